@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from autosched.version import VERSION
 
 if TYPE_CHECKING:
-    from autosched.call_logs.log import recording
-    from autosched.database import Database
-    from autosched.emulation import emulate
-    from autosched.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
-    from autosched.kernel_files.user_kernel import Kernel
-    from autosched.optuna_sampler import StudySampler
-    from autosched.tuner import tune
+    from autosched.dispatch.call_log import recording
+    from autosched.dispatch.database import Database
+    from autosched.dispatch.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
+    from autosched.proofs.emulate import emulate
+    from autosched.samplers.optuna.study_sampler import StudySampler
+    from autosched.tuning.tune import tune
+    from autosched.user_kernels.user_kernel import Kernel
     from search_spaces.operators.copy import Copy
     from search_spaces.operators.matmul import Matmul
     from search_spaces.operators.matvec import Matvec
@@ -56,8 +56,8 @@ __all__ = [
 
 _HOMES = {
     "Copy": "search_spaces.operators.copy",
-    "Database": "autosched.database",
-    "Kernel": "autosched.kernel_files.user_kernel",
+    "Database": "autosched.dispatch.database",
+    "Kernel": "autosched.user_kernels.user_kernel",
     "LayerNorm": "search_spaces.operators.row_reduction",
     "Matmul": "search_spaces.operators.matmul",
     "Matvec": "search_spaces.operators.matvec",
@@ -65,12 +65,13 @@ _HOMES = {
     "RmsNorm": "search_spaces.operators.row_reduction",
     "Softmax": "search_spaces.operators.row_reduction",
     "Transpose": "search_spaces.operators.transpose",
-    "StudySampler": "autosched.optuna_sampler",
-    "emulate": "autosched.emulation",
-    "recording": "autosched.call_logs.log",
-    "tune": "autosched.tuner",
+    "StudySampler": "autosched.samplers.optuna.study_sampler",
+    "emulate": "autosched.proofs.emulate",
+    "recording": "autosched.dispatch.call_log",
+    "tune": "autosched.tuning.tune",
     **dict.fromkeys(
-        ("layernorm", "matmul", "matvec", "reduce", "rmsnorm", "softmax", "transpose", "use"), "autosched.functions"
+        ("layernorm", "matmul", "matvec", "reduce", "rmsnorm", "softmax", "transpose", "use"),
+        "autosched.dispatch.functions",
     ),
 }
 

@@ -42,7 +42,7 @@ faster.
 
 DRAM_LATENCY, REFILL, OVERLAP, BLOCK_START and the way SM and DRAM time add up were fitted on recorded Triton matmuls
 (AutoHeuristic, A100 and H100, the files ``a100_mm`` and ``h100_mm``) and judged on the others:
-``benchmarks/model_against_measured.py``.
+``benchmarks/cost_model/model_against_measured.py``.
 """
 
 from __future__ import annotations

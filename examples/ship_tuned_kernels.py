@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import autosched
-from autosched.runtime import RuntimeUnavailable
+from autosched.dispatch.kernel import RuntimeUnavailable
 
 PROBLEM = autosched.Softmax(rows=64, columns=512)
 DEVICE = "h200"  # what to tune for where there is no GPU
@@ -66,7 +66,7 @@ def emulate(database: Path) -> None:
 
 def check(inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> None:
     """Compare with the float64 reference."""
-    from measurements.verification import check
+    from measurements.records.comparison import check
 
     found = check(PROBLEM, inputs, outputs)
     if not found.ok:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from measurements.store import Store
+    from measurements.store.store import Store
 
 # Before numpy is imported, and for the workers and processes that inherit it: each runs beside others, and threads of
 # BLAS that wait for each other on busy cores take many times as long as one.
@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """A new store, whose file is ``trials.db`` in ``tmp_path``."""
-    from measurements.store import Store
+    from measurements.store.store import Store
 
     with Store.open(tmp_path / "trials.db") as opened:
         yield opened
@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _gpu() -> tuple[bool, str]:
-    from measurements.runners.cuda import cuda_available
+    from measurements.runners.cuda.runner import cuda_available
 
     return cuda_available()
 
@@ -77,6 +77,6 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def no_full_proof_of_winners() -> None:
     """It takes seconds for each of many runs of ``tune``; tests of it ask for it."""
-    from autosched import winner_proof
+    from autosched.tuning import winner_proof
 
     winner_proof.PROOF_SECONDS = 0.0

@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Sequence
 
-from autosched.cli import interrupts, streams
-from autosched.cli.errors import BAD_INPUT, NO, STOPPED
+from autosched.cli.terminal import interrupts, streams
+from autosched.cli.terminal.errors import BAD_INPUT, NO, STOPPED
 
 __all__ = ["main"]
 

@@ -9,30 +9,31 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from autosched.cli import kernel_option, sharing
-from autosched.cli.best import best
-from autosched.cli.check import check
-from autosched.cli.doctor import doctor
-from autosched.cli.errors import BAD_INPUT, NO, InputError
-from autosched.cli.list_devices import devices
-from autosched.cli.output import say, waiting_told
-from autosched.cli.problem_options import for_operator
-from autosched.cli.replay import replay
-from autosched.cli.report import report
-from autosched.cli.space import space
-from autosched.cli.threshold import threshold
-from autosched.cli.train import train
-from autosched.cli.tune import tune
-from autosched.cli.tune_suite import COMMAND, tune_suite
-from autosched.cli.tune_suite import expanded as suite_expanded
-from autosched.cli.verify import verify
-from autosched.cli.verify_ptx import COMMAND as VERIFY_PTX
-from autosched.cli.verify_ptx import expanded as ptx_expanded
-from autosched.cli.verify_ptx import verify_ptx
-from autosched.kernel_files.document import KernelFileError
+from autosched.cli.commands import sharing
+from autosched.cli.commands.best import best
+from autosched.cli.commands.check import check
+from autosched.cli.commands.machine.doctor import doctor
+from autosched.cli.commands.machine.list_devices import devices
+from autosched.cli.commands.replay import replay
+from autosched.cli.commands.report import report
+from autosched.cli.commands.space import space
+from autosched.cli.commands.threshold import threshold
+from autosched.cli.commands.train import train
+from autosched.cli.commands.tune import tune
+from autosched.cli.commands.tune_suite import COMMAND, tune_suite
+from autosched.cli.commands.tune_suite import expanded as suite_expanded
+from autosched.cli.commands.verify import verify
+from autosched.cli.commands.verify_ptx import COMMAND as VERIFY_PTX
+from autosched.cli.commands.verify_ptx import expanded as ptx_expanded
+from autosched.cli.commands.verify_ptx import verify_ptx
+from autosched.cli.options import kernel as kernel_option
+from autosched.cli.options.problem import for_operator
+from autosched.cli.terminal.errors import BAD_INPUT, NO, InputError
+from autosched.cli.terminal.output import say, waiting_told
+from autosched.user_kernels.document import KernelFileError
 from autosched.version import VERSION
 from measurements.emulator import HostFailure
-from measurements.store_errors import StoreError
+from measurements.store.errors import StoreError
 from search_spaces.catalogue import operators
 from search_spaces.spaces.space import EmptySpace
 

@@ -1,7 +1,7 @@
 """Tuned kernels in PyTorch: operators of ``torch.ops.autosched``, and ``patch``, which sends a model's calls to them.
 
 Start with ``ops.py``. ``import autosched`` never imports this package, which imports torch. On GPUs the operators run
-what ``autosched.functions`` chooses; on CPU tensors the formula in torch, or the emulator within ``emulated``.
+what ``autosched.dispatch.functions`` chooses; on CPU tensors the formula in torch, or the emulator within ``emulated``.
 """
 
 from autosched.torch.cpu import emulated

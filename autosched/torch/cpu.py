@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from autosched.array_plans import TYPES, Plan
-from autosched.call_logs import log
-from autosched.database import Database
-from autosched.functions import Source
+from autosched.dispatch import call_log as log
+from autosched.dispatch.call_signature import TYPES, Plan
+from autosched.dispatch.database import Database
+from autosched.dispatch.functions import Source
 from autosched.torch import formulas
 from autosched.torch.plans import PLANS
 from measurements.emulator import emulate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autosched import functions
+from autosched.dispatch import functions
 from autosched.torch import cpu
 
 

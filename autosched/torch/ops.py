@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from autosched import functions
+from autosched.dispatch import functions
 from autosched.torch import cpu, formulas
 
 _SCHEMAS = {

@@ -12,10 +12,10 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from autosched import functions
-from autosched.call_logs import log
-from autosched.database import Database, NoSchedule
-from autosched.functions import Source
+from autosched.dispatch import call_log as log
+from autosched.dispatch import functions
+from autosched.dispatch.database import Database, NoSchedule
+from autosched.dispatch.functions import Source
 from autosched.torch import ops
 from autosched.torch.plans import PLANS
 from search_spaces.operators.problem import Problem

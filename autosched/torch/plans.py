@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autosched import array_plans
-from autosched.array_plans import Facts, Plan
+from autosched.dispatch import call_signature as array_plans
+from autosched.dispatch.call_signature import Facts, Plan
 
 
 def facts(tensor: Any) -> Facts:

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from measurements.cache_folder import CacheUnusable, cannot_write, put
 from measurements.emulator.host import (
     HostCompiler,
     HostFailure,
@@ -23,7 +22,8 @@ from measurements.emulator.host import (
 )
 from measurements.emulator.seal import intact, seal
 from measurements.emulator.work_folders import build_folder
-from measurements.foreign_text import harmless
+from measurements.files.cache_folder import CacheUnusable, cannot_write, put
+from measurements.files.text import harmless
 from search_spaces.templates.headers import Headers
 
 HERE = Path(__file__).resolve().parent

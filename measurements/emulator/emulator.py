@@ -1,4 +1,4 @@
-"""Runs a kernel's launch on the CPU and reports what is wrong with it; see docs/emulator.md.
+"""Runs a kernel's launch on the CPU and reports what is wrong with it; see docs/explanation/emulator.md.
 
 The launch runs in a process of its own: a kernel that crashes or never ends is a result, not an accident.
 """
@@ -38,7 +38,7 @@ from measurements.emulator.ptx.build import (
     read_places,
 )
 from measurements.emulator.work_folders import temporary_folder
-from measurements.foreign_text import harmless
+from measurements.files.text import harmless
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Kernel, Launch, Scalar
@@ -50,7 +50,7 @@ GRACE_SECONDS = 10.0  # for the start and the report of a runner, which enforces
 BUSY = 20.0  # wall-clock seconds that a busy machine may take for a CPU second of a launch
 
 
-# Kinds of elements, by how their names begin; the order is that of ElementKind in runtime/tensor_map.hpp.
+# Kinds of elements, by how their names begin; the order is that of ElementKind in runtime/memory/tensor_map.hpp.
 _KINDS = (("UINT",), ("INT",), ("FLOAT16",), ("BFLOAT16",), ("FLOAT32", "TFLOAT32"), ("FLOAT64",))
 
 _Site = TypeVar("_Site", SharedSite, GlobalSite)
@@ -316,7 +316,7 @@ def _flags_at(kernel: Launch, offsets: Mapping[str, int], memory: Memory) -> dic
 
 
 def _tensor_map_line(m: TensorMap, buffer: int, start: int) -> str:
-    """The runner's own encoding of a tensor map follows from these numbers (runtime/tensor_map.hpp)."""
+    """The runner's own encoding of a tensor map follows from these numbers (runtime/memory/tensor_map.hpp)."""
     sizes = (*m.sizes, *m.strides, *m.box, *m.element_strides)
     head = (buffer, start, ELEMENT_BYTES[m.element], len(m.sizes))
     tail = (SWIZZLE_BYTES[m.swizzle], int(m.fill != "NONE"), _kind(m.element))

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from measurements.cache_folder import CacheUnusable, cache_root, check_writable
+from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.emulator.work_folders import note_compiler, temporary_folder
-from measurements.foreign_text import harmless
-from measurements.nvrtc import NvrtcMissing, toolchain_version
+from measurements.files.cache_folder import CacheUnusable, cache_root, check_writable
+from measurements.files.text import harmless
 
 FROM_STDIN = ("-x", "c++", "-")
 

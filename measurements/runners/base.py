@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from measurements.compile import CompileFailure, over_limits
-from measurements.compile_cache import Compiled
-from measurements.measurement import Measurement, Provenance, Status
+from measurements.compiler.cubin_cache import Compiled
+from measurements.compiler.pool import CompileFailure, over_limits
+from measurements.records.measurement import Measurement, Provenance, Status
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 
-from measurements.compile import CompileFailure, CompilePool
-from measurements.compile_cache import Compiled
-from measurements.measurement import Measurement, Provenance, Resources, Status, Timing
+from measurements.compiler.cubin_cache import Compiled
+from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.runners.base import Candidate, runnable
 from measurements.runners.streams import PoolStream
 from search_spaces.hardware.devices import Device

@@ -6,9 +6,9 @@ import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 
-from measurements.measurement import Measurement, Provenance, Status
-from measurements.record import Record
-from measurements.recording import Recording
+from measurements.records.measurement import Measurement, Provenance, Status
+from measurements.records.record import Record
+from measurements.records.recording import Recording
 from measurements.runners.base import Candidate
 from search_spaces.spaces.schedule import Schedule
 

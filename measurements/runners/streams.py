@@ -9,11 +9,11 @@ from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import Any
 
-from measurements.compile import CompileFailure, CompilePool
-from measurements.compile_cache import Compiled
-from measurements.measurement import Measurement
+from measurements.compiler.cubin_cache import Compiled
+from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.records.measurement import Measurement
 from measurements.runners.base import Candidate, Runner, Stream, Streaming
-from measurements.transport import WorkerClosed
+from measurements.workers.transport import WorkerClosed
 
 
 class Call:

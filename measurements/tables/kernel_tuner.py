@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from measurements.foreign_text import one_line
-from measurements.measurement import Measurement, Provenance, Status, Timing
-from measurements.recording import MOST_BYTES
+from measurements.files.text import one_line
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.recording import MOST_BYTES
 from measurements.tables.table import ESTIMATED, Row, Table, TableError, table_of
 
 _CHUNK = 1 << 20  # bytes

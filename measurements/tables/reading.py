@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from measurements.library_choice import is_library
-from measurements.measurement import Provenance
-from measurements.record import Record
-from measurements.recording import RecordingError, read
-from measurements.sqlite_header import is_sqlite
+from measurements.records.measurement import Provenance
+from measurements.records.record import Record
+from measurements.records.recording import RecordingError, read
+from measurements.records.vendor_library import is_library
+from measurements.store.sqlite_header import is_sqlite
 from measurements.tables.kernel_tuner import read_cache, read_t4, text_of
 from measurements.tables.table import ESTIMATED, Row, Table, TableError, table_of
 
@@ -53,7 +53,7 @@ def _is_t4(text: str) -> bool:
 
 
 def _database(path: Path) -> Table:
-    from measurements.store import Store, StoreError  # with sqlalchemy, which the other formats do without
+    from measurements.store.store import Store, StoreError  # with sqlalchemy, which the other formats do without
 
     try:
         with Store.open(path, create=False) as store:

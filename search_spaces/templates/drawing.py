@@ -1,4 +1,4 @@
-"""What a template can show of a schedule: layouts under titles. ``autosched.pictures`` draws them."""
+"""What a template can show of a schedule: layouts under titles. ``autosched.reporting.pictures`` draws them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/adding-a-kernel.md, followed literally by somebody who has only an installed autosched.
+"""docs/tutorial/adding-a-kernel.md, followed literally by somebody who has only an installed autosched.
 
 Every file that the page shows is written under the name that stands before it, and every command is run, in an
 environment of its own whose only other package is the one that the page makes. The repository is not touched.
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "adding-a-kernel.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "adding-a-kernel.md"
 REPOSITORY = PAGE.parents[1]
 
 

@@ -1,4 +1,4 @@
-"""docs/ci.md and the workflow beside it: every command that they show is run, in their order, in one folder."""
+"""docs/how-to/ci.md and the workflow beside it: every command that they show is run, in their order, in one folder."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import yaml
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli import main
-from measurements.store import Store
+from measurements.store.store import Store
 from search_spaces.operators.transpose import Transpose
 
 REPOSITORY = Path(__file__).parents[2]
-PAGE = REPOSITORY / "docs" / "ci.md"
+PAGE = REPOSITORY / "docs" / "how-to" / "ci.md"
 WORKFLOW = REPOSITORY / "examples" / "workflows" / "tuned-schedules.yml"
 ACTION = REPOSITORY / "action.yml"
-PLUGINS = "-p autosched.pytest_plugin -p no:xdist -p no:cacheprovider -p no:timeout"
+PLUGINS = "-p autosched.regression.pytest_plugin -p no:xdist -p no:cacheprovider -p no:timeout"
 
 pytestmark = [needs_nvrtc, needs_compiler]
 
@@ -124,7 +124,7 @@ def test_the_action_passes_its_inputs_on_as_text(folder: Path, tmp_path: Path, e
 
 def test_the_gpu_half_of_the_workflow_asks_for_what_check_has() -> None:
     """Its GPU is not here: the options of its commands are those that the command takes."""
-    from autosched.cli.check import check
+    from autosched.cli.commands.check import check
 
     taken = {f"--{name.replace('_', '-')}" for name in check.__annotations__}
     line = steps(yaml.safe_load(WORKFLOW.read_text()), "times")["check times against them"]

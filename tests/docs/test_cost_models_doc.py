@@ -1,14 +1,14 @@
-"""docs/cost-models.md lists every feature with the meaning that the code states, and no other."""
+"""docs/explanation/cost-models.md lists every feature with the meaning that the code states, and no other."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from autosched import warm_start
+from autosched.tuning import warm_start
 from cost_models.features import FEATURE_VERSION, FEATURES, meaning
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cost-models.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "cost-models.md").read_text("utf-8")
 
 
 def test_every_feature_is_listed_with_its_meaning() -> None:

@@ -1,4 +1,4 @@
-"""The examples of docs/emulator.md run as they stand, and find nothing in what is right."""
+"""The examples of docs/explanation/emulator.md run as they stand, and find nothing in what is right."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from needs import needs_compiler, needs_nvrtc
 
-PAGE = Path(__file__).parents[2] / "docs" / "emulator.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "emulator.md"
 
 pytestmark = [needs_nvrtc, needs_compiler]
 

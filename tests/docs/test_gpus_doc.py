@@ -1,14 +1,14 @@
-"""docs/gpus.md has the tables of today."""
+"""docs/reference/gpus.md has the tables of today."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from autosched.cli.list_devices import markdown_table
+from autosched.cli.commands.machine.list_devices import markdown_table
 from search_spaces.hardware.architectures import ARCHITECTURES, FEATURES
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "gpus.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "gpus.md"
 
 
 def architectures() -> list[str]:

@@ -1,4 +1,4 @@
-"""The figures of docs/run-time.md are those of the code, and its names exist."""
+"""The figures of docs/how-to/run-time.md are those of the code, and its names exist."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import re
 from pathlib import Path
 
 import autosched
-from autosched import default_choice, key_distance, lookup, remeasurement
-from autosched.database import NotTuned, StaleSchedule
-from autosched.kernel_provenance import KernelProvenance, Kind
+from autosched.dispatch import distance as key_distance
+from autosched.dispatch import lookup
+from autosched.dispatch.database import NotTuned, StaleSchedule
+from autosched.dispatch.provenance import KernelProvenance, Kind
+from autosched.samplers.first_choices import model_choice as default_choice
+from autosched.tuning import paired_timing as remeasurement
 
-PAGE = " ".join((Path(__file__).parents[2] / "docs" / "run-time.md").read_text("utf-8").split())
+PAGE = " ".join((Path(__file__).parents[2] / "docs" / "how-to" / "run-time.md").read_text("utf-8").split())
 
 
 def test_figures() -> None:

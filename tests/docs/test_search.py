@@ -1,11 +1,11 @@
-"""The examples of docs/search.md run."""
+"""The examples of docs/explanation/search.md run."""
 
 import re
 from pathlib import Path
 
 import optuna
 
-PAGE = Path(__file__).parents[2] / "docs" / "search.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "search.md"
 
 
 def test_the_study_of_the_page_finds_its_optimum() -> None:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from autosched.cli import main
-from autosched.kernel_files.problem import KernelProblem
-from autosched.kernel_files.user_kernel import Kernel as UserKernel
-from measurements.compile import CompileCache, Compiled, CompilePool
+from autosched.user_kernels.problem import KernelProblem
+from autosched.user_kernels.user_kernel import Kernel as UserKernel
+from measurements.compiler.pool import CompileCache, Compiled, CompilePool
 from measurements.emulator import EmulationJob, emulate, emulate_many
 from search_spaces.hardware.devices import device
 from search_spaces.operators.problem import Array

@@ -14,10 +14,10 @@ import pytest
 from needs import cpp_compiler
 
 from autosched.cli import main
-from autosched.database import NoSchedule
-from measurements.measurement import Measurement, Provenance, Status, Timing
-from measurements.record import Record
-from measurements.store import Store
+from autosched.dispatch.database import NoSchedule
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.record import Record
+from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 
@@ -76,7 +76,7 @@ def test_wrong_numbers_are_noticed(example: Any) -> None:
 
 def test_a_database_without_it(example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Store.open(tmp_path / "best.db").close()
-    monkeypatch.setattr("autosched.lookup.default_choice", lambda *_: None)
+    monkeypatch.setattr("autosched.dispatch.lookup.default_choice", lambda *_: None)
     with pytest.raises(NoSchedule, match="has no usable record"):
         example.emulate(tmp_path / "best.db")
 

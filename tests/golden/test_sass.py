@@ -1,7 +1,7 @@
 """What hand-picked schedules compile to, as counts: code that becomes worse is seen without a GPU.
 
 Another release of NVRTC schedules a little differently, so counts may differ by a tenth. ``pytest
-tests/golden/test_sass.py --update-golden`` accepts what is compiled now; ``python -m benchmarks.sass FILE`` shows it.
+tests/golden/test_sass.py --update-golden`` accepts what is compiled now; ``python -m benchmarks.cost_model.sass FILE`` shows it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.sass import Looked, look, read
-from measurements.disassembly import DisassemblerMissing, nvdisasm
-from measurements.nvrtc import NvrtcMissing, toolchain_version
+from benchmarks.cost_model.sass import Looked, look, read
+from measurements.compiler.disassembly import DisassemblerMissing, nvdisasm
+from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 
 CASES = sorted((Path(__file__).parent / "sass").glob("*.json"))
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.first_choices import first_choice
-from measurements.disassembly import DisassemblerMissing, Instruction, disassemble, main_loop, nvdisasm
-from measurements.nvrtc import NvrtcMissing, compile_source, toolchain_version
+from benchmarks.search.first_choices import first_choice
+from measurements.compiler.disassembly import DisassemblerMissing, Instruction, disassemble, main_loop, nvdisasm
+from measurements.compiler.nvrtc import NvrtcMissing, compile_source, toolchain_version
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from kernels import generate, space_of
 
-from autosched.kernel_provenance import KernelProvenance, Kind
-from autosched.runtime import CompiledKernel
-from measurements.compile import CompileCache, CompilePool
-from measurements.compile_cache import Compiled
-from measurements.runners.cuda import cuda_available, cuda_device
+from autosched.dispatch.kernel import CompiledKernel
+from autosched.dispatch.provenance import KernelProvenance, Kind
+from measurements.compiler.cubin_cache import Compiled
+from measurements.compiler.pool import CompileCache, CompilePool
+from measurements.runners.cuda.runner import cuda_available, cuda_device
 from search_spaces.operators.matmul import Matmul
 
 pytestmark = pytest.mark.gpu

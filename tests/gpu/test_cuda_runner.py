@@ -8,13 +8,13 @@ import pytest
 from baseline_reasons import unjustified
 from kernels import generate, space_of
 
-from measurements.compile import CompileCache, CompilePool
-from measurements.measurement import Status
+from measurements.compiler.pool import CompileCache, CompilePool
+from measurements.records.measurement import Status
+from measurements.records.timing_statistics import StopRule
 from measurements.runners.base import Candidate
-from measurements.runners.cuda import CudaOptions, CudaRunner, cuda_available, cuda_device
-from measurements.runners.cuda_library import OTHERS
-from measurements.runners.supervisor import Limits
-from measurements.timing import StopRule
+from measurements.runners.cuda.baselines import OTHERS
+from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available, cuda_device
+from measurements.runners.cuda.supervisor import Limits
 from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec

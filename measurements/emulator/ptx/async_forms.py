@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, Source, Unsupported
 from measurements.emulator.ptx.syntax import Address, Instruction, Number, Operand, Register, Vector
 
-_ARRIVALS = ("plain", "expect_tx", "noComplete", "drop")  # the order of Arrival in runtime/ptx_mbarrier.cpp
+_ARRIVALS = ("plain", "expect_tx", "noComplete", "drop")  # the order of Arrival in runtime/isa/sync/mbarrier.cpp
 _INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))  # of wgmma with 8-bit integers (PTX ISA 9.7.15.2)
 # Bytes of an element of A and B of wgmma, and the k of one instruction: 32 bytes.
 _ELEMENT_BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
@@ -97,7 +97,7 @@ def _tensor_map_fence(i: Instruction) -> Form:
 
 
 _MAP_BYTES = 128
-# What tensormap.replace can set, in the order of MapField in runtime/tensor_map.hpp, and how many dimensions have one
+# What tensormap.replace can set, in the order of MapField in runtime/memory/tensor_map.hpp, and how many dimensions have one
 # (0: the map has). The largest number of those that are immediate, of what the machine has.
 _FIELDS = {
     "global_address": 0, "rank": 0, "box_dim": 5, "global_dim": 5, "global_stride": 4, "element_stride": 5,
@@ -160,7 +160,7 @@ def _bulk_load(i: Instruction) -> Form:
     return Form("bulk.load", 0, (), sources, immediates)
 
 
-# ElementKind in runtime/tensor_map.hpp, and bytes, of what a bulk reduction adds.
+# ElementKind in runtime/memory/tensor_map.hpp, and bytes, of what a bulk reduction adds.
 _ADDED = {"u32": (0, 4), "s32": (1, 4), "u64": (0, 8), "f16": (2, 2), "bf16": (3, 2), "f32": (4, 4), "f64": (5, 8)}
 
 

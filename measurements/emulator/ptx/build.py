@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from measurements.cache_folder import publish
-from measurements.compile import error_reason
+from measurements.compiler.nvrtc import PTX_OPTIONS, NvrtcMissing, toolchain_version
+from measurements.compiler.pool import error_reason
+from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 from measurements.emulator.architecture import ptx_arch
 from measurements.emulator.build import cache_folder, prune, used
 from measurements.emulator.findings import Emulation, EmulationStatus
@@ -18,8 +19,7 @@ from measurements.emulator.ptx.digest import digest_of
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.program import NotExecutable, translate
 from measurements.emulator.seal import intact, sealed, unsealed
-from measurements.nvrtc import PTX_OPTIONS, NvrtcMissing, toolchain_version
-from measurements.ptx_compiler import CompilerStopped, compile_to_ptx
+from measurements.files.cache_folder import publish
 from search_spaces.templates.kernel import Kernel
 
 # Leaves out textures and the types of CUDA's runtime, and makes the same PTX a tenth faster. What needs them, and all

@@ -29,7 +29,7 @@ class Unsupported(Exception):
     """A form that the machine does not have."""
 
 
-# The bits of ``Flag`` in runtime/ptx.hpp.
+# The bits of ``Flag`` in runtime/isa/ptx.hpp.
 FLAGS = {
     "ftz": 1 << 0, "sat": 1 << 1, "approx": 1 << 2, "full": 1 << 3, "relu": 1 << 4, "NaN": 1 << 5, "xorsign": 1 << 6,
     "cc": 1 << 7, "satfinite": 1 << 8, "nc": 1 << 10, "strong": 1 << 11, "acquire": 1 << 12, "release": 1 << 13,

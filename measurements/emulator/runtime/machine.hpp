@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "clocks.hpp"
+#include "sync/clocks.hpp"
 #include "report.hpp"
 
 namespace autosched::emulator {

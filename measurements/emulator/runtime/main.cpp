@@ -22,11 +22,11 @@
 #include <new>
 #include <utility>
 
-#include "counting.hpp"
+#include "memory/counting.hpp"
 #include "machine.hpp"
-#include "ptx.hpp"
-#include "ptx_counts.hpp"
-#include "tensor_map.hpp"
+#include "isa/ptx.hpp"
+#include "isa/counts.hpp"
+#include "memory/tensor_map.hpp"
 
 namespace autosched::emulator {
 namespace {

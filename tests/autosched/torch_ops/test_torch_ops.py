@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from store_records import record
 
-from measurements.measurement import Measurement, Provenance, Status, Timing
-from measurements.store import Store
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -21,7 +21,7 @@ from search_spaces.operators.row_reduction import RmsNorm, Softmax
 torch = pytest.importorskip("torch")
 
 import autosched.torch as ours  # noqa: E402
-from autosched import functions  # noqa: E402
+from autosched.dispatch import functions  # noqa: E402
 from autosched.torch.ops import OPERATORS  # noqa: E402
 
 H200 = device("h200")

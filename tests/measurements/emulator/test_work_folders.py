@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from measurements.cache_folder import put
 from measurements.emulator.work_folders import build_folder, note_compiler, remove_abandoned
+from measurements.files.cache_folder import put
 
 CHILD = """
 import os, signal, subprocess, sys

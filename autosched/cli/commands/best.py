@@ -1,0 +1,173 @@
+"""``autosched best``: what the database knows to be fastest.
+
+``--json``: ``database`` and ``best``, a list of records (``measurements.records.record.Record.to_json``), one for each problem
+and device, each with its ``provenance``, ``timing`` in seconds and ``schedule``, and besides ``flops_per_second``, and
+``trials`` and ``ok``: how many of its provenance there are, and how many of them have a time, and ``stale``: what has
+changed in the code of the kernel since it was timed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from autosched.cli.options.devices import device_option, target
+from autosched.cli.options.problem import maybe_problem
+from autosched.cli.options.stored import refuse_unusable, stale
+from autosched.cli.terminal.errors import NO, InputError, bad_input
+from autosched.cli.terminal.output import print_json, say, show, stdout_console
+from autosched.dispatch.database import device_name
+from autosched.proofs import stored_proof as proofs
+from autosched.reporting import formatting
+from measurements.records.record import Record
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.operator import Operator
+from search_spaces.operators.problem import Problem
+
+if TYPE_CHECKING:
+    from measurements.store.store import ProblemSummary, Store
+
+_ANSWER = ("device", "time", "rate", "trials", "provenance")
+
+
+@dataclass(frozen=True)
+class Best:
+    """The fastest schedule of one problem on one device, out of how many trials of its provenance, and what has changed
+    in the code of its kernel since it was timed."""
+
+    problem: Problem
+    record: Record
+    trials: int
+    ok: int
+    stale: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **formatting.record_json(self.problem, self.record),
+            "trials": self.trials,
+            "ok": self.ok,
+            "stale": list(self.stale),
+        }
+
+
+def best(
+    operator: Operator,
+    given: Mapping[str, Any],
+    *,
+    db: Annotated[
+        str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")
+    ] = None,
+    device: Annotated[str | None, device_option("every one in the database")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """The best schedule of a problem, or of all of an operator.
+
+    With the problem left out, it is every one in the database. Times of different devices and provenances are never
+    compared: without --device there is one answer for each device in the database, and measured times go before
+    replayed before estimated ones. Exit status 1 if there is none, 2 if the best of the problem is a schedule that this
+    version cannot use; of every problem, such are left out, with a line on stderr for each.
+    """
+    if db is None:
+        raise InputError(f"best needs --db: autosched best {operator.name} ... --db best.db")
+    problem = maybe_problem(operator, given)
+    from measurements.store.store import Store  # with sqlalchemy, which other commands need not wait for
+
+    store = Store.open(db, create=False)
+    with bad_input():
+        device = None if device is None else device_name(store, device)
+    found = _find(store, operator, problem, device)
+    if json:
+        print_json({"database": store.name, "best": [b.to_json() for b in found]})
+    if not found:
+        what = formatting.one_line(problem) if problem is not None else operator.name
+        where = f" on {device}" if device is not None else ""
+        say(f"{store.name} holds no schedule that works for {what}{where}: tune it first")
+        return NO
+    if not json:
+        console = stdout_console()
+        if problem is None:
+            _show_table(console, found)
+        else:
+            _show_each(console, found)
+    return 0
+
+
+def _find(store: "Store", operator: Operator, problem: Problem | None, device: str | None) -> list[Best]:
+    summaries = [s for s in store.problems(operator.name) if s.works and device in (None, s.device)]
+    counts = {(s.problem_key, s.device, s.provenance): (s.trials, s.ok) for s in summaries}
+    wanted: dict[tuple[str, str], ProblemSummary] = {}
+    for s in summaries:
+        if problem is None or s.problem_key == problem.key():
+            wanted.setdefault((s.problem_key, s.device), s)
+    found = []
+    for s in wanted.values():
+        one = problem or store.problem(s)
+        record = store.best(one, s.device)
+        if record is not None:
+            where = _known(s.device)
+            try:
+                refuse_unusable(store.name, one, record, where)
+                changed = stale(one, record, where)
+            except InputError as error:
+                if problem is not None:
+                    raise
+                say(f"left out: {error}")
+                continue
+            found.append(Best(one, record, *counts[s.problem_key, s.device, record.provenance], changed))
+    return found
+
+
+def _known(name: str) -> Device | None:
+    """The device called ``name``; None for a GPU of another machine that no row describes."""
+    try:
+        return target(name)
+    except InputError:
+        return None
+
+
+def _show_each(console: Console, found: Sequence[Best]) -> None:
+    for i, b in enumerate(found):
+        if i:
+            console.print()
+        console.print(f"{formatting.one_line(b.problem)} on {b.record.device}")
+        trials = f"{formatting.count(b.trials)} {b.record.provenance}, {formatting.count(b.ok)} of them ok"
+        facts = [*formatting.record_facts(b.problem, b.record), ("trials", trials)]
+        if b.record.proof is not None:
+            facts.append(("proof", proofs.summary(b.record.proof)))
+        if b.stale:
+            facts.append(("stale", f"{', '.join(b.stale)} has changed since it was timed: tune the problem again"))
+        show(console, formatting.facts(facts))
+        console.print()
+        show(console, formatting.decisions(b.record.schedule, console.width))
+
+
+def _show_table(console: Console, found: Sequence[Best]) -> None:
+    problems = [b.problem for b in found]
+    differing = formatting.differing_fields(problems)
+    same = [name for name in formatting.telling_fields(problems) if name not in differing]
+    first = problems[0].to_json()
+    console.print(" ".join([problems[0].operator, *(f"{name}={first[name]}" for name in same)]))
+    answers = [_answer(b) for b in found]
+    columns = [[str(b.problem.to_json()[name]) for b in found] for name in differing]
+    wide = [max(map(len, (name, *column))) for name, column in zip(differing, columns, strict=True)]
+    answers_wide = sum(max(len(row[i]) for row in (_ANSWER, *answers)) + formatting.GAP for i in range(len(_ANSWER)))
+    numbers = _ANSWER[1:-1]
+    if sum(w + formatting.GAP for w in wide) + answers_wide <= console.width:
+        made = formatting.table(*differing, *_ANSWER, right=(*differing, *numbers))
+        for i, answer in enumerate(answers):
+            made.add_row(*(column[i] for column in columns), *answer)
+    else:
+        made = formatting.table("problem", *_ANSWER, right=numbers, fold=("problem",))
+        for problem, answer in zip(problems, answers, strict=True):
+            names = [name for name in formatting.telling_fields([problem]) if name in differing]
+            made.add_row(" ".join(f"{name}={getattr(problem, name)}" for name in names), *answer)
+    show(console, made)
+
+
+def _answer(b: Best) -> tuple[str, ...]:
+    seconds = b.record.seconds
+    assert seconds is not None  # Store.best gives ok records only
+    rate = formatting.rate(b.problem, seconds, b.record.device)
+    return b.record.device, formatting.time(seconds), rate, formatting.count(b.trials), b.record.provenance.value

@@ -1,0 +1,257 @@
+"""``autosched check``: is every entry of a database still valid, right, and as fast as it was?
+
+``--json``: ``database``, ``kind`` ("static" or "timed"), ``status`` (the exit status), ``conclusion``, ``doubt``,
+``judged``, ``counts`` by verdict, ``tools``, ``seconds``, and ``entries``, each with ``name``, ``problem``, ``device``,
+``verdict``, ``reasons``, ``ratio`` (candidate over baseline: ``median``, ``low``, ``high``, ``pairs``, or null),
+``baseline_seconds``, ``candidate_seconds``, ``recorded_seconds`` and ``numbers``.
+"""
+
+import json as json_module
+import math
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from autosched.cli.options.devices import device_option, target
+from autosched.cli.options.problem import real_number, whole_number
+from autosched.cli.terminal import interrupts
+from autosched.cli.terminal.errors import MOST_SEED, STOPPED, InputError, bad_input, within
+from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.terminal.output_files import check_outputs
+from autosched.cli.terminal.progress import Counter
+from autosched.reporting import formatting
+from measurements.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from autosched.regression.check import CheckOptions
+    from autosched.regression.report import Report
+
+_SUMMARY = "GITHUB_STEP_SUMMARY"
+
+
+def share(text: str | float) -> float:
+    """Parser of ``3%`` and ``0.03``; it is also given the default."""
+    number = str(text).strip()
+    try:
+        found = float(number[:-1]) / 100 if number.endswith("%") else float(number)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise typer.BadParameter(f"{number[:60]!r} is not a share: write 3% or 0.03")
+    if found >= 1 and not number.endswith("%"):
+        raise typer.BadParameter(f"{number[:60]} would be {100 * found:g}%: write {number[:60]}% or {found / 100:g}")
+    return found
+
+
+def check(
+    db: Annotated[
+        str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")
+    ] = None,
+    static: Annotated[
+        bool, typer.Option("--static", help="What can be checked without a GPU; nothing is timed.")
+    ] = False,
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="DB", help="Timed: compare with the schedules of this database.")
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline",
+            metavar="PYTHON",
+            help="Timed: compare with the kernels of this Python's autosched and compiler.",
+        ),
+    ] = None,
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kernel", metavar="FILE", help="A kernel file whose kernel the database holds; may be repeated."
+        ),
+    ] = None,
+    baseline_kernel: Annotated[
+        list[str] | None,
+        typer.Option("--baseline-kernel", metavar="FILE", help="The same for the Python of --baseline."),
+    ] = None,
+    operator: Annotated[
+        list[str] | None, typer.Option("--operator", metavar="NAME", help="Only this operator; may be repeated.")
+    ] = None,
+    device: Annotated[str | None, device_option("every one in the database")] = None,
+    max_slowdown: Annotated[
+        float,
+        typer.Option("--max-slowdown", parser=share, metavar="SHARE", help="What may be lost unnoticed (3% or 0.03)."),
+    ] = 0.01,
+    floor: Annotated[
+        float, typer.Option("--floor", parser=real_number, metavar="US", help="Microseconds that never matter.")
+    ] = 0.5,
+    growth: Annotated[
+        float,
+        typer.Option(
+            "--growth",
+            parser=share,
+            metavar="SHARE",
+            help="Static: how much more registers, shared memory and code may be.",
+        ),
+    ] = 0.0,
+    rounds: Annotated[
+        int, typer.Option("--rounds", parser=whole_number, metavar="N", help="Timed: rounds at a time, up to 8 times.")
+    ] = 40,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            "--seconds", parser=real_number, metavar="S", help="Timed: measuring an entry at most takes this."
+        ),
+    ] = 10.0,
+    no_emulate: Annotated[
+        bool, typer.Option("--no-emulate", help="Static: do not compute the entries on the CPU.")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of emulated inputs.")] = 0,
+    learn_noise: Annotated[
+        bool, typer.Option("--learn-noise", help="Timed: store each entry's noise with it, for later checks.")
+    ] = False,
+    junit: Annotated[str | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")] = None,
+    markdown: Annotated[
+        str | None, typer.Option("--markdown", metavar="FILE", help="Write a Markdown summary.")
+    ] = None,
+    github: Annotated[
+        bool, typer.Option("--github", help="Print GitHub annotations, and add the summary to $GITHUB_STEP_SUMMARY.")
+    ] = False,
+    action_benchmark: Annotated[
+        str | None, typer.Option("--action-benchmark", metavar="FILE", help="Write JSON for github-action-benchmark.")
+    ] = None,
+    bencher: Annotated[str | None, typer.Option("--bencher", metavar="FILE", help="Write JSON for Bencher.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Are the best schedules still valid, right, and as fast?
+
+    Each is compared with its baseline, and gets a verdict: faster, same, slower, uncertain, cannot compare, wrong or
+    broken. With --static nothing is timed: that it compiles, what it needs of the device, and its numbers in the
+    emulator are checked. On a GPU baseline and candidate run in turns, and only what two processes find is slower.
+
+    Exit status 0 if there is no confirmed regression, 1 if an entry is slower, wrong or broken, 2 if the check could
+    not judge, also when it judged no entry at all.
+    """
+    if db is None:
+        raise InputError("check needs --db: autosched check --db best.db --static")
+    options = _options(**{name: value for name, value in locals().items() if name in _OPTION_NAMES})
+    from autosched.regression import check as guard  # with compilers and cost models: other commands need not wait
+    from autosched.regression import outputs, timed
+
+    check_outputs([junit, markdown, action_benchmark, bencher], [db])
+    try:
+        with interrupts.raised(), bad_input():
+            report = _run(db, options, static, guard.check_database)
+            if learn_noise:
+                _learn(db, timed.noises(report.findings))
+    except StoreError:
+        raise
+    except KeyboardInterrupt:
+        print("autosched: stopped, nothing is concluded", file=sys.stderr)
+        return STOPPED
+    texts: dict[str | None, Callable[[], bytes]] = {
+        junit: lambda: outputs.junit(report),
+        markdown: lambda: outputs.markdown(report).encode(),
+        action_benchmark: lambda: _document(outputs.action_benchmark(report)),
+        bencher: lambda: _document(outputs.bencher(report)),
+    }
+    for file, made in texts.items():
+        if file is not None:
+            Path(file).write_bytes(made())
+    if github:
+        _tell_github(outputs.workflow_commands(report), outputs.markdown(report))
+    if json:
+        print_json(report.to_json())
+    else:
+        _show(stdout_console(), report)
+    return report.status
+
+
+_OPTION_NAMES = (
+    *("against", "baseline", "kernel", "baseline_kernel", "operator", "device", "static"),
+    *("max_slowdown", "floor", "growth", "rounds", "seconds", "no_emulate", "seed"),
+)
+
+
+def _options(**given: Any) -> "CheckOptions":
+    """What was given, checked. Raises InputError for what contradicts itself."""
+    from autosched.regression.check import CheckOptions
+    from autosched.regression.judging import Limits
+    from autosched.regression.procedure import Effort
+    from autosched.regression.static import StaticOptions
+
+    if given["static"] and (given["against"] or given["baseline"]):
+        raise InputError("--against and --baseline are for timed checks: leave --static out, or leave them out")
+    if given["against"] and given["baseline"]:
+        raise InputError("give one baseline: --against a database, or --baseline an environment")
+    within("--seed", given["seed"], 0, MOST_SEED)
+    within("--rounds", given["rounds"], 8, 10_000)
+    if not 0 <= given["floor"] < 1e6:
+        raise InputError(f"--floor is a time in microseconds, such as 0.5, not {given['floor']:g}")
+    with bad_input():
+        return CheckOptions(
+            limits=Limits(given["max_slowdown"], given["floor"] * 1e-6),
+            effort=Effort(given["rounds"], 8 * given["rounds"], given["seconds"]),
+            static=StaticOptions(given["growth"], not given["no_emulate"], given["seed"]),
+            operators=tuple(given["operator"] or ()),
+            device=None if given["device"] is None else target(given["device"]),
+            against=given["against"] or "",
+            baseline=given["baseline"] or "",
+            kernel_files=tuple(given["kernel"] or ()),
+            baseline_kernel_files=tuple(given["baseline_kernel"] or given["kernel"] or ()),
+        )
+
+
+def _run(db: str, options: "CheckOptions", static: bool, check_database: Callable[..., "Report"]) -> "Report":
+    from measurements.store.store import Store
+
+    with Store.open(db, create=False) as store:
+        total = len({(s.problem_key, s.device) for s in store.problems() if s.works})
+    with Counter(stderr_console(), "checked", max(total, 1)) as progress:
+        return check_database(db, options, static=static, told=progress.advance)
+
+
+def _learn(db: str, noises: Any) -> None:
+    from autosched.regression.entries import Entry, entries
+    from autosched.regression.judging import Limits
+    from measurements.store.store import Guard, Store
+
+    with Store.open(db) as store:
+        for entry in entries(store, Limits()):
+            if isinstance(entry, Entry) and entry.name in noises:
+                before = store.guard(entry.problem, entry.device.name) or Guard()
+                store.set_guard(entry.problem, entry.device.name, replace(before, noise=noises[entry.name]))
+
+
+def _tell_github(annotations: list[str], summary: str) -> None:
+    for line in annotations:
+        print(line, file=sys.stderr)
+    place = os.environ.get(_SUMMARY)
+    if place:
+        with open(place, "a", encoding="utf-8") as file:
+            file.write(summary)
+
+
+def _document(value: Any) -> bytes:
+    return json_module.dumps(value, indent=1, allow_nan=False).encode() + b"\n"
+
+
+def _show(console: Console, report: "Report") -> None:
+    from autosched.regression.report import worst_first
+
+    if report.findings:
+        made = formatting.table(
+            "verdict", "change", "baseline", "now", "entry", right=("change", "baseline", "now"), fold=("entry",)
+        )
+        for f in worst_first(report.findings):
+            change = "-" if f.ratio is None else f"{100 * (f.ratio.median - 1):+.1f}%"
+            times = ("-" if t is None else formatting.time(t) for t in (f.baseline_seconds, f.candidate_seconds))
+            made.add_row(f.verdict.value, change, *times, f.name)
+            for reason in f.reasons:
+                made.add_row("", "", "", "", f"  {reason}")
+        show(console, made)
+        console.print()
+    console.print(report.conclusion, soft_wrap=True)

@@ -1,0 +1,291 @@
+"""``autosched doctor``: what this machine has, what can run on it, and how to get the rest. It never fails.
+
+``--json``: ``autosched``, ``python``, ``platform``, ``gpus`` (``name``, ``memory_bytes``, ``compute_capability``,
+``device``: its row, ``note``: what is not certain about that), ``no_gpu_reason``, ``parts`` (``name``, ``version``,
+null where there is none that works, ``note``), ``abilities`` (``name``, ``runs``, ``note``) and ``cache`` (``folder``,
+``files``, ``bytes``, ``problem``: why it cannot be written, or "").
+"""
+
+import importlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from autosched.cli.terminal.output import print_json, stdout_console
+from autosched.reporting import formatting
+from autosched.version import VERSION
+from measurements.compiler.cubin_cache import CompileCache
+from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
+from measurements.emulator import HostFailure, check_compiler, emulator_folder
+from measurements.files.cache_folder import CacheUnusable, cache_root, check_writable
+from measurements.files.text import first_line
+from measurements.records.recording import installed
+from measurements.runners.cuda.runner import cuda_available, cuda_device
+
+_GET_CUDA = "pip install 'autosched[cuda13]', or [cuda12] for drivers before 580"
+_ASK_SECONDS = 10.0  # for another program to answer
+_LIBRARIES = ("numpy", "optuna", "sqlalchemy", "xgboost")
+_EXTRAS = (  # what each is for, and the package that it brings
+    ("--plot, --picture", "pictures", "matplotlib"),
+    ("--db postgresql://...", "postgresql", "psycopg"),
+    ("NVIDIA's guesses of matmuls", "judge", "nvidia-matmul-heuristics"),
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing that autosched can use. ``version`` is None where none works; ``note`` is where it is or why not."""
+
+    name: str
+    version: str | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Where compiled things are kept, and how much; ``problem`` says why it cannot be written, "" if it can."""
+
+    folder: str
+    files: int
+    bytes: int
+    problem: str
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU as its driver names it. ``device`` is its row, "" for one that no architecture describes; ``note`` is what
+    is not certain about that, or why there is none."""
+
+    name: str
+    memory_bytes: int
+    compute_capability: str
+    device: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """What cupy sees. ``gpus`` is empty with a ``reason`` where no GPU answers."""
+
+    driver: Part
+    cupy: Part
+    gpus: tuple[Gpu, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Ability:
+    """Something that autosched does, and whether it can here; ``note`` is what it gives, or what it needs."""
+
+    name: str
+    runs: bool
+    note: str
+
+
+def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> int:
+    """What can run here, and how to get the rest.
+
+    GPUs, driver, NVRTC, compilers and libraries, and what each of them makes possible.
+    """
+    with ThreadPoolExecutor() as pool:  # every probe waits for another process or for a library to load
+        asked = pool.submit(_cuda), pool.submit(_nvrtc), pool.submit(_host_compiler)
+        cuda, nvrtc, compiler = asked[0].result(), asked[1].result(), asked[2].result()
+    parts = (cuda.driver, cuda.cupy, nvrtc, compiler, *(_package(name) for name in _LIBRARIES))
+    cache = _cache()
+    abilities = _abilities(cuda, nvrtc, compiler, cache)
+    if json:
+        print_json(
+            {
+                "autosched": VERSION,
+                "python": platform.python_version(),
+                "platform": platform.platform(),
+                "gpus": [asdict(gpu) for gpu in cuda.gpus],
+                "no_gpu_reason": cuda.reason,
+                "parts": [asdict(part) for part in parts],
+                "abilities": [asdict(ability) for ability in abilities],
+                "cache": asdict(cache),
+            }
+        )
+        return 0
+    _show(stdout_console(), cuda, parts, abilities, cache)
+    return 0
+
+
+def _show(console: Console, cuda: Cuda, parts: tuple[Part, ...], abilities: tuple[Ability, ...], cache: Cache) -> None:
+    python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    console.print(f"autosched {VERSION}, {python}")
+    console.print()
+    gpus = [
+        ", ".join(
+            text
+            for text in (
+                g.name,
+                formatting.size(g.memory_bytes),
+                f"compute capability {g.compute_capability}",
+                f"device {g.device}" if g.device else "",
+                g.note,
+            )
+            if text
+        )
+        for g in cuda.gpus
+    ]
+    rows = [("GPU", text) for text in gpus] or [("GPU", f"none answers: {cuda.reason}")]
+    for part in parts:
+        rows.append((part.name, ", ".join(text for text in (part.version or "none", part.note) if text)))
+    held = f"{formatting.count(cache.files)} files, {formatting.size(cache.bytes)}" if cache.files else "empty"
+    rows.append(("cache", cache.problem or f"{cache.folder}: {held}"))
+    console.print(formatting.facts(rows))
+    console.print()
+    made = formatting.table("can run", "here", "", fold=("",))
+    for ability in abilities:
+        made.add_row(ability.name, "yes" if ability.runs else "no", ability.note)
+    console.print(made)
+
+
+def _abilities(cuda: Cuda, nvrtc: Part, compiler: Part, cache: Cache) -> tuple[Ability, ...]:
+    no_cache = "needs a cache that can be written" if cache.problem else ""
+    no_compile = no_cache if nvrtc.version else _GET_CUDA
+    no_emulate = no_compile if compiler.version else compiler.note
+    no_measure = no_compile
+    if not cuda.gpus:
+        no_measure = "needs an NVIDIA GPU" if cuda.cupy.version else f"needs an NVIDIA GPU and {_GET_CUDA}"
+    recorded = installed()
+    problems = formatting.plural(sum(recorded.values()), "problem")
+    devices = ", ".join(f"{name} ({n})" for name, n in recorded.items())
+    no_replay = "" if recorded else "no recordings are here: python -m measurements.records.recording FILE adds them"
+    return (
+        _ability("tune --backend cuda", no_measure, "times are measured on the GPU"),
+        _ability("tune --backend replay", no_replay, f"{problems} measured earlier on {devices}, no GPU needed"),
+        _ability("tune --backend estimate", no_compile, "times are estimated for a named device, no GPU needed"),
+        _ability("verify", no_emulate, "candidates are emulated on the CPU, no GPU needed"),
+        Ability("space, best", True, "need nothing more"),
+        *(_of_an_extra(*extra) for extra in _EXTRAS),
+    )
+
+
+def _ability(name: str, why_not: str, note: str) -> Ability:
+    return Ability(name, not why_not, why_not or note)
+
+
+def _of_an_extra(name: str, extra: str, distribution: str) -> Ability:
+    try:
+        return Ability(name, True, f"{distribution} {version(distribution)}")
+    except PackageNotFoundError:
+        return Ability(name, False, f"pip install 'autosched[{extra}]'")
+
+
+def _cuda() -> Cuda:
+    answers, reason = cuda_available()
+    driver = _driver()
+    here = _cupy()
+    if not answers:  # and cupy is not imported, which would make a folder in the user's home
+        return Cuda(driver, here, (), reason)
+    cupy = importlib.import_module("cupy")
+    runtime = cupy.cuda.runtime
+    try:
+        gpus = tuple(_gpu(i, runtime.getDeviceProperties(i)) for i in range(runtime.getDeviceCount()))
+    except Exception as error:  # the GPU went away since it answered
+        return Cuda(driver, here, (), first_line(error))
+    return Cuda(driver, here, gpus, "")
+
+
+def _cupy() -> Part:
+    if importlib.util.find_spec("cupy") is None:
+        return Part("cupy", None, _GET_CUDA)
+    wheels = packages_distributions().get("cupy", [])  # cupy-cuda13x, for example
+    return Part("cupy", version(wheels[0]) if wheels else "unknown version")
+
+
+def _gpu(number: int, properties: dict[str, object]) -> Gpu:
+    name = properties["name"]
+    try:
+        row = cuda_device(number)
+        device, note = row.name, row.note
+    except ValueError as error:
+        device, note = "", first_line(error)
+    return Gpu(
+        name.decode() if isinstance(name, bytes) else str(name),
+        int(str(properties["totalGlobalMem"])),
+        f"{properties['major']}.{properties['minor']}",
+        device,
+        note,
+    )
+
+
+def _driver() -> Part:
+    version_file = Path("/proc/driver/nvidia/version")
+    if version_file.is_file():
+        words = version_file.read_text().split()
+        return Part("NVIDIA driver", next((w for w in words if w[:1].isdigit() and "." in w), "unknown version"))
+    answer = _answer("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    return Part("NVIDIA driver", answer or None)
+
+
+def _nvrtc() -> Part:
+    try:
+        return Part("NVRTC", toolchain_version().removeprefix("nvrtc "))
+    except NvrtcMissing:
+        return Part("NVRTC", None, _GET_CUDA)
+
+
+def _host_compiler() -> Part:
+    try:
+        compiler = check_compiler()
+    except HostFailure as error:
+        return Part("host compiler", None, str(error))
+    return Part("host compiler", compiler.identity, compiler.path)
+
+
+def _answer(program: str, *arguments: str) -> str:
+    """First line that a program prints, "" where it is missing or fails."""
+    path = shutil.which(program)
+    if path is None:
+        return ""
+    try:
+        done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=_ASK_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip().partition("\n")[0]
+
+
+def _package(name: str) -> Part:
+    try:
+        return Part(name, version(name))
+    except PackageNotFoundError:
+        return Part(name, None, f"pip install {name}")
+
+
+def _cache() -> Cache:
+    try:
+        folder = cache_root()
+    except CacheUnusable as error:
+        return Cache("", 0, 0, str(error))
+    files, used = _content(folder)
+    try:
+        CompileCache().check()
+        check_writable(emulator_folder())
+    except CacheUnusable as error:
+        return Cache(str(folder), files, used, str(error))
+    return Cache(str(folder), files, used, "")
+
+
+def _content(folder: Path) -> tuple[int, int]:
+    """Number of files below ``folder``, and their bytes; what cannot be looked at does not count."""
+    files = used = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # it may vanish meanwhile
+                used += os.stat(os.path.join(place, name)).st_size
+                files += 1
+    return files, used

@@ -1,0 +1,234 @@
+"""``autosched replay``: how fast a sampler finds the best of what was recorded.
+
+``--json``: ``file``, ``kernel``, ``device``, ``configurations``, ``valid``, ``best_seconds``, ``notes``, and
+``samplers``, a list of ``sampler``, ``budget``, ``evaluations_to`` (by quality: the median over the repeats, null where
+half of them never got there), ``quality_after`` (by evaluations: lower quartile, median, upper quartile),
+``seconds_per_proposal`` and ``searches`` (``seed`` and ``quality`` after each evaluation). With ``--to-t4``: ``t4``, a
+list of ``file`` and ``configurations``.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autosched.cli.options.problem import whole_number
+from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, within
+from autosched.cli.terminal.output import print_json, show, stdout_console
+from autosched.cli.terminal.output_files import check_outputs, check_picture, replaceable
+from autosched.replay import search as replaying
+from autosched.replay.search import Searches
+from autosched.reporting import formatting
+from autosched.samplers import Prior
+from measurements.tables.table import Table
+
+QUALITIES = (0.9, 0.95, 0.99)
+BUDGETS = (25, 50, 100, 200, 400, 800)
+_MOST_BUDGET = 100_000
+_MOST_REPEATS = 1_000
+
+
+def replay(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A Kernel Tuner cache, a T4 file or a recording, gzip or not.")
+    ],
+    sampler: Annotated[
+        list[str] | None, typer.Option("--sampler", metavar="S", help="Sampler; may be repeated.  [default: bayes]")
+    ] = None,
+    budget: Annotated[int, typer.Option("--budget", metavar="B", help="Evaluations of one search.")] = 200,
+    repeats: Annotated[int, typer.Option("--repeats", metavar="R", help="Searches, each with its own seed.")] = 20,
+    seed: Annotated[
+        int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the first search.")
+    ] = 0,
+    batch: Annotated[int, typer.Option("--batch", metavar="N", help="Evaluations proposed at a time.")] = 1,
+    restriction: Annotated[
+        list[str] | None,
+        typer.Option("--restriction", metavar="EXPR", help="Search only where this holds; may be repeated."),
+    ] = None,
+    transfer: Annotated[
+        str | None,
+        typer.Option("--from", metavar="FILE", help="Start from this recording of the same kernel on another GPU."),
+    ] = None,
+    plot: Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Draw the curves (.svg or .png).")] = None,
+    to_t4: Annotated[
+        str | None,
+        typer.Option(
+            "--to-t4",
+            metavar="FILE",
+            help="Write the recording as T4 JSON, a file for each kernel template, and search nothing.",
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """How fast samplers find the best of a recording.
+
+    One evaluation is the first visit of a configuration.
+    """
+    within("--budget", budget, 1, _MOST_BUDGET)
+    within("--repeats", repeats, 1, _MOST_REPEATS)
+    within("--batch", batch, 1, _MOST_BUDGET)
+    within("--seed", seed, 0, MOST_SEED - repeats)
+    names = list(dict.fromkeys(sampler or ["bayes"]))
+    from autosched.samplers import check
+    from autosched.samplers import sampler as make_sampler
+    from measurements.tables.reading import read_table
+
+    with bad_input():
+        for name in names:
+            check(name, seed)
+        check_picture("--plot", plot)
+        if plot is not None and to_t4 is not None:
+            raise InputError("--to-t4 searches nothing that --plot could draw: give one of the two")
+        check_outputs([plot, to_t4], [file, transfer])
+        table = read_table(file)
+        if restriction:
+            table = replaying.restricted(table, restriction)
+        prior, said = (None, ()) if transfer is None else _prior(table, transfer)
+        table = replace(table, notes=(*table.notes, *said))
+        t4_files = {} if to_t4 is None else _t4_files(table, to_t4)
+        check_outputs(list(t4_files), [file, transfer])
+        for path in t4_files:
+            replaceable(path)
+    if to_t4 is not None:
+        return _write_t4(table, t4_files, json)
+
+    def maker(name: str) -> replaying.Make:
+        if name == "bayes" and prior is not None:
+            from autosched.samplers.bayes.sampler import BayesSampler, Settings
+
+            everywhere = Settings(guessed=Settings.whole)  # guesses are looked up, so that all of them cost nothing
+            return lambda space, number: BayesSampler(space, number, prior=prior, settings=everywhere)
+        return lambda space, number: make_sampler(name, space, seed=number, prior=prior)
+
+    found = [
+        replaying.searches(
+            table,
+            name,
+            maker(name),
+            budget=budget,
+            repeats=repeats,
+            first_seed=seed,
+            batch=batch,
+        )
+        for name in names
+    ]
+    if plot is not None:
+        from autosched.replay.curves import draw_curves
+
+        draw_curves([(f"{table.kernel} on {table.device}", found)], replaceable(plot))
+    if json:
+        print_json(_to_json(file, table, found))
+    else:
+        _show(file, table, found)
+        if plot is not None:
+            print(f"\nthe curves are in {plot}")
+    return 0
+
+
+def _prior(table: Table, path: str) -> tuple[Prior, tuple[str, ...]]:
+    """What another recording tells, and notes of what it is. Raises InputError where it tells nothing."""
+    from autosched.samplers.transfer import TransferPrior
+    from measurements.tables.reading import read_table
+
+    try:
+        other = read_table(path)
+        prior = TransferPrior(table.space(), other.measurements)
+    except ValueError as error:
+        raise InputError(f"--from {path} cannot be used: {error}") from error
+    here = {p.name for parameters in table.parameters.values() for p in parameters}
+    guess = f"bayes starts from {other.kernel} on {other.device}, by {len(prior.shared)} of {len(here)} parameters"
+    return prior, (guess, *(f"{path}: {note}" for note in other.notes))
+
+
+def _t4_files(table: Table, path: str) -> dict[str, str]:
+    """The kernel template of each file: of ``path`` where there is one template, else of a file named after it."""
+    if len(table.parameters) == 1:
+        return dict.fromkeys([path], next(iter(table.parameters)))
+    given = Path(path)
+    return {str(given.with_suffix(f".{name}{given.suffix}")): name for name in table.parameters}
+
+
+def _write_t4(table: Table, files: Mapping[str, str], json: bool) -> int:
+    from datetime import UTC, datetime
+    from json import dumps
+
+    from measurements.files.atomic_write import publish
+    from measurements.tables.kernel_tuner import to_t4
+    from measurements.tables.table import ESTIMATED
+
+    now = datetime.now(UTC).isoformat()
+    provenance = {"provenance": "estimated"} if ESTIMATED in table.notes else {}
+    written = []
+    for file, template in files.items():
+        rows = [(table.configuration(s), m, now) for s, m in table.measurements.items() if s.template == template]
+        kernel = table.kernel if len(files) == 1 else template
+        document = to_t4(rows, {"kernel": kernel, "device": table.device, **provenance})
+        publish(replaceable(file), (dumps(document, indent=1) + "\n").encode())
+        written.append({"file": file, "configurations": len(rows)})
+        if not json:
+            print(f"{formatting.count(len(rows))} configurations written to {file}")
+    if json:
+        print_json({"t4": written})
+    return 0
+
+
+def _budgets(budget: int) -> list[int]:
+    return [*(n for n in BUDGETS if n < budget), budget]
+
+
+def _show(file: str, table: Table, found: Sequence[Searches]) -> None:
+    console = stdout_console()
+    valid = sum(m.ok for m in table.measurements.values())
+    facts = [
+        ("recording", f"{table.kernel} on {table.device} ({file})"),
+        ("configurations", f"{formatting.count(len(table.measurements))}, of which {formatting.count(valid)} ran"),
+        ("optimum", formatting.time(table.best_seconds)),
+        *(("note", note) for note in table.notes),
+    ]
+    show(console, formatting.facts(facts))
+    console.print()
+    to = [f"to {100 * q:.0f}%" for q in QUALITIES]
+    after = [f"after {n}" for n in _budgets(found[0].budget)]
+    answer = formatting.table("sampler", "searches", *to, *after, "ms/proposal", right=[*to, *after, "ms/proposal"])
+    for searches in found:
+        medians = [searches.median_evaluations_to(q) for q in QUALITIES]
+        answer.add_row(
+            searches.sampler,
+            str(len(searches.searches)),
+            *(f"over {searches.budget}" if m is None else f"{m:g}" for m in medians),
+            *(f"{searches.quartiles(n)[1]:.3f}" for n in _budgets(searches.budget)),
+            f"{1e3 * statistics.mean(s.seconds_per_proposal for s in searches.searches):.1f}",
+        )
+    show(console, answer)
+    console.print()
+    console.print(
+        "medians: evaluations until a share of the optimum is reached, and the share after so many evaluations"
+    )
+
+
+def _to_json(file: str, table: Table, found: Sequence[Searches]) -> dict[str, Any]:
+    return {
+        "file": file,
+        "kernel": table.kernel,
+        "device": table.device,
+        "configurations": len(table.measurements),
+        "valid": sum(m.ok for m in table.measurements.values()),
+        "best_seconds": table.best_seconds,
+        "notes": list(table.notes),
+        "samplers": [searches_json(searches) for searches in found],
+    }
+
+
+def searches_json(searches: Searches) -> dict[str, Any]:
+    """Repeated searches of one sampler as JSON values."""
+    return {
+        "sampler": searches.sampler,
+        "budget": searches.budget,
+        "evaluations_to": {str(q): searches.median_evaluations_to(q) for q in QUALITIES},
+        "quality_after": {str(n): list(searches.quartiles(n)) for n in _budgets(searches.budget)},
+        "seconds_per_proposal": statistics.mean(s.seconds_per_proposal for s in searches.searches),
+        "searches": [{"seed": s.seed, "quality": list(s.quality)} for s in searches.searches],
+    }

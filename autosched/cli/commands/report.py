@@ -1,0 +1,95 @@
+"""``autosched report``: a database as one HTML page.
+
+``--json``: ``out``, ``database``, ``against`` (null without it), and ``problems``, a list with the first screen's
+columns: ``problem``, ``device``, ``winner``, ``seconds``, ``share_of_roof``, ``provenance``, ``proof``, ``age`` and
+``advice``; and ``changes``, with ``problem``, ``device``, ``verdict``, ``ratio`` and ``decisions``.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from autosched.cli.terminal.errors import NO, InputError
+from autosched.cli.terminal.output import print_json, say
+from autosched.cli.terminal.output_files import check_outputs, replaceable
+from autosched.reporting import formatting
+from measurements.files import atomic_write as whole_file
+from measurements.files.text import without_password
+
+if TYPE_CHECKING:
+    from autosched.reporting.html import Report
+
+
+def report(
+    *,
+    db: Annotated[str, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")] = "",
+    out: Annotated[str, typer.Option("--out", metavar="FILE", help="The page to write. (required)")] = "",
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="DB", help="Show how its winners differ from this database's.")
+    ] = None,
+    operator: Annotated[str | None, typer.Option("--operator", metavar="NAME", help="Only this operator.")] = None,
+    device: Annotated[str | None, typer.Option("--device", metavar="D", help="Only this device.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """A database as one HTML page: winners, why they won, what is left to do.
+
+    The page holds everything, fetches nothing and runs no script. It shows the search's progress, what each decision is
+    worth, where the time goes, layouts and thread maps, and failures by reason. Exit status 1 if there is nothing to
+    report.
+    """
+    for value, option in ((db, "--db"), (out, "--out")):
+        if not value:
+            raise InputError(f"report needs {option}: autosched report --db best.db --out report.html")
+    check_outputs([out], [db, against])
+    from autosched.reporting.html import build, render
+    from measurements.store.store import Store
+
+    store = Store.open(db, create=False)
+    other = None if against is None else Store.open(against, create=False)
+    made = build(store, other, operator=operator, device=device)
+    if not (made.entries or made.changes):
+        say(f"{without_password(db)} holds no trial for this: there is nothing to report")
+        return NO
+    content = render(made).encode("utf-8", "replace")
+    whole_file.publish(replaceable(Path(out)), content)
+    if json:
+        print_json(_as_json(made, out))
+    else:
+        print(
+            f"{out}: {formatting.plural(len(made.entries), 'problem')}, {formatting.plural(made.trials, 'trial')}, "
+            f"{formatting.size(len(content))}"
+        )
+    return 0
+
+
+def _as_json(made: "Report", out: str) -> dict[str, Any]:
+    return {
+        "out": out,
+        "database": made.database,
+        "against": made.against or None,
+        "problems": [
+            {
+                "problem": e.name,
+                "device": e.device,
+                "winner": e.winner,
+                "seconds": e.seconds,
+                "share_of_roof": e.share,
+                "provenance": e.provenance,
+                "proof": e.proof,
+                "age": e.age,
+                "advice": e.advice,
+            }
+            for e in made.entries
+        ],
+        "changes": [
+            {
+                "problem": c.entry.name,
+                "device": c.entry.device,
+                "verdict": c.verdict,
+                "ratio": c.ratio,
+                "decisions": list(c.decisions),
+            }
+            for c in made.changes
+        ],
+    }

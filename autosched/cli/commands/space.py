@@ -1,0 +1,237 @@
+"""``autosched space``: how many schedules there are, what they decide, and what each rule removes.
+
+``--json``: ``problem``, ``device``, ``raw`` and ``legal`` (counts over all templates), ``seconds`` (that counting
+took), ``templates``: for each its ``name``, ``version`` and ``why_not``; if that is null, ``raw``, ``legal``,
+``parameters`` (``name``, ``kind``, ``values``, ``doc``) and ``rules`` (``name``, ``kind``: "valid" or "pruning",
+``rejects``: how many of the raw combinations it refuses alone, ``doc``). Then ``seed`` and ``samples``, each a
+``template`` and a ``schedule``. With ``--explain``: ``template``, ``schedule``, ``legal`` and ``violations`` (``rule``,
+``reason``). ``--picture`` draws layouts to a file beside all that.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from autosched.cli.options import schedule_file
+from autosched.cli.options.devices import DEVICE_NOTE, DeviceOption, target
+from autosched.cli.options.problem import problem_from, whole_number
+from autosched.cli.options.schedule_file import KEYS
+from autosched.cli.options.templates import TemplateOption
+from autosched.cli.terminal.errors import MOST_SAMPLES, MOST_SEED, NO, InputError, bad_input, listed, within
+from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.terminal.output_files import check_picture, replaceable
+from autosched.reporting import formatting
+from autosched.reporting.pictures import draw
+from search_spaces.catalogue import candidates, templates_for
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.operator import Operator
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.parameters import Parameter
+from search_spaces.spaces.rules import Rejection
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.template import TemplateSet
+
+_SHOWN_VALUES = 12  # of one parameter in the table; --json has all
+_LEGEND = "refuses alone: how many of all combinations break this rule, whatever the other rules say of them"
+
+
+def space(
+    operator: Operator,
+    given: Mapping[str, Any],
+    *,
+    device: DeviceOption = None,
+    template: TemplateOption = None,
+    sample: Annotated[
+        int,
+        typer.Option(
+            "--sample",
+            parser=whole_number,
+            metavar="N",
+            help=f"Random legal schedules to show, at most {MOST_SAMPLES:,}.",
+        ),
+    ] = 0,
+    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the samples.")] = 0,
+    explain: Annotated[
+        str | None,
+        typer.Option(
+            "--explain",
+            metavar="FILE",
+            help="Say which rules one schedule breaks; exit status 1 if any. FILE (- for stdin) holds an object of its "
+            f"parameters, or a JSON document of ours with one schedule under {listed(KEYS, 'or')}.",
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--picture",
+            metavar="FILE",
+            help="Draw the layouts of the first sample, or of the schedule of --explain, to FILE.svg or FILE.png.",
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    check_picture("--picture", picture)
+    within("--sample", sample, 0, MOST_SAMPLES)
+    within("--seed", seed, 0, MOST_SEED)
+    problem, where = problem_from(operator, given), target(device)
+    started = time.perf_counter()
+    with bad_input():
+        usable = templates_for(problem, where, template or None)
+    spaces = {t.name: t.space(problem, where) for t in usable}
+    if explain is not None:
+        schedule = schedule_file.read(explain, {name: s.parameters for name, s in spaces.items()})
+        status = _explain(spaces[schedule.template], schedule, as_json=json)
+        if picture is not None and status == 0:
+            _draw(usable, problem, schedule, where, picture)
+        return status
+    legal = {name: s.count() for name, s in spaces.items()}
+    rejects = {name: s.rejects() for name, s in spaces.items()}
+    seconds = time.perf_counter() - started
+    samples = usable.space(problem, where).sample(sample, seed) if sample else []
+    if picture is not None:
+        _draw(usable, problem, (samples or usable.space(problem, where).sample(1, seed))[0], where, picture)
+    listed_templates = [(t, why_not) for t, why_not in candidates(problem, where) if not template or t.name in template]
+    if json:
+        print_json(
+            {
+                "problem": problem.to_json(),
+                "device": where.name,
+                "raw": sum(s.raw_count for s in spaces.values()),
+                "legal": sum(legal.values()),
+                "seconds": seconds,
+                "templates": [
+                    {
+                        "name": t.name,
+                        "version": t.version,
+                        "why_not": why_not,
+                        **({} if why_not else _space_json(spaces[t.name], legal[t.name], rejects[t.name])),
+                    }
+                    for t, why_not in listed_templates
+                ],
+                "seed": seed,
+                "samples": [{"template": s.template, "schedule": s.to_json()} for s in samples],
+            }
+        )
+        return 0
+    console = stdout_console()
+    console.print(f"{formatting.one_line(problem)} on {where.name}")
+    facts = [
+        ("legal schedules", formatting.count(sum(legal.values()))),
+        ("counted in", formatting.duration(seconds)),
+    ]
+    show(console, formatting.facts(facts))
+    for one, why_not in listed_templates:
+        console.print()
+        console.print(f"template {one.name}: {one.summary}")
+        if why_not is not None:
+            console.print(f"not for this problem: {why_not}", style="dim")
+            continue
+        _show_space(console, spaces[one.name], legal[one.name], rejects[one.name])
+    for i, schedule in enumerate(samples):
+        console.print()
+        console.print(f"sample {i + 1} of {len(samples)}, seed {seed}, template {schedule.template}")
+        show(console, formatting.decisions(schedule, console.width))
+    return 0
+
+
+space.__doc__ = f"""Count the legal schedules, and show parameters, rules and samples.
+
+{DEVICE_NOTE}
+"""
+
+
+def _space_json(whole: Space, legal: int, rejects: Sequence[Rejection]) -> dict[str, Any]:
+    docs = {rule.name: rule.doc for rule in whole.rules}
+    valid = {rule.name for rule in whole.constraints}
+    return {
+        "raw": whole.raw_count,
+        "legal": legal,
+        "parameters": [
+            {"name": p.name, "kind": p.kind, "values": list(p.values), "doc": p.doc} for p in whole.parameters
+        ],
+        "rules": [
+            {
+                "name": r.rule,
+                "kind": "valid" if r.rule in valid else "pruning",
+                "rejects": r.count,
+                "doc": docs[r.rule],
+            }
+            for r in rejects
+        ],
+    }
+
+
+def _show_space(console: Console, whole: Space, legal: int, rejects: Sequence[Rejection]) -> None:
+    share = formatting.percent(legal, whole.raw_count)
+    if legal and whole.raw_count >= 10 * legal:
+        share = f"1 in {formatting.count(round(whole.raw_count / legal))}"
+    combinations = formatting.count(whole.raw_count)
+    console.print(f"{formatting.count(legal)} legal schedules, {share} of {combinations} combinations")
+    console.print()
+    show(console, _parameter_table(whole.parameters))
+    console.print()
+    valid = {rule.name for rule in whole.constraints}
+    rules = formatting.table("rule", "kind", "refuses alone", "share", right=("refuses alone", "share"))
+    for r in sorted(rejects, key=lambda r: -r.count):
+        if r.count:
+            kind = "valid" if r.rule in valid else "pruning"
+            rules.add_row(r.rule, kind, formatting.count(r.count), formatting.percent(r.count, r.raw))
+    show(console, rules)
+    console.print(_LEGEND, style="dim")
+    idle = [r.rule for r in rejects if not r.count]
+    if idle:
+        console.print(f"nothing to refuse here: {', '.join(idle)}", style="dim")
+
+
+def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: Device, path: Path) -> None:
+    """Raises InputError where nothing is drawn, or the file cannot be written."""
+    template = templates.of(schedule)
+    drawings = template.drawings(problem, template.space(problem, device).config(schedule), device)
+    if not drawings:
+        raise InputError(f"--picture: {template.name} has no layouts to draw: leave --picture out")
+    if not path.parent.is_dir():  # before matplotlib is loaded, which makes folders of its own
+        raise InputError(f"--picture cannot write {path} (there is no such folder): name a file in a folder you own")
+    try:
+        draw(drawings, replaceable(path))
+    except ValueError as error:
+        raise InputError(f"--picture: {error}") from error
+    except OSError as error:
+        raise InputError(
+            f"--picture cannot write {path} ({error.strerror}): name a file in a folder you own"
+        ) from error
+    stderr_console().print(f"drew {path}")
+
+
+def _parameter_table(parameters: Sequence[Parameter]) -> Any:
+    made = formatting.table("parameter", "choices", "values", right=("choices",), fold=("values",))
+    for p in parameters:
+        shown = " ".join(str(v) for v in p.values[:_SHOWN_VALUES])
+        made.add_row(p.name, str(len(p.values)), shown + (" ..." if len(p.values) > _SHOWN_VALUES else ""))
+    return made
+
+
+def _explain(whole: Space, schedule: Schedule, *, as_json: bool) -> int:
+    violations = whole.explain(schedule)
+    if as_json:
+        broken = [{"rule": v.rule, "reason": v.reason} for v in violations]
+        print_json(
+            {
+                "template": schedule.template,
+                "schedule": schedule.to_json(),
+                "legal": not violations,
+                "violations": broken,
+            }
+        )
+    elif violations:
+        made = formatting.table("broken rule", "why", fold=("why",))
+        for v in violations:
+            made.add_row(v.rule, v.reason)
+        show(stdout_console(), made)
+    else:
+        print("legal: no rule refuses this schedule")
+    return NO if violations else 0

@@ -1,0 +1,124 @@
+"""``autosched db threshold``: what later checks hold one entry of a database to.
+
+``--json``: ``database``, ``problem``, ``device`` and ``threshold``: null, or ``max_slowdown``, ``floor_seconds``,
+``noise`` and ``notes``, each null or "" where nothing is said.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from autosched.cli.commands.check import share
+from autosched.cli.options.problem import problem_from, real_number
+from autosched.cli.terminal.errors import NO, InputError, bad_input
+from autosched.cli.terminal.output import print_json, say, show, stdout_console
+from autosched.dispatch.database import device_name
+from autosched.reporting import formatting
+from measurements.files.text import one_line, printable
+from search_spaces.operators.operator import Operator
+from search_spaces.operators.problem import Problem
+
+if TYPE_CHECKING:
+    from measurements.store.store import Guard, Store
+
+LONGEST_NOTE = 200  # characters
+
+
+def threshold(
+    operator: Operator,
+    given: Mapping[str, Any],
+    *,
+    db: Annotated[
+        str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", metavar="D", help="GPU (default: the only one of the problem in DB).")
+    ] = None,
+    max_slowdown: Annotated[
+        float | None,
+        typer.Option("--max-slowdown", parser=share, metavar="SHARE", help="What it may lose (5% or 0.05)."),
+    ] = None,
+    floor: Annotated[
+        float | None, typer.Option("--floor", parser=real_number, metavar="US", help="Microseconds that never matter.")
+    ] = None,
+    note: Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Why, for people.")] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Forget all that was said of it, its learnt noise too.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Hold one entry to thresholds of its own in every later check.
+
+    What is not given stays as it is; without any option but --db and --device, the thresholds are shown. Exit status 1
+    if the database holds no schedule of the problem that works.
+    """
+    if db is None:
+        raise InputError(f"db threshold needs --db: autosched db threshold {operator.name} ... --db best.db")
+    changes = {"max_slowdown": max_slowdown, "floor_seconds": None if floor is None else floor * 1e-6}
+    given_ones: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+    if note is not None:
+        given_ones["notes"] = _checked(note)
+    if forget and given_ones:
+        raise InputError("--forget takes back all thresholds: give it alone")
+    problem = problem_from(operator, given)
+    from measurements.store.store import Guard, Store  # with sqlalchemy, which other commands need not wait for
+
+    with Store.open(db, create=False) as store:
+        where = _device(store, problem, device)
+        if where is None:
+            asked = formatting.one_line(problem)
+            on = "" if device is None else f" on {one_line(device)}"
+            say(f"{store.name} holds no schedule of {asked}{on} that works: tune it first")
+            return NO
+        kept = store.guard(problem, where)
+        if forget or given_ones:
+            with bad_input():
+                kept = None if forget else replace(kept or Guard(), **given_ones)
+            store.set_guard(problem, where, kept)
+        name = store.name
+    if json:
+        document = None if kept is None else asdict(kept)
+        print_json({"database": name, "problem": problem.to_json(), "device": where, "threshold": document})
+    elif kept is None:
+        entry = f"{formatting.one_line(problem)} on {one_line(where)}"
+        print(f"nothing is said of {entry}: it is held to the options of check")
+    else:
+        show(stdout_console(), formatting.facts(_rows(problem, where, kept)))
+    return 0
+
+
+def _device(store: "Store", problem: Problem, device: str | None) -> str | None:
+    """The device of the entry; None where there is no such entry. Raises InputError where it is one of several."""
+    if device is not None:
+        with bad_input():
+            name = device_name(store, device)
+        return name if store.best(problem, name) is not None else None
+    there = [name for name in store.devices(problem) if store.best(problem, name) is not None]
+    if len(there) > 1:
+        raise InputError(f"{store.name} has it on {', '.join(map(one_line, there))}: say which by --device")
+    return there[0] if there else None
+
+
+def _rows(problem: Problem, device: str, kept: "Guard") -> list[tuple[str, str]]:
+    rows = [("entry", f"{formatting.one_line(problem)} on {one_line(device)}")]
+    if kept.max_slowdown is not None:
+        rows.append(("may lose", f"{100 * kept.max_slowdown:g}% of its time"))
+    if kept.floor_seconds is not None:
+        rows.append(("floor", f"{1e6 * kept.floor_seconds:g} us never matter"))
+    if kept.noise is not None:
+        rows.append(("noise", f"{100 * kept.noise:.2g}% was learnt by check --learn-noise"))
+    if kept.notes:
+        rows.append(("note", one_line(kept.notes)))
+    return rows
+
+
+def _checked(note: str) -> str:
+    with bad_input():
+        if len(note) > LONGEST_NOTE:
+            raise ValueError(f"a note has {LONGEST_NOTE} characters at most, not {len(note)}")
+        try:
+            return printable(note)
+        except ValueError as error:
+            raise ValueError(f"the note {error}") from None

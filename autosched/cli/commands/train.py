@@ -1,0 +1,261 @@
+"""``autosched train``: learn a cost model from databases and recordings, and say how good it is.
+
+``--json``: ``out`` (the file), ``provenance``, ``rows``, ``left_out`` (a reason to a count), ``operators``: for each
+its ``operator``, ``rows``, ``devices``, ``templates``, ``noise`` and ``held_out``, a list of figures as
+``cost_models.held_out.HeldOut`` explains them, where ``name`` "" is a whole split; and ``features``,
+empty without --explain: ``name``, ``gain``, ``moves`` and ``larger`` as ``cost_models.explanation.Importance`` says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from autosched.cli.options.problem import whole_number
+from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, listed, within
+from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.terminal.output_files import check_outputs, check_picture, replaceable
+from autosched.reporting import formatting
+from autosched.version import VERSION
+from search_spaces.catalogue import problem_from_json
+
+if TYPE_CHECKING:
+    from autosched.tuning.training_data import TrainingData
+    from cost_models.explanation import Importance
+    from cost_models.held_out import HeldOut
+    from cost_models.trained_model import OperatorModel, TrainedModel
+
+_SPLITS = {  # what each holds out, and what a row of its table is of
+    "schedules": ("other schedules of the same problems (a fifth held out at a time)", "problem"),
+    "problems": ("problems it has not seen (held out on every device)", "problem"),
+    "families": ("shape families it has not seen", "shape family"),
+    "devices": ("devices it has not seen", "device"),
+}
+_SHOWN = 20  # features
+Features = Mapping[str, Sequence["Importance"]]  # of operators; those that decide most come first
+_FIGURES = ("rows", "spearman", "top-1", "top-5", "top-10", "in 1 dev", "in 2 dev")
+
+
+def train(
+    *,
+    db: Annotated[
+        list[str] | None,
+        typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL to learn from; may be repeated."),
+    ] = None,
+    recording: Annotated[
+        list[str] | None,
+        typer.Option("--recording", metavar="FILE", help="Recording (.jsonl.gz) to learn from; may be repeated."),
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="MODEL", help="The file to write the model to. (required)")
+    ] = None,
+    update: Annotated[
+        str | None,
+        typer.Option("--update", metavar="MODEL", help="Learn from what this model learned from, too."),
+    ] = None,
+    estimated: Annotated[
+        bool, typer.Option("--estimated", help="Learn from estimated times, not from measured ones.")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the trees.")] = 0,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Say which features decide. With --update alone: of that model, unchanged."),
+    ] = False,
+    picture: Annotated[
+        str | None, typer.Option("--picture", metavar="FILE", help="With --explain: draw it, too (.svg or .png).")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Learn a cost model from what was measured, and say how good it is.
+
+    The model predicts the times of schedules that were never tried: give it to 'tune --model'. It is judged on
+    problems, shapes and devices that it has not seen. The same times give the same file. Estimated times are learned
+    from only with --estimated, and the model says so.
+    """
+    if picture is not None and not explain:
+        raise InputError("--picture draws what --explain says: give both")
+    check_picture("--picture", picture)
+    check_outputs([out, picture], [*(db or ()), *(recording or ())])
+    if out is None and explain and update is not None and not (db or recording):
+        _explain_alone(update, picture, json)
+        return 0
+    if out is None:
+        raise InputError("train needs --out: autosched train --db best.db --out model.json")
+    if not (db or recording or update):
+        raise InputError("train needs times to learn from: give --db, --recording or --update")
+    within("--seed", seed, 0, MOST_SEED // 2)
+    place = replaceable(out)
+    from dataclasses import replace
+
+    from autosched.tuning.training_data import TrainingData, gather, usable
+    from cost_models.trained_model import TrainedModel
+    from cost_models.training import TRAINING
+    from cost_models.training import train as learn
+
+    kind = "estimated" if estimated else "measured"
+    with bad_input():
+        try:
+            old = () if update is None else _old(TrainedModel.load(update, any_features=True), kind, update)
+            data = gather(db or (), recording or (), kind)
+        except OSError as error:
+            raise InputError(
+                f"{error.filename} cannot be read ({error.strerror}): name a file that is there"
+            ) from error
+        data = usable(TrainingData((*old, *data.observations), data.left_out, data.others))
+        if not data.observations:
+            raise InputError(_nothing(data, kind))
+        model = TrainedModel(learn(data.observations, replace(TRAINING, seed=seed)), kind, VERSION)
+        features = _explained(model) if explain else {}
+    model.save(place)
+    if json:
+        print_json(_to_json(model, data, out, features))
+    else:
+        _show(stdout_console(), model, data, out)
+        _show_features(stdout_console(), features)
+    if picture is not None:
+        _draw(features, picture)
+    return 0
+
+
+def _explain_alone(path: str, picture: str | None, json: bool) -> None:
+    """What decides in a model that is there."""
+    from cost_models.trained_model import TrainedModel
+
+    with bad_input():
+        try:
+            model = TrainedModel.load(path)
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror}): name another file") from error
+        features = _explained(model)
+    if json:
+        parts = [_operator_json(part, features) for part in model.operators]
+        print_json({"out": None, "provenance": model.provenance, "operators": parts})
+    else:
+        _show_features(stdout_console(), features)
+    if picture is not None:
+        _draw(features, picture)
+
+
+def _explained(model: TrainedModel) -> Features:
+    """The features of each operator. Raises ValueError for a model that does not fit this version."""
+    from cost_models.explanation import explain
+
+    return {part.operator: explain(part) for part in model.operators}
+
+
+def _show_features(console: Console, features: Features) -> None:
+    """The features that move predictions furthest."""
+    from cost_models.features import meaning
+
+    for operator, found in features.items():
+        console.print(f"{operator}: what decides between schedules of one problem")
+        made = formatting.table(
+            "feature", "moves", "gain", "larger is", "meaning", right=("moves", "gain"), fold=("meaning",)
+        )
+        deciding = _deciding(found)
+        for i in deciding:
+            made.add_row(
+                i.name, f"{100 * math.expm1(i.moves):.1f} %", f"{100 * i.gain:.1f} %", i.larger, meaning(i.name)
+            )
+        show(console, made)
+        console.print(f"{formatting.plural(len(found) - len(deciding), 'other feature')} decide less, or nothing")
+        console.print()
+
+
+def _deciding(found: Sequence[Importance]) -> Sequence[Importance]:
+    """Those to show; the first even if it decides nothing."""
+    return [i for i in found[:_SHOWN] if i.moves > 0 or i.gain > 0] or found[:1]
+
+
+def _draw(features: Features, path: str) -> None:
+    from autosched.reporting.importance_picture import draw_importance
+
+    draw_importance([(operator, _deciding(found)) for operator, found in features.items()], replaceable(path))
+
+
+def _old(model: TrainedModel, kind: str, path: str) -> tuple[Any, ...]:
+    if model.provenance != kind:
+        raise InputError(f"{path} was trained on {model.provenance} times, which {kind} ones are never mixed with")
+    return model.observations
+
+
+def _nothing(data: TrainingData, kind: str) -> str:
+    from autosched.tuning.training_data import UNKNOWN_OPERATOR
+
+    reasons = "; ".join(f"{count} {reason}" for reason, count in sorted(data.left_out.items()))
+    found = f"there are no {kind} times to learn from" + (f" ({reasons})" if reasons else "")
+    if data.others and kind == "measured":
+        return f"{found}, but {data.others} estimated ones: give --estimated to learn from these"
+    if UNKNOWN_OPERATOR in data.left_out:
+        return f"{found}: a model learns from operators of this installation, not from the kernels of files"
+    return f"{found}: tune first"
+
+
+def _to_json(model: TrainedModel, data: TrainingData, out: str, features: Features) -> dict[str, Any]:
+    return {
+        "out": out,
+        "provenance": model.provenance,
+        "rows": data.rows,
+        "left_out": dict(data.left_out),
+        "operators": [_operator_json(part, features) for part in model.operators],
+    }
+
+
+def _operator_json(part: OperatorModel, features: Features) -> dict[str, Any]:
+    return {
+        "operator": part.operator,
+        "rows": part.rows,
+        "devices": list(part.devices),
+        "templates": dict(part.templates),
+        "noise": part.noise,
+        "held_out": [figures.to_json() for figures in part.held_out],
+        "features": [i.to_json() for i in features.get(part.operator, ())],
+    }
+
+
+def _show(console: Console, model: TrainedModel, data: TrainingData, out: str) -> None:
+    for part in model.operators:
+        problems = len({one.problem for one in part.observations})
+        times = formatting.plural(part.rows, f"{model.provenance} time")
+        console.print(f"{part.operator}: {times} of {formatting.plural(problems, 'problem')} on {listed(part.devices)}")
+        _show_held_out(console, part.held_out)
+    for reason, count in sorted(data.left_out.items()):
+        console.print(f"left out: {formatting.plural(count, 'time')} {reason}")
+    if model.provenance == "estimated":
+        stderr_console().print("the times are ESTIMATED: the model repeats another model, and says so where it is used")
+    console.print(f"written: {out}")
+
+
+def _show_held_out(console: Console, held_out: Sequence[HeldOut]) -> None:
+    for split, (meaning, row) in _SPLITS.items():
+        rows = [figures for figures in held_out if figures.split == split]
+        if not rows:
+            continue
+        console.print()
+        console.print(f"held out by {split}: {meaning}")
+        made = formatting.table(row, *_FIGURES, right=_FIGURES, fold=(row,))
+        for figures in rows:
+            regrets = (figures.regret_1, figures.regret_5, figures.regret_10)
+            made.add_row(
+                _named(figures) if figures.name else "all",
+                formatting.count(figures.rows),
+                f"{figures.spearman:.2f}",
+                *(f"{100 * regret:.1f} %" for regret in regrets),
+                f"{100 * figures.within_1:.0f} %",
+                f"{100 * figures.within_2:.0f} %",
+            )
+        show(console, made)
+    console.print()
+
+
+def _named(figures: HeldOut) -> str:
+    if figures.split not in ("schedules", "problems"):
+        return figures.name
+    import json as text
+
+    problem: Mapping[str, Any] = text.loads(figures.name)
+    return formatting.one_line(problem_from_json(problem))

@@ -1,0 +1,333 @@
+"""``autosched verify``: run candidates in the emulator and compare every element with the float64 reference.
+
+``--json``: ``device``, ``seed``, ``passed``, ``failed``, ``unproven``, ``seconds`` (of the whole run),
+``interrupted`` (by Ctrl-C), and ``candidates``, each with
+``problem``, ``emulated_problem``, ``schedule``, ``ok``, ``status``, ``reason``, ``error_over_tolerance``,
+``max_abs_error`` (both null where the kernel did not finish), ``runs`` (the kinds of inputs, and what came of each),
+``findings``, ``shared_sites``, ``global_sites`` (as in
+``measurements.emulator``), ``seconds``, and with --db ``stored_proof``: what the database said of the schedule before,
+and what it says now. No time in it is a kernel's.
+"""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from autosched.cli.options.devices import DEVICE_NOTE, DeviceOption, target
+from autosched.cli.options.launch import LaunchesOption, OrderOption, TurnsOption, order_from
+from autosched.cli.options.problem import maybe_problem, problem_from, whole_number
+from autosched.cli.options.stored import refuse_unusable
+from autosched.cli.options.stored_proofs import StoredProof, keep_proof, proof_lines
+from autosched.cli.options.templates import TemplateOption
+from autosched.cli.terminal import interrupts
+from autosched.cli.terminal.errors import (
+    MOST_SAMPLES,
+    MOST_SEED,
+    MOST_WORKERS,
+    NO,
+    STOPPED,
+    InputError,
+    bad_input,
+    within,
+)
+from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.terminal.progress import Counter as Progress
+from autosched.proofs.proof import FAILING, AskedLaunch, Depth, Verification
+from autosched.proofs.proof import verify as emulate_all
+from autosched.reporting import formatting
+from measurements.emulator import SharedSite, check_host
+from measurements.files.text import without_password
+from measurements.records.measurement import Status
+from measurements.records.record import Record
+from measurements.records.vendor_library import is_library
+from search_spaces.catalogue import templates, templates_for
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.operator import Operator
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import TemplateSet
+
+if TYPE_CHECKING:
+    from measurements.store.store import Store
+
+DEFAULT_SAMPLE = 20
+_LEGEND = (
+    "of tolerance: the largest error of an element over what it may be, so that up to 1 passes",
+    "error: the largest error of an element, absolute",
+    "conflicts: wavefronts of shared memory over the fewest possible",
+    "sectors: of 32 bytes, per global-memory request of a warp",
+)
+_SHOWN_FAILURES = 5  # with their schedule, below the table; --json has all
+
+
+def verify(
+    operator: Operator,
+    given: Mapping[str, Any],
+    *,
+    db: Annotated[
+        str | None,
+        typer.Option(
+            "--db", metavar="DB", help="Database of the schedules to verify, fastest first (default: sample the space)."
+        ),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample",
+            parser=whole_number,
+            metavar="N",
+            help=f"Schedules drawn from the space (default {DEFAULT_SAMPLE}), or the N fastest of --db (default all).",
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sample and of the inputs.")
+    ] = 0,
+    device: DeviceOption = None,
+    template: TemplateOption = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers", parser=whole_number, metavar="W", help="Candidates at a time (default one per core)."
+        ),
+    ] = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="All inputs in several orders, large sizes, long loops, addresses beyond 2^32."),
+    ] = False,
+    order: OrderOption = None,
+    turns: TurnsOption = 0,
+    launches: LaunchesOption = 1,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    chosen = AskedLaunch(order_from(order, turns, launches), launches)
+    own = None if chosen == AskedLaunch() and order is None else chosen
+    if own is not None and db is not None:
+        raise InputError("--order, --turns and --launches are not for --db: stored proofs have orders of their own")
+    if sample is not None:
+        within("--sample", sample, 1, MOST_SAMPLES)
+    within("--seed", seed, 0, MOST_SEED)
+    if workers is not None:
+        within("--workers", workers, 1, MOST_WORKERS)
+    where = target(device)
+    if db is None:
+        problem = problem_from(operator, given)
+        with bad_input():
+            usable = templates_for(problem, where, template or None)
+        jobs = [(problem, usable.space(problem, where).sample(sample or DEFAULT_SAMPLE, seed))]
+        from autosched.user_kernels.entry import check_entry  # with what reads kernel files
+
+        check_entry(problem, jobs[0][1], where)
+        records: dict[tuple[Problem, Schedule], Record] = {}
+        store = None
+        origin = f"sampled with seed {seed}"
+    else:
+        from measurements.store.store import Store  # with sqlalchemy, which other commands need not wait for
+
+        store = Store.open(db, create=False)
+        stored = _stored(store, operator, maybe_problem(operator, given), where, sample)
+        records = {(problem, record.schedule): record for problem, found in stored for record in found}
+        jobs = [(problem, [record.schedule for record in found]) for problem, found in stored]
+        origin = f"stored in {store.name}"
+    check_host()  # raises before anything is printed, if nothing can be emulated here
+    started = time.monotonic()
+    console = stdout_console()
+    done: list[tuple[Problem, list[Verification]]] = []
+    interrupted = False
+    said: dict[tuple[Problem, Schedule], StoredProof] = {}
+    try:
+        with interrupts.raised():
+            for problem, schedules in jobs:
+                if not json:
+                    console.print(f"{formatting.one_line(problem)} on {where.name}")
+                    console.print(f"{formatting.plural(len(schedules), 'schedule')} {origin}")
+                done.append((problem, []))
+                _emulate(problem, schedules, where, seed, workers, "full" if full else "quick", own, done[-1][1])
+                if store is not None:
+                    for v in done[-1][1]:
+                        said[problem, v.schedule] = keep_proof(store, records[problem, v.schedule], v)
+                if not json:
+                    _show(console, problem, done[-1][1])
+                    for line in proof_lines(
+                        [said[problem, v.schedule] for v in done[-1][1] if (problem, v.schedule) in said]
+                    ):
+                        console.print(line)
+    except KeyboardInterrupt:
+        interrupted = True
+    results = [v for _, verifications in done for v in verifications]
+    seconds, counts = time.monotonic() - started, Counter(map(_verdict, results))
+    asked = sum(len(schedules) for _, schedules in jobs)
+    interrupted = interrupted and len(results) < asked  # Ctrl-C may come when everything is done
+    if not jobs:
+        print(
+            f"autosched: {without_password(str(db))} holds no such schedule for {where.name}: tune first, or sample",
+            file=sys.stderr,
+        )
+    if json:
+        print_json(
+            {
+                "device": where.name,
+                "seed": seed,
+                "passed": counts["pass"],
+                "failed": counts["FAIL"],
+                "unproven": counts["unproven"],
+                "seconds": seconds,
+                "interrupted": interrupted,
+                "candidates": [
+                    {
+                        **_to_json(problem, v),
+                        "stored_proof": asdict(said[problem, v.schedule]) if (problem, v.schedule) in said else None,
+                    }
+                    for problem, verifications in done
+                    for v in verifications
+                ],
+            }
+        )
+    elif jobs:
+        passed = f"all {len(results)} pass" if results else "none was"
+        others = (f"{counts[word]} of {len(results)} {word}" for word in ("FAIL", "unproven") if counts[word])
+        verdict = ", ".join(others) or passed
+        stopped = f"stopped before all {asked} were verified: " if interrupted else ""
+        console.print(f"{stopped}{verdict}, in {formatting.duration(seconds)}")
+    if interrupted:
+        return STOPPED
+    return 0 if results and counts["pass"] == len(results) else NO
+
+
+verify.__doc__ = f"""Emulate candidates on the CPU: numbers, races, bounds, conflicts.
+
+Each is run without a GPU and compared with a float64 reference, every element within the problem's error bound: on
+random inputs, and on NaN, infinities, ties, huge and other inputs that provoke what random ones do not; users'
+kernels on several draws of the inputs that their file describes. Races, accesses out of bounds and bank conflicts are
+found too. A problem too large to emulate is cut to a few tiles with the same remainders, one of a kernel file with a
+[proxy] to that. Random inputs also run as the options --order, --turns and --launches say. {DEVICE_NOTE}
+Exit status 1 if one fails, or is unproven.
+"""
+
+
+def _stored(
+    store: "Store", operator: Operator, problem: Problem | None, device: Device, most: int | None
+) -> list[tuple[Problem, list[Record]]]:
+    """The trials of stored schedules that worked, per problem, each once, fastest first within each provenance."""
+    if problem is not None:
+        problems = [problem]
+    else:
+        here = [store.problem(s) for s in store.problems(operator.name) if s.device == device.name]
+        problems = list(dict.fromkeys(here))
+    jobs = []
+    for one in problems:
+        records = [r for r in store.trials(one, device.name, status=Status.OK) if not is_library(r.schedule)]
+        ranked = sorted(records, key=lambda r: (list(formatting.PROVENANCE_NOTE).index(r.provenance), r.seconds or 0.0))
+        fastest = list({r.schedule.key(): r for r in reversed(ranked)}.values())[::-1][:most]
+        for record in fastest:
+            refuse_unusable(store.name, one, record, device)
+        if fastest:
+            jobs.append((one, fastest))
+    return jobs
+
+
+def _emulate(
+    problem: Problem,
+    schedules: Sequence[Schedule],
+    device: Device,
+    seed: int,
+    workers: int | None,
+    depth: Depth,
+    asked: AskedLaunch | None,
+    results: list[Verification],
+) -> None:
+    """Fills ``results``."""
+    counts: Counter[str] = Counter()
+    with Progress(stderr_console(), "emulated", len(schedules)) as progress:
+        found = emulate_all(
+            TemplateSet(templates()), problem, schedules, device, seed=seed, workers=workers, depth=depth, asked=asked
+        )
+        for result in found:
+            results.append(result)
+            counts[_verdict(result)] += 1
+            progress.advance(", ".join(f"{counts[word]} {word}" for word in ("FAIL", "unproven") if counts[word]))
+
+
+def _show(console: Console, problem: Problem, results: Sequence[Verification]) -> None:
+    numbers = ("of tolerance", "error", "conflicts", "sectors", "time")
+    faults = [
+        formatting.reasons(Counter(str(f.kind) for f in v.findings)) or ("" if v.ok else v.status) for v in results
+    ]
+    shown = ("findings",) if any(faults) else ()
+    made = formatting.table("#", "result", *numbers, *shown, right=("#", *numbers), fold=shown)
+    for i, (v, fault) in enumerate(zip(results, faults, strict=True), 1):
+        made.add_row(
+            str(i),
+            _verdict(v),
+            "-" if v.worst is None else f"{v.worst:.3f}",
+            "-" if v.max_abs_error is None else f"{v.max_abs_error:.1e}",
+            _degree(v.shared_sites),
+            _sectors(v),
+            f"{v.seconds:.1f} s",
+            *((fault,) if shown else ()),
+        )
+    console.print()
+    show(console, made)
+    for line in _LEGEND:
+        console.print(line, style="dim")
+    if any(v.problem != problem for v in results):
+        console.print("too large to emulate whole: each was cut to a few of its tiles, remainders kept", style="dim")
+    failures = [(i, v) for i, v in enumerate(results, 1) if not v.ok]
+    for i, v in failures[:_SHOWN_FAILURES]:
+        console.print()
+        console.print(f"{i} {'fails' if v.status in FAILING else 'is unproven'}: {v.reason}")
+        if v.status == "timeout":
+            console.print("give smaller sizes, or a [proxy] in the file of a kernel of your own", style="dim")
+        show(console, formatting.decisions(v.schedule, console.width))
+    if len(failures) > _SHOWN_FAILURES:
+        console.print(f"and {len(failures) - _SHOWN_FAILURES} more, see --json")
+    console.print()
+
+
+def _verdict(v: Verification) -> str:
+    """What ran out of time, or of what the emulator has, is no failure of the kernel."""
+    return "pass" if v.ok else "FAIL" if v.status in FAILING else "unproven"
+
+
+def _degree(sites: Sequence[SharedSite]) -> str:
+    ideal = sum(s.ideal for s in sites)
+    return f"{sum(s.wavefronts for s in sites) / ideal:.2f}" if ideal else "-"
+
+
+def _sectors(v: Verification) -> str:
+    requests = sum(s.requests for s in v.global_sites)
+    return f"{sum(s.sectors for s in v.global_sites) / requests:.1f}" if requests else "-"
+
+
+def _to_json(problem: Problem, v: Verification) -> dict[str, Any]:
+    return {
+        "problem": problem.to_json(),
+        "emulated_problem": v.problem.to_json(),
+        "template": v.schedule.template,
+        "schedule": v.schedule.to_json(),
+        "ok": v.ok,
+        "status": v.status,
+        "reason": v.reason,
+        "error_over_tolerance": v.worst,
+        "max_abs_error": v.max_abs_error,
+        "runs": [
+            {
+                "problem": r.problem.to_json(),
+                "cases": list(r.cases),
+                "seed": r.seed,
+                "order": r.order.name,
+                "blocks": r.blocks,
+                "status": r.status,
+            }
+            for r in v.runs
+        ],
+        "findings": [asdict(f) for f in v.findings],
+        "shared_sites": [{**asdict(s), "conflict_degree": s.conflict_degree} for s in v.shared_sites],
+        "global_sites": [{**asdict(s), "sectors_per_request": s.sectors_per_request} for s in v.global_sites],
+        "seconds": v.seconds,
+    }

@@ -1,0 +1,1 @@
+"""What options say: problems, kernels, launches, devices, stored schedules."""

@@ -1,0 +1,46 @@
+"""Which device a command is about."""
+
+from typing import Annotated, Any
+
+import typer
+
+from autosched.cli.terminal.errors import InputError
+from autosched.tuning.backends import DEFAULT_DEVICE
+from measurements.runners.cuda.runner import cuda_available, cuda_device
+from search_spaces.hardware.devices import Device, UnknownDevice, device
+
+LIST_NOTE = "autosched devices lists them"
+
+
+def device_option(default: str) -> Any:
+    """``--device``, whose help says what it is by ``default``."""
+    return typer.Option(
+        "--device", metavar="D", help=f"GPU, such as h100, rtx4090 or t4: {LIST_NOTE} (default: {default})."
+    )
+
+
+DeviceOption = Annotated[str | None, device_option(f"that of this machine, else {DEFAULT_DEVICE}")]
+DEVICE_NOTE = f"Without --device it is about the GPU of this machine, or {DEFAULT_DEVICE} where none answers."
+
+
+def target(name: str | None) -> Device:
+    """The device called ``name``; by default the GPU of this machine, else the default row. Raises InputError."""
+    if name is None:
+        return gpu_here() or device(DEFAULT_DEVICE)
+    try:
+        return device(name)
+    except UnknownDevice as error:
+        gpu = gpu_here()
+        if gpu is not None and gpu.name == name.lower():
+            return gpu
+        raise InputError(str(error)) from error
+
+
+def gpu_here() -> Device | None:
+    """The GPU of this machine, None where none answers or it is of a kind that no row describes."""
+    if not cuda_available()[0]:
+        return None
+    try:
+        return cuda_device()
+    except UnknownDevice:
+        return None

@@ -1,0 +1,97 @@
+"""``--kernel FILE`` or ``--program FILE[:NAME]`` in place of an operator: a user's own, by the same code as ours.
+
+The kernel is registered in the catalogue, where it is an operator whose options are its sizes; the arguments are then
+those of any operator. ``--size width=4096`` means ``--width 4096``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from autosched.cli.terminal.errors import InputError, bad_input, listed
+
+COMMANDS = (("space",), ("tune",), ("best",), ("verify",), ("db", "threshold"))
+
+
+def expanded(arguments: Sequence[str]) -> list[list[str]]:
+    """The command lines that ``arguments`` stand for: themselves; with --kernel, one for each problem of its file, or
+    one where sizes are given or the command asks what a database holds.
+
+    Raises InputError for a file that cannot be used and for sizes that the kernel has not.
+    """
+    command = next((c for c in COMMANDS if tuple(arguments[: len(c)]) == c), None)
+    if command is None:
+        return [list(arguments)]
+    paths, rest = _taken(arguments[len(command) :], "--kernel")
+    programs, rest = _taken(rest, "--program")
+    given, rest = _taken(rest, "--size")
+    if programs:
+        if paths or len(programs) > 1:
+            raise InputError("give one --program FILE[:NAME] at a time, without --kernel")
+        return [_of_program(command, programs[0], given, rest)]
+    if not paths:
+        if given:
+            raise InputError("--size is for --kernel FILE and --program FILE: an operator has options of its own")
+        return [list(arguments)]
+    if len(paths) > 1:
+        raise InputError("give one --kernel FILE at a time")
+    from autosched.user_kernels.user_kernel import Kernel
+
+    with bad_input():
+        kernel = Kernel.from_file(paths[0])
+        kernel.register()
+    flags = {option.name: option.flags[-1] for option in kernel.operator.options}
+    sizes = _sizes(given, flags, paths[0])
+    start = [*command, kernel.file.name]
+    named = sizes or any(argument.partition("=")[0] in flags.values() for argument in rest)
+    asks_a_database = command == ("best",) or (command == ("verify",) and any(a.startswith("--db") for a in rest))
+    if named or asks_a_database or _asks_for_help(rest):
+        return [[*start, *sizes, *rest]]
+    problems = [problem.sizes for problem in kernel.problems]
+    if len(problems) > 1 and "--json" in rest:
+        raise InputError(f"--json prints one document, and {paths[0]} lists {len(problems)} problems: give --size")
+    return [[*start, *(part for n, v in p.items() for part in (flags[n], str(v))), *rest] for p in problems]
+
+
+def _of_program(command: tuple[str, ...], place: str, given: Sequence[str], rest: Sequence[str]) -> list[str]:
+    """The command line of a tile program, which is registered."""
+    from autosched.programs.loading import load_program, register_program
+    from search_spaces.programs.template import operator
+
+    with bad_input():
+        program = load_program(place)
+        register_program(program)
+        flags = {option.name: option.flags[-1] for option in operator(program).options}
+    return [*command, program.name, *_sizes(given, flags, place), *rest]
+
+
+def _sizes(given: Sequence[str], flags: Mapping[str, str], place: str) -> list[str]:
+    """The options that ``--size NAME=N`` stand for. Raises InputError for unknown names."""
+    sizes: list[str] = []
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or name not in flags:
+            raise InputError(f"--size {text} is no size of {place}: write NAME=N with {listed(tuple(flags), 'or')}")
+        sizes += [flags[name], value]
+    return sizes
+
+
+def _asks_for_help(arguments: Sequence[str]) -> bool:
+    return "--help" in arguments or "-h" in arguments
+
+
+def _taken(arguments: Sequence[str], flag: str) -> tuple[list[str], list[str]]:
+    """The values of an option, and the arguments without it."""
+    values, others, waiting = list[str](), list[str](), iter(arguments)
+    for argument in waiting:
+        name, sign, value = argument.partition("=")
+        if name != flag:
+            others.append(argument)
+        elif sign:
+            values.append(value)
+        else:
+            following = next(waiting, None)
+            if following is None:
+                raise InputError(f"{flag} needs a value: see 'autosched --help'")
+            values.append(following)
+    return values, others

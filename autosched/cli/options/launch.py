@@ -1,0 +1,44 @@
+"""``--order``, ``--turns`` and ``--launches``: how an emulated kernel is launched."""
+
+from typing import Annotated, get_args
+
+import typer
+
+from autosched.cli.options.problem import whole_number
+from autosched.cli.terminal.errors import MOST_SEED, InputError, listed, shortened, within
+from measurements.emulator.order import Order, OrderKind
+
+ORDERS: tuple[OrderKind, ...] = get_args(OrderKind)
+MOST_LAUNCHES = 1000
+
+OrderOption = Annotated[
+    str | None, typer.Option("--order", metavar="ORDER", help=f"Of the blocks: {listed(ORDERS, 'or')}.")
+]
+TurnsOption = Annotated[
+    int,
+    typer.Option(
+        "--turns",
+        parser=whole_number,
+        metavar="S",
+        help="Seed of the turns that warps, lanes and atomics take, and of random blocks (0: each in its turn).",
+    ),
+]
+LaunchesOption = Annotated[
+    int,
+    typer.Option(
+        "--launches",
+        parser=whole_number,
+        metavar="N",
+        help="How often it is launched, each time on what it has left; outputs must be written anew.",
+    ),
+]
+
+
+def order_from(order: str | None, turns: int, launches: int) -> Order:
+    """Raises InputError for what is no order, and for numbers out of their limits."""
+    within("--turns", turns, 0, MOST_SEED)
+    within("--launches", launches, 1, MOST_LAUNCHES)
+    for known in ORDERS:
+        if order in (known, None):
+            return Order(known, turns)
+    raise InputError(f"--order {shortened(str(order))} is no order of blocks: write {listed(ORDERS, 'or')}")

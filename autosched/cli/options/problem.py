@@ -1,0 +1,121 @@
+"""Problem options of the command line, made from an operator's own ``options``: a new operator needs no change here."""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from autosched.cli.terminal.errors import STOPPED, InputError, bad_input, listed, shortened
+from search_spaces.operators.operator import Operator, Option
+from search_spaces.operators.problem import Problem
+
+_PREFIX = "problem_"  # keeps names such as a matmul's "out" apart from the command's own parameters
+_METAVAR_WIDTH = 20  # longer lists of choices go into the help text
+
+Command = Callable[..., int]
+
+
+class MissingOptions(InputError):
+    """A problem is not wholly described."""
+
+
+def for_operator(command: Command, operator: Operator, name: str) -> Command:
+    """``command(operator, given, **its own options)`` as a function whose signature also holds the problem options.
+
+    ``name`` is what users call the command. ``given`` maps the name of each problem option to its value, None where the
+    user left it out. Ctrl-C inside ``command`` ends it with status 130.
+    """
+
+    def run(**options: Any) -> int:
+        given = {o.name: options.pop(_PREFIX + o.name) for o in operator.options}
+        try:
+            return command(operator, given, **options)
+        except MissingOptions as error:
+            raise InputError(f"{error}: see 'autosched {name} {operator.name} --help'") from error
+        except KeyboardInterrupt:
+            print("autosched: stopped", file=sys.stderr)
+            return STOPPED
+
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[2:]
+    parameters = [*(_parameter(o) for o in operator.options), *own]
+    # typer reads both: the signature for order and defaults, the annotations for types
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    paragraphs = (operator.summary, *(inspect.getdoc(command) or "").split("\n\n"))
+    run.__doc__ = "\n\n".join(" ".join(p.split()) for p in paragraphs)  # typer keeps the line breaks of a paragraph
+    return run
+
+
+def problem_from(operator: Operator, given: Mapping[str, Any]) -> Problem:
+    """The problem the user described. Raises InputError for a missing or impossible option."""
+    missing = [o.flags[-1] for o in operator.options if o.default is None and given[o.name] is None]
+    if missing:
+        raise MissingOptions(f"{operator.name} needs {listed(missing)}")
+    with bad_input():
+        return operator.make(**{o.field: given[o.name] for o in operator.options if given[o.name] is not None})
+
+
+def maybe_problem(operator: Operator, given: Mapping[str, Any]) -> Problem | None:
+    """As ``problem_from``, but None where no problem option was given at all."""
+    return None if all(v is None for v in given.values()) else problem_from(operator, given)
+
+
+def whole_number(text: str) -> int:
+    """Parser of integer options."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{shortened(text)!r} is not a whole number") from None
+
+
+def real_number(text: str) -> float:
+    """Parser of options that are real numbers."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{shortened(text)!r} is not a number") from None
+
+
+def one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
+    """Parser of options with listed values."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise typer.BadParameter(f"{shortened(text)!r} is not known, use {listed(choices, 'or')}")
+        return text
+
+    return parse
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    choices = option.choices
+    if option.default is None:
+        note = " (required)"
+    elif option.default == "":
+        note = ""
+    else:
+        note = f" (default {option.default})"
+    parser: Callable[[str], Any] = str
+    metavar = "VALUE"
+    if option.type is int:
+        parser, metavar = whole_number, "N"
+    elif option.type is float:
+        parser, metavar = real_number, "X"
+    elif choices:
+        parser, metavar = one_of(choices), "|".join(choices)
+    declared = typer.Option(
+        *option.flags,
+        parser=parser,
+        metavar=metavar if len(metavar) <= _METAVAR_WIDTH else "NAME",
+        help=option.help + (f": {metavar.replace('|', ', ')}" if len(metavar) > _METAVAR_WIDTH else "") + note,
+        show_default=False,
+    )
+    # the default is None and not the option's own, so that a command can tell "left out" from "given"
+    return inspect.Parameter(
+        _PREFIX + option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[option.type | None, declared],
+    )

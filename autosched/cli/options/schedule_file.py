@@ -1,0 +1,79 @@
+"""A schedule that a person wrote, or that one of our commands printed with ``--json``, read from a file or stdin.
+
+It is an object of parameter values; or a document that holds exactly one under these keys: ``schedule`` (of a record,
+and of ``space --explain``), ``samples`` (``space --sample 1``), ``best`` (``best``, ``tune``), ``candidates``
+(``verify``). Beside a ``schedule`` stands the name of its ``template``; without it, the parameters tell.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autosched.cli.terminal.errors import InputError, bad_input, listed, shortened
+from search_spaces.spaces.parameters import Parameter
+from search_spaces.spaces.schedule import Schedule
+
+KEYS = ("schedule", "samples", "best", "candidates")
+_MOST_BYTES = 2**26
+
+
+def read(place: str, domains: Mapping[str, Sequence[Parameter]]) -> Schedule:
+    """The one schedule in the file ``place``, or in stdin where that is "-", its parameters in the order of those that
+    ``domains`` has for its template. Raises InputError."""
+    text = _content(place)
+    place = "stdin" if place == "-" else place
+    if len(text) > _MOST_BYTES:
+        raise InputError(f"{place} is too long for a schedule: give an object of parameter values")
+    try:
+        found = _schedules(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place} is not JSON ({error}): give an object of parameter values") from error
+    if len(found) != 1:
+        keys = listed(KEYS, "or")
+        raise InputError(
+            f"{place} holds {len(found) or 'no'} schedules: give an object of parameter values, or one "
+            f"that has exactly one of them under {keys}, as our --json prints it"
+        )
+    ((template, values),) = found
+    if template is None:
+        template = min(domains, key=lambda name: len({p.name for p in domains[name]} ^ set(values)))
+    elif template not in domains:
+        raise InputError(
+            f"the schedule in {place} is of {shortened(template)}: give one of {listed(tuple(domains), 'or')}"
+        )
+    names = [p.name for p in domains[template]]
+    missing, unknown = [n for n in names if n not in values], [n for n in values if n not in names]
+    if missing:
+        raise InputError(f"the schedule in {place} lacks {listed(missing)}")
+    if unknown:
+        raise InputError(f"the schedule in {place} has {shortened(listed(unknown))}, which {template} has not")
+    with bad_input():
+        schedule = Schedule.from_json(template, {name: values[name] for name in names})
+        for p in domains[template]:
+            p.code(schedule[p.name])
+    return schedule
+
+
+def _content(place: str) -> bytes:
+    """One byte more than ``_MOST_BYTES`` at most."""
+    try:
+        if place == "-":
+            return sys.stdin.buffer.read(_MOST_BYTES + 1)
+        with Path(place).open("rb") as file:
+            return file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{place} cannot be read ({error.strerror}): give a file, or - for stdin") from error
+
+
+def _schedules(data: Any, template: str | None = None) -> list[tuple[str | None, Mapping[str, Any]]]:
+    """Every schedule in a document, and its template where that is named. What has none of ``KEYS`` is taken for
+    one."""
+    if isinstance(data, list):
+        return [schedule for item in data for schedule in _schedules(item, template)]
+    if not isinstance(data, dict) or not data:
+        return []
+    named = data.get("template")
+    inside = [data[key] for key in KEYS if key in data]
+    return _schedules(inside, named if isinstance(named, str) else template) if inside else [(template, data)]

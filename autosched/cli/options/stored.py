@@ -1,0 +1,30 @@
+"""Schedules that a database holds and this version can no longer use."""
+
+from autosched.cli.terminal.errors import InputError
+from autosched.dispatch.staleness import UNKNOWN, stale_reasons
+from autosched.dispatch.validity import refuse_invalid
+from measurements.records.record import Record
+from measurements.records.vendor_library import is_library
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+
+
+def refuse_unusable(name: str, problem: Problem, record: Record, device: Device | None) -> None:
+    """Raises InputError, which names the trial of the database ``name``, for a schedule that is not valid today: it
+    was edited, or another version wrote it. ``device`` is None for one that no row describes."""
+    try:
+        refuse_invalid(problem, record, device)
+    except ValueError as error:
+        raise InputError(
+            f"trial {record.id} of {name} has a schedule that this version cannot use ({error}): tune the problem "
+            "again in a new database"
+        ) from error
+
+
+def stale(problem: Problem, record: Record, device: Device | None) -> tuple[str, ...]:
+    """What has changed in the code of a record's kernel since it was timed, one phrase each."""
+    if is_library(record.schedule) or device is None:
+        return ()
+    its = template(record.schedule.template)
+    return stale_reasons(record, device, UNKNOWN, its, its.kernel(problem, record.schedule, device))

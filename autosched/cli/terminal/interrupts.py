@@ -1,0 +1,125 @@
+"""Ctrl-C ends a command with status 130 and at most one line, whenever it comes and however often. What ``timeout``, a
+CI system or a terminal that closes send (SIGTERM, SIGHUP) does the same.
+
+While modules are imported and input is read, nothing needs tidying: the process ends at once, as a KeyboardInterrupt
+could be swallowed by whatever is being imported. Inside ``raised`` the first Ctrl-C raises KeyboardInterrupt, as soon
+as that is safe. Those that follow it within ``PATIENCE`` seconds are taken for the same one; a later one ends the
+process at once, which loses nothing that is stored.
+"""
+
+import concurrent.futures
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import NoReturn
+
+from autosched.cli.terminal.errors import STOPPED
+
+PATIENCE = 2.0  # seconds
+RETRY = 0.005  # seconds until another try where it was not safe to raise
+
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+_DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
+_LOCKING = (threading.__file__, os.path.dirname(concurrent.futures.__file__) + os.sep)
+_WAITS = ("wait", "_wait_for_tstate_lock")  # the only functions there that are made to be interrupted
+
+
+def take() -> None:
+    """From now on these signals end this process at once; unless its parent wants them ignored."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) in _DEFAULTS:
+            signal.signal(number, _end)
+
+
+def leave() -> None:
+    """The process is about to end by itself, with a status that a late signal must not change."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def raised() -> Iterator[None]:
+    """Around work that needs tidying, the last of a command. Without ``take`` it does nothing."""
+    taken = [number for number in _SIGNALS if signal.getsignal(number) is _end]
+    if not taken:
+        yield
+        return
+    first: float | None = None
+    waiting = False
+
+    def stop(_: int, frame: FrameType | None) -> None:
+        nonlocal first
+        if first is None:
+            first = time.monotonic()
+            again(0, frame)
+        elif time.monotonic() - first > PATIENCE:
+            _end()
+
+    def again(_: int, frame: FrameType | None) -> None:
+        nonlocal waiting
+        waiting = _unsafe(frame) and hasattr(signal, "setitimer")
+        if not waiting:
+            raise KeyboardInterrupt
+        signal.setitimer(signal.ITIMER_REAL, RETRY)
+
+    def swallowed(lost: "sys.UnraisableHookArgs", /) -> None:
+        nonlocal waiting
+        if issubclass(lost.exc_type, KeyboardInterrupt) and hasattr(signal, "setitimer"):
+            waiting = True
+            signal.setitimer(signal.ITIMER_REAL, RETRY)
+        else:
+            hook(lost)
+
+    for number in taken:
+        signal.signal(number, stop)
+    hook, sys.unraisablehook = sys.unraisablehook, swallowed
+    if logging.lastResort is not None:
+        logging.lastResort.addFilter(_no_interrupt)
+    before = signal.signal(signal.SIGALRM, again) if hasattr(signal, "SIGALRM") else None
+    try:
+        yield
+        if waiting:  # the work was done before it was safe to say
+            raise KeyboardInterrupt
+    finally:
+        sys.unraisablehook = hook
+        if logging.lastResort is not None:
+            logging.lastResort.removeFilter(_no_interrupt)
+        if before is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        if first is None:  # only the answer is left to be printed
+            leave()
+
+
+def _unsafe(frame: FrameType | None) -> bool:
+    """Whether an exception that is raised in ``frame`` could be lost, or leave a lock held for ever.
+
+    ``Condition.__enter__`` (and so every future and executor) has no protection between taking its lock and returning:
+    the other threads would wait for that lock, and this one for them. Imports and finalizers swallow exceptions; what
+    a callback of the garbage collector swallows, whose frame looks like any other, is raised again (``swallowed``).
+    """
+    if frame is not None and frame.f_code.co_filename.startswith(_LOCKING) and frame.f_code.co_name not in _WAITS:
+        return True
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib") or frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _no_interrupt(record: logging.LogRecord) -> bool:
+    """A library that logs what passes through it, as SQLAlchemy does while it closes a connection, shows no Ctrl-C."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
+
+
+def _end(*_: object) -> NoReturn:
+    leave()
+    with suppress(OSError):
+        os.write(2, b"autosched: stopped\n")
+    os._exit(STOPPED)

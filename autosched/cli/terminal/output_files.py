@@ -1,0 +1,72 @@
+"""Files that a command is asked to write, looked at before minutes of work."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from autosched.cli.terminal.errors import InputError
+from measurements.store.sqlite_header import is_sqlite
+
+
+def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -> None:
+    """Raises InputError for an output in a folder that does not exist, one that is a folder or may not be written, the
+    same one twice, and one that would replace an input or any database. A link counts as what it leads to.
+
+    What is None was not given; an input may be a database's URL.
+    """
+    given = [Path(output) for output in outputs if output is not None]
+    read = [Path(i) for i in inputs if i is not None and "://" not in i and Path(i).exists()]
+    for number, output in enumerate(given):
+        leads_nowhere = output.is_symlink() and not output.exists()
+        place = Path(os.path.realpath(output)) if leads_nowhere else output.absolute()
+        folder = place.parent
+        if output.is_dir() or not folder.is_dir() or not output.name or (leads_nowhere and place.is_symlink()):
+            raise InputError(f"{output} cannot be written: name a file in a folder that exists")
+        if not os.access(output if output.exists() else folder, os.W_OK):
+            raise InputError(f"{output} cannot be written: change its permissions, or name another file")
+        if any(output.absolute() == other.absolute() for other in given[:number]):
+            raise InputError(f"{output} is named for two outputs: give each a file of its own")
+        if output.exists() and any(output.samefile(i) for i in read):
+            raise InputError(f"{output} is read, and would be replaced: name another file to write")
+        if _is_database(output):
+            raise InputError(f"{output} is a database, and would be replaced: name another file to write")
+
+
+def check_picture(option: str, picture: str | Path | None) -> None:
+    """Raises InputError for one that is neither .svg nor .png or cannot be replaced, and without matplotlib."""
+    if picture is None:
+        return
+    if Path(picture).suffix not in (".svg", ".png"):
+        raise InputError(f"{option} draws .svg or .png, not {picture}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InputError(f"{option} needs matplotlib: pip install 'autosched[pictures]'")
+    replaceable(picture)
+
+
+def replaceable(output: str | Path) -> Path:
+    """Where a new file can take the place of ``output``: what a link leads to.
+
+    Raises InputError for a device or a pipe, whose place no file should take, and for the file that stdout or stderr
+    goes to, as /dev/stdout may be.
+    """
+    given = Path(output)
+    if given.exists() and (not given.is_file() or any(_is_open_as(given, number) for number in (1, 2))):
+        raise InputError(f"{output} is no regular file, or open already: name another one to write")
+    return Path(os.path.realpath(given))
+
+
+def _is_open_as(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except OSError:  # it is closed
+        return False
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        return path.is_file() and is_sqlite(path)
+    except OSError:
+        return False

@@ -1,0 +1,149 @@
+"""How far a run is: a live display on a terminal, now and then a plain line elsewhere. Always on stderr."""
+
+import time
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from autosched.cli.terminal import interrupts
+from autosched.reporting import formatting
+
+if TYPE_CHECKING:
+    from autosched.tuning.result import Progress as Tuning
+    from autosched.tuning.result import Start
+
+PLAIN_SECONDS = 5.0  # between two lines where no terminal can be redrawn
+LEAST_TRIALS = 16  # that a rate is told from
+
+
+def _redrawn(console: Console) -> bool:
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+class Counter:
+    """Steps of one kind, with a note that changes. Use it as a context."""
+
+    def __init__(self, console: Console, noun: str, total: int) -> None:
+        self._console, self._noun = console, noun
+        self._total, self._done, self._started = total, 0, time.monotonic()
+        self._live: Progress | None = None
+        self._last_line = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if _redrawn(self._console):
+            self._live = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=None),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[note]}"),
+                console=self._console,
+                transient=True,
+                expand=True,
+            )
+            self._task = self._live.add_task(self._noun, total=self._total, note="")
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def advance(self, note: str = "") -> None:
+        """One more step is done."""
+        self._done += 1
+        rate = self._done / max(time.monotonic() - self._started, 1e-9)
+        pace = formatting.pace(rate, (self._total - self._done) / rate)
+        text = ", ".join(part for part in (pace, note) if part)
+        if self._live is not None:
+            self._live.update(self._task, completed=self._done, note=text)
+        elif time.monotonic() - self._last_line >= PLAIN_SECONDS:
+            self._last_line = time.monotonic()
+            self._console.print(f"{self._noun} {self._done}/{self._total}, {text}", soft_wrap=True)
+
+
+class TuneDisplay:
+    """Watches a tune: its first lines, then trials done, best so far, failures by reason, rate and time left.
+
+    The first lines go to ``answers``, the rest to ``messages``, which a terminal redraws. Use it as a context.
+    """
+
+    def __init__(self, answers: Console, messages: Console) -> None:
+        self._answers, self._console = answers, messages
+        self._start: Start | None = None
+        self._now: Tuning | None = None
+        self._first: Tuning | None = None  # before it, workers were started and first kernels compiled
+        self._live: Live | None = None
+        self._running = ExitStack()
+        self._last_line = time.monotonic()
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the input was found usable."""
+        return self._start is not None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._running.close()
+
+    def started(self, start: "Start") -> None:
+        """The backend is chosen and the database is open."""
+        self._start = start
+        self._running.enter_context(interrupts.raised())
+        for line in (*start.lines, f"{formatting.one_line(start.problem)} on {start.device.name}"):
+            self._answers.print(line, soft_wrap=not self._answers.is_terminal)
+        if _redrawn(self._console):
+            self._live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True)
+            self._running.callback(self._live.stop)
+            self._live.start(refresh=True)
+
+    def trial(self, progress: "Tuning") -> None:
+        """One more trial is done."""
+        before = self._now.best if self._now is not None else self._start.best if self._start is not None else None
+        better = progress.best is not None and (before is None or progress.best.id != before.id)
+        self._now = progress
+        self._first = self._first or progress
+        if self._live is None and (better or time.monotonic() - self._last_line >= PLAIN_SECONDS):
+            self._last_line = time.monotonic()
+            failed = f"failed {self._failed}" if progress.failures else ""
+            parts = (f"{progress.done}/{progress.trials}", f"best {self._best}", failed, self._pace)
+            self._console.print(", ".join(part for part in parts if part), soft_wrap=True)
+
+    @property
+    def _best(self) -> str:
+        record = self._now.best if self._now is not None else self._start.best if self._start is not None else None
+        if record is None or record.seconds is None or self._start is None:
+            return "none yet"
+        rate = formatting.rate(self._start.problem, record.seconds, record.device)
+        return f"{formatting.time(record.seconds)}, {rate}, {record.provenance.value}, record {record.id}"
+
+    @property
+    def _failed(self) -> str:
+        counts = self._now.failures if self._now is not None else {}
+        return f"{sum(counts.values())}: {formatting.reasons(counts)}" if counts else "none"
+
+    @property
+    def _pace(self) -> str:
+        """Rate and time left, as they are since the first trial was done; "" while too few are to tell."""
+        if self._now is None or self._first is None or self._now.done - self._first.done < LEAST_TRIALS:
+            return ""
+        rate = (self._now.done - self._first.done) / max(self._now.seconds - self._first.seconds, 1e-9)
+        return formatting.pace(rate, (self._now.trials - self._now.done) / rate)
+
+    def _draw(self) -> Table:
+        done, total = (self._now.done, self._now.trials) if self._now else (0, self._start.trials if self._start else 1)
+        bar = Table.grid(padding=(0, 2, 0, 0))
+        bar.add_row(ProgressBar(total=total, completed=done, width=24), f"{done}/{total}", self._pace)
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(style="bold", no_wrap=True)
+        grid.add_column()
+        for name, value in (("trials", bar), ("best", self._best), ("failed", self._failed)):
+            grid.add_row(name, value)
+        return grid

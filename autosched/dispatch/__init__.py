@@ -1,0 +1,1 @@
+"""Which kernel is for these arrays? Start at ``functions``."""

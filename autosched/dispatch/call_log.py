@@ -1,0 +1,134 @@
+"""A CSV of the problems that a program computes: ``count,problem``, the problem as its key."""
+
+from __future__ import annotations
+
+import atexit
+import csv
+import fcntl
+import io
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from measurements.files import atomic_write as whole_file
+from search_spaces.operators.problem import Problem
+
+VARIABLE = "AUTOSCHED_RECORD"
+HEADER = ["count", "problem"]
+_LARGEST = 1 << 26  # bytes of a file
+_MOST_COUNT = 10**15
+
+
+class CallLogError(ValueError):
+    """A file that is no call log. One line says why."""
+
+
+class CallLog:
+    """Counts of problems that will be added to those of a file. Any number of threads may add."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.counts: Counter[Problem] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, problem: Problem) -> None:
+        """Count one call of ``problem``."""
+        with self._lock:
+            self.counts[problem] += 1
+
+    def write(self) -> None:
+        """Add the counts to those in the file, and start again from none.
+
+        Any number of processes may write one file. Raises OSError, and ValueError where the file is no call log, which
+        is then left as it is.
+        """
+        with self._lock:
+            counts, self.counts = Counter({p.key(): n for p, n in self.counts.items()}), Counter()
+        if not counts:
+            return
+        with open(self.path.with_name(f".{self.path.name}.lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self.path.exists():
+                counts.update(_read_own(self.path))
+            text = io.StringIO()
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerow(HEADER)
+            writer.writerows((count, key) for key, count in counts.most_common())
+            whole_file.publish(self.path, text.getvalue().encode())
+
+
+_active: list[CallLog] = []
+
+
+def active() -> bool:
+    """Whether anything records."""
+    return bool(_active)
+
+
+def add(problem: Problem) -> None:
+    """Count a call of ``problem`` in every log that is open."""
+    for log in tuple(_active):
+        log.add(problem)
+
+
+@contextmanager
+def recording(path: str | Path) -> Iterator[CallLog]:
+    """Count the calls of autosched's functions and PyTorch operators, of all threads, and add them to the CSV at
+    ``path`` at the end. Raises OSError where it cannot be written."""
+    log = CallLog(path)
+    _active.append(log)
+    try:
+        yield log
+    finally:
+        _active.remove(log)
+        log.write()
+
+
+def start_from_environment() -> None:
+    """Record until the process ends where AUTOSCHED_RECORD names a file; once, however often this is called."""
+    path = os.environ.get(VARIABLE)
+    if path and all(log.path != Path(path).absolute() for log in _active):
+        log = CallLog(Path(path).absolute())
+        _active.append(log)
+        atexit.register(_write_at_exit, log)
+
+
+def _write_at_exit(log: CallLog) -> None:
+    try:
+        log.write()
+    except (OSError, ValueError) as error:
+        print(f"autosched: {VARIABLE}: calls are not recorded: {' '.join(str(error).split())}", file=sys.stderr)
+
+
+def _read_own(path: Path) -> Counter[str]:
+    """Counts by problem key of a file that autosched wrote. Raises CallLogError for another, and OSError."""
+    text = text_of(path)
+    if text.partition("\n")[0].strip() != ",".join(HEADER):
+        raise CallLogError(f"{path} is no log of calls that autosched wrote: name another file")
+    counts: Counter[str] = Counter()
+    for key, count in counted(path, text):
+        counts[key] += count
+    return counts
+
+
+def counted(path: Path, text: str) -> Iterator[tuple[str, int]]:
+    """Problem keys and counts of a log's ``text``. Raises CallLogError, which names ``path``."""
+    rows = csv.reader(text.splitlines()[1:])
+    for number, row in enumerate(rows, 2):
+        if len(row) != 2 or not row[0].isascii() or not row[0].isdigit() or not 0 < int(row[0]) < _MOST_COUNT:
+            raise CallLogError(f"line {number} of {path} is no count and problem: mend it, or record again")
+        yield row[1], int(row[0])
+
+
+def text_of(path: Path) -> str:
+    """What a log holds. Raises CallLogError for what is no text or too long, and OSError."""
+    if path.stat().st_size > _LARGEST:
+        raise CallLogError(f"{path} is no log of calls: it has more than {_LARGEST:,} bytes")
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise CallLogError(f"{path} is no log of calls: it is not text") from error

@@ -1,0 +1,196 @@
+"""The results of tuning, for programs: the best record of a problem, and its kernel."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autosched.dispatch.provenance import KernelProvenance, NoSchedule
+from autosched.dispatch.resolve_cache import ResolvedCache
+from measurements.files.text import first_line
+from measurements.records.measurement import Provenance
+from search_spaces.hardware.devices import Device, UnknownDevice
+from search_spaces.hardware.devices import device as device_row
+from search_spaces.operators.problem import Problem
+
+if TYPE_CHECKING:  # what takes long to import is imported where the database itself is asked
+    from autosched.dispatch.kernel import LoadedKernel
+    from autosched.dispatch.lookup import Answer
+    from measurements.records.record import Record
+    from measurements.store.store import Store
+
+__all__ = ["Database", "NoSchedule", "NotTuned", "StaleSchedule", "device_name"]
+
+
+class StaleSchedule(UserWarning):
+    """Something has changed since the schedule that is used was timed."""
+
+
+class NotTuned(UserWarning):
+    """This problem was not tuned on this device, or what was tuned cannot be used: something else is used."""
+
+
+class Database:
+    """What has been tuned into a database (a path or SQLAlchemy URL), for reading. It must exist.
+
+    It may be read-only, in a read-only folder, and in use by others. Any number of threads may ask. Raises StoreError,
+    a ValueError, as ``Store.open`` does.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._opened: Store | None = None
+        self._warned: set[str] = set()  # problems
+        self._checked: dict[Problem, Record] = {}  # the best that was last given, whose schedule is valid
+        if not ResolvedCache(path).known:
+            self._open()
+
+    def _open(self) -> Store:
+        from measurements.store.store import Store
+
+        with self._lock:
+            if self._opened is None:
+                self._opened = Store.open(self._path, create=False)
+            return self._opened
+
+    @property
+    def _store(self) -> Store:
+        return self._opened or self._open()
+
+    def best(
+        self, problem: Problem, device: str | Device | None = None, provenance: Provenance | str | None = None
+    ) -> Record | None:
+        """The best record of exactly this problem and device, as ``Store.best`` ranks them; None if there is none.
+
+        Without ``device``: the GPU of this machine where one answers, else the only device that has times of the
+        problem. Raises NoSchedule where there are several, because times of different devices are not compared, and
+        for a schedule that is not valid today; ValueError for an invalid problem, device or provenance.
+        """
+        Problem.check(problem)
+        kind = None if provenance is None else _provenance(provenance)
+        if device is None:
+            gpu = _gpu_row()
+            name = self._only_device(problem) if gpu is None else gpu.name
+        else:
+            name = device_name(self._store, device)
+        record = None if name is None else self._store.best(problem, name, kind)
+        if record is not None and record is not self._checked.get(problem):
+            self._refuse_invalid(problem, record)
+            self._checked[problem] = record
+        return record
+
+    def look_up(self, problem: Problem, device: str | Device | None = None, *, exact: bool = False) -> Answer:
+        """Which kernel this database gives for ``problem`` on ``device``, and why: ``autosched.dispatch.lookup`` has the rules.
+
+        Needs no GPU, and compiles nothing. Without ``device`` as in ``best``. With ``exact``, only what was
+        tuned for this problem on this device. Raises NoSchedule, and ValueError for an invalid problem or device.
+        """
+        from autosched.dispatch.lookup import look_up
+
+        Problem.check(problem)
+        if device is None:
+            device = _gpu_row() or self._only_device(problem)
+        if device is None:
+            raise NoSchedule(f"{self._store.name} does not have this problem for any device: name the device")
+        row = device if isinstance(device, Device) else device_row(device)
+        return look_up(self._store, problem, row, exact=exact)
+
+    def kernel(self, problem: Problem, *, exact: bool = False) -> LoadedKernel:
+        """The kernel for ``problem`` on the current GPU, compiled and loaded: ``out = kernel(a, b)``.
+
+        What was tuned for it, else for the nearest problem, else what the time model chooses: ``autosched.dispatch.lookup`` has
+        the rules, ``kernel.provenance`` says which it is. Warns NotTuned or StaleSchedule, once for each problem. With
+        ``exact``, only what was tuned for this very problem and GPU. Raises NoSchedule where nothing can be used,
+        RuntimeUnavailable where kernels cannot be compiled or called, and ValueError for what is no problem.
+        """
+        from autosched.dispatch.kernel import CompiledKernel, RuntimeUnavailable, cupy_module
+        from measurements.runners.cuda.device import gpu_here
+
+        Problem.check(problem)
+        cp = cupy_module()
+        try:
+            gpu = gpu_here(cp)
+        except UnknownDevice as error:
+            raise RuntimeUnavailable(str(error)) from error
+        except Exception as error:  # whatever cupy raises where there is no driver or no GPU
+            why = f"{type(error).__name__}: {first_line(error)}"
+            raise RuntimeUnavailable(f"kernels need a GPU, and none can be used: {why}") from error
+        cache = ResolvedCache(self._path)
+        resolved = cache.load(problem, gpu)
+        if resolved is None or (exact and not resolved.provenance.tuned):
+            from autosched.dispatch.resolve import resolve
+
+            resolved = resolve(gpu, self._store, problem, exact=exact, cache=cache)
+        kernel: LoadedKernel
+        if resolved.launch is None or resolved.cubin is None:
+            from autosched.dispatch.library_kernel import LibraryKernel
+
+            kernel = LibraryKernel(cp, problem, resolved.provenance)
+        else:
+            kernel = CompiledKernel(cp, resolved.launch, resolved.cubin, resolved.provenance)
+        self._warn(kernel.provenance)
+        return kernel
+
+    def _warn(self, provenance: KernelProvenance) -> None:
+        if provenance.warning and provenance.problem not in self._warned:
+            self._warned.add(provenance.problem)
+            category = StaleSchedule if provenance.tuned and not provenance.refused else NotTuned
+            warnings.warn(provenance.warning, category, stacklevel=3)
+
+    def _refuse_invalid(self, problem: Problem, record: Record) -> None:
+        """Raises NoSchedule for a schedule that cannot be checked, or is none of its template's today."""
+        from autosched.dispatch.validity import refuse_invalid
+
+        try:
+            refuse_invalid(problem, record)
+        except ValueError as error:
+            raise NoSchedule(
+                f"the best schedule in {self._store.name}, of trial {record.id}, cannot be used ({error}): tune the "
+                "problem again"
+            ) from error
+
+    def _only_device(self, problem: Problem) -> str | None:
+        devices = self._store.devices(problem)
+        if len(devices) > 1:
+            raise NoSchedule(f"{self._store.name} has this problem for {', '.join(devices)}: name one of them")
+        return devices[0] if devices else None
+
+
+def device_name(store: Store, device: str | Device) -> str:
+    """The name of a device as in the records of ``store``.
+
+    Raises UnknownDevice for one that is neither a row nor in the store: that is a mistake, not an empty answer.
+    """
+    if isinstance(device, Device):
+        return device.name
+    try:
+        row = device_row(device).name
+        return device if device != row and store.has_device(device) else row
+    except UnknownDevice as error:
+        if store.has_device(device):
+            return device
+        stored = sorted({summary.device for summary in store.problems()})
+        here = f"; {store.name} holds {', '.join(stored)}" if stored else ""
+        raise UnknownDevice(f"{error}{here}") from error
+
+
+def _provenance(name: str) -> Provenance:
+    try:
+        return Provenance(name)
+    except ValueError:
+        raise ValueError(f"unknown provenance {name!r}: use one of {', '.join(Provenance)}") from None
+
+
+def _gpu_row() -> Device | None:
+    """The GPU of this machine, None where none can be used. Asked in another process, which takes a second once."""
+    from measurements.runners.cuda.runner import cuda_available, cuda_device
+
+    if not cuda_available()[0]:
+        return None
+    try:
+        return cuda_device()
+    except ValueError:
+        return None

@@ -1,0 +1,316 @@
+"""Tuned operators as functions of arrays: ``autosched.matmul(a, b)`` and the like, for cupy, torch and DLPack.
+
+Each call looks up the kernel of its shapes, strides and types in a table of this process; the first one asks the
+database: the ``database`` argument, else the one of ``use``, else that of AUTOSCHED_DB, which is read once. What runs
+is what ``Database.kernel`` gives, with its warnings; ``chosen`` shows it. Everything is queued on the current stream of
+cupy, or of torch where the first array is a tensor, and nothing waits. Any number of threads may call.
+
+All raise ValueError, in one line, for arrays that are not on one GPU, or do not fit together, or are not dense (a
+matrix of ``matmul`` may also be column-major, such as ``b.T``), and for an ``out`` that overlaps an input; and
+RuntimeUnavailable and NoSchedule as ``Database.kernel`` does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autosched.dispatch import call_log as log
+from autosched.dispatch import call_signature as array_plans
+from autosched.dispatch.call_signature import Facts, Plan
+from autosched.dispatch.database import Database
+from autosched.dispatch.kernel import ALIGNMENT, LoadedKernel, as_gpu_array, check_apart, cupy_module, torch_of
+from autosched.dispatch.provenance import KernelProvenance
+from search_spaces.hardware.dtypes import NAMES
+
+VARIABLE = "AUTOSCHED_DB"
+
+Source = Database | str | Path
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    out: Any = None,
+    *,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    bias: Any = None,
+    activation: str = "none",
+    precision: str = "tf32",
+    acc: str = "",
+    dtype: str | None = None,
+    database: Source | None = None,
+) -> Any:
+    """``activation(a @ b + bias)`` for a of (..., m, k) and b of (k, n), or of (..., k, n) with the same leading axes.
+
+    8-bit types may have scales in f32, both or none: one element each, or one for each row of a, (..., m) or (..., m,
+    1), and one for each column of b, (..., n) or (..., 1, n), which multiply the product; or, of 8-bit floats, one for
+    each row of a and 128 of k, (..., m, k / 128), and one for each 128 columns of b and 128 of k, (..., n / 128,
+    k / 128), rounded up, which multiply the sums of 128 products. ``bias`` has n elements of the result's type;
+    ``activation`` is "none", "relu", "gelu" or "silu"; ``precision`` says whether f32 may be rounded to "tf32" or not
+    ("ieee"), and ``acc`` = "f16" that products of f16 are added up in f16. The result has the type of a (of 8-bit
+    floats bf16, of int8 int32, with scales bf16), or ``dtype``, or that of out.
+    """
+    given = {"scale_a": scale_a, "scale_b": scale_b, "bias": bias}
+    more = {name: array for name, array in given.items() if array is not None}
+    return _call(
+        (a, b, *more.values()),
+        out,
+        database,
+        ("matmul", activation, precision, acc, dtype, *more),
+        lambda facts, of: array_plans.matmul_plan(
+            facts[0],
+            facts[1],
+            **dict(zip(more, facts[2:], strict=True)),
+            out=of,
+            activation=activation,
+            precision=precision,
+            acc=acc,
+            dtype=dtype,
+        ),
+    )
+
+
+def matvec(x: Any, w: Any, out: Any = None, *, dtype: str | None = None, database: Source | None = None) -> Any:
+    """``x @ w.T`` for x of (k,) or (m, k), m up to 16, and w of (n, k)."""
+    return _call(
+        (x, w), out, database, ("matvec", dtype), lambda f, of: array_plans.matvec_plan(*f, out=of, dtype=dtype)
+    )
+
+
+def softmax(x: Any, out: Any = None, *, dtype: str | None = None, database: Source | None = None) -> Any:
+    """The softmax of x along its last axis."""
+    return _call(
+        (x,), out, database, ("softmax", dtype), lambda f, of: array_plans.softmax_plan(*f, out=of, dtype=dtype)
+    )
+
+
+def rmsnorm(
+    x: Any, weight: Any, out: Any = None, *, eps: float = 1e-5, dtype: str | None = None, database: Source | None = None
+) -> Any:
+    """``x / sqrt(mean(x^2) + eps) * weight`` along the last axis; the weight has x's type."""
+    return _call(
+        (x, weight),
+        out,
+        database,
+        ("rmsnorm", eps, dtype),
+        lambda f, of: array_plans.rmsnorm_plan(*f, out=of, eps=eps, dtype=dtype),
+    )
+
+
+def layernorm(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    out: Any = None,
+    *,
+    eps: float = 1e-5,
+    dtype: str | None = None,
+    database: Source | None = None,
+) -> Any:
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` along the last axis; weight and bias have x's type."""
+    return _call(
+        (x, weight, bias),
+        out,
+        database,
+        ("layernorm", eps, dtype),
+        lambda f, of: array_plans.layernorm_plan(*f, out=of, eps=eps, dtype=dtype),
+    )
+
+
+def reduce(
+    x: Any,
+    out: Any = None,
+    *,
+    kind: str = "sum",
+    axis: int = -1,
+    dtype: str | None = None,
+    database: Source | None = None,
+) -> Any:
+    """``kind`` (sum, max, mean, sumsq or argmax, whose result is u32) of x along its last axis, or its first."""
+    return _call(
+        (x,),
+        out,
+        database,
+        ("reduce", kind, axis, dtype),
+        lambda f, of: array_plans.reduce_plan(*f, out=of, kind=kind, axis=axis, dtype=dtype),
+    )
+
+
+def transpose(x: Any, out: Any = None, *, database: Source | None = None) -> Any:
+    """x with its last two axes exchanged, as a dense array of its own; elements of any type of 1 to 16 bytes."""
+    return _call((x,), out, database, ("transpose",), lambda f, of: array_plans.transpose_plan(*f, out=of))
+
+
+def use(database: Source | None) -> None:
+    """The database of calls without one, in this process, instead of that of AUTOSCHED_DB; None takes it back.
+
+    Raises StoreError, a ValueError, where it cannot be opened.
+    """
+    _default.set(None if database is None else _opened(database))
+
+
+def chosen() -> tuple[KernelProvenance, ...]:
+    """Where each kernel that these functions have loaded so far comes from, in the order of their first calls."""
+    return tuple(loaded.kernel.provenance for loaded in list(_loaded.values()))
+
+
+def forget() -> None:
+    """Drop every kernel that these functions have loaded: after a database has been tuned further, for one."""
+    with _lock:
+        _loaded.clear()
+        _databases.clear()
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A kernel, its plan, the operands in the order of the arrays, out last, and their sizes in bytes."""
+
+    kernel: LoadedKernel
+    plan: Plan
+    names: tuple[str, ...]
+    bytes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, kernel: LoadedKernel, plan: Plan) -> _Loaded:
+        sizes = {o.name: o.bytes for o in plan.problem.operands()}
+        names = (*plan.operands, "out")
+        return cls(kernel, plan, names, tuple(sizes[name] for name in names))
+
+
+class _Default:
+    """The database of calls that name none."""
+
+    def __init__(self) -> None:
+        self._database: Database | None = None
+        self._asked = False
+
+    def set(self, database: Database | None) -> None:
+        self._database, self._asked = database, False
+
+    def get(self) -> Database:
+        if self._database is None and not self._asked:
+            path = os.environ.get(VARIABLE)
+            self._database, self._asked = None if not path else _opened(path), True
+        if self._database is None:
+            self._asked = False
+            raise ValueError(f"no database: give database=..., call autosched.use(...), or set {VARIABLE}")
+        return self._database
+
+
+_lock = threading.RLock()  # held while a kernel is loaded
+_default = _Default()
+_databases: dict[str, Database] = {}
+_loaded: dict[tuple[Any, ...], _Loaded] = {}
+
+
+def _opened(source: Source) -> Database:
+    if isinstance(source, Database):
+        return source
+    with _lock:
+        text = str(source)
+        if text not in _databases:
+            _databases[text] = Database(source)
+        return _databases[text]
+
+
+Make = Callable[[Sequence[Facts], Facts | None], Plan]
+
+
+def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tuple[Any, ...], plan: Make) -> Any:
+    cp = cupy_module()
+    ndarray = cp.ndarray
+    known = [a if a.__class__ is ndarray else as_gpu_array(cp, f"argument {i + 1}", a) for i, a in enumerate(arrays)]
+    first = known[0]
+    given = out if out is None or out.__class__ is ndarray else as_gpu_array(cp, "out", out)
+    seen = known if given is None else [*known, given]
+    looks, starts, gpu = [], [], -1
+    for array in seen:
+        if array.__class__ is ndarray:
+            pointer = array.data
+            looks.append((array.shape, array.strides, array.dtype))
+            starts.append(pointer.ptr)
+            here = pointer.device_id
+        else:
+            looks.append((array.shape, array.stride(), array.dtype))
+            starts.append(array.data_ptr())
+            here = array.device.index
+        if gpu != here and gpu != -1:
+            raise ValueError(f"the arrays are on GPUs {gpu} and {here}: move them to one")
+        gpu = here
+    database = _default.get() if source is None else _opened(source)
+    key = (database, gpu, options, given is None, *looks)
+    loaded = _loaded.get(key)
+    if loaded is None:
+        loaded = _load(cp, database, gpu, key, plan, seen, len(known))
+    wanted = loaded.plan
+    if log.active():
+        log.add(wanted.problem)
+    if given is None:
+        result = _new(cp, first, wanted)
+        starts.append(result.data.ptr if result.__class__ is ndarray else result.data_ptr())
+    else:
+        result = out
+    at = dict(zip(loaded.names, starts, strict=True))
+    for start in starts:
+        if start % ALIGNMENT:
+            name = next(name for name in at if at[name] % ALIGNMENT)
+            raise ValueError(f"{name} must start at a multiple of {ALIGNMENT} bytes, which a view may not do: copy it")
+    if given is not None:
+        low = starts[-1]
+        high = low + loaded.bytes[-1]
+        for start, size in zip(starts[:-1], loaded.bytes, strict=False):
+            if start < high and low < start + size:
+                check_apart(dict(zip(loaded.names, zip(starts, loaded.bytes, strict=True), strict=True)), "out")
+    loaded.kernel.launch_at(at, first)
+    return result
+
+
+def _load(
+    cp: Any, database: Database, gpu: int, key: tuple[Any, ...], plan: Make, arrays: Sequence[Any], inputs: int
+) -> _Loaded:
+    """The kernel of a call, found once for each key."""
+    with _lock:
+        if key not in _loaded:
+            facts = [_facts(array) for array in arrays]
+            made = plan(facts[:inputs], facts[inputs] if len(facts) > inputs else None)
+            with cp.cuda.Device(gpu):
+                kernel = database.kernel(made.problem)
+            _loaded[key] = _Loaded.of(kernel, made)
+        return _loaded[key]
+
+
+def _facts(array: Any) -> Facts:
+    if hasattr(array, "stride"):  # a tensor
+        kind, size = str(array.dtype).removeprefix("torch."), int(array.element_size())
+        return Facts(tuple(array.shape), tuple(array.stride()), kind, size)
+    size = array.dtype.itemsize
+    return Facts(array.shape, tuple(stride // size for stride in array.strides), array.dtype.name, size)
+
+
+def _new(cp: Any, first: Any, plan: Plan) -> Any:
+    """A result of the kind of the first array, on its GPU."""
+    torch = torch_of(first)
+    if torch is not None:
+        kind = first.dtype if plan.out_type is None else getattr(torch, _NAMES[plan.out_type])
+        return torch.empty(plan.out_shape, dtype=kind, device=first.device)
+    if plan.out_type is None or array_plans.TYPES.get(first.dtype.name) == plan.out_type:
+        kind = first.dtype
+    else:
+        kind = _NAMES[plan.out_type]
+        if plan.out_type in NAMES:
+            kind = getattr(importlib.import_module("ml_dtypes"), kind)
+    if cp.cuda.runtime.getDevice() == first.data.device_id:
+        return cp.empty(plan.out_shape, kind)
+    with cp.cuda.Device(first.data.device_id):
+        return cp.empty(plan.out_shape, kind)
+
+
+_NAMES = {ours: name for name, ours in array_plans.TYPES.items()}
+log.start_from_environment()

@@ -1,0 +1,43 @@
+"""The vendor's library in the place of a kernel: what a database gives where the library won."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from autosched.dispatch.kernel import LoadedKernel
+from autosched.dispatch.provenance import KernelProvenance
+from measurements.runners.cuda.baselines import Unable, library_multiplier, library_product
+from measurements.runners.cuda.cublas import CublasError, library_version
+from search_spaces.operators.problem import Problem
+
+
+class LibraryKernel(LoadedKernel):
+    """cuBLAS, called as a kernel is: with the same arrays, checks and streams."""
+
+    def __init__(self, cp: Any, problem: Problem, provenance: KernelProvenance) -> None:
+        """Raises Unable where the library does not compute ``problem``."""
+        super().__init__(cp, problem.operands(), provenance)
+        self._gemm, self._names = library_product(problem)
+        self._multipliers: dict[int, Callable[..., None]] = {}  # by stream
+
+    def _launch(self, at: Mapping[str, int]) -> None:
+        stream = self._cupy.cuda.get_current_stream()
+        address = int(stream.ptr)
+        multiply = self._multipliers.get(address)
+        if multiply is None:
+            multiply = self._multipliers[address] = library_multiplier(self._cupy, stream, self._gemm)
+        multiply(*(at[name] for name in self._names))
+
+    def _bound(self, at: Mapping[str, int]) -> Callable[[], None]:
+        return partial(self._launch, at)
+
+
+def usable_library(problem: Problem) -> str:
+    """The version of the library that would be called for ``problem``. Raises ValueError where it cannot be."""
+    try:
+        library_product(problem)
+        return library_version()
+    except (Unable, CublasError) as error:
+        raise ValueError(str(error)) from error

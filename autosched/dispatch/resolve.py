@@ -1,0 +1,72 @@
+"""From a database's answer to a program that can be loaded: looked up, and compiled unless the cache has it."""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import shutil
+import tempfile
+from functools import cache
+
+from autosched.dispatch.kernel import RuntimeUnavailable
+from autosched.dispatch.library_kernel import usable_library
+from autosched.dispatch.lookup import look_up
+from autosched.dispatch.resolve_cache import Resolved, ResolvedCache
+from autosched.dispatch.staleness import Environment
+from measurements.compiler.cubin_cache import Compiled
+from measurements.compiler.pool import CompileCache, CompileFailure, CompilePool, NvrtcMissing, over_limits
+from measurements.files.cache_folder import CacheUnusable
+from measurements.runners.cuda.device import GpuHere
+from measurements.store.store import Store
+from search_spaces.catalogue import template
+from search_spaces.operators.problem import Problem
+from search_spaces.templates.kernel import Kernel
+
+
+def resolve(gpu: GpuHere, store: Store, problem: Problem, *, exact: bool, cache: ResolvedCache) -> Resolved:
+    """What ``store`` gives for ``problem`` on ``gpu``, compiled, and kept in ``cache``.
+
+    Raises NoSchedule, and RuntimeUnavailable where there is no compiler.
+    """
+    compiled: dict[str, Compiled] = {}
+    try:
+        with CompilePool(_compile_cache(), workers=1) as pool:
+
+            def usable(kernel: Kernel) -> str | None:
+                """Why the kernel cannot be compiled for this GPU or launched on it, or None."""
+                result = pool.compile(kernel, gpu.device.arch)
+                if isinstance(result, CompileFailure):
+                    return result.reason
+                compiled[kernel.digest] = result
+                return over_limits(kernel, result.resources, gpu.device)
+
+            here = Environment(pool.toolchain, gpu.driver, gpu.cuda)
+            answer = look_up(store, problem, gpu.device, here, exact=exact, usable=usable, library=usable_library)
+    except NvrtcMissing as error:
+        raise RuntimeUnavailable(str(error)) from error
+    if answer.kernel is None:
+        resolved, module = Resolved(None, None, answer.provenance), ""
+    else:
+        program = compiled[answer.kernel.digest]
+        launch = dataclasses.replace(answer.kernel, entry=program.entry)
+        resolved = Resolved(launch, str(program.path), answer.provenance)
+        module = template(answer.provenance.schedule.template).space.__module__
+    cache.store(problem, gpu, resolved, module)
+    return resolved
+
+
+def _compile_cache() -> CompileCache:
+    """That of this machine; where it cannot be written, one that ends with the process."""
+    try:
+        usual = CompileCache()
+        usual.check()
+    except CacheUnusable:
+        return CompileCache(_temporary_folder())
+    return usual
+
+
+@cache
+def _temporary_folder() -> str:
+    folder = tempfile.mkdtemp(prefix="autosched-cubins-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -1,0 +1,151 @@
+"""Answers of databases on disk, so that a process that starts loads a kernel without asking the database again.
+
+An entry holds all that loading needs: the launch, the digest of its cubin in the compile cache, the provenance. It is
+found by everything the answer depends on: the database's file as it is now, the problem, the GPU with its driver and
+CUDA, the compiler, and the code of autosched that chose. Whatever changes, the next look-up goes to the database again.
+Entries are for problems and templates of autosched itself: what other packages and kernel files hold may change unseen.
+
+A folder that cannot be read or written, and an entry that is damaged, are as if there were none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from autosched.dispatch.provenance import KernelProvenance
+from autosched.version import VERSION
+from measurements.files.cache_folder import CUBINS, CacheUnusable, cache_root, publish
+from measurements.runners.cuda.device import GpuHere
+from search_spaces.operators.problem import Problem
+from search_spaces.templates.kernel import Launch, launch_from_json
+
+_FORMAT = 1
+_DIGEST = re.compile("[0-9a-f]{64}")
+_HEADER = 100  # bytes of an SQLite file, with the counter of its changes
+_COMPILERS = re.compile(r"nvidia_cuda_nvrtc(_cu12)?-[^-]+\.dist-info")  # folders of installed packages, PEP 427
+_CHOOSERS = ("search_spaces", "cost_models", "autosched")  # packages whose code takes part in the choice
+_OURS = "search_spaces."  # modules of the problems and templates that entries are for
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """``launch`` names the entry function as it is in the cubin; both are None where the library is called."""
+
+    launch: Launch | None
+    cubin: str | None  # path
+    provenance: KernelProvenance
+
+
+class ResolvedCache:
+    """The answers of one database file. ``identity`` is "" for what is no file: nothing is kept then."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.identity = file_identity(path)
+        self._folder: Path | None = None
+        with suppress(CacheUnusable):
+            self._folder = cache_root() / "resolved" / self.identity if self.identity else None
+
+    @property
+    def known(self) -> bool:
+        """Whether this very file was opened and found to be a database before."""
+        with suppress(OSError):  # the cache of somebody else
+            return self._folder is not None and self._folder.is_dir()
+        return False
+
+    def load(self, problem: Problem, gpu: GpuHere) -> Resolved | None:
+        """The answer for ``problem`` on ``gpu``, if its cubin is still in the compile cache."""
+        if self._folder is None:
+            return None
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            data = json.loads((self._folder / f"{_key(problem, gpu)}.json").read_bytes())
+            provenance = KernelProvenance.from_json(data["provenance"])
+            if data["launch"] is None:
+                return Resolved(None, None, provenance)
+            path = cache_root() / CUBINS / f"{data['cubin']}.cubin"
+            if _DIGEST.fullmatch(data["cubin"]) and hashlib.sha256(path.read_bytes()).hexdigest() == data["cubin"]:
+                return Resolved(launch_from_json(data["launch"]), str(path), provenance)
+        return None
+
+    def store(self, problem: Problem, gpu: GpuHere, resolved: Resolved, template_module: str) -> None:
+        """Keep an answer; ``template_module`` is where its template is stated, "" for the library."""
+        ours = type(problem).__module__.startswith(_OURS) and (template_module or _OURS).startswith(_OURS)
+        if self._folder is None or not ours:
+            return
+        launch, cubin = resolved.launch, resolved.cubin
+        document: dict[str, Any] = {
+            "launch": None if launch is None else launch.launch_json(),
+            "cubin": None if cubin is None else Path(cubin).stem,
+            "provenance": resolved.provenance.to_json(),
+        }
+        with suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            publish(self._folder / f"{_key(problem, gpu)}.json", json.dumps(document).encode())
+
+
+def file_identity(path: str | Path) -> str:
+    """Of a file as it is now, with what a writer has not folded into it yet: equal texts, equal contents. "" for what
+    is no file."""
+    place = os.path.realpath(path)
+    seen: list[Any] = [_FORMAT, place]
+    try:
+        for part in (place, f"{place}-wal"):
+            with suppress(FileNotFoundError):
+                found = os.stat(part)
+                if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
+                    return ""
+                seen.append([found.st_size, found.st_mtime_ns, found.st_ino])
+        with open(place, "rb") as file:
+            seen.append(file.read(_HEADER).hex())
+    except (OSError, ValueError):
+        return ""
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
+
+
+def _key(problem: Problem, gpu: GpuHere) -> str:
+    row = gpu.device
+    chip = (row.name, row.arch, row.sm_count, row.memory_bytes, gpu.driver, gpu.cuda)
+    text = json.dumps([_FORMAT, VERSION, problem.key(), chip, _compilers(), _code()])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _compilers() -> list[str]:
+    """The installed packages of NVRTC, by the names of their metadata, which have the version. The library itself takes
+    a tenth of a second to load, and importlib.metadata a parser of mail."""
+    found: set[str] = set()
+    for folder in sys.path:
+        with suppress(OSError):
+            found.update(name for name in os.listdir(folder or ".") if _COMPILERS.fullmatch(name.lower()))
+    return sorted(found)
+
+
+@cache
+def _code() -> str:
+    """Names, sizes and times of the files that choose and generate kernels."""
+    root = Path(__file__).resolve().parents[2]
+    digest = hashlib.sha256()
+    for package in _CHOOSERS:
+        for path, found in sorted(_files(root / package)):
+            digest.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                if entry.name != "__pycache__":
+                    yield from _files(Path(entry.path))
+            else:
+                yield entry.path, entry.stat()

@@ -1,0 +1,51 @@
+"""What has changed since a record was timed: device, driver, CUDA, compiler, kernel template."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from measurements.records.measurement import Provenance
+from measurements.records.record import Record
+from measurements.records.vendor_library import is_library
+from search_spaces.hardware.devices import Device
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.template import KernelTemplate
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What kernels run with here; "" where that is not known, and then it is not compared."""
+
+    toolchain: str = ""
+    driver: str = ""
+    cuda: str = ""
+    library: str = ""
+
+
+UNKNOWN = Environment()
+
+
+def stale_reasons(
+    record: Record, device: Device, here: Environment, template: KernelTemplate | None, kernel: Kernel | None
+) -> tuple[str, ...]:
+    """One phrase for each thing that is another one than when ``record`` was timed.
+
+    ``kernel`` is what its schedule gives for its own problem today, None where that is not known.
+    """
+    told = json.loads(record.fingerprint)
+    changed = []
+    if kernel is not None and record.kernel_digest != kernel.digest:
+        changed.append(f"the kernel's code (timed by autosched {record.autosched_version})")
+    elif template is not None and record.template_version != template.version:
+        changed.append(f"the template {template.name}")
+    if is_library(record.schedule):
+        pairs = [("library", record.toolchain, here.library)]
+    else:
+        pairs = [("compiler", record.toolchain, here.toolchain)]
+    if record.provenance is not Provenance.ESTIMATED:
+        pairs += [("driver", record.driver, here.driver), ("CUDA", str(told.get("cuda", "")), here.cuda)]
+    if record.device == device.name:
+        pairs.append(("SMs", str(told.get("sm_count", "")), str(device.sm_count)))
+    changed += [f"{what} {before} to {now}" for what, before, now in pairs if before and now and before != now]
+    return tuple(changed)

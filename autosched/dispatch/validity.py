@@ -1,0 +1,37 @@
+"""Whether the schedule of a record is one of its template's today: it may be edited, or of another version."""
+
+from __future__ import annotations
+
+from measurements.records.record import Record
+from measurements.records.vendor_library import is_library
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice
+from search_spaces.hardware.devices import device as device_row
+from search_spaces.operators.problem import Problem
+
+
+def refuse_invalid(problem: Problem, record: Record, device: Device | None = None) -> None:
+    """Raises ValueError for a schedule that breaks a rule on ``device``, by default that of the record.
+
+    For a device that no row describes only the values can be checked: each must be in its parameter's domain on some
+    device that is known.
+    """
+    if is_library(record.schedule):
+        return
+    its = template(record.schedule.template)
+    if device is None:
+        try:
+            device = device_row(record.device)
+        except UnknownDevice:
+            device = None
+    if device is not None:
+        its.config(problem, record.schedule, device)
+        return
+    refusal: ValueError = ValueError("no device is known")
+    for row in DEVICES:
+        try:
+            its.space(problem, row).explain(record.schedule)
+            return
+        except ValueError as error:
+            refusal = error
+    raise refusal

@@ -1,0 +1,1 @@
+"""Is this kernel right? Start at ``proof``."""

@@ -1,0 +1,161 @@
+"""Prove a launch that is too large to be emulated whole: some of its blocks, against a reference of what they wrote."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from measurements.emulator import ASCENDING, Emulation, FindingKind, Order, emulate_blocks
+from measurements.emulator.sparse import Written, can_generate, generated, seeds_of
+from measurements.records.comparison import compare
+from search_spaces.arrays import IntArray
+from search_spaces.operators.problem import Part, Problem
+from search_spaces.templates.kernel import Kernel
+
+SAMPLED_FLOPS = 2.0**28  # of all blocks that are run
+SAMPLED_BYTES = 2.0**26  # that they move
+_MOST = 80  # groups of blocks
+_FEWEST = 3
+_MOST_TOGETHER = 32  # blocks of a launch whose blocks all finish results together, and therefore run together
+
+
+@dataclass(frozen=True)
+class SampledRun:
+    """What came of it: ``status`` as of an emulation, or "wrong_result"; ``blocks`` were run."""
+
+    blocks: tuple[int, ...]
+    status: str
+    reason: str
+    worst: float | None
+    emulation: Emulation
+
+
+def can_sample(problem: Problem, kernel: Kernel) -> bool:
+    """Whether some blocks can be proven without the rest: one output, of elements that the runner can make, and a rest,
+    where all blocks finish a result together."""
+    together = kernel.cooperating[0] == math.prod(kernel.grid) > _MOST_TOGETHER
+    if together and problem.flops > _FEWEST * SAMPLED_FLOPS:
+        return False
+    one = sum(o.role == "output" for o in problem.operands()) == 1
+    first = next(problem.parts(np.zeros(1, dtype=np.int64)), None) if one else None
+    return first is not None and can_generate(kernel)
+
+
+def sampled_blocks(problem: Problem, kernel: Kernel, seed: int) -> tuple[int, ...]:
+    """Blocks of the first and the last results, of some that are powers of two away from these, and of random ones, as
+    far as there is time; with each block those that finish its result with it, and of a chain the next ones, which
+    share a result with it.
+
+    An index that overflows, or an order of tiles that repeats itself, takes two blocks that are a power of two apart to
+    the same place.
+    """
+    count, stride = kernel.cooperating
+    total = math.prod(kernel.grid)
+    groups = total // count
+    cost = max(problem.flops / SAMPLED_FLOPS, problem.min_bytes / SAMPLED_BYTES) / groups
+    most = int(min(_MOST, max(_FEWEST, 1.0 / cost)))
+    powers = [2**i for i in range(groups.bit_length() - 1, -1, -1)]
+    drawn = np.random.default_rng((seed, 2)).integers(0, groups, 4).tolist()
+    wanted = [0, groups - 1, *drawn[:1], *(p for power in powers for p in (power, groups - 1 - power)), *drawn]
+    if kernel.chained:
+        wanted = [0, 1, groups - 1, *(neighbour for g in wanted for neighbour in (g, g + 1))]
+    chosen = list(dict.fromkeys(g for g in wanted if 0 <= g < groups))[:most]
+    return tuple(_block(group, part, count, stride) for part in range(count) for group in chosen)
+
+
+def sampled_flops(problem: Problem, kernel: Kernel, seed: int) -> float:
+    """Of all blocks that are run for ``sampled_blocks``: those of their clusters are, too."""
+    cluster = math.prod(kernel.cluster)
+    clusters = {block // cluster for block in sampled_blocks(problem, kernel, seed)}
+    return problem.flops * len(clusters) * cluster / math.prod(kernel.grid)
+
+
+def prove_blocks(
+    problem: Problem, kernel: Kernel, seed: int, order: Order = ASCENDING, limit: float = 60.0
+) -> SampledRun:
+    """Run ``sampled_blocks`` and compare every element that they wrote; raises as ``emulate_blocks`` does."""
+    blocks = sampled_blocks(problem, kernel, seed)
+    done = emulate_blocks(kernel, blocks, seed=seed, order=order, time_limit=limit)
+    open_chain = kernel.chained and len(blocks) < math.prod(kernel.grid)
+    emulation = _without_ends(done.emulation) if open_chain else done.emulation
+    if emulation.status not in ("ok", "findings"):
+        return SampledRun(blocks, emulation.status, emulation.reason, None, emulation)
+    output = next(o for o in problem.operands() if o.role == "output")
+    written = done.written[output.name]
+    seeds = seeds_of(kernel, seed)
+    worst, wrong = 0.0, _missing(problem, kernel, written)
+    for part in problem.parts(written.places) if written.places.size else ():
+        if wrong:
+            break
+        found = _compare_part(part, output.name, written, seeds)
+        worst = max(worst, found[0])
+        wrong = found[1]
+    status = "wrong_result" if wrong else emulation.status
+    reason = "; ".join(text for text in (wrong, emulation.reason) if text)
+    return SampledRun(blocks, status, reason, worst, replace(emulation, outputs={}))
+
+
+def _without_ends(emulation: Emulation) -> Emulation:
+    """Without the findings that the ends of a chain make, whose neighbours are not run: what these would have reset."""
+    left = tuple(f for f in emulation.findings if f.kind is not FindingKind.WORKSPACE_NOT_ZERO)
+    if emulation.status != "findings":
+        return emulation
+    return replace(emulation, findings=left, status="findings" if left else "ok", reason="; ".join(map(str, left)))
+
+
+def _block(group: int, part: int, count: int, stride: int) -> int:
+    """Block ``part`` of a group of those that are ``stride`` apart."""
+    return (group // stride * count + part) * stride + group % stride
+
+
+def _missing(problem: Problem, kernel: Kernel, written: Written) -> str:
+    """Whether all blocks together could write all of the output, if none writes more than the best of these did."""
+    output = next(o for o in problem.operands() if o.role == "output")
+    count, stride = kernel.cooperating
+    # Neighbours are mostly of one block: it is as many runs as pages that are sorted, and not as many as elements.
+    begins = np.flatnonzero(np.diff(written.blocks, prepend=written.blocks[:1] ^ 1))
+    of_run = written.blocks[begins].astype(np.int64)
+    sizes = np.diff(begins, append=written.blocks.size)
+    groups, of_group = np.unique(of_run // (stride * count) * stride + of_run % stride, return_inverse=True)
+    most = int(np.bincount(of_group, sizes, groups.size).max(initial=0))
+    of_grid = math.prod(kernel.grid) // count
+    left_to_next = 2 if kernel.chained else 1  # no more than it has finished itself: the first one begins with a result
+    if left_to_next * most * of_grid >= output.size:
+        return ""
+    return (
+        f"no block writes more than {most} elements of {output.name}, so that the {of_grid} blocks cannot write all of "
+        f"its {output.size}"
+    )
+
+
+def _compare_part(part: Part, name: str, written: Written, seeds: dict[str, int]) -> tuple[float, str]:
+    operands = {o.name: o for o in part.problem.operands()}
+    inputs = {
+        name: generated(operands[name].dtype, seeds[name], places).reshape(operands[name].shape)
+        for name, places in part.inputs.items()
+    }
+    reference, tolerance = (arrays[name] for arrays in part.problem.expected(inputs))
+    places = part.outputs[name].reshape(-1)
+    at, there = _found(written.places, places)
+    found = compare(
+        name,
+        operands[name].dtype,
+        written.values[at],
+        np.broadcast_to(reference, part.outputs[name].shape).reshape(-1)[there],
+        np.broadcast_to(tolerance, part.outputs[name].shape).reshape(-1)[there],
+    )
+    if found.ok:
+        return found.worst, ""
+    return found.worst, f"of the elements that the blocks wrote, from {int(places[there][0])} on: {found.reason}"
+
+
+def _found(written: IntArray, places: IntArray) -> tuple[IntArray | slice, IntArray | slice]:
+    """Where in ``written``, which ascends, ``places`` are, and which of them are there."""
+    first = int(np.searchsorted(written, places[0]))
+    if np.array_equal(written[first : first + places.size], places):  # whole rows, as nearly always
+        return slice(first, first + places.size), slice(None)
+    at = np.minimum(np.searchsorted(written, places), written.size - 1)
+    there = np.flatnonzero(written[at] == places)
+    return at[there], there

@@ -1,0 +1,105 @@
+"""The proof that a record keeps: what was proven of which kernel, and whether that still says something.
+
+It is an object of JSON (``Verification.proof``). ``emulator`` and ``ptx`` are digests: of the emulator that ran the
+proof, and of the PTX that ``compiler`` made of the kernel. Where one of them is another today, the proof is of
+something else.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
+from measurements.emulator import emulator_version, ptx_digest
+from measurements.files.text import one_line
+from search_spaces.templates.kernel import Kernel
+
+ABSENT = "it has no proof"
+FULL, QUICK = "full", "quick"
+
+
+def identity(kernel: Kernel | None) -> dict[str, str | None]:
+    """What a proof made now is of. ``ptx`` and ``compiler`` are None without NVRTC."""
+    digest = None if kernel is None else ptx_digest(kernel)
+    return {
+        "emulator": emulator_version(),
+        "compiler": None if digest is None else toolchain_version(),
+        "ptx": digest,
+    }
+
+
+def doubt(proof: str | None, kernel: Kernel) -> str:
+    """Why a stored proof (JSON text) says nothing of ``kernel`` as it is today; "" where it does."""
+    if proof is None:
+        return ABSENT
+    said = _read(proof)
+    if said is None:
+        return "its proof is of another kind"
+    if said.get("status") != "ok":
+        return f"its proof ended in {str(said.get('status'))[:40]}"
+    if said.get("emulator") != emulator_version():
+        return "its proof is by another version of the emulator"
+    if said.get("ptx") is None:
+        return "its proof does not say of which PTX it is"
+    try:
+        here = toolchain_version()
+    except NvrtcMissing:
+        return "its PTX cannot be compared: NVRTC is not installed"
+    if said.get("compiler") != here:
+        return f"its proof is of the PTX of {str(said.get('compiler'))[:40]}, and this is {here}"
+    if said["ptx"] != ptx_digest(kernel):
+        return "its kernel compiles to other PTX than was proven"
+    return ""
+
+
+def is_full(proof: str | None) -> bool:
+    """Whether a stored proof has all that a full one has."""
+    said = None if proof is None else _read(proof)
+    return said is not None and said.get("depth") == FULL and said.get("whole") is True
+
+
+def brief(proof: str | None) -> str:
+    """A few words on a stored proof: ``full``, ``quick``, ``cut short``, ``none``, or the status that it ended in."""
+    if proof is None:
+        return "none"
+    said = _read(proof)
+    if said is None:
+        return "of another kind"
+    if said["status"] != "ok":
+        return str(said["status"])[:40]
+    if said["emulator"] != emulator_version():
+        return "by another emulator"
+    if said.get("depth") != FULL:
+        return QUICK
+    return FULL if said.get("whole") is True else "cut short"
+
+
+def summary(proof: str) -> str:
+    """One line on what was proven; a database may hold any other object."""
+    said = _read(proof)
+    try:
+        assert said is not None
+        runs = said["runs"]
+        cases = dict.fromkeys(str(case) for run in runs for case in run["cases"])
+        orders = dict.fromkeys(str(run["order"]) for run in runs)
+        depth = "" if said.get("whole", True) else " of a full proof, cut short by its time limit"
+        edge = ", approximate functions perturbed" if any(run.get("perturbed") for run in runs) else ""
+        ptx = f", PTX {said['ptx'][:12]}" if said.get("ptx") else ""
+        launches = f"{len(runs)} emulated {'run' if len(runs) == 1 else 'runs'}"
+        return one_line(
+            f"{said['status']} in {launches}{depth}: {', '.join(cases)}{edge}; "
+            f"blocks {', '.join(orders)}; emulator {said['emulator'][:12]}{ptx}"
+        )
+    except (AssertionError, AttributeError, KeyError, TypeError):
+        return "of another kind, see --json"
+
+
+def _read(text: str) -> dict[str, Any] | None:
+    """The object of a stored proof; None for one that this version did not write."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    known = isinstance(found, dict) and {"status", "emulator", "runs"} <= found.keys()
+    return found if known else None

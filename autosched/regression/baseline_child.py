@@ -1,0 +1,60 @@
+"""Run by the Python of a baseline environment, as a script: what its autosched makes of stored schedules.
+
+A JSON object on stdin (``kernels``, paths of kernel files; ``entries``, each with problem, template, schedule, device)
+becomes one on stdout (``entries``, in the same order: a kernel and its program, or an ``error``). It uses what
+autosched has had since 0.1, and nothing of the environment that calls it.
+"""
+
+import base64
+import dataclasses
+import json
+import sys
+from typing import Any
+
+
+def main() -> int:
+    # the folder of a script comes first in the path, where its neighbours would hide modules of the same names
+    sys.path.pop(0)
+    request = json.load(sys.stdin)
+    from autosched.version import VERSION
+    from measurements.compiler.pool import CompilePool
+
+    if request["kernels"]:
+        from autosched.user_kernels.user_kernel import Kernel
+
+        for path in request["kernels"]:
+            Kernel.from_file(path).register()
+    with CompilePool(workers=1) as pool:
+        answers = [_answer(entry, pool) for entry in request["entries"]]
+    json.dump({"entries": [{"version": VERSION, **answer} for answer in answers]}, sys.stdout)
+    return 0
+
+
+def _answer(entry: dict[str, Any], pool: Any) -> dict[str, Any]:
+    from search_spaces.catalogue import problem_from_json, template
+    from search_spaces.hardware.devices import device
+    from search_spaces.spaces.schedule import Schedule
+
+    try:
+        where = device(entry["device"])
+        schedule = Schedule.from_json(entry["template"], entry["schedule"])
+        kernel = template(schedule.template).kernel(problem_from_json(entry["problem"]), schedule, where)
+    except ValueError as error:
+        return {"error": str(error)}
+    program = pool.compile(kernel, where.arch)
+    if not hasattr(program, "cubin"):
+        return {"error": program.reason}
+    return {
+        "digest": kernel.digest,
+        "source": kernel.source,
+        "compile_options": list(kernel.compile_options),
+        "launch": kernel.launch_json(),
+        "entry": program.entry,
+        "resources": dataclasses.asdict(program.resources),
+        "toolchain": program.toolchain,
+        "cubin": base64.b64encode(program.cubin).decode("ascii"),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""Where the baseline of a timed check comes from: the record itself, another database, or another environment."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from autosched.regression import baseline_child
+from autosched.regression.entries import Entry
+from autosched.regression.timed import Baseline
+from measurements.compiler.cubin_cache import CompileCache, Compiled
+from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.records.measurement import Resources
+from measurements.records.vendor_library import is_library
+from measurements.runners.base import Candidate
+from measurements.store.store import Store
+from search_spaces.catalogue import template
+from search_spaces.templates.kernel import Kernel, launch_from_json
+
+_MARK = "-DAUTOSCHED_BASELINE"  # tells a baseline from a candidate of the same source, which another compiler made
+_CHILD_SECONDS = 600.0
+_OWN_ENVIRONMENT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # of this Python, not of the other
+
+
+class BaselineError(ValueError):
+    """A baseline cannot be had. The message is one sentence that says what to do."""
+
+
+class RecordedBaseline:
+    """The kernel that was recorded, which today's code can only make where it still makes the same one."""
+
+    def __call__(self, entry: Entry, candidate: Candidate) -> Baseline | str:
+        if candidate.kernel.digest == entry.record.kernel_digest:
+            return Baseline(candidate, "")
+        return (
+            f"the kernel that autosched {entry.record.autosched_version} recorded is another one today: give "
+            "--baseline PYTHON of an environment that still makes it, or --against a database"
+        )
+
+
+class DatabaseBaseline:
+    """The best schedule that another database holds for the same problem and device, by today's code."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __call__(self, entry: Entry, candidate: Candidate) -> Baseline | str:
+        record = self._store.best(entry.problem, entry.device.name)
+        if record is None or is_library(record.schedule):
+            return f"{self._store.name} has no schedule for it"
+        try:
+            kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, entry.device)
+        except ValueError as error:
+            return f"the schedule in {self._store.name} is no longer valid: {error}"
+        return Baseline(
+            Candidate(entry.problem, record.schedule, kernel),
+            f"the schedule of {self._store.name} (record {record.id}) is the other one",
+        )
+
+
+class KnownPrograms(CompilePool):
+    """A compile pool that is also told programs which were compiled elsewhere."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._known: dict[str, Compiled] = {}
+
+    def add(self, kernel: Kernel, compiled: Compiled) -> None:
+        """From now on ``kernel`` is this program."""
+        self._known[kernel.digest] = compiled
+
+    def submit(self, kernel: Kernel, arch: str) -> Future[Compiled | CompileFailure]:
+        known = self._known.get(kernel.digest)
+        if known is None or known.arch != arch:
+            return super().submit(kernel, arch)
+        done: Future[Compiled | CompileFailure] = Future()
+        done.set_result(known)
+        return done
+
+
+class EnvironmentBaseline:
+    """The kernels that the autosched and the compiler of another Python environment make of the stored schedules.
+
+    ``python`` is the interpreter of that environment, such as a virtual environment with the base branch installed.
+    ``kernel_files`` are read there. Raises BaselineError where it does not answer.
+    """
+
+    def __init__(
+        self, python: str, entries: Sequence[Entry], pool: KnownPrograms, kernel_files: Sequence[str] = ()
+    ) -> None:
+        self._answers = _ask(python, entries, kernel_files)
+        self._pool = pool
+        self._places = {entry.position: i for i, entry in enumerate(entries)}
+
+    def __call__(self, entry: Entry, candidate: Candidate) -> Baseline | str:
+        answer = self._answers[self._places[entry.position]]
+        if "error" in answer:
+            return f"the baseline environment cannot make it: {answer['error']}"
+        try:
+            kernel, compiled = _program(answer, self._pool.cache, entry.device.arch)
+        except (KeyError, TypeError, ValueError) as error:
+            return f"the baseline environment gave something that is no kernel: {type(error).__name__} {error}"
+        self._pool.add(kernel, compiled)
+        made = "the kernel that was recorded" if answer["digest"] == entry.record.kernel_digest else "its own kernel"
+        if answer["digest"] == candidate.kernel.digest:
+            why = f"the same source, compiled by {self._pool.toolchain} instead of {compiled.toolchain}"
+        else:
+            why = f"the code differs from that of the baseline, autosched {answer['version']}, which made {made}"
+        return Baseline(dataclasses.replace(candidate, kernel=kernel), why)
+
+
+def _ask(python: str, entries: Sequence[Entry], kernel_files: Sequence[str]) -> list[Mapping[str, Any]]:
+    request = {
+        "kernels": [str(Path(file).absolute()) for file in kernel_files],
+        "entries": [
+            {
+                "problem": entry.problem.to_json(),
+                "template": entry.record.schedule.template,
+                "schedule": entry.record.schedule.to_json(),
+                "device": entry.device.name,
+            }
+            for entry in entries
+        ],
+    }
+    try:
+        done = subprocess.run(
+            [python, str(Path(baseline_child.__file__).absolute())],
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            timeout=_CHILD_SECONDS,
+            check=False,
+            env={name: value for name, value in os.environ.items() if name not in _OWN_ENVIRONMENT},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BaselineError(f"the baseline environment {python} cannot be run ({error}): give its Python") from error
+    last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+    if done.returncode != 0:
+        raise BaselineError(f"the baseline environment {python} failed ({last}): install autosched there")
+    try:
+        answers = json.loads(done.stdout)["entries"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise BaselineError(f"the baseline environment {python} did not answer in JSON ({last})") from error
+    if not isinstance(answers, list) or len(answers) != len(entries):
+        raise BaselineError(f"the baseline environment {python} answered for other entries than it was asked for")
+    return answers
+
+
+def _program(answer: Mapping[str, Any], cache: CompileCache, arch: str) -> tuple[Kernel, Compiled]:
+    launch = launch_from_json(answer["launch"])
+    fields = {f.name: getattr(launch, f.name) for f in dataclasses.fields(launch)}
+    cubin, options = base64.b64decode(answer["cubin"]), (*answer["compile_options"], _MARK)
+    kernel = Kernel(**fields, source=answer["source"], compile_options=options)
+    identity = hashlib.sha256(cubin).hexdigest()
+    compiled = cache.store(
+        CompileCache.key(kernel, arch, [identity], str(answer["toolchain"])),
+        cubin,
+        entry=str(answer["entry"]),
+        resources=Resources(**answer["resources"]),
+        compile_seconds=0.0,
+        log="",
+        arch=arch,
+        toolchain=str(answer["toolchain"]),
+    )
+    return kernel, compiled

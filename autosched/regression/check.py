@@ -1,0 +1,147 @@
+"""A whole check: a database, or some entries of it, to a report. What the command line and the pytest plugin call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from autosched.regression.baselines import DatabaseBaseline, EnvironmentBaseline, KnownPrograms, RecordedBaseline
+from autosched.regression.entries import Entry, entries
+from autosched.regression.judging import Limits
+from autosched.regression.procedure import Effort
+from autosched.regression.report import Finding, Report
+from autosched.regression.static import StaticOptions, check_static
+from autosched.regression.timed import Baselines, Session, Told, check_timed
+from autosched.user_kernels.user_kernel import Kernel
+from measurements.compiler.pool import CompilePool, NvrtcMissing
+from measurements.emulator import HostFailure, check_host
+from measurements.runners.cuda.runner import CudaRunner, cuda_available, cuda_device
+from measurements.store.store import Store
+from search_spaces.hardware.devices import Device
+
+Pool = TypeVar("Pool", bound=CompilePool)
+
+
+class CannotCheck(ValueError):
+    """The check cannot be made here. The message is one sentence that says what to do."""
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """``operators`` and ``device`` restrict the entries. ``against`` is a database, ``baseline`` the Python of another
+    environment: where a timed check takes its baselines from; by default from the records. ``kernel_files`` describe
+    kernels of the user that the database may hold, ``baseline_kernel_files`` those of the baseline environment."""
+
+    limits: Limits = field(default_factory=Limits)
+    effort: Effort = field(default_factory=Effort)
+    static: StaticOptions = field(default_factory=StaticOptions)
+    operators: tuple[str, ...] = ()
+    device: Device | None = None
+    against: str = ""
+    baseline: str = ""
+    kernel_files: tuple[str, ...] = ()
+    baseline_kernel_files: tuple[str, ...] = ()
+
+
+def selected(store: Store, options: CheckOptions) -> list[Entry | Finding]:
+    """The entries that ``options`` name; those that cannot be looked at are findings already.
+
+    Raises ValueError for kernel files that cannot be used, CannotCheck where the database holds nothing of what
+    ``options`` name.
+    """
+    for file in options.kernel_files:
+        Kernel.from_file(file).register()
+    found = entries(store, options.limits, operators=options.operators, device=options.device)
+    held = ", ".join(sorted({f"{s.operator} on {s.device}" for s in store.problems() if s.works}))
+    if held and not found and (options.operators or options.device):
+        what = " or ".join(options.operators) or "any operator"
+        where = f" on {options.device.name}" if options.device else ""
+        raise CannotCheck(f"{store.name} holds no schedule of {what}{where}, but of {held}: name one of these")
+    return found
+
+
+def check_database(
+    database: str | Path, options: CheckOptions, *, static: bool, told: Told = lambda note: None
+) -> Report:
+    """Check the entries of a database (a path or SQLAlchemy URL), which is only read.
+
+    ``told`` is called for every entry that is done. Raises StoreError for a database that cannot be used, CannotCheck
+    and other ValueErrors for what cannot be done here, HostFailure where emulating stops half-way.
+    """
+    with Store.open(database, create=False) as store:
+        found = selected(store, options)
+        if static:
+            return static_report(store.name, found, options, told)
+        return timed_report(store.name, found, options, told)
+
+
+def static_report(name: str, found: Sequence[Entry | Finding], options: CheckOptions, told: Told) -> Report:
+    began = time.monotonic()
+    good = [entry for entry in found if isinstance(entry, Entry)]
+    done: list[Finding] = []
+    if good and options.static.emulate:
+        try:
+            check_host()
+        except HostFailure as error:
+            raise CannotCheck(f"the numbers cannot be checked here: {error}; or give --no-emulate") from error
+    with _pool(CompilePool) as pool:
+        for finding in check_static(good, pool, options.static):
+            done.append(finding)
+            told("" if finding.verdict.judged and not finding.verdict.fails else finding.verdict.value)
+        tools = {"toolchain": pool.toolchain}
+    return Report(name, "static", _in_place(found, done), tools=tools, seconds=time.monotonic() - began)
+
+
+def timed_report(name: str, found: Sequence[Entry | Finding], options: CheckOptions, told: Told) -> Report:
+    if options.against:
+        Store.open(options.against, create=False).close()  # what cannot be used is told before a GPU is asked for
+    answers, why = cuda_available()
+    if not answers:
+        raise CannotCheck(f"a timed check needs a GPU, and none answers ({why}): give --static for what can be checked")
+    device = cuda_device()
+    with _pool(KnownPrograms) as pool:
+        return timed_on(name, found, options, told, device, pool, lambda: CudaRunner(device, pool))
+
+
+def timed_on(
+    name: str,
+    found: Sequence[Entry | Finding],
+    options: CheckOptions,
+    told: Told,
+    device: Device,
+    pool: KnownPrograms,
+    start: Callable[[], Session],
+) -> Report:
+    """As ``check_database``, on sessions that ``start`` makes on a GPU that ``device`` describes."""
+    began = time.monotonic()
+    good = [entry for entry in found if isinstance(entry, Entry)]
+    here = [entry for entry in good if entry.device.name == device.name]
+    baselines: Baselines = RecordedBaseline()
+    if options.baseline:
+        baselines = EnvironmentBaseline(options.baseline, here, pool, options.baseline_kernel_files)
+    other = Store.open(options.against, create=False) if options.against else None
+    try:
+        if other is not None:
+            baselines = DatabaseBaseline(other)
+        done, doubt = check_timed(good, device, start, pool, baselines, options.effort, told)
+    finally:
+        if other is not None:
+            other.close()
+    tools = {"device": device.name, "toolchain": pool.toolchain}
+    return Report(name, "timed", _in_place(found, done), doubt, tools, time.monotonic() - began)
+
+
+def _pool(kind: type[Pool]) -> Pool:
+    try:
+        return kind()
+    except NvrtcMissing as error:
+        raise CannotCheck(str(error)) from error
+
+
+def _in_place(found: Sequence[Entry | Finding], done: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings of entries among those that were findings from the start, in the order of the database."""
+    checked = iter(done)
+    return tuple(next(checked) if isinstance(one, Entry) else one for one in found)

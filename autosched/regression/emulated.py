@@ -1,0 +1,46 @@
+"""Calling a kernel without a GPU: for tests of programs that call tuned kernels, on machines that have none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosched.proofs.proof import TIME_LIMIT
+from measurements.emulator import emulate
+from search_spaces.operators.problem import Array
+from search_spaces.templates.kernel import Kernel
+
+
+class EmulationFailed(RuntimeError):
+    """The emulator found a fault of the kernel, or could not run it. The message is one line."""
+
+
+class EmulatedKernel:
+    """A kernel that is called like a loaded one, on numpy arrays, and runs on the CPU: ``out = kernel(a, b)``.
+
+    Arrays are shaped as in memory, in the operands' storage types (bf16 is the uint16 of its bits). A first dimension
+    of 1 may be left out; left out of the first input, it is left out of the result, too. Far slower than a GPU: give
+    it problems of a few tiles.
+    """
+
+    def __init__(self, kernel: Kernel, *, time_limit: float = TIME_LIMIT) -> None:
+        self.kernel = kernel
+        self.inputs = tuple(o for o in kernel.operands if o.role == "input")
+        self.outputs = tuple(o for o in kernel.operands if o.role == "output")
+        self._time_limit = time_limit
+
+    def __call__(self, *arrays: Array, **named: Array) -> Any:
+        """The output, or a tuple of several. Raises TypeError and ValueError for arguments that do not fit,
+        EmulationFailed for a kernel that races, leaves its arrays or does not end, HostFailure without a compiler."""
+        names = [operand.name for operand in self.inputs]
+        given = dict(zip(names, arrays, strict=False)) | named
+        if len(arrays) + len(named) != len(names) or set(given) != set(names):
+            raise TypeError(f"the kernel takes {', '.join(names)}, each once")
+        lead = given[names[0]].shape != self.inputs[0].shape
+        whole = {
+            o.name: given[o.name][None] if (1, *given[o.name].shape) == o.shape else given[o.name] for o in self.inputs
+        }
+        done = emulate(self.kernel, whole, time_limit=self._time_limit)
+        if not done.ok:
+            raise EmulationFailed(f"{self.kernel.name}: {done.status}: {done.reason}")
+        results = tuple(done.outputs[o.name][0] if lead else done.outputs[o.name] for o in self.outputs)
+        return results if len(results) > 1 else results[0]

@@ -1,0 +1,147 @@
+"""The entries of a database that a check looks at: the best schedule of every problem and device."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autosched.regression.judging import Limits
+from autosched.regression.report import Finding, Verdict
+from autosched.regression.since_tuning import AtTuning
+from autosched.reporting import formatting
+from measurements.files.text import one_line
+from measurements.records.record import Record
+from measurements.records.vendor_library import is_library
+from measurements.store.store import ProblemSummary, Store, StoreError
+from search_spaces.hardware.devices import Device, UnknownDevice
+from search_spaces.hardware.devices import device as device_row
+from search_spaces.operators.problem import Problem
+
+LIBRARY_WON = "the vendor's library won when it was tuned: there is no kernel of ours to check"
+RIVALS = 3  # of the next fastest schedules, whose predicted order is looked at
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The best record of a problem on a device, and what it is held to.
+
+    ``rivals`` are the next fastest of the same provenance, ``at_tuning`` the times of then, beside a control's.
+    ``limits`` and ``noise`` are the database's own for this entry where it states them. ``position`` is its place among
+    all entries.
+    """
+
+    position: int
+    problem: Problem
+    device: Device
+    record: Record
+    rivals: tuple[Record, ...]
+    limits: Limits
+    noise: float
+    at_tuning: AtTuning | None = None
+
+    @property
+    def name(self) -> str:
+        """``matmul m=64 n=64 k=64 ... on h200``."""
+        return entry_name(self.problem, self.device.name)
+
+    def finding(self, verdict: Verdict, *reasons: str, **more: object) -> Finding:
+        """A finding about this entry; ``more`` are its other fields."""
+        found = Finding(
+            name=self.name,
+            operator=self.problem.operator,
+            problem=self.problem.to_json(),
+            device=self.device.name,
+            verdict=verdict,
+            reasons=tuple(one_line(reason) for reason in reasons if reason),
+            provenance=self.record.provenance.value,
+            seconds=self.record.seconds,
+        )
+        return dataclasses.replace(found, **more)  # type: ignore[arg-type]
+
+
+def entry_name(problem: Problem, device: str) -> str:
+    return f"{formatting.one_line(problem).strip()} on {device}"
+
+
+def entries(
+    store: Store,
+    limits: Limits,
+    *,
+    operators: Sequence[str] = (),
+    device: Device | None = None,
+) -> list[Entry | Finding]:
+    """What ``store`` holds, or only of some operators or one device, in the order it was first tried.
+
+    What cannot be looked at (an operator or a device that is not known here, a damaged trial) is a finding. The same
+    problem and device come once, with the provenance that ranks first.
+    """
+    found: list[Entry | Finding] = []
+    seen: set[tuple[str, str]] = set()
+    for summary in store.problems():
+        key = (summary.problem_key, summary.device)
+        if not summary.works or key in seen or (operators and summary.operator not in operators):
+            continue
+        if device is not None and summary.device != device.name:
+            continue
+        seen.add(key)
+        one = _entry(store, summary, len(found), limits, device)
+        if one is not None:
+            found.append(one)
+    return found
+
+
+def _entry(
+    store: Store, summary: ProblemSummary, position: int, limits: Limits, device: Device | None
+) -> Entry | Finding | None:
+    """None where every schedule of the problem turned out to be wrong."""
+    try:
+        problem = store.problem(summary)
+        record = store.best(problem, summary.device)
+        if record is None:
+            return None
+        trials = store.trials(problem, record.device, record.provenance)
+        guard = store.guard(problem, summary.device)
+    except StoreError as error:
+        return _unreadable(summary, str(error))
+    try:
+        where = device or device_row(summary.device)
+    except UnknownDevice as error:
+        return _unreadable(summary, f"{error}; give the device of this machine a row, or check on that machine")
+    noise = 0.0
+    if guard is not None:
+        noise = guard.noise or 0.0
+        try:
+            limits = Limits(
+                limits.max_slowdown if guard.max_slowdown is None else guard.max_slowdown,
+                limits.floor if guard.floor_seconds is None else guard.floor_seconds,
+            )
+        except ValueError as error:
+            return _unreadable(summary, f"its threshold in the database cannot be used: {error}")
+    return Entry(position, problem, where, record, _rivals(trials, record), limits, noise, AtTuning.of(trials, record))
+
+
+def _rivals(trials: Sequence[Record], best: Record) -> tuple[Record, ...]:
+    """The newest ok trials of the next fastest schedules, fastest first."""
+    newest = {r.schedule: r for r in trials}
+    others = [
+        r
+        for r in newest.values()
+        if r.seconds is not None and r.schedule != best.schedule and not is_library(r.schedule)
+    ]
+    return tuple(sorted(others, key=lambda r: r.seconds or 0.0)[:RIVALS])
+
+
+def _unreadable(summary: ProblemSummary, why: str) -> Finding:
+    fields = json.loads(summary.problem_key)
+    shown = " ".join(f"{name}={value}" for name, value in fields.items() if name != "operator")
+    return Finding(
+        name=one_line(f"{summary.operator} {shown} on {summary.device}"),
+        operator=summary.operator,
+        problem=fields,
+        device=summary.device,
+        verdict=Verdict.CANNOT_COMPARE,
+        reasons=(one_line(why),),
+        provenance=summary.provenance.value,
+    )

@@ -1,0 +1,157 @@
+"""When is a kernel slower than its baseline? Pure functions of times that were taken in turns.
+
+Four sorts of program run in every round, in alternating order: the baseline, the candidate, the baseline once more, and
+a control that no change of ours can touch (the vendor's library, or a plain copy). The second baseline tells the noise
+of this entry on this machine now: nothing is called slower that two runs of one program could show.
+
+Noise taken for change is what makes people switch such checks off, so a finding must pass five tests. The whole
+interval of its ratio lies beyond the limit; so many seconds are lost that they matter; it survives the control of the
+false discovery rate over all entries (Benjamini and Hochberg, J. R. Statist. Soc. B 57, 1995); the control and the
+second baseline stood still; and a fresh process finds it again.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from measurements.records import signed_rank
+from measurements.records import timing_statistics as timing
+from measurements.records.timing_statistics import Ratio, Verdict, log_ratios
+
+CONFIDENCE = 0.99  # of every interval here: fifty times in a hundred entries one of 95% would miss
+DISCOVERY_RATE = 0.05  # the share of false ones that Benjamini-Hochberg lets into a first list of findings
+ONE_SIDED = 8  # this many judged entries or more, of which most went the same way and none the other
+MOST = 0.8
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What counts as slower: more than ``max_slowdown``, a share of the baseline's time, and than ``floor`` seconds.
+
+    Raises ValueError for a share outside [0, 10) and a floor that is not a time.
+    """
+
+    max_slowdown: float = 0.01
+    floor: float = 0.5e-6
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_slowdown < 10:
+            raise ValueError(f"a slowdown is a share of the time, such as 0.03 for 3%, not {self.max_slowdown}")
+        if not 0 <= self.floor < 1:
+            raise ValueError(f"the floor is a time in seconds, such as 5e-7, not {self.floor}")
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds, one of each a round; ``control`` is empty where nothing could be run as one."""
+
+    baseline: tuple[float, ...]
+    candidate: tuple[float, ...]
+    again: tuple[float, ...]
+    control: tuple[float, ...] = ()
+
+    def __add__(self, other: Times) -> Times:
+        return Times(
+            self.baseline + other.baseline,
+            self.candidate + other.candidate,
+            self.again + other.again,
+            self.control + other.control,
+        )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the times of one entry show.
+
+    ``ratio`` is candidate over baseline, ``noise`` the second baseline over the first, ``control`` the control over
+    the baseline (None without one). ``limit`` is the slowdown that had to be exceeded: the larger of what is allowed
+    and what the noise alone could show. ``p`` is the probability of such times if the slowdown were within the limit.
+    ``moved`` says in one line why the times cannot be trusted, "" where they can.
+    """
+
+    verdict: Verdict
+    ratio: Ratio
+    noise: Ratio
+    control: Ratio | None
+    limit: float
+    p: float
+    lost_seconds: float
+    rounds: int
+    moved: str = ""
+
+    @property
+    def decided(self) -> bool:
+        """Whether more rounds would change nothing."""
+        return self.verdict is not Verdict.UNCERTAIN and not self.moved
+
+
+def compare(times: Times, limits: Limits, noise: float = 0.0) -> Comparison:
+    """Judge one entry by its ``times``; ``noise`` is a share that earlier runs of one program differed by.
+
+    Raises ValueError for times that are not positive and for rounds that are not complete.
+    """
+    ratio = Ratio.paired(times.candidate, times.baseline, CONFIDENCE)
+    again = Ratio.paired(times.again, times.baseline, CONFIDENCE)
+    limit = max(limits.max_slowdown, noise, again.high - 1, 1 / again.low - 1 if again.low else math.inf)
+    lost = statistics.median(times.baseline) * (ratio.median - 1)
+    control = Ratio.paired(times.control, times.baseline, CONFIDENCE) if times.control else None
+    if math.isinf(limit):  # too few rounds to say anything
+        return Comparison(Verdict.UNCERTAIN, ratio, again, control, limit, 1.0, lost, len(times.baseline))
+    verdict = timing.verdict(ratio, limit)
+    if verdict is Verdict.SLOWER and lost <= limits.floor:
+        verdict = Verdict.SAME
+    p = signed_rank.p_value(log_ratios(times.candidate, times.baseline), math.log1p(limit))
+    return Comparison(verdict, ratio, again, control, limit, p, lost, len(times.baseline), _moved(times, again, limits))
+
+
+def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list[bool]:
+    """Which findings stand, by the procedure of Benjamini and Hochberg: of those, at most ``rate`` are expected to be
+    false. ``p_values`` holds one for every entry that was judged, found slower or not."""
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    last = max((rank for rank, i in enumerate(order, 1) if p_values[i] <= rate * rank / len(order)), default=0)
+    kept = set(order[:last])
+    return [i in kept for i in range(len(p_values))]
+
+
+def moved_between(first: Comparison, second: Comparison, limits: Limits) -> str:
+    """Why two runs of one entry, in two processes, cannot be put together: their controls stand apart. "" if not.
+
+    Control and baseline are the same two programs in both, so that only the machine can have moved them.
+    """
+    if first.control is None or second.control is None:
+        return ""
+    apart = _apart(first.control, second.control)
+    if apart <= max(limits.max_slowdown, first.limit, second.limit):
+        return ""
+    return f"the control moved by {apart:.1%} between two processes"
+
+
+def one_sided(verdicts: Sequence[Verdict]) -> bool:
+    """Whether nearly all entries went one way, which one cause outside of them explains better than many inside."""
+    if len(verdicts) < ONE_SIDED:
+        return False
+    slower, faster = (verdicts.count(v) for v in (Verdict.SLOWER, Verdict.FASTER))
+    return min(slower, faster) == 0 and max(slower, faster) >= MOST * len(verdicts)
+
+
+def _moved(times: Times, again: Ratio, limits: Limits) -> str:
+    if again.low > 1 + limits.max_slowdown or again.high < 1 - limits.max_slowdown:
+        return f"the baseline differs from itself by {abs(again.median - 1):.1%}"
+    half = len(times.control) // 2
+    if not half:
+        return ""
+    early, late = (
+        Ratio.paired(times.control[part], times.baseline[part], CONFIDENCE)
+        for part in (slice(None, half), slice(half, None))
+    )
+    apart = _apart(early, late)
+    return f"the control moved by {apart:.1%} during the run" if apart > limits.max_slowdown else ""
+
+
+def _apart(one: Ratio, other: Ratio) -> float:
+    """By how much the intervals of two ratios miss each other, as a share; 0 where they meet."""
+    low, high = max(one.low, other.low), min(one.high, other.high)
+    return low / high - 1 if low > high > 0 else 0.0

@@ -1,0 +1,111 @@
+"""How a run of many entries is judged: rounds until each is decided, one list of findings, and a second process.
+
+Nothing here knows how times are taken, so that the same procedure judges a GPU, a simulated one and recorded noise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from autosched.regression.judging import Comparison, Limits, Times, compare, discoveries, moved_between, one_sided
+from measurements.records.timing_statistics import Verdict
+
+Measure = Callable[[int], Times]  # that many rounds of one entry, in the process that is measuring now
+
+
+@dataclass(frozen=True)
+class Effort:
+    """``rounds`` at a time, until an entry is decided, ``most_rounds`` are done, or ``seconds`` are over."""
+
+    rounds: int = 40
+    most_rounds: int = 320
+    seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 8 <= self.rounds <= self.most_rounds:
+            raise ValueError(
+                f"rounds must satisfy 8 <= rounds <= most_rounds, not {self.rounds} and {self.most_rounds}: "
+                "fewer than 8 pairs allow no claim"
+            )
+        if not self.seconds > 0:
+            raise ValueError(f"an entry needs some seconds of measuring, not {self.seconds}")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on one entry and why. ``again`` is the comparison of the second process, where there was one."""
+
+    verdict: Verdict
+    reason: str
+    comparison: Comparison
+    again: Comparison | None = None
+
+
+def until_decided(measure: Measure, limits: Limits, noise: float = 0.0, effort: Effort | None = None) -> Comparison:
+    """Time one entry, a number of rounds at a time, for as long as more of them could change the verdict."""
+    effort = effort or Effort()
+    began, times = time.monotonic(), Times((), (), ())
+    while True:
+        times += measure(effort.rounds)
+        found = compare(times, limits, noise)
+        full = found.rounds + effort.rounds > effort.most_rounds
+        if found.decided or full or time.monotonic() - began >= effort.seconds:
+            return found
+
+
+def flagged(found: Mapping[int, Comparison]) -> list[int]:
+    """Which entries a second process must look at: slower, not by chance among so many, on a machine that stood still.
+
+    ``found`` are the comparisons of all entries that were judged.
+    """
+    places = list(found)
+    stand = dict(zip(places, discoveries([found[i].p for i in places]), strict=True))
+    return [i for i in places if found[i].verdict is Verdict.SLOWER and stand[i] and not found[i].moved]
+
+
+def judged(
+    found: Mapping[int, Comparison], again: Mapping[int, Comparison], limits: Mapping[int, Limits]
+) -> tuple[dict[int, Judgement], str]:
+    """The judgement on every entry, and in one line why the run as a whole is in doubt, "" where it is not.
+
+    ``again`` holds what a second process found of those that are ``flagged``.
+    """
+    suspects = set(flagged(found))
+    made = {
+        i: _confirmed(first, again[i], limits[i]) if i in suspects and i in again else _alone(first, i in suspects)
+        for i, first in found.items()
+    }
+    if not one_sided([j.verdict for j in made.values()]):
+        return made, ""
+    slower = [i for i, j in made.items() if j.verdict is Verdict.SLOWER]
+    doubt = (
+        f"{max(len(slower), sum(j.verdict is Verdict.FASTER for j in made.values()))} of {len(made)} entries went the "
+        "same way and none the other, which is more likely one cause outside of the kernels"
+    )
+    for i in slower:
+        made[i] = replace(made[i], verdict=Verdict.UNCERTAIN, reason=doubt)
+    return made, doubt
+
+
+def _alone(first: Comparison, suspect: bool) -> Judgement:
+    """The judgement where no second process was asked, or where it could not be had."""
+    if first.moved:
+        return Judgement(Verdict.UNCERTAIN, first.moved, first)
+    if first.verdict is Verdict.UNCERTAIN:
+        return Judgement(first.verdict, f"after {first.rounds} rounds the noise still hides the answer", first)
+    if first.verdict is not Verdict.SLOWER:
+        return Judgement(first.verdict, "", first)
+    if suspect:
+        return Judgement(Verdict.UNCERTAIN, "slower in one process, and a second could not be asked", first)
+    return Judgement(Verdict.UNCERTAIN, f"slower, but p = {first.p:.2g} may be chance among so many entries", first)
+
+
+def _confirmed(first: Comparison, second: Comparison, limits: Limits) -> Judgement:
+    moved = second.moved or moved_between(first, second, limits)
+    if moved:
+        return Judgement(Verdict.UNCERTAIN, moved, first, second)
+    if second.verdict is Verdict.SLOWER:
+        return Judgement(Verdict.SLOWER, "found in two processes", first, second)
+    return Judgement(second.verdict, "slower in one process, cleared by a second", first, second)

@@ -1,0 +1,238 @@
+"""pytest --autosched-db best.db [--autosched-static]: one test for every entry of a database; and a fixture.
+
+A project that does not ask for it pays for the import of this module alone, so nothing of autosched is imported before
+an option or the fixture is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from autosched.regression.check import CheckOptions
+    from autosched.regression.entries import Entry
+    from autosched.regression.report import Finding
+    from search_spaces.operators.problem import Problem
+
+_NODE = "autosched"
+_VERDICT = "autosched_verdict"  # the property of a test report that names it
+_UNJUDGED = 2
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("autosched", "tuned kernels")
+    group.addoption("--autosched-db", metavar="DB", help="test every entry of this database of tuned schedules")
+    group.addoption("--autosched-static", action="store_true", help="only what can be tested without a GPU")
+    group.addoption("--autosched-no-emulate", action="store_true", help="do not compute the entries on the CPU")
+    group.addoption("--autosched-max-slowdown", metavar="SHARE", default="1%", help="what may be lost (default 1%%)")
+    group.addoption("--autosched-against", metavar="DB", help="compare times with the schedules of this database")
+    parser.addini("autosched_db", "database of tuned schedules for the fixture tuned_kernel", default="")
+
+
+class RegressionFound(Exception):
+    """An entry is slower, wrong or broken."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(f"{finding.verdict.value}: {finding.reason}")
+        self.finding = finding
+
+
+class Guard:
+    """What one session checks. Times are taken when the first entry asks for them: of all entries of the session."""
+
+    def __init__(self, config: pytest.Config, database: str) -> None:
+        from autosched.regression.check import CheckOptions
+        from autosched.regression.judging import Limits
+        from autosched.regression.static import StaticOptions
+
+        self.config, self.database = config, database
+        self.static: bool = config.getoption("autosched_static")
+        self.options: CheckOptions = CheckOptions(
+            limits=Limits(max_slowdown=_share(config.getoption("autosched_max_slowdown"))),
+            static=StaticOptions(emulate=not config.getoption("autosched_no_emulate")),
+            against=config.getoption("autosched_against") or "",
+        )
+        self.wanted: list[Entry | Finding] = []
+        self._pool: Any = None
+        self._timed: dict[str, Finding] | None = None
+
+    def entries(self) -> list[Entry | Finding]:
+        from autosched.regression.check import selected
+        from measurements.store.store import Store
+
+        with Store.open(self.database, create=False) as store:
+            return selected(store, self.options)
+
+    def finding(self, entry: Entry | Finding) -> Finding:
+        from autosched.regression.check import timed_report
+        from autosched.regression.report import Finding
+        from autosched.regression.static import check_entry
+        from measurements.compiler.pool import CompilePool
+
+        if isinstance(entry, Finding):
+            return entry
+        if self.static:
+            self._pool = self._pool or CompilePool(workers=1)
+            return check_entry(entry, self._pool, self.options.static)
+        if self._timed is None:
+            report = timed_report(self.database, self.wanted, self.options, lambda note: None)
+            self._timed = {finding.name: finding for finding in report.findings}
+        return self._timed[entry.name]
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+
+
+_GUARD = pytest.StashKey[Guard]()
+_VERDICTS = pytest.StashKey[list[str]]()
+
+
+class Entries(pytest.Collector):
+    """The entries of the database."""
+
+    def collect(self) -> Iterator[EntryItem]:
+        for entry in self.config.stash[_GUARD].entries():
+            yield EntryItem.of(self, entry)
+
+
+class EntryItem(pytest.Item):
+    """One entry: same and faster pass; slower, wrong and broken fail; uncertain and cannot compare are skipped."""
+
+    entry: Entry | Finding
+
+    @classmethod
+    def of(cls, parent: pytest.Collector, entry: Entry | Finding) -> EntryItem:
+        made: EntryItem = cls.from_parent(parent, name=entry.name)
+        made.entry = entry
+        return made
+
+    def runtest(self) -> None:
+        finding = self.config.stash[_GUARD].finding(self.entry)
+        self.user_properties.append((_VERDICT, finding.verdict.value))
+        self.user_properties += [(name, value) for name, value in finding.numbers.items()]
+        if finding.ratio is not None:
+            self.user_properties += [(k, getattr(finding.ratio, k)) for k in ("median", "low", "high")]
+        if finding.verdict.fails:
+            raise RegressionFound(finding)
+        if not finding.verdict.judged:
+            pytest.skip(f"{finding.verdict.value}: {finding.reason}")
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if not isinstance(excinfo.value, RegressionFound):
+            return super().repr_failure(excinfo, style)
+        finding = excinfo.value.finding
+        return "\n".join([f"{finding.name} is {finding.verdict.value}", *(f"  {reason}" for reason in finding.reasons)])
+
+    def reportinfo(self) -> tuple[Path | str, int | None, str]:
+        return _shown(self.config.stash[_GUARD].database), None, self.name
+
+
+@pytest.hookimpl(tryfirst=True)  # so that -k and -m choose among the entries, too
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    database = config.getoption("autosched_db")
+    if not database:
+        return
+    if hasattr(config, "workerinput") and not config.getoption("autosched_static"):
+        raise pytest.UsageError("times are taken by one process at a time: give -n0, or --autosched-static")
+    try:
+        config.stash[_GUARD] = Guard(config, database)
+        found = list(Entries.from_parent(session, name=_NODE, nodeid=_NODE).collect())
+    except ValueError as error:
+        raise pytest.UsageError(f"--autosched-db: {error}") from error
+    if not found:
+        raise pytest.UsageError(f"{_shown(database)} holds no schedule that works: a check of nothing does not pass")
+    items += found
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    guard = session.config.stash.get(_GUARD, None)
+    if guard is not None:  # those that -k and -m left
+        guard.wanted = [item.entry for item in session.items if isinstance(item, EntryItem)]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_VERDICTS] = []
+    config.pluginmanager.register(_Verdicts(config), "autosched-verdicts")
+
+
+class _Verdicts:
+    """Counts the verdicts of all processes, which the one that reports sees."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._found = config.stash[_VERDICTS]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call":
+            self._found += [str(value) for name, value in report.user_properties if name == _VERDICT]
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    config = session.config
+    guard = config.stash.get(_GUARD, None)
+    if guard is not None:
+        guard.close()
+    verdicts = config.stash[_VERDICTS]
+    if verdicts and not hasattr(config, "workerinput") and exitstatus == pytest.ExitCode.OK:
+        from autosched.regression.report import Verdict
+
+        if not any(Verdict(verdict).judged for verdict in verdicts):
+            session.exitstatus = _UNJUDGED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    verdicts = config.stash[_VERDICTS]
+    if verdicts:
+        counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
+        terminalreporter.write_line(f"autosched: {counts}")
+
+
+@pytest.fixture(scope="session")
+def tuned_kernel(pytestconfig: pytest.Config) -> Callable[[Problem], Any]:
+    """``kernel = tuned_kernel(problem)``: the kernel that a database has for exactly this problem, to be called as
+    ``out = kernel(a, b)``.
+
+    On a machine with a GPU it is the one that ``autosched.Database`` loads. Elsewhere the same kernel runs in the
+    emulator, on numpy arrays, so that a program's own tests need no GPU. The database is --autosched-db, or the setting
+    autosched_db. A problem that it does not have fails the test.
+    """
+    database = pytestconfig.getoption("autosched_db") or pytestconfig.getini("autosched_db")
+    if not database:
+        raise pytest.UsageError(
+            "the fixture tuned_kernel needs --autosched-db, or autosched_db in the settings of pytest"
+        )
+    place = pytestconfig.rootpath / database if "://" not in database else database
+
+    def tuned_kernel(problem: Problem) -> Any:
+        from autosched.dispatch.database import Database, NoSchedule
+        from autosched.regression.emulated import EmulatedKernel
+        from measurements.runners.cuda.runner import cuda_available
+
+        store = Database(place)
+        try:
+            if cuda_available()[0]:
+                return store.kernel(problem, exact=True)
+            kernel = store.look_up(problem, exact=True).kernel
+            if kernel is None:
+                pytest.skip("the vendor's library won for this problem, which needs a GPU")
+            return EmulatedKernel(kernel)
+        except NoSchedule as error:
+            pytest.fail(str(error), pytrace=False)
+
+    return tuned_kernel
+
+
+def _shown(database: str) -> str:
+    from measurements.files.text import without_password
+
+    return without_password(database)
+
+
+def _share(text: str) -> float:
+    number = str(text).strip()
+    return float(number[:-1]) / 100 if number.endswith("%") else float(number)

@@ -1,0 +1,152 @@
+"""What a check found: a verdict for each entry, and one for the run."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from measurements.records.timing_statistics import Ratio
+
+
+class Verdict(StrEnum):
+    FASTER = "faster"
+    SAME = "same"
+    SLOWER = "slower"
+    UNCERTAIN = "uncertain"  # it was looked at, and the answer is hidden by noise or by a machine that moved
+    CANNOT_COMPARE = "cannot compare"  # there is nothing to compare it with here
+    WRONG = "wrong"  # its numbers are
+    BROKEN = "broken"  # it is no longer valid, does not compile, or does not run
+
+    @property
+    def judged(self) -> bool:
+        """Whether the entry was compared: an answer, whatever it is."""
+        return self not in (Verdict.UNCERTAIN, Verdict.CANNOT_COMPARE)
+
+    @property
+    def fails(self) -> bool:
+        """Whether this verdict alone makes a check fail."""
+        return self in (Verdict.SLOWER, Verdict.WRONG, Verdict.BROKEN)
+
+
+CONFIRMED, REGRESSED, UNJUDGED = 0, 1, 2  # exit statuses
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The verdict on one entry and why, each reason one line.
+
+    ``name`` tells the entry apart for people and tools. ``seconds`` are of the stored record and only for show;
+    ``ratio`` is candidate over baseline, ``baseline_seconds`` and ``candidate_seconds`` the medians of this run: None
+    where nothing was timed. ``numbers`` is whatever else was found, by name.
+    """
+
+    name: str
+    operator: str
+    problem: Mapping[str, Any]
+    device: str
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+    provenance: str = ""
+    seconds: float | None = None
+    ratio: Ratio | None = None
+    baseline_seconds: float | None = None
+    candidate_seconds: float | None = None
+    numbers: Mapping[str, float | int | str] = field(default_factory=dict)
+    check_seconds: float = 0.0
+
+    @property
+    def reason(self) -> str:
+        return "; ".join(self.reasons)
+
+    def to_json(self) -> dict[str, Any]:
+        ratio = self.ratio
+        interval = (
+            None if ratio is None else {k: _finite(getattr(ratio, k)) for k in ("median", "low", "high", "pairs")}
+        )
+        return {
+            "name": self.name,
+            "operator": self.operator,
+            "problem": dict(self.problem),
+            "device": self.device,
+            "verdict": self.verdict.value,
+            "reasons": list(self.reasons),
+            "provenance": self.provenance,
+            "recorded_seconds": self.seconds,
+            "ratio": interval,
+            "baseline_seconds": self.baseline_seconds,
+            "candidate_seconds": self.candidate_seconds,
+            "numbers": dict(self.numbers),
+            "check_seconds": self.check_seconds,
+        }
+
+
+@dataclass(frozen=True)
+class Report:
+    """All findings of one check of ``database``. ``kind`` is "static" or "timed"; ``doubt`` says in one line why the
+    run as a whole proves nothing, "" where it does; ``tools`` are names and versions of what was used."""
+
+    database: str
+    kind: str
+    findings: tuple[Finding, ...]
+    doubt: str = ""
+    tools: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def counts(self) -> dict[Verdict, int]:
+        """How many entries of each verdict there are, in the order of ``Verdict``."""
+        found = Counter(f.verdict for f in self.findings)
+        return {verdict: found[verdict] for verdict in Verdict if found[verdict]}
+
+    @property
+    def judged(self) -> int:
+        return sum(f.verdict.judged for f in self.findings)
+
+    @property
+    def status(self) -> int:
+        """0 for no confirmed regression, 1 for one, 2 where the check could not judge: also where nothing was judged,
+        because a check that looks at nothing must not pass."""
+        if any(f.verdict.fails for f in self.findings):
+            return REGRESSED
+        return UNJUDGED if self.doubt or not self.judged else CONFIRMED
+
+    @property
+    def conclusion(self) -> str:
+        """One line for people."""
+        if not self.findings:
+            return f"nothing was judged: {self.database} holds no schedule that works"
+        counts = ", ".join(f"{n} {verdict}" for verdict, n in self.counts.items())
+        told = {
+            CONFIRMED: "no confirmed regression",
+            REGRESSED: "REGRESSION",
+            UNJUDGED: "could not judge",
+        }[self.status]
+        why = f" ({self.doubt})" if self.doubt else ""
+        return f"{told}: {counts}{why}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "database": self.database,
+            "kind": self.kind,
+            "status": self.status,
+            "conclusion": self.conclusion,
+            "doubt": self.doubt,
+            "judged": self.judged,
+            "counts": {verdict.value: n for verdict, n in self.counts.items()},
+            "tools": dict(self.tools),
+            "seconds": self.seconds,
+            "entries": [f.to_json() for f in self.findings],
+        }
+
+
+def worst_first(findings: Sequence[Finding]) -> list[Finding]:
+    """Those that fail, then those in doubt, then the rest; within each in their order."""
+    return sorted(findings, key=lambda f: (not f.verdict.fails, f.verdict.judged))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

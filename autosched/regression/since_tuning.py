@@ -1,0 +1,88 @@
+"""What the machine did to an entry since it was tuned: a new driver may slow baseline and candidate alike.
+
+Tuning's last re-measurement timed the winner and a control in turns, and kept both times: the vendor's library, or a
+plain copy where there is none. A check times them in turns again. The kernel may have moved against the control, and
+the control against its own time of then; each is told, and makes a verdict that says "as fast as before" uncertain,
+because then nobody has looked at that "before".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from measurements.records.measurement import Timing
+from measurements.records.record import Control, Record
+from measurements.records.timing_statistics import Ratio, error_of_median
+from measurements.records.vendor_library import is_library
+from measurements.store.merge import remeasurements
+
+AGAINST_CONTROL = 0.03  # what two sessions on one GPU may differ by, as ratios of one session
+ALONE = 0.05  # and as times, which see other clocks
+_ERRORS = 3.0
+
+
+@dataclass(frozen=True)
+class AtTuning:
+    """Times of the entry's winner and of the control, from one re-measurement; the driver of then, "" if unknown."""
+
+    entry: Timing
+    control: Control
+    driver: str
+
+    @classmethod
+    def of(cls, trials: Sequence[Record], best: Record) -> AtTuning | None:
+        """What the re-measurement that ``best`` won was timed beside, or what the ``trials`` say that it was: those of
+        before records had a control have the library among them. None where there is none, and for the times of a warm
+        cache, which no check has."""
+        if best.control is not None and best.measurement.timing is not None:
+            return None if _is_warm(best) else cls(best.measurement.timing, best.control, best.driver)
+        for run in reversed(remeasurements(trials)):
+            winner = run[-1]
+            if winner.schedule != best.schedule or winner.kernel_digest != best.kernel_digest or winner.rank != 1:
+                continue
+            library = next((r for r in run if is_library(r.schedule)), None)
+            if library is None or _is_warm(winner):
+                return None
+            mine, theirs = winner.measurement.timing, library.measurement.timing
+            if mine is not None and theirs is not None:
+                return cls(mine, Control("library", theirs, library.toolchain), winner.driver)
+        return None
+
+
+def _is_warm(record: Record) -> bool:
+    return '"cache":"warm"' in record.fingerprint
+
+
+@dataclass(frozen=True)
+class Since:
+    """``against_control`` is the entry's time over the control's, now over then; ``control`` the control's time, now
+    over then. ``reasons`` say what has moved, in words; ``slower`` whether that may hide a loss."""
+
+    against_control: float
+    control: float
+    reasons: tuple[str, ...]
+    slower: bool
+
+
+def since(then: AtTuning, ratio: Ratio, control: Ratio, control_seconds: float, limit: float) -> Since:
+    """``ratio`` is candidate over baseline and ``control`` control over baseline, both of now; ``limit`` is a slowdown
+    that the entry may have."""
+    timing, name = then.control.timing, then.control.name
+    error = _ERRORS * math.hypot(error_of_median(then.entry), error_of_median(timing))
+    before = then.entry.median / timing.median
+    change = ratio.median / control.median / before
+    low, high = ratio.low / control.high / before, ratio.high / control.low / before
+    allowed = (1 + max(limit, AGAINST_CONTROL)) * math.exp(error)
+    alone = control_seconds / timing.median
+    reasons = []
+    slower = low > allowed
+    if slower or high < 1 / allowed:
+        reasons.append(f"against the {name} it takes {change:.3f} of what it took when it was tuned")
+    moved = max(alone, 1 / alone) > (1 + ALONE) * math.exp(error)
+    if moved:
+        reasons.append(f"the {name} itself takes {alone:.3f} of its time of then: clock, driver or version are others")
+    if reasons and then.driver:
+        reasons.append(f"it was tuned with driver {then.driver}")
+    return Since(change, alone, tuple(reasons), slower or moved)

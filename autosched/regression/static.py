@@ -1,0 +1,211 @@
+"""The half of a check that needs no GPU: nothing is timed, so nothing is noise, and every change can run it.
+
+An entry is still valid, still compiles for its device, needs no more of it than was recorded, computes right numbers in
+the emulator, has a proof that is of its kernel as it is today, and stands where it stood in the order that the cost
+model predicts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from autosched.proofs import stored_proof as proofs
+from autosched.proofs.proof import CONDEMNING, verify_one
+from autosched.regression.entries import LIBRARY_WON, Entry
+from autosched.regression.report import Finding, Verdict
+from autosched.reporting import formatting
+from autosched.tuning.backends import Estimate
+from autosched.version import VERSION
+from measurements.compiler.cubin_cache import Compiled
+from measurements.compiler.pool import CompileFailure, CompilePool, over_limits, usable_cores
+from measurements.records.measurement import MachineCode, Provenance, Resources
+from measurements.records.record import Record
+from measurements.records.vendor_library import is_library
+from measurements.runners.base import Candidate
+from search_spaces.catalogue import template
+from search_spaces.templates.template import TemplateSet
+
+
+@dataclass(frozen=True)
+class StaticOptions:
+    """``growth`` is the share by which registers, shared memory and machine code may grow; a new spill is always worse.
+
+    ``emulate``: compute each entry in the emulator. ``seed`` draws its inputs.
+    """
+
+    growth: float = 0.0
+    emulate: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.growth < 10:
+            raise ValueError(f"growth is a share, such as 0.1 for 10%, not {self.growth}")
+
+
+def check_static(entries: Sequence[Entry], pool: CompilePool, options: StaticOptions) -> Iterator[Finding]:
+    """A finding for each entry, in their order, several at a time.
+
+    Raises HostFailure, with ``emulate``, where this machine cannot emulate anything.
+    """
+    with ThreadPoolExecutor(usable_cores()) as threads:
+        yield from threads.map(lambda entry: check_entry(entry, pool, options), entries)
+
+
+def check_entry(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
+    """The finding of one entry. Raises HostFailure as ``check_static`` does."""
+    began = time.monotonic()
+    return replace(_found(entry, pool, options), check_seconds=time.monotonic() - began)
+
+
+def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
+    if is_library(entry.record.schedule):
+        return entry.finding(Verdict.CANNOT_COMPARE, LIBRARY_WON)
+    program = _program(entry, entry.record, pool)
+    if isinstance(program, str):
+        return entry.finding(Verdict.BROKEN, program)
+    recorded, code = entry.record.measurement.resources, entry.record.measurement.code
+    numbers = _numbers(program)
+    reasons: list[str] = []
+    verdict = Verdict.SAME
+    if recorded is None:
+        verdict, reasons = Verdict.CANNOT_COMPARE, ["its record does not say what it was compiled to: tune it again"]
+    else:
+        worse = _worse(program, recorded, code, options.growth)
+        reasons += [*worse, *_reordered(entry, program, recorded, pool)]
+        verdict = Verdict.SLOWER if reasons else Verdict.SAME
+        if not reasons and _better(program, recorded):
+            verdict = Verdict.FASTER
+            reasons.append("it needs fewer resources than were recorded, and nothing more")
+    kernel = template(entry.record.schedule.template).kernel(entry.problem, entry.record.schedule, entry.device)
+    doubt = proofs.doubt(entry.record.proof, kernel)
+    numbers["proof"] = doubt or "holds"
+    # What was measured was also checked on the GPU; of what was estimated, the proof says all that is known.
+    if doubt and (entry.record.proof is not None or entry.record.provenance is Provenance.ESTIMATED):
+        if not options.emulate and not verdict.fails:
+            verdict = Verdict.UNCERTAIN
+        again = "and was proven again here" if options.emulate else "and nothing is emulated here"
+        reasons.append(f"{doubt}, {again}: autosched verify --db renews it")
+    if options.emulate:
+        outcome = verify_one(
+            template(entry.record.schedule.template),
+            entry.problem,
+            entry.record.schedule,
+            entry.device,
+            seed=options.seed,
+        )
+        if outcome.worst is not None:
+            numbers["error_over_tolerance"] = outcome.worst
+        if outcome.status in CONDEMNING:
+            return entry.finding(Verdict.WRONG, f"emulated: {outcome.reason}", *reasons, numbers=numbers)
+        if not outcome.ok and not verdict.fails:
+            return entry.finding(
+                Verdict.UNCERTAIN, f"emulated: {outcome.status}: {outcome.reason}", *reasons, numbers=numbers
+            )
+    return entry.finding(verdict, *reasons, numbers=numbers)
+
+
+def _program(entry: Entry, record: Record, pool: CompilePool) -> Compiled | str:
+    """A record's kernel as it is generated and compiled today; or in one line why there is none."""
+    try:
+        kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, entry.device)
+    except ValueError as error:
+        return f"its schedule is no longer valid: {error}"
+    program = pool.compile(kernel, entry.device.arch)
+    if isinstance(program, CompileFailure):
+        return f"it no longer compiles for {entry.device.name} ({program.status}): {program.reason}"
+    reason = over_limits(kernel, program.resources, entry.device)
+    return program if reason is None else f"it no longer fits: {reason}"
+
+
+def _spills(resources: Resources) -> int:
+    return resources.spill_store_bytes + resources.spill_load_bytes
+
+
+def _shared(resources: Resources) -> int:
+    return resources.static_shared_bytes + resources.dynamic_shared_bytes
+
+
+def _worse(program: Compiled, then: Resources, code: MachineCode | None, growth: float) -> list[str]:
+    """What today's program needs more of than the recorded one."""
+    now, found = program.resources, []
+    pairs = [
+        ("registers", then.registers, now.registers, growth),
+        ("bytes of spills", _spills(then), _spills(now), 0.0),
+        ("bytes of stack", then.stack_bytes, now.stack_bytes, 0.0),
+        ("bytes of shared memory", _shared(then), _shared(now), growth),
+    ]
+    if code is not None and program.code is not None:
+        pairs.append(("bytes of machine code", code.sass_bytes, program.code.sass_bytes, growth))
+    for name, before, after, allowed in pairs:
+        if after > before * (1 + allowed):
+            found.append(f"{name}: {before} were recorded, now {after}")
+    return found
+
+
+def _better(program: Compiled, then: Resources) -> bool:
+    now = program.resources
+    return (now.registers, _spills(now), _shared(now)) != (then.registers, _spills(then), _shared(then)) and all(
+        after <= before
+        for before, after in (
+            (then.registers, now.registers),
+            (_spills(then), _spills(now)),
+            (_shared(then), _shared(now)),
+        )
+    )
+
+
+def _reordered(entry: Entry, program: Compiled, recorded: Resources, pool: CompilePool) -> list[str]:
+    """Rivals that the cost model puts before the entry today and did not put there then, and a longer time than it gave
+    the entry then, if it is of this version.
+
+    What it said then is the recorded time where that was its own estimate, else what it says of the recorded resources.
+    Differences within the entry's limit are no order.
+    """
+    names = {record.schedule.template for record in (entry.record, *entry.rivals)}
+    try:
+        model = Estimate(entry.device, TemplateSet([template(name) for name in sorted(names)]))
+    except ValueError:
+        return []
+
+    def predicted(record: Record, resources: Resources) -> float | None:
+        kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, entry.device)
+        return model(Candidate(entry.problem, record.schedule, kernel), resources)
+
+    def then(record: Record, resources: Resources) -> float | None:
+        return record.seconds if record.provenance is Provenance.ESTIMATED else predicted(record, resources)
+
+    mine_then, mine_now = then(entry.record, recorded), predicted(entry.record, program.resources)
+    if mine_then is None or mine_now is None:
+        return []
+    found, margin = [], 1 + entry.limits.max_slowdown
+    same_model = entry.record.provenance is Provenance.ESTIMATED and entry.record.autosched_version == VERSION
+    if same_model and mine_now > mine_then * margin:
+        found.append(f"estimated time: {formatting.time(mine_then)} was recorded, now {formatting.time(mine_now)}")
+    for rival in entry.rivals:
+        resources = rival.measurement.resources
+        compiled = None if resources is None else _program(entry, rival, pool)
+        if resources is None or not isinstance(compiled, Compiled):
+            continue
+        before, after = then(rival, resources), predicted(rival, compiled.resources)
+        if before is None or after is None:
+            continue
+        if mine_then <= before and mine_now > after * margin:
+            found.append(
+                f"the predicted order changed: record {rival.id} comes before it now, by {mine_now / after - 1:.1%}"
+            )
+    return found
+
+
+def _numbers(program: Compiled) -> dict[str, float | int | str]:
+    found: dict[str, float | int | str] = {
+        "registers": program.resources.registers,
+        "spill_bytes": _spills(program.resources),
+        "shared_bytes": _shared(program.resources),
+    }
+    if program.code is not None:
+        found["sass_bytes"] = program.code.sass_bytes
+        found["sass_digest"] = program.code.sass_digest
+    return found

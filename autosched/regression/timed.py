@@ -1,0 +1,276 @@
+"""The half of a check that needs the GPU: baseline, candidate, the baseline again and a control, in turns in one run.
+
+The candidate is what today's code and compiler make of a stored schedule. Where its baseline comes from is the
+caller's: the record itself, another database, or another environment. Both run now, on this machine and its driver, so
+that neither can be the reason why one is slower than the other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from autosched.regression.entries import LIBRARY_WON, Entry
+from autosched.regression.judging import Comparison, Times
+from autosched.regression.procedure import Effort, Judgement, flagged, judged, until_decided
+from autosched.regression.report import Finding, Verdict
+from autosched.regression.since_tuning import since
+from measurements.compiler.cubin_cache import Compiled
+from measurements.compiler.pool import CompileFailure, CompilePool, over_limits
+from measurements.records import timing_statistics as timing
+from measurements.records.measurement import Status
+from measurements.records.record import CONTROLS
+from measurements.records.vendor_library import is_library
+from measurements.runners.base import Candidate, Comparing, Entrant, RunnerStopped
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import Device
+
+
+class Session(Comparing, Protocol):
+    """A process that times, on one GPU."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a candidate is compared with, and how ``reason`` names the difference if the candidate is slower."""
+
+    candidate: Candidate
+    reason: str
+
+
+class Baselines(Protocol):
+    def __call__(self, entry: Entry, candidate: Candidate) -> Baseline | str:
+        """The baseline of an entry whose kernel of today is ``candidate``; or in one line why there is none."""
+
+
+Told = Callable[[str], None]  # after each entry that is done for now, with a note for people or ""
+
+
+class _Failed(Exception):
+    """A program of an entry cannot be timed: the verdict on the entry, and why."""
+
+    def __init__(self, verdict: Verdict, reason: str) -> None:
+        super().__init__(reason)
+        self.verdict = verdict
+
+
+@dataclass(frozen=True)
+class _Pair:
+    entry: Entry
+    baseline: Candidate
+    candidate: Candidate
+    reason: str
+    same_code: bool
+
+
+def check_timed(
+    entries: Sequence[Entry],
+    device: Device,
+    start: Callable[[], Session],
+    pool: CompilePool,
+    baselines: Baselines,
+    effort: Effort,
+    told: Told = lambda note: None,
+) -> tuple[list[Finding], str]:
+    """A finding for each entry, in their order, and why the run as a whole is in doubt, "" where it is not.
+
+    ``start`` makes a session on the GPU that ``device`` describes; entries of another device cannot be compared. A
+    second session, in a process of its own, is started for those that the first finds slower.
+    """
+    found: dict[int, Finding] = {}
+    pairs: dict[int, _Pair] = {}
+    for i, entry in enumerate(entries):
+        pair = _pair(entry, device, pool, baselines)
+        if isinstance(pair, Finding):
+            found[i] = pair
+            told(pair.verdict.value)
+        else:
+            pairs[i] = pair
+    stopped = ""
+    first: dict[int, Comparison] = {}
+    seconds: dict[int, float] = {}
+    timers: dict[int, _Timer] = {}
+
+    def timed(session: Session, i: int) -> Comparison:
+        pair, began = pairs[i], time.monotonic()
+        timer = _Timer(session, pair)
+        comparison = until_decided(timer, pair.entry.limits, pair.entry.noise, effort)
+        seconds[i] = seconds.get(i, 0.0) + time.monotonic() - began
+        timers[i] = timer
+        return comparison
+
+    with _session(start) as session:
+        for i, pair in pairs.items():
+            try:
+                first[i] = timed(session, i)
+            except _Failed as failure:
+                found[i] = pair.entry.finding(failure.verdict, str(failure))
+            except RunnerStopped as error:
+                stopped = str(error)
+                break
+            told("" if i in first and first[i].decided else "not decided")
+    again: dict[int, Comparison] = {}
+    suspects = flagged(first)
+    if suspects and not stopped:
+        with _session(start) as session:
+            for i in suspects:
+                try:
+                    again[i] = timed(session, i)
+                except _Failed as failure:
+                    found[i] = pairs[i].entry.finding(failure.verdict, f"in a second process: {failure}")
+                except RunnerStopped as error:
+                    stopped = str(error)
+                    break
+    judgements, doubt = judged(first, again, {i: pair.entry.limits for i, pair in pairs.items()})
+    for i, judgement in judgements.items():
+        if i not in found:
+            finding = _finding(pairs[i], judgement, timers[i])
+            found[i] = dataclasses.replace(finding, check_seconds=seconds[i])
+    for i, pair in pairs.items():
+        if i not in found:
+            found[i] = pair.entry.finding(Verdict.CANNOT_COMPARE, f"the run ended before it: {stopped}")
+    return [found[i] for i in range(len(entries))], stopped or doubt
+
+
+@contextmanager
+def _session(start: Callable[[], Session]) -> Iterator[Session]:
+    session = start()
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def _pair(entry: Entry, device: Device, pool: CompilePool, baselines: Baselines) -> _Pair | Finding:
+    """The two programs of an entry, compiled, or why there are not two."""
+    if entry.device.name != device.name:
+        return entry.finding(
+            Verdict.CANNOT_COMPARE, f"it is of {entry.device.name}, and the GPU of this machine is {device.name}"
+        )
+    record = entry.record
+    if is_library(record.schedule):
+        return entry.finding(Verdict.CANNOT_COMPARE, LIBRARY_WON)
+    try:
+        kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, device)
+    except ValueError as error:
+        return entry.finding(Verdict.BROKEN, f"its schedule is no longer valid: {error}")
+    candidate = Candidate(entry.problem, record.schedule, kernel)
+    program = _compiled(candidate, device, pool)
+    if isinstance(program, str):
+        return entry.finding(Verdict.BROKEN, program)
+    baseline = baselines(entry, candidate)
+    if isinstance(baseline, str):
+        return entry.finding(Verdict.CANNOT_COMPARE, baseline)
+    other = _compiled(baseline.candidate, device, pool)
+    if isinstance(other, str):
+        return entry.finding(Verdict.CANNOT_COMPARE, f"of its baseline, {other}")
+    same = _same_code(program, other) and kernel.launch_json() == baseline.candidate.kernel.launch_json()
+    return _Pair(entry, baseline.candidate, candidate, baseline.reason, same)
+
+
+def _compiled(candidate: Candidate, device: Device, pool: CompilePool) -> Compiled | str:
+    program = pool.compile(candidate.kernel, device.arch)
+    if isinstance(program, CompileFailure):
+        return f"it does not compile ({program.status}): {program.reason}"
+    reason = over_limits(candidate.kernel, program.resources, device)
+    return program if reason is None else f"it does not fit: {reason}"
+
+
+def _same_code(one: Compiled, other: Compiled) -> bool:
+    if one.digest == other.digest:
+        return True
+    return one.code is not None and other.code is not None and one.code.sass_digest == other.code.sass_digest
+
+
+class _Timer:
+    """Times of one entry in one session, as ``procedure.Measure``: with the control that works, if one does."""
+
+    def __init__(self, session: Session, pair: _Pair) -> None:
+        self._session, self._pair = session, pair
+        self._controls = list(CONTROLS)
+        self._programs = [pair.baseline, pair.candidate, pair.baseline]
+        self.medians = (0.0, 0.0)  # of baseline and candidate, in seconds
+        self.control: tuple[str, float] | None = None  # which one it is, and its median in seconds
+
+    def __call__(self, rounds: int) -> Times:
+        """Raises _Failed where a program cannot be timed, RunnerStopped where the GPU does not answer."""
+        while True:
+            control = self._controls[0] if self._controls else None
+            told = self._session.compare(
+                self._programs,
+                rounds=rounds,
+                library=control == "library",
+                others=() if control in (None, "library") else (control,),
+            )
+            if all(entrant.status is Status.OK for entrant in told):
+                baseline, candidate, again = (entrant.seconds for entrant in told[:3])
+                self.medians = statistics.median(baseline), statistics.median(candidate)
+                self.control = None if control is None else (control, statistics.median(told[3].seconds))
+                return Times(baseline, candidate, again, told[3].seconds if control is not None else ())
+            if all(entrant.status is Status.OK for entrant in told[:3]):
+                self._controls.pop(0)  # there is none of this kind here
+                continue
+            self._blame(told)
+            if not self._controls:
+                raise _Failed(Verdict.UNCERTAIN, f"each program runs alone, and together they do not: {told[0].reason}")
+            self._controls.pop(0)  # it may have been the control
+
+    def _blame(self, told: Sequence[Entrant]) -> None:
+        """Run each alone: who fails so is to blame. Raises _Failed."""
+        alone = self._session.compare([self._pair.candidate], rounds=1, library=False)[0]
+        if alone.status is not Status.OK:
+            wrong = alone.status is Status.WRONG_RESULT
+            raise _Failed(Verdict.WRONG if wrong else Verdict.BROKEN, f"{alone.status}: {alone.reason}")
+        alone = self._session.compare([self._pair.baseline], rounds=1, library=False)[0]
+        if alone.status is not Status.OK:
+            raise _Failed(Verdict.CANNOT_COMPARE, f"its baseline fails ({alone.status}): {alone.reason}")
+
+
+def _finding(pair: _Pair, judgement: Judgement, timer: _Timer) -> Finding:
+    last = judgement.again or judgement.comparison
+    verdict, reasons = Verdict(judgement.verdict.value), [judgement.reason]
+    changed = judgement.verdict in (timing.Verdict.SLOWER, timing.Verdict.FASTER)
+    if pair.same_code and changed:
+        verdict = Verdict.UNCERTAIN
+        reasons.append("both are the same machine code: it is the machine, not the code")
+    elif changed:
+        reasons.append(pair.reason)
+    numbers: dict[str, float | int | str] = {
+        "limit": last.limit,
+        "noise": max(last.noise.high - 1, 1 / last.noise.low - 1) if last.noise.low else "unknown",
+        "p": last.p,
+        "rounds": last.rounds,
+        "lost_seconds": last.lost_seconds,
+        "same_machine_code": "yes" if pair.same_code else "no",
+    }
+    if last.control is not None:
+        numbers["control_over_baseline"] = last.control.median
+    then = pair.entry.at_tuning
+    name, control_seconds = timer.control or ("", 0.0)
+    if then is not None and last.control is not None and then.control.name == name:
+        moved = since(then, last.ratio, last.control, control_seconds, last.limit)
+        numbers[f"against_{name}_since_tuning"] = moved.against_control
+        numbers[f"{name}_since_tuning"] = moved.control
+        reasons += moved.reasons
+        if moved.slower and not verdict.fails:
+            verdict = Verdict.UNCERTAIN
+    return pair.entry.finding(
+        verdict,
+        *reasons,
+        ratio=last.ratio,
+        baseline_seconds=timer.medians[0],
+        candidate_seconds=timer.medians[1],
+        numbers=numbers,
+    )
+
+
+def noises(findings: Sequence[Finding]) -> Mapping[str, float]:
+    """What each timed entry's two runs of one program could differ by, by the entry's name: to be stored with it."""
+    return {f.name: noise for f in findings if isinstance(noise := f.numbers.get("noise"), float)}

@@ -1,0 +1,1 @@
+"""How good is a search on recorded measurements? Start at ``search``."""

@@ -1,0 +1,143 @@
+"""Searches in a table of recorded measurements: how many evaluations a sampler needs to find what is there.
+
+One evaluation is the first visit of one recorded configuration, whether or not it ran. The quality of a search after n
+evaluations is the best time in the table over the best time found so far: 0 before anything ran, and 1 at the optimum.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autosched.samplers.base import Sampler
+from autosched.user_kernels.arithmetic import Type
+from autosched.user_kernels.expressions import ExpressionError, parse
+from measurements.tables.table import Table, TableError, is_float
+from search_spaces.arrays import FloatArray
+from search_spaces.spaces.parameters import Parameter
+from search_spaces.spaces.rules import Rule
+from search_spaces.spaces.search_space import SearchSpace
+
+NEAR = 0.95  # of the optimum: the quality that counts as found
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search: its ``quality`` after each evaluation, and the seconds that its sampler took for a proposal."""
+
+    seed: int
+    quality: tuple[float, ...]
+    seconds_per_proposal: float
+
+    def evaluations_to(self, quality: float) -> int | None:
+        """The number of evaluations until ``quality``; None where the search never got there."""
+        return next((n for n, reached in enumerate(self.quality, 1) if reached >= quality), None)
+
+    def after(self, evaluations: int) -> float:
+        """The quality after so many evaluations, or after all of a search that ended before."""
+        return self.quality[: max(evaluations, 1)][-1] if self.quality else 0.0
+
+
+@dataclass(frozen=True)
+class Searches:
+    """Repeated searches of one table by one sampler, with different seeds."""
+
+    sampler: str
+    budget: int
+    searches: tuple[Search, ...]
+
+    def median_evaluations_to(self, quality: float) -> float | None:
+        """The median over the searches; None where half of them or more never got there."""
+        reached = [s.evaluations_to(quality) for s in self.searches]
+        found = statistics.median_high([self.budget + 1 if n is None else n for n in reached])
+        exact = statistics.median([self.budget + 1 if n is None else n for n in reached])
+        return None if found > self.budget else float(exact)
+
+    def quartiles(self, evaluations: int) -> tuple[float, float, float]:
+        """Lower quartile, median and upper quartile of the quality after so many evaluations."""
+        low, middle, high = np.quantile([s.after(evaluations) for s in self.searches], (0.25, 0.5, 0.75))
+        return float(low), float(middle), float(high)
+
+    def curves(self) -> FloatArray:
+        """The quartiles after 1, 2, ... evaluations, [3, budget]."""
+        return np.array([self.quartiles(n) for n in range(1, self.budget + 1)]).T
+
+
+Make = Callable[[SearchSpace, int], Sampler]
+
+
+def search(table: Table, space: SearchSpace, sampler: Sampler, budget: int, seed: int, batch: int = 1) -> Search:
+    """Let ``sampler`` search ``space``, the one of ``table``, for at most ``budget`` evaluations."""
+    best = 0.0
+    quality: list[float] = []
+    spent = 0.0
+    while len(quality) < budget:
+        began = time.perf_counter()
+        asked = sampler.ask(min(batch, budget - len(quality)))
+        spent += time.perf_counter() - began
+        if not asked:
+            break
+        for schedule in asked:
+            measurement = table.measurements[schedule]
+            if measurement.timing is not None:
+                best = max(best, table.best_seconds / measurement.timing.median)
+            quality.append(best)
+        began = time.perf_counter()
+        for schedule in asked:
+            sampler.tell(schedule, table.measurements[schedule])
+        spent += time.perf_counter() - began
+    return Search(seed, tuple(quality), spent / max(len(quality), 1))
+
+
+def searches(
+    table: Table, name: str, make: Make, *, budget: int, repeats: int, first_seed: int = 0, batch: int = 1
+) -> Searches:
+    """``repeats`` searches with the seeds from ``first_seed`` on. ``make`` gives a new sampler of a space."""
+    space = table.space()
+    found = [
+        search(table, space, make(space, seed), budget, seed, batch) for seed in range(first_seed, first_seed + repeats)
+    ]
+    return Searches(name, budget, tuple(found))
+
+
+def restricted(table: Table, restrictions: Sequence[str]) -> Table:
+    """The configurations of ``table`` for which every expression holds, such as ``"block_size_x * tile_x <= 1024"``.
+
+    The language is that of kernel files. Raises TableError for what is no expression, an unknown name, and for
+    restrictions that leave nothing.
+    """
+    kept = list(table.measurements)
+    for text in restrictions:
+        for name, parameters in table.parameters.items():
+            rule = _rule(text, parameters)
+            own = [s for s in kept if s.template == name]
+            if own:
+                space = table.space().members[name]
+                allowed = rule.evaluate(space.columns(own).select(rule.needs))
+                refused = {s for s, good in zip(own, allowed.tolist(), strict=True) if not good}
+                kept = [s for s in kept if s not in refused]
+    if not kept:
+        raise TableError(f"no recorded configuration satisfies {' and '.join(restrictions)}: leave a restriction out")
+    return table.only(kept, f"{len(kept)} of {len(table.measurements)} configurations satisfy the restrictions")
+
+
+def _type(parameter: Parameter) -> Type:
+    if not parameter.is_text:
+        return "int"
+    return "float" if is_float(parameter) else "text"
+
+
+def _rule(text: str, parameters: Sequence[Parameter]) -> Rule:
+    types = {p.name: _type(p) for p in parameters}
+    try:
+        expression = parse(text, types)
+    except ExpressionError as error:
+        raise TableError(f"the restriction {text!r} cannot be used: {error}") from None
+    if not expression.names:
+        raise TableError(f"the restriction {text!r} names no parameter: use {', '.join(types)}")
+    columns = {name: name for name in expression.names}
+    return Rule(text, lambda **c: expression.holds(c, {}), lambda **v: f"{text} does not hold", names=columns)

@@ -1,0 +1,247 @@
+"""Times, rates, schedules and tables as people read them."""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from autosched.reporting.roofline import bound_by, known, roofline
+from autosched.samplers.first_choices import nvidia_heuristics
+from measurements.records.measurement import Provenance, Resources
+from measurements.records.record import Record
+from measurements.records.vendor_library import is_library
+from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+
+_TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_TYPES = frozenset((*MULTIPLIED_DTYPES, "i32"))  # of fields that are always shown
+GAP = 2  # spaces between columns
+_RATE_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
+
+PROVENANCE_NOTE = {
+    Provenance.MEASURED: "measured on a GPU",
+    Provenance.REPLAYED: "replayed from a recording made on a GPU",
+    Provenance.ESTIMATED: "estimated by a model, not measured",
+}
+
+
+def time(seconds: float) -> str:
+    """A kernel's time with four digits: ``213.4 us``."""
+    for scale, unit in _TIME_UNITS:
+        if seconds >= scale:
+            return f"{_four_digits(seconds / scale)} {unit}"
+    return f"{seconds:.2e} s"
+
+
+def rate(problem: Problem, seconds: float, device: str | None = None) -> str:
+    """What a time amounts to: ``4.103 TB/s`` where moving the operands takes longest on ``device`` (or where there is
+    no arithmetic), else ``644.1 TFLOP/s``."""
+    chip = None if device is None else known(device)
+    if not problem.flops or (chip is not None and roofline(problem, chip).memory_bound):
+        return f"{_scaled(problem.min_bytes / seconds)}B/s"
+    return f"{_scaled(problem.flops / seconds)}FLOP/s"
+
+
+def share_of_roof(problem: Problem, seconds: float, device: str) -> str | None:
+    """``41% of the peak``, or of the bandwidth of DRAM where that bounds the problem; None for an unknown device."""
+    chip = known(device)
+    if chip is None:
+        return None
+    roof = roofline(problem, chip)
+    return f"{roof.share(seconds):.0%} of the {'bandwidth of DRAM' if roof.memory_bound else 'peak'}"
+
+
+def _scaled(value: float) -> str:
+    scale, prefix = next(((s, p) for s, p in _RATE_UNITS if value >= s), _RATE_UNITS[-1])
+    return f"{_four_digits(value / scale)} {prefix}"
+
+
+def _four_digits(value: float) -> str:
+    digits = 3 if value < 10 else 2 if value < 100 else 1
+    return f"{value:.{digits}f}"
+
+
+def duration(seconds: float) -> str:
+    """How long something takes, for people: ``0.4 s``, ``14 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def pace(rate: float, seconds_left: float) -> str:
+    """``2.1/s, 14 s left``; ``rate`` is in steps per second."""
+    shown = f"{rate:.1f}/s" if rate >= 0.1 else f"{duration(1 / rate)} each"
+    return f"{shown}, {duration(seconds_left)} left" if seconds_left > 0 else shown
+
+
+def count(number: int) -> str:
+    """A whole number with separators, or as a power of ten where it is too long to read."""
+    return f"{number:,}" if number < 10**15 else f"{number:.2e}"
+
+
+def plural(number: int, noun: str) -> str:
+    """``1 schedule``, ``2 schedules``."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def size(number_of_bytes: int) -> str:
+    """Bytes in binary units: ``48 KiB``."""
+    value = float(number_of_bytes)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{value:.0f} {unit}" if unit == "bytes" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError  # the loop returns at GiB
+
+
+def one_line(problem: Problem) -> str:
+    """``matmul m=4096 n=4096 k=4096 a=f16 b=f16 acc=f32 out=f16``: what is required, types, what is not default; all
+    fields where that is nothing, as of a user's kernel at its own sizes."""
+    shown = problem.to_json()
+    names = telling_fields([problem]) or [f.name for f in dataclasses.fields(problem)]
+    return " ".join((problem.operator, *(f"{name}={shown[name]}" for name in names)))
+
+
+def telling_fields(problems: Sequence[Problem]) -> list[str]:
+    """Fields that say which of ``problems`` (of one operator) is meant: those without a default, types, and those where
+    one of the problems differs from the default."""
+    return [f.name for f in dataclasses.fields(problems[0]) if _tells(f, problems)]
+
+
+def differing_fields(problems: Sequence[Problem]) -> list[str]:
+    """Of the telling fields, those without a default and those that differ among ``problems``."""
+    fields = dataclasses.fields(problems[0])
+    return [
+        f.name for f in fields if f.default is dataclasses.MISSING or len({getattr(p, f.name) for p in problems}) > 1
+    ]
+
+
+def _tells(field: "dataclasses.Field[Any]", problems: Sequence[Problem]) -> bool:
+    values = {getattr(p, field.name) for p in problems}
+    if not values.isdisjoint(_TYPES):
+        return True
+    if field.default == "":  # taken from the other fields
+        return any(p != dataclasses.replace(p, **{field.name: ""}) for p in problems)
+    return values != {field.default}
+
+
+def reasons(counts: Mapping[str, int]) -> str:
+    """``wrong_result 2, timeout 1``, most frequent first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{name} {number}" for name, number in ordered)
+
+
+def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> Table:
+    """An open table with a line under its head. ``right`` aligns numbers, ``fold`` may take several lines."""
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, GAP - 1, 0, 0))
+    for name in columns:
+        made.add_column(
+            name,
+            justify="right" if name in right else "left",
+            no_wrap=name not in fold,
+            overflow="fold" if name in fold else "ellipsis",
+        )
+    return made
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> Table:
+    """Names on the left, what is known about them on the right."""
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(no_wrap=True, style="bold")
+    made.add_column(overflow="fold")
+    for name, value in pairs:
+        made.add_row(name, value)
+    return made
+
+
+def decisions(schedule: Schedule, width: int) -> Table:
+    """A schedule's parameters and values, read down as many columns as fit into ``width`` characters."""
+    pairs = [(name, str(value)) for name, value in schedule.items]
+    for columns in (4, 3, 2, 1):
+        height = -(-len(pairs) // columns)
+        stacks = [pairs[i : i + height] for i in range(0, len(pairs), height)]
+        needed = sum(max(len(n) for n, _ in s) + max(len(v) for _, v in s) + 2 * GAP for s in stacks)
+        if needed <= width:
+            break
+    made = Table.grid(padding=(0, GAP, 0, 0))
+    for _ in stacks:
+        made.add_column(no_wrap=True, style="dim")
+        made.add_column(overflow="fold")
+    for row in range(height):
+        made.add_row(*(text for s in stacks for text in (s[row] if row < len(s) else ("", ""))))
+    return made
+
+
+def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
+    """What is known about a schedule that works: its time and where that comes from, its error, its resources."""
+    timing, resources = record.measurement.timing, record.measurement.resources
+    if timing is None:
+        raise ValueError(f"record {record.id} has no time: its status is {record.status}")
+    note = PROVENANCE_NOTE[record.provenance]
+    rows = [("template", record.schedule.template)]
+    share = share_of_roof(problem, timing.median, record.device)
+    reached = rate(problem, timing.median, record.device) + (f" ({share})" if share else "")
+    rows += [("time", f"{time(timing.median)}, {reached}, {note}")]
+    derived = json.loads(record.fingerprint).get("derived")
+    if derived:
+        rows.append(("device row", str(derived)))
+    metrics = problem.metrics(record.schedule.values, timing.median)
+    if metrics:
+        rows.append(("metrics", ", ".join(f"{value:.4g} {name}" for name, value in metrics.items())))
+    if timing.count > 1:
+        rows.append(("quartiles", f"{time(timing.p25)} to {time(timing.p75)} over {count(timing.count)} repeats"))
+    error = record.measurement.error
+    if is_library(record.schedule):
+        rows[0] = ("winner", "the vendor's library: no schedule tried was as fast")
+    rows.append(("numbers", "not checked" if error is None else f"right: largest error {error:.2g} of its tolerance"))
+    if resources is not None:
+        rows.append(("resources", _resources(resources)))
+    bound = bound_by(problem, record)
+    if bound is not None:
+        rows.append(("bound by", bound))
+    tools = ", ".join(name for name in (record.toolchain, record.driver and f"driver {record.driver}") if name)
+    rows.append(("compiled by" if not is_library(record.schedule) else "version", tools or "unknown"))
+    when = record.created.strftime("%Y-%m-%d %H:%M UTC")
+    proposer = (
+        f"proposed by {record.sampler}" if record.sampler == nvidia_heuristics.NAME else f"{record.sampler} sampler"
+    )
+    rows.append(("found", f"{when}, record {record.id}, {proposer}, seed {record.seed}"))
+    return rows
+
+
+def record_json(problem: Problem, record: Record) -> dict[str, Any]:
+    """A record that has a time, as JSON values, with its arithmetic rate, the part of the roofline that it reaches and
+    what bounds it (null where that is not known)."""
+    if record.seconds is None:
+        raise ValueError(f"record {record.id} has no time: its status is {record.status}")
+    metrics = dict(problem.metrics(record.schedule.values, record.seconds))
+    chip = known(record.device)
+    return {
+        **record.to_json(),
+        "flops_per_second": problem.flops / record.seconds,
+        "share_of_roof": None if chip is None else roofline(problem, chip).share(record.seconds),
+        "bound_by": bound_by(problem, record),
+        "metrics": metrics,
+    }
+
+
+def _resources(used: Resources) -> str:
+    spills = used.spill_store_bytes + used.spill_load_bytes
+    shared = used.static_shared_bytes + used.dynamic_shared_bytes
+    spilled = f"{count(spills)} bytes of spills" if spills else "no spills"
+    return f"{used.registers} registers, {spilled}, {size(shared)} shared memory"
+
+
+def percent(part: int, whole: int) -> str:
+    """``12.3 %``; small shares above 0 show as ``< 0.1 %``."""
+    share = 100.0 * (part / whole)
+    return "< 0.1 %" if 0 < share < 0.1 else f"{share:.1f} %"

@@ -1,0 +1,78 @@
+"""What each decision of the winning schedule is worth, as far as the trials of its search say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from measurements.records.record import Record
+from search_spaces.spaces.parameters import Value
+
+_MOST_VALUES = 12  # of one decision; the slowest are left out
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One value of a decision: its best time over the winner's, out of ``trials`` that worked. ``alone`` is the time of
+    the winner with only this value changed, over the winner's; None where nobody tried that."""
+
+    value: str
+    chosen: bool
+    ratio: float
+    trials: int
+    alone: float | None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """``worth``: the best time without the chosen value over the winner's; None where only one value was tried.
+
+    Searches look longer where it is fast, so this is an upper bound of what the other values can do.
+    """
+
+    name: str
+    worth: float | None
+    alternatives: tuple[Alternative, ...]
+
+
+def decisions(best: Record, trials: Sequence[Record]) -> tuple[Decision, ...]:
+    """The decisions of ``best``, those that were worth most first; of the template, and of its parameters among the
+    ``trials`` of the same template. Raises ValueError for a winner without a time."""
+    if best.seconds is None:
+        raise ValueError(f"record {best.id} has no time: its status is {best.status}")
+    timed = [(r, r.seconds) for r in trials if r.seconds is not None]
+    templates = [(r.schedule.template, seconds, False) for r, seconds in timed]
+    found = [_decision("template", best.schedule.template, best.seconds, templates)]
+    alike = [(r.schedule.values, seconds) for r, seconds in timed if r.schedule.template == best.schedule.template]
+    chosen = best.schedule.values
+    for name, value in chosen.items():
+        seen = [
+            (values[name], seconds, all(values[o] == chosen[o] for o in chosen if o != name))
+            for values, seconds in alike
+            if values.keys() == chosen.keys()
+        ]
+        found.append(_decision(name, value, best.seconds, seen))
+    return tuple(sorted(found, key=lambda d: -(d.worth or 0.0)))
+
+
+def _decision(name: str, chosen: Value, best: float, seen: Sequence[tuple[Value, float, bool]]) -> Decision:
+    times: dict[Value, list[float]] = {chosen: []}
+    alone: dict[Value, float] = {}
+    for value, seconds, only_this in seen:
+        times.setdefault(value, []).append(seconds)
+        if only_this and value != chosen:
+            alone[value] = min(alone.get(value, math.inf), seconds)
+    fastest = {value: best if value == chosen else min(them) for value, them in times.items()}
+    alternatives = [
+        Alternative(
+            str(value),
+            value == chosen,
+            seconds / best,
+            len(times[value]),
+            alone[value] / best if value in alone else None,
+        )
+        for value, seconds in sorted(fastest.items(), key=lambda item: item[1])
+    ]
+    others = [a.ratio for a in alternatives if not a.chosen]
+    return Decision(name, min(others, default=None), tuple(alternatives[:_MOST_VALUES]))

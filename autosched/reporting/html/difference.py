@@ -1,0 +1,60 @@
+"""How the winners of two databases differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autosched.reporting.html.entry import Entry
+
+_SAME = 0.01  # of a time: less is called the same
+
+
+@dataclass(frozen=True)
+class Change:
+    """A problem and device in two databases. ``ratio`` is the time here over the time there, None where one of them has
+    no time, or where one is measured and the other is not. ``decisions`` are those that differ, as ``name: there ->
+    here``."""
+
+    entry: Entry
+    verdict: str
+    ratio: float | None
+    there: Entry | None
+    decisions: tuple[str, ...]
+
+
+def changes(here: Sequence[Entry], there: Sequence[Entry]) -> tuple[Change, ...]:
+    """What differs, slower ones first. Problems that only one database has are told as such.
+
+    Times of two databases were not taken in turns on one machine: measured ones may differ by what the machines do.
+    """
+    others = {(e.name, e.device): e for e in there}
+    found = [_change(e, others.pop((e.name, e.device), None)) for e in here]
+    found += [Change(e, "only there", None, e, ()) for e in others.values()]
+    order = ("slower", "not compared", "faster", "same", "only here", "only there")
+    return tuple(sorted(found, key=lambda c: (order.index(c.verdict), -(c.ratio or 0.0))))
+
+
+def _change(here: Entry, there: Entry | None) -> Change:
+    if there is None:
+        return Change(here, "only here", None, None, ())
+    decisions = _decisions(here, there)
+    if here.seconds is None or there.seconds is None or here.provenance != there.provenance:
+        return Change(here, "not compared", None, there, decisions)
+    ratio = here.seconds / there.seconds
+    verdict = "slower" if ratio > 1 + _SAME else "faster" if ratio < 1 / (1 + _SAME) else "same"
+    return Change(here, verdict, ratio, there, decisions)
+
+
+def _decisions(here: Entry, there: Entry) -> tuple[str, ...]:
+    if here.best is None or there.best is None:
+        return ()
+    one, other = here.best.schedule, there.best.schedule
+    if one.template != other.template:
+        return (f"template: {there.winner} -> {here.winner}",)
+    names = dict.fromkeys((*other.values, *one.values))
+    return tuple(
+        f"{name}: {other.values.get(name, '-')} -> {one.values.get(name, '-')}"
+        for name in names
+        if one.values.get(name) != other.values.get(name)
+    )

@@ -1,0 +1,183 @@
+"""What a report says of one problem on one device."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from autosched.dispatch.staleness import UNKNOWN, stale_reasons
+from autosched.dispatch.validity import refuse_invalid
+from autosched.proofs import stored_proof as proofs
+from autosched.reporting import formatting
+from autosched.reporting.html.decisions import Decision, decisions
+from autosched.reporting.roofline import busy_shares, known, roofline
+from measurements.files.text import one_line
+from measurements.records.measurement import Provenance
+from measurements.records.record import Record
+from measurements.records.vendor_library import is_library
+from measurements.store.store import ProblemSummary, Store
+from search_spaces.catalogue import is_operator, template
+from search_spaces.operators.problem import Problem
+
+_RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)  # as Store.best ranks them
+_FEW_TRIALS, _LOW_SHARE = 64, 0.5
+_MOST_FAILURES = 12
+_SHOWN = 200  # characters of a reason, or of a problem that is not known here
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How often trials ended in ``status`` for the same ``reason``, and the part of all trials that is, 0..1."""
+
+    status: str
+    reason: str
+    count: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One problem on one device. ``trials`` are all of the winner's provenance, in their order.
+
+    ``share`` is that of the roofline, None where it is not known; ``problem`` is None for an operator that is not known
+    here. ``advice`` says what to do next, "" where nothing is left to do.
+    """
+
+    name: str
+    device: str
+    provenance: str
+    best: Record | None
+    problem: Problem | None
+    trials: tuple[Record, ...]
+    share: float | None
+    memory_bound: bool
+    proof: str
+    age: str
+    advice: str
+    decisions: tuple[Decision, ...]
+    failures: tuple[Failure, ...]
+    busy: tuple[tuple[str, float], ...]
+    facts: tuple[tuple[str, str], ...]
+
+    @property
+    def winner(self) -> str:
+        if self.best is None:
+            return "nothing works"
+        return "the vendor's library" if is_library(self.best.schedule) else self.best.schedule.template
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.best is None else self.best.seconds
+
+    @property
+    def rate(self) -> str:
+        if self.problem is None or self.seconds is None:
+            return ""
+        return formatting.rate(self.problem, self.seconds, self.device)
+
+
+def entries(store: Store, now: datetime, operator: str | None = None, device: str | None = None) -> tuple[Entry, ...]:
+    """Every problem and device of ``store``, or those asked for, in the order they first came."""
+    places: dict[tuple[str, str], list[ProblemSummary]] = {}
+    for summary in store.problems(operator):
+        if device in (None, summary.device):
+            places.setdefault((summary.problem_key, summary.device), []).append(summary)
+    return tuple(_entry(store, summaries, now) for summaries in places.values())
+
+
+def _entry(store: Store, summaries: Sequence[ProblemSummary], now: datetime) -> Entry:
+    ranked = sorted(summaries, key=lambda s: (not s.works, _RANKING.index(s.provenance)))
+    summary = ranked[0]
+    best = store.best_of(summary) if summary.works else None
+    problem = _problem(store, summary)
+    trials = store.entry(summary)
+    chip = known(summary.device)
+    share, memory_bound = None, False
+    if problem is not None and chip is not None and best is not None and best.seconds is not None:
+        roof = roofline(problem, chip)
+        share, memory_bound = roof.share(best.seconds), roof.memory_bound
+    usable, stale = _today(problem, best)
+    proof = "" if best is None or is_library(best.schedule) else proofs.brief(best.proof)
+    advised = best is not None and not is_library(best.schedule)
+    shares = busy_shares(problem, best) if best is not None and problem is not None and not usable else None
+    name = formatting.one_line(problem) if problem is not None else one_line(summary.problem_key)[:_SHOWN]
+    entry = Entry(
+        name=name,
+        device=summary.device,
+        provenance=summary.provenance.value,
+        best=best,
+        problem=problem,
+        trials=tuple(t for t in trials if not is_library(t.schedule)),
+        share=share,
+        memory_bound=memory_bound,
+        proof=proof,
+        age="" if best is None else age(best.created, now),
+        advice="",
+        decisions=decisions(best, trials) if best is not None and advised else (),
+        failures=_failures(trials),
+        busy=() if shares is None else tuple(sorted(shares.items(), key=lambda item: -item[1])),
+        facts=() if best is None or problem is None else tuple(formatting.record_facts(problem, best)),
+    )
+    return dataclasses.replace(entry, advice=_advice(entry, usable, stale))
+
+
+def age(created: datetime, now: datetime) -> str:
+    """How long ago, in the largest unit that fits: ``3 days``, ``2 hours``, ``now``."""
+    seconds = (now - created.astimezone(UTC)).total_seconds()
+    for unit, size in (("year", 365 * 86400), ("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= size:
+            return formatting.plural(int(seconds // size), unit)
+    return "now"
+
+
+def _problem(store: Store, summary: ProblemSummary) -> Problem | None:
+    return store.problem(summary) if is_operator(summary.operator) else None
+
+
+def _today(problem: Problem | None, best: Record | None) -> tuple[str, tuple[str, ...]]:
+    """Why the winner cannot be used by this version, "" where it can; and what has changed since it was timed."""
+    if problem is None or best is None or is_library(best.schedule):
+        return "", ()
+    try:
+        refuse_invalid(problem, best)
+    except ValueError as error:
+        return one_line(str(error)), ()
+    chip = known(best.device)
+    if chip is None:
+        return "", ()
+    its = template(best.schedule.template)
+    return "", stale_reasons(best, chip, UNKNOWN, its, its.kernel(problem, best.schedule, chip))
+
+
+def _advice(entry: Entry, unusable: str, stale: Sequence[str]) -> str:
+    """The first of these that applies."""
+    best = entry.best
+    if best is None:
+        return "nothing has worked: see the failures"
+    if unusable:
+        return f"tune again: this version cannot use the schedule ({unusable})"
+    if stale:
+        return f"tune again: {', '.join(stale)} has changed"
+    if is_library(best.schedule):
+        return ""
+    if entry.provenance != Provenance.MEASURED:
+        return f"measure on a GPU: the time is {entry.provenance}"
+    if best.measurement.error is None and entry.proof not in (proofs.FULL, proofs.QUICK):
+        return "verify: its numbers were neither checked on the GPU nor emulated"
+    if best.rank is None and sum(t.ok for t in entry.trials) > 1:
+        return "confirm: it was not timed in turns with the next best"
+    few = len(entry.trials) < _FEW_TRIALS
+    if few and entry.share is not None and entry.share < _LOW_SHARE:
+        return f"search longer: {formatting.plural(len(entry.trials), 'trial')} so far"
+    return ""
+
+
+def _failures(trials: Sequence[Record]) -> tuple[Failure, ...]:
+    counts = Counter((t.status.value, one_line(t.measurement.reason)[:_SHOWN]) for t in trials if not t.ok)
+    return tuple(
+        Failure(status, reason, count, count / len(trials))
+        for (status, reason), count in counts.most_common(_MOST_FAILURES)
+    )

@@ -1,0 +1,134 @@
+"""One self-contained HTML page about a database: no scripts, nothing fetched, readable in ten years."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import resources
+
+import jinja2
+from markupsafe import Markup
+
+from autosched.reporting import formatting
+from autosched.reporting.html import svg
+from autosched.reporting.html.difference import Change, changes
+from autosched.reporting.html.entry import Entry, entries
+from autosched.reporting.pictures import panels
+from autosched.reporting.roofline import known
+from autosched.version import VERSION
+from measurements.records.vendor_library import is_library
+from measurements.store.store import Store
+from search_spaces.catalogue import template
+
+_PAGE = "report.html.jinja"
+_MOST_ROWS = 2000  # of the first screen's table
+_SECTION_BYTES = 12_000  # a section without its pictures, on the generous side
+_BYTES = 4_000_000  # of all sections and their pictures
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A panel of a layout: its title, a line below it, and the SVG."""
+
+    title: str
+    subtitle: str
+    svg: Markup
+
+
+@dataclass(frozen=True)
+class Section:
+    """The details of one entry."""
+
+    entry: Entry
+    progress: Markup
+    pictures: tuple[Picture, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the page shows. ``sections`` are of the first entries, as many as fit; ``against`` is the name of the other
+    database, "" where there is none."""
+
+    database: str
+    created: datetime
+    entries: tuple[Entry, ...]
+    sections: tuple[Section, ...]
+    against: str
+    changes: tuple[Change, ...]
+
+    @property
+    def trials(self) -> int:
+        return sum(len(e.trials) for e in self.entries)
+
+    @property
+    def to_do(self) -> int:
+        """How many entries have something left to do."""
+        return sum(bool(e.advice) for e in self.entries)
+
+
+def build(
+    store: Store,
+    against: Store | None = None,
+    *,
+    operator: str | None = None,
+    device: str | None = None,
+    now: datetime | None = None,
+) -> Report:
+    """Everything that the page of ``store`` shows, and how its winners differ from those of ``against``.
+
+    Raises StoreError for a database that cannot be read.
+    """
+    now = datetime.now(UTC) if now is None else now
+    found = entries(store, now, operator, device)
+    differences: tuple[Change, ...] = ()
+    if against is not None:
+        differences = changes(found, entries(against, now, operator, device))
+    name = "" if against is None else against.name
+    return Report(store.name, now, found, _sections(found), name, differences)
+
+
+def render(report: Report) -> str:
+    """The page as text, to be written as UTF-8."""
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(time=formatting.time, count=formatting.count, plural=formatting.plural)
+    text = resources.files("autosched.reporting.html").joinpath(_PAGE).read_text("utf-8")
+    shown = report.entries[:_MOST_ROWS]
+    return environment.from_string(text).render(report=report, rows=shown, version=VERSION)
+
+
+def _sections(found: Sequence[Entry]) -> tuple[Section, ...]:
+    made, size = [], 0
+    for entry in found:
+        progress = svg.progress(entry.trials)
+        size += len(progress) + _SECTION_BYTES
+        if size > _BYTES:
+            break
+        pictures = _pictures(entry)
+        drawn = sum(len(p.svg) for p in pictures)
+        if size + drawn > _BYTES:
+            pictures, drawn = (), 0
+        size += drawn
+        made.append(Section(entry, progress, pictures))
+    return tuple(made)
+
+
+def _pictures(entry: Entry) -> tuple[Picture, ...]:
+    """The layouts of the winner; none where its template has none, or this version cannot use it."""
+    chip = known(entry.device)
+    if entry.best is None or entry.problem is None or chip is None or is_library(entry.best.schedule):
+        return ()
+    made = []
+    try:
+        its = template(entry.best.schedule.template)
+        config = its.config(entry.problem, entry.best.schedule, chip)
+        for drawing in its.drawings(entry.problem, config, chip):
+            for number, panel in enumerate(panels(drawing)):
+                if len(panel.cells) <= svg.MOST_CELLS:
+                    title = panel.title if number else f"{drawing.title}: {panel.title}"
+                    made.append(Picture(title, panel.subtitle, svg.panel(panel)))
+    except ValueError:
+        return tuple(made)
+    return tuple(made)

@@ -1,0 +1,39 @@
+"""Which features decide, as a picture. Needs matplotlib (extra ``pictures``)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from autosched.reporting.figure_file import save
+from cost_models.explanation import Importance
+
+
+def draw_importance(panels: Sequence[tuple[str, Sequence[Importance]]], path: str | Path) -> Path:
+    """Draw one panel of bars for each (title, features): how far each moves the time, and its gain.
+
+    Writes .svg or .png by the suffix of ``path`` and returns it. Raises ValueError for another suffix, ImportError
+    without matplotlib, OSError where it cannot be written.
+    """
+    target = Path(path)
+    if target.suffix not in (".svg", ".png"):
+        raise ValueError(f"a picture is .svg or .png, not {target.suffix or 'without a suffix'}: {target}")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    most = max(len(features) for _, features in panels)
+    figure = Figure(figsize=(11.0, len(panels) * (1.2 + 0.24 * most)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(panels), 2, squeeze=False)
+    for (moving, gaining), (title, features) in zip(axes, panels, strict=True):
+        names = [f"{i.name}{f' (larger: {i.larger})' if i.larger else ''}" for i in features][::-1]
+        moving.barh(names, [100 * math.expm1(i.moves) for i in features][::-1], color="tab:blue")
+        moving.set(title=title, xlabel="moves the time by % (SHAP)")
+        gaining.barh(names, [100 * i.gain for i in features][::-1], color="tab:orange")
+        gaining.set(xlabel="% of the gain of all splits", yticklabels=[])
+        for axis in (moving, gaining):
+            axis.tick_params(labelsize="x-small")
+            axis.set_xlim(left=0)
+    save(figure, target, dpi=120)
+    return target

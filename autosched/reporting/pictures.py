@@ -1,0 +1,449 @@
+"""Pictures of layouts: who holds a tile, and which shared-memory banks it lies in. Needs matplotlib (extra
+``pictures``), which is imported only when a picture is drawn; no global matplotlib state is changed."""
+
+from __future__ import annotations
+
+import colorsys
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosched.reporting.figure_file import save
+from search_spaces.arrays import IntArray
+from search_spaces.hardware.bank_conflicts import BANK_BYTES, BANKS, PHASE_BYTES, ideal_wavefronts, wavefronts
+from search_spaces.hardware.fragments import WARP
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.shared_layout import SharedLayout
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.templates.drawing import Drawing
+
+Colour = tuple[float, float, float]
+
+_LARGEST = 16384  # cells of one panel; more are illegible, and an .svg of them is slow to open
+_LONG_SIDE_INCHES = (7.0, 14.0)  # least and most of a panel
+_CELL_INCHES = 0.11  # enough for a number
+_TITLE_POINTS, _SUBTITLE_POINTS, _LARGEST_POINTS, _SMALLEST_POINTS = 12, 9, 13.0, 3.5
+_GLYPH = 0.62  # width of a character over its size, on the generous side
+_INK, _MUTED = (0.1, 0.1, 0.15), (0.35, 0.35, 0.4)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A rectangle of a tile, in elements, with its text."""
+
+    row: int
+    column: int
+    rows: int
+    columns: int
+    colour: Colour
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class _Accesses:
+    """Cycles of every warp access of a tile, and what they would be without conflicts, one per ``block``."""
+
+    block: tuple[int, int]
+    bytes: int
+    cycles: IntArray
+    ideal: IntArray
+
+
+def draw(drawings: Sequence[Drawing], path: str | Path) -> Path:
+    """Draw several layouts below one another. Writes .svg or .png by the suffix of ``path`` and returns it.
+
+    Raises ValueError as ``draw_distribution`` and ``draw_bank_map`` do and for nothing to draw, and ImportError without
+    matplotlib.
+    """
+    target = _checked(path)
+    if not drawings:
+        raise ValueError("there is nothing to draw: give at least one layout")
+    rows = []
+    for drawing in drawings:
+        first, *others = panels(drawing)
+        rows.append([dataclasses.replace(first, title=f"{drawing.title}: {first.title}"), *others])
+    return _render(rows, target)
+
+
+def panels(drawing: Drawing) -> list[Panel]:
+    """The panels that show one layout. Raises ValueError as ``draw_distribution`` and ``draw_bank_map`` do."""
+    if isinstance(drawing.layout, SharedLayout):
+        return _bank_panels(drawing.layout, drawing.element_bytes, None, None)
+    return _distribution_panels(drawing.layout, drawing.shape, None)
+
+
+def draw_distribution(
+    layout: NestedLayout | WgMap, path: str | Path, shape: Sequence[int] | None = None, subgroups: int | None = None
+) -> Path:
+    """Draw which subgroups own which parts of a tile and, for a NestedLayout, which thread holds which element.
+
+    A NestedLayout gives two panels: the tile by subgroup, cut into batches, and one batch of one subgroup by thread
+    (``t5`` is thread 5, ``r2`` the third of its elements there). ``subgroups`` above the ids in use shows the copies.
+    A WgMap needs the ``shape`` of the tile and gives one panel; sub-tiles dealt in later rounds are numbered.
+    Writes .svg or .png by the suffix of ``path`` and returns it. Raises ValueError for another suffix, a layout of
+    rank 0 or above 2, or a tile too large to be legible, and ImportError without matplotlib.
+    """
+    target = _checked(path)
+    return _render([_distribution_panels(layout, shape, subgroups)], target)
+
+
+def _distribution_panels(
+    layout: NestedLayout | WgMap, shape: Sequence[int] | None, subgroups: int | None
+) -> list[Panel]:
+    if isinstance(layout, WgMap):
+        if shape is None:
+            raise ValueError("a WgMap is drawn on a tile: give its shape")
+        title = f"sg_layout = {list(layout.sg_layout)}, sg_data = {list(layout.sg_data)}"
+        cells = _wg_map_cells(layout, shape)
+        return [Panel(title, f"{shape[0]} x {shape[1]} tile", (shape[0], shape[1]), cells)]
+    if layout.rank not in (1, 2):
+        raise ValueError(f"the layout has rank {layout.rank}: only ranks 1 and 2 can be drawn")
+    layout.verify(shape, None, subgroups)
+    one, none = (1,), (0,)
+    flat = layout if layout.rank == 2 else layout.append(one, one, one, one, one, none, none)
+    rows, columns = (
+        math.prod(levels) for levels in zip(flat.outer_tile, flat.thread_tile, flat.element_tile, strict=True)
+    )
+    size = (flat.shape[0], flat.shape[1])
+    tile = Panel(
+        "tile by subgroup",
+        f"{size[0]} x {size[1]}, batches of {rows} x {columns}",
+        size,
+        _subgroup_cells(flat, subgroups or flat.subgroups),
+        (rows, columns),
+    )
+    batch = Panel(
+        "one batch by thread",
+        f"t: thread of {flat.threads}, r: its elements",
+        (rows, columns),
+        _thread_cells(flat),
+    )
+    return [tile, batch]
+
+
+def draw_bank_map(
+    layout: SharedLayout,
+    path: str | Path,
+    element_bytes: int,
+    access: tuple[int, int] | None = None,
+    access_bytes: int | None = None,
+) -> Path:
+    """Draw the bank of every 4-byte word of a tile and, beside it, the conflicts of every access of one kind.
+
+    Each lane takes ``access_bytes`` along the layout's lines (rows, or columns when transposed), by default the most
+    that the layout keeps together, at most 16. ``access`` is the block of (rows, columns) elements that one warp
+    covers, at most 32 lanes; by default it is one phase across the lines, for 16 bytes just what ldmatrix reads at
+    once. A block shows its cycles (wavefronts); green has no conflict. Writes .svg or .png by the suffix of ``path``
+    and returns it. Raises ValueError for another suffix, an access that does not divide the tile or that the layout
+    splits, or a tile too large to be legible, and ImportError without matplotlib.
+    """
+    target = _checked(path)
+    return _render([_bank_panels(layout, element_bytes, access, access_bytes)], target)
+
+
+def _bank_panels(
+    layout: SharedLayout, element_bytes: int, access: tuple[int, int] | None, access_bytes: int | None
+) -> list[Panel]:
+    accesses = _accesses(layout, element_bytes, access, access_bytes)
+    lost, total = accesses.cycles.sum() - accesses.ideal.sum(), accesses.cycles.sum()
+    rows, columns = accesses.block
+    shape = f"{layout.shape[0]} x {layout.shape[1]} tile of {element_bytes}-byte elements"
+    words = _bank_cells(layout, element_bytes)
+    # an access narrower than a word has no outline of its own
+    outlines = accesses.block if rows >= words[0].rows and columns >= words[0].columns else None
+    return [
+        Panel(f"{layout.text}: bank of each word", shape, layout.shape, words, outlines),
+        Panel(
+            "no conflicts" if not lost else f"conflicts cost {lost} of {total} cycles",
+            f"warp accesses of {rows} x {columns} elements, {accesses.bytes} bytes a lane",
+            layout.shape,
+            _conflict_cells(accesses),
+        ),
+    ]
+
+
+# Cells
+
+
+def _wg_map_cells(wg_map: WgMap, shape: Sequence[int]) -> list[Cell]:
+    owners, data = wg_map.owners(shape), wg_map.sg_data
+    rounds = wg_map.rounds(shape)
+    deal = {tuple(o): i for s in range(wg_map.subgroups) for i, o in enumerate(wg_map.offsets(shape, s))}
+    cells = []
+    for row, column in np.ndindex(owners.shape[:2]):
+        origin = (row * data[0], column * data[1])
+        note = f"\nround {deal[origin]}" if rounds != (1, 1) else ""
+        held = owners[row, column].tolist()
+        cells.append(
+            Cell(*origin, *data, _subgroup_colour(held[0]), f"subgroup{'s' * (len(held) > 1)} {_ids(held)}{note}")
+        )
+    return cells
+
+
+def _subgroup_cells(layout: NestedLayout, subgroups: int) -> list[Cell]:
+    part = [n // s for n, s in zip(layout.shape, layout.subgroup_tile, strict=True)]
+    virtual = layout.virtual_subgroup_ids(np.arange(subgroups))
+    cells = []
+    for place in np.ndindex(layout.subgroup_tile):
+        held = np.flatnonzero((virtual == np.array(place)).all(axis=1)).tolist()
+        text = f"subgroup{'s' * (len(held) > 1)} {_ids(held)}"
+        cells.append(Cell(place[0] * part[0], place[1] * part[1], part[0], part[1], _subgroup_colour(held[0]), text))
+    return cells
+
+
+def _thread_cells(layout: NestedLayout) -> list[Cell]:
+    """One batch: an atom (element_tile) per cell, with its thread and the first place it has there."""
+    one = (1,) * layout.rank
+    batch = NestedLayout(
+        one, one, layout.outer_tile, layout.thread_tile, layout.element_tile, (0,) * layout.rank, layout.thread_strides
+    )
+    _, threads, places = batch.owners()
+    atom = layout.element_tile
+    span = math.prod(atom)
+    virtual = batch.virtual_thread_ids(np.arange(batch.threads))
+    cells = []
+    for row in range(0, batch.shape[0], atom[0]):
+        for column in range(0, batch.shape[1], atom[1]):
+            thread, place = int(threads[row, column]), int(places[row, column])
+            copies = np.flatnonzero((virtual == virtual[thread]).all(axis=1)).tolist()
+            registers = f"r{place}" if span == 1 else f"r{place}-{place + span - 1}"
+            colour = _cyclic_colour(thread / batch.threads)
+            cells.append(Cell(row, column, atom[0], atom[1], colour, f"t{_ids(copies)}\n{registers}"))
+    return cells
+
+
+def _bank_cells(layout: SharedLayout, element_bytes: int) -> list[Cell]:
+    """Runs of elements that share a word are one cell, whichever way the words run through the tile."""
+    words = layout.offsets().astype(np.int64) * element_bytes // BANK_BYTES
+    per_word = max(1, BANK_BYTES // element_bytes)
+    rows, columns = words.shape
+    along_rows = columns % per_word == 0 and (words.reshape(rows, -1, per_word) == words[:, ::per_word, None]).all()
+    across = not along_rows and rows % per_word == 0
+    across = across and (words.T.reshape(columns, -1, per_word) == words.T[:, ::per_word, None]).all()
+    step = (1, per_word) if along_rows else (per_word, 1) if across else (1, 1)
+    cells = []
+    for row in range(0, rows, step[0]):
+        for column in range(0, columns, step[1]):
+            bank = int(words[row, column] % BANKS)
+            cells.append(Cell(row, column, *step, _cyclic_colour(bank / BANKS), str(bank)))
+    return cells
+
+
+def _conflict_cells(accesses: _Accesses) -> list[Cell]:
+    cells = []
+    rows, columns = accesses.block
+    for row, column in np.ndindex(accesses.cycles.shape):
+        cycles = int(accesses.cycles[row, column])
+        degree = cycles / accesses.ideal[row, column]
+        heat = min(1.0, math.log2(degree) / 3)  # green without conflicts, red from 8-way on
+        colour = colorsys.hsv_to_rgb(0.36 * (1 - heat), 0.3 + 0.4 * heat, 0.96)
+        text = f"{cycles} cycle{'s' * (cycles > 1)}" + (f"\n{degree:g}-way" if degree > 1 else "")
+        cells.append(Cell(row * rows, column * columns, rows, columns, colour, text))
+    return cells
+
+
+def _accesses(
+    layout: SharedLayout, element_bytes: int, access: tuple[int, int] | None, access_bytes: int | None
+) -> _Accesses:
+    if element_bytes not in (1, 2, 4, 8, 16):
+        raise ValueError(f"element_bytes must be 1, 2, 4, 8 or 16, not {element_bytes!r}")
+    along_rows = layout.line_axis == "cols"
+    lines = layout.offsets().astype(np.int64) if along_rows else layout.offsets().astype(np.int64).T
+    together = layout.contiguity(layout.line_axis)
+    width = min(16, together * element_bytes) if access_bytes is None else access_bytes
+    each = width // element_bytes
+    if each < 1 or width % element_bytes or together % each:
+        raise ValueError(
+            f"access_bytes is {width} but layout {layout.text} keeps {together} elements of {element_bytes} bytes of a "
+            "line together: use at most that"
+        )
+    if access is None:
+        across = math.gcd(lines.shape[0], PHASE_BYTES // max(width, BANK_BYTES))
+        block = (across, each)
+    else:
+        block = access if along_rows else access[::-1]
+    if min(block) < 1 or block[1] % each or lines.shape[0] % block[0] or lines.shape[1] % block[1]:
+        raise ValueError(
+            f"access {access} must hold whole lanes of {each} elements along a line and divide the tile of "
+            f"{layout.shape[0]} x {layout.shape[1]}"
+        )
+    lanes = block[0] * block[1] // each
+    if lanes > WARP:
+        raise ValueError(f"access {access} takes {lanes} lanes of {width} bytes: a warp has {WARP}")
+    starts = lines[:, ::each] * element_bytes
+    blocks = starts.reshape(lines.shape[0] // block[0], block[0], lines.shape[1] // block[1], block[1] // each)
+    warps = np.full((blocks.shape[0], blocks.shape[2], WARP), -1)
+    warps[..., :lanes] = blocks.transpose(0, 2, 1, 3).reshape(blocks.shape[0], blocks.shape[2], lanes)
+    cycles, ideal = wavefronts(warps, width), ideal_wavefronts(warps, width)
+    if along_rows:
+        return _Accesses(block, width, cycles, ideal)
+    return _Accesses((block[1], block[0]), width, cycles.T, ideal.T)
+
+
+def _ids(ids: list[int]) -> str:
+    """``0, 1`` or, from three neighbours on, ``0-3``; at most three groups."""
+    groups: list[list[int]] = []
+    for i in ids:
+        if groups and i == groups[-1][-1] + 1:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    texts = [", ".join(map(str, g)) if len(g) < 3 else f"{g[0]}-{g[-1]}" for g in groups]
+    return ", ".join(texts[:3] + ["..."] * (len(texts) > 3))
+
+
+def _subgroup_colour(subgroup: int) -> Colour:
+    # The golden ratio keeps neighbours apart for any number of subgroups.
+    return colorsys.hsv_to_rgb((0.58 + subgroup * 0.61803398875) % 1, 0.38, 0.95)
+
+
+def _cyclic_colour(turn: float) -> Colour:
+    # Lightness swings once more around the circle, so that opposite hues differ for the colour-blind too.
+    return colorsys.hsv_to_rgb(turn % 1, 0.45, 0.86 + 0.12 * math.cos(2 * math.pi * turn))
+
+
+# Rendering
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Cells of a tile of ``shape`` under a title; ``grid`` lines stand at multiples of these rows and columns."""
+
+    title: str
+    subtitle: str
+    shape: tuple[int, int]
+    cells: list[Cell]
+    grid: tuple[int, int] | None = None
+
+    @property
+    def long_side_inches(self) -> float:
+        """Larger for a panel of many cells, so that their text stays legible."""
+        rows, columns = self.shape
+        cells = max(rows / min(c.rows for c in self.cells), columns / min(c.columns for c in self.cells))
+        return min(_LONG_SIDE_INCHES[1], max(_LONG_SIDE_INCHES[0], cells * _CELL_INCHES))
+
+    def inches(self, long_side: float) -> tuple[float, float]:
+        """Width and height: true to the tile's shape, but no side under a quarter of the other."""
+        ratio = min(4.0, max(0.25, self.shape[1] / self.shape[0]))
+        return (long_side, long_side / ratio) if ratio >= 1 else (long_side * ratio, long_side)
+
+    @property
+    def title_inches(self) -> float:
+        return max(len(self.title) * _TITLE_POINTS, len(self.subtitle) * _SUBTITLE_POINTS) * _GLYPH / 72
+
+
+def _checked(path: str | Path) -> Path:
+    target = Path(path)
+    if target.suffix not in (".svg", ".png"):
+        raise ValueError(f"cannot draw {str(target)!r}: name the picture .svg or .png")
+    return target
+
+
+def _render(rows: Sequence[Sequence[Panel]], target: Path) -> Path:
+    """Panels of a row stand side by side, rows below one another; every panel of a row has the same scale."""
+    for panel in (panel for row in rows for panel in row):
+        if len(panel.cells) > _LARGEST:
+            raise ValueError(f"the picture would have {len(panel.cells)} cells: draw a tile with at most {_LARGEST}")
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("pictures need matplotlib: pip install 'autosched[pictures]'") from error
+
+    margin, title = 0.75, 0.65
+    sizes, slots = [], []
+    for row in rows:
+        long_side = max(panel.long_side_inches for panel in row)
+        sizes.append([panel.inches(long_side) for panel in row])
+        slots.append([max(size[0], panel.title_inches) for size, panel in zip(sizes[-1], row, strict=True)])
+    width = max(sum(row_slots) + margin * (len(row_slots) + 1) for row_slots in slots)
+    height = sum(max(size[1] for size in row_sizes) + title for row_sizes in sizes) + margin * len(rows)
+    figure = Figure(figsize=(width, height))
+    top = height
+    for row, row_sizes, row_slots in zip(rows, sizes, slots, strict=True):
+        left = margin
+        for panel, (w, h), slot in zip(row, row_sizes, row_slots, strict=True):
+            bottom = top - title - h
+            _draw_panel(figure.add_axes((left / width, bottom / height, w / width, h / height)), panel, w, h)
+            left += slot + margin
+        top -= title + max(size[1] for size in row_sizes) + margin
+    # A fixed salt and no date: the same layout gives the same file. Text stays text, to be searched and copied.
+    with matplotlib.rc_context({"svg.hashsalt": "autosched", "svg.fonttype": "none"}):
+        save(figure, target, dpi=150, facecolor="white")
+    return target
+
+
+def _draw_panel(axes: Any, panel: Panel, width: float, height: float) -> None:
+    from matplotlib.collections import PolyCollection
+
+    rows, columns = panel.shape
+    corners = [
+        [
+            (c.column, c.row),
+            (c.column + c.columns, c.row),
+            (c.column + c.columns, c.row + c.rows),
+            (c.column, c.row + c.rows),
+        ]
+        for c in panel.cells
+    ]
+    line = 0.8 if len(panel.cells) < 1000 else 0.2
+    axes.add_collection(
+        PolyCollection(corners, facecolors=[c.colour for c in panel.cells], edgecolors="white", linewidths=line)
+    )
+    points, turned = _font(panel.cells, width / columns * 72, height / rows * 72)
+    for cell in panel.cells if points else []:
+        # a background of its own, or grid lines would strike the text through
+        crossed = panel.grid is not None and (cell.rows > panel.grid[0] or cell.columns > panel.grid[1])
+        axes.text(
+            cell.column + cell.columns / 2,
+            cell.row + cell.rows / 2,
+            cell.text.replace("\n", "   ") if turned else cell.text,
+            rotation=90 if turned else 0,
+            ha="center",
+            va="center",
+            fontsize=points,
+            color=_INK,
+            linespacing=1.05,
+            bbox={"facecolor": cell.colour, "edgecolor": "none", "pad": 0.5} if crossed else None,
+        )
+    if panel.grid is not None:
+        for edge in range(panel.grid[0], rows, panel.grid[0]):
+            axes.axhline(edge, color=_MUTED, linewidth=0.5, zorder=1.5)
+        for edge in range(panel.grid[1], columns, panel.grid[1]):
+            axes.axvline(edge, color=_MUTED, linewidth=0.5, zorder=1.5)
+    axes.set(xlim=(0, columns), ylim=(rows, 0), xlabel="column", ylabel="row")
+    axes.set_xticks(_ticks(columns))
+    axes.set_yticks(_ticks(rows))
+    axes.tick_params(labelsize=8, length=2)
+    above = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
+    axes.annotate(panel.title, (0, 1), (0, 18), fontsize=_TITLE_POINTS, fontweight="bold", color=_INK, **above)
+    axes.annotate(panel.subtitle, (0, 1), (0, 5), fontsize=_SUBTITLE_POINTS, color=_MUTED, **above)
+
+
+def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tuple[float, bool]:
+    """The largest size in which every text fits its cell, 0 where none is legible, and whether the texts are turned by
+    a quarter and set on one line, as narrow cells want it."""
+
+    def fit(cell: Cell, turned: bool) -> float:
+        lines = [cell.text.replace("\n", "   ")] if turned else cell.text.split("\n")
+        room = (cell.columns * column_points, cell.rows * row_points)
+        along, across = room[::-1] if turned else room
+        return min(along / (_GLYPH * max(map(len, lines)) + 0.4), across / (1.2 * len(lines) + 0.2), _LARGEST_POINTS)
+
+    # cells of one size and text length fit alike
+    kinds = {(c.rows, c.columns, tuple(map(len, c.text.split("\n")))): c for c in cells if c.text}
+    upright, turned = (min((fit(c, turn) for c in kinds.values()), default=0.0) for turn in (False, True))
+    turn = turned > 2 * upright
+    points = turned if turn else upright
+    return (points if points >= _SMALLEST_POINTS else 0.0), turn
+
+
+def _ticks(size: int) -> list[int]:
+    """About eight round marks, multiples of a power of two as tiles are."""
+    step = max(1, 2 ** math.ceil(math.log2(max(1, size / 8))))
+    return list(range(0, size + 1, step))

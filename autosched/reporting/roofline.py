@@ -1,0 +1,89 @@
+"""How near a time is to what the device can do, and what keeps a schedule from being faster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cost_models.analytic import busy
+from measurements.records.record import Record
+from measurements.records.vendor_library import is_library
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import Device, UnknownDevice, device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.problem import Problem
+from search_spaces.programs.problem import ProgramProblem
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Of one problem on one device, in flop/s and bytes/s; ``peak`` is that of the fastest unit for the operands.
+
+    Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009.
+    """
+
+    problem: Problem
+    peak: float
+    bandwidth: float
+
+    @property
+    def memory_bound(self) -> bool:
+        """Whether moving the operands once takes longer than the arithmetic."""
+        return self.problem.min_bytes / self.bandwidth >= self.problem.flops / self.peak
+
+    def share(self, seconds: float) -> float:
+        """The part of the roof that a time reaches, 1 at best."""
+        least = max(self.problem.min_bytes / self.bandwidth, self.problem.flops / self.peak)
+        return least / seconds
+
+
+def roofline(problem: Problem, chip: Device) -> Roofline:
+    """The roofs over ``problem`` on a device: tensor cores where they take its operands."""
+    peak = chip.fma_peak
+    if isinstance(problem, Matmul | Matvec):
+        kind = problem.multiplied_as if isinstance(problem, Matmul) else problem.input_dtype.name
+        rated = f"{kind}_f16" if isinstance(problem, Matmul) and problem.acc == "f16" else kind
+        if kind in dict(chip.tensor_flops_per_cycle) and (
+            kind != "tf32" or getattr(problem, "precision", "") == "tf32"
+        ):
+            peak = max(peak, chip.tensor_peak(rated))
+    if isinstance(problem, ProgramProblem) and problem.multiplied_as in dict(chip.tensor_flops_per_cycle):
+        peak = max(peak, chip.tensor_peak(problem.multiplied_as))
+    return Roofline(problem, peak, chip.dram_bandwidth)
+
+
+def known(name: str) -> Device | None:
+    """The row of a device; None for a GPU that no row describes."""
+    try:
+        return device(name)
+    except UnknownDevice:
+        return None
+
+
+def bound_by(problem: Problem, record: Record) -> str | None:
+    """``tensor cores, busy 71% of the time; then shared memory, 52%``: the two largest of ``busy_shares``."""
+    shares = busy_shares(problem, record)
+    if shares is None:
+        return None
+    (first, most), (second, next_most), *_ = sorted(shares.items(), key=lambda item: -item[1])
+    return f"{first}, busy {most:.0%} of the time by the model; then {second}, {next_most:.0%}"
+
+
+def busy_shares(problem: Problem, record: Record) -> dict[str, float] | None:
+    """The part of the time, 0..1, for which each resource is busy: by the time model, with the registers and spills of
+    the compiled kernel. None where it cannot say: for a library, an unknown device, a template without counts, or a
+    schedule of another version."""
+    chip = known(record.device)
+    if chip is None or is_library(record.schedule):
+        return None
+    try:
+        template = templates_for(problem, chip).of(record.schedule)
+        if template.counts is None:
+            return None
+        counts = template.counts(problem, template.config(problem, record.schedule, chip), chip)
+        used = record.measurement.resources
+        registers = None if used is None else used.registers
+        spilled = 0 if used is None else used.spill_store_bytes + used.spill_load_bytes
+        return busy(counts, chip, registers=registers, spill_bytes=spilled)
+    except ValueError:
+        return None

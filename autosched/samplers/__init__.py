@@ -1,0 +1,96 @@
+"""Samplers: each proposes legal schedules of a space, and learns from what came of them.
+
+A sampler is made by a factory ``factory(space, *, seed, prior, threads)``. The built-in ones are listed here; another
+package adds its own by an entry point of the group ``autosched.samplers``, named like the sampler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+from autosched.samplers.base import Attributing, Foresighted, Generational, Prior, Sampler, Unseen
+from search_spaces.spaces.search_space import SearchSpace
+
+ENTRY_POINTS = "autosched.samplers"
+DEFAULT = "bayes"
+
+Factory = Callable[..., Sampler]
+
+
+def _bayes(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) -> Sampler:
+    from autosched.samplers.bayes.sampler import BayesSampler  # imports scipy
+
+    return BayesSampler(space, seed, prior=prior)
+
+
+def _evolution(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) -> Sampler:
+    from autosched.samplers.evolution import EvolutionSampler, boosted_trees
+
+    return EvolutionSampler(space, seed, fit=boosted_trees(seed, threads), prior=prior)
+
+
+def _random(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) -> Sampler:
+    from autosched.samplers.random import RandomSampler
+
+    return RandomSampler(space, seed)
+
+
+def _tpe(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) -> Sampler:
+    from autosched.samplers.tpe import OptunaSampler  # imports optuna, which takes a second
+
+    return OptunaSampler(space, seed)
+
+
+_OURS: dict[str, Factory] = {"bayes": _bayes, "evolution": _evolution, "random": _random, "tpe": _tpe}
+
+
+@cache
+def _offered() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS) if point.name not in _OURS}
+
+
+def samplers() -> tuple[str, ...]:
+    """The names of all samplers: built-in ones, then those of other packages."""
+    return (*_OURS, *sorted(_offered()))
+
+
+def sampler(name: str, space: SearchSpace, *, seed: int, prior: Prior | None = None, threads: int = 1) -> Sampler:
+    """A new sampler by its name. ``prior`` helps those that use one; ``threads`` are for training a model.
+
+    Raises ValueError for an unknown name, a package's sampler that cannot be loaded, or a seed that is not a
+    non-negative integer.
+    """
+    check(name, seed)
+    factory = _OURS.get(name)
+    if factory is None:
+        try:
+            factory = _offered()[name].load()
+        except Exception as error:  # third-party code may raise anything
+            raise ValueError(f"the sampler {name} cannot be loaded ({error}): fix or uninstall its package") from error
+    made: Sampler = factory(space, seed=seed, prior=prior, threads=threads)
+    return made
+
+
+def check(name: str, seed: int) -> None:
+    """Raises ValueError, in one line, for what ``sampler`` would refuse."""
+    if name not in samplers():
+        raise ValueError(f"unknown sampler {name!r}: use one of {', '.join(samplers())}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**31:
+        raise ValueError(f"the seed must be an integer from 0 to 2^31 - 1, not {seed!r}")
+
+
+__all__ = [
+    "DEFAULT",
+    "ENTRY_POINTS",
+    "Attributing",
+    "Foresighted",
+    "Generational",
+    "Prior",
+    "Sampler",
+    "Unseen",
+    "check",
+    "sampler",
+    "samplers",
+]

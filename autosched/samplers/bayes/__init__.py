@@ -1,0 +1,1 @@
+"""Bayesian optimisation: the default sampler."""

@@ -1,0 +1,365 @@
+"""Bayesian optimisation: a Gaussian process says which trial is next.
+
+The value of a schedule is the best time so far over its time, so the best has 1: what is far from the best differs
+little, and a model of it spends itself on the fast end. After a few random trials every proposal is the schedule that
+most probably reaches the optimum, as far as the model expects one (``acquisition.likely_optimum``), over the whole
+space where it is small, else over a pool that follows the search. Aiming at the optimum, instead of at anything better
+than the best so far, keeps the search from spending itself on the neighbours of a good schedule. A trial that is
+proposed and not yet told counts as observed with the value that the model expects, so that proposals that are out
+together differ. So does one that failed, and a schedule is worth less as it is less probable to work
+(``cost_models/feasibility.py``).
+
+Where a prior guesses times, values are the logarithms of these, because a guess errs by factors, and the guess is one
+more coordinate (``Guesses``). A second Gaussian process models what a line along the guess leaves over; how far the
+line is followed is learned with every trial (``Trend``). A guess may be right about nearly all schedules and wrong
+about the fastest, which the likelihood of the trials hardly shows. So the line is judged by what it finds: once
+``patience`` trials have brought nothing, three of four proposals come from the model without it, or two of four where
+that model found the best, until one of the two finds something better. Trials that follow a guess are no random ones,
+and their mean is not that of the space: so it counts as unknown (``Hyperparameters.offset``). Where a guess leads, a
+proposal maximises the expected improvement (Jones, Schonlau and Welch, Efficient Global Optimization of Expensive
+Black-Box Functions, 1998) beyond a margin.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from autosched.samplers.base import Prior, Unseen
+from autosched.samplers.bayes.acquisition import expected_improvement, likely_optimum, log_probability_to_reach
+from autosched.samplers.bayes.coordinates import Coordinates
+from autosched.samplers.bayes.pool import Pool
+from autosched.samplers.first_choices.descent import descended
+from autosched.samplers.first_choices.guesses import LEAST, Guesses
+from cost_models import feasibility, gaussian_process
+from cost_models.covariance import Columns, Hyperparameters, coordinates
+from cost_models.gaussian_process import GrowingPosterior, Scale, Trend
+from cost_models.surrogate import Prediction
+from measurements.records.measurement import Measurement
+from search_spaces.arrays import FloatArray, IntArray
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
+
+_MODEL = gaussian_process.Settings(starts=1)
+_GUIDED = gaussian_process.Settings(starts=1, offset=1.0)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``first`` trials are random; of a prior that guesses, every other one has the best guess that descents from
+    ``guessed`` random ones find. It is followed less after ``patience`` trials that did not shorten the best time by
+    the part ``progress``.
+
+    With a guess, an improvement counts beyond ``margin`` standard deviations of the values so far. Hyper-parameters
+    are fitted again with ``growth`` times the results of the last time, and with ``later`` times once there are
+    ``many``: then a fit costs more and changes less. The model holds at most ``most`` observations: the fastest half of
+    them, and the newest others. A space of up to ``whole`` schedules is looked at as a whole, else a living pool of
+    ``living``. There each proposal replaces the worst by ``moves`` neighbours of one of the best ``elite`` schedules,
+    as many mutants of these, and as many random ones; and then by the neighbours of its own maximum, in ``rounds``
+    steps. ``model`` is that of a search without a prior that guesses, ``guided`` of one with it.
+    """
+
+    first: int = 5
+    guessed: int = 512
+    patience: int = 5
+    progress: float = 0.005
+    margin: float = 0.3
+    growth: float = 1.04
+    later: float = 1.15
+    many: int = 96
+    most: int = 512
+    whole: int = 24576
+    living: int = 2048
+    elite: int = 4
+    moves: int = 24
+    rounds: int = 2
+    model: gaussian_process.Settings = _MODEL
+    guided: gaussian_process.Settings = _GUIDED
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is ``predicted`` at every place of a pool, in deviations of the values, and what is ``best`` so far.
+    ``parts``: what one deviation is worth there, in parts of the best value and as far as the schedule is likely to
+    work. ``worth``: the acquisition, minus infinity where a place is seen."""
+
+    predicted: Prediction
+    best: float
+    parts: FloatArray
+    worth: FloatArray
+
+    def gain(self, position: int) -> float:
+        """The expected improvement at one place, without a margin, in parts of the best value."""
+        at = slice(position, position + 1)
+        there = Prediction(self.predicted.mean[at], self.predicted.deviation[at])
+        return float((expected_improvement(there, self.best) * self.parts[at])[0])
+
+
+class BayesSampler:
+    """``prior`` may guess times; its features are not used."""
+
+    name = "bayes"
+
+    def __init__(
+        self, space: SearchSpace, seed: int, *, prior: Prior | None = None, settings: Settings | None = None
+    ) -> None:
+        self._space = space
+        self._seed = seed
+        self._settings = settings or Settings()
+        self._prior = prior if prior is not None and prior.log_seconds(()) is not None else None
+        self._unseen = Unseen(space, seed)
+        self._columns = Coordinates(space)
+        self._times: dict[Schedule, list[float] | None] = {}  # in the order seen; None while it is not told
+        self._medians: dict[Schedule, float] = {}  # of those that have a time
+        self._best: float | None = None  # the least of them, once somebody asks
+        self._told: list[Schedule] = []
+        self._pool: Pool | None = None
+        self._by_guess: list[Schedule] | None = None  # random ones and where descents end, the best guess last
+        self._guesses: Guesses | None = None
+        self._of_pool = np.zeros(0)  # the guessed values of the pool
+        self._goal = math.inf  # a time below it is progress
+        self._idle = 0  # trials told since the last progress
+        self._guided = True  # whether the line decides, or did so for what was best so far
+        self._guided_to: dict[Schedule, bool] = {}  # whether it did so for each proposal that is out
+        self._models: dict[str, GrowingPosterior] = {}  # "plain", "guided" by a line, what "works"
+        self._observed: list[Schedule] = []  # by each of them
+        self._count = 0  # how many of the schedules seen it was offered
+        self._fitted = 0
+        self._gain = math.inf
+
+    @property
+    def expected_gain(self) -> float:
+        """As ``Foresighted`` says."""
+        return self._gain
+
+    def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        self._unseen.remove(schedule)
+        times = self._times.get(schedule)
+        if times is None:
+            times = self._times[schedule] = []
+            self._told.append(schedule)
+            if self._pool is not None:
+                self._pool.see([schedule])
+            self._learn_trust(schedule, measurement)
+        if measurement.timing is not None:
+            times.append(measurement.timing.median)
+            self._medians[schedule] = statistics.median(times)
+            self._best = None
+
+    def _learn_trust(self, schedule: Schedule, measurement: Measurement) -> None:
+        guided = self._guided_to.pop(schedule, True)
+        self._idle += 1
+        if measurement.timing is not None and measurement.timing.median < self._goal:
+            self._goal = measurement.timing.median * (1 - self._settings.progress)
+            self._idle, self._guided = 0, guided
+
+    def ask(self, n: int) -> list[Schedule]:
+        self._unseen.check(n)
+        rng = np.random.default_rng([self._seed, self._unseen.seen])
+        proposals: list[Schedule] = []
+        while len(proposals) < n:
+            proposal = self._proposed(rng)
+            if proposal is None:
+                break
+            self._unseen.remove(proposal)
+            self._times.setdefault(proposal, None)
+            if self._pool is not None:
+                self._pool.see([proposal])
+            proposals.append(proposal)
+        return proposals
+
+    def _proposed(self, rng: np.random.Generator) -> Schedule | None:
+        """The next trial; None where there is none left."""
+        self._gain = math.inf
+        if self._unseen.seen < self._settings.first or not self._medians:
+            guessed = self._guessed() if self._unseen.seen % 2 == 0 else None  # the others in case it misleads
+            return guessed or next(iter(self._unseen.draw(1)), None)
+        pool = self._made_pool()
+        self._update(pool)
+        guided = self._follows_guess()
+        outlook = self._outlook(pool, guided)
+        if not pool.whole:
+            self._refresh(pool, self._fresh(rng), outlook.worth)
+            outlook = self._outlook(pool, guided)
+        for _ in range(0 if pool.whole else self._settings.rounds):
+            chosen = pool.schedules[int(outlook.worth.argmax())]
+            self._refresh(pool, self._space.neighbours(chosen, self._settings.moves), outlook.worth)
+            outlook = self._outlook(pool, guided)
+        best = int(outlook.worth.argmax())
+        if outlook.worth[best] == -math.inf:  # all seen, which a living pool may be while the space is not
+            return next(iter(self._unseen.draw(1)), None)
+        self._gain = outlook.gain(best)
+        self._guided_to[pool.schedules[best]] = guided
+        return pool.schedules[best]
+
+    def _follows_guess(self) -> bool:
+        """Whether the next proposal is of the model with a line along the guess."""
+        if self._idle < self._settings.patience:
+            return self._guided
+        return self._unseen.seen % (4 if self._guided else 2) == 0
+
+    # -- the model -----------------------------------------------------------------------------------------------
+
+    def _made_pool(self) -> Pool:
+        if self._pool is None:
+            whole = self._space.count() <= self._settings.whole
+            schedules = self._space.sample(self._settings.whole if whole else self._settings.living, self._seed)
+            if self._prior is not None:
+                self._guesses = Guesses(self._prior, schedules)
+                self._of_pool = self._guesses.values(schedules)
+            self._pool = Pool(schedules, whole, self._places)
+            self._pool.see(self._times)
+        return self._pool
+
+    def _places(self, schedules: Sequence[Schedule]) -> Columns:
+        """Where schedules are for the model, [d, n]."""
+        columns = coordinates(self._columns.of(schedules))
+        return columns if self._guesses is None else np.concatenate([columns, self._guesses.coordinate(schedules)])
+
+    def _update(self, pool: Pool) -> None:
+        """Fit hyper-parameters where enough has been told since the last time, and observe what is new."""
+        size = step = self._settings.first
+        while step <= len(self._told):
+            growth = self._settings.growth if step < self._settings.many else self._settings.later
+            size, step = step, max(step + 1, math.ceil(step * growth))
+        refitted = size != self._fitted or not self._models
+        if refitted:
+            self._fitted = size
+            given = self._hyperparameters(self._told[:size])
+        else:
+            given = {name: model.hyperparameters for name, model in self._models.items()}
+        new = list(islice(self._times, self._count, None))
+        if refitted or len(self._observed) + len(new) > self._settings.most * 5 // 4:
+            self._models = {name: GrowingPosterior(pool.places, found, pool.grid) for name, found in given.items()}
+            self._observed, new = [], self._remembered()
+        self._count = len(self._times)
+        self._observed += new
+        if new:
+            columns = self._places(new)
+            for model in self._models.values():
+                model.observe(columns)
+
+    def _remembered(self) -> list[Schedule]:
+        """What the model observes: everything, or the fastest half of ``most`` and the newest others."""
+        most = self._settings.most
+        if len(self._times) <= most:
+            return list(self._times)
+        waiting = [s for s, times in self._times.items() if times is None]
+        kept = set([*waiting, *sorted(self._medians, key=self._medians.__getitem__)][: most // 2])
+        for schedule in reversed(self._times):
+            if len(kept) == most:
+                break
+            kept.add(schedule)
+        return [schedule for schedule in self._times if schedule in kept]
+
+    def _hyperparameters(self, told: Sequence[Schedule]) -> dict[str, Hyperparameters]:
+        columns, values, works = self._places(told), self._values(told), self._works(told)
+        settings = self._settings.model if self._guesses is None else self._settings.guided
+        found = {}
+        if (works == 0).any():
+            found["works"] = feasibility.hyperparameters(columns, works)
+        known = ~np.isnan(values)
+        if not known.any():  # these failed; what was told since then counts from the next time on
+            return {"plain": settings.mode(len(columns)), **found}
+        columns, values = columns[:, known], values[known]
+        scaled = Scale.of(values).down(values)
+        found["plain"] = gaussian_process.hyperparameters(columns, scaled, settings)
+        if self._guesses is not None:
+            guesses = self._guesses.values([s for s, k in zip(told, known, strict=True) if k])
+            guesses = Scale.of(guesses).down(guesses)
+            slope = float(guesses @ scaled + 2.0) / (float(guesses @ guesses) + 4.0)
+            rest = scaled - max(slope, 0.0) * guesses
+            found["guided"] = gaussian_process.hyperparameters(columns, rest, settings)
+        return found
+
+    def _values(self, schedules: Sequence[Schedule]) -> FloatArray:
+        """Best time over time, the logarithm of it where guesses are followed; NaN for failures and what is not told
+        yet."""
+        if self._best is None:
+            self._best = min(self._medians.values(), default=1.0)
+        values = self._best / np.array([self._medians.get(s, math.nan) for s in schedules], dtype=np.float64)
+        return values if self._guesses is None else np.maximum(np.log(values), LEAST)
+
+    def _works(self, schedules: Sequence[Schedule]) -> FloatArray:
+        """1 for what has a time, 0 for failures, NaN for what is not told yet."""
+        waiting = np.array([self._times[s] is None for s in schedules], dtype=np.bool_)
+        return np.where(waiting, math.nan, [float(s in self._medians) for s in schedules])
+
+    def _outlook(self, pool: Pool, guided: bool) -> Outlook:
+        """What is expected at every place of the pool."""
+        values, works = self._values(self._observed), self._works(self._observed)
+        scale = Scale.of(values[~np.isnan(values)])
+        values = scale.down(values)
+        model, trend = self._models["plain"], None
+        if guided and "guided" in self._models and self._guesses is not None:
+            trend = self._trend(self._guesses)
+            if self._models["guided"].evidence(values, trend) < 0:
+                trend = None
+            else:
+                model = self._models["guided"]
+        if trend is None:
+            values = model.believed(values)
+        best = float(model.fitted(values, trend)[works != 0].max())
+        predicted = model.predict(values, trend)
+        probable = np.ones(len(pool.schedules))
+        if "works" in self._models:
+            probable = feasibility.probability(self._models["works"], works)
+        if self._guesses is None:
+            aim = likely_optimum(predicted, best, np.where(pool.seen, 0.0, probable))
+            worth = log_probability_to_reach(aim, predicted) + np.log(np.maximum(probable, 1e-300))
+        else:
+            worth = expected_improvement(predicted, best + self._settings.margin) * probable
+        worth[pool.seen] = -math.inf
+        return Outlook(predicted, best, scale.deviation * probable, worth)
+
+    # -- guesses of the prior ------------------------------------------------------------------------------------
+
+    def _guessed(self) -> Schedule | None:
+        """The unseen schedule with the best guess, among random ones and where descents from these end; None without
+        a prior that guesses."""
+        if self._prior is None:
+            return None
+        if self._by_guess is None:
+            random = self._space.sample(self._settings.guessed, self._seed)
+            guesses = self._prior.log_seconds(random)
+            assert guesses is not None
+            order = [i for i in np.argsort(-guesses, kind="stable").tolist() if math.isfinite(guesses[i])]
+            self._by_guess = [random[i] for i in order] + descended(self._space, self._prior, random)[::-1]
+        while self._by_guess:
+            if (best := self._by_guess.pop()) in self._unseen:
+                return best
+        return None
+
+    def _trend(self, guesses: Guesses) -> Trend:
+        """The guesses of what was observed, and of the pool."""
+        observed = guesses.values(self._observed)
+        scale = Scale.of(observed)
+        return Trend(scale.down(observed), scale.down(self._of_pool))
+
+    # -- a living pool -------------------------------------------------------------------------------------------
+
+    def _fresh(self, rng: np.random.Generator) -> list[Schedule]:
+        """Neighbours and mutants of the fastest, and random schedules."""
+        fastest = heapq.nsmallest(self._settings.elite, self._medians, key=self._medians.__getitem__)
+        parents = [fastest[i] for i in rng.integers(len(fastest), size=self._settings.moves)]
+        near = self._space.neighbours(parents[0], self._settings.moves)
+        random = self._space.sample(self._settings.moves, int(rng.integers(2**62)))
+        return [*near, *self._space.mutate(parents, rng), *random]
+
+    def _refresh(self, pool: Pool, schedules: Sequence[Schedule], worth: FloatArray) -> None:
+        """Let schedules into the pool, in place of the worst."""
+        new = pool.missing(s for s in schedules if s in self._unseen)
+        if not new:
+            return
+        positions: IntArray = np.argsort(worth, kind="stable")[: len(new)].astype(np.int64)
+        places = pool.put(positions, new)
+        for model in self._models.values():
+            model.replace(positions, places)
+        if self._guesses is not None:
+            self._of_pool[positions] = self._guesses.values(new)

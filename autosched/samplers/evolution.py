@@ -1,0 +1,193 @@
+"""Evolutionary search ranked by a learned model, after TVM MetaSchedule (Shao et al., NeurIPS 2022).
+
+A population of legal schedules of all templates, part of it the best measured so far and the rest random, is mutated
+and crossed over a few generations. One model predicts every time, and the best predictions that are new are proposed,
+with a few random schedules among them. The model is trained anew whenever a fifth more records have arrived.
+
+Where a prior guesses times (an analytic model), its guess leads from the first proposal, and the learned model corrects
+it: it is trained on measured over guessed time, which needs far fewer records than learning the time itself.
+
+Every proposal depends on the seed and on what was asked and told so far, and on nothing else: a search that was stopped
+and restored goes on as if it had not been.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from autosched.samplers.base import EncodingPrior, Matrix, Prior, Unseen, spread_out
+from measurements.records.measurement import Measurement
+from search_spaces.arrays import FloatArray
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
+
+_FEWEST_ROWS = 2  # what a model needs
+
+
+class Model(Protocol):
+    def predict(self, X: Matrix) -> FloatArray:
+        """Logarithm of the time of each row of X [n, d], up to a constant, [n]."""
+
+
+Fit = Callable[[Matrix, FloatArray], Model]  # rows [n, d] and their seconds [n]; the same in, the same model out
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``warmup`` is the number of ok records before a model is trained; until then a prior's guess leads
+    ``guided`` of the proposals, and the others are random. Of ``first`` random schedules the best live at the start,
+    where a prior guesses: a guess costs no trial. ``population`` schedules live for ``generations``;
+    ``elite`` of the first are the best measured. A child comes from ``mutation`` with that probability, else from
+    crossing two parents over. ``epsilon`` of the proposals stay random. A model is trained with ``growth`` times the
+    records of the one before. Proposals of one batch differ in ``distance`` parameters or more where possible."""
+
+    warmup: int = 24
+    guided: float = 0.6
+    first: int = 512
+    population: int = 64
+    generations: int = 6
+    elite: float = 0.2
+    mutation: float = 0.85
+    epsilon: float = 0.05
+    growth: float = 1.2
+    distance: int = 3
+    failure_factor: float = 2.0  # a failure ranks as this many times the slowest ok record, for the model alone
+
+
+class EvolutionSampler:
+    """``fit`` trains a model; without one only the prior leads. ``prior`` gives the model's features, and perhaps a
+    guess of its own; by default the space's encoding and no guess."""
+
+    name = "evolution"
+    generation = 16
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        seed: int,
+        *,
+        fit: Fit | None,
+        prior: Prior | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self._space = space
+        self._seed = seed
+        self._fit = fit
+        self._prior = EncodingPrior(space) if prior is None else prior
+        self._settings = Settings() if settings is None else settings
+        self._unseen = Unseen(space, seed)
+        self._told: dict[Schedule, list[float]] = {}  # ok times of each schedule, empty for one that only failed
+        self._model: Model | None = None
+        self._trained = 0
+
+    def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        self._unseen.remove(schedule)
+        times = self._told.setdefault(schedule, [])
+        if measurement.timing is not None:
+            times.append(measurement.timing.median)
+
+    def ask(self, n: int) -> list[Schedule]:
+        rng = np.random.default_rng([self._seed, self._unseen.seen])
+        self._train()
+        led = int(max(n, 0) * self._led + rng.random())  # exactly that share on average
+        ranked = self._evolved(led, rng) if led else []
+        for schedule in ranked:
+            self._unseen.remove(schedule)
+        return ranked + self._unseen.draw(n - len(ranked))
+
+    @property
+    def _led(self) -> float:
+        """The share of the proposals that follow a prediction."""
+        if self._model is not None:
+            return 1.0 - self._settings.epsilon
+        return self._settings.guided if self._guesses else 0.0
+
+    @property
+    def _guesses(self) -> bool:
+        """Whether the prior guesses times."""
+        return self._prior.log_seconds(()) is not None
+
+    def _train(self) -> None:
+        """Train on the longest prefix of the records whose count of ok ones is a step of the growing series."""
+        ok = sum(1 for times in self._told.values() if times)
+        size, step = 0, self._settings.warmup
+        while step <= ok:
+            size, step = step, math.ceil(step * self._settings.growth)
+        if self._fit is None or size == self._trained:
+            return
+        rows, seconds, found = [], [], 0
+        for schedule, times in self._told.items():
+            if found == size:
+                break
+            found += bool(times)
+            rows.append(schedule)
+            seconds.append(statistics.median(times) if times else math.nan)
+        labels = np.array(seconds, dtype=np.float64)
+        labels[np.isnan(labels)] = self._settings.failure_factor * np.nanmax(labels)
+        guess = self._prior.log_seconds(rows)
+        if guess is not None:
+            usable = np.isfinite(guess)
+            rows = [row for row, use in zip(rows, usable, strict=True) if use]
+            labels, guess = labels[usable], guess[usable]
+            labels = labels / np.exp(guess)
+        if len(rows) < _FEWEST_ROWS:  # the prior expects the others to fail
+            return
+        self._model, self._trained = self._fit(self._prior.features(rows), labels), size
+
+    def _predicted(self, schedules: Sequence[Schedule]) -> FloatArray:
+        """log(seconds) up to a constant, infinite where the prior expects a schedule to fail."""
+        guess = self._prior.log_seconds(schedules)
+        predicted = np.zeros(len(schedules)) if guess is None else guess.copy()
+        if self._model is not None and len(schedules):
+            usable = np.isfinite(predicted)
+            rows = [s for s, use in zip(schedules, usable, strict=True) if use]
+            predicted[usable] += self._model.predict(self._prior.features(rows))
+        return predicted
+
+    def _evolved(self, n: int, rng: np.random.Generator) -> list[Schedule]:
+        """The ``n`` new schedules with the best predictions that a few generations find; perhaps fewer."""
+        settings = self._settings
+        elite = self._fastest()[: int(settings.elite * settings.population)]
+        first = settings.population if self._told or not self._guesses else settings.first
+        fresh = self._space.sample(first - len(elite), int(rng.integers(2**62)))
+        scores: dict[Schedule, float] = {}
+        self._score([*elite, *fresh], scores)
+        for _ in range(settings.generations):
+            living = sorted(scores, key=lambda s: scores[s])[: settings.population]
+            self._score(self._children(living, rng), scores)
+        new = (s for s in sorted(scores, key=lambda s: scores[s]) if s in self._unseen and math.isfinite(scores[s]))
+        return spread_out(list(new), n, settings.distance)
+
+    def _score(self, schedules: Sequence[Schedule], scores: dict[Schedule, float]) -> None:
+        unknown = [s for s in dict.fromkeys(schedules) if s not in scores]
+        scores.update(zip(unknown, self._predicted(unknown).tolist(), strict=True))
+
+    def _children(self, living: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
+        """As many children as ``living``, which is sorted; most are from the better half."""
+
+        def parents(count: int) -> list[Schedule]:
+            return [living[i] for i in (len(living) * rng.random(count) ** 2).astype(int)]
+
+        mutants = int(np.count_nonzero(rng.random(len(living)) < self._settings.mutation))
+        crossed = len(living) - mutants
+        children = self._space.mutate(parents(mutants), rng)
+        return children + self._space.crossover(parents(crossed), parents(crossed), rng)
+
+    def _fastest(self) -> list[Schedule]:
+        medians = {s: statistics.median(times) for s, times in self._told.items() if times}
+        return sorted(medians, key=lambda s: medians[s])
+
+
+def boosted_trees(seed: int, threads: int) -> Fit:
+    """Training of XGBoost trees, the same on every call with the same rows."""
+    from cost_models.boosted import BoostedModel  # imports xgboost, which takes a second
+    from cost_models.boosted import Settings as Trees
+
+    settings = Trees(seed=seed % 2**30, threads=threads)
+    return lambda rows, seconds: BoostedModel.fit(rows, seconds, settings=settings)

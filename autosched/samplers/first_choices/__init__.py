@@ -1,0 +1,1 @@
+"""What is tried before anything is measured?"""

@@ -1,0 +1,249 @@
+"""What NVIDIA's nvMatmulHeuristics would choose for a matmul, as schedules of ours: where that package is installed
+(``pip install 'autosched[judge]'``, NVIDIA's licence), they are among the first trials of ``tune``.
+
+The library names CUTLASS configurations: tiles of blocks and warps, stages, clusters, split k, the order of tiles. The
+nearest schedule of a template has as many of these decisions as its rules allow, the more important ones first, and of
+what they leave open what the time model likes best.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from autosched.samplers.base import Prior
+from autosched.samplers.first_choices import nvidia_heuristics_child
+from autosched.samplers.first_choices.descent import descended
+from search_spaces.hardware import intrinsics
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.fragments import WARP
+from search_spaces.hardware.wgmma import ROWS, WARPGROUP
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.parameters import Parameter, Value
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.common.raster import RASTER_GROUPS
+from search_spaces.templates.template import TemplateSet
+
+NAME = "nvMatmulHeuristics"
+GPUS: Mapping[str, str] = {
+    **{"h200": "H200_SXM", "h100": "H100_SXM", "h100_pcie": "H100_PCIE", "a100": "A100_SXM_80GB", "a10": "A10_PCIE"},
+    **{"rtx3090": "RTX_3090", "rtx4090": "RTX_4090", "l4": "L4", "l40s": "L40S", "l20": "L20", "l40": "L40"},
+    **{"a100_pcie": "A100_PCIE_80GB", "a30": "A30_PCIE", "a40": "A40_PCIE", "a6000": "RTX_A6000"},
+    **{"rtx6000ada": "RTX_6000_ADA", "h100_nvl": "H100_NVL"},
+    **{"rtx5080": "RTX_5080", "rtx5090": "RTX_5090", "rtx_pro_6000": "RTX_PRO_6000"},
+}  # the library's names of our rows. It proposes tcgen05 for B200 and its kin, and times beyond the peak for H20
+
+# Types of a and b, accumulators and out, as nvMatmulHeuristics.h spells them; it knows no out of 16 bits for i8, and
+# both 8-bit floats have one rate. f16_f16: added up in f16.
+_PRECISIONS = {
+    "f16": "HSH",
+    "f16_f16": "HHH",
+    "bf16": "TST",
+    "f32": "SFS",
+    "e4m3": "QQTST",
+    "e5m2": "QQTST",
+    "i8": "BII",
+}
+_PROPOSED = 3  # among the first trials
+_ASKED = 12  # of which some are the same schedule of ours
+_SECONDS = 20.0  # until a process that does not answer is given up; it takes a fifth of a second
+_SAMPLES = 64  # of the schedules that a configuration leaves open
+
+
+class HeuristicsFailed(ValueError):
+    """The library is installed and gives no answer. The message is one line."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A CUTLASS kernel: ``tile`` and ``warp_tile`` along m, n, k, ``instruction_m`` of one mma (64: wgmma), ``cluster``
+    in blocks along m and n, ``swizzle`` tiles in a band, ``by_columns`` whether blocks go down the rows of tiles first,
+    and the ``seconds`` that the library predicts."""
+
+    tile: tuple[int, int, int]
+    warp_tile: tuple[int, int, int]
+    instruction_m: int
+    stages: int
+    split_k: int
+    cluster: tuple[int, int]
+    swizzle: int
+    by_columns: bool
+    seconds: float
+
+    @property
+    def warps(self) -> int:
+        """Those that multiply, along m and n."""
+        return math.prod(self.warps_along)
+
+    @property
+    def warps_along(self) -> tuple[int, int]:
+        return self.tile[0] // self.warp_tile[0], self.tile[1] // self.warp_tile[1]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """``schedules`` to try early, the best first; ``line`` says so, or what failed, "" where nobody was asked."""
+
+    schedules: tuple[Schedule, ...] = ()
+    line: str = ""
+
+
+def installed() -> bool:
+    """Whether there is such a package; it is not loaded."""
+    return importlib.util.find_spec(NAME) is not None
+
+
+def advice(templates: TemplateSet, problem: Problem, device: Device, prior: Prior) -> Advice:
+    """The schedules of ``templates`` that are nearest to what the library proposes, as ``prior`` completes them.
+    Nothing where it is not installed, and for problems and devices that it does not know."""
+    if not isinstance(problem, Matmul) or not knows(problem, device) or not installed():
+        return Advice()
+    try:
+        found = configurations(problem, GPUS[device.name], _ASKED)
+    except HeuristicsFailed as error:
+        return Advice(line=f"{NAME} is left out: {error}; reinstall or uninstall nvidia-matmul-heuristics")
+    near: dict[Schedule, None] = {}
+    for configuration in found:
+        schedule = nearest(configuration, templates, problem, device, prior)
+        if schedule is not None:
+            near[schedule] = None
+        if len(near) == _PROPOSED:
+            break
+    if not near:
+        return Advice()
+    return Advice(tuple(near), f"{len(near)} of the first trials are the nearest schedules to what {NAME} proposes")
+
+
+def knows(problem: Matmul, device: Device) -> bool:
+    """Whether the library has figures for such a problem there."""
+    return device.name in GPUS and problem.a in _PRECISIONS and problem.precision != "ieee"
+
+
+def configurations(problem: Matmul, gpu: str, count: int) -> list[Configuration]:
+    """At most ``count`` configurations for a GPU by the library's name, the best first. Raises HeuristicsFailed."""
+    letters = "".join("N" if order == "row" else "T" for order in (problem.order_a, problem.order_b))
+    request = {
+        "gpu": gpu,
+        "precision": _PRECISIONS["f16_f16" if problem.acc == "f16" else problem.a],
+        "layout": f"{letters}_ROW_MAJOR",  # of row-major matrices, T for one that is turned while it is loaded
+        **{name: getattr(problem, name) for name in ("m", "n", "k", "batch")},
+        "count": count,
+    }
+    try:
+        done = subprocess.run(
+            [sys.executable, str(Path(nvidia_heuristics_child.__file__).absolute())],
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HeuristicsFailed(f"its process gave no answer ({error})") from error
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        raise HeuristicsFailed(f"it failed ({last:.120})")
+    try:
+        return [_configuration(row) for row in json.loads(done.stdout)]
+    except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise HeuristicsFailed(f"its answer is not understood ({type(error).__name__} {error})"[:160]) from error
+
+
+def _configuration(row: Mapping[str, float]) -> Configuration:
+    whole = {name: int(row[name]) for name in nvidia_heuristics_child.FIELDS}
+    if min(value for name, value in whole.items() if name != "cta_order") < 1:
+        raise ValueError(f"it has a tile of {whole['cta_tile_m']}x{whole['cta_tile_n']}")
+    return Configuration(
+        tile=(whole["cta_tile_m"], whole["cta_tile_n"], whole["cta_tile_k"]),
+        warp_tile=(whole["warp_tile_m"], whole["warp_tile_n"], whole["warp_tile_k"]),
+        instruction_m=whole["instr_tile_m"],
+        stages=whole["stages"],
+        split_k=whole["split_k"],
+        cluster=(whole["cluster_m"], whole["cluster_n"]),
+        swizzle=whole["swizzle_factor"],
+        by_columns=whole["cta_order"] == 1,
+        seconds=float(row["seconds"]),
+    )
+
+
+def nearest(
+    configuration: Configuration, templates: TemplateSet, problem: Matmul, device: Device, prior: Prior
+) -> Schedule | None:
+    """The schedule nearest to ``configuration``: of ``wgmma_matmul`` for wgmma where that is among ``templates``, else
+    of ``matmul`` by mma.sync; None where neither is, or nothing that ``prior`` expects to work."""
+    rows = {template.name: template for template in templates}
+    if configuration.instruction_m == ROWS and "wgmma_matmul" in rows:
+        row, decisions = rows["wgmma_matmul"], _wgmma(configuration)
+    elif "matmul" in rows and (intrinsic := _mma_sync(problem, device)) is not None:
+        row, decisions = rows["matmul"], _mma(configuration, intrinsic)
+    else:
+        return None
+    near = _narrowed(row.space(problem, device), decisions)
+    found = descended(near, prior, near.sample(_SAMPLES, 0))
+    return found[0] if found else None
+
+
+def _wgmma(c: Configuration) -> dict[str, Value]:
+    """Decisions, the most important first."""
+    return {
+        **{"tile_m": c.tile[0], "tile_n": c.tile[1], "consumers": max(1, c.warps * WARP // WARPGROUP)},
+        **{"tile_k": c.tile[2], "split_k": c.split_k, "cluster_m": c.cluster[0], "cluster_n": c.cluster[1]},
+        **{"stages": c.stages, "raster": _raster(c)},
+    }
+
+
+def _mma_sync(problem: Matmul, device: Device) -> str | None:
+    rows = intrinsics.intrinsics_for(problem.a, tf32=True, acc=problem.acc, device=device)
+    return next((row.name for row in rows if row.unit == "mma" and row.why_not(device) is None), None)
+
+
+def _mma(c: Configuration, intrinsic: str) -> dict[str, Value]:
+    m, n = c.warps_along
+    return {
+        **{"intrinsic": intrinsic, "tile_m": c.tile[0], "tile_n": c.tile[1], "sg_layout_m": m, "sg_layout_n": n},
+        **{"sg_data_m": c.warp_tile[0], "sg_data_n": c.warp_tile[1], "tile_k": c.tile[2], "split_k": c.split_k},
+        **{"stages": c.stages, "raster": _raster(c)},
+    }
+
+
+def _raster(c: Configuration) -> str:
+    if c.swizzle > 1:
+        bands = {rows: name for name, rows in RASTER_GROUPS.items() if rows > 1}
+        return bands[min(bands, key=lambda rows: abs(rows - c.swizzle))]
+    return "column" if c.by_columns else "row"
+
+
+def _narrowed(space: Space, decisions: Mapping[str, Value]) -> Space:
+    """The part of ``space`` with the values nearest to ``decisions``, without those that leave no legal schedule
+    together with the ones before them."""
+    known = {parameter.name: parameter for parameter in space.parameters}
+    wanted = {name: _nearest(known[name], value) for name, value in decisions.items()}
+    whole = _with(space, wanted)
+    if whole.count():
+        return whole
+    kept: dict[str, Value] = {}
+    for name, value in wanted.items():
+        if _with(space, {**kept, name: value}).count():
+            kept[name] = value
+    return _with(space, kept)
+
+
+def _with(space: Space, fixed: Mapping[str, Value]) -> Space:
+    parameters: Sequence[Parameter] = [
+        replace(p, values=(fixed[p.name],), chosen_default=None, before=None) if p.name in fixed else p
+        for p in space.parameters
+    ]
+    return Space(space.name, parameters, space.attributes, space.rules)
+
+
+def _nearest(parameter: Parameter, value: Value) -> Value:
+    """The value itself; of numbers the nearest."""
+    return value if value in parameter.values else min(parameter.values, key=lambda v: abs(int(v) - int(value)))

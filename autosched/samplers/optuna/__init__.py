@@ -1,0 +1,1 @@
+"""Optuna as a sampler, and ours as one of Optuna's."""

@@ -1,0 +1,234 @@
+"""The sampler ``bayes`` for any Optuna study.
+
+    study = optuna.create_study(sampler=autosched.StudySampler(seed=0))
+
+Storages, callbacks, the dashboard and parallel workers work as with every sampler of Optuna: its state is the study.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.search_space import IntersectionSearchSpace
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from autosched.samplers.bayes.acquisition import expected_improvement
+from autosched.samplers.bayes.sampler import Settings
+from autosched.samplers.optuna.axes import Axis, Place, axis
+from cost_models import feasibility, gaussian_process
+from cost_models.covariance import Columns, Hyperparameters, coordinates
+from cost_models.gaussian_process import GrowingPosterior, Scale
+from search_spaces.arrays import FloatArray
+
+Params = dict[str, Any]
+Places = tuple[Place, ...]  # one for each parameter
+Legal = Callable[[Places], bool]
+
+_FIRST = 5  # trials before the model decides
+_GROWTH = 1.15
+_RANDOM = 384  # candidates of a draw
+_DRAWS = 16  # at most, until _ENOUGH of them are legal
+_ENOUGH = 128
+_NEAR = 384
+_ELITE = 5
+_ROUNDS = 3
+_MOST = 384  # trials that the model looks at
+_STATES = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL, TrialState.RUNNING)
+
+
+class StudySampler(BaseSampler):
+    """The largest expected improvement beyond a margin, under the Gaussian process that ``tune`` uses.
+
+    Trials that failed, were pruned, or broke a constraint (``Trial.set_constraint``) have no value: from them the
+    sampler learns where trials fail, apart from the values. Running ones count as what the model expects, so that
+    parallel workers spread out. A categorical parameter whose choices are ascending numbers, such as tile sizes, is
+    taken as an ordinal one. ``legal`` says which parameters may be proposed, and gets those of a single value, too; the
+    sampler learns which parameters there are from trials that were completed or pruned, so until there is one their
+    values are drawn one by one: prune illegal trials. Where nothing legal is found a warning says so, once for each
+    sampler, and something illegal is proposed. Parameters that not every completed or pruned trial has, with the same
+    range, are sampled at random, and ``legal`` does not get them.
+
+    Raises ValueError for a study of several objectives.
+    """
+
+    def __init__(self, seed: int | None = None, legal: Callable[[Mapping[str, Any]], bool] | None = None) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._random = RandomSampler(seed=seed)
+        self._legal = legal
+        self._common = IntersectionSearchSpace(include_pruned=True)
+        self._fixed: Params = {}
+        self._warned = False
+        self._fitted: tuple[int, tuple[str, ...], Hyperparameters, Hyperparameters | None] | None = None
+
+    def reseed_rng(self) -> None:
+        """As Optuna asks of samplers that are copied to other workers."""
+        self._rng = np.random.default_rng()
+        self._random.reseed_rng()
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """The parameters that all trials so far have in common."""
+        space = self._common.calculate(study)
+        single = {name: axis(found) for name, found in space.items() if found.single()}
+        self._fixed = {name: only.value(only.random(self._rng)) for name, only in single.items()}
+        return {name: found for name, found in space.items() if not found.single()}
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """A random value."""
+        return self._random.sample_independent(study, trial, param_name, param_distribution)
+
+    def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> Params:
+        """The parameters of the largest expected improvement; none, to be sampled at random, for the first trials."""
+        if len(study.directions) > 1:
+            raise ValueError("StudySampler optimises one objective: give a study with one direction")
+        trials = [t for t in study.get_trials(deepcopy=False, states=_STATES) if t.number != trial.number]
+        trials = [t for t in trials if search_space.keys() <= t.params.keys()]
+        names, axes = tuple(search_space), [axis(found) for found in search_space.values()]
+        placed = [(t, found) for t in trials if (found := _placed(t, names, axes)) is not None]
+        trials, places = [t for t, _ in placed], [found for _, found in placed]
+        values, works = _values(trials, study.direction), _works(trials)
+
+        def params(places: Places) -> Params:
+            return {name: one.value(place) for name, one, place in zip(names, axes, places, strict=True)}
+
+        def legal(places: Places) -> bool:
+            return self._legal is None or self._legal(self._fixed | params(places))
+
+        finished = int(np.count_nonzero(~np.isnan(works)))
+        if not search_space or finished < _FIRST or np.isnan(values).all():
+            return {} if not search_space or self._legal is None else params(self._candidates([], axes, legal)[0])
+        tried = set(places)
+        kept = _kept(values, works)
+        places, values, works = [places[i] for i in kept], values[kept], works[kept]
+        rows = _rows(places, axes)
+        of_values, of_failures = self._hyperparameters(rows, values, works, names, finished)
+        scale = Scale.of(values[~np.isnan(values)])
+        order = np.argsort(-np.nan_to_num(values, nan=-math.inf), kind="stable")[:_ELITE]
+        candidates = self._candidates([places[i] for i in order], axes, legal)
+        best = candidates[0]
+        for _ in range(_ROUNDS):
+            fresh = [c for c in candidates if c not in tried]
+            if not fresh:
+                break
+            columns = _rows(fresh, axes)
+            posterior = GrowingPosterior(columns, of_values)
+            posterior.observe(rows)
+            scaled = posterior.believed(scale.down(values))
+            reached = float(posterior.fitted(scaled)[works != 0].max())
+            probable = np.ones(len(fresh))
+            if of_failures is not None:
+                fails = GrowingPosterior(columns, of_failures)
+                fails.observe(rows)
+                probable = feasibility.probability(fails, works)
+            worth = expected_improvement(posterior.predict(scaled), reached + Settings.margin) * probable
+            best = fresh[int(worth.argmax())]
+            candidates = [best, *self._moved([best] * 32, axes, 1, legal)]
+        return params(best)
+
+    def _hyperparameters(
+        self, rows: Columns, values: FloatArray, works: FloatArray, names: tuple[str, ...], count: int
+    ) -> tuple[Hyperparameters, Hyperparameters | None]:
+        """Of the values, and of what works where anything failed; fitted again at ``_GROWTH`` times the results, of
+        which there are ``count`` with those that the model does not look at, and at the first failure."""
+        fitted, failed = self._fitted, bool((works == 0).any())
+        if fitted is None or fitted[1] != names or count >= fitted[0] * _GROWTH or (failed and fitted[3] is None):
+            finished, known = ~np.isnan(works), ~np.isnan(values)
+            scaled = Scale.of(values[known]).down(values[known])
+            of_values = gaussian_process.hyperparameters(rows[:, known], scaled, gaussian_process.Settings(starts=1))
+            of_failures = None
+            if failed:
+                of_failures = feasibility.hyperparameters(rows[:, finished], works[finished])
+            self._fitted = fitted = count, names, of_values, of_failures
+        return fitted[2:]
+
+    def _candidates(self, best: Sequence[Places], axes: Sequence[Axis], legal: Legal) -> list[Places]:
+        """Random places, and the best ones with one or two changes; legal ones where there are any."""
+        allowed: list[Places] = []
+        for _ in range(_DRAWS):
+            random = [tuple(one.random(self._rng) for one in axes) for _ in range(_RANDOM)]
+            allowed += filter(legal, random)
+            if len(allowed) >= _ENOUGH:
+                break
+        parents = [best[i] for i in self._rng.integers(len(best), size=_NEAR)] if best else []
+        found = [*allowed, *self._moved(parents, axes, 2, legal)]
+        if not found and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"none of {_DRAWS * _RANDOM:,} random parameters is legal, so one that is not is proposed: check what "
+                "StudySampler was given as legal, or give narrower ranges",
+                stacklevel=2,
+            )
+        return found or random
+
+    def _moved(self, parents: Sequence[Places], axes: Sequence[Axis], most: int, legal: Legal) -> list[Places]:
+        moved = []
+        for parent in parents:
+            child = list(parent)
+            for i in self._rng.permutation(len(axes))[: self._rng.integers(1, most + 1)]:
+                child[i] = axes[i].near(child[i], self._rng)
+            moved.append(tuple(child))
+        return list(filter(legal, moved))
+
+
+def _placed(trial: FrozenTrial, names: Sequence[str], axes: Sequence[Axis]) -> Places | None:
+    """None for a trial with a choice that is none of the study's, as trials added from another study may have."""
+    try:
+        return tuple(one.place(trial.params[name]) for name, one in zip(names, axes, strict=True))
+    except (ValueError, TypeError):
+        return None
+
+
+def _failed(trial: FrozenTrial) -> bool:
+    """Whether a trial that is finished has no value that counts. Optuna's trials have constraints since version 5."""
+    broken = any(value > 0 for value in getattr(trial, "constraints", {}).values())
+    return trial.state is not TrialState.COMPLETE or trial.value is None or not math.isfinite(trial.value) or broken
+
+
+def _works(trials: Sequence[FrozenTrial]) -> FloatArray:
+    """1 for a trial with a value, 0 for a failure, NaN for a running trial."""
+    return np.array(
+        [math.nan if t.state is TrialState.RUNNING else float(not _failed(t)) for t in trials], dtype=np.float64
+    )
+
+
+def _values(trials: Sequence[FrozenTrial], direction: StudyDirection) -> FloatArray:
+    """1 for the best, and less for others; NaN for a failure and for a running trial.
+
+    Positive objectives are compared by their ratio to the best, as times are; others by their place between the worst
+    and the best.
+    """
+    sign = 1.0 if direction is StudyDirection.MAXIMIZE else -1.0
+    found = np.full(len(trials), np.nan)
+    for i, trial in enumerate(trials):
+        if trial.value is not None and not _failed(trial):
+            found[i] = trial.value
+    if np.isnan(found).all():
+        return found
+    low, high = float(np.nanmin(found)), float(np.nanmax(found))
+    if low > 0:
+        return found / high if sign > 0 else low / found
+    best = high if sign > 0 else low
+    return 1 - sign * (best / 2 - found / 2) / ((high / 2 - low / 2) or 1.0)  # their difference may be no float
+
+
+def _kept(values: FloatArray, works: FloatArray) -> list[int]:
+    """The trials that the model looks at: all, or those that run, the best, and the newest others."""
+    if len(values) <= _MOST:
+        return list(range(len(values)))
+    worth = np.where(np.isnan(works), math.inf, np.nan_to_num(values, nan=-math.inf))
+    order = np.argsort(-worth, kind="stable").tolist()
+    kept = set(order[: _MOST // 2])
+    kept.update([i for i in range(len(values) - 1, -1, -1) if i not in kept][: _MOST - len(kept)])
+    return sorted(kept)
+
+
+def _rows(places: Sequence[Places], axes: Sequence[Axis]) -> Columns:
+    return coordinates([[one.coordinate(place) for one, place in zip(axes, row, strict=True)] for row in places])

@@ -1,0 +1,23 @@
+"""Sampling without replacement: the baseline that every other sampler has to beat."""
+
+from __future__ import annotations
+
+from autosched.samplers.base import Unseen
+from measurements.records.measurement import Measurement
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
+
+
+class RandomSampler:
+    """The order is the space's own sample: uniform in one space, by turns of the strata in a union. Learns nothing."""
+
+    name = "random"
+
+    def __init__(self, space: SearchSpace, seed: int) -> None:
+        self._unseen = Unseen(space, seed)
+
+    def ask(self, n: int) -> list[Schedule]:
+        return self._unseen.draw(n)
+
+    def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        self._unseen.remove(schedule)

@@ -1,0 +1,136 @@
+"""Any Optuna sampler through Optuna's ask-and-tell interface, by default its tree-structured Parzen estimator.
+
+Optuna knows independent domains and none of the rules, so most of what it suggests is illegal. A suggestion that is
+illegal, or not new, is told to Optuna as failed at once and costs no measurement. After a few of them in a row the last
+one is repaired: the nearest new legal schedule to it, among random ones and neighbours of the best, is proposed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.trial import Trial, TrialState, create_trial
+
+from autosched.samplers.base import Unseen, differences
+from measurements.records.measurement import Measurement
+from search_spaces.spaces.parameters import Parameter, Value
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
+
+_TEMPLATE = "template"  # the other parameters that Optuna knows have a dot in their names
+_TRIES = 3  # suggestions per proposal before the last one is repaired
+_RANDOM = 256  # random schedules that a repair chooses from
+_BEST = 4  # best schedules whose neighbours a repair chooses from
+_NEIGHBOURS = 32  # of each of them
+
+
+class OptunaSampler:
+    """Proposals of one Optuna sampler, ``TPESampler(seed=seed)`` if none is given.
+
+    First the template is chosen, then values for the parameters of that template alone, which Optuna knows as
+    "template.parameter". It chooses positions among a parameter's values: from a categorical distribution, or for an
+    ordinal parameter from an integer one. The objective is log(seconds). A failed trial is told as pruned: Optuna's
+    samplers take that as worse than every finished one, or leave it out.
+    """
+
+    name = "tpe"
+
+    def __init__(self, space: SearchSpace, seed: int, sampler: optuna.samplers.BaseSampler | None = None) -> None:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)  # otherwise it prints a line per trial to stderr
+        self._space = space
+        self._seed = seed
+        self._unseen = Unseen(space, seed)
+        self._templates = CategoricalDistribution(tuple(space.members))
+        self._distributions = {
+            template: {f"{template}.{p.name}": _distribution(p) for p in member.parameters}
+            for template, member in space.members.items()
+        }
+        self._study = optuna.create_study(
+            direction="minimize", sampler=optuna.samplers.TPESampler(seed=seed) if sampler is None else sampler
+        )
+        self._running: dict[str, Trial] = {}
+        self._times: dict[Schedule, float] = {}
+        self._repairs = 0
+
+    def ask(self, n: int) -> list[Schedule]:
+        self._unseen.check(n)
+        proposals: list[Schedule] = []
+        while len(proposals) < n:
+            proposal = self._proposed()
+            if proposal is None:
+                break
+            proposals.append(proposal)
+        return proposals
+
+    def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        self._unseen.remove(schedule)
+        value = math.log(measurement.timing.median) if measurement.timing is not None else None
+        state = TrialState.PRUNED if value is None else TrialState.COMPLETE
+        running = self._running.pop(schedule.key(), None)
+        if running is not None:
+            self._study.tell(running, values=value, state=state)
+        else:
+            distributions = {_TEMPLATE: self._templates, **self._distributions[schedule.template]}
+            params = self._params(schedule)
+            self._study.add_trial(create_trial(state=state, value=value, params=params, distributions=distributions))
+        if value is not None:
+            self._times[schedule] = min(value, self._times.get(schedule, math.inf))
+
+    def _proposed(self) -> Schedule | None:
+        """What Optuna suggests, if that is legal and new within a few tries; else the last suggestion, repaired."""
+        for _ in range(_TRIES):
+            trial = self._study.ask()
+            suggestion = self._suggested(trial)
+            if suggestion in self._unseen and suggestion in self._space:
+                return self._started(suggestion, trial)
+            self._study.tell(trial, state=TrialState.FAIL)
+        nearest = self._nearest(suggestion)
+        if nearest is None:
+            return None
+        self._study.enqueue_trial(self._params(nearest))
+        trial = self._study.ask()
+        return self._started(self._suggested(trial), trial)
+
+    def _nearest(self, suggestion: Schedule) -> Schedule | None:
+        """A new legal schedule that differs from ``suggestion`` in few parameters; None if none is left."""
+        self._repairs += 1
+        seed = np.random.SeedSequence([self._seed, self._repairs]).generate_state(1, np.uint64)
+        best = sorted(self._times, key=lambda s: self._times[s])[:_BEST]
+        pool = [near for schedule in best for near in self._space.neighbours(schedule, _NEIGHBOURS)]
+        pool += self._space.sample(_RANDOM, int(seed[0]))
+        pool = [schedule for schedule in pool if schedule in self._unseen] or self._unseen.draw(1)
+        # the first of equals: a neighbour of the best
+        return min(pool, key=lambda s: differences(s, suggestion), default=None)
+
+    def _started(self, schedule: Schedule, trial: Trial) -> Schedule:
+        self._unseen.remove(schedule)
+        self._running[schedule.key()] = trial
+        return schedule
+
+    def _suggested(self, trial: Trial) -> Schedule:
+        """A template and its parameters, chosen by Optuna in this order; for an enqueued trial, the ones it holds."""
+        template = trial.suggest_categorical(_TEMPLATE, tuple(self._space.members))
+        items: list[tuple[str, Value]] = []
+        for parameter in self._space.members[template].parameters:
+            name, last = f"{template}.{parameter.name}", len(parameter.values) - 1
+            if parameter.kind == "categorical":
+                code = trial.suggest_categorical(name, tuple(range(last + 1)))
+            else:
+                code = trial.suggest_int(name, 0, last)
+            items.append((parameter.name, parameter.values[code]))
+        return Schedule(template, tuple(items))
+
+    def _params(self, schedule: Schedule) -> dict[str, Value]:
+        """What Optuna chooses where it chooses ``schedule``."""
+        parameters = self._space.members[schedule.template].parameters
+        codes: dict[str, Value] = {f"{schedule.template}.{p.name}": p.code(schedule[p.name]) for p in parameters}
+        return {_TEMPLATE: schedule.template, **codes}
+
+
+def _distribution(parameter: Parameter) -> BaseDistribution:
+    if parameter.kind == "categorical":
+        return CategoricalDistribution(tuple(range(len(parameter.values))))
+    return IntDistribution(0, len(parameter.values) - 1)

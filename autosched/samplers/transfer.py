@@ -1,0 +1,80 @@
+"""What another recording of a kernel tells a search: its times on another GPU, or for another size, as a prior.
+
+A schedule's guess is the time that the other recording holds for the same values of the parameters that both have, in
+the median where several do; where it holds none, that of boosted trees trained on it. How far the guess is followed is
+the sampler's to learn: times of another GPU need not even agree in order.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from autosched.samplers.base import Matrix
+from cost_models.boosted import BoostedModel, Settings
+from measurements.records.measurement import Measurement
+from search_spaces.arrays import FloatArray
+from search_spaces.spaces.parameters import Value
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
+
+_FAILED = 2.0  # times the slowest: what a failure counts as
+
+
+class TransferPrior:
+    """A prior from ``measurements`` of another recording. ``shared`` are the parameters that both have and that vary
+    there. Raises ValueError where there are none, or nothing there has a time."""
+
+    def __init__(self, space: SearchSpace, measurements: Mapping[Schedule, Measurement]) -> None:
+        self._space = space
+        here = {p.name for member in space.members.values() for p in member.parameters}
+        there: dict[str, dict[Value, None]] = {}
+        for schedule in measurements:
+            for name, value in schedule.items:
+                there.setdefault(name, {})[value] = None
+        self.shared = tuple(name for name, values in there.items() if name in here and len(values) > 1)
+        if not self.shared:
+            raise ValueError("the two recordings share no parameter that varies: give one of the same kernel")
+        self._codes = {name: {value: i for i, value in enumerate(there[name])} for name in self.shared}
+        times: dict[tuple[Value, ...], list[float]] = {}
+        for schedule, measurement in measurements.items():
+            seconds = math.inf if measurement.timing is None else measurement.timing.median
+            times.setdefault(self._key(schedule), []).append(seconds)
+        known = {key: statistics.median_low(values) for key, values in times.items()}
+        slowest = max((s for s in known.values() if s < math.inf), default=None)
+        if slowest is None:
+            raise ValueError("nothing in the other recording has a time")
+        self._known = {key: math.log(min(seconds, _FAILED * slowest)) for key, seconds in known.items()}
+        self._model: BoostedModel | None = None
+        self._learned: dict[tuple[Value, ...], float] = {}
+
+    def features(self, schedules: Sequence[Schedule]) -> Matrix:
+        return self._space.encode(schedules)
+
+    def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
+        keys = [self._key(schedule) for schedule in schedules]
+        new = [key for key in dict.fromkeys(keys) if key not in self._known and key not in self._learned]
+        if new:
+            if self._model is None:
+                rows, seconds = list(self._known), np.exp(list(self._known.values()))
+                self._model = BoostedModel.fit(self._matrix(rows), seconds, settings=Settings(patience=20))
+            self._learned.update(zip(new, self._model.predict(self._matrix(new)).tolist(), strict=True))
+        return np.array([self._known[key] if key in self._known else self._learned[key] for key in keys])
+
+    def _key(self, schedule: Schedule) -> tuple[Value, ...]:
+        values = schedule.values
+        return tuple(values[name] for name in self.shared)
+
+    def _matrix(self, keys: Sequence[tuple[Value, ...]]) -> Matrix:
+        """A number as itself; a text as its place among those of the other recording, NaN for another one."""
+        rows = [
+            [
+                float(v) if isinstance(v, int) else self._codes[n].get(v, math.nan)
+                for n, v in zip(self.shared, k, strict=True)
+            ]
+            for k in keys
+        ]
+        return np.array(rows, dtype=np.float32).reshape(len(keys), len(self.shared))

@@ -1,0 +1,1 @@
+"""Many problems, tuned one after another. Start at ``suite``."""

@@ -1,0 +1,56 @@
+"""Call logs, ours and TunableOp's, as members of a suite."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from autosched.dispatch.call_log import HEADER, CallLogError, counted, text_of
+from autosched.suites import tunableop
+from autosched.suites.suite import Member
+from search_spaces.catalogue import problem_from_json
+from search_spaces.operators.problem import Problem
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The problems of a log, each with its count as weight; and how many lines were left out, by reason."""
+
+    members: tuple[Member, ...]
+    skipped: Counter[str]
+
+
+def read_calls(path: str | Path) -> Calls:
+    """The problems of a CSV: one that autosched recorded, or TunableOp's of untuned or tuned GEMMs.
+
+    Raises CallLogError for another file and for one without a problem that kernels compute, and OSError.
+    """
+    file = Path(path)
+    text = text_of(file)
+    first = text.partition("\n")[0].strip()
+    skipped: Counter[str] = Counter()
+    counts: Counter[Problem] = Counter()
+    if first == ",".join(HEADER):
+        for key, count in counted(file, text):
+            try:
+                counts[problem_from_json(json.loads(key))] += count
+            except ValueError as error:
+                skipped[" ".join(str(error).split())] += 1
+    elif tunableop.is_log(first):
+        for line in text.splitlines():
+            try:
+                problem = tunableop.problem(line)
+            except ValueError as error:
+                skipped[str(error)] += 1
+                continue
+            if problem is not None:
+                counts[problem] += 1
+    else:
+        raise CallLogError(f"{path} is no log of calls: it starts neither with {','.join(HEADER)} nor as TunableOp's")
+    if not counts:
+        why = f": {skipped.most_common(1)[0][0]}" if skipped else ""
+        raise CallLogError(f"{path} holds no problem that can be tuned{why}")
+    members = tuple(Member(problem, float(count)) for problem, count in counts.most_common())
+    return Calls(members, skipped)

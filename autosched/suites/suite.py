@@ -1,0 +1,219 @@
+"""Many problems under one budget: the next trials go where they are expected to save most of the whole suite's time."""
+
+from __future__ import annotations
+
+import math
+import time
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autosched.dispatch.database import device_name
+from autosched.tuning import tune as tuner
+from autosched.tuning.result import Observer, SoFar, TuneResult
+from measurements.records.record import Record
+from measurements.store.errors import StoreError
+from measurements.store.store import Store
+from search_spaces.catalogue import problem_from_json
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem, whole_number
+
+CHUNK = 16  # trials of one problem at a time, where the budget gives every problem two of these
+LEAST_SAVED = 0.02  # of a problem's time, by its first chunk
+_LASTING = 0.5  # of what a chunk saved, the next one is expected to save
+_LARGEST = 1 << 20  # bytes of a file
+
+_MOST_WEIGHT = 1e100
+
+
+class SuiteError(ValueError):
+    """A file that is no suite. One line says why."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A problem, and how often it is computed."""
+
+    problem: Problem
+    weight: float = 1.0
+
+
+@dataclass
+class Standing:
+    """How far a member has come: ``bests`` in seconds before its first chunk and after each, infinite where nothing
+    has worked. ``seconds`` are what its trials took."""
+
+    member: Member
+    bests: list[float] = field(default_factory=list)
+    trials: int = 0
+    seconds: float = 0.0
+    best: Record | None = None
+    exhausted: bool = False
+    worth: str = ""
+
+    def add(self, result: TuneResult) -> None:
+        """Another chunk has come to an end."""
+        if not self.bests:
+            new = {record.id for record in result.trials}
+            earlier = result.best is not None and result.best.id not in new
+            self.bests.append(_seconds(result.best) if earlier else math.inf)
+        self.best = result.best
+        self.bests.append(_seconds(result.best))
+        self.trials += len(result.trials)
+        self.seconds += result.seconds
+        self.exhausted = result.exhausted or not (result.trials or result.out_of_time)
+        self.worth = result.worth or self.worth
+
+    @property
+    def expected_gain(self) -> float:
+        """Weighted seconds that its next chunk is expected to save: half of what its last one did, and at least
+        LEAST_SAVED over the number of its chunks, because searches slow down and none is given up. Infinite before the
+        first; a problem where nothing works yet comes last."""
+        if self.exhausted:
+            return -math.inf
+        if not self.trials:
+            return math.inf
+        now, before = self.bests[-1], self.bests[-2]
+        if math.isinf(now):
+            return 0.0
+        saved = _LASTING * (1.0 - now / before) if math.isfinite(before) else 0.0
+        return self.member.weight * now * max(saved, LEAST_SAVED / (len(self.bests) - 1))
+
+    @property
+    def gain_per_second(self) -> float:
+        """``expected_gain`` over what its chunks took in the mean."""
+        chunks = len(self.bests) - 1
+        return self.expected_gain if chunks < 1 else self.expected_gain * chunks / max(self.seconds, 1e-6)
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """What became of each member, in the order of the suite; and why the run ended early, if it did."""
+
+    standings: tuple[Standing, ...]
+    trials: int
+    seconds: float
+    out_of_time: bool = False
+    interrupted: bool = False
+    stopped: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every problem has a schedule that works."""
+        return all(standing.best is not None for standing in self.standings)
+
+
+def read_suite(path: str | Path) -> tuple[Member, ...]:
+    """The members of a TOML file: a table ``[[problem]]`` for each with ``operator``, its fields, and perhaps
+    ``weight``. Raises SuiteError, and OSError."""
+    file = Path(path)
+    if file.stat().st_size > _LARGEST:
+        raise SuiteError(f"{path} is no suite: it has more than {_LARGEST:,} bytes")
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise SuiteError(f"{path} is not TOML: {' '.join(str(error).split())}") from error
+    tables = document.get("problem")
+    if set(document) != {"problem"} or not isinstance(tables, list) or not tables:
+        raise SuiteError(f"{path} must hold a table [[problem]] for each problem, and nothing else")
+    members = [_member(f"problem {number} of {path}", table) for number, table in enumerate(tables, 1)]
+    keys = [member.problem.key() for member in members]
+    for number, key in enumerate(keys, 1):
+        if key in keys[: number - 1]:
+            raise SuiteError(f"problem {number} of {path} is there twice: give it once, with the sum of the weights")
+    return tuple(members)
+
+
+def _member(where: str, table: Any) -> Member:
+    if not isinstance(table, Mapping) or not isinstance(table.get("operator"), str):
+        raise SuiteError(f"{where} needs an operator")
+    weight = table.get("weight", 1)
+    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < _MOST_WEIGHT:
+        raise SuiteError(f"{where} has the weight {weight!r:.40}: use a positive number")
+    try:
+        problem = problem_from_json({name: value for name, value in table.items() if name != "weight"})
+    except ValueError as error:
+        raise SuiteError(f"{where} cannot be used: {' '.join(str(error).split())}") from error
+    return Member(problem, float(weight))
+
+
+Tell = Callable[[Standing, TuneResult], None]
+
+
+def tune_suite(
+    members: Sequence[Member],
+    *,
+    trials: int,
+    database: str | Path,
+    seconds: float | None = None,
+    tell: Tell = lambda standing, result: None,
+    progress: Observer | None = None,
+    **options: Any,
+) -> SuiteResult:
+    """Share ``trials``, and ``seconds`` where they are given, among ``members``, into one ``database``; ``options`` are
+    those of ``autosched.tune``.
+
+    Every problem gets some trials first, then each next chunk goes to the one with the largest expected gain, with
+    ``seconds`` the largest one per second. A search starts from what the others found (``warm_start``). Problems whose
+    turn has not come when the time is up, or at Ctrl-C, have no trial, and the best that the database holds. ``tell``
+    hears of every chunk. Raises ValueError as ``tune`` does, and for fewer trials than problems.
+    """
+    trials = whole_number("trials", trials, 1)
+    if not members:
+        raise SuiteError("a suite needs at least one problem")
+    if trials < len(members):
+        raise SuiteError(f"{trials} trials are too few for {len(members)} problems: give at least one for each")
+    chunk = max(1, min(CHUNK, trials // (2 * len(members))))
+    standings = tuple(Standing(member) for member in members)
+    left, began = trials, time.monotonic()
+    out_of_time, interrupted, stopped = False, False, ""
+    try:
+        while left and not (interrupted or stopped):
+            standing = max(standings, key=lambda s: s.expected_gain if seconds is None else s.gain_per_second)
+            rest = None if seconds is None else seconds - (time.monotonic() - began)
+            out_of_time = rest is not None and rest <= 0.0 and not standing.exhausted
+            if standing.exhausted or out_of_time:
+                break
+            so_far = SoFar(progress)
+            try:
+                result = tuner.tune(
+                    standing.member.problem,
+                    trials=min(chunk, left),
+                    database=database,
+                    seconds=rest,
+                    progress=so_far,
+                    **options,
+                )
+            except KeyboardInterrupt:
+                result = so_far.interrupted()
+            standing.add(result)
+            left -= len(result.trials)
+            interrupted, stopped = result.interrupted, result.stopped
+            tell(standing, result)
+    except KeyboardInterrupt:  # between two chunks
+        interrupted = True
+    _look_up(standings, database, options.get("device"))
+    return SuiteResult(standings, trials - left, time.monotonic() - began, out_of_time, interrupted, stopped)
+
+
+def _look_up(standings: Sequence[Standing], database: str | Path, device: str | Device | None) -> None:
+    """What the database holds of the problems whose turn has not come."""
+    unreached = [standing for standing in standings if not standing.bests]
+    tuned_for = next((s.best.device for s in standings if s.best is not None), device)
+    if not unreached:
+        return
+    try:
+        with Store.open(database, create=False) as store:
+            for standing in unreached:
+                problem = standing.member.problem
+                names = store.devices(problem) if tuned_for is None else (device_name(store, tuned_for),)
+                standing.best = next((best for name in names if (best := store.best(problem, name))), None)
+                standing.bests = [_seconds(standing.best)]
+    except StoreError:  # there is no database yet, as nothing was stored
+        return
+
+
+def _seconds(record: Record | None) -> float:
+    return math.inf if record is None or record.seconds is None else record.seconds

@@ -1,0 +1,1 @@
+"""How is a search run? Start at ``tune``."""

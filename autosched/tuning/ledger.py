@@ -1,0 +1,190 @@
+"""What is known of one problem on one device while it is tuned: all trials, the kernels they were of, and the best."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Protocol
+
+from autosched.proofs.proof import CONDEMNING, Verification
+from autosched.user_kernels.document import KernelFileError
+from autosched.version import VERSION
+from measurements.records.measurement import Measurement, Provenance, Status
+from measurements.records.record import Budget, Record, canonical_json
+from measurements.runners.base import Candidate
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+
+Generate = Callable[[Problem, Schedule, Device], Kernel]
+
+
+class VerifyOutcome(Protocol):
+    """What an emulation found. ``worst`` is the largest error over its tolerance, None where there is none.
+
+    Only a status of CONDEMNING says that the kernel is wrong.
+    """
+
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def worst(self) -> float | None: ...
+
+
+Verifier = Callable[[Problem, Schedule], VerifyOutcome]
+
+
+class Trials(Protocol):
+    """What the tuner asks of a store; ``measurements.store.store.Store`` says what each means."""
+
+    @property
+    def name(self) -> str: ...
+    def append(self, record: Record) -> Record: ...
+    def set_proof(self, record: Record, proof: str) -> None: ...
+    def trials(self, problem: Problem, device: str, provenance: Provenance) -> Sequence[Record]: ...
+    def best(self, problem: Problem, device: str, provenance: Provenance) -> Record | None: ...
+
+
+class TrialBook:
+    """Every record goes to the store before anything is made of it.
+
+    ``generate`` makes kernels and raises ValueError for a schedule that it cannot serve; ``versions`` and
+    ``space_versions`` are those of the kernel templates and of their spaces, by name; ``proposer`` says who proposed a
+    schedule, as a rule the sampler of this run, and ``seed`` is that of this run. ``stored`` are the records of this
+    problem, device and provenance, ``known`` what was measured of a kernel, by its digest, ``proofs`` those of this run
+    as canonical JSON. ``fingerprint`` is that of the runner, once it has started.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        device: Device,
+        provenance: Provenance,
+        store: Trials,
+        *,
+        generate: Generate,
+        proposer: Callable[[Schedule], str],
+        seed: int,
+        versions: Mapping[str, str],
+        space_versions: Mapping[str, str],
+    ) -> None:
+        self.problem = problem
+        self.device = device
+        self.provenance = provenance
+        self._store = store
+        self._generate = generate
+        self._proposer = proposer
+        self._seed = seed
+        self._versions = dict(versions)
+        self._space_versions = dict(space_versions)
+        self.fingerprint: dict[str, str] = {}
+        self.known: dict[str, Measurement] = {}
+        self.proofs: dict[Schedule, str] = {}
+        self.stored: list[Record] = []
+        self.best: Record | None = None
+        self.budget: Budget | None = None
+
+    @property
+    def name(self) -> str:
+        """That of the store."""
+        return self._store.name
+
+    def open(self, budget: Budget, earlier: Sequence[Record] | None = None) -> list[Record]:
+        """Begin a run of ``budget`` after the ``earlier`` trials that the store holds, which are read where not given;
+        those trials."""
+        self.budget = budget
+        if earlier is None:
+            earlier = self._store.trials(self.problem, self.device.name, self.provenance)
+        self.stored = list(earlier)
+        self.read_best()
+        return list(earlier)
+
+    def read_best(self) -> None:
+        """Make the best what the store says it is."""
+        self.best = self._store.best(self.problem, self.device.name, self.provenance)
+
+    def candidate(self, schedule: Schedule) -> Candidate:
+        """Raises ValueError where there is no kernel for the schedule."""
+        return Candidate(self.problem, schedule, self._generate(self.problem, schedule, self.device))
+
+    def is_of_this_code(self, record: Record) -> bool:
+        """Whether the template and the space of a record are those of today."""
+        template = record.schedule.template
+        versions = self._space_versions.get(template), self._versions.get(template, "")
+        return (record.space_version, record.template_version) == versions
+
+    def append(self, record: Record) -> Record:
+        """Store a record; what the store made of it."""
+        stored = self._store.append(record)
+        self.stored.append(stored)
+        return stored
+
+    def record(
+        self, schedule: Schedule, digest: str | None, measurement: Measurement, rank: int | None = None
+    ) -> Record:
+        """A record of this run, not stored yet."""
+        return Record(
+            problem_key=self.problem.key(),
+            schedule=schedule,
+            device=self.device.name,
+            fingerprint=canonical_json(self.fingerprint),
+            template_version=self._versions.get(schedule.template, ""),
+            space_version=self._space_versions.get(schedule.template, ""),
+            kernel_digest=digest,
+            measurement=measurement,
+            toolchain=self.fingerprint.get("toolchain", ""),
+            driver=self.fingerprint.get("driver", ""),
+            autosched_version=VERSION,
+            created=datetime.now(UTC),
+            sampler=self._proposer(schedule),
+            seed=self._seed,
+            rank=rank,
+            budget=self.budget,
+            proof=self.proofs.get(schedule),
+        )
+
+    def condemn(self, record: Record, found: Measurement) -> Record:
+        """Store what was found of an earlier record, like a trial, so that it is not called best any more; that one."""
+        stored = self.append(self.record(record.schedule, record.kernel_digest, found))
+        if record.kernel_digest is not None:
+            self.known[record.kernel_digest] = found
+        self.read_best()
+        return stored
+
+    def prove(self, record: Record, proof: str) -> None:
+        """Give the best a proof (canonical JSON)."""
+        self._store.set_proof(record, proof)
+        self.best = dataclasses.replace(record, proof=proof)
+
+    def is_better(self, measurement: Measurement) -> bool:
+        """Whether the time of a measurement is shorter than that of the best."""
+        if measurement.timing is None:
+            return False
+        best = None if self.best is None else self.best.seconds
+        return best is None or measurement.timing.median < best
+
+    def judged(self, schedule: Schedule, measurement: Measurement, verifier: Verifier) -> Measurement:
+        """The measurement with what the verifier says of the schedule: its error, or its failure instead of a time.
+
+        Raises KernelFileError where the reference of a user's kernel fails.
+        """
+        try:
+            outcome = verifier(self.problem, schedule)
+        except KernelFileError:  # no schedule can be judged: the user's reference fails
+            raise
+        except ValueError as error:  # a record of earlier code, whose schedule is no longer valid
+            status, reason, worst = Status.UNPROVEN, str(error), None
+        else:
+            if isinstance(outcome, Verification):
+                self.proofs[schedule] = canonical_json(outcome.proof())
+            if outcome.ok:
+                return dataclasses.replace(measurement, error=outcome.worst)
+            status = Status.WRONG_RESULT if outcome.status in CONDEMNING else Status.UNPROVEN
+            reason, worst = f"{outcome.status}: {outcome.reason}", outcome.worst
+        return dataclasses.replace(measurement, status=status, reason=f"emulated: {reason}", timing=None, error=worst)

@@ -1,0 +1,317 @@
+"""The loop of ``tune``: ask a sampler, generate, measure, record, tell; until the trials are done.
+
+Some trials are out at a time (``autosched/tuning/in_flight.py``). Whenever one is back, the sampler is told and asked for the next,
+while compilers and GPUs work on the others. On a GPU results are taken as they come; elsewhere in the order of
+proposals, so that the same seed finds the same whatever the machine.
+
+Every result that is taken is in the store before the next step, so stopping at any moment loses what is out at most,
+and tuning into the same store goes on from there: the sampler is told all earlier trials of the same problem, device,
+provenance and space before it is asked for new ones.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+
+from autosched.samplers import Attributing, Foresighted, Generational, Sampler
+from autosched.tuning import finalists as final_measurement
+from autosched.tuning import paired_timing as remeasurement
+from autosched.tuning import winner_proof
+from autosched.tuning.finalists import Complexity, Default
+from autosched.tuning.in_flight import Pace
+from autosched.tuning.ledger import Generate, TrialBook, Trials, Verifier
+from autosched.tuning.result import Observer, Progress, Start, TuneResult
+from autosched.tuning.winner_proof import FullVerifier
+from measurements.emulator import HostFailure
+from measurements.records.measurement import Measurement, Status
+from measurements.records.record import Budget, Record, canonical_json
+from measurements.records.vendor_library import is_library
+from measurements.runners.base import Candidate, Comparing, Runner, RunnerStopped, Stream
+from measurements.runners.streams import InOrder, stream_of
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+
+UNPROMISING = 8  # proposals in a row that promise too little end a search
+
+
+class Tuner:
+    """The loop itself, over parts that are handed in. It closes none of them.
+
+    ``generate`` makes kernels and raises ValueError for a schedule that it cannot serve; ``versions`` and
+    ``space_versions`` are those of the kernel templates and of their spaces, by name. ``verifier`` judges each new
+    best before it becomes that; None where the runner compares results itself, or nobody does. ``complexity`` decides
+    between entrants that are as fast as each other. ``default`` is what is used where nothing is tuned: it takes part
+    in every re-measurement.
+    ``pace`` says how many schedules are out at a time.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        device: Device,
+        runner: Runner,
+        store: Trials,
+        sampler: Sampler,
+        *,
+        seed: int,
+        space_versions: Mapping[str, str],
+        generate: Generate,
+        versions: Mapping[str, str] | None = None,
+        verifier: Verifier | None = None,
+        complexity: Complexity = lambda schedule: 0.0,
+        default: Default = lambda: None,
+        lines: Sequence[str] = (),
+        observer: Observer | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        self._book = TrialBook(
+            problem,
+            device,
+            runner.provenance,
+            store,
+            generate=generate,
+            proposer=sampler.proposer if isinstance(sampler, Attributing) else lambda schedule: sampler.name,
+            seed=seed,
+            versions=versions or {},
+            space_versions=space_versions,
+        )
+        self._runner = runner
+        self._sampler = sampler
+        self._verifier = verifier
+        self._complexity = complexity
+        self._default = default
+        self._lines = tuple(lines)
+        self._observer = observer
+        self._pace = Pace() if pace is None else pace
+        self._asked = self._told = 0
+        self._out: dict[Schedule, Measurement | None] = {}  # asked for, not told; in that order
+        self._under_way: dict[str, list[Schedule]] = {}  # the schedules that give a kernel, by its digest
+        self._streamed: list[str] = []  # the digests of kernels, in the order in which they went out
+        self._min_gain = 0.0
+        self._unpromising = 0  # proposals in a row that promise less
+        self._records: list[Record] = []
+        self._failures: Counter[str] = Counter()
+        self._wanted = 0
+        self._started = 0.0
+
+    def run(
+        self,
+        trials: int,
+        seconds: float = math.inf,
+        final_seconds: float = remeasurement.SECONDS,
+        *,
+        earlier: Sequence[Record] | None = None,
+        min_gain: float = 0.0,
+        full: FullVerifier | None = None,
+        proof_seconds: float = winner_proof.PROOF_SECONDS,
+    ) -> TuneResult:
+        """Try ``trials`` more schedules, asking for none after ``seconds``, then re-measure the fastest where
+        the backend can, adding no rounds after ``final_seconds``.
+
+        The search ends before, once UNPROMISING proposals in a row are expected to shorten the best time by a part of
+        less than ``min_gain``, as far as the sampler knows. ``full`` proves the best at the end; if that fails, the
+        next one, for ``proof_seconds`` in all.
+
+        ``earlier`` are the trials that the store holds of this problem, device and provenance; read where not given.
+
+        Raises StoreError where the database refuses a record.
+        """
+        book = self._book
+        self._started, self._wanted = time.monotonic(), trials
+        self._min_gain, self._unpromising = min_gain, 0
+        self._records, self._failures = [], Counter()
+        earlier = book.open(Budget(trials, seconds if math.isfinite(seconds) else None), earlier)
+        # neither re-measuring nor the library is a trial
+        tried = len({record.schedule for record in earlier if not is_library(record.schedule)})
+        there = (
+            f"{tried} {'trial' if tried == 1 else 'trials'} of this problem on {book.device.name} ({book.provenance})"
+        )
+        lines = (*self._lines, f"{book.name} holds {there}; {trials:,} more to go")
+        if self._observer is not None:
+            start = Start(book.problem, book.device, book.provenance, lines, trials, tried, book.best)
+            self._observer.started(start)
+        exhausted = interrupted = late = False
+        stopped = proof = ""
+        remeasured: remeasurement.Remeasurement | None = None
+        entrants: tuple[Candidate, ...] = ()
+        try:
+            book.fingerprint = self._runner.fingerprint()
+            self._restore(earlier)
+            exhausted = self._search(seconds)
+            late = len(self._records) < trials and time.monotonic() - self._started >= seconds
+            if isinstance(self._runner, Comparing):
+                entrants = final_measurement.entrants(book, self._default)
+                if entrants:
+                    remeasured = final_measurement.remeasure(
+                        book, self._runner, entrants, self._complexity, final_seconds
+                    )
+            if full is not None:
+                proof = winner_proof.prove_best(book, full, proof_seconds)
+        except KeyboardInterrupt:
+            interrupted = True
+        except RunnerStopped as error:
+            stopped = str(error)
+        except HostFailure as error:
+            stopped = f"a new best cannot be proven: {error}; or give --no-verify"
+        return TuneResult(
+            problem=book.problem,
+            device=book.device,
+            provenance=book.provenance,
+            best=book.best,
+            trials=tuple(self._records),
+            earlier=tried,
+            lines=lines,
+            seconds=time.monotonic() - self._started,
+            exhausted=exhausted,
+            satisfied=self._unpromising >= UNPROMISING,
+            out_of_time=late,
+            interrupted=interrupted,
+            stopped=stopped,
+            remeasured=remeasured,
+            entrants=tuple(candidate.schedule for candidate in entrants) if remeasured is not None else (),
+            proof=proof,
+        )
+
+    def _restore(self, earlier: Sequence[Record]) -> None:
+        """Tell the sampler what is known, and reuse what the same tools found out about the same kernels.
+
+        The time of a kernel that computes something wrong is not told: a sampler would look for more like it. What is
+        unproven is not told at all, so that it may be tried again.
+        """
+        book = self._book
+        fingerprint = canonical_json(book.fingerprint)
+        for record in earlier:
+            if record.status is Status.UNPROVEN:  # its kernel must be tried again, too
+                book.known.pop(record.kernel_digest or "", None)
+            elif record.kernel_digest is not None and record.fingerprint == fingerprint:
+                book.known[record.kernel_digest] = record.measurement
+        condemned = self._condemned()
+        newest = {record.schedule: record.status for record in earlier}
+        wrong = {(r.schedule, r.kernel_digest) for r in earlier if r.status is Status.WRONG_RESULT}
+        counts = [
+            record
+            for record in earlier
+            if record.schedule not in condemned
+            and newest[record.schedule] is not Status.UNPROVEN
+            and not (record.ok and (record.schedule, record.kernel_digest) in wrong)
+        ]
+        for record in [*counts, *condemned.values()]:
+            if book.is_of_this_code(record):  # else it is tried again
+                self._sampler.tell(record.schedule, record.measurement)
+                self._told += 1
+
+    def _condemned(self) -> dict[Schedule, Record]:
+        """Judge the best of earlier runs, and the next one where it fails; what was found of those that fail."""
+        book, found = self._book, dict[Schedule, Record]()
+        while self._verifier is not None and book.best is not None and book.best.measurement.error is None:
+            best = book.best
+            judged = book.judged(best.schedule, best.measurement, self._verifier)
+            if judged.ok:
+                break
+            found[best.schedule] = book.condemn(best, judged)
+        return found
+
+    def _search(self, seconds: float) -> bool:
+        """Until the trials are done or the time is up: False; or the sampler has no more to propose: True."""
+        self._out, self._under_way, self._streamed = {}, {}, []
+        self._asked, exhausted = 0, False
+        with closing(stream_of(self._runner)) as opened:
+            stream = InOrder(opened) if self._pace.in_order else opened
+            while True:
+                told = self._tell()
+                late = self._asked > 0 and time.monotonic() - self._started >= seconds
+                room, least = self._room()
+                if room >= least and not (exhausted or late or self._unpromising >= UNPROMISING):
+                    schedules = self._ask(room)
+                    exhausted = not schedules
+                    self._try(schedules, stream)
+                elif self._under_way and not told:
+                    self._take(stream)
+                    while stream.ready():
+                        self._take(stream)
+                elif not told:
+                    return exhausted
+
+    def _room(self) -> tuple[int, int]:
+        """How many schedules there is room for, and for how many it is worth while to ask."""
+        size, left = self._pace.size(self._told), self._wanted - self._asked
+        least = min(self._sampler.generation, math.ceil(size / 2)) if isinstance(self._sampler, Generational) else 1
+        return min(size - len(self._out), left), max(min(least, left), 1)
+
+    def _ask(self, n: int) -> list[Schedule]:
+        began = time.monotonic()
+        schedules = self._sampler.ask(n)
+        self._asked += len(schedules)
+        if schedules:
+            self._pace.note("propose", [(time.monotonic() - began) / len(schedules)] * len(schedules))
+        if isinstance(self._sampler, Foresighted):
+            small = self._sampler.expected_gain < self._min_gain
+            self._unpromising = self._unpromising + len(schedules) if small else 0
+        return schedules
+
+    def _tell(self) -> bool:
+        """Tell the sampler what came of its proposals, as far as it is known. Whether there was any."""
+        known = [(schedule, measurement) for schedule, measurement in self._out.items() if measurement is not None]
+        for schedule, measurement in known:
+            del self._out[schedule]
+            self._sampler.tell(schedule, measurement)
+        self._told += len(known)
+        return bool(known)
+
+    def _try(self, schedules: Sequence[Schedule], stream: Stream) -> None:
+        """Start measuring. A kernel that is known, or under way for another schedule, is not measured again."""
+        for schedule in schedules:
+            self._out[schedule] = None
+            try:
+                candidate = self._book.candidate(schedule)
+            except ValueError as error:
+                reason = f"no kernel could be generated: {error}"
+                self._finish(schedule, None, Measurement(Status.COMPILE_ERROR, self._runner.provenance, reason))
+                continue
+            digest = candidate.kernel.digest
+            known = self._book.known.get(digest)
+            if known is not None:
+                self._finish(schedule, digest, known)
+            elif digest in self._under_way:
+                self._under_way[digest].append(schedule)
+            else:
+                self._under_way[digest] = [schedule]
+                self._streamed.append(digest)
+                stream.add([candidate])
+
+    def _take(self, stream: Stream) -> None:
+        """Wait for the next kernel that is measured, judge it and store what came of it. Raises RunnerStopped."""
+        result = next(stream, None)
+        if result is None:
+            raise RunnerStopped("the runner was closed")
+        position, measured = result
+        if measured.timing is not None:
+            self._pace.note("measure", [stream.seconds])
+        if measured.compile_seconds is not None:
+            self._pace.note("compile", [measured.compile_seconds])
+        digest = self._streamed[position]
+        schedules = self._under_way.pop(digest)
+        if self._verifier is not None and (self._book.is_better(measured) or measured.status is Status.UNRANKED):
+            measured = self._book.judged(schedules[0], measured, self._verifier)
+        self._book.known[digest] = measured
+        for schedule in schedules:
+            self._finish(schedule, digest, measured)
+
+    def _finish(self, schedule: Schedule, digest: str | None, measurement: Measurement) -> None:
+        book = self._book
+        self._out[schedule] = measurement
+        record = book.append(book.record(schedule, digest, measurement))
+        self._records.append(record)
+        if book.is_better(measurement):
+            book.best = record
+        if self._observer is not None:
+            if not record.ok:
+                self._failures[record.status.value] += 1
+            done, seconds = len(self._records), time.monotonic() - self._started
+            progress = Progress(record, book.best, done, self._wanted, dict(self._failures), seconds)
+            self._observer.trial(progress)

@@ -1,0 +1,56 @@
+"""Why ``tune`` refuses to start: what does not fit, and earlier trials that must not be ranked with new ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from autosched.tuning import backends
+from measurements.records.measurement import Provenance
+from measurements.records.record import Record
+from measurements.runners.base import Runner
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.search_space import SearchSpace
+
+
+def refuse_too_large(problem: Problem, device: Device) -> None:
+    """Raises ValueError where the arrays of a problem do not fit into the memory of the device."""
+    if problem.min_bytes > device.memory_bytes:
+        raise ValueError(
+            f"the arrays of this problem take {problem.min_bytes:,} bytes, more than the {device.memory_bytes:,} "
+            f"that {device.name} has: tune a smaller problem, or for another --device"
+        )
+
+
+def refuse_other_cache(name: str, earlier: Sequence[Record], warm: bool) -> None:
+    """Times from a warm and from a cold L2 must not be ranked together. Raises ValueError where they would be."""
+    other = "cold" if warm else "warm"
+    for record in earlier:
+        if record.provenance is Provenance.MEASURED and json.loads(record.fingerprint).get("cache") == other:
+            wish = "leave --warm-cache out" if warm else "give --warm-cache"
+            raise ValueError(f"{name} holds times of this problem from a {other} L2: {wish}, or use another --db")
+
+
+def refuse_other_model(name: str, earlier: Sequence[Record], runner: Runner) -> None:
+    """Times that a trained model estimates must not be ranked with other estimates. Raises ValueError."""
+    if runner.provenance is not Provenance.ESTIMATED:
+        return
+    mine = runner.fingerprint().get("model", "")
+    for record in earlier:
+        theirs = str(json.loads(record.fingerprint).get("model", ""))
+        if theirs != mine and backends.TRAINED in f"{mine} {theirs}":
+            raise ValueError(f"{name} holds times of this problem estimated by {theirs}, not {mine}: use another --db")
+
+
+def refuse_other_schedules(name: str, earlier: Sequence[Record], space: SearchSpace) -> None:
+    """Raises StoreError for a trial that says it is of ``space`` and is not: no sampler could learn from it."""
+    from measurements.store.store import unreadable
+
+    for record in earlier:
+        member = space.members.get(record.schedule.template)
+        if member is not None and record.space_version == member.fingerprint:
+            try:
+                space.explain(record.schedule)
+            except ValueError as error:
+                raise unreadable(name, record.id, str(error)) from error

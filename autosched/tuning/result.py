@@ -1,0 +1,148 @@
+"""What a run of ``tune`` tells: before its first trial, after each, and at its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from autosched.tuning.paired_timing import Remeasurement
+from measurements.records.measurement import Provenance
+from measurements.records.record import Record
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is known before the first trial. ``lines`` are for people: the backend and why, and what was there before.
+
+    ``earlier`` trials of this problem, device and provenance were in the database; ``best`` is the best of them.
+    """
+
+    problem: Problem
+    device: Device
+    provenance: Provenance
+    lines: tuple[str, ...]
+    trials: int
+    earlier: int
+    best: Record | None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """After a trial: its record, the best so far (earlier ones included), and the run as a whole. ``seconds`` since the
+    first trial was asked for; ``failures`` maps a status to how many trials of this run ended in it."""
+
+    record: Record
+    best: Record | None
+    done: int
+    trials: int
+    failures: Mapping[str, int]
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Trials per second."""
+        return self.done / max(self.seconds, 1e-9)
+
+    @property
+    def seconds_left(self) -> float:
+        return (self.trials - self.done) / self.rate
+
+
+@runtime_checkable
+class Observer(Protocol):
+    """Is told what happens, in the thread that tunes."""
+
+    def started(self, start: Start) -> None: ...
+    def trial(self, progress: Progress) -> None: ...
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """``trials`` are the records of this run, ``best`` is the best of the database, both of one provenance; ``best`` is
+    None where nothing has worked yet. ``earlier`` trials were there before. ``exhausted``: the space has no schedule
+    left. ``satisfied``: no gain of ``min_gain`` is expected. ``out_of_time``: the ``seconds`` of the search were over
+    before its trials were.
+    ``interrupted``: by Ctrl-C. ``stopped`` says why measuring or proving could not go on, "" if they could.
+    ``remeasured`` is how the fastest did in turns, where the backend can do that; its candidates are ``entrants``.
+    ``worth`` says what a warm start was worth, "" where there was none. ``proof`` is what the full proof of the best
+    found, in one line, "" where there was none.
+    """
+
+    problem: Problem
+    device: Device
+    provenance: Provenance
+    best: Record | None
+    trials: tuple[Record, ...]
+    earlier: int
+    lines: tuple[str, ...]
+    seconds: float
+    exhausted: bool = False
+    satisfied: bool = False
+    out_of_time: bool = False
+    interrupted: bool = False
+    stopped: str = ""
+    remeasured: Remeasurement | None = None
+    entrants: tuple[Schedule, ...] = ()
+    worth: str = ""
+    proof: str = ""
+
+    @property
+    def ok(self) -> int:
+        """How many trials of this run have a time."""
+        return sum(r.ok for r in self.trials)
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """How many trials of this run ended in each failure."""
+        return dict(Counter(r.status.value for r in self.trials if not r.ok))
+
+    @property
+    def why_none(self) -> str:
+        """Where no trial of this run worked: the commonest reason, and of how many trials it is; "" otherwise."""
+        if not self.trials or self.ok:
+            return ""
+        reason, times = Counter(r.measurement.reason or r.status.value for r in self.trials).most_common(1)[0]
+        return f"{reason} ({times} of {len(self.trials)})" if len(self.trials) > 1 else reason
+
+
+@dataclass
+class SoFar:
+    """An observer that says what a run has come to where Ctrl-C came outside of the tuner, which could not; ``then`` is
+    told everything, too."""
+
+    then: Observer | None = None
+    start: Start | None = None
+    now: Progress | None = None
+    records: list[Record] = field(default_factory=list)
+
+    def started(self, start: Start) -> None:
+        self.start = start
+        if self.then is not None:
+            self.then.started(start)
+
+    def trial(self, progress: Progress) -> None:
+        self.now = progress
+        self.records.append(progress.record)
+        if self.then is not None:
+            self.then.trial(progress)
+
+    def interrupted(self) -> TuneResult:
+        """Raises KeyboardInterrupt for a run that had not started, which has come to nothing."""
+        if self.start is None:
+            raise KeyboardInterrupt
+        return TuneResult(
+            problem=self.start.problem,
+            device=self.start.device,
+            provenance=self.start.provenance,
+            best=self.start.best if self.now is None else self.now.best,
+            trials=tuple(self.records),
+            earlier=self.start.earlier,
+            lines=self.start.lines,
+            seconds=0.0 if self.now is None else self.now.seconds,
+            interrupted=True,
+        )

@@ -1,0 +1,137 @@
+"""What databases and recordings hold that a cost model can learn from."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cost_models.observations import Observations, merged
+from measurements.records import recording
+from measurements.records.measurement import Provenance, Status
+from measurements.records.record import Record
+from measurements.records.vendor_library import is_library
+from measurements.store.store import Store
+from search_spaces.catalogue import is_operator
+from search_spaces.hardware.devices import UnknownDevice, device
+from search_spaces.operators.problem import Problem
+
+# A replayed time was measured on a GPU earlier
+KINDS: Mapping[str, frozenset[Provenance]] = {
+    "measured": frozenset({Provenance.MEASURED, Provenance.REPLAYED}),
+    "estimated": frozenset({Provenance.ESTIMATED}),
+}
+
+UNKNOWN_OPERATOR = "of operators that are not known here"  # such as those of kernel files
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """``observations`` of one kind of time; ``left_out`` says why how many other times of that kind are not among them,
+    and ``others`` how many times of the other kind there were."""
+
+    observations: tuple[Observations, ...]
+    left_out: Mapping[str, int]
+    others: int
+
+    @property
+    def rows(self) -> int:
+        return sum(map(len, self.observations))
+
+
+def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], kind: str) -> TrainingData:
+    """All times of ``kind`` ("measured" or "estimated") in some databases and recordings of ``measurements.records.recording``,
+    the last source first in doubt. Raises StoreError and RecordingError, both ValueErrors, and OSError."""
+    sources: list[Sequence[Record]] = []
+    for database in databases:
+        with Store.open(database, create=False) as store:
+            sources.append(store.trials())
+    sources += [[r for recorded in recording.read(path) for r in recorded.records] for path in recordings]
+    left_out: Counter[str] = Counter()
+    found: list[Observations] = []
+    others = 0
+    for records in sources:
+        mine = [r for r in records if r.provenance in KINDS[kind] and not is_library(r.schedule)]
+        other = [r for r in records if r.ok and r.provenance not in KINDS[kind]]
+        usable_keys = {key for key, r in {r.problem_key: r for r in other}.items() if _problem(r) is not None}
+        others += sum(r.problem_key in usable_keys for r in other)
+        found += observations_of(mine, left_out)
+    return TrainingData(merged(found), dict(left_out), others)
+
+
+def usable(data: TrainingData) -> TrainingData:
+    """Without what today's kernel templates cannot make."""
+    kept, left_out = [], Counter(data.left_out)
+    for one in data.observations:
+        now, gone = one.usable()
+        if now is not None:
+            kept.append(now)
+        if gone:
+            left_out["of schedules that this version cannot make, or whose cost is not stated"] += gone
+    return TrainingData(tuple(kept), dict(left_out), data.others)
+
+
+def observations_of(records: Iterable[Record], left_out: dict[str, int]) -> list[Observations]:
+    """The times of ``records``, which are of one provenance; what is left out is counted in ``left_out`` by reason."""
+
+    def leave_out(reason: str, times: int) -> None:
+        left_out[reason] = left_out.get(reason, 0) + times
+
+    by_key: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.ok and json.loads(record.fingerprint).get("cache") == "warm":
+            leave_out("timed from a warm L2", 1)
+        else:
+            by_key.setdefault((record.problem_key, record.device), []).append(record)
+    found = []
+    for (_, name), group in by_key.items():
+        times = _times(group)
+        if not times:
+            continue
+        problem = _problem(group[0])
+        try:
+            row = device(name)
+        except UnknownDevice:
+            leave_out(f"of {name}, which is not among the devices", len(times))
+            continue
+        if problem is None:
+            leave_out(_why_not(group[0]), len(times))
+            continue
+        found.append(Observations(problem, row, tuple(r.schedule for r in times), tuple(times.values())))
+    return found
+
+
+def _why_not(record: Record) -> str:
+    """Why the problem of a record is none of this version's."""
+    try:
+        operator = str(json.loads(record.problem_key)["operator"])
+    except (ValueError, KeyError, TypeError):
+        operator = ""  # of another form
+    return "of problems that this version does not have" if is_operator(operator) else UNKNOWN_OPERATOR
+
+
+def _times(records: Sequence[Record]) -> dict[Record, float]:
+    """The newest record of each schedule that works, with the median of its times, or that of its re-measurement."""
+    by_schedule: dict[str, list[Record]] = {}
+    for record in records:
+        by_schedule.setdefault(record.schedule.key(), []).append(record)
+    found = {}
+    for tried in by_schedule.values():
+        newest = tried[-1]
+        wrong = any(r.status is Status.WRONG_RESULT and r.kernel_digest == newest.kernel_digest for r in tried)
+        if newest.ok and not wrong:
+            same = [r for r in tried if r.ok and r.kernel_digest == newest.kernel_digest]
+            same = [r for r in same if r.rank is not None][-1:] or same
+            found[newest] = statistics.median(r.seconds for r in same if r.seconds is not None)
+    return found
+
+
+def _problem(record: Record) -> Problem | None:
+    try:
+        problem = record.problem
+    except ValueError:
+        return None
+    return problem if problem.key() == record.problem_key else None

@@ -1,0 +1,174 @@
+"""``tune``: search the schedules of a problem, with every trial kept in a database."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from autosched.samplers import DEFAULT, check
+from autosched.samplers import sampler as make_sampler
+from autosched.samplers.advised import Advised
+from autosched.samplers.first_choices import nvidia_heuristics
+from autosched.samplers.first_choices.model_choice import default_choice
+from autosched.tuning import backends, warm_start, winner_proof
+from autosched.tuning import preconditions as tune_refusals
+from autosched.tuning.finalists import simplicity
+from autosched.tuning.in_flight import Pace
+from autosched.tuning.loop import Tuner
+from autosched.tuning.result import Observer, TuneResult
+from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
+from autosched.user_kernels.problem import KernelProblem
+from measurements.records.measurement import Provenance
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem, whole_number
+from search_spaces.spaces.recorded_space import recorded_union
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import KernelTemplate
+
+
+def tune(
+    problem: Problem,
+    *,
+    trials: int,
+    database: str | Path,
+    device: str | Device | None = None,
+    backend: str = "auto",
+    sampler: str = DEFAULT,
+    seed: int = 0,
+    workers: int | None = None,
+    verify: bool = True,
+    warm_cache: bool = False,
+    gpus: backends.Gpus | None = None,
+    progress: Observer | None = None,
+    templates: Iterable[str | KernelTemplate] | None = None,
+    model: str | Path | None = None,
+    min_gain: float = 0.0,
+    seconds: float | None = None,
+    proof_seconds: float | None = None,
+) -> TuneResult:
+    """Try ``trials`` further schedules of ``problem`` and keep every result in ``database`` (a path or SQLAlchemy URL).
+
+    ``device`` names the GPU to tune for; by default it is the one of this machine, or h200 where there is none.
+    ``workers`` is the number of compilers, by default one per core. ``verify`` emulates each new best before it is
+    called best, on backends that do not run kernels, and the best at the end with a full proof (``verify_one``) that
+    may take ``proof_seconds``, by default PROOF_SECONDS; 0 leaves it out. On a GPU the fastest are timed in turns at
+    the end, which decides. ``warm_cache`` times with operands in the L2 instead of from memory. ``gpus`` measure, by
+    default GPU 0 alone: numbers as CUDA counts them, or "all", all of one kind. Ctrl-C ends the run with everything
+    kept.
+    ``templates`` are the kernel templates to search, by name or themselves; by default every one that can compute it.
+    A matmul is first asked of nvMatmulHeuristics, where that is installed (``nvidia_heuristics``).
+    The search starts from what the trained ``model`` (a file of ``autosched train``) knows, by default from the times
+    of other problems in the database; where times are estimated, the model estimates them.
+    ``min_gain`` ends the search once UNPROMISING proposals in a row promise to shorten the best time by a smaller part.
+    Nothing is proposed after ``seconds`` of searching, by default without a limit; what is under way is finished, and
+    the fastest are timed in turns or proven as ever.
+    Raises ValueError (StoreError for the database), before anything is written, for input that cannot be used.
+    """
+    Problem.check(problem)
+    trials = whole_number("trials", trials, 1)
+    if isinstance(min_gain, bool) or not isinstance(min_gain, (int, float)) or not 0 <= min_gain < 1:
+        raise ValueError(f"min_gain is a part of the best time, from 0 to less than 1, not {min_gain!r}")
+    if seconds is not None and (
+        isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf
+    ):
+        raise ValueError(f"seconds are what the search may take, more than 0, not {seconds!r}")
+    proof_seconds = winner_proof.PROOF_SECONDS if proof_seconds is None else proof_seconds
+    if isinstance(proof_seconds, bool) or not isinstance(proof_seconds, (int, float)) or not proof_seconds >= 0:
+        raise ValueError(f"proof_seconds are seconds, 0 or more, not {proof_seconds!r}")
+    check(sampler, seed)
+    if progress is not None and (isinstance(progress, type) or not isinstance(progress, Observer)):
+        raise ValueError(f"progress must be an object with methods started and trial, or None, not {progress!r}")
+    from measurements.store.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
+
+    trained = None if model is None else warm_start.loaded(model)
+    with backends.choose(
+        backend,
+        device,
+        problem=problem,
+        workers=workers,
+        warm_cache=warm_cache,
+        gpus=gpus,
+        templates=templates,
+        model=trained,
+    ) as chosen:
+        tune_refusals.refuse_too_large(problem, chosen.device)
+        space = chosen.templates.space(problem, chosen.device)
+        if chosen.schedules is not None:
+            space = recorded_union(space, chosen.schedules)
+        space.sample(1, seed)  # raises EmptySpace, a ValueError that names the rules
+        if isinstance(problem, KernelProblem) and chosen.pool is not None:
+            check_entry(problem, space.sample(COMPILED_FIRST, seed), chosen.device)
+        searched = (chosen.templates, problem, chosen.device, space)
+        start = None if trained is None else warm_start.from_model(trained, str(model), *searched)
+        verifier, note = winner_proof.of_new_bests(chosen) if verify else (None, "")
+        if chosen.pool is not None:
+            chosen.pool.cache.check()  # before the database is made, so that a refusal leaves nothing behind
+        with Store.open(database) as store:
+            if store.in_memory:
+                raise StoreError(f"{database} is a database in memory, which keeps nothing: give the path of a file")
+            if chosen.pool is not None:
+                chosen.pool.cache.prepare()
+            earlier = store.trials(problem, chosen.device.name, chosen.runner.provenance)
+            tune_refusals.refuse_other_cache(store.name, earlier, warm_cache)
+            tune_refusals.refuse_other_schedules(store.name, earlier, space)
+            tune_refusals.refuse_other_model(store.name, earlier, chosen.runner)
+            if start is None:
+                start = warm_start.from_other_problems(store, chosen.runner.provenance, *searched)
+            advice = nvidia_heuristics.Advice()
+            if chosen.schedules is None:  # a recording holds only its own
+                advice = nvidia_heuristics.advice(chosen.templates, problem, chosen.device, start.prior)
+            lines = (chosen.headline, chosen.line, note, _unranked(chosen), *start.lines, advice.line)
+            asked = make_sampler(sampler, space, seed=seed, prior=start.prior)
+            tuner = Tuner(
+                problem,
+                chosen.device,
+                chosen.runner,
+                store,
+                Advised(asked, advice.schedules, nvidia_heuristics.NAME) if advice.schedules else asked,
+                seed=seed,
+                generate=chosen.templates.kernel,
+                versions={t.name: t.version for t in chosen.templates},
+                space_versions={name: member.fingerprint for name, member in space.members.items()},
+                verifier=verifier,
+                complexity=simplicity(space),
+                default=lambda: _default_schedule(problem, chosen),
+                lines=tuple(line for line in lines if line),
+                observer=progress,
+                pace=_pace(chosen, workers),
+            )
+            full = winner_proof.of_winner(problem, chosen) if verifier is not None and proof_seconds > 0 else None
+            result = tuner.run(
+                trials,
+                math.inf if seconds is None else seconds,
+                earlier=earlier,
+                min_gain=min_gain,
+                full=full,
+                proof_seconds=proof_seconds,
+            )
+            return dataclasses.replace(result, worth=start.worth(result.trials))
+
+
+def _default_schedule(problem: Problem, chosen: backends.Backend) -> Schedule | None:
+    choice = default_choice(problem, chosen.device, chosen.templates)
+    return None if choice is None else choice.schedule
+
+
+def _pace(chosen: backends.Backend, workers: int | None) -> Pace:
+    """On a GPU, what costs ask for. Elsewhere there is no hurry, and the same seed tries the same on every machine."""
+    if chosen.runner.provenance is not Provenance.MEASURED:
+        return Pace()
+    return Pace(gpus=chosen.gpus, compilers=workers or os.cpu_count() or 1)
+
+
+def _unranked(chosen: backends.Backend) -> str:
+    """A line for people about templates whose schedules cannot be ranked here."""
+    silent = [t.name for t in chosen.templates if t.counts is None]
+    if chosen.runner.provenance is not Provenance.ESTIMATED or not silent:
+        return ""
+    return (
+        f"the cost of {', '.join(silent)} is not stated ([cost] of a kernel file): the emulator counts its memory "
+        "requests, arithmetic is not counted, and a schedule that it cannot run is not ranked"
+    )

@@ -1,0 +1,195 @@
+"""Reading a document of tables key by key: what is missing, of a wrong type or unknown gets one line with its place."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+from autosched.user_kernels.arithmetic import Type
+from autosched.user_kernels.expressions import Expression, parse, suggestion
+
+Keys = tuple[str | int, ...]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class KernelFileError(ValueError):
+    """A kernel file that cannot be used. The message is one line: ``conv.toml:12: launch.grid: ...``."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the keys of a document stand: ``lines`` holds line numbers by path, none for one that has no text."""
+
+    name: str
+    lines: Mapping[Keys, int] = field(default_factory=dict)
+
+    def at(self, path: Keys) -> str:
+        """The file, the line of the nearest key that has one, and the path as people write it."""
+        known = [path[:n] for n in range(len(path), 0, -1) if path[:n] in self.lines]
+        line = f":{self.lines[known[0]]}" if known else ""
+        shown = re.sub(r"\.\[", "[", ".".join(f"[{p + 1}]" if isinstance(p, int) else p for p in path))
+        return f"{self.name}{line}: {shown}" if shown else f"{self.name}{line}"
+
+    def error(self, path: Keys, message: str) -> KernelFileError:
+        return KernelFileError(f"{self.at(path)}: {' '.join(message.split())}")
+
+
+def read_toml(name: str, text: str) -> tuple[dict[str, Any], Places]:
+    """The document and its places. Raises KernelFileError with the line where the text is no TOML."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
+        line = at[1] if at and at[1] else str(len(text.splitlines()))
+        message = str(error)[: at.start()] if at else str(error)
+        raise KernelFileError(f"{name}:{line}: this is no TOML: {message}") from None
+    return document, Places(name, _lines(text))
+
+
+_HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]")
+_KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[\w-]+))*)\s*=(?!=)""")
+
+
+def _lines(text: str) -> dict[Keys, int]:
+    """The line of every key and every table header."""
+    lines: dict[Keys, int] = {}
+    counts: dict[Keys, int] = {}
+    table: Keys = ()
+    inside_text = False
+    for number, line in enumerate(text.splitlines(), 1):
+        quotes = line.count('"""') + line.count("'''")
+        header, key = _HEADER.match(line), _KEY.match(line)
+        if not inside_text and header:
+            table = _path(header[2])
+            if header[1] == "[[":
+                counts[table] = counts.get(table, -1) + 1
+                table = (*table, counts[table])
+            lines.setdefault(table, number)
+        elif not inside_text and key:
+            path = (*table, *_path(key[1]))
+            lines.setdefault(path, number)
+        inside_text ^= quotes % 2 == 1
+    return lines
+
+
+def _path(key: str) -> Keys:
+    """A dotted key as TOML itself takes it apart."""
+    try:
+        inner: Any = tomllib.loads(f"{key} = 0")
+    except tomllib.TOMLDecodeError:
+        return ()
+    path: Keys = ()
+    while isinstance(inner, dict):
+        ((part, inner),) = inner.items()
+        path = (*path, part)
+    return path
+
+
+class Table:
+    """One table of a document. Every key that is asked for is known; ``done`` refuses the others."""
+
+    def __init__(self, values: Any, places: Places, path: Keys = ()) -> None:
+        self.places, self.path = places, path
+        if not isinstance(values, Mapping):
+            self.fail(f"this must be a table, not {_shown(values)}")
+        for key in values:
+            if not isinstance(key, str):
+                self.fail(f"a key must be a text, not {key!r}")
+        self.values: Mapping[str, Any] = values
+        self._asked: dict[str, None] = {}
+
+    def fail(self, message: str, *keys: str | int) -> NoReturn:
+        raise self.places.error((*self.path, *keys), message)
+
+    def attempt(self, key: str | int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What ``function`` gives; its ValueError becomes one with the place of ``key``."""
+        try:
+            return function(*args, **kwargs)
+        except KernelFileError:
+            raise
+        except ValueError as error:
+            self.fail(str(error), key)
+
+    def expression(self, key: str | int, given: Any, types: Mapping[str, Type], kinds: Sequence[Type]) -> Expression:
+        """``given``, the value of ``key`` or a part of it, as an expression of one of the types ``kinds``."""
+        if isinstance(given, bool) or not isinstance(given, (str, int, float)):
+            self.fail(f"this must be an expression, a text or a number, not {_shown(given)}", key)
+        made = self.attempt(key, parse, str(given), types)
+        if made.type not in kinds:
+            hint = ": use // or int(...)" if made.type == "float" else ""
+            self.fail(f'"{made.text}" is a {made.type}, but must be {" or ".join(kinds)}{hint}', key)
+        return made
+
+    def __contains__(self, key: str) -> bool:
+        self._asked[key] = None
+        return key in self.values
+
+    def get(self, key: str, kinds: type | tuple[type, ...], what: str, default: Any = None) -> Any:
+        """The value of ``key``, or ``default``; None for none makes the key required."""
+        if key not in self:
+            if default is None:
+                self.fail(f"{key} is missing: give {what}")
+            return default
+        value = self.values[key]
+        kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            self.fail(f"this must be {what}, not {_shown(value)}", key)
+        return value
+
+    def text(self, key: str, default: str | None = None) -> str:
+        return str(self.get(key, str, "a text", default))
+
+    def choice(self, key: str, choices: Sequence[str], default: str | None = None) -> str:
+        value = self.text(key, default)
+        if value not in choices:
+            self.fail(f"{value!r} is not known: {suggestion(value, choices)}", key)
+        return value
+
+    def listed(self, key: str) -> list[Any]:
+        """The value as a list; one that is no list is a list of one, and none is empty."""
+        if key not in self:
+            return []
+        value = self.values[key]
+        return list(value) if isinstance(value, (list, tuple)) else [value]
+
+    def table(self, key: str) -> Table:
+        return Table(self.values[key] if key in self else {}, self.places, (*self.path, key))
+
+    def tables(self, key: str) -> list[Table]:
+        """The tables of ``[[key]]``."""
+        given = self.get(key, (list, tuple), f"tables: [[{key}]]", ())
+        return [Table(values, self.places, (*self.path, key, i)) for i, values in enumerate(given)]
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Every key and value, for a table whose keys are names that the user chose."""
+        self._asked.update(dict.fromkeys(self.values))
+        return list(self.values.items())
+
+    def done(self) -> None:
+        """Raises KernelFileError for a key that nobody asked for."""
+        for key in self.values:
+            if key not in self._asked:
+                self.fail(f"unknown key {key!r}, {suggestion(key, self._asked)}", key)
+
+
+def _shown(value: object) -> str:
+    kinds = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "a table"}
+    return f"{value!r}" if isinstance(value, (int, float, str)) else kinds.get(type(value), f"a {type(value).__name__}")
+
+
+def read_text(path: Path, table: Table, key: str) -> str:
+    """The text of the file that ``key`` names, or of the document itself ("", whose name every message has). Raises
+    KernelFileError where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        table.fail(f"{path.name if key else 'this'} is not UTF-8 text", key)
+    except OSError as error:
+        table.fail(f"cannot read {path if key else 'it'}: {(error.strerror or str(error)).lower()}", key)
+    except ValueError:  # a NUL is part of no path
+        table.fail(f"{str(path)!r} is no name of a file", key)

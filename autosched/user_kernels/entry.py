@@ -1,0 +1,136 @@
+"""Whether a user's kernel compiles at all, and whether its entry function takes the arguments that its file lists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import islice
+
+from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels.kernel_file import Argument, KernelFile
+from autosched.user_kernels.problem import KernelProblem
+from autosched.user_kernels.template import template
+from measurements.compiler.nvrtc import PTX_OPTIONS, NvrtcMissing, PtxOutput
+from measurements.compiler.pool import error_reason
+from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
+from measurements.emulator.architecture import HOPPER_ARCH, ptx_arch
+from measurements.emulator.ptx.parser import PtxError, parse
+from measurements.emulator.ptx.syntax import Module, Variable
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+
+COMPILED_FIRST = 3  # schedules: a kernel that compiles for none of so many is taken to be broken
+
+
+def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device) -> None:
+    """Looks at the first of ``schedules`` whose kernel compiles, where ``problem`` is one of a kernel file. Does
+    nothing without NVRTC.
+
+    Raises KernelFileError, one line with file and line, if none of them compiles, and for arguments that the entry
+    function does not take: another number of them, or one of another size or kind.
+    """
+    if not isinstance(problem, KernelProblem):
+        return
+    file, refused = problem.file, ""
+    made = template(file)
+    for schedule in islice(schedules, COMPILED_FIRST):
+        if schedule.template != made.name:
+            continue  # another template for the same operator
+        kernel = made.kernel(problem, schedule, device)
+        try:
+            output = _compiled(kernel)
+        except NvrtcMissing:
+            return
+        except CompilerStopped as stopped:
+            refused = refused or str(stopped)
+            continue
+        if output.text is not None:
+            return _check_arguments(file, kernel, output.text, output.entry)
+        refused = refused or error_reason(output.log)
+    if refused:
+        raise KernelFileError(f"{file.name} does not compile: {refused}")
+
+
+def _compiled(kernel: Kernel) -> PtxOutput:
+    """For the oldest architecture that it seems to be for, else for the newest: it may ask for what only that has."""
+    options = (*PTX_OPTIONS, *kernel.compile_options)
+    first, *others = dict.fromkeys((ptx_arch(kernel), HOPPER_ARCH))
+    output = compile_to_ptx(kernel.source, kernel.entry, first, kernel.headers, options)
+    for arch in others:
+        if output.text is None:
+            newer = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, options)
+            output = output if newer.text is None else newer
+    return output
+
+
+def _check_arguments(file: KernelFile, kernel: Kernel, text: str, entry: str) -> None:
+    try:
+        module = parse(text)
+        takes = module.functions[entry].parameters
+    except (PtxError, KeyError):  # nothing can be said of it here
+        return
+    _check_constants(file, kernel, module)
+    listed = tuple(a for a in file.arguments if a.kind != "constant")
+    if len(takes) != len(listed):
+        place = listed[min(len(takes), len(listed) - 1)].place
+        raise KernelFileError(f"{place}: {file.entry} takes {len(takes)} arguments, and the file lists {len(listed)}")
+    for number, (parameter, argument) in enumerate(zip(takes, listed, strict=True), 1):
+        if not _fits(parameter, argument):
+            given = argument.dtype.name if argument.kind == "scalar" else "a pointer"
+            raise KernelFileError(
+                f"{argument.place}: {argument.name} is {given}, but parameter {number} of {file.entry} is "
+                f"{_described(parameter)}"
+            )
+
+
+def _check_constants(file: KernelFile, kernel: Kernel, module: Module) -> None:
+    """Constant memory of the source is filled, and what fills it fits."""
+    sizes = {o.name: o.bytes for o in kernel.symbols}
+    places = {a.name: a.place for a in file.arguments}
+    declared = {_plain(v.name): v for v in module.variables if v.space == "const"}
+    for name, size in sizes.items():
+        if not re.search(rf"__constant__[^;]*\b{name}\b", file.source + "".join(t for _, t in file.headers)):
+            raise KernelFileError(f"{places[name]}: the source has no __constant__ variable {name!r}")
+        if name in declared and size > declared[name].bytes:
+            raise KernelFileError(
+                f"{places[name]}: {name} has {declared[name].bytes} bytes in the source, and the array {size}"
+            )
+    for name, variable in declared.items():
+        written = rf"__constant__[^;{{]*\b{name}\b[^;]*="
+        if name in sizes or variable.initial or re.search(written, file.source):
+            continue
+        if not re.search(rf"__constant__[^;]*\b{name}\b", file.source + "".join(t for _, t in file.headers)):
+            continue  # a compiler's own, or a library's
+        raise KernelFileError(
+            f"{file.name}: nothing fills the __constant__ variable {name}, which would be all zeros: list it as an "
+            f'[[argument]] with kind = "constant"'
+        )
+
+
+def _plain(name: str) -> str:
+    """The name of a variable in the source: the last of a mangled one."""
+    parts = re.findall(r"(\d+)([A-Za-z_]\w*)", name) if name.startswith("_Z") else []
+    return next((text[: int(n)] for n, text in reversed(parts) if len(text) >= int(n) > 0), name)
+
+
+def _fits(parameter: Variable, argument: Argument) -> bool:
+    """By size, and by kind where PTX tells it: structs, f16 among them, are bytes."""
+    is_scalar = argument.kind == "scalar"
+    if parameter.bytes != (argument.dtype.bytes if is_scalar else 8):
+        return False
+    if parameter.type[0] not in "fsu":
+        return True
+    return (parameter.type[0] == "f") == (is_scalar and argument.dtype.is_float)
+
+
+def _described(parameter: Variable) -> str:
+    bits = 8 * parameter.bytes
+    match parameter.type[0]:
+        case "f":
+            return f"a float of {bits} bits"
+        case "s" | "u":
+            return f"a whole number of {bits} bits" + (" or a pointer" if bits == 64 else "")
+        case _:
+            return f"{parameter.bytes} bytes"

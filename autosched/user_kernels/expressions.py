@@ -1,0 +1,309 @@
+"""The expression language of kernel files: Python's arithmetic and comparisons over names, and nothing else.
+
+A text is parsed once, by Python's own parser, into a tree of allowed nodes whose types are known before anything is
+evaluated. One evaluator answers for a single configuration and for whole columns. It is total and bounded: where
+Python would raise (a division by zero, the logarithm of 0, a float that overflows) or an integer would need more than
+62 bits, the result is *undefined*; a rule whose result is undefined refuses. ``and``, ``or`` and the conditional
+expression look only at the operands that Python would, so ``x != 0 and y % x == 0`` is defined everywhere.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import math
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autosched.user_kernels.arithmetic import (
+    BINARY,
+    BOUND,
+    COMPARISONS,
+    FUNCTIONS,
+    STORAGE,
+    Array,
+    Evaluate,
+    Pair,
+    Type,
+    applied,
+    choice,
+    compared,
+    constant,
+    either,
+    named,
+    truth,
+    unary,
+)
+from search_spaces.arrays import BoolArray
+from search_spaces.spaces.columns import Column, TextColumn
+
+Result = int | float | str
+
+MOST_CHARACTERS = 2000
+MOST_DEPTH = 60
+MOST_VALUES = 1 << 16  # of a list
+
+
+class ExpressionError(ValueError):
+    """A text that is no expression of the language, or has no value. The message is one line with the place."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """``names`` are those it mentions. ``partial``: it divides by something that is not a constant, or takes a power,
+    a root or a logarithm, so that it may be undefined."""
+
+    text: str
+    type: Type
+    names: tuple[str, ...]
+    partial: bool
+    _evaluate: Evaluate = field(repr=False, compare=False)
+
+    def value(self, values: Mapping[str, Result]) -> Result:
+        """The value for one value of each name. Raises ExpressionError where it is undefined."""
+        found, defined = self._evaluate(lambda name: _array(values[name]))
+        if not bool(np.all(defined)):
+            given = ", ".join(f"{name} = {values[name]}" for name in self.names)
+            raise ExpressionError(f'"{self.text}" has no value{" for " if given else ""}{given}')
+        result: Result = found.item()
+        return result
+
+    def columns(self, columns: Mapping[str, Column], constants: Mapping[str, Result]) -> Pair:
+        """Values (0, false or "" where undefined) and where they are defined, one of each per row.
+
+        A name is one of ``constants``, else one of ``columns``, of which there is at least one.
+        """
+        (rows,) = {len(column) for column in columns.values()}
+
+        def look(name: str) -> Array:
+            if name in constants:
+                return _array(constants[name])
+            column = columns[name]
+            return np.array(column.tolist(), dtype=object) if isinstance(column, TextColumn) else column
+
+        found, defined = self._evaluate(look)
+        found = np.where(defined, found, "" if self.type == "text" else 0).astype(STORAGE[self.type])
+        return np.broadcast_to(found, rows), np.broadcast_to(defined, rows)
+
+    def holds(self, columns: Mapping[str, Column], constants: Mapping[str, Result]) -> BoolArray:
+        """Where the value is defined and true (or not 0), one bool per row."""
+        found, defined = self.columns(columns, constants)
+        return truth(found) & defined
+
+
+def parse(text: str, names: Mapping[str, Type]) -> Expression:
+    """``text`` as an expression over ``names``; a float name may stand for a column of texts that spell floats.
+
+    Raises ExpressionError for anything that is not in the language, an unknown name, and types that do not go together.
+    """
+    parser = _Parser(text, names)
+    term = parser.term(parser.tree(), 0)
+    return Expression(parser.text, term.type, tuple(parser.seen), parser.partial, term.evaluate)
+
+
+def value_list(text: str) -> list[Result]:
+    """The values that a text such as ``range(16, 257, 16)``, ``[2**i for i in range(6)]`` or ``[1, 2] + [4]`` lists.
+
+    Raises ExpressionError as ``parse`` does, and for more than MOST_VALUES values.
+    """
+    parser = _Parser(text, {})
+    return parser.listed(parser.tree(), 0)
+
+
+def type_of(value: Result) -> Type:
+    names: dict[type, Type] = {bool: "bool", int: "int", float: "float", str: "text"}
+    return names[type(value)]
+
+
+def suggestion(name: str, known: Collection[str]) -> str:
+    """What to say after an unknown name: the nearest known one, else all of them."""
+    near = difflib.get_close_matches(name, known, 1)
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"use one of {', '.join(known)}" if known else "there are no names to use here"
+
+
+def _array(value: Result) -> Array:
+    if isinstance(value, int) and not -BOUND < value < BOUND:
+        raise ExpressionError(f"integers must stay under 2**62, not {value}")
+    return np.asarray(value, dtype=STORAGE[type_of(value)])
+
+
+@dataclass(frozen=True)
+class _Term:
+    type: Type
+    evaluate: Evaluate
+    constant: Result | None = None
+
+
+class _Parser:
+    def __init__(self, text: str, names: Mapping[str, Type]) -> None:
+        self.text, self.known = " ".join(text.splitlines()).strip(), names
+        self.seen: dict[str, None] = {}
+        self.partial = False
+
+    def tree(self) -> ast.expr:
+        if len(self.text) > MOST_CHARACTERS:
+            raise ExpressionError(f"an expression has at most {MOST_CHARACTERS} characters, not {len(self.text)}")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # "1if x" and the like, which Python only warns of
+                return ast.parse(self.text, mode="eval").body
+        except (SyntaxError, Warning) as error:
+            foreign = any(sign in self.text for sign in ("&&", "||", "!"))
+            said = "write and, or, not" if foreign else getattr(error, "msg", str(error))
+        except (ValueError, RecursionError, MemoryError):
+            said = "it is nested too deeply, or has characters that do not belong"
+        shown = self.text.replace("\0", "\\0")
+        raise ExpressionError(f'"{shown}" is no expression: {said}')
+
+    def error(self, node: ast.AST, message: str) -> ExpressionError:
+        return ExpressionError(f'{message} (column {getattr(node, "col_offset", 0) + 1} of "{self.text}")')
+
+    def term(self, node: ast.expr, depth: int) -> _Term:
+        if depth > MOST_DEPTH:
+            raise self.error(node, f"this is nested more than {MOST_DEPTH} deep")
+        depth += 1
+        match node:
+            case ast.Constant(value=bool() | int() | float() | str() as value):
+                if isinstance(value, int) and value >= BOUND:
+                    raise self.error(node, "integers must stay under 2**62")
+                if isinstance(value, float) and not math.isfinite(value):
+                    raise self.error(node, "this float is infinite")
+                return _Term(type_of(value), constant(value, type_of(value)), value)
+            case ast.Name(id=name):
+                if name not in self.known:
+                    raise self.error(node, f"unknown name {name!r}, {suggestion(name, self.known)}")
+                self.seen[name] = None
+                return _Term(self.known[name], named(name, self.known[name]))
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return _Term("bool", unary(lambda a: ~truth(a), self.term(operand, depth).evaluate))
+            case ast.UnaryOp(op=(ast.USub() | ast.UAdd()) as op, operand=operand):
+                number, sign = self._number(operand, depth), -1 if isinstance(op, ast.USub) else 1
+                return _Term(_widest(number), unary(lambda a: sign * (a + 0), number.evaluate), number.constant)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
+                a, b = self._number(left, depth), self._number(right, depth)
+                if isinstance(op, ast.Pow) or (isinstance(op, (ast.Div, ast.FloorDiv, ast.Mod)) and not b.constant):
+                    self.partial = True
+                wide = "float" if isinstance(op, ast.Div) else _widest(a, b)
+                return _Term(wide, applied(BINARY[type(op)], wide, wide, (a.evaluate, b.evaluate)))
+            case ast.BoolOp(op=op, values=values):
+                terms = [self.term(value, depth) for value in values]
+                joined = self._joined(node, terms)
+                return _Term(joined, either([t.evaluate for t in terms], isinstance(op, ast.Or), joined))
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                asked, then, otherwise = (self.term(part, depth) for part in (test, body, orelse))
+                joined = self._joined(node, (then, otherwise))
+                return _Term(joined, choice(asked.evaluate, then.evaluate, otherwise.evaluate, joined))
+            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
+                return self._membership(node, self.term(left, depth), op, right, depth)
+            case ast.Compare(left=left, ops=ops, comparators=rights) if all(type(op) in COMPARISONS for op in ops):
+                terms = [self.term(part, depth) for part in (left, *rights)]
+                links = []
+                for comparison, a, b in zip(ops, terms, terms[1:], strict=False):
+                    self._joined(node, (a, b))
+                    links.append(compared(COMPARISONS[type(comparison)], a.evaluate, b.evaluate))
+                return _Term("bool", either(links, False, "bool"))
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
+                return self._call(node, name, arguments, depth)
+        raise self.error(node, f"{_described(node)} is not part of the expression language")
+
+    def _number(self, node: ast.expr, depth: int) -> _Term:
+        term = self.term(node, depth)
+        if term.type == "text":
+            raise self.error(node, "a text can only be compared")
+        return term
+
+    def _joined(self, node: ast.AST, terms: Sequence[_Term]) -> Type:
+        types = {t.type for t in terms}
+        if "text" in types and len(types) > 1:
+            raise self.error(node, "this mixes a text with a number")
+        return next(iter(types)) if len(types) == 1 else _widest(*terms)
+
+    def _membership(self, node: ast.AST, a: _Term, op: ast.cmpop, right: ast.expr, depth: int) -> _Term:
+        if not isinstance(right, (ast.Tuple, ast.List)) or not right.elts:
+            raise self.error(node, "in needs a list or a tuple of values after it, such as x in (1, 2)")
+        among = [self.term(element, depth) for element in right.elts]
+        self._joined(node, (a, *among))
+        found = either([compared(np.equal, a.evaluate, b.evaluate) for b in among], True, "bool")
+        return _Term("bool", unary(np.logical_not, found) if isinstance(op, ast.NotIn) else found)
+
+    def _call(self, node: ast.AST, name: str, given: Sequence[ast.expr], depth: int) -> _Term:
+        if name not in FUNCTIONS:
+            raise self.error(node, f"unknown function {name}, {suggestion(name, FUNCTIONS)}")
+        function, arguments = FUNCTIONS[name], [self._number(a, depth) for a in given]
+        least, most = function.arguments
+        if not least <= len(arguments) <= most:
+            wanted = f"{least}" if least == most else f"{least} or more"
+            raise self.error(node, f"{name} takes {wanted} argument{'s' * (most > 1)}, not {len(arguments)}")
+        wide = _widest(*arguments)
+        if function.integers and wide == "float":
+            raise self.error(node, f"{name} takes integers")
+        self.partial |= function.partial
+        kind = function.type or wide
+        return _Term(kind, applied(function.operation, wide, kind, [a.evaluate for a in arguments]))
+
+    def listed(self, node: ast.expr, depth: int) -> list[Result]:
+        """The values of a list expression."""
+        if depth > MOST_DEPTH:
+            raise self.error(node, f"this is nested more than {MOST_DEPTH} deep")
+        match node:
+            case ast.List(elts=elements) | ast.Tuple(elts=elements):
+                values = [self._scalar(element, {}) for element in elements]
+            case ast.Call(func=ast.Name(id="range"), args=[_, *_] as bounds, keywords=[]) if len(bounds) <= 3:
+                limits = [self._scalar(bound, {}) for bound in bounds]
+                if not all(type(v) is int for v in limits) or (len(limits) == 3 and limits[2] == 0):
+                    raise self.error(node, "range takes integers, and a step that is not 0")
+                values = list(range(*(int(v) for v in limits))[: MOST_VALUES + 1])
+            case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner], keywords=[]):
+                values = self.listed(inner, depth + 1)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                values = self.listed(left, depth + 1) + self.listed(right, depth + 1)
+            case ast.ListComp(elt=element, generators=[ast.comprehension(target=ast.Name(id=name)) as each]):
+                given = self.listed(each.iter, depth + 1)
+                kept = [v for v in given if all(self._scalar(test, {name: v}) for test in each.ifs)]
+                values = [self._scalar(element, {name: v}) for v in kept]
+            case _:
+                raise self.error(node, f"{_described(node)} is no list of values: write [1, 2, 4] or range(1, 9)")
+        if len(values) > MOST_VALUES:
+            raise self.error(node, f"a list has at most {MOST_VALUES} values")
+        return values
+
+    def _scalar(self, node: ast.expr, values: Mapping[str, Result]) -> Result:
+        inner = _Parser(self.text, {name: type_of(value) for name, value in values.items()})
+        found, defined = inner.term(node, 0).evaluate(lambda name: _array(values[name]))
+        if not bool(defined):
+            raise self.error(node, "this has no value")
+        result: Result = found.item()
+        return result
+
+
+def _widest(*terms: _Term) -> Type:
+    return "float" if any(t.type == "float" for t in terms) else "int"
+
+
+_SPELLED: dict[type[ast.AST], str] = {
+    ast.Attribute: "a dot",
+    ast.Subscript: "an index [..]",
+    ast.Call: "this call",
+    ast.ListComp: "a comprehension",
+    ast.List: "a list",
+    ast.Tuple: "a tuple",
+    ast.NamedExpr: ":=",
+    ast.BitAnd: "the operator &",
+    ast.BitOr: "the operator |",
+    ast.BitXor: "the operator ^",
+    ast.Invert: "the operator ~",
+    ast.LShift: "the operator << (write * 2**k)",
+    ast.RShift: "the operator >> (write // 2**k)",
+    ast.Is: "is (write ==)",
+    ast.In: "in between other comparisons",
+}
+
+
+def _described(node: ast.AST) -> str:
+    op = getattr(node, "op", None) or (node.ops[-1] if isinstance(node, ast.Compare) else node)
+    return _SPELLED.get(type(op), f"this ({type(node).__name__})")

@@ -1,0 +1,202 @@
+"""What a kernel file says, as one frozen description: from TOML, from Kernel Tuner's JSON, or from Python."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from autosched.user_kernels.arithmetic import Type
+from autosched.user_kernels.expressions import Expression, Result
+from search_spaces.hardware.dtypes import DType
+from search_spaces.spaces.parameters import Parameter, Value
+
+Kind = Literal["input", "output", "inout", "workspace", "scalar", "constant"]
+Passing = Literal["define", "constexpr", "struct", "template"]
+
+# The launch, as attributes that rules and costs may use.
+GRID, BLOCK, CLUSTER = (tuple(f"{what}_dim_{axis}" for axis in "xyz") for what in ("grid", "block", "cluster"))
+SHARED = "dynamic_shared_bytes"
+
+
+@dataclass(frozen=True, eq=False)
+class UserFunction:
+    """A Python function of the user's: ``given`` from Python, or ``name`` in the file ``path``, whose text is
+    ``content``."""
+
+    name: str
+    path: str = ""
+    content: str = ""
+    given: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True)
+class Fill:
+    """How an input is filled: ``normal`` (mean, standard deviation), ``uniform`` (from, to), ``integers`` (from, to,
+    both included), ``constant`` (value), ``file`` (an .npy file), ``array`` (given from Python), or ``python`` (what a
+    function returns)."""
+
+    kind: Literal["normal", "uniform", "integers", "constant", "file", "array", "python"]
+    numbers: tuple[float, ...] = ()
+    path: str = field(default="", repr=False)  # where it lies makes no other kernel
+    content: str = ""  # SHA-256 of the file, the array, or the function
+    function: UserFunction | None = field(default=None, compare=False, repr=False)
+    array: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One parameter of the entry function, or a ``__constant__`` variable (kind "constant"). An array has a ``shape``,
+    a scalar a ``value``; an output with a ``fill`` holds that before each launch. ``place`` is where the kernel file
+    lists it."""
+
+    name: str
+    kind: Kind
+    dtype: DType
+    shape: tuple[Expression, ...] = ()
+    value: Expression | None = None
+    fill: Fill | None = None
+    zeroed: bool = False
+    atol: float | None = None
+    rtol: float | None = None
+    place: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class NamedExpression:
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True)
+class FileRule:
+    """``name`` is what it is listed under; without one its expression is."""
+
+    expression: Expression
+    reason: str
+    pruning: bool = False
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the outputs are compared with: what a Python ``function`` gives for the inputs, or what another ``kernel``
+    gives with its parameters at ``config`` (the kernel's own defaults where it does not name them). Without a function
+    and a kernel it is the kernel itself at ``config``. A function that ``judges`` is given the outputs, too, and says
+    whether they are right. ``place`` is where the kernel file names it, if one does."""
+
+    name: str = ""
+    content: str = ""
+    function: UserFunction | None = field(default=None, compare=False, repr=False)
+    kernel: KernelFile | None = None
+    config: tuple[tuple[str, Value], ...] = ()
+    judges: bool = False
+    place: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class KernelFile:
+    """A user's kernel. ``floats`` names the parameters whose texts spell floats; ``headers`` holds name and text of
+    everything that the source includes; every ``problem`` gives each size a value."""
+
+    name: str
+    summary: str
+    source_name: str
+    source: str
+    headers: tuple[tuple[str, str], ...]
+    entry: str
+    passing: Passing
+    options: tuple[str, ...]
+    sizes: tuple[tuple[str, int], ...]
+    problems: tuple[tuple[tuple[str, int], ...], ...]
+    parameters: tuple[Parameter, ...]
+    floats: frozenset[str]
+    attributes: tuple[NamedExpression, ...]
+    defines: tuple[NamedExpression, ...]
+    rules: tuple[FileRule, ...]
+    launch: tuple[NamedExpression, ...]  # GRID, BLOCK, CLUSTER, SHARED
+    arguments: tuple[Argument, ...]
+    reference: Reference
+    metrics: tuple[NamedExpression, ...]
+    proxy: tuple[NamedExpression, ...]  # sizes of a smaller problem that shows the same, for the emulator
+    flops: Expression | None = None
+    bytes: Expression | None = None
+
+    @cached_property
+    def content(self) -> str:
+        """SHA-256 of everything that decides which kernels there are and what they do."""
+        launched = (self.source, self.headers, self.entry, self.passing, self.options, self.defines, self.arguments)
+        searched = (self.sizes, self.parameters, self.derived, self.rules, self.proxy, self.flops, self.bytes)
+        return hashlib.sha256(repr((launched, searched)).encode()).hexdigest()
+
+    @cached_property
+    def computes(self) -> str:
+        """16 digits that stand for what is computed: the arguments, how inputs are filled, reference and tolerances."""
+        other = self.reference.kernel
+        reference = [self.reference.content, None if other is None else other.content, self.reference.config]
+        reference += ["judges"] if self.reference.judges else []
+        arguments = [
+            [
+                a.name,
+                a.kind,
+                a.dtype.name,
+                [e.text for e in a.shape],
+                None if a.value is None else a.value.text,
+                None if a.fill is None else [a.fill.kind, a.fill.numbers, a.fill.content],
+                a.zeroed,
+                a.atol,
+                a.rtol,
+            ]
+            for a in self.arguments
+        ]
+        return hashlib.sha256(json.dumps([arguments, reference]).encode()).hexdigest()[:16]
+
+    @cached_property
+    def types(self) -> dict[str, Type]:
+        """The names that expressions of a configuration may use, and their types."""
+        types: dict[str, Type] = {name: "int" for name, _ in self.sizes}
+        for p in self.parameters:
+            types[p.name] = "float" if p.name in self.floats else "text" if p.is_text else "int"
+        return types | {a.name: a.expression.type for a in self.derived}
+
+    @property
+    def derived(self) -> tuple[NamedExpression, ...]:
+        """The attributes, then those of the launch."""
+        return (*self.attributes, *self.launch)
+
+    @property
+    def arrays(self) -> tuple[Argument, ...]:
+        return tuple(a for a in self.arguments if a.kind != "scalar")
+
+    def constants(self, sizes: Mapping[str, int]) -> dict[str, Result]:
+        """Sizes, and the attributes that follow from them alone. Raises ExpressionError where one is undefined."""
+        known: dict[str, Result] = dict(sizes)
+        for a in self.derived:
+            if known.keys() >= set(a.expression.names):
+                known[a.name] = a.expression.value(known)
+        return known
+
+    def values(self, sizes: Mapping[str, int], config: Mapping[str, Value]) -> dict[str, Result]:
+        """What every name stands for in one configuration; attributes that ``config`` lacks are computed."""
+        known: dict[str, Result] = {**sizes}
+        for p in self.parameters:
+            known[p.name] = float(config[p.name]) if p.name in self.floats else config[p.name]
+        for a in self.derived:
+            known[a.name] = config[a.name] if a.name in config else a.expression.value(known)
+        return known
+
+    def metric_values(self, sizes: Mapping[str, int], config: Mapping[str, Value], seconds: float) -> dict[str, float]:
+        """Every metric of a launch that took ``seconds``; each may use those before it, ``time``, ``flops`` and
+        ``bytes``. Raises ExpressionError where one is undefined."""
+        known = self.values(sizes, config)
+        for name, cost in (("flops", self.flops), ("bytes", self.bytes)):
+            if cost is not None:
+                known[name] = float(cost.value(known))
+        known["time"] = seconds
+        found = {}
+        for metric in self.metrics:
+            found[metric.name] = known[metric.name] = float(metric.expression.value(known))
+        return found

@@ -1,0 +1,105 @@
+"""From a configuration of a user's kernel to its source: the user's text, with the parameters put in front of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from autosched.user_kernels.expressions import Result
+from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Argument, KernelFile
+from search_spaces.operators.problem import Operand, Role
+from search_spaces.spaces.parameters import Value
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel, Scalar
+
+_ROLES: Mapping[str, Role] = {"input": "input", "constant": "input", "output": "output", "inout": "inout"}
+
+
+def operand(argument: Argument, values: Mapping[str, Result]) -> Operand:
+    """An array argument where the names of its shape have these values. An output that holds something before each
+    launch is read and written."""
+    shape = tuple(int(e.value(values)) for e in argument.shape)
+    restored = argument.kind == "output" and argument.fill is not None
+    role = "inout" if restored else _ROLES.get(argument.kind, "workspace")
+    return Operand(argument.name, role, argument.dtype, shape, argument.zeroed)
+
+
+def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], arch: str = "") -> Kernel:
+    """The kernel of a configuration, which holds at least the parameters, for an architecture ("sm_90a") where that is
+    known. Raises ValueError for a scalar that its type cannot hold."""
+    values = file.values(sizes, config)
+    return Kernel(
+        entry=entry_of(file, values),
+        source=source_of(file, values),
+        headers=Headers.of(dict(file.headers)),
+        compile_options=file.options,
+        arguments=tuple(_argument(argument, values) for argument in file.arguments if argument.kind != "constant"),
+        symbols=tuple(operand(argument, values) for argument in file.arguments if argument.kind == "constant"),
+        grid=_size(values, GRID),
+        block=_size(values, BLOCK),
+        cluster=_size(values, CLUSTER),
+        dynamic_shared_bytes=int(values[SHARED]),
+        arch=arch,
+    )
+
+
+def _argument(argument: Argument, values: Mapping[str, Result]) -> Operand | Scalar:
+    if argument.value is None:
+        return operand(argument, values)
+    value = argument.value.value(values)
+    kind = "f" if argument.dtype.is_float else np.dtype(argument.dtype.storage).kind
+    return Scalar(
+        argument.name, argument.dtype, bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
+    )
+
+
+def _size(values: Mapping[str, Result], names: tuple[str, ...]) -> tuple[int, int, int]:
+    x, y, z = (int(values[name]) for name in names)
+    return x, y, z
+
+
+def entry_of(file: KernelFile, values: Mapping[str, Result]) -> str:
+    """The entry function; in an instantiation, names of the configuration are replaced by their values."""
+    name, bracket, arguments = file.entry.partition("<")
+    filled = re.sub(r"[A-Za-z_]\w*", lambda m: _token(values[m[0]]) if m[0] in values else m[0], arguments)
+    return name + bracket + filled
+
+
+def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
+    """The user's source behind one line for each parameter, attribute and define; its own lines keep their numbers."""
+    names = [p.name for p in file.parameters] + [a.name for a in file.attributes]
+    passed = {name: values[name] for name in names} if file.passing != "template" else {}
+    source, lines = file.source, []
+    if file.passing == "struct":
+        members = "".join(f"  static {_constant(name, value)}\n" for name, value in passed.items())
+        lines.append(f"struct Config {{\n{members}}};")
+    elif file.passing == "constexpr":
+        lines += [_constant(name, value) for name, value in passed.items()]
+    else:
+        for name, value in passed.items():
+            # Macros are not replaced in "#pragma unroll", and 0 is no factor: as in Kernel Tuner, no pragma then.
+            if name.startswith("loop_unroll_factor") and value == 0:
+                source = re.sub(rf"^[ \t]*#pragma[ \t]+unroll[ \t]+{name}\b.*$", "", source, flags=re.MULTILINE)
+            elif name.startswith("loop_unroll_factor"):
+                lines.append(_constant(name, value))
+            else:
+                lines.append(f"#define {name} {_token(value)}")
+    lines += [f"#define {d.name} {_token(d.expression.value(values))}" for d in file.defines]
+    return "".join(f"{line}\n" for line in (*lines, f'#line 1 "{file.source_name}"')) + source
+
+
+def _token(value: Result) -> str:
+    """A value as it stands in C++: texts as they are, negative numbers in brackets."""
+    if isinstance(value, str):
+        return value
+    text = repr(int(value)) if isinstance(value, int) else repr(value)
+    text += "ll" if isinstance(value, int) and not -(2**31) < value < 2**31 else ""
+    return f"({text})" if text.startswith("-") else text
+
+
+def _constant(name: str, value: Result) -> str:
+    wide = isinstance(value, int) and not -(2**31) < value < 2**31
+    kind = "double" if isinstance(value, float) else "long long" if wide else "int"
+    return f"constexpr {kind} {name} = {_token(value)};"

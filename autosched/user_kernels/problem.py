@@ -1,0 +1,364 @@
+"""What a user's kernel computes, as a Problem: one type for each kernel file, whose fields are the file's sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels.expressions import Result
+from autosched.user_kernels.kernel_file import Argument, Fill, KernelFile, UserFunction
+from autosched.user_kernels.lowering import lower, operand
+from autosched.user_kernels.user_functions import call
+from measurements.emulator import emulate
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.dtypes import DType
+from search_spaces.operators.problem import DRAWN, Array, Operand, Problem, option, standard_normal
+from search_spaces.spaces.parameters import Value
+
+_EMULATION_SECONDS = 600.0  # that a kernel which is the reference of another one may take
+
+
+class KernelProblem(Problem):
+    """The base of the problem types that ``problem_type`` makes: their operator is the kernel file's name, and their
+    JSON holds the sizes and ``computes``, which stands for everything else."""
+
+    file: ClassVar[KernelFile]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name, _ in self.file.sizes}
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for sizes that are no whole numbers from 1 up, or make an array without elements."""
+        self._take_sizes(*(name for name, _ in self.file.sizes))
+        for o in self.operands():
+            if min(o.shape) < 1:
+                raise ValueError(f"{o.name} would have the shape {o.shape}: use larger sizes")
+
+    def operands(self) -> tuple[Operand, ...]:
+        """Every array but workspaces, in the order of the entry function; one that is read and written is an input and
+        an output of one name."""
+        return tuple(self.operand(a) for a in self.file.arrays if a.kind != "workspace")
+
+    def operand(self, argument: Argument) -> Operand:
+        """An array argument at these sizes; one whose shape depends on the configuration has room for each."""
+        known = self.sizes
+        if all(name in known for e in argument.shape for name in e.names):
+            return operand(argument, known)
+        return Operand(argument.name, "output", argument.dtype, _largest(self.file, argument, tuple(known.items())))
+
+    @property
+    def flops(self) -> float:
+        return 0.0 if self.file.flops is None else float(self.file.flops.value(self.sizes))
+
+    def metrics(self, config: Mapping[str, Value], seconds: float) -> Mapping[str, float]:
+        """The metrics of the file. Raises ValueError where one is undefined."""
+        return self.file.metric_values(self.sizes, config, seconds)
+
+    def random_inputs(self, seed: int) -> dict[str, Array]:
+        """The inputs, filled as the file says. Raises ValueError for a file of numbers that does not fit."""
+        rng = np.random.default_rng(seed)
+        inputs: dict[str, Array] = {}
+        for a in self.file.arguments:
+            if a.fill is None:
+                continue
+            if a.fill.function is not None:
+                inputs[a.name] = self._computed(a, a.fill.function, seed, inputs)
+            else:
+                inputs[a.name] = _filled(rng, a.fill, a.dtype, self.operand(a))
+        return inputs
+
+    def _computed(self, a: Argument, function: UserFunction, seed: int, before: Mapping[str, Array]) -> Array:
+        """What a function fills an input with, from sizes, ``seed``, and the inputs before it."""
+        told = f"{a.place}{': ' if a.place else ''}the fill {function.name} of {a.name}"
+        dtypes = {b.name: b.dtype for b in self.file.arrays}
+        found = call(
+            function, told, {**self.sizes, "seed": seed}, {n: _values(dtypes[n], v) for n, v in before.items()}
+        )
+        wanted = self.operand(a)
+        array = np.asarray(found)
+        if array.dtype.kind not in "fiub" or array.shape != wanted.shape:
+            raise KernelFileError(f"{told} gives {_kind_of(array)}, which must be {wanted.shape} numbers")
+        return np.ascontiguousarray(a.dtype.store(array))
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """The outputs that the file's reference gives, in float64, and integers of 64 bits as they are where it gives
+        integers. Where it is a kernel, the emulator runs it.
+
+        Raises KernelFileError, in one line, for a function that fails or gives something else than the outputs, and for
+        a kernel that cannot be emulated; HostFailure where this machine cannot emulate.
+        """
+        reference = self.file.reference
+        outputs = [o for o in self.operands() if o.role in ("output", "inout")]
+        if reference.judges:
+            return {}
+        if reference.function is None:
+            found = _emulated(reference.kernel or self.file, self.sizes, dict(reference.config), inputs)
+            return {o.name: _exact(o.dtype, found[o.name]) for o in outputs}
+        told = self._told
+        result = call(reference.function, told, self._numbers, self._read(inputs))
+        found = result if isinstance(result, Mapping) else {outputs[0].name: result}
+        if set(found) != {o.name for o in outputs}:
+            names = ", ".join(o.name for o in outputs)
+            raise KernelFileError(f"{told} must give {names}, not {', '.join(map(str, found))}")
+        return {o.name: _checked(told, o, found[o.name]) for o in outputs}
+
+    @property
+    def judged(self) -> bool:
+        return self.file.reference.judges
+
+    def judge(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
+        """What the file's own function says is wrong with the outputs; None without one. Raises KernelFileError for a
+        function that fails, or does not say."""
+        reference = self.file.reference
+        if not reference.judges or reference.function is None:
+            return None
+        dtypes = {a.name: a.dtype for a in self.file.arrays}
+        found = {name: _values(dtypes[name], array) for name, array in outputs.items()}
+        before = {name if name not in found else f"{name}_before": a for name, a in self._read(inputs).items()}
+        said = call(reference.function, self._told, self._numbers, {**before, **found})
+        if isinstance(said, str):
+            return said
+        if said is not None and not isinstance(said, (bool, np.bool_)):
+            raise KernelFileError(
+                f"{self._told} must return True for right outputs, and False or a text of what is wrong for others"
+            )
+        return "" if said is None or said else f"{reference.name} says that the outputs are wrong"
+
+    @property
+    def _told(self) -> str:
+        reference = self.file.reference
+        what = "the function" if reference.judges else "the reference"
+        return f"{reference.place}{': ' if reference.place else ''}{what} {reference.name}"
+
+    @property
+    def _numbers(self) -> dict[str, int | float]:
+        """Sizes, and scalars that follow from sizes alone."""
+        known: dict[str, int | float] = dict(self.sizes)
+        for a in self.file.arguments:
+            if a.value is not None and a.name not in known and self.sizes.keys() >= set(a.value.names):
+                value = a.value.value(self.sizes)
+                if not isinstance(value, str):
+                    known[a.name] = value
+        return known
+
+    def _read(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """What a function may ask for: the arrays that a kernel reads."""
+        return {o.name: _values(o.dtype, inputs[o.name]) for o in self.operands() if o.role in ("input", "inout")}
+
+    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """``atol + rtol * |reference|`` for each element of each output; raises as ``reference`` does.
+
+        Where the file says nothing, rtol is four units in the last place of the output's type and 256 of f32 (f64 for
+        f64), which is what a sum of some thousand terms gathers, and atol the same of the output's root mean square;
+        integers must be equal.
+        """
+        if self.judged:
+            return {}
+        asked = any(a.atol is None or a.rtol != 0.0 for a in self._outputs)
+        return self._allowed(self.reference(inputs) if asked else {})
+
+    def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        reference = self.reference(inputs)
+        return reference, {} if self.judged else self._allowed(reference)
+
+    @property
+    def _outputs(self) -> list[Argument]:
+        return [a for a in self.file.arrays if a.kind in ("output", "inout")]
+
+    def _allowed(self, reference: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+        found = {}
+        for a in self._outputs:
+            wanted = np.abs(reference[a.name], dtype=np.float64) if a.atol is None or a.rtol != 0.0 else None
+            share = _roundoff(a.dtype)
+            values = np.zeros(self.operand(a).shape) if wanted is None else wanted
+            finite = values[np.isfinite(values)]
+            level = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
+            atol = share * level if a.atol is None and a.rtol is None else a.atol or 0.0
+            rtol = share if a.atol is None and a.rtol is None else a.rtol or 0.0
+            found[a.name] = atol + rtol * values
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "computes": self.file.computes}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Raises ValueError as Problem does, and for one recorded when the kernel file computed something else."""
+        if data.get("computes") != cls.file.computes:
+            raise ValueError(f"this was recorded when {cls.file.name} computed something else (arguments or reference)")
+        return super().from_json({k: v for k, v in data.items() if k != "computes"})
+
+    @classmethod
+    def of(cls, sizes: Mapping[str, int]) -> Self:
+        """The problem of these sizes, and the file's own for those not given. Raises ValueError for an unknown one."""
+        known = dict(cls.file.sizes)
+        for name in sizes:
+            if name not in known:
+                raise ValueError(f"{cls.file.name} has no size {name!r}: use {', '.join(known)}")
+        return cls(**{**known, **sizes})
+
+
+@cache
+def problem_type(file: KernelFile) -> type[KernelProblem]:
+    """The problem type of a kernel file: a frozen dataclass with a field for each size."""
+    fields = [(name, "int", option(f"the size {name}", value)) for name, value in file.sizes]
+    namespace = {"operator": file.name, "summary": file.summary, "file": file, "__module__": __name__}
+    return dataclasses.make_dataclass(
+        f"KernelProblem[{file.name}]", fields, bases=(KernelProblem,), namespace=namespace, frozen=True
+    )
+
+
+def _emulated(
+    file: KernelFile, sizes: Mapping[str, int], chosen: Mapping[str, Value], inputs: Mapping[str, Array]
+) -> Mapping[str, Array]:
+    """What a kernel computes at its defaults, but for what is ``chosen``. Raises KernelFileError where it does not."""
+    config = {p.name: chosen.get(p.name, p.default) for p in file.parameters}
+    sizes = {name: sizes.get(name, usual) for name, usual in file.sizes}
+    read = [a.name for a in file.arguments if a.fill is not None]
+    told = f"the reference of {file.name}, itself at {config},"
+    values = file.values(sizes, config)
+    for rule in file.rules:
+        if not rule.pruning and not rule.expression.value(values):
+            raise KernelFileError(f"{told} breaks a rule: {rule.reason or rule.expression.text}")
+    if not inputs.keys() >= set(read):
+        raise KernelFileError(f"{told} reads {', '.join(read)}, and there are {', '.join(inputs)}: name them alike")
+    given = {name: inputs[name] for name in read}
+    run = emulate(lower(file, sizes, config), given, time_limit=_EMULATION_SECONDS, check=False)
+    if run.status not in ("ok", "findings"):
+        raise KernelFileError(f"{told} cannot be emulated ({run.status}): {run.reason}")
+    return run.outputs
+
+
+_MOST_SHAPES = 1 << 20  # configurations that one shape may depend on
+
+
+@lru_cache(maxsize=256)
+def _largest(file: KernelFile, argument: Argument, sizes: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
+    """The largest extents of an array over all values of the parameters that its shape depends on, whatever the rules
+    say of them. Raises KernelFileError where there are too many to look at."""
+    known: dict[str, Result] = dict(sizes)
+    derived = {a.name: a.expression for a in file.derived}
+    needed: set[str] = set()
+    waiting = [name for e in argument.shape for name in e.names]
+    while waiting:
+        name = waiting.pop()
+        if name not in known and name not in needed:
+            needed.add(name)
+            waiting += derived[name].names if name in derived else ()
+    parameters = [p for p in file.parameters if p.name in needed]
+    if math.prod(len(p.values) for p in parameters) > _MOST_SHAPES:
+        raise KernelFileError(f"{argument.place}: the shape of {argument.name} depends on too many configurations")
+    grids = np.meshgrid(*(np.array(p.values, dtype=object) for p in parameters), indexing="ij")
+    columns = {
+        p.name: g.reshape(-1) if p.is_text else g.reshape(-1).astype(np.int64)
+        for p, g in zip(parameters, grids, strict=True)
+    }
+    defined = np.ones(grids[0].size, dtype=np.bool_)
+    for name, expression in derived.items():
+        if name in needed:
+            columns[name], there = expression.columns(columns, known)
+            defined = defined & there
+    extents = []
+    for e in argument.shape:
+        if set(e.names) <= known.keys():
+            extents.append(int(e.value(known)))
+            continue
+        values, there = e.columns({n: columns[n] for n in e.names if n in columns}, known)
+        possible = values[there & defined]
+        if not possible.size or possible.max() < 1:
+            raise KernelFileError(f'{argument.place}: the extent "{e.text}" of {argument.name} has no value')
+        extents.append(int(possible.max()))
+    return tuple(extents)
+
+
+def _kind_of(array: npt.NDArray[Any]) -> str:
+    return f"{array.shape} of {array.dtype}"
+
+
+def _roundoff(dtype: DType) -> float:
+    if not dtype.is_float:
+        return 0.0
+    return 4 * dtype.unit_roundoff + 256 * 2.0 ** (-53 if dtype.name == "f64" else -24)
+
+
+def _values(dtype: DType, stored: Array) -> Array:
+    """What a reference calculates with: float64 for floats, whole numbers as they are."""
+    return dtype.load(stored) if dtype.is_float else stored
+
+
+def _is_wide(dtype: DType) -> bool:
+    """Whether float64 lacks some of its integers."""
+    return not dtype.is_float and dtype.bits == 64
+
+
+def _exact(dtype: DType, stored: Array) -> npt.NDArray[Any]:
+    return stored if _is_wide(dtype) else dtype.load(stored)
+
+
+def _checked(told: str, output: Operand, given: Any) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(given, dtype=np.float64)
+        if _is_wide(output.dtype):
+            whole, storage = np.asarray(given), np.dtype(output.dtype.storage)
+            if whole.dtype.kind in "iu" and np.array_equal(whole.astype(storage), whole):
+                array = whole.astype(storage)
+    except (TypeError, ValueError):
+        raise KernelFileError(f"{told} gives no numbers for {output.name}") from None
+    if array.shape != output.shape:
+        raise KernelFileError(f"{told} gives {output.name} as {array.shape}, which must be {output.shape}")
+    return array
+
+
+def _filled(rng: np.random.Generator, fill: Fill, dtype: DType, operand: Operand) -> Array:
+    """A new input. Numbers are drawn for a prime number of elements at most, as ``standard_normal`` explains."""
+    if fill.kind == "file":
+        return _loaded(fill, dtype, operand)
+    if fill.kind == "array":
+        return _fitting("the array", fill.array, dtype, operand)
+    if fill.kind == "constant":
+        return dtype.store(np.full(operand.shape, fill.numbers[0]))
+    low, high = fill.numbers
+    if fill.kind == "normal" and low == 0:
+        return standard_normal(rng, operand.shape, dtype, high)
+    count = min(operand.size, DRAWN)
+    match fill.kind:
+        case "integers":
+            drawn: Array = rng.integers(int(low), int(high), count, endpoint=True)
+        case "uniform":
+            drawn = rng.uniform(low, high, count)
+        case _:
+            drawn = rng.normal(low, high, count)
+    return np.resize(dtype.store(drawn), operand.shape)
+
+
+def _loaded(fill: Fill, dtype: DType, operand: Operand) -> Array:
+    try:
+        array = np.load(fill.path, allow_pickle=False)
+    except (OSError, ValueError, EOFError, MemoryError) as error:
+        reason = " ".join(str(error).split())
+        raise KernelFileError(f"{fill.path} is not a .npy file of numbers: {reason}") from error
+    return _fitting(fill.path, array, dtype, operand)
+
+
+def _fitting(name: str, array: npt.NDArray[Any], dtype: DType, operand: Operand) -> Array:
+    """The array as the operand stores it. Raises KernelFileError for another shape, and for numbers that do not fit."""
+    if array.shape != operand.shape:
+        raise KernelFileError(f"{name} has the shape {array.shape}, but {operand.name} is {operand.shape}")
+    if array.dtype.kind not in "fiub":
+        raise KernelFileError(f"{name} holds {array.dtype}, no numbers")
+    storage = np.dtype(dtype.storage)
+    same_kind = (array.dtype.kind == "f") == dtype.is_float
+    if array.dtype != storage and not (same_kind and array.dtype.itemsize <= storage.itemsize):
+        with np.errstate(all="ignore"):
+            stored = dtype.load(dtype.store(array))
+        if not np.allclose(stored, array, rtol=max(2 * dtype.unit_roundoff, 0), atol=0, equal_nan=True):
+            raise KernelFileError(f"{name} holds {array.dtype} numbers that {dtype.name} cannot hold: convert it")
+    return np.ascontiguousarray(dtype.store(_values(dtype, array) if array.dtype == dtype.storage else array))

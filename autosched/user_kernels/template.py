@@ -1,0 +1,210 @@
+"""The kernel template of a kernel file: its space, its kernels, and the cost counts that the file states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, lru_cache
+
+from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels.expressions import Expression, ExpressionError, Result, parse
+from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, FileRule, KernelFile
+from autosched.user_kernels.lowering import lower
+from autosched.user_kernels.problem import KernelProblem, problem_type
+from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.operator import Operator
+from search_spaces.spaces.config import Config
+from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.common.launch_rules import MOST_BLOCKS
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.template import KernelTemplate
+
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+MOST_BLOCKS_YZ = 65535
+MOST_THREADS_Z = 64
+MOST_CLUSTER = 8  # blocks that every GPU with clusters takes
+UNSEEN_REGISTERS = 32  # of a thread, before the compiler has said how many they are
+
+
+def operator(file: KernelFile) -> Operator:
+    """The operator that a kernel file defines: its options are the sizes."""
+    return Operator.of(problem_type(file))
+
+
+@cache
+def template(file: KernelFile) -> KernelTemplate:
+    """The kernel template of a kernel file; the same object for equal files. Without a cost in the file it has no
+    counts, so that its schedules cannot be ranked before they are measured."""
+
+    @lru_cache(maxsize=64)
+    def space(problem: KernelProblem, device: Device) -> Space:
+        return _space(file, problem, device)
+
+    def supports(problem: KernelProblem, device: Device) -> str | None:
+        return _why_not(file, problem, device)
+
+    def lowered(problem: KernelProblem, config: Config, device: Device) -> Kernel:
+        return lower(file, problem.sizes, config, device.arch)
+
+    def counts(problem: KernelProblem, config: Config, device: Device) -> CostCounts:
+        return _counts(file, problem, config)
+
+    def proxy(problem: KernelProblem, schedule: Schedule) -> KernelProblem:
+        values = file.values(problem.sizes, schedule.values)
+        return problem.of({**problem.sizes, **{p.name: int(p.expression.value(values)) for p in file.proxy}})
+
+    return KernelTemplate(
+        name=file.name,
+        summary=file.summary,
+        operators=(file.name,),
+        source=None,
+        space=space,
+        lower=lowered,
+        supports=supports,
+        counts=None if file.bytes is None and file.flops is None else counts,
+        proxy=proxy if file.proxy else None,
+        content=file.content,
+    )
+
+
+def _launch_rules(file: KernelFile, device: Device) -> list[FileRule]:
+    """What every launch on ``device`` must keep, in the language of the file's own rules."""
+    gx, gy, gz = GRID
+    bx, by, bz = BLOCK
+    threads, shared = device.max_threads_per_block, device.shared_per_block
+    rules = {
+        "launch.block": (
+            f"1 <= {bx} <= {threads} and 1 <= {by} <= {threads} and 1 <= {bz} <= {MOST_THREADS_Z} "
+            f"and {bx} * {by} * {bz} <= {threads}",
+            f"a block has 1 to {threads} threads, at most {MOST_THREADS_Z} along z",
+        ),
+        "launch.grid": (
+            f"1 <= {gx} <= {MOST_BLOCKS} and 1 <= {gy} <= {MOST_BLOCKS_YZ} and 1 <= {gz} <= {MOST_BLOCKS_YZ}",
+            f"a grid has at least one block, and at most {MOST_BLOCKS} along x and {MOST_BLOCKS_YZ} along y and z",
+        ),
+        "launch.shared_bytes": (
+            f"0 <= {SHARED} <= {shared}",
+            f"a block on {device.name} has at most {shared} bytes of shared memory",
+        ),
+    }
+    if _clustered(file):
+        sides = " and ".join(f"{c} >= 1 and {g} % {c} == 0" for c, g in zip(CLUSTER, GRID, strict=True))
+        reason = f"a cluster has at most {MOST_CLUSTER} blocks and divides the grid"
+        rules["launch.cluster"] = (f"{' * '.join(CLUSTER)} <= {MOST_CLUSTER} and {sides}", reason)
+    return [FileRule(parse(text, file.types), reason, name=name) for name, (text, reason) in rules.items()]
+
+
+def _clustered(file: KernelFile) -> bool:
+    return any(a.name in CLUSTER and a.expression.text != "1" for a in file.launch)
+
+
+def _why_not(file: KernelFile, problem: KernelProblem, device: Device) -> str | None:
+    """The first rule that these sizes alone break."""
+    if not device.has("clusters") and _clustered(file):
+        return f"it launches clusters, which {device.name} does not have"
+    try:
+        known = file.constants(problem.sizes)
+        for rule in (*file.rules, *_launch_rules(file, device)):
+            if known.keys() >= set(rule.expression.names) and not rule.expression.value(known):
+                return _reason(rule, known)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _reason(rule: FileRule, values: Mapping[str, Result]) -> str:
+    given = ", ".join(f"{name} = {values[name]}" for name in rule.expression.names)
+    return f"{rule.reason or f'{rule.expression.text} does not hold'} ({given})"
+
+
+def _space(file: KernelFile, problem: KernelProblem, device: Device) -> Space:
+    """What depends on the sizes alone is known; attributes and rules are about the rest."""
+    known = file.constants(problem.sizes)
+    attributes = [_attribute(a.name, a.expression, known) for a in file.derived if a.name not in known]
+    constraints = [
+        _defined(a.name, a.expression, known) for a in file.derived if a.name not in known and a.expression.partial
+    ]
+    pruning: list[Rule] = []
+    for rule in (*file.rules, *_launch_rules(file, device)):
+        if not known.keys() >= set(rule.expression.names):
+            (pruning if rule.pruning else constraints).append(_rule(rule, known))
+    return Space(file.name, file.parameters, attributes, constraints, pruning)
+
+
+def _names(expression: Expression, known: Mapping[str, Result]) -> dict[str, str]:
+    """The columns that an expression takes."""
+    return {name: name for name in expression.names if name not in known}
+
+
+def _attribute(name: str, expression: Expression, known: Mapping[str, Result]) -> Attribute:
+    return Attribute(
+        name, lambda **c: expression.columns(c, known)[0], expression.text, names=_names(expression, known)
+    )
+
+
+def _defined(name: str, expression: Expression, known: Mapping[str, Result]) -> Rule:
+    return Rule(
+        f"{name} is defined",
+        lambda **c: expression.columns(c, known)[1],
+        lambda **v: f"{name} = {expression.text} has no value for {', '.join(f'{n} = {x}' for n, x in v.items())}",
+        names=_names(expression, known),
+    )
+
+
+def _rule(rule: FileRule, known: Mapping[str, Result]) -> Rule:
+    return Rule(
+        rule.name or rule.expression.text,
+        lambda **c: rule.expression.holds(c, known),
+        lambda **v: _reason(rule, {**known, **v}),
+        rule.reason,
+        names=_names(rule.expression, known),
+    )
+
+
+def _counts(file: KernelFile, problem: KernelProblem, config: Config) -> CostCounts:
+    """What the file states, shared out evenly among the blocks: no bank conflicts, no overlap of loads that the file
+    does not know of, and registers that only the compiler will tell. Raises KernelFileError for a cost that has no
+    value, or a negative one."""
+    values = file.values(problem.sizes, config)
+    blocks, threads = 1, 1
+    for g, b in zip(GRID, BLOCK, strict=True):
+        blocks, threads = blocks * int(values[g]), threads * int(values[b])
+    moved = _cost(file, "bytes", file.bytes, values, problem.min_bytes)
+    stored = float(min(moved, sum(o.bytes for o in problem.operands() if o.role != "input")))
+    flops = _cost(file, "flops", file.flops, values, 0)
+    return CostCounts(
+        blocks=blocks,
+        threads=threads,
+        shared_bytes=int(values[SHARED]),
+        registers=UNSEEN_REGISTERS,
+        unit="fma",
+        operand_dtype="f32",
+        flops=flops / blocks,
+        instructions=(flops / 64 + moved / 128) / blocks,  # of a warp: 32 FMAs, or 32 words of 4 bytes
+        shared_wavefronts=0.0,
+        load_bytes=(moved - stored) / blocks,
+        store_bytes=stored / blocks,
+        dram_bytes=moved,
+        iterations=1,
+        stages=1,
+        barriers_per_iteration=0,
+    )
+
+
+def _cost(
+    file: KernelFile, key: str, expression: Expression | None, values: Mapping[str, Result], otherwise: float
+) -> float:
+    if expression is None:
+        return float(otherwise)
+    try:
+        found = float(expression.value(values))
+    except ExpressionError as error:
+        raise KernelFileError(f"{file.name}: cost.{key}: {error}") from None
+    if found < 0:
+        given = ", ".join(f"{name} = {values[name]}" for name in expression.names)
+        raise KernelFileError(
+            f'{file.name}: cost.{key}: "{expression.text}" is {found:g} for {given}: it must be 0 or more'
+        )
+    return found

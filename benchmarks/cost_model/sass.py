@@ -1,0 +1,125 @@
+"""What kernels compile to: ``python -m benchmarks.cost_model.sass matmul softmax --device h200``, or ``... kernel.json``.
+
+Without a GPU. An operator stands for its golden kernels (``tests/golden``); a file is one document with ``problem``,
+``template`` and ``schedule``, as golden kernels have. A turn is one of the main loop, as one warp runs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from measurements.compiler.disassembly import (
+    DisassemblerMissing,
+    LoopMix,
+    NotDisassembled,
+    disassemble,
+    main_loop,
+    mix,
+)
+from measurements.compiler.nvrtc import NvrtcMissing
+from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.records.measurement import Resources
+from search_spaces.catalogue import operators, problem_from_json, template
+from search_spaces.hardware.devices import UnknownDevice, device
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+
+GOLDEN = Path(__file__).parents[2] / "tests" / "golden"
+_COLUMNS = ("tensor", "float", "integer", "shared", "load", "store", "spill", "barrier", "lanes", "control")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel to look at, for ``arch``."""
+
+    name: str
+    operator: str
+    arch: str
+    kernel: Kernel
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a kernel compiles to: its resources, and its main loop."""
+
+    case: Case
+    resources: Resources
+    instructions: int
+    loop: LoopMix
+
+
+def read(path: Path, chip: str | None = None) -> Case:
+    """The kernel of a file, for the device ``chip`` or the file's own. Raises ValueError, OSError."""
+    try:
+        data = json.loads(path.read_text())
+        problem, name, schedule = problem_from_json(data["problem"]), data["template"], data["schedule"]
+        target = device(chip or data["device"])
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is no document with problem, template, schedule and device: {error}") from None
+    kernel = template(name).kernel(problem, Schedule.from_json(name, schedule), target)
+    return Case(path.stem, problem.operator, target.arch, kernel)
+
+
+def look(cases: Sequence[Case]) -> Iterator[Looked]:
+    """Compile and disassemble. Raises ValueError for a kernel that does not compile, and what the tools raise."""
+    with CompilePool() as pool:
+        for case in cases:
+            ((_, result),) = pool.compile_many([case.kernel], case.arch)
+            if isinstance(result, CompileFailure):
+                raise ValueError(f"{case.name} does not compile: {result.reason}")
+            body = disassemble(result.cubin, result.entry)
+            yield Looked(case, result.resources, len(body), mix(main_loop(body)))
+
+
+def table(rows: Sequence[Looked]) -> str:
+    """Markdown."""
+    head = ("kernel", "arch", "registers", "spilled bytes", "instructions", "of a turn", *_COLUMNS)
+    head += ("bytes loaded by a lane", "instructions a byte", "barrier to arithmetic")
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in rows:
+        loop, spilled = row.loop, row.resources.spill_store_bytes + row.resources.spill_load_bytes
+        cells: list[object] = [row.case.name, row.case.arch, row.resources.registers, spilled, row.instructions]
+        cells += [loop.instructions, *(loop.count(kind) for kind in _COLUMNS), loop.loaded_bytes]
+        cells.append(f"{loop.instructions / loop.loaded_bytes:.2f}" if loop.loaded_bytes else "-")
+        cells.append("-" if loop.after_barrier is None else loop.after_barrier)
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)
+
+
+def cases(names: Sequence[str], chip: str | None) -> list[Case]:
+    """The kernels that the arguments name. Raises ValueError for one that is neither an operator nor a file."""
+    known = {row.name for row in operators()}
+    found: list[Case] = []
+    for name in names:
+        if name in known:
+            golden = sorted(GOLDEN.glob("*.json"))
+            found += [
+                read(path, chip) for path in golden if json.loads(path.read_text())["problem"]["operator"] == name
+            ]
+        elif Path(name).is_file():
+            found.append(read(Path(name), chip))
+        else:
+            raise ValueError(f"{name!r} is neither an operator nor a file: operators are {', '.join(sorted(known))}")
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cost_model.sass", description=__doc__)
+    parser.add_argument("names", nargs="+", metavar="OPERATOR|FILE")
+    parser.add_argument("--device", help="compile for this device instead of each kernel's own")
+    try:
+        given = parser.parse_args(arguments)
+        print(table(list(look(cases(given.names, given.device)))))
+    except (ValueError, OSError, UnknownDevice, DisassemblerMissing, NotDisassembled, NvrtcMissing) as error:
+        print(f"benchmarks.cost_model.sass: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""How many faults does the emulator see, and how fast?"""

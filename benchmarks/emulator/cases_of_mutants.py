@@ -1,0 +1,115 @@
+"""Which right kernels a mutant is proven with, and in which order: those first that go other ways than the ones before.
+
+Kernels that differ in size alone show the same of a mutant. So each next case is the one that has the most ways (values
+of its problem and schedule) that no case before it had, for the time that it takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+
+from benchmarks.emulator.mutants import Mutant
+from benchmarks.emulator.mutation_cases import Case
+from measurements.emulator.ptx.digest import instructions
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+
+OF_CASE = "PTX of "  # in place of a header's name: the PTX of a golden case
+_FIXED_SECONDS, _COST_OF_A_SECOND = 0.6, 2e10  # what a case takes: to compile it, and then by its cost
+_SIZES = ("m", "n", "k", "rows", "columns")
+_INCLUDED = re.compile(r"#include <([^>]*)>")
+_REGISTER = re.compile(r"%(p|rs|rd|r|fd|f)\d+\b")
+
+
+def cases_of(
+    mutant: Mutant, cases: Iterable[Case], tried: Sequence[Case], ptx: Callable[[Case], str]
+) -> Iterator[Case]:
+    """Those that the mutant is part of; ``tried``, which grows meanwhile, are those that were proven, and ``ptx`` gives
+    the text of a right kernel. Of a header: those with an instruction of the mutant's line, or where there are none, as
+    of what is computed when it is compiled, all that include it."""
+    if mutant.header.startswith(OF_CASE):
+        yield from (case for case in cases if mutant.header == OF_CASE + case.name)
+        return
+    place = (f"autosched/{mutant.header}", mutant.line)
+    found, without = False, list[Case]()
+    for case in _in_other_ways((case for case in cases if includes(case.kernel, mutant.header)), tried):
+        if place in _lines_of_ptx(ptx(case)):
+            found = True
+            yield case
+        else:
+            without.append(case)
+    if not found:
+        yield from _in_other_ways(without, tried)
+
+
+def _in_other_ways(cases: Iterable[Case], tried: Sequence[Case]) -> Iterator[Case]:
+    """All ``cases``, each next one for the most that is new in it against those that were ``tried``."""
+    left = sorted(cases, key=lambda case: (case.cost, case.name))
+    while left:
+        seen: frozenset[object] = frozenset().union(*map(ways, tried))
+        best = max(left, key=lambda case: len(ways(case) - seen) / seconds(case)) if tried else left[0]
+        left.remove(best)
+        yield best
+
+
+def seconds(case: Case) -> float:
+    """That it takes to compile and to prove it, roughly."""
+    return _FIXED_SECONDS + case.cost / _COST_OF_A_SECOND
+
+
+@lru_cache(maxsize=512)
+def ways(case: Case) -> frozenset[object]:
+    """What a kernel does otherwise than others: words of its problem and schedule, and of their numbers whether they
+    are 0, 1 or more. Of sizes, whether they are odd, and whether they are 1."""
+    found: set[object] = {("template", case.schedule.template)}
+    for name, value in case.problem.to_json().items():
+        known = (value == 1, int(value) % 2) if name in _SIZES else _few(value)
+        found.add((name, known))
+    found |= {(f"schedule {name}", _few(value)) for name, value in case.schedule.to_json().items()}
+    return frozenset(found)
+
+
+def _few(value: object) -> object:
+    return min(value, 2) if isinstance(value, int) else str(value)
+
+
+def includes(kernel: Kernel, header: str) -> bool:
+    """Whether ``header`` is among the files that the kernel's source includes, directly or not."""
+    return f"autosched/{header}" in _included(frozenset(_INCLUDED.findall(kernel.source)), kernel.headers)
+
+
+@lru_cache(maxsize=256)
+def _included(names: frozenset[str], headers: Headers) -> frozenset[str]:
+    """Those names, and of those that are ``headers`` all that they include."""
+    files = dict(headers.files)
+    seen: set[str] = set()
+    todo = [*names]
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += _INCLUDED.findall(files.get(name, ""))
+    return frozenset(seen)
+
+
+@lru_cache(maxsize=256)
+def _lines_of_ptx(text: str) -> frozenset[tuple[str, int]]:
+    """The lines of headers that a program has instructions of, with those that these are inlined at."""
+    names = {found[1]: found[2] for found in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.MULTILINE)}
+    places = re.finditer(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)", text)
+    return frozenset((names[place[1]], int(place[2])) for place in places)
+
+
+@lru_cache(maxsize=256)
+def program(text: str) -> str:
+    """The instructions of PTX, with registers numbered in the order in which they appear: texts with the same one are
+    the same program."""
+    numbers: dict[str, str] = {}
+
+    def numbered(found: re.Match[str]) -> str:
+        return numbers.setdefault(found[0], f"%{found[1]}{len(numbers)}")
+
+    body = "\n".join(line for line in instructions(text) if not line.startswith("\t.reg "))
+    return _REGISTER.sub(numbered, body)

@@ -1,0 +1,429 @@
+"""Plant faults in the device code, one at a time, and see whether a proof reports them.
+
+    python -m benchmarks.emulator.mutations [--of headers|ptx|all] [--sample 1000] [--seed 0] [--workers 2] [--header F ...]
+        [--case NAME ...] [--log FILE]
+    python -m benchmarks.emulator.mutations --again LOG
+    python -m benchmarks.emulator.mutations --report LOG [LOG ...]
+
+Mutants are made by ``benchmarks/emulator/mutants.py`` (C++ of the headers) and ``benchmarks/emulator/ptx_mutants.py`` (inline PTX of the
+headers, PTX that NVRTC makes of golden kernels). One of a header runs with the cases (``benchmarks/emulator/mutation_cases.py``)
+that include it, those first that differ in what they do (``benchmarks/emulator/cases_of_mutants.py``), until one reports it; one
+of a case's PTX with that case. Proofs are quick ones (``autosched verify``), and where those of all cases find nothing,
+full ones of the smallest. What does not compile is no mutant; one that leaves the PTX of all cases as it was, but for
+names of registers, is not reached. Both are left out of the score. Results go to a log of JSON lines as they come: one
+that is started again goes on. The report lists the survivors, with reasons for those that cannot be told from the right
+program (``benchmarks/emulator/equivalent_mutants.toml``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from autosched.proofs.proof import Depth, Execute, Run, prove
+from benchmarks.emulator.cases_of_mutants import OF_CASE, cases_of, program
+from benchmarks.emulator.mutants import Mutant, mutants_of
+from benchmarks.emulator.mutation_cases import Case, all_cases, cases_of_columns
+from benchmarks.emulator.ptx_equivalence import why_same
+from benchmarks.emulator.ptx_mutants import asm_of, drawn_of_ptx, mutants_of_asm
+from measurements.compiler.nvrtc import PTX_OPTIONS, PtxOutput, compile_to_ptx, toolchain_version
+from measurements.emulator import Emulation, Order, emulate_ptx
+from measurements.emulator.architecture import ptx_arch, source_arch
+from measurements.files.cache_folder import cache_root, make_folder, publish
+from search_spaces.operators.problem import Array
+from search_spaces.templates.device_source import include_dir
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
+FOLDERS = ("kernels", "common", "intrinsics", "ptx")
+INLINE_PTX = "ptx/"  # headers of one instruction a function
+WGMMA = (
+    *("kernels/wgmma_matmul", "intrinsics/wgmma.cuh", "intrinsics/wgmma_copy.cuh", "intrinsics/wgmma_out.cuh"),
+    *("intrinsics/wgmma_fragment.cuh", "common/finish.cuh", "common/realign.cuh"),
+)  # beginnings of the names of what wgmma_matmul is made of, some of it shared
+TIME_LIMIT = 8.0  # seconds of one launch, or SLOWER times what the right one takes now, where that is more
+SLOWER = 10.0
+FULL = "full proof: "  # in front of what only that reports
+MOST_CASES = 24  # that a mutant of a header runs with: what none of them reports has survived
+FULL_CASES = 2  # of those, the smallest, that have a full proof where a quick one of each finds nothing
+
+
+def right_ptx(case: Case) -> PtxOutput:
+    """The PTX of a case as it is."""
+    with _COMPILING:  # one thread compiles it for all
+        return _right_ptx(case.kernel.source, case.kernel.entry, case.kernel.compile_options)
+
+
+def _right_text(case: Case) -> str:
+    return right_ptx(case).text or ""
+
+
+_COMPILING = Lock()
+
+
+@lru_cache(maxsize=256)
+def _right_ptx(source: str, entry: str, options: tuple[str, ...]) -> PtxOutput:
+    """From the cache of this machine, if an earlier run has put it there: most of a small run would go into compiling
+    what mutants are compared with."""
+    headers = Headers.from_folder(include_dir())
+    request = (source, entry, source_arch(source, headers), headers.digest, *PTX_OPTIONS, *options, toolchain_version())
+    path = cache_root() / "mutants" / f"{sha256(json.dumps(request).encode()).hexdigest()}.json"
+    if path.exists():
+        return PtxOutput(**json.loads(path.read_text()))
+    made = compile_to_ptx(source, entry, source_arch(source, headers), headers, (*PTX_OPTIONS, *options))
+    make_folder(path.parent)
+    publish(path, json.dumps(asdict(made)).encode())
+    return made
+
+
+def ptx_of(kernel: Kernel) -> PtxOutput:
+    return compile_to_ptx(
+        kernel.source, kernel.entry, ptx_arch(kernel), kernel.headers, (*PTX_OPTIONS, *kernel.compile_options)
+    )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``result`` is "reported", "survived", "same" (a survivor that was found to be the right program), "unreached" or
+    "refused" (by the compiler); ``said`` what was found."""
+
+    header: str
+    line: int
+    kind: str
+    start: int
+    old: str
+    new: str
+    result: str
+    case: str
+    said: str
+    seconds: float
+
+
+def all_mutants(header: str | None = None) -> list[Mutant]:
+    """Of every header, or of those whose name begins so ("kernels/matmul.cuh", "ptx/")."""
+    root = Path(include_dir()) / "autosched"
+    files = sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.cuh"))
+    names = [str(path.relative_to(root)) for path in files]
+    if header is not None and not any(name.startswith(header) for name in names):
+        raise SystemExit(f"there is no {header}: use one of {', '.join(names)}")
+    return [
+        mutant
+        for path, name in zip(files, names, strict=True)
+        if name.startswith(header or "")
+        for mutant in (mutants_of_asm if name.startswith(INLINE_PTX) else mutants_of)(name, path.read_text())
+    ]
+
+
+def in_turn(groups: Iterable[Iterable[Mutant]]) -> Iterator[Mutant]:
+    """The first of each group, then the second of each that has one, and so on. Groups are asked for one at a time."""
+    left = [iter(group) for group in groups]
+    while left:
+        having = []
+        for group in left:
+            for mutant in islice(group, 1):
+                yield mutant
+                having.append(group)
+        left = having
+
+
+def drawn_ptx_mutants(cases: Sequence[Case], seed: int) -> Iterator[Mutant]:
+    """All mutants of the PTX of ``cases``, in turn of each, cases and mutants in random order. A case is compiled when
+    its turn comes."""
+
+    def of_case(i: int) -> Iterator[Mutant]:
+        yield from drawn_of_ptx(
+            OF_CASE + cases[i].name, right_ptx(cases[i]).text or "", np.random.default_rng((seed, i))
+        )
+
+    return in_turn(of_case(int(i)) for i in np.random.default_rng(seed).permutation(len(cases)))
+
+
+def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
+    """``count`` of them in random order; the first of a larger sample are those of a smaller one."""
+    order = np.random.default_rng(seed).permutation(len(mutants))
+    return [mutants[i] for i in order[:count]]
+
+
+def sample_of_all(cases: Sequence[Case], count: int, seed: int) -> list[Mutant]:
+    """``count`` mutants, in turn of the headers of WGMMA, of inline PTX, of all other headers, and of a case's PTX; the
+    first of more are those of fewer."""
+    parts: dict[str, list[Mutant]] = {"wgmma": [], "inline": [], "others": []}
+    for mutant in all_mutants():
+        inline = mutant.header.startswith(INLINE_PTX)
+        parts["inline" if inline else "wgmma" if mutant.header.startswith(WGMMA) else "others"].append(mutant)
+    groups = [*(sample(part, count, seed) for part in parts.values()), drawn_ptx_mutants(cases, seed)]
+    return list(islice(in_turn(groups), count))
+
+
+def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
+    """Compile and prove ``mutant`` in those of ``cases`` that it is part of, until one reports it."""
+    started = time.monotonic()
+    result, case_name, said = "refused", "", ""
+    files = dict(Headers.from_folder(include_dir()).files)
+    of_ptx, of_asm = mutant.header.startswith(OF_CASE), mutant.header.startswith(INLINE_PTX)
+    headers, opcode = Headers.of({}), ""
+    tried: list[tuple[Case, Kernel, PtxOutput]] = []
+    if not of_ptx:
+        name = f"autosched/{mutant.header}"
+        headers = Headers.of(files | {name: mutant.applied(files[name])})
+        opcode = _opcode(files[name], mutant) if of_asm else ""
+    columns = 0 if of_ptx else _columns(files[f"autosched/{mutant.header}"], mutant)
+    proven: list[Case] = []
+    chosen = cases_of_columns(columns) if columns else cases_of(mutant, cases, proven, _right_text)
+    for case in chosen:
+        if len(tried) == MOST_CASES:
+            break
+        right = right_ptx(case)
+        kernel = case.kernel
+        if opcode not in (right.text or ""):
+            result = "unreached" if result == "refused" else result
+            continue
+        if of_ptx:
+            made = replace(right, text=mutant.applied(right.text or ""))
+        else:
+            kernel = case.with_headers(headers)
+            made = ptx_of(kernel)
+            if made.text is None:  # often a static_assert
+                errors = [line for line in made.log.splitlines() if "error" in line]
+                result, case_name, said = "refused", case.name, (errors or [made.log])[0][:200]
+                break
+            if program(made.text) == program(right.text or ""):
+                result = "unreached" if result == "refused" else result
+                continue
+        tried.append((case, kernel, made))
+        proven.append(case)
+        result, said = _judged(_last_run(case, kernel, executed(made)))
+        case_name = case.name
+        if result != "survived":
+            break
+    if result == "survived":
+        for case, kernel, made in sorted(tried, key=lambda one: one[0].cost)[:FULL_CASES]:
+            result, said = _judged(_last_run(case, kernel, executed(made), "full"))
+            case_name = case.name
+            if result != "survived":
+                break
+    if result == "survived" and of_ptx:
+        case, _, _ = tried[0]
+        right = right_ptx(case)
+        why = why_same(right.text or "", mutant, partial(_passes, case, right))
+        result, said = ("same", why) if why else (result, said)
+    seconds = round(time.monotonic() - started, 2)
+    return Outcome(**asdict(mutant), result=result, case=case_name, said=said, seconds=seconds)
+
+
+def _opcode(text: str, mutant: Mutant) -> str:
+    """How the instruction of an ``asm`` begins: a kernel without it has nothing of the mutant."""
+    for asm in asm_of(text):
+        if asm.start <= mutant.start < asm.end:
+            return asm.opcode
+    return ""
+
+
+def _columns(text: str, mutant: Mutant) -> int:
+    """The n of a line that makes the wgmma of n columns; 0 of any other line."""
+    found = re.match(r"\s*EACH\((\d+), ", text[text.rindex("\n", 0, mutant.start) + 1 :])
+    return int(found[1]) if found else 0
+
+
+def _judged(last: Run) -> tuple[str, str]:
+    """What the last run of a proof says of a mutant, and in which words."""
+    if last.status in ("compile_error", "unsupported"):
+        return "refused", last.reason[:200]
+    if last.status != "ok":
+        return "reported", f"{last.status}: {last.reason}"[:200]
+    return "survived", ""
+
+
+def _last_run(case: Case, kernel: Kernel, execute: Execute, depth: Depth = "quick") -> Run:
+    """The run that ends a proof of ``kernel`` in the place of the right one. What does not end in time has more of it
+    if the right one is slow too, as it is on a busy machine."""
+    last = _proven(case, kernel, execute, TIME_LIMIT, depth)
+    if last.status == "timeout":
+        runs = list(prove(case.problem, case.kernel, execute=executed(right_ptx(case))))
+        limit = SLOWER * max(run.emulation.run_seconds for run in runs)
+        if limit > TIME_LIMIT:
+            last = _proven(case, kernel, execute, limit, depth)
+    return last
+
+
+def _proven(case: Case, kernel: Kernel, execute: Execute, time_limit: float, depth: Depth) -> Run:
+    *_, last = prove(case.problem, kernel, time_limit=time_limit, depth=depth, execute=execute)
+    return replace(last, reason=f"{FULL}{last.reason}") if depth == "full" and last.status != "ok" else last
+
+
+def _passes(case: Case, right: PtxOutput, text: str) -> bool:
+    ptx = replace(right, text=text)
+    *_, last = prove(case.problem, case.kernel, time_limit=TIME_LIMIT, execute=executed(ptx))
+    return last.status == "ok"
+
+
+def judged_again(log: Path) -> Iterator[Outcome]:
+    """Survivors of the log that are none by what proofs and ``why_same`` say now."""
+    cases = all_cases()
+    for outcome in read(log):
+        if outcome.result == "survived":
+            mutant = Mutant(**{name: getattr(outcome, name) for name in Mutant.__dataclass_fields__})
+            found = run(mutant, cases)
+            if found.result != "survived":
+                yield found
+
+
+def executed(ptx: PtxOutput) -> Execute:
+    """Emulates a text in place of the PTX of a kernel."""
+
+    def execute(kernel: Kernel, inputs: Mapping[str, Array], *, time_limit: float, order: Order) -> Emulation:
+        return emulate_ptx(ptx.text or "", replace(kernel, entry=ptx.entry), inputs, time_limit=time_limit, order=order)
+
+    return execute
+
+
+def run_all(mutants: Sequence[Mutant], cases: Sequence[Case], log: Path, workers: int) -> Iterator[Outcome]:
+    """Outcomes of those that ``log`` has not, which it gets as they come."""
+    known = {(o.header, o.start, o.old, o.new) for o in read(log)} if log.exists() else set()
+    left = [m for m in mutants if (m.header, m.start, m.old, m.new) not in known]
+    print(f"{len(mutants)} mutants, {len(left)} of them to run with {len(cases)} cases", file=sys.stderr)
+    with log.open("a") as file, ThreadPoolExecutor(workers) as pool:
+        for done in as_completed([pool.submit(run, mutant, cases) for mutant in left]):
+            outcome = done.result()
+            file.write(json.dumps(asdict(outcome)) + "\n")
+            file.flush()
+            yield outcome
+
+
+def read(log: Path) -> list[Outcome]:
+    """The last outcome of each mutant in the log."""
+    found: dict[tuple[object, ...], Outcome] = {}
+    for line in log.read_text().splitlines():
+        outcome = Outcome(**json.loads(line))
+        found[(outcome.header, outcome.start, outcome.old, outcome.new)] = outcome
+    return list(found.values())
+
+
+def reasons() -> list[Mapping[str, Any]]:
+    """What is known of survivors: how ``header`` begins, ``text`` (a part of the line), ``old``, ``new`` or ``has``, a
+    part of that (where only some edits are meant), and ``reason``."""
+    return list(tomllib.loads(EQUIVALENT.read_text())["mutant"])
+
+
+def why_equivalent(outcome: Outcome, text: str | None, known: Sequence[Mapping[str, Any]]) -> str | None:
+    """The reason of ``known`` that ``outcome`` is the right program. ``text`` is that of its header, None of a case's
+    PTX."""
+    for entry in known:
+        if not outcome.header.startswith(entry["header"]) or entry.get("has", "") not in outcome.new:
+            continue
+        part = entry["text"]
+        if not (part in outcome.old if text is None else _touches(text, part, outcome)):
+            continue
+        if outcome.line not in entry.get("lines", [outcome.line]):
+            continue
+        if entry.get("old", outcome.old) == outcome.old and entry.get("new", outcome.new) == outcome.new:
+            return str(entry["reason"])
+    return None
+
+
+def _touches(text: str, part: str, edit: Outcome) -> bool:
+    """Whether an edit of ``text`` lies in a ``part`` of it, or holds one."""
+    end = edit.start + len(edit.old)
+    places = (found.span() for found in re.finditer(re.escape(part), text))
+    return any((a <= edit.start and end <= b) or (edit.start <= a and b <= end) for a, b in places)
+
+
+def report(outcomes: Sequence[Outcome]) -> str:
+    """A Markdown page: scores by file and kind, survivors by reason."""
+    known = reasons()
+    root = Path(include_dir()) / "autosched"
+    texts = {o.header: (root / o.header).read_text() for o in outcomes if not o.header.startswith(OF_CASE)}
+    survivors = [o for o in outcomes if o.result in ("survived", "same")]
+    why = {o: o.said or why_equivalent(o, texts.get(o.header), known) for o in survivors}
+    open_ones = [o for o in survivors if why[o] is None]
+    counted = [o for o in outcomes if o.result == "reported" or o in open_ones]
+    reported = sum(o.result == "reported" for o in counted)
+    left = Counter(o.result for o in outcomes)
+    share = 100.0 * reported / len(counted) if counted else 0.0
+    text = [
+        f"{len(outcomes)} mutants were made: {left['refused']} do not compile, {left['unreached']} change no golden "
+        f"case, {len(survivors) - len(open_ones)} cannot be told from the right program. Of the {len(counted)} others "
+        f"{reported} are reported: {share:.1f} %.",
+        "",
+        "| file | reported | survived | the same program | not reached | do not compile |",
+        "|---|---|---|---|---|---|",
+    ]
+    for header in sorted({o.header for o in outcomes}):
+        mine = [o for o in outcomes if o.header == header]
+        same = sum(why.get(o) is not None for o in mine)
+        by = Counter(o.result for o in mine)
+        row = (by["reported"], by["survived"] + by["same"] - same, same, by["unreached"], by["refused"])
+        text.append(f"| `{header}` | " + " | ".join(map(str, row)) + " |")
+    text += ["", "| what is wrong | reported | survived |", "|---|---|---|"]
+    for kind in sorted({o.kind for o in counted}):
+        of_kind = Counter(o.result for o in counted if o.kind == kind)
+        text.append(f"| {kind} | {of_kind['reported']} | {of_kind['survived']} |")
+    for title, chosen in (("Survivors", open_ones), ("The same program", [o for o in survivors if why[o] is not None])):
+        if not chosen:
+            continue
+        text += ["", f"## {title}", "| line | edit | why |", "|---|---|---|"]
+        for o in sorted(chosen, key=lambda o: (o.header, o.line)):
+            edit = " -> ".join("`" + " ".join(x.split()).replace("|", "\\|") + "`" for x in (o.old, o.new))
+            text.append(f"| `{o.header}:{o.line}` | {edit} | {why[o] or ''} |")
+    return "\n".join(text) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--of", choices=("headers", "ptx", "all"), default="headers")
+    parser.add_argument("--sample", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--header", nargs="+", default=[""], help="a name, or how names begin (ptx/)")
+    parser.add_argument("--case", nargs="+", default=[], help="only cases in whose names this is (stream_k)")
+    parser.add_argument("--log", type=Path, default=Path("mutations.jsonl"))
+    parser.add_argument("--report", type=Path, nargs="+", metavar="LOG")
+    parser.add_argument("--again", type=Path, metavar="LOG", help="judge the survivors in a log once more")
+    options = parser.parse_args()
+    if options.report:
+        print(report([outcome for log in options.report for outcome in read(log)]), end="")
+        return 0
+    if options.again:
+        for outcome in judged_again(options.again):
+            with options.again.open("a") as file:
+                file.write(json.dumps(asdict(outcome)) + "\n")
+            print(f"{outcome.header}:{outcome.line} {outcome.old!r} -> {outcome.new!r}: {outcome.said}", flush=True)
+        return 0
+    cases = all_cases()
+    if options.case:
+        cases = [case for case in cases if any(name in case.name for name in options.case)]
+    if options.of == "ptx":
+        mutants = list(islice(drawn_ptx_mutants(cases, options.seed), options.sample))
+    elif options.of == "all":
+        mutants = sample_of_all(cases, options.sample, options.seed)
+    else:
+        chosen = [mutant for header in options.header for mutant in all_mutants(header)]
+        mutants = sample(chosen, options.sample, options.seed)
+    counts: Counter[str] = Counter()
+    for outcome in run_all(mutants, cases, options.log, options.workers):
+        counts[outcome.result] += 1
+        if outcome.result == "survived":
+            print(f"{outcome.header}:{outcome.line} {outcome.kind}: {outcome.old!r} -> {outcome.new!r}", flush=True)
+    print(dict(counts))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

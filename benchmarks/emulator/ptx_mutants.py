@@ -1,0 +1,292 @@
+"""Mutants of PTX: small edits of one instruction, in a program's text or in the ``asm`` of a header of ``ptx/``.
+
+An instruction is left out, is another one, has a number that is off by one, an operand in the wrong place, the other
+predicate, a narrower scope. What changes no value by the PTX ISA is not made: cache hints, ``.s32`` for ``.u32`` where
+both are the same bits, a wider scope, another number for a barrier, the sign of an index that is never negative.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from benchmarks.emulator.mutants import Mutant
+
+# One opcode, or one qualifier of it, for another.
+_OPCODES = {
+    "add": ("sub",),
+    "sub": ("add",),
+    "mul": (),
+    "min": ("max",),
+    "max": ("min",),
+    "and": ("or",),
+    "or": ("and", "xor"),
+    "xor": ("or",),
+    "shl": ("shr",),
+    "div": ("rem",),
+    "ex2": ("lg2",),
+    "lg2": ("ex2",),
+    "rsqrt": ("sqrt",),
+    "rcp": ("sqrt",),
+    "neg": ("abs",),
+}
+_QUALIFIERS = {
+    "lt": ("le", "ge"),
+    "le": ("lt", "gt"),
+    "gt": ("ge", "le"),
+    "ge": ("gt", "lt"),
+    "eq": ("ne",),
+    "ne": ("eq",),
+    "ltu": ("lt", "geu"),
+    "leu": ("le", "gtu"),
+    "gtu": ("gt", "leu"),
+    "geu": ("ge", "ltu"),
+    "num": ("nan",),
+    "nan": ("num",),
+    "bfly": ("down",),
+    "down": ("up",),
+    "idx": ("bfly",),
+    "NaN": ("",),
+    "gpu": ("cta",),
+    "trans": ("",),
+    "x4": (),
+    "hi": ("lo",),
+    "lo": ("hi",),
+    "row": ("col",),
+    "col": ("row",),
+    "sat": ("",),
+    "rm": ("rp",),
+}
+_PAIRS = (("f16.f16", "bf16.bf16"), ("bf16.bf16", "f16.f16"), (".rn.f16.", ".rn.bf16."), (".rn.bf16.", ".rn.f16."))
+_FLOAT_ONLY = ("ex2", "lg2", "rsqrt", "rcp")  # whose replacements take their qualifiers
+_COMMUTES = ("add", "mul", "min", "max", "and", "or", "xor", "mad", "fma", "setp.eq", "setp.ne", "mul24")
+_NOT_LEFT_OUT = ("ret", "exit", "bra", "ld.param")  # a label needs its jump
+_NUMBER = re.compile(r"(?<![\w.%$])(-?\d+)(?![\w.])")
+_HEX = re.compile(r"(?<![\w.%$])0x([0-9a-fA-F]+)\b")
+_ADDRESS = re.compile(r"\[(?P<base>%?[\w$]+)(?:\+(?P<offset>-?\d+))?\]")
+_SPLIT = re.compile(r"(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)(?P<operands>[^;]*);")
+
+
+@dataclass(frozen=True)
+class Edit:
+    """``kind`` says what is wrong with the instruction ``new``; "" is one that is left out."""
+
+    kind: str
+    new: str
+
+
+def edits_of(instruction: str) -> Iterator[Edit]:
+    """Every edit of one instruction, which ends with its semicolon."""
+    found = _SPLIT.fullmatch(instruction)
+    if found is None:
+        return
+    guard, opcode, operands = found["guard"] or "", found["opcode"], found["operands"]
+    head, *rest = opcode.split(".")
+    if not opcode.startswith(_NOT_LEFT_OUT):
+        yield Edit("instruction left out", "")
+    if guard:
+        flipped = guard.replace("@!", "@") if guard.startswith("@!") else guard.replace("@", "@!")
+        yield Edit("predicate", f"{flipped}{opcode}{operands};")
+        yield Edit("predicate", f"{opcode}{operands};")
+    if opcode.startswith("ld.param"):
+        return
+    for other in _OPCODES.get(head, ()):
+        if other == "rem" and rest[-1].startswith("f"):
+            continue
+        if other == "shr":
+            rest = [rest[-1].replace("b", "u")]
+        yield Edit("opcode", f"{guard}{'.'.join((other, *rest))}{operands};")
+    if head == "shr":
+        yield Edit("opcode", f"{guard}shl.b{rest[-1][1:]}{operands};")
+    for i, qualifier in enumerate(rest):
+        for other in _QUALIFIERS.get(qualifier, ()):
+            if head in ("bar", "barrier") or (head == "mul" and rest[-1].startswith("f")):
+                continue
+            parts = (head, *rest[:i], *((other,) if other else ()), *rest[i + 1 :])
+            yield Edit("qualifier", f"{guard}{'.'.join(parts)}{operands};")
+    if head == "ldmatrix" and "trans" not in rest:
+        yield Edit("qualifier", f"{guard}{opcode.replace('.shared', '.trans.shared')}{operands};")
+    for old, new in _PAIRS:
+        if old in opcode:
+            yield Edit("type", f"{guard}{opcode.replace(old, new)}{operands};")
+    sign = head == "shr" and operands.endswith(", 31")
+    if head not in ("bar", "barrier") and not sign:
+        yield from _edits_of_numbers(guard + opcode, operands)
+    yield from _edits_of_operands(guard + opcode, opcode, operands)
+
+
+def _edits_of_numbers(front: str, operands: str) -> Iterator[Edit]:
+    for at in _NUMBER.finditer(operands):
+        if operands[at.start() - 1 : at.start()] == "+":
+            continue  # of an address
+        for other in (int(at[1]) + 1, int(at[1]) - 1):
+            if other >= 0 or int(at[1]) < 0:
+                yield Edit("number", f"{front}{operands[: at.start()]}{other}{operands[at.end() :]};")
+    for at in _HEX.finditer(operands):
+        yield Edit("number", f"{front}{operands[: at.start()]}{int(at[1], 16) >> 1:#x}{operands[at.end() :]};")
+    for at in _ADDRESS.finditer(operands):
+        offset = int(at["offset"] or 0) + 4
+        yield Edit("address", f"{front}{operands[: at.start()]}[{at['base']}+{offset}]{operands[at.end() :]};")
+
+
+def _edits_of_operands(front: str, opcode: str, operands: str) -> Iterator[Edit]:
+    """Sources that change places; elements of a vector that do."""
+    parts = [part.strip() for part in re.split(r",(?![^{\[]*[}\]])", operands)]
+    blank = operands[: len(operands) - len(operands.lstrip())]
+    if len(parts) >= 3 and not opcode.startswith((*_COMMUTES, "bar", "st", "cp", "atom", "wmma.store", "shfl")):
+        a, b = parts[1], parts[2]
+        if a != b and a[0] == "%" and b[0] == "%":
+            yield Edit("operand", f"{front}{blank}{', '.join((parts[0], b, a, *parts[3:]))};")
+    for i, part in enumerate(parts):
+        if part.startswith("{"):
+            inner = [x.strip() for x in part[1:-1].split(",")]
+            if len(inner) > 1 and inner[0] != inner[1]:
+                swapped = "{" + ", ".join((inner[1], inner[0], *inner[2:])) + "}"
+                yield Edit("operand", f"{front}{blank}{', '.join((*parts[:i], swapped, *parts[i + 1 :]))};")
+
+
+_LINE = re.compile(r"^\t(?P<instruction>(?:@!?%\w+\s+)?[a-z][\w.:]*(?:\s[^;\n]*)?;)$", re.MULTILINE)
+_ASM = re.compile(r"\basm(?P<volatile> volatile)?\(")
+_PIECE = re.compile(r'"(?P<text>(?:[^"\\\n]|\\.)*)"|(?P<colon>:)|(?P<open>\()|(?P<close>\))|(?P<word>\w+)')
+_MACRO_ARGUMENT = re.compile(r'"(?P<text>[^"\n]*%\d[^"\n]*)"(?=[,)])')
+_INSTRUCTION = re.compile(r"(?:@!?%?\w+\s+)?[a-z][\w.:]*(?:\s[^;]*?)?;")
+_OPERAND = re.compile(r'"(?P<constraint>[+=]?\w+)"\s*(?P<value>\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))')
+_PAIR = re.compile(r"(%\d+), (%\d+)")
+_WORD = re.compile(r"\.(\w+)")
+
+
+def mutants_of_ptx(name: str, text: str) -> Iterator[Mutant]:
+    """Every mutant of a program's text; ``name`` says of which."""
+    line, counted = 1, 0
+    for start, instruction in _instructions(text):
+        line += text.count("\n", counted, start)
+        counted = start
+        for edit in edits_of(instruction):
+            yield Mutant(name, line, edit.kind, start, instruction, edit.new)
+
+
+def drawn_of_ptx(name: str, text: str, rng: np.random.Generator) -> Iterator[Mutant]:
+    """The mutants of ``mutants_of_ptx`` in random order, one of each instruction, then another one of each that has
+    more. The edits of an instruction are made when its turn comes."""
+    places = list(_instructions(text))
+    edits: dict[int, list[Edit]] = {}
+    left = list(range(len(places)))
+    while left:
+        having = []
+        for i in rng.permutation(left):
+            start, instruction = places[i]
+            if i not in edits:
+                made = list(edits_of(instruction))
+                edits[i] = [made[k] for k in rng.permutation(len(made))]
+            if edits[i]:
+                edit = edits[i].pop()
+                yield Mutant(name, text.count("\n", 0, start) + 1, edit.kind, start, instruction, edit.new)
+            if edits[i]:
+                having.append(i)
+        left = having
+
+
+def _instructions(text: str) -> Iterator[tuple[int, str]]:
+    """Where each instruction of a program begins, and its text."""
+    body = text[: text.find("\n\t.section")] if "\n\t.section" in text else text
+    for found in _LINE.finditer(body):
+        yield found.start("instruction"), found["instruction"]
+
+
+@dataclass(frozen=True)
+class Asm:
+    """An ``asm`` statement of a header: where its instructions and its operands lie in the text, and the name of its
+    first instruction, as far as it is written out."""
+
+    start: int
+    end: int
+    instructions: tuple[int, int]
+    plain: bool  # the instructions are texts alone: no macro takes part
+    opcode: str
+
+
+def asm_of(text: str) -> Iterator[Asm]:
+    """Every ``asm`` statement of a header, those of macros with them."""
+    for found in _ASM.finditer(text):
+        depth, end, sections, plain, texts = 1, found.end(), [found.end()], True, ""
+        for piece in _PIECE.finditer(text, found.end()):
+            depth += (piece["open"] is not None) - (piece["close"] is not None)
+            end = piece.end()
+            if depth == 0:
+                break
+            if piece["colon"] and depth == 1:
+                sections.append(piece.start())
+            elif len(sections) == 1:
+                plain &= piece["word"] is None
+                texts += piece["text"] or ""
+        instructions = (found.end(), sections[1] if len(sections) > 1 else end - 1)
+        opcode = re.search(r"(?<![\w.%])[a-z]\w*(?:\.[\w:]+)+", re.sub(r"\\[nt]|\.reg \.\w+ \w+;", " ", texts))
+        yield Asm(found.start(), end, instructions, plain, opcode[0] if opcode else "")
+
+
+def mutants_of_asm(header: str, text: str) -> Iterator[Mutant]:
+    """Every mutant of the inline PTX of a header: of its instructions, where a macro puts them together of the parts
+    that are written out, and of the operands that they are given."""
+
+    def made(kind: str, start: int, old: str, new: str) -> Mutant:
+        return Mutant(header, text.count("\n", 0, start) + 1, kind, start, old, new)
+
+    for asm in asm_of(text):
+        start, end = asm.instructions
+        first = text.find('"', start, end)
+        if first < 0:
+            continue
+        texts = text[first:end].rstrip(" \\\n")
+        if asm.plain:
+            whole = "".join(piece["text"] for piece in _PIECE.finditer(texts) if piece["text"] is not None)
+            for found in _INSTRUCTION.finditer(re.sub(r"\\[nt]|[{}](?=\\n)|}$|\.reg [^;]*;", _blanks, whole)):
+                for edit in edits_of(found[0]):
+                    new = whole[: found.start()] + edit.new + whole[found.end() :]
+                    yield made(edit.kind, first, texts, f'"{new}"')
+        else:
+            yield made("instruction left out", first, texts, '""')
+            for piece in _PIECE.finditer(text, first, end):
+                if piece["text"]:
+                    for edit in _edits_of_part(piece["text"]):
+                        yield made(edit.kind, piece.start(), piece[0], f'"{edit.new}"')
+        yield from _mutants_of_operands(made, text, end, asm.end)
+    for found in _MACRO_ARGUMENT.finditer(text):
+        if not any(asm.start <= found.start() < asm.end for asm in asm_of(text)):
+            for edit in _edits_of_part(found["text"]):
+                yield made(edit.kind, found.start(), found[0], f'"{edit.new}"')
+
+
+def _blanks(found: re.Match[str]) -> str:
+    return " " * len(found[0])
+
+
+def _edits_of_part(part: str) -> Iterator[Edit]:
+    """Edits of a part of an instruction, whose rest a macro has."""
+    for found in _WORD.finditer(part):
+        for other in _QUALIFIERS.get(found[1], ()):
+            yield Edit("qualifier", part[: found.start()] + (f".{other}" if other else "") + part[found.end() :])
+    for found in _PAIR.finditer(part):
+        yield Edit("operand", f"{part[: found.start()]}{found[2]}, {found[1]}{part[found.end() :]}")
+    for old, new in (("p, 1, 1", "p, -1, 1"), ("p, 1, 1", "p, 1, -1"), (", p,", ", 1,")):
+        if old in part:
+            yield Edit("operand", part.replace(old, new, 1))
+
+
+def _mutants_of_operands(
+    made: Callable[[str, int, str, str], Mutant], text: str, start: int, end: int
+) -> Iterator[Mutant]:
+    """Operands that change places with the next one of their kind, results that do not take what was there before."""
+    operands = list(_OPERAND.finditer(text, start, end))
+    for operand in operands:
+        if operand["constraint"].startswith("+"):
+            yield made("constraint", operand.start(), operand[0], operand[0].replace('"+', '"=', 1))
+    for a, b in pairwise(operands):
+        between = text[a.end() : b.start()]
+        if a["constraint"] == b["constraint"] and ":" not in between and a["value"] != b["value"]:
+            old = text[a.start() : b.end()]
+            new = f'"{a["constraint"]}"{b["value"]}{between}"{b["constraint"]}"{a["value"]}'
+            yield made("operand", a.start(), old, new)

@@ -1,0 +1,1 @@
+"""Kernels on a GPU machine: ``python -m benchmarks.gpu``."""

@@ -1,0 +1,60 @@
+"""Trials as lines of a file: what the tuner needs of a database, for machines that have no SQLAlchemy."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from measurements.records.measurement import Provenance, Status
+from measurements.records.record import Record
+from search_spaces.operators.problem import Problem
+
+
+def read(path: Path) -> tuple[Record, ...]:
+    """The records that a journal left in a file, up to the line that a kill or a full disk cut short."""
+    records = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            records.append(Record.from_json(json.loads(line)))
+        except ValueError:
+            break
+    return tuple(records)
+
+
+class Journal:
+    """An append-only file of records; each line is on its way to the disk before ``append`` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self.records: list[Record] = []
+        self._file = path.open("a", encoding="utf-8")
+
+    def append(self, record: Record) -> Record:
+        numbered = dataclasses.replace(record, id=len(self.records) + 1)
+        self._file.write(json.dumps(numbered.to_json(), separators=(",", ":")) + "\n")
+        self._file.flush()
+        self.records.append(numbered)
+        return numbered
+
+    def trials(self, problem: Problem, device: str, provenance: Provenance) -> Sequence[Record]:
+        wanted = (problem.key(), device, provenance)
+        return [r for r in self.records if (r.problem_key, r.device, r.provenance) == wanted]
+
+    def best(self, problem: Problem, device: str, provenance: Provenance) -> Record | None:
+        """The winner of the last remeasured, if there was one; else the fastest by the median of its times."""
+        trials = self.trials(problem, device, provenance)
+        wrong = {r.kernel_digest for r in trials if r.status is Status.WRONG_RESULT}
+        ok = [r for r in trials if r.ok and r.kernel_digest not in wrong]
+        winners = [r for r in ok if r.rank == 1]
+        if winners:
+            return winners[-1]
+        times: dict[str, list[float]] = {}
+        for record in ok:
+            times.setdefault(record.schedule.key(), []).append(record.seconds or 0.0)
+        return min(ok, key=lambda r: statistics.median(times[r.schedule.key()]), default=None)
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,531 @@
+"""Everything that wants a real GPU, in one command that plans itself inside the minutes it is given.
+
+    python -m benchmarks.gpu --minutes 25 --out OUT
+
+It needs numpy, cupy and pytest, and NVRTC through cuda-bindings for the kernels. In this order: the tests marked gpu;
+the same candidates on the GPU and in the emulator; matmul shapes, tuned and then timed in turns with cuBLAS, torch and
+Triton; the other operators, with cuBLAS for matvec, torch, cupy, and a device copy of as many bytes. All that is timed
+finds its operands in memory; cuBLAS is also compared with while they are in the L2. ``--parts`` does some of the four
+alone, in the same time. What it writes to OUT it writes as it goes:
+
+- ``results.json``: what was left out and why, the device, and a row per test run, candidate and shape;
+- ``table.txt``: the same, short; it is printed at the end, too;
+- ``recordings-N.jsonl.gz``: every measurement; ``python -m measurements.records.recording`` installs them for ``replay``;
+- ``gpu-tests.xml`` and ``gpu-tests.log``; ``trials-*.jsonl`` of a shape that was under way when the run was killed.
+
+A run into the folder of an earlier one loses nothing of it: results and table stay as ``results-N.json`` and
+``table-N.txt``, recordings are added to, and what a killed run had measured becomes a recording, too.
+
+Exit status 0; 1 with one line on stderr: no GPU can be used, it stopped answering, a check failed, or the run was
+interrupted; 2 for bad usage, such as a folder that cannot be written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import itertools
+import json
+import math
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from autosched.samplers import DEFAULT, sampler
+from autosched.samplers.first_choices.prior import prior_of
+from autosched.tuning.finalists import simplicity
+from autosched.tuning.in_flight import Pace
+from autosched.tuning.ledger import Generate
+from autosched.tuning.loop import Tuner
+from autosched.tuning.result import TuneResult
+from autosched.user_kernels.user_kernel import Kernel
+from autosched.version import VERSION
+from benchmarks.gpu import device_tests as gpu_tests
+from benchmarks.gpu.agreement import AGREEMENT_PROBLEMS, agreement
+from benchmarks.gpu.journal import Journal, read
+from benchmarks.gpu.problems import in_turns, matmuls, others
+from benchmarks.gpu.table import line, named, table
+from measurements.compiler.pool import CompilePool, NvrtcMissing
+from measurements.emulator import HostFailure, check_host, emulate
+from measurements.files.text import first_line
+from measurements.records import recording
+from measurements.records.measurement import Measurement, Status
+from measurements.records.record import Record
+from measurements.records.recording import Recording
+from measurements.records.timing_statistics import Ratio, verdict
+from measurements.records.vendor_library import is_library
+from measurements.runners.base import Candidate, Entrant, RunnerStopped
+from measurements.runners.cuda.baselines import OTHERS
+from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available, cuda_device
+from measurements.workers.worker import Worker, WorkerDied, WorkerTimeout
+from search_spaces.catalogue import template, templates_for
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel as Compilable
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files, at most 8 of 16 MiB
+
+# The parts' shares of the whole time. What a part leaves over goes to the next ones.
+SHARES = {"tests": 0.15, "emulator": 0.07, "matmul": 0.60, "others": 0.15}
+PARTS = tuple(SHARES)
+RESERVE = 0.03  # for writing the last results
+LEAST_SECONDS = 20.0  # a shape gets no less: fewer shapes tuned well tell more than all of them tuned badly
+REPORT_SECONDS = 5.0  # for tests that are stopped to say what has failed so far
+FINAL_SHARE = 0.25  # of a shape's time, for the remeasured and the comparison
+MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")  # beside the library, which bounds more than a copy does
+OTHER_ENTRANTS = OTHERS
+WARM_ENTRANTS = ("cublaslt",)  # of those, again with operands that are in the L2 already
+
+_PYTEST_INI = """[pytest]
+markers = gpu: needs a CUDA GPU that answers
+pythonpath = {root} {root}/tests/support
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """``seconds`` in all for ``parts``; ``trials`` at most per shape; ``tests`` is the folder of the GPU tests."""
+
+    seconds: float
+    out: Path
+    seed: int = 0
+    trials: int = 2000
+    rounds: int = 20
+    tests: Path = ROOT / "tests" / "gpu"
+    matmuls: tuple[tuple[str, Problem], ...] | None = None
+    agreement: tuple[Problem, ...] = AGREEMENT_PROBLEMS
+    per_problem: int = 4  # candidates that are also emulated
+    parts: tuple[str, ...] = PARTS
+    own: tuple[tuple[str, Problem], ...] = ()  # problems of users' kernels, instead of our operators'
+
+
+def _generate(problem: Problem, schedule: Schedule, device: Device) -> Compilable:
+    return template(schedule.template).kernel(problem, schedule, device)
+
+
+class Benchmark:
+    """One run. ``runner`` measures; ``generate`` makes kernels."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        device: Device,
+        runner: CudaRunner,
+        *,
+        generate: Generate = _generate,
+    ) -> None:
+        self.plan, self.device, self.runner = plan, device, runner
+        self._generate = generate
+        self._began = time.monotonic()
+        self._end = self._began + plan.seconds * (1.0 - RESERVE)
+        self._file = 0
+        self.failed = False
+        plan.out.mkdir(parents=True, exist_ok=True)
+        self._keep_earlier()
+        self.results: dict[str, Any] = {
+            "autosched": VERSION,
+            "began": datetime.now(UTC).isoformat(timespec="seconds"),
+            "minutes": plan.seconds / 60,
+            "seed": plan.seed,
+            "device": {},
+            "left_out": [],
+            "tests": None,
+            "agreement": [],
+            "shapes": [],
+            "stopped": "",
+            "finished": None,
+        }
+
+    def run(self) -> int:
+        """All parts of the plan; the exit status."""
+        parts = self.plan.parts
+        try:
+            if "tests" in parts:
+                self._tests(self._share("tests"))
+            self.results["device"] = self.runner.fingerprint()
+            if "emulator" in parts:
+                self._agree(self._share("emulator"))
+            if "matmul" in parts:
+                keep = self._share("others") if "others" in parts else 0.0
+                shapes = self.plan.matmuls if self.plan.matmuls is not None else matmuls()
+                self._shapes(shapes, self._end - keep, MATMUL_ENTRANTS)
+            if "others" in parts:
+                self._others()
+        except RunnerStopped as error:
+            self.results["stopped"] = str(error)
+        except KeyboardInterrupt:
+            self.results["stopped"] = "interrupted"
+        self.results["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
+        self._write()
+        print(table(self.results, self.device), flush=True)
+        if self.results["stopped"]:
+            print(f"benchmarks.gpu: stopped: {self.results['stopped']}", file=sys.stderr)
+        elif self.failed:
+            print("benchmarks.gpu: a check failed, see results.json", file=sys.stderr)
+        return 1 if self.failed or self.results["stopped"] else 0
+
+    # ---- parts ----
+
+    def _others(self) -> None:
+        """The shapes of the operators but matmul, or of users' kernels."""
+        shapes: list[tuple[str, Problem]] = []
+        for name, problem in self.plan.own or others():
+            if isinstance(problem, str):
+                self._leave_out(f"the operator {name}: {problem}")
+            else:
+                shapes.append((name, problem))
+        self._shapes(shapes, self._end, OTHER_ENTRANTS)
+
+    def _tests(self, seconds: float) -> None:
+        """The tests marked gpu in a process of their own. When its time is over it is stopped as by Ctrl-C, which
+        makes it report what it has, and killed if that takes long."""
+        if importlib.util.find_spec("pytest") is None:
+            return self._leave_out("the tests: pytest is not installed")
+        out = self.plan.out.resolve()
+        ini = out / "pytest.ini"
+        ini.write_text(_PYTEST_INI.format(root=ROOT))
+        xml = out / "gpu-tests.xml"
+        xml.unlink(missing_ok=True)
+        arguments = [str(self.plan.tests), "-m", "gpu", "-q", "-c", str(ini), "--rootdir", str(ROOT)]
+        arguments += ["-p", "no:cacheprovider", "--import-mode=importlib", f"--junitxml={xml}"]
+        log = str(out / "gpu-tests.log")
+        request = {"arguments": arguments, "folder": str(ROOT), "log": log, "seconds": seconds}
+        self._say(f"tests marked gpu, for at most {seconds:.0f} s")
+        row: dict[str, Any] = {"timed_out": False, "returncode": None}
+        with Worker(gpu_tests.MODULE) as worker:
+            try:
+                row |= worker.request(request, seconds + min(REPORT_SECONDS, seconds))
+            except WorkerTimeout:
+                row["timed_out"] = True
+            except WorkerDied as error:
+                row["returncode"] = error.returncode
+            finally:
+                ini.unlink()
+        row |= _junit(xml)
+        self.results["tests"] = row
+        if row["timed_out"]:  # its exit status is that of whoever is stopped
+            self.failed |= row["failed"] > 0
+            self._leave_out("some of the tests: no time was left")
+        else:
+            self.failed |= row["returncode"] not in (0, 5)  # 5: no test was selected
+        self._write()
+
+    def _agree(self, seconds: float) -> None:
+        """The same candidates on the GPU and in the emulator, on the same inputs."""
+        try:
+            check_host()
+        except HostFailure as error:
+            return self._leave_out(f"the emulator: {error}")
+        until, late = time.monotonic() + seconds, "some candidates of the emulator: no time was left"
+        self._say(f"the GPU against the emulator, for at most {seconds:.0f} s")
+        sampled = [
+            [
+                (p, s)
+                for s in templates_for(p, self.device)
+                .space(p, self.device)
+                .sample(self.plan.per_problem, self.plan.seed)
+            ]
+            for p in self.plan.agreement
+        ]
+        for problem, schedule in in_turns(sampled):  # so that a short run sees every problem
+            if time.monotonic() > until:
+                return self._leave_out(late)
+            try:
+                row = self._agreed(problem, schedule, until)
+            except ValueError as error:
+                return self._leave_out(f"the emulator: {error}")
+            if row is None:
+                return self._leave_out(late)
+            self.results["agreement"].append(row)
+            self.failed |= not row["agrees"]
+            self._write()
+
+    def _agreed(self, problem: Problem, schedule: Schedule, until: float) -> dict[str, Any] | None:
+        """Whether one candidate does, None where that is not known at ``until``. Raises ValueError where it has no
+        kernel."""
+        kernel = self._generate(problem, schedule, self.device)
+        ran = self.runner.outputs(Candidate(problem, schedule, kernel))
+        row = {
+            "problem": problem.to_json(),
+            "template": schedule.template,
+            "schedule": schedule.to_json(),
+            "agrees": False,
+            "reason": "",
+        }
+        if isinstance(ran, Measurement):
+            return row | {"reason": f"{ran.status.value} on the GPU: {ran.reason}"}
+        inputs = problem.random_inputs(self.runner.options.seed)
+        emulated = emulate(kernel, inputs, time_limit=max(until - time.monotonic(), 1.0))
+        if emulated.status == "timeout":  # a wait without end is a finding of another name
+            return None
+        if emulated.status not in ("ok", "findings"):
+            return row | {"reason": f"{emulated.status} in the emulator: {emulated.reason}"}
+        return row | agreement(problem, inputs, ran, emulated.outputs)
+
+    def _shapes(self, shapes: Sequence[tuple[str, Problem]], until: float, entrants: tuple[str, ...]) -> None:
+        """Tune each shape in an equal part of what time is left, and compare it with the library and ``entrants``."""
+        least = min(LEAST_SECONDS, 0.1 * self.plan.seconds)
+        for i, (purpose, problem) in enumerate(shapes):
+            left = until - time.monotonic()
+            seconds = max(left / (len(shapes) - i), least)
+            if left < least:
+                self._leave_out(f"{named(purpose, problem)}: no time was left")
+                continue
+            self._say(f"{named(purpose, problem)}, for {seconds:.0f} s")
+            row = self._shape(purpose, problem, seconds, until, entrants)
+            for why in self.runner.cpu_references:
+                self._leave_out(f"references on the GPU (the CPU computes them): {why}")
+            self.results["shapes"].append(row)
+            self._write()
+            print(f"    {line(row)}", flush=True)
+
+    def _shape(
+        self, purpose: str, problem: Problem, seconds: float, until: float, entrants: tuple[str, ...]
+    ) -> dict[str, Any]:
+        began = time.monotonic()
+        path = self.plan.out / f"trials-{len(self.results['shapes'])}.jsonl"
+        journal = Journal(path)
+        try:
+            result = self._tuned(problem, seconds, until, journal)
+            row = self._row(purpose, problem, result)
+            if result.stopped:
+                raise RunnerStopped(result.stopped)
+            if result.interrupted:
+                raise KeyboardInterrupt
+            if result.best is not None:
+                row["compared"] = self._compared(result, entrants)
+                warm = tuple(name for name in entrants if name in WARM_ENTRANTS)
+                row["compared_warm"] = self._compared(result, warm, warm_cache=True)
+            row["seconds"] = time.monotonic() - began
+            return row
+        finally:
+            journal.close()
+            self._record(journal.records, path)
+
+    def _tuned(self, problem: Problem, seconds: float, until: float, journal: Journal) -> TuneResult:
+        """Tune for ``seconds``, but not past ``until``."""
+        templates = templates_for(problem, self.device)
+        space = templates.space(problem, self.device)
+        prior = prior_of(templates, problem, self.device, space)
+        tuner = Tuner(
+            problem,
+            self.device,
+            self.runner,
+            journal,
+            sampler(DEFAULT, space, seed=self.plan.seed, prior=prior),
+            seed=self.plan.seed,
+            space_versions={name: member.fingerprint for name, member in space.members.items()},
+            generate=self._generate,
+            versions={t.name: t.version for t in templates},
+            complexity=simplicity(space),
+            pace=Pace(compilers=os.cpu_count() or 1),
+        )
+        # On a new machine the first reference of a type takes cupy up to half a minute, in which it compiles kernels of
+        # its own. That is taken from the shapes to come, and not from the search of this one.
+        self._prepare(problem, space)
+        seconds = min(seconds, max(until - time.monotonic(), 1.0))
+        return tuner.run(self.plan.trials, seconds * (1.0 - FINAL_SHARE), seconds * FINAL_SHARE / 2)
+
+    def _prepare(self, problem: Problem, space: Any) -> None:
+        """Have the runner make a problem's inputs and references, which it keeps. Raises RunnerStopped; whatever else
+        is wrong, the trials will tell."""
+        try:
+            schedule = space.sample(1, self.plan.seed)[0]
+            self.runner.outputs(Candidate(problem, schedule, self._generate(problem, schedule, self.device)))
+        except RunnerStopped:
+            raise
+        except Exception as error:
+            self._say(f"not prepared: {first_line(error)}")
+
+    def _row(self, purpose: str, problem: Problem, result: TuneResult) -> dict[str, Any]:
+        row: dict[str, Any] = {
+            "purpose": purpose,
+            "problem": problem.to_json(),
+            "trials": len(result.trials),
+            "failures": result.failures,
+            "best": None if result.best is None else result.best.to_json(),
+            "screened": min((r.seconds for r in result.trials if r.seconds is not None), default=None),
+            "remeasured": None,
+            "compared": {},
+            "compared_warm": {},
+        }
+        if result.remeasured is not None:
+            remeasured = result.remeasured
+            row["remeasured"] = {
+                "clear": remeasured.clear,
+                "rounds": remeasured.rounds,
+                "entrants": len(remeasured.standings),
+            }
+            row["remeasured"]["failed"] = [f"{p.entrant.status.value}: {p.entrant.reason}" for p in remeasured.failed]
+        if result.best is not None and result.best.seconds is not None:
+            row["flops_per_second"] = problem.flops / result.best.seconds
+            row["bytes_per_second"] = problem.min_bytes / result.best.seconds
+        return row
+
+    def _compared(
+        self, result: TuneResult, entrants: tuple[str, ...], *, warm_cache: bool | None = None
+    ) -> dict[str, Any]:
+        """The winner in turns with the library and ``entrants``, as it was tuned or by ``warm_cache``: its time over
+        theirs. Says which there are none of."""
+        if result.best is None:
+            return {}
+        schedule, problem = result.best.schedule, result.problem
+        if is_library(schedule):  # it won: the fastest schedule is what is compared
+            if result.remeasured is None or not result.remeasured.standings:
+                return {}
+            schedule = result.entrants[result.remeasured.standings[0].position]
+        candidate = Candidate(problem, schedule, self._generate(problem, schedule, self.device))
+        winner, *others = self.runner.compare(
+            [candidate], rounds=self.plan.rounds, library=True, others=entrants, warm_cache=warm_cache
+        )
+        compared = {
+            name: _against(winner, entrant) for name, entrant in zip(("library", *entrants), others, strict=True)
+        }
+        for name, found in compared.items():
+            if found["ratio"] is None:
+                self._leave_out(f"the comparison with {name}: {found['reason']}")
+        return compared
+
+    # ---- what is written ----
+
+    def _keep_earlier(self) -> None:
+        """What an earlier run left in the folder, if there was one."""
+        out = self.plan.out
+        number = next(n for n in itertools.count(1) if not list(out.glob(f"*-{n}.json")))
+        for name in ("results.json", "table.txt"):
+            if (out / name).exists():
+                (out / name).replace(out / f"{Path(name).stem}-{number}{Path(name).suffix}")
+        for path in sorted(out.glob("trials-*.jsonl")):
+            self._record(read(path), path)
+
+    def _record(self, records: Sequence[Record], path: Path) -> None:
+        """Move a shape's trials into a recording of limited size."""
+        recordings = Recording.of(records)
+        if recordings:
+            target = self._recordings(self._file)
+            if target.exists() and target.stat().st_size > FILE_BYTES * 0.8:
+                self._file += 1
+                target = self._recordings(self._file)
+            if self._file >= FILES:
+                self._leave_out(f"the recording of {path.name}: the files are full")
+                return
+            recording.append(target, recordings)
+        path.unlink()
+
+    def _recordings(self, number: int) -> Path:
+        return self.plan.out / f"recordings-{number}{recording.SUFFIX}"
+
+    def _share(self, part: str) -> float:
+        """Seconds for a part, of those that the plan has."""
+        share = SHARES[part] / sum(SHARES[p] for p in self.plan.parts)
+        return max(min(share * (1.0 - RESERVE) * self.plan.seconds, self._end - time.monotonic()), 1.0)
+
+    def _leave_out(self, what: str) -> None:
+        """Say so, once."""
+        if what not in self.results["left_out"]:
+            self.results["left_out"].append(what)
+            self._say(f"left out: {what}")
+
+    def _say(self, what: str) -> None:
+        print(f"[{time.monotonic() - self._began:6.0f} s] {what}", flush=True)
+
+    def _write(self) -> None:
+        for name, text in (
+            ("results.json", json.dumps(self.results, indent=1)),
+            ("table.txt", table(self.results, self.device)),
+        ):
+            temporary = self.plan.out / f".{name}"
+            temporary.write_text(text + "\n")
+            temporary.replace(self.plan.out / name)
+
+
+def _against(winner: Entrant, other: Entrant) -> dict[str, Any]:
+    for entrant in (winner, other):
+        if entrant.status is not Status.OK:
+            return {"ratio": None, "reason": entrant.reason}
+    ratio = Ratio.paired(winner.seconds, other.seconds)
+    median = statistics.median(other.seconds)
+    return {"ratio": dataclasses.asdict(ratio), "verdict": verdict(ratio).value, "seconds": median, "reason": ""}
+
+
+def _junit(path: Path) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    try:
+        suites = list(ElementTree.parse(path).getroot().iter("testsuite"))
+    except (OSError, ElementTree.ParseError):  # killed before it wrote one
+        suites = []
+    for suite in suites:
+        for name in ("tests", "failures", "errors", "skipped"):
+            counts[name] += int(suite.get(name, "0"))
+    failed = counts["failures"] + counts["errors"]
+    return {"passed": counts["tests"] - failed - counts["skipped"], "failed": failed, "skipped": counts["skipped"]}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, required=True, help="how long it may take")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the results, made if missing")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--trials", type=int, default=2000, help="at most, per shape (default 2000)")
+    parser.add_argument("--kernel", nargs="+", default=(), metavar="FILE", help="only the kernels of these files")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="do these alone (default: all)")
+    given = parser.parse_args(arguments)
+    if not (given.minutes > 0 and math.isfinite(given.minutes)):
+        parser.error(f"--minutes must be positive, not {given.minutes}")
+    if given.seed < 0 or given.trials < 1:
+        parser.error("--seed must be at least 0 and --trials at least 1")
+    try:
+        kernels = [Kernel.from_file(path) for path in given.kernel]
+        for kernel in kernels:
+            kernel.register()
+    except ValueError as error:
+        parser.error(str(error))
+    began = time.monotonic()
+    answers, why = cuda_available()
+    if not answers:
+        print(f"benchmarks.gpu: no GPU can be used: {why}", file=sys.stderr)
+        return 1
+    try:
+        device = cuda_device()
+        pool = CompilePool()
+    except (ValueError, NvrtcMissing) as error:
+        print(f"benchmarks.gpu: nothing can be run: {error}", file=sys.stderr)
+        return 1
+    try:
+        given.out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=given.out).close()
+    except OSError as error:
+        parser.error(f"--out {given.out} cannot be written ({error.strerror})")
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C does: what is under way is written down, then it ends
+        signal.signal(number, signal.default_int_handler)
+    seconds = given.minutes * 60 - (time.monotonic() - began)
+    with pool:
+        # a kernel that needs a second is no winner, and one that hangs must not cost a short run much more
+        options = CudaOptions(seed=given.seed, launch_limit=1.0)
+        runner = CudaRunner(device, pool, options=options)
+        try:
+            own = tuple((kernel.file.name, problem) for kernel in kernels for problem in kernel.problems)
+            parts = ("others",) if own else tuple(given.parts)
+            plan = Plan(seconds, given.out, seed=given.seed, trials=given.trials, parts=parts, own=own)
+            return Benchmark(plan, device, runner).run()
+        except OSError as error:
+            print(f"benchmarks.gpu: {given.out} cannot be written ({error}); what is there is kept", file=sys.stderr)
+            return 1
+        finally:
+            runner.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""What the GPU command prints: a line per shape while it runs, and the table at its end."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autosched.version import VERSION
+from measurements.runners.cuda.baselines import OTHERS
+from search_spaces.catalogue import problem_from_json
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+
+
+def table(r: Mapping[str, Any], device: Device) -> str:
+    """What ``results.json`` holds of a run on ``device``, short enough to be read at its end."""
+    lines = [f"autosched {VERSION} on {r['device'].get('name', device.name)}, {r['began']}"]
+    tests = r["tests"]
+    if tests is not None:
+        late = ", not in time" if tests["timed_out"] else ""
+        lines.append(f"gpu tests: {tests['passed']} passed, {tests['failed']} failed, {tests['skipped']} skipped{late}")
+    if r["agreement"]:
+        same, bits = (sum(bool(row.get(k)) for row in r["agreement"]) for k in ("agrees", "same_bits"))
+        lines.append(f"emulator: {same} of {len(r['agreement'])} candidates agree, {bits} bit for bit")
+    lines.append("")
+    entrants = tuple(f"/{name}" for name in ("library", *OTHERS))
+    head = ("shape", "trials", "ok", "us", "TFLOP/s", "GB/s", *entrants, "/library warm", "/cublaslt warm", "clear")
+    rows = [head, *(_cells(row) for row in r["shapes"])]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    lines.append("")
+    lines.append(
+        "/NAME: our time over theirs in the same rounds, under 1 is faster; /copy: of as many bytes at least; "
+        "warm: with operands in the L2"
+    )
+    geomean = _geomean([row["compared"].get("library") for row in r["shapes"]])
+    if geomean:
+        lines.append(f"against the library over {geomean[1]} shapes: geometric mean {geomean[0]:.3f} of its time")
+    lines += [f"left out: {what}" for what in r["left_out"]]
+    return "\n".join(lines)
+
+
+def named(purpose: str, problem: Problem) -> str:
+    short = _short(problem)
+    return short if short.startswith(purpose) else f"{purpose} {short}"
+
+
+def line(row: dict[str, Any]) -> str:
+    _, trials, ok, us, flops, rate, library, *_ = _cells(row)
+    return f"{ok} of {trials} trials ok, best {us} us, {flops} TFLOP/s, {rate} GB/s, {library} of the library's time"
+
+
+def _short(problem: Problem) -> str:
+    said = {k: v for k, v in problem.to_json().items() if k != "operator"}
+    sizes = "x".join(str(said.pop(k)) for k in list(said) if isinstance(said[k], int) and said[k] > 1)
+    if isinstance(problem, Matmul):
+        orders = "".join(order[0] for order in (problem.order_a, problem.order_b))
+        return f"{problem.m}x{problem.n}x{problem.k}{f' b{problem.batch}' * (problem.batch > 1)} {problem.a} {orders}"
+    return f"{problem.operator} {sizes} {said.get('dtype', said.get('x', ''))}".rstrip()
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    best, remeasured = row["best"], row["remeasured"]
+    failed = sum(row["failures"].values())
+    short = _short(problem_from_json(row["problem"]))
+    if best is None:
+        return (short, str(row["trials"]), str(row["trials"] - failed), *["-"] * (7 + len(OTHERS)))
+    ratios = []
+    found = [row["compared"].get(name) for name in ("library", *OTHERS)]
+    for entrant in [*found, *(row["compared_warm"].get(name) for name in ("library", "cublaslt"))]:
+        ratio = (entrant or {}).get("ratio")
+        ratios.append("-" if ratio is None else f"{ratio['median']:.3f}")
+    return (
+        short,
+        str(row["trials"]),
+        str(row["trials"] - failed),
+        f"{best['timing']['median'] * 1e6:.2f}",
+        f"{row['flops_per_second'] / 1e12:.1f}",
+        f"{row['bytes_per_second'] / 1e9:.0f}",
+        *ratios,
+        "-" if remeasured is None else "yes" if remeasured["clear"] else "no",
+    )
+
+
+def _geomean(compared: Sequence[dict[str, Any] | None]) -> tuple[float, int] | None:
+    ratios = [c["ratio"]["median"] for c in compared if c is not None and c["ratio"] is not None]
+    return (math.exp(statistics.fmean(math.log(r) for r in ratios)), len(ratios)) if ratios else None

@@ -1,0 +1,1 @@
+"""What autosched itself costs: calls, trials, the store."""

@@ -1,0 +1,162 @@
+"""What a tuned kernel costs on the CPU: beyond a raw launch of cupy's, and from the start of a process.
+
+    python -m benchmarks.overhead.call_overhead [--rounds 200] [--calls 500] [--starts 7] [--json]
+
+Everything is measured in one run over the simulated driver (``benchmarks.gpu.simulated_driver``): cupy's own arrays, and
+launches that return at once. Rounds of each way of calling take turns; the raw launch of the same round is
+subtracted, and the median of the differences counts, beside the least. Times are those of the processor.
+
+A cold start is a process of its own that has imported cupy, as a program with arrays has: from ``import autosched`` to
+a kernel that can be called, whose answer and cubin an earlier process left in the cache. The first one of all, which
+asks the database and the compiler, is given beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+PROBLEM = {"m": 4096, "n": 4096, "k": 4096}
+_START = """
+import sys, time
+import numpy, cupy
+from benchmarks.gpu.simulated_driver import SimulatedDriver
+sys.modules["cupy"] = cp = SimulatedDriver()
+began, cpu = time.perf_counter(), time.process_time()
+import autosched
+kernel = autosched.Database(sys.argv[1]).kernel(autosched.Matmul(m=4096, n=4096, k=4096))
+print(time.perf_counter() - began, time.process_time() - cpu, kernel.provenance.kind)
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--calls", type=int, default=500)
+    parser.add_argument("--starts", type=int, default=7)
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["AUTOSCHED_CACHE_DIR"] = str(Path(folder) / "cache")
+        path = str(Path(folder) / "best.db")
+        tuned(path)
+        starts = [started(path) for _ in range(asked.starts + 1)]
+        told = {"load": os.getloadavg()[0], "starts": starts, "calls": overheads(path, asked.rounds, asked.calls)}
+    print(json.dumps(told) if asked.json else shown(told))
+    return 0
+
+
+def tuned(path: str) -> None:
+    """A database with one record of PROBLEM on h200, as tune would leave it."""
+    import dataclasses
+    from datetime import UTC, datetime
+
+    from autosched.version import VERSION
+    from measurements.compiler.nvrtc import toolchain_version
+    from measurements.records.measurement import Measurement, Provenance, Status, Timing
+    from measurements.records.record import Record
+    from measurements.store.store import Store
+    from search_spaces.catalogue import template
+    from search_spaces.hardware.devices import device
+    from search_spaces.operators.matmul import Matmul
+
+    problem, row, its = Matmul(**PROBLEM), device("h200"), template("matmul")
+    schedule = its.space(problem, row).sample(1, 0)[0]
+    record = Record(
+        problem_key=problem.key(),
+        schedule=schedule,
+        device=row.name,
+        fingerprint="{}",
+        template_version=its.version,
+        space_version="",
+        kernel_digest=its.kernel(problem, schedule, row).digest,
+        measurement=Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([1e-3])),
+        toolchain=toolchain_version(),
+        driver="",
+        autosched_version=VERSION,
+        created=datetime.now(UTC),
+        sampler="random",
+        seed=0,
+    )
+    with Store.open(path) as store:
+        store.append(dataclasses.replace(record))
+
+
+def started(path: str) -> tuple[float, float]:
+    """Wall and processor seconds of a cold start in a process of its own."""
+    compiled = str(Path(path).parent / "compiled")  # Python's own cache, as an installed package has it
+    env = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    run = subprocess.run([sys.executable, "-c", _START, path], capture_output=True, text=True, check=True, env=env)
+    wall, cpu, kind = run.stdout.split()
+    assert kind == "exact", run.stdout
+    return float(wall), float(cpu)
+
+
+def overheads(path: str, rounds: int, calls: int) -> dict[str, tuple[float, float]]:
+    """Seconds beyond a raw launch of each way of calling: the median over the rounds, and the least."""
+    from benchmarks.gpu.simulated_driver import SimulatedDriver, launch
+
+    sys.modules["cupy"] = cp = SimulatedDriver()  # type: ignore[assignment]
+    import autosched
+
+    kernel = autosched.Database(path).kernel(autosched.Matmul(**PROBLEM))
+    a, b, out = (cp.empty((4096, 4096), "float16") for _ in range(3))
+    bound = kernel.bind(a, b, out)
+    autosched.use(path)
+    grid, block = (1024, 1, 1), (256, 1, 1)
+
+    def raw() -> None:
+        launch(grid, block, (a, b, out), shared_mem=0)
+
+    def raw_with_a_new_output() -> None:
+        launch(grid, block, (a, b, cp.empty((4096, 4096), "float16")), shared_mem=0)
+
+    ways: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        "bound()": (bound, raw),
+        "kernel(a, b, out=out)": (lambda: kernel(a, b, out=out), raw),
+        "kernel(a, b)": (lambda: kernel(a, b), raw_with_a_new_output),
+        "autosched.matmul(a, b, out)": (lambda: autosched.matmul(a, b, out), raw),
+        "autosched.matmul(a, b)": (lambda: autosched.matmul(a, b), raw_with_a_new_output),
+    }
+    beyond: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, (ours, base) in ways.items():
+            beyond[name].append(seconds(ours, calls) - seconds(base, calls))
+    return {name: (statistics.median(values), min(values)) for name, values in beyond.items()}
+
+
+def seconds(call: Callable[[], Any], calls: int) -> float:
+    """Of processor time, which is that of the wall where nothing else wants the core: nothing here waits."""
+    began = time.thread_time()
+    for _ in range(calls):
+        call()
+    return (time.thread_time() - began) / calls
+
+
+def shown(told: dict[str, Any]) -> str:
+    """The tables of the results page."""
+    lines = ["| call | beyond a raw launch, median | least |", "|---|---|---|"]
+    lines += [f"| `{name}` | {m * 1e6:.1f} us | {least * 1e6:.1f} us |" for name, (m, least) in told["calls"].items()]
+    first, *cold = told["starts"]
+    walls, cpus = [wall for wall, _ in cold], [cpu for _, cpu in cold]
+    lines += ["", "| start of a process | median | least | processor time, least |", "|---|---|---|---|"]
+    lines.append(
+        f"| answer and cubin in the cache | {statistics.median(walls) * 1e3:.0f} ms | {min(walls) * 1e3:.0f} ms "
+        f"| {min(cpus) * 1e3:.0f} ms |"
+    )
+    lines.append(f"| the first of all | {first[0] * 1e3:.0f} ms | | {first[1] * 1e3:.0f} ms |")
+    return "\n".join([*lines, "", f"Load average {told['load']:.1f}."])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

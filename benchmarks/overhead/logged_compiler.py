@@ -1,0 +1,25 @@
+"""The compile worker, with the moments of each compile's begin and end in the file AUTOSCHED_COMPILE_LOG names."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from measurements.compiler import nvrtc_worker as compile_worker
+from measurements.workers.messages import Message
+from measurements.workers.worker import serve
+
+MODULE = "benchmarks.overhead.logged_compiler"
+LOG = "AUTOSCHED_COMPILE_LOG"
+
+
+def handle(request: Message) -> Message:
+    began = time.monotonic()
+    answer = compile_worker.handle(request)
+    with open(os.environ[LOG], "a", encoding="ascii") as log:
+        log.write(f"{began} {time.monotonic()}\n")
+    return answer
+
+
+if __name__ == "__main__":
+    serve(handle)

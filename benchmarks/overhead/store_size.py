@@ -1,0 +1,158 @@
+"""How long look-ups and merges take in large databases.
+
+    python -m benchmarks.overhead.store_size 1000000 [--problems N] [--load] [--folder F]
+    python -m benchmarks.overhead.store_size 100000 --merge --problems 100
+
+Writes a database of so many records (2.3 GB for a million), then times ``Store.best``, ``Database.best`` and opening
+with a look-up, as medians of 200: of a database that is at rest, and of one to which a record was just committed. With
+``--load``, loading all trials of one problem, too. With ``--merge``, two databases are written, of which each has half
+of its problems in common with the other, and the one is merged into the other. Prints JSON; times are those of the
+processor (``_cpu``) and of the wall.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from autosched.dispatch.database import Database
+from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
+from measurements.records.record import Record
+from measurements.store import best_index as store_entries
+from measurements.store import rows as store_rows
+from measurements.store import schema as store_schema
+from measurements.store.merge import merge
+from measurements.store.store import Store
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+
+_BATCH = 10_000
+
+
+def fill(path: Path, records: int, problems: int, first: int = 0) -> list[Matmul]:
+    """A database of ``records`` random trials of ``problems`` problems, from the one called ``first`` on."""
+    random, h200 = Random(1 + first), device("h200")
+    made = [Matmul(m=64 * (1 + first + i), n=64, k=64) for i in range(problems)]
+    schedules = template("matmul").space(made[0], h200).sample(512, 0)
+    with Store.open(path) as store:
+        for start in range(0, records, _BATCH):
+            rows = []
+            for i in range(start, min(records, start + _BATCH)):
+                turn = i // problems  # the valid schedules come first, and are the fastest
+                seconds = random.uniform(1e-5, 2e-5) * (1 if turn < len(schedules) else 10)
+                schedule = schedules[turn % len(schedules)]
+                if turn >= len(schedules):
+                    schedule = schedule.replace(split_k=100 + turn)
+                rows.append(
+                    store_rows.to_row(
+                        Record(
+                            problem_key=made[i % problems].key(),
+                            schedule=schedule,
+                            device="h200",
+                            fingerprint='{"device":"h200","sm":"sm_90a","toolchain":"nvrtc 13.0.88"}',
+                            template_version="v1",
+                            space_version="s1",
+                            kernel_digest=f"{first + i:064x}",
+                            measurement=Measurement(
+                                Status.OK,
+                                Provenance.MEASURED,
+                                timing=Timing(seconds, seconds * 0.99, seconds * 1.01, 30),
+                                resources=Resources(96, 0, 0, 0, 32, 49152),
+                                compile_seconds=0.5,
+                            ),
+                            toolchain="nvrtc 13.0.88",
+                            driver="580.65",
+                            autosched_version="0.1.0",
+                            created=datetime(2026, 1, 1, tzinfo=UTC),
+                            sampler="evolution",
+                            seed=0,
+                        )
+                    )
+                )
+            with store.writing() as connection:
+                connection.execute(store_schema.TRIALS.insert(), rows)
+        with store.writing() as connection:
+            store_entries.rebuild(connection, store.name)
+    return made
+
+
+def medians(name: str, call: Callable[[], object], repeats: int = 200) -> dict[str, float]:
+    """Milliseconds of the processor and of the wall."""
+    wall, cpu = [], []
+    for _ in range(repeats):
+        began, spent = time.perf_counter(), time.process_time()
+        call()
+        wall.append(time.perf_counter() - began)
+        cpu.append(time.process_time() - spent)
+    milliseconds = (statistics.median(wall), statistics.median(cpu), min(cpu))
+    return {f"{name}_ms{kind}": 1e3 * t for kind, t in zip(("", "_cpu", "_cpu_least"), milliseconds, strict=True)}
+
+
+def seconds(name: str, call: Callable[[], object]) -> dict[str, float]:
+    """Of one call."""
+    began, spent = time.perf_counter(), time.process_time()
+    call()
+    return {f"{name}_s": time.perf_counter() - began, f"{name}_s_cpu": time.process_time() - spent}
+
+
+def look_ups(path: Path, one: Matmul) -> dict[str, float]:
+    """At rest, and when a commit was too recent for answers to be remembered, as while another process is tuning."""
+    found: dict[str, float] = {}
+    for state in ("at_rest", "being_written"):
+        store, database = Store.open(path, create=False), Database(path)
+        with_time = time.time() - (60 if state == "at_rest" else -60)
+        os.utime(path, (with_time, with_time))
+        found |= medians(f"store_best_{state}", partial(store.best, one, "h200"))
+        found |= medians(f"database_best_{state}", partial(database.best, one, "h200"))
+    return found | medians("open_and_best", lambda: Database(path).best(one, "h200"), 20)
+
+
+def merged(folder: Path, records: int, problems: int) -> dict[str, Any]:
+    """The second database into the first; half of their problems are the same, with other times."""
+    fill(folder / "mine.db", records, problems)
+    fill(folder / "theirs.db", records, problems, first=problems // 2)
+    with Store.open(folder / "theirs.db", create=False) as source, Store.open(folder / "mine.db") as target:
+        found: dict[str, Any] = seconds("merge", lambda: merge(source, target))
+        return found | {"after": target.count()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.overhead.store_size", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("records", type=int)
+    parser.add_argument("--problems", type=int, default=1)
+    parser.add_argument("--load", action="store_true", help="load all trials of one problem, too")
+    parser.add_argument("--merge", action="store_true", help="merge two databases of that size instead")
+    parser.add_argument("--folder", help="where to put the databases, which are kept (default: a temporary folder)")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(given.folder or temporary)
+        found: dict[str, Any] = {"records": given.records, "problems": given.problems}
+        if given.merge:
+            found |= merged(folder, given.records, given.problems)
+        else:
+            problems = fill(folder / "large.db", given.records, given.problems)
+            one = problems[len(problems) // 2]
+            found |= {"bytes": (folder / "large.db").stat().st_size, **look_ups(folder / "large.db", one)}
+            if given.load:
+                store = Store.open(folder / "large.db", create=False)
+                found |= seconds("load", lambda: store.trials(one, "h200", Provenance.MEASURED))
+        found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

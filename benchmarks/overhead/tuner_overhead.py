@@ -1,0 +1,179 @@
+"""What the tuner itself costs: its own time per trial, and how busy it keeps the GPU and the compilers.
+
+    python -m benchmarks.overhead.tuner_overhead [--trials 160] [--repeats 3] [--workers 2] [--measure-ms 20]
+        [--sampler evolution] [--json]
+
+Three runs of a sampler on an f16 matmul for h200, with an SQLite database:
+
+1. a runner that answers at once: all of the time is the tuner's (goal: under 10 ms a trial). Each repeat is the first
+   search of a process of its own, in which no cache is filled yet;
+2. real NVRTC compiles into an empty cache, measurements simulated by sleeping in the worker process: the part of the
+   time that compilers are busy (goal: over 90 %);
+3. the same trials again with the cache full and an empty database: the part that the measuring side is busy (over
+   80 %).
+
+The first and the last are repeated, and the best counts: other work on the machine only ever makes them worse. A side
+is busy from the moment its process begins a kernel to the moment it is done with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from itertools import repeat
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from autosched.samplers import sampler, samplers
+from autosched.samplers.first_choices.prior import AnalyticPrior
+from autosched.tuning.loop import Tuner
+from benchmarks.gpu.simulated_gpu import LOG, MODULE, SECONDS
+from benchmarks.overhead.logged_compiler import LOG as COMPILE_LOG
+from benchmarks.overhead.logged_compiler import MODULE as COMPILER
+from measurements.compiler.pool import CompileCache, CompilePool
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.runners.base import Candidate, Runner
+from measurements.runners.cuda.runner import CudaRunner
+from measurements.store.store import Store
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.templates.template import TemplateSet
+
+H200 = device("h200")
+PROBLEM = Matmul(m=4096, n=4096, k=4096)
+
+
+class Instant:
+    """Answers at once, with a time made from the candidate's digest."""
+
+    name, provenance = "instant", Provenance.MEASURED
+
+    def describe(self) -> str:
+        return "backend instant: made-up times"
+
+    def fingerprint(self) -> dict[str, str]:
+        return {"device": "h200"}
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
+        for position, candidate in enumerate(candidates):
+            seconds = 1e-5 + 1e-9 * (int(candidate.kernel.digest[:6], 16) % 10_000)
+            yield position, Measurement(Status.OK, self.provenance, timing=Timing(seconds, seconds, seconds, 7))
+
+    def close(self) -> None:
+        pass
+
+
+def tune(runner: Runner, database: Path, name: str, trials: int, seed: int) -> tuple[float, float, int]:
+    """(wall seconds of the search, seconds of the processor, trials with a time)."""
+    templates = TemplateSet([template("matmul")])
+    space = templates.space(PROBLEM, H200)
+    made = sampler(name, space, seed=seed, prior=AnalyticPrior(templates, PROBLEM, H200))
+    made.ask(0)  # what is built once, the tables of the space and the libraries, is no cost of a trial
+    space.sample(1, 0)
+    with Store.open(database) as store:
+        processor = time.process_time()
+        versions = {name: member.fingerprint for name, member in space.members.items()}
+        tuner = Tuner(PROBLEM, H200, runner, store, made, seed=seed, space_versions=versions, generate=templates.kernel)
+        result = tuner.run(trials)
+        processor = time.process_time() - processor
+    if result.stopped:
+        raise RuntimeError(result.stopped)
+    return result.seconds, processor, result.ok
+
+
+def measured(log: Path) -> float:
+    """Seconds of work that a log holds."""
+    spans = [[float(t) for t in line.split()[:2]] for line in log.read_text().splitlines()]
+    return sum(end - begin for begin, end in spans)
+
+
+def pipeline(
+    folder: Path, cache: Path, name: str, trials: int, workers: int, measure_seconds: float, seed: int
+) -> dict[str, Any]:
+    folder.mkdir()
+    log, compile_log = folder / "log", folder / "compile-log"
+    log.touch()
+    compile_log.touch()
+    environment = {SECONDS: str(measure_seconds), LOG: str(log)}
+    os.environ[COMPILE_LOG] = str(compile_log)
+    with CompilePool(CompileCache(cache), workers=workers, worker_module=COMPILER) as pool:
+        runner = CudaRunner(H200, pool, worker_module=MODULE, worker_env=environment)
+        runner.fingerprint()  # starts the worker
+        before = measured(compile_log)
+        seconds, _, ok = tune(runner, folder / "a.db", name, trials, seed)
+        runner.close()
+    compiling = measured(compile_log) - before
+    return {
+        "seconds": seconds,
+        "ok": ok,
+        "measurements": len(log.read_text().splitlines()),
+        "compiles": len(compile_log.read_text().splitlines()),
+        "measuring_busy": measured(log) / seconds,
+        "compiling_busy": compiling / (workers * seconds),
+    }
+
+
+def instant(database: Path, name: str, trials: int, seed: int) -> dict[str, float]:
+    """Milliseconds of wall and of processor time that the tuner itself takes for a trial."""
+    seconds, processor, _ = tune(Instant(), database, name, trials, seed)
+    return {"overhead_ms": 1e3 * seconds / trials, "overhead_processor_ms": 1e3 * processor / trials}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.overhead.tuner_overhead", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--trials", type=int, default=160)
+    parser.add_argument("--repeats", type=int, default=3, help="of the first and the last run; the best counts")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--measure-ms", type=float, default=20.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sampler", default="evolution", choices=samplers())
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    given = parser.parse_args()
+    measure_seconds = given.measure_ms * 1e-3
+    with tempfile.TemporaryDirectory(prefix="tuner-overhead-") as name:
+        folder = Path(name)
+        spawn = get_context("spawn")
+        with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as fresh:
+            databases = [folder / f"instant-{i}.db" for i in range(given.repeats)]
+            alone = list(fresh.map(instant, databases, repeat(given.sampler), repeat(given.trials), repeat(given.seed)))
+        rest = (folder / "cache", given.sampler, given.trials, given.workers, measure_seconds, given.seed)
+        compiled = pipeline(folder / "cold", *rest)
+        cached = [pipeline(folder / f"full-{i}", *rest) for i in range(given.repeats)]
+        report: dict[str, Any] = {
+            "date": datetime.now(UTC).date().isoformat(),
+            "cpus": os.cpu_count(),
+            "load": os.getloadavg()[0],
+            "sampler": given.sampler,
+            "trials": given.trials,
+            "repeats": given.repeats,
+            "workers": given.workers,
+            "measure_ms": given.measure_ms,
+            **min(alone, key=lambda run: run["overhead_ms"]),
+            "compiled": compiled,
+            "cached": max(cached, key=lambda run: run["measuring_busy"]),
+        }
+    if given.json:
+        print(json.dumps(report, indent=2))
+        return 0
+    best = report["cached"]
+    print(f"load average {report['load']:.1f} on {report['cpus']} cores, {given.trials} trials of {given.sampler}")
+    print(f"the tuner's own time: {report['overhead_ms']:.1f} ms a trial", end="")
+    print(f" ({report['overhead_processor_ms']:.1f} ms of processor time)")
+    print(f"compiling: {compiled['seconds']:.1f} s, compilers busy {100 * compiled['compiling_busy']:.1f} %")
+    print(f"cached:    {best['seconds']:.1f} s, measuring side busy {100 * best['measuring_busy']:.1f} %")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

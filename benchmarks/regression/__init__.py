@@ -1,0 +1,1 @@
+"""How often does the check of tuned kernels err?"""

@@ -1,0 +1,212 @@
+"""False alarms and missed slowdowns of ``autosched check``, over the recorded noise of real GPUs.
+
+    python -m benchmarks.regression.guard_power FOLDER [--runs 300] [--entries 100] [--seed 0] [--json]
+
+FOLDER holds files in Kernel Tuner's cache format (.json or .json.gz) with the raw ``times`` of every configuration.
+A run judges ``--entries`` configurations of one file, drawn from the fastest tenth, which are those that a database of
+best schedules would hold. An unchanged entry runs as its own candidate; of a slower one the candidate's times are
+multiplied.
+The procedure is the one that judges on a GPU: rounds until decided, Benjamini-Hochberg, a second process.
+
+Times are drawn in two ways:
+
+- ``independent``: every time of every program anew, with replacement. Where the record drifts, that is noise that
+  pairing cannot cancel, so this is the harder of the two.
+- ``in order``: pieces of half the record, from random places of it. The programs of a round take consecutive times, in
+  alternating order, so that the drift of the recorded run (clocks that rise, caches that warm) stays as it was.
+
+The control of an entry is the next configuration's record. Entry and control have times of tuning as well, drawn
+anew: the check also compares with these, which turns "same" and "faster" into "uncertain" where the machine has moved.
+How often that happens to unchanged entries is *unsettled*; *told* is how often it happens where a driver slowed entry
+and baseline alike by DRIVER since then, and the control not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.regression.judging import Comparison, Limits, Times
+from autosched.regression.procedure import Effort, flagged, judged, until_decided
+from autosched.regression.since_tuning import AtTuning, since
+from measurements.records.measurement import Timing
+from measurements.records.record import Control
+from measurements.records.timing_statistics import Verdict, interleaved, relative_noise
+
+Record = npt.NDArray[np.float64]
+DRAWS = ("independent", "in order")
+QUIET = 0.01  # A/A noise below which small slowdowns must be found
+LEAST_REPEATS = 5
+TUNED_ROUNDS = 100  # of the re-measurement that ends a tuning
+DRIVER = 0.05
+PROGRAMS = 3  # of a round: baseline, candidate, baseline again
+
+
+@dataclass(frozen=True)
+class Result:
+    """Of one file, way of drawing and slowdown: in how many runs something unchanged was called slower, and how many of
+    the slowed entries were found (of all, and of those whose noise is under QUIET). Of the ``settled``, which are
+    unchanged and which the pairs call same or faster, so many are ``unsettled`` by the times of tuning, and ``told`` of
+    a driver."""
+
+    file: str
+    drawn: str
+    slowdown: float
+    runs: int
+    entries: int
+    false_alarms: int
+    doubted: int
+    slowed: int
+    found: int
+    slowed_quiet: int
+    found_quiet: int
+    settled: int
+    unsettled: int
+    told: int
+
+
+def recorded(path: Path) -> list[Record]:
+    """The repeats of every configuration of a Kernel Tuner cache that ran, in seconds, fastest first."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8") as file:
+        cache = json.load(file)["cache"].values()
+    runs = [np.asarray(entry["times"], float) / 1e3 for entry in cache if _ran(entry)]
+    return sorted(runs, key=lambda times: float(np.median(times)))
+
+
+def _ran(entry: dict[str, Any]) -> bool:
+    times = entry.get("times")
+    return isinstance(times, list) and len(times) >= LEAST_REPEATS and all(isinstance(t, (int, float)) for t in times)
+
+
+class Noise:
+    """Times of the programs of one entry, from its ``record`` and that of its ``control``."""
+
+    def __init__(self, record: Record, control: Record, slowdown: float, drawn: str, rng: np.random.Generator) -> None:
+        self.record, self.control, self.slowdown, self.drawn, self.rng = record, control, slowdown, drawn, rng
+        self.control_times: list[float] = []
+
+    def __call__(self, rounds: int) -> Times:
+        if self.drawn == "independent":
+            taken = self.rng.choice(self.record, (rounds, PROGRAMS))
+        else:
+            piece = max(len(self.record) // (2 * PROGRAMS), 1)
+            starts = self.rng.integers(len(self.record) - piece * PROGRAMS + 1, size=-(-rounds // piece))
+            places = (starts[:, None] + np.arange(piece * PROGRAMS)).reshape(-1, PROGRAMS)[:rounds]
+            taken = np.empty((rounds, PROGRAMS))
+            for row, order, there in zip(taken, interleaved(PROGRAMS, rounds), places, strict=True):
+                row[order] = self.record[there]
+        control = tuple(self.rng.choice(self.control, rounds))
+        self.control_times += control
+        return Times(tuple(taken[:, 0]), tuple(taken[:, 1] * (1 + self.slowdown)), tuple(taken[:, 2]), control)
+
+    def tuned(self) -> tuple[Timing, Timing]:
+        """Of the entry and of its control, when it was tuned."""
+        mine, theirs = (self.rng.choice(times, TUNED_ROUNDS).tolist() for times in (self.record, self.control))
+        return Timing.of(mine), Timing.of(theirs)
+
+    def unsettled(self, found: Comparison, driver: float = 0.0) -> bool:
+        """Whether the times of tuning make what was ``found`` uncertain, after a driver that slows the entry alone."""
+        mine, theirs = self.tuned()
+        mine = Timing(*(t / (1 + driver) for t in (mine.median, mine.p25, mine.p75)), mine.count)
+        assert found.control is not None
+        then = AtTuning(mine, Control("library", theirs), "")
+        return since(then, found.ratio, found.control, statistics.median(self.control_times), found.limit).slower
+
+
+def simulate(
+    records: Sequence[Record], drawn: str, slowdown: float, runs: int, entries: int, seed: int, file: str
+) -> Result:
+    """``runs`` runs of ``entries`` entries each; with a slowdown, a tenth of them are slowed."""
+    limits, effort, rng = Limits(), Effort(seconds=math.inf), np.random.default_rng(seed)
+    false_alarms = doubted = slowed = found_slow = slowed_quiet = found_quiet = settled = unsettled = told = 0
+    for _ in range(runs):
+        places = rng.integers(len(records), size=entries)
+        slow = set(range(entries // 10)) if slowdown else set()
+
+        def noise(i: int, places: Any = places, slow: set[int] = slow) -> Noise:
+            record, control = records[places[i]], records[(places[i] + 1) % len(records)]
+            return Noise(record, control, slowdown if i in slow else 0.0, drawn, rng)
+
+        noises = [noise(i) for i in range(entries)]
+        first = {i: until_decided(made, limits, 0.0, effort) for i, made in enumerate(noises)}
+        second = {i: until_decided(noise(i), limits, 0.0, effort) for i in flagged(first)}
+        verdicts, doubt = judged(first, second, dict.fromkeys(first, limits))
+        named = {i for i, j in verdicts.items() if j.verdict is Verdict.SLOWER}
+        fine = [i for i, j in verdicts.items() if i not in slow and j.verdict in (Verdict.SAME, Verdict.FASTER)]
+        settled += len(fine)
+        unsettled += sum(noises[i].unsettled(first[i]) for i in fine)
+        told += sum(noises[i].unsettled(first[i], DRIVER) for i in fine)
+        quiet = {i for i in slow if relative_noise(list(records[places[i]])) < QUIET}
+        false_alarms += bool(named - slow)
+        doubted += bool(doubt)
+        slowed, found_slow = slowed + len(slow), found_slow + len(named & slow)
+        slowed_quiet, found_quiet = slowed_quiet + len(quiet), found_quiet + len(named & quiet)
+    slowed_ones = (slowed, found_slow, slowed_quiet, found_quiet)
+    return Result(file, drawn, slowdown, runs, entries, false_alarms, doubted, *slowed_ones, settled, unsettled, told)
+
+
+def results(folder: Path, runs: int, entries: int, seed: int) -> Iterator[Result]:
+    for path in sorted([*folder.glob("*.json"), *folder.glob("*.json.gz")]):
+        records = recorded(path)
+        records = records[: max(len(records) // 10, min(len(records), 2))]
+        for drawn in DRAWS:
+            for slowdown in (0.0, 0.02, 0.05):
+                few = runs if not slowdown else max(runs // 10, 1)
+                yield simulate(records, drawn, slowdown, few, entries, seed, path.name.partition(".")[0])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.regression.guard_power", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--entries", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    began, found = time.monotonic(), []
+    if not given.json:
+        print(
+            "| recorded on | drawn | slowdown | runs | runs with a false alarm | found | found, noise under 1% "
+            "| unsettled | told |"
+        )
+        print("|---|---|---|---|---|---|---|---|---|")
+    for result in results(given.folder, given.runs, given.entries, given.seed):
+        found.append(result)
+        if not given.json:
+            print(_row(result), flush=True)
+    if not found:
+        print(f"guard_power: {given.folder} holds no recorded spaces (*.json, *.json.gz)", file=sys.stderr)
+        return 2
+    if given.json:
+        print(json.dumps([asdict(r) for r in found], indent=1))
+    else:
+        print(f"\n{given.entries} entries a run, seed {given.seed}, {time.monotonic() - began:.0f} s")
+    return 0
+
+
+def _row(r: Result) -> str:
+    share = f"{r.found / r.slowed:.1%} of {r.slowed}" if r.slowed else ""
+    quiet = f"{r.found_quiet / r.slowed_quiet:.1%} of {r.slowed_quiet}" if r.slowed_quiet else ""
+    doubted = f", {r.doubted} in doubt" if r.doubted else ""
+    since = [f"{n / r.settled:.1%}" if r.settled else "" for n in (r.unsettled, r.told)]
+    cells = (r.file, r.drawn, f"{r.slowdown:.0%}", r.runs, f"{r.false_alarms}{doubted}", share, quiet, *since)
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

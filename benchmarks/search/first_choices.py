@@ -1,0 +1,150 @@
+"""What the time model would try first for the matmuls of ``benchmarks.gpu.problems``, beside NVIDIA's heuristics.
+
+``python -m benchmarks.search.first_choices [--device h200] [--shapes N] > benchmarks/results/first_choices.md``. Nothing is
+measured: a choice is the first guess of the sampler ``bayes`` over all kernel templates of the problem. ``--compile``
+compiles each and ends with their spills, what ptxas serialises, and the CPU time of compiling, in place of the table.
+nvMatmulHeuristics (``pip install 'autosched[judge]'``, NVIDIA's licence) names a CUTLASS configuration; what comes
+nearest to it among the legal schedules, which ``tune`` tries too, is judged by our model. Its own times are not used:
+they are for its own kernels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+
+from autosched.samplers.bayes.sampler import BayesSampler
+from autosched.samplers.first_choices import nvidia_heuristics
+from autosched.samplers.first_choices.model_choice import predicted_seconds
+from autosched.samplers.first_choices.nvidia_heuristics import Configuration
+from autosched.samplers.first_choices.prior import AnalyticPrior
+from benchmarks.gpu.problems import matmuls
+from measurements.compiler.nvrtc import compile_source
+from measurements.compiler.pool import parse_resources
+from search_spaces.catalogue import template, templates_for
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+
+_WGMMA = ("wgmma_matmul", "wgmma_matmul_transposed")
+
+
+def first_choice(problem: Matmul, on: Device) -> tuple[Schedule, float]:
+    """The sampler's first guess, and the seconds that the model predicts for it."""
+    usable = templates_for(problem, on)
+    (schedule,) = BayesSampler(usable.space(problem, on), 0, prior=AnalyticPrior(usable, problem, on)).ask(1)
+    return schedule, predicted_seconds(usable, problem, [schedule], on)[0]
+
+
+def theirs(problem: Matmul, on: Device) -> Configuration | None:
+    """The first configuration of nvMatmulHeuristics; None where it is not installed or does not know the problem."""
+    if not nvidia_heuristics.installed() or not nvidia_heuristics.knows(problem, on):
+        return None
+    return next(iter(nvidia_heuristics.configurations(problem, nvidia_heuristics.GPUS[on.name], 1)), None)
+
+
+def like_theirs(problem: Matmul, configuration: Configuration, on: Device) -> float | None:
+    """The seconds that the model predicts for the nearest schedule of ours; None where there is none."""
+    usable = templates_for(problem, on)
+    near = nvidia_heuristics.nearest(configuration, usable, problem, on, AnalyticPrior(usable, problem, on))
+    return None if near is None else predicted_seconds(usable, problem, [near], on)[0]
+
+
+@dataclass(frozen=True)
+class CompiledChoice:
+    """What a first choice compiles to: bytes of spills, whether ptxas serialises its wgmma (C7515), and the CPU seconds
+    of this process for NVRTC and ptxas."""
+
+    name: str
+    spilled: int
+    serialised: bool
+    cpu_seconds: float
+
+
+def compiled(name: str, problem: Matmul, schedule: Schedule, on: Device) -> CompiledChoice:
+    """Raises ValueError where it does not compile."""
+    kernel = template(schedule.template).kernel(problem, schedule, on)
+    started = time.process_time()
+    output = compile_source(kernel.source, kernel.entry, on.arch, kernel.headers)
+    seconds = time.process_time() - started
+    resources = parse_resources(output.log, output.entry)
+    if output.cubin is None or resources is None:
+        raise ValueError(f"{name}: {output.log}")
+    return CompiledChoice(name, resources.spill_store_bytes, "C7515" in output.log, seconds)
+
+
+def _summary(choices: list[CompiledChoice]) -> str:
+    seconds = [choice.cpu_seconds for choice in choices]
+    spilled = [f"{choice.name} ({choice.spilled} bytes)" for choice in choices if choice.spilled]
+    serialised = [choice.name for choice in choices if choice.serialised]
+    return "\n".join(
+        (
+            f"compiled: {len(choices)}",
+            f"spill: {', '.join(spilled) or 'none'}",
+            f"serialised by ptxas: {', '.join(serialised) or 'none'}",
+            f"CPU seconds of a compilation: median {statistics.median(seconds):.2f}, largest {max(seconds):.2f}",
+        )
+    )
+
+
+def _shown(schedule: Schedule) -> str:
+    if schedule.template not in _WGMMA:
+        return schedule.template
+    tile = "x".join(str(schedule.integer(f"tile_{axis}")) for axis in "mnk")
+    parts = [tile, f"{schedule.integer('consumers')} consumers", f"{schedule.integer('stages')} stages"]
+    m, n = schedule.integer("cluster_m"), schedule.integer("cluster_n")
+    parts += [f"cluster {m}x{n}"] if m * n > 1 else []
+    parts += [f"split {schedule.integer('split_k')}"] if schedule.integer("split_k") > 1 else []
+    parts += [f"{schedule.integer('tiles_of_block')} tiles a block"] if schedule.integer("tiles_of_block") > 1 else []
+    parts += ["in turns"] if schedule.integer("ping_pong") else []
+    parts += ["TMA store"] if schedule.integer("store_buffers") else []
+    turned = "transposed " if schedule.template.endswith("transposed") else ""
+    return turned + ", ".join(parts)
+
+
+def _named(configuration: Configuration) -> str:
+    tile = f"{'x'.join(map(str, configuration.tile))}, {configuration.stages} stages"
+    m, n = configuration.cluster
+    cluster = f", cluster {m}x{n}" if m * n > 1 else ""
+    return tile + cluster + (f", split {configuration.split_k}" if configuration.split_k > 1 else "")
+
+
+def main() -> int:
+    """Writes the table. Exit status 2 where the arguments are wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="h200")
+    parser.add_argument("--shapes", type=int, default=None, help="only so many of the shapes")
+    parser.add_argument("--compile", action="store_true", help="compile the choices, and sum up what becomes of them")
+    arguments = parser.parse_args()
+    on = device(arguments.device)
+    if arguments.compile:
+        problems = [(purpose, p) for purpose, p in matmuls()[: arguments.shapes] if isinstance(p, Matmul)]
+        names = [f"{purpose} {p.m}x{p.n}x{p.k} {p.a}" for purpose, p in problems]
+        found = [compiled(n, p, first_choice(p, on)[0], on) for n, (_, p) in zip(names, problems, strict=True)]
+        print(_summary(found))
+        return 0
+    print("| problem | first choice of the time model | its TFLOP/s | nvMatmulHeuristics | as ours, against ours |")
+    print("|---|---|---|---|---|", flush=True)
+    for purpose, problem in matmuls()[: arguments.shapes]:
+        if not isinstance(problem, Matmul):
+            continue
+        schedule, seconds = first_choice(problem, on)
+        other = theirs(problem, on)
+        near = like_theirs(problem, other, on) if other is not None else None
+        batch = f"{problem.batch} x " if problem.batch > 1 else ""
+        stored = f"{problem.order_a}/{problem.order_b}"
+        orders = "" if stored == "row/row" else f" {stored}"
+        print(
+            f"| {purpose} {batch}{problem.m}x{problem.n}x{problem.k} {problem.a}{orders} | {_shown(schedule)} "
+            f"| {problem.flops / seconds / 1e12:.0f} | {_named(other) if other is not None else ''} "
+            f"| {f'{near / seconds:.2f}' if near is not None else ''} |",
+            flush=True,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

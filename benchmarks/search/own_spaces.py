@@ -1,0 +1,170 @@
+"""The default search in the spaces of our own kernels, with the time model in place of a GPU.
+
+    python -m benchmarks.search.own_spaces [--trials 300] [--reference 20000] [--repeats 3] [--device h200] [--families F ...]
+
+The time of a schedule is what the analytic model says of it, times noise of 2% that is different at each measurement;
+the sampler is told neither the model nor its features. The reference is the best of ``--reference`` random schedules
+and of what any of the searches found, by the model's own time. A family is an operator with its first problem of
+``benchmarks/gpu/problems.py``. Where a kernel states no cost the family is left out. Goal: within 2% of the reference.
+Writes ``benchmarks/results/own_spaces.md``. Schedules that cannot be launched are told as failures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from autosched.samplers import DEFAULT, Sampler, sampler
+from autosched.samplers.first_choices.prior import AnalyticPrior
+from benchmarks.gpu.problems import matmuls, others
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import TemplateSet
+
+NOISE = 0.02
+GOAL = 0.02
+RESULTS = Path(__file__).parents[1] / "results"
+_PART = 1000  # random schedules whose times are asked for together
+
+
+@dataclass(frozen=True)
+class Family:
+    """``gaps``: of each search, how much slower than the reference its choice is; CPU ``seconds`` of the sampler's own
+    for a proposal."""
+
+    name: str
+    problem: Problem
+    schedules: int
+    gaps: tuple[float, ...]
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        return statistics.median(self.gaps)
+
+
+def families() -> dict[str, Problem]:
+    """The first problem of each operator."""
+    found: dict[str, Problem] = {"matmul": matmuls()[0][1]}
+    for name, problem in others():
+        if not isinstance(problem, str):
+            found.setdefault(name, problem)
+    return found
+
+
+def run(name: str, problem: Problem, chip: Device, trials: int, reference: int, repeats: int) -> Family | None:
+    """One family; None where a kernel states no cost."""
+    templates = TemplateSet([t for t in templates_for(problem, chip) if t.counts is not None])
+    if not len(templates):
+        return None
+    space = templates.space(problem, chip)
+    model = AnalyticPrior(templates, problem, chip)
+    random = space.sample(reference, 10**6)
+    best = min(float(model.log_seconds(random[i : i + _PART]).min()) for i in range(0, len(random), _PART))
+    chosen, spent = [], 0.0
+
+    def log_seconds(schedule: Schedule) -> float:
+        return float(model.log_seconds([schedule])[0])
+
+    for seed in range(repeats):
+        found, own = search(log_seconds, sampler(DEFAULT, space, seed=seed), seed, trials)
+        chosen.append(found[-1])
+        spent += own
+    best = min(best, *chosen)
+    gaps = tuple(math.exp(found - best) - 1.0 for found in chosen)
+    return Family(name, problem, space.count(), gaps, spent / (repeats * trials))
+
+
+def search(
+    log_seconds: Callable[[Schedule], float], made: Sampler, seed: int, trials: int
+) -> tuple[list[float], float]:
+    """What ``log_seconds`` says of the schedule that looks fastest after each trial, and the sampler's own CPU seconds.
+    A schedule of infinite time is told as a failure, others with noise."""
+    rng = np.random.default_rng([seed, 1])
+    fastest, spent = math.inf, 0.0
+    chosen = [math.inf]
+    for _ in range(trials):
+        began = time.process_time()
+        asked = made.ask(1)
+        spent += time.process_time() - began
+        if not asked:
+            break
+        true = log_seconds(asked[0])
+        chosen.append(chosen[-1])
+        result = Measurement(Status.LAUNCH_ERROR, Provenance.ESTIMATED, reason="does not fit on the device")
+        if math.isfinite(true):
+            seconds = math.exp(true) * math.exp(NOISE * rng.normal())
+            result = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.of([seconds]))
+            if seconds < fastest:
+                fastest, chosen[-1] = seconds, true
+        began = time.process_time()
+        made.tell(asked[0], result)
+        spent += time.process_time() - began
+    return chosen[1:], spent
+
+
+def report(found: Sequence[Family], trials: int, reference: int, repeats: int, chip: str) -> str:
+    """A Markdown page."""
+    lines = [
+        "# The search in our own spaces",
+        "",
+        f"Written by `python -m benchmarks.search.own_spaces --trials {trials} --reference {reference} --repeats {repeats}`, "
+        f"{datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} cores ({platform.machine()}) without a GPU.",
+        f"Times are those of the analytic model for {chip}, which the sampler is not told, with {NOISE:.0%} noise. The",
+        f"gap is how much slower the choice after {trials} trials is than the best of {reference:,} random schedules",
+        "and of all searches.",
+        "",
+        "| family | problem | schedules | median gap | worst | CPU time a proposal |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for f in found:
+        numbers = f"{f.schedules:.1e} | {100 * f.gap:.1f}% | {100 * max(f.gaps):.1f}% | {1e3 * f.seconds:.0f} ms"
+        lines.append(f"| {f.name} | {f.problem} | {numbers} |")
+    reached = sum(f.gap <= GOAL for f in found)
+    return "\n".join([*lines, "", f"Within {100 * GOAL:.0f}%: {reached} of {len(found)} families.", ""])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Search in every family and write the page."""
+    known = families()
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.search.own_spaces", description="The search in our own spaces."
+    )
+    parser.add_argument("--trials", type=int, default=300)
+    parser.add_argument("--reference", type=int, default=20_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--device", default="h200")
+    parser.add_argument("--families", nargs="+", default=list(known), choices=known, metavar="F")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    given = parser.parse_args(arguments)
+    found: list[Family] = []
+    for name in given.families:
+        family = run(name, known[name], device(given.device), given.trials, given.reference, given.repeats)
+        if family is None:
+            print(f"own_spaces: {name} states no cost", file=sys.stderr)
+            continue
+        found.append(family)
+        text = report(found, given.trials, given.reference, given.repeats, given.device)
+        given.results.mkdir(parents=True, exist_ok=True)
+        (given.results / "own_spaces.md").write_text(text, encoding="utf-8")
+        print(f"{name}: {100 * family.gap:.1f}%", file=sys.stderr, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""What a proposal of the default sampler costs in a space of 10^13 schedules and in a recorded one.
+
+    python -m benchmarks.search.proposal_time [--trials 400] [--part 100] [--device h200] [--recording FILE]
+
+The large space has all schedules of the first matmul of ``benchmarks/gpu/problems.py`` that are valid, whether or not a
+template's pruning rules leave them out. The time of a schedule is what the analytic model says, as in
+``benchmarks/search/own_spaces.py``, and the sampler is not told the model. ``--recording`` is a cache of Kernel Tuner that is
+searched besides. One trial at a time. Prints the processor time of asking and telling, as the mean over each ``--part``
+trials; that of building the space and its first sample apart. Goals: under 100 ms in the large space, 30 ms at 20,000.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from autosched.samplers import DEFAULT, sampler
+from autosched.samplers.first_choices.prior import AnalyticPrior
+from benchmarks.gpu.problems import matmuls
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.tables.reading import read_table
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import Device, device
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
+from search_spaces.spaces.union_space import UnionSpace
+from search_spaces.templates.template import TemplateSet
+
+Judge = Callable[[Schedule], Measurement]
+
+
+def proposals(space: SearchSpace, judge: Judge, trials: int, seed: int) -> list[float]:
+    """Seconds of the processor for each trial of one search; the first has what the sampler builds once."""
+    spent = []
+    began = time.process_time()
+    made = sampler(DEFAULT, space, seed=seed)
+    for _ in range(trials):
+        asked = made.ask(1)
+        own = time.process_time() - began
+        if not asked:
+            break
+        result = judge(asked[0])
+        began = time.process_time()
+        made.tell(asked[0], result)
+        spent.append(own + time.process_time() - began)
+        began = time.process_time()
+    return spent
+
+
+def unpruned(chip: Device) -> tuple[UnionSpace, Judge]:
+    """All valid schedules of a matmul, and the analytic model as their judge."""
+    problem = matmuls()[0][1]
+    templates = TemplateSet([t for t in templates_for(problem, chip) if t.counts is not None])
+    space = UnionSpace([member.valid for member in templates.space(problem, chip).members.values()])
+    model = AnalyticPrior(templates, problem, chip)
+
+    def judge(schedule: Schedule) -> Measurement:
+        logarithm = float(model.log_seconds([schedule])[0])
+        if not math.isfinite(logarithm):
+            return Measurement(Status.LAUNCH_ERROR, Provenance.ESTIMATED, reason="does not fit on the device")
+        return Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.of([math.exp(logarithm)]))
+
+    return space, judge
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Search once in each space and print a line for each."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.search.proposal_time", description="What a proposal of the default sampler costs."
+    )
+    parser.add_argument("--trials", type=int, default=400)
+    parser.add_argument("--part", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", default="h200")
+    parser.add_argument("--recording", type=Path, default=None)
+    given = parser.parse_args(arguments)
+    began = time.process_time()
+    space, judge = unpruned(device(given.device))
+    space.sample(1, 0)
+    print(f"building the large space: {time.process_time() - began:.1f} s of processor time")
+    spaces: list[tuple[str, SearchSpace, Judge]] = [("all valid schedules of a matmul", space, judge)]
+    if given.recording is not None:
+        table = read_table(given.recording)
+        spaces.append((given.recording.name, table.space(), table.measurements.__getitem__))
+    for name, searched, judged in spaces:
+        spent = proposals(searched, judged, given.trials, given.seed)
+        parts = [spent[i : i + given.part] for i in range(0, len(spent), given.part)]
+        means = ", ".join(f"{1e3 * sum(part) / len(part):.0f}" for part in parts)
+        mean = 1e3 * sum(spent) / len(spent)
+        print(
+            f"{name}, {searched.count():.1e} schedules, {len(spent)} trials: {mean:.1f} ms each, "
+            f"the longest {1e3 * max(spent):.0f} ms; by {given.part} trials {means} ms"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(main())

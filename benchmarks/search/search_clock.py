@@ -1,0 +1,183 @@
+"""How long a search takes by the clock, simulated on recorded spaces: compiling, measuring and proposing all cost.
+
+    python -m benchmarks.search.search_clock FOLDER [--files F ...] [--repeats 15] [--cores 2 16]
+
+Each search runs until 95% of the optimum. A compile takes ``--compile-ms`` on one of the cores, a measurement
+``--measure-ms`` on the one GPU, in the order in which they become ready; a proposal takes the CPU time that the sampler
+needs for it here. Compared are ``bayes`` as ``tune`` runs it, with as many out as ``autosched/tuning/in_flight.py`` says and the
+next one proposed whenever one is back, and what ``tune`` did at first: ``evolution`` with batches of 16, the next of
+which is proposed and compiled while one is measured. Prints the table of medians that is in
+``benchmarks/results/search_clock.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import math
+import os
+import platform
+import statistics
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from autosched.replay.search import NEAR
+from autosched.samplers import sampler
+from autosched.tuning.in_flight import Pace
+from measurements.tables.reading import read_table
+from measurements.tables.table import Table
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.union_space import UnionSpace
+
+MOST = 1500  # evaluations of a search
+BATCH = 16  # of before
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of one compile and of one measurement."""
+
+    compile: float
+    measure: float
+
+
+class Machine:
+    """Compilers that take what was proposed first, and one GPU that takes what was compiled first."""
+
+    def __init__(self, cores: int, costs: Costs) -> None:
+        self._costs = costs
+        self._compilers = [0.0] * cores  # when each is free
+        self._gpu = 0.0
+
+    def finish(self, proposed: float) -> float:
+        """When the next candidate, proposed at that time, is measured."""
+        compiled = max(heapq.heappop(self._compilers), proposed) + self._costs.compile
+        heapq.heappush(self._compilers, compiled)
+        self._gpu = max(self._gpu, compiled) + self._costs.measure
+        return self._gpu
+
+
+class Searcher:
+    """A sampler, and the time that passes while it proposes and waits. It knows of nothing that is not done."""
+
+    def __init__(self, table: Table, space: UnionSpace, name: str, cores: int, costs: Costs, seed: int) -> None:
+        self._table = table
+        self._sampler = sampler(name, space, seed=seed)
+        self._machine = Machine(cores, costs)
+        self.now = 0.0
+        self.told = 0
+        self.asked = 0
+        self.out: deque[tuple[float, Schedule]] = deque()  # when it is measured, and what
+
+    def propose(self, n: int) -> float:
+        """Let ``n`` more go out; what proposing one took."""
+        began = time.process_time()
+        schedules = self._sampler.ask(n)
+        spent = time.process_time() - began
+        self.now += spent
+        self.asked += len(schedules)
+        self.out += [(self._machine.finish(self.now), schedule) for schedule in schedules]
+        return spent / max(len(schedules), 1)
+
+    def wait(self) -> None:
+        """Until the next one is measured."""
+        self.now = max(self.now, self.out[0][0])
+
+    def near(self) -> float | None:
+        """Tell the sampler what is done; when that came NEAR the optimum."""
+        while self.out and self.out[0][0] <= self.now:
+            done, schedule = self.out.popleft()
+            measurement = self._table.measurements[schedule]
+            self._sampler.tell(schedule, measurement)
+            self.told += 1
+            timing = measurement.timing
+            if timing is not None and self._table.best_seconds / timing.median >= NEAR:
+                return done
+        return None
+
+
+def stream(made: Searcher, pace: Pace, costs: Costs) -> tuple[float, int]:
+    """Simulated seconds and evaluations until NEAR the optimum, as ``tune`` searches; infinite where never."""
+    while made.asked < MOST:
+        room = pace.size(made.told) - len(made.out)
+        if room > 0:
+            before = made.asked
+            spent = made.propose(room)
+            pace.note("propose", [spent] * (made.asked - before))
+        if not made.out:
+            break
+        made.wait()
+        near = made.near()
+        pace.note("compile", [costs.compile])
+        pace.note("measure", [costs.measure])
+        if near is not None:
+            return near, made.told
+    return math.inf, made.told
+
+
+def batches(made: Searcher, size: int) -> tuple[float, int]:
+    """The same with batches: the next one is proposed while one is measured, before what came of that is known."""
+    made.propose(size)
+    while made.out and made.asked < MOST:
+        under_way = len(made.out)
+        made.propose(size)
+        made.now = max(made.now, made.out[under_way - 1][0])
+        near = made.near()
+        if near is not None:
+            return near, made.told
+    return math.inf, made.told
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Simulate and print."""
+    parser = argparse.ArgumentParser(description="Time to 95% of the optimum, by a simulated clock.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--files", nargs="+", default=None, metavar="F", help="names without .json.gz (default: all)")
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--cores", type=int, nargs="+", default=[2, 16])
+    parser.add_argument("--compile-ms", type=float, default=300.0)
+    parser.add_argument("--measure-ms", type=float, default=20.0)
+    given = parser.parse_args(arguments)
+    files = sorted(f for f in given.folder.glob("*.json.gz"))
+    files = [f for f in files if given.files is None or f.name.removesuffix(".json.gz") in given.files]
+    if not files:
+        print(f"search_clock: {given.folder} holds no such *.json.gz", file=sys.stderr)
+        return 2
+    costs = Costs(given.compile_ms / 1e3, given.measure_ms / 1e3)
+    print(
+        f"Seconds to 95% of the optimum, medians of {given.repeats} searches; a compile takes {given.compile_ms:g} ms, "
+        f"a measurement {given.measure_ms:g} ms. {datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores "
+        f"({platform.machine()}), without a GPU.\n"
+    )
+    print("| recording | cores | evolution, batches of 16 | bayes, as it is | ratio |\n|---|---:|---:|---:|---:|")
+    for cores in given.cores:
+        ratios = []
+        for file in files:
+            table = read_table(file)
+            space = table.space()
+            seeds = range(given.repeats)
+            before = [batches(Searcher(table, space, "evolution", cores, costs, s), BATCH) for s in seeds]
+            after = [
+                stream(Searcher(table, space, "bayes", cores, costs, s), Pace(compilers=cores), costs) for s in seeds
+            ]
+            old, new = statistics.median(t for t, _ in before), statistics.median(t for t, _ in after)
+            ratios.append(new / old)
+            evaluations = [statistics.median(n for _, n in found) for found in (before, after)]
+            print(
+                f"| {file.name.removesuffix('.json.gz')} | {cores} | {old:.1f} ({evaluations[0]:g} trials) | "
+                f"{new:.1f} ({evaluations[1]:g} trials) | {ratios[-1]:.2f} |",
+                flush=True,
+            )
+        print(f"| geometric mean | {cores} | | | {float(np.exp(np.mean(np.log(ratios)))):.2f} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

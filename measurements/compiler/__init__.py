@@ -1,0 +1,1 @@
+"""From CUDA C++ to PTX and cubins. Start at ``pool``."""

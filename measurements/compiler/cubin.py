@@ -1,0 +1,46 @@
+"""The instructions in a cubin, told apart from all else that is in it: what the GPU executes, and how much of it.
+
+A cubin is a 64-bit little-endian ELF file (System V ABI, chapter 4) whose instructions are in sections named ``.text``
+and the name of a function (CUDA Binary Utilities, "CUDA Binary Formats"). Other sections hold compiler versions, so two
+cubins may differ and still be the same program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+from measurements.records.measurement import MachineCode
+
+_ELF64_LITTLE = b"\x7fELF\x02\x01"
+_SECTION_TABLE = struct.Struct("<40xQ10xHHH")  # e_shoff, e_shentsize, e_shnum, e_shstrndx
+_SECTION = struct.Struct("<I20xQQ24x")  # sh_name, sh_offset, sh_size
+
+
+def machine_code(cubin: bytes) -> MachineCode | None:
+    """Digest and size of the instructions of a cubin; None for what is no cubin, or has no instructions."""
+    try:
+        sections = _instructions(cubin)
+    except (struct.error, ValueError, IndexError):
+        return None
+    if not any(sections):
+        return None
+    code = hashlib.sha256(b"".join(sections)).hexdigest()
+    return MachineCode(hashlib.sha256(cubin).hexdigest(), code, sum(map(len, sections)))
+
+
+def _instructions(cubin: bytes) -> list[bytes]:
+    if not cubin.startswith(_ELF64_LITTLE):
+        raise ValueError("no ELF file of 64 bits")
+    start, size, count, names = _SECTION_TABLE.unpack_from(cubin)
+    headers = [_SECTION.unpack_from(cubin, start + i * size) for i in range(count)]
+    _, names_at, names_size = headers[names]
+    table = cubin[names_at : names_at + names_size]
+    found = []
+    for name, offset, length in headers:
+        if table[name:].startswith(b".text"):
+            section = cubin[offset : offset + length]
+            if len(section) != length:
+                raise ValueError("cut short")
+            found.append(section)
+    return found

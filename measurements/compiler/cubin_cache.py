@@ -1,0 +1,145 @@
+"""Compiled kernels on disk, found by content: the same source, headers, options, arch and compiler give the same entry.
+
+An entry is ``entries/KEY.json``, which names a ``cubins/SHA256.cubin``. Both are written to a temporary name and
+renamed, so readers in any process see whole files or none. An entry that fails its check is compiled
+again and overwritten. Nothing is ever evicted; the folder may be deleted whenever no tuning runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from measurements.compiler.cubin import machine_code
+from measurements.files.cache_folder import CUBINS, cache_root, check_writable, make_folder, publish
+from measurements.records.measurement import MachineCode, Resources
+from search_spaces.templates.kernel import Kernel
+
+_FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A cubin in the cache. ``digest`` is its SHA-256: kernels with equal digests and launches are the same program.
+
+    ``entry`` is the name of the kernel's entry function in it, which C++ may have changed.
+    ``compile_seconds`` is what compiling took, now or, where ``cached``, when it was first done. ``toolchain`` names
+    compiler and version. ``code`` says what the cubin holds; None where that cannot be told.
+    """
+
+    path: Path
+    digest: str
+    entry: str
+    resources: Resources
+    compile_seconds: float
+    log: str
+    arch: str
+    toolchain: str
+    cached: bool
+    code: MachineCode | None = None
+
+    @property
+    def cubin(self) -> bytes:
+        """Its bytes. Raises OSError where they have been deleted."""
+        return self.path.read_bytes()
+
+
+class CompileCache:
+    """Safe for any number of threads and processes. Nothing is made on disk before ``prepare``."""
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self.folder = default_folder() if folder is None else Path(folder)
+        self._entries, self._cubins = self.folder / "entries", self.folder / CUBINS.name
+
+    def check(self) -> None:
+        """Raises ValueError where the folder cannot be made or written. Makes nothing."""
+        for part in (self._entries, self._cubins):
+            check_writable(part)
+
+    def prepare(self) -> None:
+        """Make the folder. Raises ValueError where it cannot be made or written."""
+        for part in (self._entries, self._cubins):
+            make_folder(part)
+
+    @staticmethod
+    def key(kernel: Kernel, arch: str, options: Sequence[str], toolchain: str) -> str:
+        """The identity of one compile, as hexadecimal SHA-256."""
+        identity = json.dumps([_FORMAT, kernel.digest, arch, list(options), toolchain])
+        return hashlib.sha256(identity.encode()).hexdigest()
+
+    def load(self, key: str) -> Compiled | None:
+        """The entry of ``key``; None where it is missing or damaged."""
+        try:
+            entry = json.loads((self._entries / f"{key}.json").read_bytes())
+            path = self._cubin_path(entry["digest"])
+            cubin = path.read_bytes()
+            if hashlib.sha256(cubin).hexdigest() != entry["digest"]:
+                return None
+            return Compiled(
+                path=path,
+                digest=entry["digest"],
+                entry=str(entry["entry"]),
+                resources=_resources(entry["resources"]),
+                compile_seconds=float(entry["compile_seconds"]),
+                log=str(entry["log"]),
+                arch=str(entry["arch"]),
+                toolchain=str(entry["toolchain"]),
+                cached=True,
+                code=machine_code(cubin),
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def store(
+        self,
+        key: str,
+        cubin: bytes,
+        *,
+        entry: str,
+        resources: Resources,
+        compile_seconds: float,
+        log: str,
+        arch: str,
+        toolchain: str,
+    ) -> Compiled:
+        """Publish an entry, over whatever was there.
+
+        Raises OSError, for example when the disk is full, and ValueError as ``prepare`` does.
+        """
+        if not self._cubins.is_dir():  # the one that ``prepare`` makes last
+            self.prepare()
+        digest = hashlib.sha256(cubin).hexdigest()
+        path = self._cubin_path(digest)
+        publish(path, cubin)
+        document = {
+            "digest": digest,
+            "entry": entry,
+            "resources": dataclasses.asdict(resources),
+            "compile_seconds": compile_seconds,
+            "log": log,
+            "arch": arch,
+            "toolchain": toolchain,
+        }
+        publish(self._entries / f"{key}.json", json.dumps(document, indent=1).encode())
+        code = machine_code(cubin)
+        return Compiled(path, digest, entry, resources, compile_seconds, log, arch, toolchain, cached=False, code=code)
+
+    def _cubin_path(self, digest: str) -> Path:
+        return self._cubins / f"{digest}.cubin"
+
+
+def default_folder() -> Path:
+    """``cubin`` in the cache of this machine. Raises CacheUnusable without a home."""
+    return cache_root() / CUBINS.parent
+
+
+def _resources(data: dict[str, int]) -> Resources:
+    resources = Resources(**data)
+    if not all(type(value) is int and value >= 0 for value in dataclasses.astuple(resources)):
+        raise ValueError("resources must be counts")
+    return resources

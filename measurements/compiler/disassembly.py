@@ -1,0 +1,198 @@
+"""The machine code of a cubin as instructions, its loops, and what its main loop consists of.
+
+Disassembled by ``nvdisasm`` (CUDA Binary Utilities), of the wheel ``nvidia-cuda-nvdisasm`` or of a CUDA toolkit. No GPU
+is needed.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from measurements.files.text import first_line, one_line
+
+_SECONDS = 60  # a kernel of ours takes 0.05
+INSTRUCTION_BYTES = 16  # from sm_70 on
+
+# What an instruction is for, by the first part of its opcode (CUDA Binary Utilities, "Instruction Set Reference").
+_KINDS: dict[str, tuple[str, ...]] = {
+    "tensor": ("HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA"),
+    "float": (
+        *("FADD", "FMUL", "FFMA", "FMNMX", "FSEL", "FSETP", "FSET", "FCHK", "FSWZADD", "FRND", "MUFU"),
+        *("HADD2", "HMUL2", "HFMA2", "HMNMX2", "HSET2", "HSETP2", "DADD", "DMUL", "DFMA", "DSETP"),
+        *("F2F", "F2FP", "F2I", "I2F", "I2FP", "F2IP"),
+    ),
+    "shared": ("LDS", "LDSM", "STS", "STSM", "ATOMS", "MOVM"),
+    "load": ("LD", "LDG", "LDGSTS", "UTMALDG", "UBLKCP"),
+    "store": ("ST", "STG", "RED", "REDG", "ATOM", "ATOMG", "UTMASTG", "UTMAREDG"),
+    "spill": ("LDL", "STL"),
+    "barrier": ("BAR", "LDGDEPBAR", "DEPBAR", "WARPSYNC", "SYNCS", "MEMBAR", "ERRBAR", "CCTL", "UCGABAR_ARV",
+                "UCGABAR_WAIT", "FENCE", "WARPGROUP"),
+    "lanes": ("SHFL", "VOTE", "VOTEU", "MATCH", "REDUX"),
+    "control": ("BRA", "BRX", "BRXU", "JMP", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "NOP", "NANOSLEEP",
+                "YIELD"),
+}  # fmt: skip
+_KIND_OF = {opcode: kind for kind, opcodes in _KINDS.items() for opcode in opcodes}
+INTEGER = "integer"  # addresses, counters, moves, bits, predicates: everything else
+KINDS = (*_KINDS, INTEGER)
+ARITHMETIC = ("tensor", "float")
+
+
+class DisassemblerMissing(RuntimeError):
+    """nvdisasm is not installed. The message is one line that says how to get it."""
+
+
+class NotDisassembled(ValueError):
+    """nvdisasm does not read a cubin, or it has no such function. One line says why."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction at ``address`` bytes from the start of its function."""
+
+    address: int
+    predicate: str
+    opcode: str
+    operands: str
+
+    @property
+    def kind(self) -> str:
+        """One of ``KINDS``."""
+        return _KIND_OF.get(self.opcode.partition(".")[0], INTEGER)
+
+    @property
+    def never(self) -> bool:
+        """Whether it is predicated off for all threads: ptxas pads with such."""
+        return self.predicate == "@!PT"
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes that one lane loads from global memory; 0 for what is no such load."""
+        if self.kind != "load":
+            return 0
+        parts = self.opcode.split(".")
+        widths = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
+        return next((widths[part] for part in parts[1:] if part in widths), 4)
+
+
+@dataclass(frozen=True)
+class LoopMix:
+    """A loop of machine code: how many ``instructions`` a turn has, of which kinds, and how many bytes a lane loads.
+
+    ``after_barrier`` is the number of instructions between the last block-wide barrier of the turn and the arithmetic
+    that follows it, around the end of the loop; None without a barrier or without arithmetic.
+    """
+
+    instructions: int
+    kinds: tuple[tuple[str, int], ...]
+    loaded_bytes: int
+    after_barrier: int | None
+
+    def count(self, kind: str) -> int:
+        return dict(self.kinds).get(kind, 0)
+
+
+@cache
+def nvdisasm() -> Path:
+    """Where the program is. Raises DisassemblerMissing."""
+    for wheel in ("nvidia-cuda-nvdisasm", "nvidia-cuda-nvdisasm-cu12"):
+        try:
+            files = importlib.metadata.files(wheel) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        for file in files:
+            if file.name in ("nvdisasm", "nvdisasm.exe"):
+                return Path(str(file.locate()))
+    found = shutil.which("nvdisasm")
+    if found is None:
+        raise DisassemblerMissing("nvdisasm was not found: pip install nvidia-cuda-nvdisasm")
+    return Path(found)
+
+
+def disassemble(cubin: bytes, entry: str) -> tuple[Instruction, ...]:
+    """The instructions of the function ``entry``, without those that never execute.
+
+    Raises DisassemblerMissing, and NotDisassembled for what is no cubin or has no such function.
+    """
+    with tempfile.TemporaryDirectory(prefix="autosched-sass-") as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        done = subprocess.run([str(nvdisasm()), "-json", str(path)], capture_output=True, timeout=_SECONDS, check=False)
+    if done.returncode:
+        said = one_line(done.stderr.decode(errors="replace"))
+        raise NotDisassembled(f"nvdisasm: {said or f'exit status {done.returncode}'}")
+    try:
+        _, functions = json.loads(done.stdout)
+        body = next(f["sass-instructions"] for f in functions if f["function-name"] == entry)
+        found = tuple(
+            Instruction(i * INSTRUCTION_BYTES, row.get("predicate", ""), row["opcode"], row.get("operands", ""))
+            for i, row in enumerate(body)
+        )
+    except StopIteration:
+        raise NotDisassembled(f"the cubin has no function {entry}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotDisassembled(f"this nvdisasm writes JSON of another form: {first_line(error)}") from None
+    return tuple(instruction for instruction in found if not instruction.never)
+
+
+def loops(instructions: Sequence[Instruction]) -> list[tuple[Instruction, ...]]:
+    """The body of every loop, by its backward branch; a loop that only branches to itself (the end of a kernel) is
+    none."""
+    found: dict[tuple[int, int], tuple[Instruction, ...]] = {}
+    for branch in instructions:
+        if branch.opcode.partition(".")[0] != "BRA":
+            continue
+        target = branch.operands.rpartition(",")[2].strip()
+        if not target.startswith("0x"):
+            continue
+        start = int(target, 16)
+        if start < branch.address:
+            body = tuple(i for i in instructions if start <= i.address <= branch.address)
+            found[start, branch.address] = body
+    return list(found.values())
+
+
+def main_loop(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
+    """The shortest loop with at least half of the most work of its own, outside of the loops in it: arithmetic, or
+    memory accesses where a kernel has none; all instructions where it has no loop."""
+    bodies = loops(instructions)
+
+    def amount(body: Sequence[Instruction], kinds: Sequence[str]) -> int:
+        first, last = body[0].address, body[-1].address
+        inner = {
+            i.address
+            for other in bodies
+            if len(other) < len(body) and first <= other[0].address and other[-1].address <= last
+            for i in other
+        }
+        return sum(i.kind in kinds and i.address not in inner for i in body)
+
+    for kinds in (("tensor",), ("float",), ("load", "store", "shared")):
+        most = max((amount(body, kinds) for body in bodies), default=0)
+        if most:
+            return min((body for body in bodies if 2 * amount(body, kinds) >= most), key=len)
+    return tuple(instructions)
+
+
+def mix(body: Sequence[Instruction]) -> LoopMix:
+    """What a loop consists of."""
+    kinds = Counter(i.kind for i in body)
+    barriers = [at for at, i in enumerate(body) if i.opcode.startswith("BAR")]
+    after: int | None = None
+    if barriers:
+        around = [*body[barriers[-1] + 1 :], *body[: barriers[-1]]]
+        after = next((at for at, i in enumerate(around) if i.kind in ARITHMETIC), None)
+    return LoopMix(
+        instructions=len(body),
+        kinds=tuple((kind, kinds[kind]) for kind in KINDS if kinds[kind]),
+        loaded_bytes=sum(i.loaded_bytes for i in body),
+        after_barrier=after,
+    )

@@ -1,0 +1,175 @@
+"""NVRTC, the CUDA runtime compiler, through ``cuda.bindings.nvrtc``. It needs no GPU and no driver."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from measurements.files.text import first_line
+from search_spaces.templates.headers import Headers, included
+
+PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
+OPTIONS = ("-std=c++17", "--ptxas-options=-v")
+PTX_OPTIONS = ("-std=c++17", "-lineinfo", "-default-device")
+
+
+class NvrtcMissing(RuntimeError):
+    """NVRTC is not installed. The message is one line that says how to get it."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(
+            f"NVRTC was not found ({detail}): pip install 'autosched[cuda13]', or cuda12 for older drivers"
+        )
+
+
+@dataclass(frozen=True)
+class CompilerOutput:
+    """``cubin`` is None when the compilation failed; ``entry`` is the entry function's name in it.
+
+    ``log`` holds the messages of NVRTC and, with -v, of ptxas.
+    """
+
+    cubin: bytes | None
+    entry: str
+    log: str
+    seconds: float
+
+
+def compile_source(
+    source: str, entry: str, arch: str, headers: Headers, options: Sequence[str] = OPTIONS
+) -> CompilerOutput:
+    """Compile CUDA C++ for ``arch`` (for example "sm_90a").
+
+    ``entry`` is a function's name or a name expression (NVRTC, Accessing Lowered Names). Headers are found by the names
+    in the includes, and CUDA's own where this machine has them. Raises NvrtcMissing. There is no time limit.
+    """
+    nvrtc = _nvrtc()
+    arguments = [f"--gpu-architecture={arch}", *_own_headers(source, headers), *options]
+    names, texts = [n.encode() for n, _ in headers.files], [t.encode() for _, t in headers.files]
+    started = time.perf_counter()
+    program = _call(nvrtc, "nvrtcCreateProgram", source.encode(), PROGRAM_NAME.encode(), len(names), texts, names)
+    try:
+        _call(nvrtc, "nvrtcAddNameExpression", program, entry.encode())
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [a.encode() for a in arguments])
+        seconds = time.perf_counter() - started
+        log = _text(nvrtc, program)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            return CompilerOutput(None, entry, log or f"nvrtc: error: {status.name}", seconds)
+        lowered = _call(nvrtc, "nvrtcGetLoweredName", program, entry.encode()).decode()
+        cubin = bytearray(_call(nvrtc, "nvrtcGetCUBINSize", program))
+        _call(nvrtc, "nvrtcGetCUBIN", program, cubin)
+        return CompilerOutput(bytes(cubin), lowered, log, seconds)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _own_headers(source: str, headers: Headers) -> tuple[str, ...]:
+    """Options that let NVRTC find CUDA's own headers, where something is included that is not among ``headers``."""
+    given = dict(headers.files)
+    names = {name for text in (source, *given.values()) for name in included(text)}
+    return () if names <= given.keys() else tuple(f"-I{folder}" for folder in cuda_include_folders())
+
+
+def cuda_include_folders() -> tuple[str, ...]:
+    """Where CUDA's own headers (``cuda_fp16.h``, ``cooperative_groups.h``) lie on this machine: a toolkit, or the wheel
+    nvidia-cuda-runtime. Empty where there are none."""
+    toolkits = [os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")]
+    folders = [Path(toolkit) / "include" for toolkit in (*toolkits, "/usr/local/cuda") if toolkit]
+    wheels = [Path(root) / "nvidia" for root in sys.path if root]
+    folders += [folder for root in wheels for folder in sorted(root.glob("*/include"))]
+    found = next((folder for folder in folders if (folder / "cuda_fp16.h").is_file()), None)
+    return () if found is None else (str(found), str(found / "cccl"))
+
+
+@dataclass(frozen=True)
+class PtxOutput:
+    """``text`` is None when the compilation failed. Files are named as the includes name them, the source by
+    PROGRAM_NAME; ``entry`` is the entry function's name in it."""
+
+    text: str | None
+    entry: str
+    log: str
+    seconds: float
+
+
+def compile_to_ptx(
+    source: str, entry: str, arch: str, headers: Headers, options: Sequence[str] = PTX_OPTIONS
+) -> PtxOutput:
+    """Compile CUDA C++ to PTX for ``arch`` ("compute_80"), with the line of the source that each instruction is of.
+
+    As ``compile_source`` otherwise; ``entry`` may be empty, for a source whose kernels are ``extern "C"``.
+    """
+    nvrtc = _nvrtc()
+    arguments = [f"--gpu-architecture={arch}", *_own_headers(source, headers), *options]
+    names, texts = [n.encode() for n, _ in headers.files], [t.encode() for _, t in headers.files]
+    started = time.perf_counter()
+    program = _call(nvrtc, "nvrtcCreateProgram", source.encode(), PROGRAM_NAME.encode(), len(names), texts, names)
+    try:
+        if entry:
+            _call(nvrtc, "nvrtcAddNameExpression", program, entry.encode())
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [a.encode() for a in arguments])
+        seconds = time.perf_counter() - started
+        log = _text(nvrtc, program)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            return PtxOutput(None, entry, log or f"nvrtc: error: {status.name}", seconds)
+        lowered = _call(nvrtc, "nvrtcGetLoweredName", program, entry.encode()).decode() if entry else ""
+        ptx = bytearray(_call(nvrtc, "nvrtcGetPTXSize", program))
+        _call(nvrtc, "nvrtcGetPTX", program, ptx)
+        # NVRTC names the files of .loc below the working folder, whatever that is.
+        folder = re.escape(os.getcwd().rstrip("/") + "/")
+        text = re.sub(rf'(\.file\s+\d+\s+"){folder}', r"\1", ptx.rstrip(b"\0").decode(errors="replace"))
+        return PtxOutput(text, lowered, log, seconds)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+@cache
+def toolchain_version() -> str:
+    """For example "nvrtc 13.0.88": part of every compile's identity. Raises NvrtcMissing."""
+    major, minor = _call(_nvrtc(), "nvrtcVersion")
+    version = f"{major}.{minor}"
+    for wheel in ("nvidia-cuda-nvrtc", f"nvidia-cuda-nvrtc-cu{major}"):
+        try:
+            exact = importlib.metadata.version(wheel)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if exact.startswith(f"{version}."):  # else the library came from elsewhere, a system's CUDA toolkit
+            return f"nvrtc {exact}"
+    return f"nvrtc {version}"
+
+
+@cache
+def _nvrtc() -> ModuleType:
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError as error:
+        raise NvrtcMissing(f"cuda-bindings: {first_line(error)}") from None
+    try:
+        nvrtc.nvrtcVersion()
+    except Exception as error:  # the bindings load libnvrtc late, and differ in what they raise when it is missing
+        raise NvrtcMissing("libnvrtc does not load: " + first_line(error)) from None
+    module: ModuleType = nvrtc
+    return module
+
+
+def _call(nvrtc: ModuleType, name: str, *arguments: Any) -> Any:
+    """Call a function of the bindings: they return (status, results...). A bad status raises RuntimeError."""
+    status, *results = getattr(nvrtc, name)(*arguments)
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise RuntimeError(f"{name} failed with {status.name}")
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _text(nvrtc: ModuleType, program: Any) -> str:
+    log = bytearray(_call(nvrtc, "nvrtcGetProgramLogSize", program))
+    _call(nvrtc, "nvrtcGetProgramLog", program, log)
+    return log.replace(b"\0", b"").decode(errors="replace").strip()  # ptxas messages follow a NUL of NVRTC's own

@@ -1,0 +1,43 @@
+"""The worker process that runs NVRTC: little else is imported. It may hang, crash or be killed."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import lru_cache
+
+from measurements.compiler.nvrtc import compile_source, compile_to_ptx
+from measurements.workers.messages import Message
+from measurements.workers.worker import serve
+from search_spaces.templates.headers import Headers
+
+_decoded = lru_cache(maxsize=8)(Headers.decode)
+
+
+def handle(request: Message) -> Message:
+    """Compile ``source`` for ``arch`` with ``options``; ``headers`` names a blob, ``cubin`` in the answer another.
+
+    ``cubin`` is null on failure. With ``ptx`` it is ``text`` that is made, from ``folder``.
+    """
+    headers = _decoded(bytes(request.blobs[request["headers"]]))
+    if request.get("ptx"):
+        return _ptx(request, headers)
+    output = compile_source(request["source"], request["entry"], request["arch"], headers, request["options"])
+    answer = Message({"cubin": None, "entry": output.entry, "log": output.log, "seconds": output.seconds})
+    if output.cubin is not None:
+        answer["cubin"] = answer.attach(output.cubin)
+    return answer
+
+
+def _ptx(request: Message, headers: Headers) -> Message:
+    with suppress(OSError):  # a folder that is gone: nothing is found there
+        os.chdir(request["folder"])
+    output = compile_to_ptx(request["source"], request["entry"], request["arch"], headers, request["options"])
+    answer = Message({"text": None, "entry": output.entry, "log": output.log, "seconds": output.seconds})
+    if output.text is not None:
+        answer["text"] = answer.attach(output.text.encode())
+    return answer
+
+
+if __name__ == "__main__":
+    serve(handle)

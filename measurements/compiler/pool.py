@@ -1,0 +1,282 @@
+"""Kernels to cubins: NVRTC in worker processes, with a time limit that ends it, and a cache in front."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from measurements.compiler.cubin_cache import CompileCache, Compiled
+from measurements.compiler.nvrtc import OPTIONS, CompilerOutput, NvrtcMissing, toolchain_version
+from measurements.files.text import harmless, one_line
+from measurements.records.measurement import Resources, Status
+from measurements.workers.messages import Message
+from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
+from measurements.workers.worker import Worker
+from search_spaces.hardware.devices import Device, occupancy
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.tensor_map import TensorMap
+
+__all__ = [
+    "CompileCache",
+    "CompileFailure",
+    "CompilePool",
+    "Compiled",
+    "NvrtcMissing",
+    "error_reason",
+    "over_limits",
+    "parse_resources",
+    "toolchain_version",
+]
+
+COMPILER_MODULE = "measurements.compiler.nvrtc_worker"
+MEMORY_LIMIT = 8 << 30  # bytes of address space of one compiler process
+
+
+@dataclass(frozen=True)
+class CompileFailure:
+    """``status`` is compile_error, compile_timeout, out_of_resources or crashed; ``reason`` is one line."""
+
+    status: Status
+    reason: str
+    log: str = ""
+
+
+class CompilePool:
+    """Compiles on ``workers`` processes (default: one per usable core), each owned by one thread.
+
+    ``time_limit`` is in seconds per kernel; the compiler that overruns it is killed. Raises NvrtcMissing, and
+    ValueError for a worker count or limit that is not positive.
+    """
+
+    def __init__(
+        self,
+        cache: CompileCache | None = None,
+        *,
+        workers: int | None = None,
+        time_limit: float = 60.0,
+        options: Sequence[str] = OPTIONS,
+        worker_module: str = COMPILER_MODULE,
+        python_path: Sequence[str] = (),
+    ) -> None:
+        if workers is not None and workers < 1:
+            raise ValueError(f"workers must be at least 1, not {workers}")
+        if not time_limit > 0:
+            raise ValueError(f"the compile time limit must be positive, not {time_limit} s")
+        self.toolchain = toolchain_version()
+        self.cache = cache or CompileCache()
+        self.workers = workers or usable_cores()
+        self.time_limit = time_limit
+        self._options = tuple(options)
+        self._worker_module, self._python_path = worker_module, tuple(python_path)
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._owned: list[Worker] = []
+        self._closed = False
+        self._executor = ThreadPoolExecutor(self.workers, thread_name_prefix="compile", initializer=self._own_worker)
+
+    def submit(self, kernel: Kernel, arch: str) -> Future[Compiled | CompileFailure]:
+        """Start compiling ``kernel`` for ``arch`` ("sm_90a"). Raises RuntimeError after ``close``."""
+        if self._closed:
+            raise RuntimeError("the compile pool is closed")
+        return self._executor.submit(self._compile, kernel, arch)
+
+    def compile(self, kernel: Kernel, arch: str) -> Compiled | CompileFailure:
+        """Compile one kernel and wait for it."""
+        return self.submit(kernel, arch).result()
+
+    def compile_many(self, kernels: Iterable[Kernel], arch: str) -> Iterator[tuple[int, Compiled | CompileFailure]]:
+        """(position, result) for each kernel exactly once, as they are done.
+
+        ``close`` from another thread ends the iteration early. Leaving it early cancels what has not begun.
+        """
+        positions = {self.submit(kernel, arch): i for i, kernel in enumerate(kernels)}
+        try:
+            for future in as_completed(positions):
+                try:
+                    result = future.result()
+                except (CancelledError, WorkerClosed):
+                    return
+                yield positions[future], result
+        finally:
+            for future in positions:
+                future.cancel()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the compilers that run now."""
+        with self._lock:
+            return tuple(w.pid for w in self._owned if w.pid is not None)
+
+    def close(self) -> None:
+        """Cancel what waits, kill what runs. Safe to call twice and from any thread."""
+        with self._lock:
+            self._closed = True
+            owned = list(self._owned)
+        # What waits is not cancelled here but ends by itself, at once: as_completed is never told of a future that
+        # shutdown(cancel_futures=True) has cancelled, and would wait for it for ever.
+        for worker in owned:
+            worker.close()
+        self._executor.shutdown(wait=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _own_worker(self) -> None:
+        worker = Worker(self._worker_module, python_path=self._python_path, memory_limit=MEMORY_LIMIT)
+        with self._lock:
+            if self._closed:
+                worker.close()
+            self._owned.append(worker)
+        self._local.worker = worker
+
+    def _compile(self, kernel: Kernel, arch: str) -> Compiled | CompileFailure:
+        if self._closed:
+            raise WorkerClosed("the compile pool is closed")
+        options = (*self._options, *kernel.compile_options)
+        key = CompileCache.key(kernel, arch, options, self.toolchain)
+        known = self.cache.load(key)
+        if known is not None:
+            return known
+        request = {
+            "source": kernel.source,
+            "entry": kernel.entry,
+            "arch": arch,
+            "headers": kernel.headers.digest,
+            "options": list(options),
+        }
+        worker: Worker = self._local.worker
+        for last_try in (False, True):
+            try:
+                answer = worker.request(request, self.time_limit, {kernel.headers.digest: kernel.headers.encoded})
+                break
+            except WorkerTimeout:
+                return CompileFailure(Status.COMPILE_TIMEOUT, f"not compiled within {self.time_limit:g} s")
+            except WorkerFailed as error:  # out of memory, or an option that this NVRTC does not know
+                return CompileFailure(Status.CRASHED, f"the compiler failed: {error}")
+            except WorkerDied as error:
+                # One crash may have another cause (the out-of-memory killer); a second is due to this source.
+                if last_try:
+                    return CompileFailure(Status.CRASHED, f"the compiler crashed: {error}", error.stderr)
+        try:
+            output = _output(answer)
+        except (KeyError, TypeError, ValueError):
+            return CompileFailure(Status.CRASHED, f"the compiler's answer is malformed: {str(answer)[:200]}")
+        log = output.log
+        if output.cubin is None:
+            return _failure(log, kernel.entry)
+        resources = parse_resources(log, output.entry)
+        if resources is None:
+            return CompileFailure(Status.COMPILE_ERROR, f"no entry function {kernel.entry!r} was compiled", log)
+        serialized = re.search(r"^.*wgmma.*serialized.*$", log, re.MULTILINE)
+        if serialized:
+            return CompileFailure(Status.COMPILE_ERROR, one_line(f"ptxas serialized wgmma: {serialized[0]}"), log)
+        return self.cache.store(
+            key,
+            output.cubin,
+            entry=output.entry,
+            resources=dataclasses.replace(resources, dynamic_shared_bytes=kernel.dynamic_shared_bytes),
+            compile_seconds=output.seconds,
+            log=log,
+            arch=arch,
+            toolchain=self.toolchain,
+        )
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def parse_resources(log: str, entry: str) -> Resources | None:
+    """What ptxas -v printed about the function ``entry``; None where it printed nothing. Dynamic shared bytes are 0.
+
+    The format is that of NVRTC 12.8 to 13.5: one section per entry function, which its callees may follow.
+    """
+    for section in re.split(r"^ptxas info\s*: Compiling entry function ", log, flags=re.MULTILINE)[1:]:
+        if not section.startswith(f"'{entry}'"):
+            continue
+        used = re.search(r"Used (\d+) registers.*", section)
+        frame = re.search(
+            r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads",
+            section[max(section.find(f"Function properties for {entry}\n"), 0) :],
+        )
+        if used is None or frame is None:
+            return None
+        shared = re.search(r"(\d+) bytes smem", used[0])
+        stack = re.search(r"(\d+) bytes cumulative stack size", used[0])  # callees included
+        return Resources(
+            registers=int(used[1]),
+            spill_store_bytes=int(frame[2]),
+            spill_load_bytes=int(frame[3]),
+            stack_bytes=int(stack[1] if stack else frame[1]),
+            static_shared_bytes=int(shared[1]) if shared else 0,
+            dynamic_shared_bytes=0,
+        )
+    return None
+
+
+def error_reason(log: str) -> str:
+    """The first error of a failed compilation as "file:line: message"; files are named as the includes name them."""
+    for line in log.splitlines():
+        located = re.match(
+            r"(?P<file>.+)\((?P<line>\d+)\): (?:catastrophic |internal )?error(?: #\S+)?: (?P<text>.*)", line
+        )
+        if located:
+            return f"{located['file']}:{located['line']}: {located['text'].strip()}"
+        ptx = re.match(r"\s*ptxas .*?, line (?P<line>\d+); (?:error|fatal)\s*: (?P<text>.*)", line)
+        if ptx:
+            return f"ptx:{ptx['line']}: {ptx['text'].strip()}"
+        plain = re.match(r"\s*(?P<tool>ptxas|nvrtc)\s*:?\s*(?:error|fatal)\s*: (?P<text>.*)", line)
+        if plain:
+            return f"{plain['tool']}: {plain['text'].strip()}"
+    return next((line.strip() for line in log.splitlines() if line.strip()), "the compiler gave no message")
+
+
+def over_limits(kernel: Kernel, resources: Resources, device: Device) -> str | None:
+    """Why ``device`` cannot launch the compiled kernel, in one sentence; None when it can."""
+    shared = resources.static_shared_bytes + resources.dynamic_shared_bytes
+    if shared > device.shared_per_block:
+        return f"{shared} bytes of shared memory are more than the {device.shared_per_block} that {device.name} allows"
+    if kernel.threads > device.max_threads_per_block:
+        return f"{kernel.threads} threads are more than the {device.max_threads_per_block} that {device.name} allows"
+    if not device.has("tma") and (
+        kernel.cluster != (1, 1, 1) or any(isinstance(a, TensorMap) for a in kernel.arguments)
+    ):
+        return f"clusters and tensor maps need compute capability 9.0, and {device.name} has {device.sm / 10}"
+    if occupancy(device, kernel.threads, resources.registers, shared) == 0:
+        return (
+            f"{kernel.threads} threads of {resources.registers} registers need more than "
+            f"the {device.registers_per_block} registers that {device.name} has per block"
+        )
+    return None
+
+
+def _output(answer: Message) -> CompilerOutput:
+    """What a compile worker answered. Raises KeyError, TypeError, ValueError for anything else."""
+    cubin, entry, seconds = answer["cubin"], answer["entry"], float(answer["seconds"])
+    if not (seconds >= 0 and math.isfinite(seconds)):
+        raise ValueError("this is not a time")
+    program = None if cubin is None else bytes(answer.blobs[cubin])
+    if program == b"":
+        raise ValueError("this is not a program")
+    return CompilerOutput(program, str(entry), harmless(str(answer["log"])), seconds)
+
+
+def _failure(log: str, entry: str) -> CompileFailure:
+    reason = one_line(error_reason(log))
+    unnamed = re.fullmatch(r"__nv_name_map:\d+: (.*)", reason)  # where NVRTC looks up the entry
+    if unnamed:
+        reason = f"no entry function {entry!r} was compiled: {unnamed[1]}"
+    too_much = re.search(r"uses too (much|many)", reason)
+    return CompileFailure(Status.OUT_OF_RESOURCES if too_much else Status.COMPILE_ERROR, reason, log)

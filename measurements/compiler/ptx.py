@@ -1,0 +1,103 @@
+"""CUDA C++ to PTX by NVRTC in a process of its own, which is ended at a time limit: a source may make it hang or crash.
+
+One process serves compile after compile, more only where several threads compile at once. They end with this one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+from measurements.compiler.nvrtc import PTX_OPTIONS, PtxOutput, toolchain_version
+from measurements.compiler.pool import COMPILER_MODULE, MEMORY_LIMIT
+from measurements.files.text import harmless
+from measurements.workers.messages import Message
+from measurements.workers.transport import WorkerDied, WorkerFailed, WorkerTimeout
+from measurements.workers.worker import Worker
+from search_spaces.templates.headers import Headers
+
+COMPILE_SECONDS = 60.0  # that one compile may take
+
+
+class CompilerStopped(Exception):
+    """NVRTC gave no answer. ``status`` is compile_timeout, or compile_error where it crashed or ran out of memory; the
+    message is one line."""
+
+    def __init__(self, status: Literal["compile_timeout", "compile_error"], reason: str) -> None:
+        super().__init__(reason)
+        self.status: Literal["compile_timeout", "compile_error"] = status
+
+
+def compile_to_ptx(
+    source: str, entry: str, arch: str, headers: Headers, options: Sequence[str] = PTX_OPTIONS
+) -> PtxOutput:
+    """As ``nvrtc.compile_to_ptx``, for at most COMPILE_SECONDS. Raises CompilerStopped, NvrtcMissing."""
+    toolchain_version()
+    request = {
+        "ptx": True,
+        "source": source,
+        "entry": entry,
+        "arch": arch,
+        "headers": headers.digest,
+        "options": list(options),
+        "folder": os.getcwd(),  # where options look for what they name
+    }
+    with _compilers.borrowed() as worker:
+        answer = _answer(worker, request, headers)
+    text = None if answer["text"] is None else bytes(answer.blobs[answer["text"]]).decode()
+    return PtxOutput(text, str(answer["entry"]), harmless(str(answer["log"])), float(answer["seconds"]))
+
+
+def compiler_pids() -> tuple[int, ...]:
+    """Process ids of the compilers that wait for work."""
+    return _compilers.pids
+
+
+def _answer(worker: Worker, request: dict[str, object], headers: Headers) -> Message:
+    for last_try in (False, True):
+        try:
+            return worker.request(request, COMPILE_SECONDS, {headers.digest: headers.encoded})
+        except WorkerTimeout:
+            raise CompilerStopped("compile_timeout", f"not compiled within {COMPILE_SECONDS:g} s") from None
+        except WorkerFailed as error:
+            raise CompilerStopped("compile_error", f"the compiler failed: {error}") from None
+        except WorkerDied as error:
+            # One crash may have another cause (the out-of-memory killer); a second is due to this source.
+            if last_try:
+                raise CompilerStopped("compile_error", f"the compiler crashed: {error}") from None
+    raise AssertionError("unreachable")
+
+
+class _Compilers:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[Worker] = []
+
+    @contextmanager
+    def borrowed(self) -> Iterator[Worker]:
+        with self._lock:
+            worker = self._idle.pop() if self._idle else Worker(COMPILER_MODULE, memory_limit=MEMORY_LIMIT)
+        try:
+            yield worker
+        finally:
+            with self._lock:
+                self._idle.append(worker)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        with self._lock:
+            return tuple(w.pid for w in self._idle if w.pid is not None)
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.close()
+
+
+_compilers = _Compilers()
+atexit.register(_compilers.close)

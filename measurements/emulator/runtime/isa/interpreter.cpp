@@ -1,0 +1,334 @@
+// Runs the warps of a block. Lanes at the same instruction go on together, those that are behind first, so that they
+// meet again where their paths do. A lane that waits for others of its warp lets these go on.
+#include "isa/interpreter.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "memory/counting.hpp"
+#include "isa/counts.hpp"
+#include "sync/mbarrier.hpp"
+#include "isa/undefined.hpp"
+
+namespace autosched::emulator::ptx {
+
+Program program;
+
+std::vector<Warp> machine;
+
+namespace {
+
+const Parked<decltype(machine)> parked_machine{machine};
+
+// Turns after which lanes that others of their warp or block may wait for are let go on.
+constexpr unsigned patience = 4096;
+constexpr std::size_t most_answers = 1 << 14;  // that a warp remembers
+
+struct Group {
+  Lanes lanes = 0;
+  std::uint32_t pc = 0;
+  std::uint32_t meets = ~0u;  // the next instruction at which other lanes wait to be joined
+};
+
+Lanes runnable_lanes(const Warp& w) {
+  Lanes lanes = 0;
+  for (unsigned k = 0; k < emulator::warps[w.index].lanes; ++k) {
+    lanes |= static_cast<Lanes>(w.thread[k].state == State::runnable) << k;
+  }
+  return lanes;
+}
+
+// The lanes that run next: those deepest in calls, of these the first in the program; the last with `ahead`.
+Group choose(const Warp& w, Lanes runnable, bool ahead) {
+  Group group;
+  std::size_t depth = 0;
+  bool first = true;
+  for (Lanes left = runnable; left != 0; left &= left - 1) {
+    const auto k = static_cast<unsigned>(__builtin_ctz(left));
+    const std::size_t d = w.calls[k].size();
+    const std::uint32_t pc = w.pc[k];
+    const bool better = d != depth ? d > depth : ahead ? pc > group.pc : pc < group.pc;
+    if (first || better) {
+      group.pc = pc;
+      group.lanes = 0;
+      depth = d;
+      first = false;
+    }
+    if (pc == group.pc && d == depth) group.lanes |= 1u << k;
+  }
+  for (Lanes left = runnable & ~group.lanes; left != 0; left &= left - 1) {
+    const std::uint32_t pc = w.pc[__builtin_ctz(left)];
+    if (pc > group.pc) group.meets = std::min(group.meets, pc);
+  }
+  return group;
+}
+
+// Whether the memory that lanes ask at this instruction answers as it did when they asked there last: they may be waiting.
+// Out of line: run_warp needs its registers.
+[[gnu::noinline]] void compare_answer(Warp& w, const Instruction& i, Lanes lanes) {
+  const auto mix = [](std::uint64_t x, std::uint64_t y) {
+    x = (x ^ y) * 0xff51afd7ed558ccdu;
+    return x ^ x >> 33;
+  };
+  if (w.answers.size() > most_answers) w.answers.clear();
+  const auto instruction = reinterpret_cast<std::uintptr_t>(&i);
+  // Most ask once: all lanes are looked at only where the first of them has asked there before.
+  const auto one = static_cast<unsigned>(__builtin_ctz(lanes));
+  const std::uint64_t place = mix(mix(instruction, ~std::uint64_t{lanes}), read_bits(w, i.source(0), i.width_of_source(0), one));
+  if (w.answers.try_emplace(place, 0).second) {
+    w.ahead = false;
+    for_lanes(lanes, [&](unsigned k) { w.thread[k].spins = false; });
+    idle_polls = 0;
+    return;
+  }
+  std::uint64_t question = mix(instruction, lanes), answer = 0;
+  for_lanes(lanes, [&](unsigned k) {
+    question = mix(question, read_bits(w, i.source(0), i.width_of_source(0), k));
+    for (unsigned d = 0; d < i.destinations; ++d) {
+      const unsigned width = i.width_of_destination(d);
+      answer = mix(answer, width <= 8 ? read_bits(w, i.destination(d), width, k) : width);
+    }
+  });
+  const auto [known, first] = w.answers.try_emplace(question, answer);
+  const bool same = !first && known->second == answer;
+  known->second = answer;
+  w.ahead = same && !w.ahead;
+  for_lanes(lanes, [&](unsigned k) {
+    Thread& t = w.thread[k];
+    t.spins = same;
+    t.asked = read_bits(w, i.source(0), i.width_of_source(0), k) + static_cast<std::uint64_t>(i.immediate[0]);
+  });
+  if (same) {
+    ++idle_polls;
+  } else {
+    idle_polls = 0;
+  }
+}
+
+void place_lanes(Warp& w, Lanes lanes, std::uint32_t pc) {
+  for (Lanes left = lanes; left != 0; left &= left - 1) w.pc[__builtin_ctz(left)] = pc;
+}
+
+}  // namespace
+
+void execute(Warp& w, const Instruction& i, Lanes active) {
+  if (program.uses_wgmma) [[unlikely]] track_registers(w, i);
+  if (i.own) {
+    if (i.strict) {
+      Lanes defined = all_lanes;
+      for (unsigned s = 0; s < i.sources; ++s) defined &= w.head(i.source(s)).defined;
+      if ((active & ~defined) != 0) report_undefined_sources(w, i, active & ~defined);
+    }
+    i.execute(w, i, active);
+    return;
+  }
+  Lanes defined = all_lanes;
+  for (unsigned s = 0; s < i.sources; ++s) defined &= w.head(i.source(s)).defined;
+  const Lanes undefined = active & ~defined;
+  if (undefined != 0) [[unlikely]] {
+    execute_undefined(w, i, active, undefined);
+    return;
+  }
+  i.execute(w, i, active);
+  for (unsigned d = 0; d < i.destinations; ++d) w.head(i.destination(d)).defined |= active;
+}
+
+[[noreturn]] void stop_launch(emulator::Kind kind, SiteIndex site, const char* message) {
+  if (count_finding(kind, site)) write_finding(kind, site, "%s: %s", describe_self().c_str(), message);
+  report_counts();
+  report_end("stopped", site, message);
+  std::_Exit(0);
+}
+
+void start() {
+  machine.resize(warp_count);
+  for (unsigned w = 0; w < warp_count; ++w) {
+    Warp& warp = machine[w];
+    warp.index = w;
+    warp.registers = static_cast<unsigned char*>(reserve_zeroed(program.register_bytes));
+    warp.known = static_cast<unsigned char*>(reserve_zeroed(program.register_bytes));
+    fill_constants(warp);
+    for (unsigned k = 0; k < warp_size; ++k) {
+      warp.local_base[k].assign(program.functions.size(), 0);
+      warp.active_calls[k].assign(program.functions.size(), 0);
+    }
+  }
+}
+
+void start_block() {
+  for (unsigned w = 0; w < warp_count; ++w) {
+    Warp& warp = machine[w];
+    warp.thread = &threads[w * warp_size];
+    const std::uint32_t local = program.functions[0].local_bytes;
+    for (unsigned k = 0; k < warp_size; ++k) {
+      warp.pc[k] = program.functions[0].entry;
+      warp.calls[k].clear();
+      warp.local_top[k] = local;
+      std::fill(warp.local_base[k].begin(), warp.local_base[k].end(), 0u);
+      std::fill(warp.active_calls[k].begin(), warp.active_calls[k].end(), 0u);
+      if (warp.local[k].bytes.size() < local) warp.local[k].bytes.resize(local);
+      warp.local[k].known.assign(warp.local[k].bytes.size(), 0);
+      warp.local[k].origins.clear();
+    }
+    // What an earlier block has written is nothing to this one.
+    for (const Span& r : program.functions[0].registers) {
+      Register& head = warp.head(r.offset);
+      head.defined = 0;
+      head.bits = 0;
+      head.origin = 0;
+    }
+    if (warp.knows_parts) {
+      std::memset(warp.known, 0, program.register_bytes);
+      warp.knows_parts = false;
+    }
+    warp.yielded_at = ~0u;
+    warp.ahead = false;
+    if (!warp.answers.empty()) warp.answers.clear();
+    fill_special(warp);
+    if (launch.count) begin_counting(warp);
+  }
+  if (launch.count) begin_block_counts();
+  start_block_collectives();
+  start_block_mbarriers();
+  start_block_bulk();
+  start_block_wgmma(machine);
+  start_block_cluster();
+}
+
+void end_block() {
+  for (unsigned w = 0; launch.count && w < warp_count; ++w) end_counting(machine[w]);
+  end_block_bulk();
+  end_block_wgmma();
+  check_exits();
+}
+
+void run_warp(unsigned index) {
+  Warp& w = machine[index];
+  unsigned turns = 0;
+  bool ahead = w.ahead;  // lanes that got an old answer let the others of their warp go on
+  for (;;) {
+    Lanes runnable = runnable_lanes(w);
+    if (runnable == 0) {
+      if (complete_collectives(w) && !w.retry) continue;
+      if (!w.retry) idle_polls = 0;
+      w.retry = false;
+      return;
+    }
+    // Where some lanes wait for others of their warp, fairness matters more than meeting again.
+    if (turns >= patience) {
+      turns = 0;
+      ahead = !ahead;
+      idle_polls = 0;
+      idle_polls.add_lap();
+      if (!ahead) return;  // other warps too
+    }
+    const Group group = choose(w, runnable, ahead);
+    Lanes active = group.lanes;
+    std::uint32_t pc = group.pc;
+    const bool alone = active == runnable;
+    for (;;) {
+      const Instruction& i = program.code[pc];
+      Lanes now = active;
+      if (i.guard != 0) {
+        const Register& guard = w.head(i.guard);
+        now &= i.negated ? ~guard.bits : guard.bits;
+        if ((active & ~guard.defined) != 0) [[unlikely]] report_undefined_guard(w, i, active & ~guard.defined);
+      }
+      if (i.flow == Flow::plain) {
+        if (now != 0) execute(w, i, now);
+        if (launch.count) [[unlikely]] note_executed(w, i, pc);
+        if (++pc == group.meets) break;
+        continue;
+      }
+      if (launch.count) [[unlikely]] note_executed(w, i, pc);
+      if (i.flow == Flow::branch) {
+        const auto target = static_cast<std::uint32_t>(i.immediate[0]);
+        if (target <= pc && now != 0) ++turns;
+        if (now == active || now == 0) {
+          const std::uint32_t next = now != 0 ? target : pc + 1;
+          const bool go_on = alone ? turns < patience : next > pc && next < group.meets;
+          pc = next;
+          if (go_on) continue;
+          break;
+        }
+        place_lanes(w, active & ~now, pc + 1);
+        place_lanes(w, now, target);
+        active = 0;
+        break;
+      }
+      if (now == 0) {
+        if (++pc == group.meets) break;
+        continue;
+      }
+      place_lanes(w, active & ~now, pc + 1);
+      active = 0;
+      switch (i.flow) {
+        case Flow::indexed:
+          for_lanes(now, [&](unsigned k) {
+            const std::uint32_t which = w.values<std::uint32_t>(i.source(0))[k];
+            if (which < i.immediates) {
+              w.pc[k] = static_cast<std::uint32_t>(i.immediate[which]);
+            } else {
+              run_as(w, k);
+              stop_launch(Kind::trap, i.site, "brx.idx with an index beyond its list of targets");
+            }
+          });
+          break;
+        case Flow::call: call(w, i, pc, now); break;
+        case Flow::leave: leave(w, now); break;
+        case Flow::exit:
+          for_lanes(now, [&](unsigned k) { w.thread[k].state = State::exited; });
+          break;
+        case Flow::trap:
+          run_as(w, static_cast<unsigned>(__builtin_ctz(now)));
+          stop_launch(Kind::trap, i.site, "the kernel stops here (trap, or a failed assertion)");
+        case Flow::polls:
+        case Flow::yields:
+          if (w.yielded_at != pc) {
+            w.yielded_at = pc;
+            place_lanes(w, now, pc);
+            return;
+          }
+          w.yielded_at = ~0u;
+          if (const std::uint64_t before = idle_polls.progress(); i.row->flow == Flow::yields) {
+            execute(w, i, now);
+            if (i.destinations != 0 && before == idle_polls.progress()) compare_answer(w, i, now);
+          } else {
+            if (i.flow == Flow::yields) idle_polls = 0;  // blocks take turns here, and nobody waits
+            execute(w, i, now);
+          }
+          place_lanes(w, now, pc + 1);
+          break;
+        default:
+          gather(w, i, pc, now);
+          complete_collectives(w);
+          if (w.retry) {
+            w.retry = false;
+            return;
+          }
+      }
+      break;
+    }
+    if (active != 0) place_lanes(w, active, pc);
+  }
+}
+
+namespace {
+
+void unreachable(Warp&, const Instruction&, Lanes) {}
+
+constexpr Row rows[] = {
+    {"bra", unreachable, 0, ":", Flow::branch},
+    {"brx.idx", unreachable, 0, ":4", Flow::indexed, true},
+    {"call", unreachable, 0, ":*", Flow::call, true},
+    {"ret", unreachable, 0, ":", Flow::leave},
+    {"exit", unreachable, 0, ":", Flow::exit},
+    {"trap", unreachable, 0, ":", Flow::trap},
+    {"bar", unreachable, 0, "*:**", Flow::barrier, true},
+};
+
+}  // namespace
+
+const Rows control_rows{std::begin(rows), std::end(rows)};
+
+}  // namespace autosched::emulator::ptx

@@ -1,0 +1,24 @@
+// What the files of the machine share: its warps, and who goes on when.
+#pragma once
+#include <vector>
+
+#include "isa/ptx.hpp"
+
+namespace autosched::emulator::ptx {
+
+extern std::vector<Warp> machine;  // by warp
+
+void execute(Warp& w, const Instruction& i, Lanes active);
+
+// Collectives and barriers (ptx_collective.cpp).
+void start_block_collectives();
+// Lanes come to a collective; it runs once all that it names are there.
+void gather(Warp& w, const Instruction& i, std::uint32_t pc, Lanes arriving);
+// Executes what waiting lanes are ready for; whether any were.
+bool complete_collectives(Warp& w);
+
+// Device functions (ptx_call.cpp).
+void call(Warp& w, const Instruction& i, std::uint32_t pc, Lanes active);
+void leave(Warp& w, Lanes active);
+
+}  // namespace autosched::emulator::ptx

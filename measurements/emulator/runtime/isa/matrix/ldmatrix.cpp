@@ -1,0 +1,85 @@
+// ldmatrix and stmatrix: PTX ISA 9.7.14. All lanes are there when a handler runs.
+#include <algorithm>
+
+#include "memory/counting.hpp"
+#include "isa/memory/memory.hpp"
+
+namespace autosched::emulator::ptx {
+namespace {
+
+const char* matrix_name(bool store, unsigned matrices, bool trans) {
+  constexpr const char* names[2][2][3] = {
+      {{"ldmatrix.x1", "ldmatrix.x2", "ldmatrix.x4"}, {"ldmatrix.x1.trans", "ldmatrix.x2.trans", "ldmatrix.x4.trans"}},
+      {{"stmatrix.x1", "stmatrix.x2", "stmatrix.x4"}, {"stmatrix.x1.trans", "stmatrix.x2.trans", "stmatrix.x4.trans"}}};
+  return names[store][trans][matrices / 2];
+}
+
+// Immediates: 1 whole warp, offset, matrices, transposed.
+template <bool Store>
+void matrix(Warp& w, const Instruction& i, Lanes) {
+  const auto matrices = static_cast<unsigned>(i.immediate[2]);
+  const bool trans = i.immediate[3] != 0;
+  const char* name = matrix_name(Store, matrices, trans);
+  unsigned addresses[warp_size];
+  bool good[warp_size];
+  for (unsigned k = 0; k < matrices * 8; ++k) {
+    run_as(w, k);
+    self->site = i.site;
+    const std::uint64_t address = address_of(w, i, 0, i.immediate[1], k);
+    // A generic address of shared memory is what the instruction takes without .shared.
+    const Place p = (address & window_mask) == shared_base ? Place{Space::shared, address & ~window_mask}
+                                                           : resolve(Space::shared, address, name);
+    addresses[k] = static_cast<unsigned>(p.offset);
+    good[k] = p.good;
+  }
+  count_shared_rows(i.site, name, 16, addresses, matrices);
+  for (unsigned which = 0; which < matrices; ++which) {
+    std::uint16_t element[8][8];
+    const std::uint32_t at = Store ? i.source(1 + which) : i.destination(which);
+    if constexpr (Store) {
+      for (unsigned lane = 0; lane < warp_size; ++lane) {
+        const unsigned row = lane / 4, col = lane % 4 * 2;
+        for (unsigned h = 0; h < 2; ++h) {
+          const std::uint16_t x = w.values<std::uint16_t>(at)[2 * lane + h];
+          (trans ? element[col + h][row] : element[row][col + h]) = x;
+        }
+      }
+    }
+    for (unsigned row = 0; row < 8; ++row) {
+      const unsigned k = which * 8 + row;
+      run_as(w, k);
+      self->site = i.site;
+      unsigned char* p = nullptr;
+      if (good[k]) {
+        p = collective_shared_access(Store ? Access::write : Access::read, addresses[k], 16, 16, name,
+                                     Store ? element[row] : nullptr);
+      }
+      if (p == nullptr) {
+        if (!Store) std::memset(element[row], 0xff, 16);
+      } else if (Store) {
+        std::memcpy(p, element[row], 16);
+      } else {
+        std::memcpy(element[row], p, 16);
+      }
+    }
+    if constexpr (!Store) {
+      for (unsigned lane = 0; lane < warp_size; ++lane) {
+        const unsigned row = lane / 4, col = lane % 4 * 2;
+        for (unsigned h = 0; h < 2; ++h) {
+          w.values<std::uint16_t>(at)[2 * lane + h] = trans ? element[col + h][row] : element[row][col + h];
+        }
+      }
+    }
+  }
+}
+
+constexpr Row rows[] = {
+    {"ldmatrix", matrix<false>, 0, "*:*", Flow::collective},
+    {"stmatrix", matrix<true>, 0, ":**", Flow::collective, true},
+};
+
+}  // namespace
+
+const Rows ldmatrix_rows{std::begin(rows), std::end(rows)};
+
+}  // namespace autosched::emulator::ptx

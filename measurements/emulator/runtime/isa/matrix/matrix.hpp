@@ -1,0 +1,81 @@
+// Elements and products of matrices, for mma and wmma.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "isa/arithmetic/encodings.hpp"
+#include "isa/arithmetic/round.hpp"
+
+namespace autosched::emulator::ptx::matrix {
+
+// The order is that of MULTIPLIED in measurements/emulator/ptx/forms.py.
+enum Element { f16, bf16, tf32, f64, s8, u8, f32, s32, e4m3, e5m2, s4, u4, b1 };
+constexpr unsigned bits_of(std::int64_t t) {
+  constexpr unsigned bits[] = {16, 16, 32, 64, 8, 8, 32, 32, 8, 8, 4, 4, 1};
+  return bits[t];
+}
+constexpr bool is_integer(std::int64_t t) { return t == s8 || t == u8 || t == s4 || t == u4 || t == b1; }
+
+inline double value_of(std::int64_t type, std::uint64_t bits) {
+  switch (type) {
+    case f16: return f32_of_f16(static_cast<unsigned short>(bits));
+    case bf16: return f32_of_bf16(static_cast<unsigned short>(bits));
+    case f64: return __builtin_bit_cast(double, bits);
+    case s8: return static_cast<signed char>(bits);
+    case u8: return static_cast<unsigned char>(bits);
+    case s4: return static_cast<int>((bits & 15u) ^ 8u) - 8;
+    case u4: return static_cast<double>(bits & 15u);
+    case b1: return static_cast<double>(bits & 1u);
+    case s32: return static_cast<std::int32_t>(bits);
+    case e4m3: return decode(e4m3_format, static_cast<unsigned>(bits));
+    case e5m2: return decode(e5m2_format, static_cast<unsigned>(bits));
+    default: return from_bits(static_cast<unsigned>(bits) & 0xffffe000u);
+  }
+}
+
+// Value `index` of a lane's operand, which begins at source (or destination) `first`.
+inline std::uint64_t element_bits(Warp& w, const std::uint32_t* registers, unsigned width, std::int64_t type, unsigned index,
+                           unsigned lane) {
+  const unsigned bits = bits_of(type), per = 8 * width / bits;
+  const std::uint64_t all = read_bits(w, registers[index / per], width, lane);
+  return bits == 64 ? all : all >> (bits * (index % per)) & ((std::uint64_t{1} << bits) - 1);
+}
+
+inline void check_tf32(const Instruction& i, std::uint64_t bits) {
+  if (!program.truncates_tf32 && (bits & 0x1fffu) != 0 && (bits & 0x7fffffffu) <= 0x7f800000u) {
+    FINDING(unrounded_tf32, i.site,
+            "an operand holds %08llx, which is not a tf32 value: the tensor core drops its low 13 bits",
+            static_cast<unsigned long long>(bits));
+  }
+}
+
+// d = a * b + c of tiles in row-major order. Products of floats are exact and are added one by one in the order of k,
+// each sum rounded to the accumulator's type; the tensor core adds several at a time, with more bits but truncating, in
+// an order that is not specified.
+template <class T>
+void multiply(unsigned m, unsigned n, unsigned k, const T* a, const T* b, T* d) {
+  for (unsigned i = 0; i < m; ++i) {
+    for (unsigned l = 0; l < k; ++l) {
+      const T x = a[i * k + l];
+      for (unsigned j = 0; j < n; ++j) d[i * n + j] += x * b[l * n + j];
+    }
+  }
+}
+
+// The same of integers. `differ`: bits are joined by xor instead of and.
+inline void multiply_integers(unsigned m, unsigned n, unsigned k, const std::int32_t* a, const std::int32_t* b, std::int32_t* d,
+                       bool differ, bool saturates) {
+  for (unsigned r = 0; r < m; ++r) {
+    for (unsigned j = 0; j < n; ++j) {
+      std::int64_t sum = d[r * n + j];
+      for (unsigned l = 0; l < k; ++l) {
+        const std::int64_t x = a[r * k + l], y = b[l * n + j];
+        sum += differ ? x ^ y : x * y;
+      }
+      if (saturates) sum = std::clamp<std::int64_t>(sum, INT32_MIN, INT32_MAX);
+      d[r * n + j] = static_cast<std::int32_t>(sum);
+    }
+  }
+}
+
+}  // namespace autosched::emulator::ptx::matrix

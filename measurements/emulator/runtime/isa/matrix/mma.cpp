@@ -1,0 +1,188 @@
+// mma.sync: PTX ISA 9.7.14. All lanes are there when a handler runs.
+#include <cmath>
+
+#include "isa/matrix/matrix.hpp"
+
+namespace autosched::emulator::ptx {
+namespace {
+
+using namespace matrix;
+
+// Fragments of mma.m16n8 and m8n8k4.f64: the element of value `index` of lane `lane`.
+struct Position {
+  unsigned row, col;
+};
+// A: rows are lane / 4 and 8 below it; neighbours along k fill a register of 32 bits, then come the rows, then half k.
+Position position_a(unsigned m, unsigned k, unsigned run, unsigned index, unsigned lane) {
+  const unsigned reg = index / run, rows = m / 8;
+  const unsigned row = lane / 4 + 8 * (reg % rows);
+  return {row, lane % 4 * run + index % run + 4 * run * (reg / rows) + 0 * k};
+}
+Position position_b(unsigned run, unsigned index, unsigned lane) {
+  return {lane % 4 * run + index % run + 4 * run * (index / run), lane / 4};
+}
+Position position_c(unsigned index, unsigned lane) {
+  return {lane / 4 + 8 * (index / 2), lane % 4 * 2 + index % 2};
+}
+
+struct Tiles {
+  alignas(32) float a[16 * 64], b[64 * 16], d[16 * 16];
+};
+
+// Rows of eight floats: the same sums as `multiply` makes, a row at a time.
+using Row8 = float __attribute__((vector_size(32)));
+
+// m16n8k8 and m16n8k16 of f16 or bf16 with accumulators of f32, which is what most kernels run most of the time.
+template <float (*Decode)(unsigned short)>
+void mma_16_bit(Warp& w, const Instruction& i, unsigned k, const std::uint32_t* ra, const std::uint32_t* rb,
+                const std::uint32_t* rc) {
+  float a[16][16];
+  alignas(32) float b[16][8];
+  alignas(32) float d[16][8];
+  for (unsigned reg = 0; reg < k / 4; ++reg) {
+    const std::uint16_t* halves = w.values<std::uint16_t>(ra[reg]);
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      float* to = &a[lane / 4 + 8 * (reg % 2)][lane % 4 * 2 + 8 * (reg / 2)];
+      to[0] = Decode(halves[2 * lane]), to[1] = Decode(halves[2 * lane + 1]);
+    }
+  }
+  for (unsigned reg = 0; reg < k / 8; ++reg) {
+    const std::uint16_t* halves = w.values<std::uint16_t>(rb[reg]);
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      const unsigned row = lane % 4 * 2 + 8 * reg;
+      b[row][lane / 4] = Decode(halves[2 * lane]), b[row + 1][lane / 4] = Decode(halves[2 * lane + 1]);
+    }
+  }
+  for (unsigned v = 0; v < 4; ++v) {
+    const float* values = w.values<float>(rc[v]);
+    for (unsigned lane = 0; lane < warp_size; ++lane) d[lane / 4 + 8 * (v / 2)][lane % 4 * 2 + v % 2] = values[lane];
+  }
+  for (unsigned row = 0; row < 16; ++row) {
+    Row8 sum;
+    std::memcpy(&sum, d[row], sizeof sum);
+    for (unsigned l = 0; l < k; ++l) {
+      Row8 line;
+      std::memcpy(&line, b[l], sizeof line);
+      sum += a[row][l] * line;
+    }
+    std::memcpy(d[row], &sum, sizeof sum);
+  }
+  for (unsigned v = 0; v < 4; ++v) {
+    float* values = w.values<float>(i.destination(v));
+    for (unsigned lane = 0; lane < warp_size; ++lane) values[lane] = d[lane / 4 + 8 * (v / 2)][lane % 4 * 2 + v % 2];
+  }
+}
+
+// Immediates: 1 whole warp, m, n, k, types of d, a, b, c; registers of d, a, b, c; whether bits are joined by xor.
+void mma(Warp& w, const Instruction& i, Lanes) {
+  const auto m = static_cast<unsigned>(i.immediate[1]), n = static_cast<unsigned>(i.immediate[2]),
+             k = static_cast<unsigned>(i.immediate[3]);
+  const std::int64_t d_type = i.immediate[4], a_type = i.immediate[5], b_type = i.immediate[6], c_type = i.immediate[7];
+  const auto a_registers = static_cast<unsigned>(i.immediate[9]), b_registers = static_cast<unsigned>(i.immediate[10]);
+  const std::uint32_t* ra = i.operand + i.destinations;
+  const std::uint32_t *rb = ra + a_registers, *rc = rb + b_registers;
+  const unsigned width = a_type == f64 ? 8 : 4;
+  const unsigned run = 8 * width / bits_of(a_type);
+  const unsigned a_values = m * k / 32, b_values = k * n / 32, c_values = m * n / 32;
+  const unsigned c_width = c_type == f64 ? 8 : 4;
+  if (m == 16 && n == 8 && c_type == f32 && d_type == f32 && a_type == b_type && (a_type == f16 || a_type == bf16)) {
+    a_type == f16 ? mma_16_bit<f32_of_f16>(w, i, k, ra, rb, rc) : mma_16_bit<f32_of_bf16>(w, i, k, ra, rb, rc);
+    return;
+  }
+  if (a_type == f64) {
+    double a[16 * 16], b[16 * 8], d[16 * 8];
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      for (unsigned v = 0; v < a_values; ++v) {
+        const Position p = position_a(m, k, run, v, lane);
+        a[p.row * k + p.col] = value_of(a_type, element_bits(w, ra, width, a_type, v, lane));
+      }
+      for (unsigned v = 0; v < b_values; ++v) {
+        const Position p = position_b(run, v, lane);
+        b[p.row * n + p.col] = value_of(b_type, element_bits(w, rb, width, b_type, v, lane));
+      }
+      for (unsigned v = 0; v < c_values; ++v) {
+        const Position p = position_c(v, lane);
+        d[p.row * n + p.col] = value_of(f64, element_bits(w, rc, c_width, f64, v, lane));
+      }
+    }
+    for (unsigned r = 0; r < m; ++r) {
+      for (unsigned l = 0; l < k; ++l) {
+        for (unsigned j = 0; j < n; ++j) d[r * n + j] = std::fma(a[r * k + l], b[l * n + j], d[r * n + j]);
+      }
+    }
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      for (unsigned v = 0; v < c_values; ++v) {
+        const Position p = position_c(v, lane);
+        w.values<double>(i.destination(v))[lane] = d[p.row * n + p.col];
+      }
+    }
+    return;
+  }
+  if (is_integer(a_type)) {
+    static std::int32_t a[16 * 256], b[256 * 8], d[16 * 8];
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      for (unsigned v = 0; v < a_values; ++v) {
+        const Position p = position_a(m, k, run, v, lane);
+        a[p.row * k + p.col] = static_cast<std::int32_t>(value_of(a_type, element_bits(w, ra, 4, a_type, v, lane)));
+      }
+      for (unsigned v = 0; v < b_values; ++v) {
+        const Position p = position_b(run, v, lane);
+        b[p.row * n + p.col] = static_cast<std::int32_t>(value_of(b_type, element_bits(w, rb, 4, b_type, v, lane)));
+      }
+      for (unsigned v = 0; v < c_values; ++v) {
+        const Position p = position_c(v, lane);
+        d[p.row * n + p.col] = w.values<std::int32_t>(rc[v])[lane];
+      }
+    }
+    multiply_integers(m, n, k, a, b, d, i.immediate[12] != 0, (i.flags & satfinite) != 0);
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      for (unsigned v = 0; v < c_values; ++v) {
+        const Position p = position_c(v, lane);
+        w.values<std::int32_t>(i.destination(v))[lane] = d[p.row * n + p.col];
+      }
+    }
+    return;
+  }
+  Tiles t;
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    for (unsigned v = 0; v < a_values; ++v) {
+      const Position p = position_a(m, k, run, v, lane);
+      const std::uint64_t bits = element_bits(w, ra, 4, a_type, v, lane);
+      if (a_type == tf32) check_tf32(i, bits);
+      t.a[p.row * k + p.col] = static_cast<float>(value_of(a_type, bits));
+    }
+    for (unsigned v = 0; v < b_values; ++v) {
+      const Position p = position_b(run, v, lane);
+      const std::uint64_t bits = element_bits(w, rb, 4, b_type, v, lane);
+      if (b_type == tf32) check_tf32(i, bits);
+      t.b[p.row * n + p.col] = static_cast<float>(value_of(b_type, bits));
+    }
+    for (unsigned v = 0; v < c_values; ++v) {
+      const Position p = position_c(v, lane);
+      t.d[p.row * n + p.col] = c_type == f32 ? w.values<float>(rc[v])[lane]
+                                             : f32_of_f16(w.values<std::uint16_t>(rc[v / 2])[lane * 2 + v % 2]);
+    }
+  }
+  multiply(m, n, k, t.a, t.b, t.d);
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    for (unsigned v = 0; v < c_values; ++v) {
+      const Position p = position_c(v, lane);
+      const float y = t.d[p.row * n + p.col];
+      if (d_type == f32) {
+        w.values<float>(i.destination(v))[lane] = y;
+      } else {
+        w.values<std::uint16_t>(i.destination(v / 2))[lane * 2 + v % 2] = f16_of_f32(y);
+      }
+    }
+  }
+}
+
+constexpr Row rows[] = {
+    {"mma", mma, satfinite, "*:*", Flow::collective},
+};
+
+}  // namespace
+
+const Rows mma_rows{std::begin(rows), std::end(rows)};
+
+}  // namespace autosched::emulator::ptx

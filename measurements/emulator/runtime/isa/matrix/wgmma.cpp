@@ -1,0 +1,465 @@
+// wgmma: PTX ISA 9.7.15. Each warp of a warpgroup computes its 16 rows when it issues the instruction; what the operation
+// reads and writes stays in use until the warp waits for it, and whoever touches it before is reported. So numbers do
+// not depend on when the hardware reads, and a kernel whose numbers could is wrong here.
+#include "isa/arithmetic/encodings.hpp"
+#include <deque>
+
+#include "sync/mbarrier.hpp"
+#include "isa/arithmetic/round.hpp"
+
+namespace autosched::emulator::ptx {
+namespace {
+
+// The order is that of MULTIPLIED in measurements/emulator/ptx/forms.py.
+enum Element { f16, bf16, tf32, f64, s8, u8, f32, s32, e4m3, e5m2 };
+constexpr unsigned warps_of_group = 4, rows_of_warp = 16, row_bytes = 32, most_columns = 256, most_k = 32;
+
+constexpr unsigned bytes_of(std::int64_t t) {
+  return t == f16 || t == bf16 ? 2 : t == tf32 || t == f32 || t == s32 ? 4 : 1;
+}
+
+// Bits of an eight-bit float as a float (OCP 8-bit floating point: e4m3 has no infinity).
+float f32_of_f8(unsigned bits, unsigned mantissa_bits, int bias, bool has_infinity) {
+  const unsigned mantissa = bits & ((1u << mantissa_bits) - 1), exponent = bits >> mantissa_bits & ((1u << (7 - mantissa_bits)) - 1);
+  const unsigned top = (1u << (7 - mantissa_bits)) - 1;
+  float x;
+  if (exponent == top && (has_infinity || mantissa == (1u << mantissa_bits) - 1)) {
+    x = has_infinity && mantissa == 0 ? __builtin_inff() : __builtin_nanf("");
+  } else if (exponent == 0) {
+    x = __builtin_ldexpf(static_cast<float>(mantissa), 1 - bias - static_cast<int>(mantissa_bits));
+  } else {
+    x = __builtin_ldexpf(static_cast<float>(mantissa | 1u << mantissa_bits), static_cast<int>(exponent) - bias - static_cast<int>(mantissa_bits));
+  }
+  return bits & 0x80u ? -x : x;
+}
+
+float value_of(std::int64_t type, const unsigned char* at) {
+  std::uint16_t half;
+  std::uint32_t word;
+  switch (type) {
+    case f16: std::memcpy(&half, at, 2); return f32_of_f16(half);
+    case bf16: std::memcpy(&half, at, 2); return f32_of_bf16(half);
+    case s8: return static_cast<signed char>(*at);
+    case u8: return *at;
+    case e4m3: return f32_of_f8(*at & 0xffu, 3, 7, false);
+    case e5m2: return f32_of_f8(*at & 0xffu, 2, 15, true);
+    default: std::memcpy(&word, at, 4); return from_bits(word & 0xffffe000u);
+  }
+}
+
+// A matrix in shared memory (PTX ISA 9.7.15.5.1): where it starts, what lies between its pieces, how it is swizzled.
+struct Descriptor {
+  std::uint32_t start, leading, stride;
+  unsigned swizzle_bytes, base_offset;
+
+  explicit Descriptor(std::uint64_t bits)
+      : start((bits & 0x3fff) << 4), leading((bits >> 16 & 0x3fff) << 4), stride((bits >> 32 & 0x3fff) << 4),
+        base_offset(bits >> 49 & 7) {
+    constexpr unsigned widths[] = {0, 128, 64, 32};
+    swizzle_bytes = widths[bits >> 62];
+  }
+  std::uint32_t swizzled(std::uint32_t address) const {
+    if (swizzle_bytes == 0) return address;
+    return address ^ ((address >> 7 & (swizzle_bytes / 16 - 1)) << 4);
+  }
+  // 16 bytes along k: piece `piece` (of 2) of row `row`.
+  std::uint32_t along_k(unsigned row, unsigned piece) const {
+    if (swizzle_bytes == 0) return start + row % 8 * 16 + row / 8 * stride + piece * leading;
+    return swizzled(start + row % 8 * swizzle_bytes + row / 8 * stride + piece * 16);
+  }
+  // 16 bytes along m or n: piece `piece` of line `k`.
+  std::uint32_t along_mn(unsigned k, unsigned piece) const {
+    if (swizzle_bytes == 0) return start + k % 8 * 16 + k / 8 * leading + piece * stride;
+    const unsigned pieces = swizzle_bytes / 16;
+    return swizzled(start + k % 8 * swizzle_bytes + k / 8 * stride + piece % pieces * 16 + piece / pieces * leading);
+  }
+};
+
+struct Operation {
+  SiteIndex site;
+  std::uint64_t a, b;
+  unsigned columns;
+  unsigned issued = 0;   // warps, as bits
+  std::vector<float> right;  // b, as the first warp has read it: [column / 8][k][column % 8]
+};
+
+struct Group {
+  unsigned actor = 0;
+  bool has_actor = false;
+  std::deque<Operation> operations;
+  std::uint32_t first = 0;  // the number of operations[0] in this block
+};
+
+struct State {
+  std::uint32_t before = 0;   // operations of the warp in earlier blocks
+  std::uint32_t issued = 0;   // in this block
+  std::uint32_t done = 0;     // of these, waited for
+  std::uint32_t fences = 0, fences_before = 0;
+  std::vector<std::uint32_t> groups;  // how many operations had been issued when each was committed
+  std::uint32_t awaited = 0;  // operations that it waits for, while it does
+};
+
+// Warpgroups are those of a block, whose last one may be incomplete; warps count through the blocks of a cluster.
+unsigned groups_of_block() { return (block_warps() + warps_of_group - 1) / warps_of_group; }
+unsigned group_of(unsigned warp) {
+  return warp / block_warps() * groups_of_block() + warp % block_warps() / warps_of_group;
+}
+unsigned place_in_group(unsigned warp) { return warp % block_warps() % warps_of_group; }
+unsigned first_of_group(unsigned warp) { return warp - place_in_group(warp); }
+
+std::vector<State> states;  // by warp
+std::vector<Group> groups;  // by warpgroup
+const Parked<decltype(states)> parked_states{states};
+const Parked<decltype(groups)> parked_groups{groups};
+std::vector<Warp>* warps_of_block = nullptr;
+
+// The number of an operation in a register's head: never 0.
+std::uint32_t number(const State& s, std::uint32_t operation) { return s.before + operation + 1; }
+bool in_flight(const State& s, std::uint32_t n) { return n > s.before + s.done; }
+
+void report_register(Warp& w, const Instruction& i, std::uint32_t n, const char* what) {
+  run_as(w, 0);
+  self->site = i.site;
+  const State& s = states[w.index];
+  const Group& g = groups[group_of(w.index)];
+  const std::uint32_t index = n - s.before - 1 - g.first;
+  const std::string where = index < g.operations.size() ? place(g.operations[index].site) : "an earlier line";
+  FINDING(wgmma_in_flight, i.site, "%s %s a register of the wgmma at %s, which it has not waited for",
+          describe(who_of(w.index, whole_warp), block_index).c_str(), what, where.c_str());
+}
+
+unsigned register_count(const Instruction& i) { return i.destinations; }
+
+// Bytes of a lane's register of the A operand.
+const unsigned char* register_bytes(Warp& w, const Instruction& i, unsigned which, unsigned lane) {
+  return value_bytes(w, i.source(which), 4, lane);
+}
+
+// Reads 16 bytes of shared memory; what cannot be read is NaN.
+void read_piece(Warp& w, const Group& g, std::uint32_t operation, std::uint32_t address, unsigned char* to) {
+  const unsigned char* from = read_by_engine(address, 16, who_of(w.index, whole_warp), g.actor, clocks.first + operation, "wgmma.mma_async");
+  if (from == nullptr) {
+    std::memset(to, 0xff, 16);
+  } else {
+    std::memcpy(to, from, 16);
+  }
+}
+
+// Elements of a matrix of `lines` by k, where `put(line, k, value)` wants them.
+template <class Put>
+void read_matrix(Warp& w, const Group& g, std::uint32_t operation, const Descriptor& d, bool transposed, std::int64_t type,
+                 unsigned first_line, unsigned lines, Put put) {
+  const unsigned element = bytes_of(type), per = 16 / element;
+  unsigned char bytes[16];
+  if (!transposed) {
+    for (unsigned line = first_line; line < first_line + lines; ++line) {
+      for (unsigned piece = 0; piece < 2; ++piece) {
+        read_piece(w, g, operation, d.along_k(line, piece), bytes);
+        for (unsigned e = 0; e < per; ++e) put(line - first_line, piece * per + e, value_of(type, bytes + e * element));
+      }
+    }
+    return;
+  }
+  for (unsigned k = 0; k < row_bytes / element; ++k) {
+    for (unsigned piece = first_line / per; piece < (first_line + lines) / per; ++piece) {
+      read_piece(w, g, operation, d.along_mn(k, piece), bytes);
+      for (unsigned e = 0; e < per; ++e) put(piece * per + e - first_line, k, value_of(type, bytes + e * element));
+    }
+  }
+}
+
+// The row and column of value v of a lane's accumulators, in the 16 rows of its warp.
+unsigned row_of(unsigned v, unsigned lane) { return lane / 4 + 8 * (v / 2 % 2); }
+unsigned column_of(unsigned v, unsigned lane) { return v / 4 * 8 + lane % 4 * 2 + v % 2; }
+
+// d += a * b, row by row and eight columns at a time, products one by one in the order of k.
+template <class T>
+void multiply(unsigned columns, unsigned k, const T* a, const T* b, T* d) {
+  for (unsigned r = 0; r < rows_of_warp; ++r) {
+    for (unsigned j = 0; j < columns / 8; ++j) {
+      T sum[8];
+      std::memcpy(sum, d + r * columns + j * 8, sizeof sum);
+      for (unsigned l = 0; l < k; ++l) {
+        const T x = a[r * k + l];
+        const T* y = b + (j * k + l) * 8;
+        for (unsigned e = 0; e < 8; ++e) sum[e] += x * y[e];
+      }
+      std::memcpy(d + r * columns + j * 8, sum, sizeof sum);
+    }
+  }
+}
+
+void check_registers(Warp& w, const Instruction& i, unsigned a_registers) {
+  const State& s = states[w.index];
+  const Group& g = groups[group_of(w.index)];
+  const auto columns = static_cast<unsigned>(i.immediate[1]);
+  if (s.fences == s.fences_before) {
+    FINDING(missing_wgmma_fence, i.site, "warp %u issues its first wgmma without a wgmma.fence before it", w.index);
+  }
+  const auto check = [&](std::uint32_t at, const char* what) {
+    const Register& r = w.head(at);
+    if (r.written == s.fences + 1) {
+      FINDING(missing_wgmma_fence, i.site,
+              "warp %u of %s: %s of the wgmma was written since the last wgmma.fence", w.index,
+              describe(who_of(w.index, whole_warp), block_index).c_str(), what);
+    }
+  };
+  for (unsigned d = 0; d < i.destinations; ++d) {
+    check(i.destination(d), "an accumulator");
+    const std::uint32_t n = std::max(w.head(i.destination(d)).flying, w.head(i.destination(d)).carries);
+    const std::uint32_t index = n - s.before - 1 - g.first;
+    if (n != 0 && in_flight(s, n) && index < g.operations.size() && g.operations[index].columns != columns) {
+      report_register(w, i, n, "accumulates, in another shape, in");
+    }
+  }
+  for (unsigned a = 0; a < a_registers; ++a) check(i.source(a), "a register of A");
+}
+
+// Immediates: 1 whole warp, columns, types of d, a, b, A is in registers, A and B are transposed, A and B are negated.
+// Sources: registers or descriptor of A, descriptor of B, and whether to accumulate.
+void issue(Warp& w, const Instruction& i, Lanes) {
+  const auto columns = static_cast<unsigned>(i.immediate[1]);
+  const std::int64_t d_type = i.immediate[2], a_type = i.immediate[3], b_type = i.immediate[4];
+  const bool a_in_registers = i.immediate[5] != 0;
+  const bool a_transposed = i.immediate[6] != 0, b_transposed = i.immediate[7] != 0;
+  const unsigned a_sources = a_in_registers ? 4 : 1, element = bytes_of(a_type), k = row_bytes / element;
+  run_as(w, 0);
+  self->site = i.site;
+  if (first_of_group(w.index) % block_warps() + warps_of_group > block_warps()) {
+    FINDING(invalid_argument, i.site, "warp %u executes wgmma, and its warpgroup of four warps is not complete", w.index);
+    return;
+  }
+  State& s = states[w.index];
+  Group& g = groups[group_of(w.index)];
+  if (!g.has_actor) {
+    g.actor = add_actor("a wgmma of warps " + std::to_string(first_of_group(w.index)) + " to " + std::to_string(first_of_group(w.index) + 3),
+                        Kind::wgmma_in_flight);
+    g.has_actor = true;
+  }
+  const auto descriptor = [&](unsigned source) {
+    const std::uint64_t bits = w.values<std::uint64_t>(i.source(source))[0];
+    for (unsigned lane = 1; lane < warp_size; ++lane) {
+      if (w.values<std::uint64_t>(i.source(source))[lane] == bits) continue;
+      FINDING(invalid_argument, i.site, "lanes 0 and %u of warp %u give wgmma different matrix descriptors", lane, w.index);
+      break;
+    }
+    if ((bits >> 49 & 7) != 0) {
+      FINDING(invalid_argument, i.site, "a matrix descriptor has the base offset %u, and the emulator knows only 0: "
+              "align the matrix to the repetition of its swizzle", static_cast<unsigned>(bits >> 49 & 7));
+    }
+    return bits;
+  };
+  for (unsigned source = 0; source < i.sources; ++source) {
+    const Register& r = w.head(i.source(source));
+    if (r.defined != all_lanes) {
+      FINDING(undefined_register, r.origin != 0 ? r.origin : i.site, "warp %u gives wgmma an operand that was never written on the path taken", w.index);
+      break;
+    }
+  }
+  const std::uint64_t a_bits = a_in_registers ? 0 : descriptor(0), b_bits = descriptor(a_sources);
+  // All four warps execute the same operations one after another.
+  const std::uint32_t operation = s.issued++;
+  if (operation - g.first >= g.operations.size()) g.operations.push_back({i.site, a_bits, b_bits, columns, 0, {}});
+  Operation& o = g.operations[operation - g.first];
+  if (o.site != i.site || o.a != a_bits || o.b != b_bits) {
+    FINDING(invalid_argument, i.site, "warp %u of its warpgroup executes another wgmma than the warps before it (%s), or with other matrix descriptors",
+            place_in_group(w.index), place(o.site).c_str());
+  }
+  o.issued |= 1u << place_in_group(w.index);
+  clocks.now[g.actor] = std::max(clocks.now[g.actor], clocks.first + operation);
+  check_registers(w, i, a_in_registers ? a_sources : 0);
+
+  static float a[rows_of_warp * most_k], d[rows_of_warp * most_columns];
+  const unsigned first_row = place_in_group(w.index) * rows_of_warp;
+  if (a_in_registers) {
+    const unsigned run = 4 / element;  // neighbours along k in a register
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      for (unsigned v = 0; v < 4 * run; ++v) {
+        const unsigned reg = v / run, row = lane / 4 + 8 * (reg % 2), col = lane % 4 * run + v % run + 4 * run * (reg / 2);
+        a[row * k + col] = value_of(a_type, register_bytes(w, i, reg, lane) + v % run * element);
+      }
+    }
+  } else {
+    read_matrix(w, g, operation, Descriptor(a_bits), a_transposed, a_type, first_row, rows_of_warp,
+                [&](unsigned row, unsigned col, float x) { a[row * k + col] = x; });
+  }
+  if (i.immediate[8] != 0) {
+    for (unsigned e = 0; e < rows_of_warp * k; ++e) a[e] = -a[e];
+  }
+  const bool negate_b = i.immediate[9] != 0;
+  std::vector<float>& b = o.right;
+  b.resize(std::size_t{columns} * k);
+  // Every warp reads it, and is checked; the first one's numbers serve all.
+  read_matrix(w, g, operation, Descriptor(b_bits), b_transposed, b_type, 0, columns,
+              [&](unsigned col, unsigned l, float x) { b[(col / 8 * k + l) * 8 + col % 8] = negate_b ? -x : x; });
+
+  const unsigned accumulate_source = a_sources + 1;
+  const bool accumulate = read_bits(w, i.source(accumulate_source), i.width_of_source(accumulate_source), 0) != 0;
+  const unsigned values = columns / 2;
+  if (accumulate) {
+    for (unsigned r = 0; r < i.destinations; ++r) {
+      if (w.head(i.destination(r)).defined == all_lanes) continue;
+      FINDING(undefined_register, w.head(i.destination(r)).origin != 0 ? w.head(i.destination(r)).origin : i.site,
+              "warp %u accumulates by wgmma in a register that was never written on the path taken", w.index);
+      break;
+    }
+  }
+  if (d_type == s32) {
+    static std::int32_t x[rows_of_warp * most_k], sum[rows_of_warp * most_columns];
+    std::vector<std::int32_t> y(b.begin(), b.end());
+    for (unsigned e = 0; e < rows_of_warp * k; ++e) x[e] = static_cast<std::int32_t>(a[e]);
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      for (unsigned v = 0; v < values; ++v) {
+        sum[row_of(v, lane) * columns + column_of(v, lane)] = accumulate ? w.values<std::int32_t>(i.destination(v))[lane] : 0;
+      }
+    }
+    std::int64_t wide = 0;
+    if (i.flags & satfinite) {
+      for (unsigned r = 0; r < rows_of_warp; ++r) {
+        for (unsigned c = 0; c < columns; ++c) {
+          wide = sum[r * columns + c];
+          for (unsigned l = 0; l < k; ++l) wide += std::int64_t{x[r * k + l]} * y[(c / 8 * k + l) * 8 + c % 8];
+          sum[r * columns + c] = static_cast<std::int32_t>(std::clamp<std::int64_t>(wide, INT32_MIN, INT32_MAX));
+        }
+      }
+    } else {
+      multiply(columns, k, reinterpret_cast<std::uint32_t*>(x), reinterpret_cast<std::uint32_t*>(y.data()), reinterpret_cast<std::uint32_t*>(sum));
+    }
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      for (unsigned v = 0; v < values; ++v) {
+        w.values<std::int32_t>(i.destination(v))[lane] = sum[row_of(v, lane) * columns + column_of(v, lane)];
+      }
+    }
+  } else {
+    const bool half = d_type == f16;
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      for (unsigned v = 0; v < values; ++v) {
+        float x = 0;
+        if (accumulate) {
+          x = half ? f32_of_f16(w.values<std::uint16_t>(i.destination(v / 2))[lane * 2 + v % 2]) : w.values<float>(i.destination(v))[lane];
+        }
+        d[row_of(v, lane) * columns + column_of(v, lane)] = x;
+      }
+    }
+    multiply(columns, k, a, b.data(), d);
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      for (unsigned v = 0; v < values; ++v) {
+        const float y = d[row_of(v, lane) * columns + column_of(v, lane)];
+        if (half) {
+          w.values<std::uint16_t>(i.destination(v / 2))[lane * 2 + v % 2] = f16_of_f32(y);
+        } else {
+          w.values<float>(i.destination(v))[lane] = y;
+        }
+      }
+    }
+  }
+  const std::uint32_t n = number(s, operation);
+  for (unsigned r = 0; r < i.destinations; ++r) {
+    Register& head = w.head(i.destination(r));
+    head.defined = all_lanes;
+    head.flying = head.carries = n;
+    head.written = 0;
+  }
+  for (unsigned r = 0; a_in_registers && r < a_sources; ++r) w.head(i.source(r)).flying = n;
+  idle_polls = 0;
+}
+
+void fence(Warp& w, const Instruction&, Lanes) { ++states[w.index].fences; }
+
+void commit(Warp& w, const Instruction&, Lanes) {
+  State& s = states[w.index];
+  s.groups.push_back(s.issued);
+}
+
+// immediate 1: groups that may be in flight. The whole warpgroup's operations end together.
+void wait(Warp& w, const Instruction& i, Lanes) {
+  State& s = states[w.index];
+  const auto pending = static_cast<std::size_t>(i.immediate[1]);
+  if (s.groups.size() <= pending) return;
+  const std::uint32_t end = s.groups[s.groups.size() - 1 - pending];
+  if (end <= s.done) return;
+  Group& g = groups[group_of(w.index)];
+  for (std::uint32_t o = s.done; o < end; ++o) {
+    if (o >= g.first && g.operations[o - g.first].issued != (1u << warps_of_group) - 1) {
+      s.awaited = end;
+      w.retry = true;
+      ++idle_polls;
+      return;
+    }
+  }
+  s.awaited = 0;
+  s.done = end;
+  clocks.learn(w.index, g.actor, clocks.first + end - 1);
+  // What all warps have waited for is no longer needed.
+  std::uint32_t least = ~0u;
+  for (unsigned v = first_of_group(w.index); v < first_of_group(w.index) + warps_of_group; ++v) {
+    least = std::min(least, states[v].done);
+  }
+  for (; g.first < least; ++g.first) g.operations.pop_front();
+}
+
+constexpr Row rows[] = {
+    {"wgmma.mma_async", issue, satfinite, "*:*", Flow::collective, false, true},
+    {"wgmma.fence", fence, 0, ":", Flow::collective, false, true},
+    {"wgmma.commit_group", commit, 0, ":", Flow::collective, false, true},
+    {"wgmma.wait_group", wait, 0, ":", Flow::collective, false, true},
+};
+
+}  // namespace
+
+const Rows wgmma_rows{std::begin(rows), std::end(rows)};
+
+void track_registers(Warp& w, const Instruction& i) {
+  if (w.index >= states.size()) return;
+  const State& s = states[w.index];
+  std::uint32_t carried = 0;
+  if (s.issued > s.done) {
+    for (unsigned k = 0; k < i.sources; ++k) {
+      const Register& r = w.head(i.source(k));
+      if (!in_flight(s, r.carries)) continue;
+      if (i.copies) {
+        carried = r.carries;
+      } else {
+        report_register(w, i, r.carries, "reads");
+        break;
+      }
+    }
+    for (unsigned k = 0; k < i.destinations; ++k) {
+      const Register& r = w.head(i.destination(k));
+      if (in_flight(s, r.flying) && carried == 0) {
+        report_register(w, i, r.flying, "writes");
+        break;
+      }
+    }
+  }
+  for (unsigned k = 0; k < i.destinations; ++k) {
+    Register& r = w.head(i.destination(k));
+    r.carries = carried;
+    r.written = i.copies ? w.head(i.source(0)).written : s.fences + 1;
+  }
+}
+
+void start_block_wgmma(std::vector<Warp>& machine) {
+  warps_of_block = &machine;
+  states.resize(machine.size());
+  for (State& s : states) {
+    s.before += s.issued;
+    s.issued = s.done = s.awaited = 0;
+    s.fences_before = s.fences;
+    s.groups.clear();
+  }
+  groups.assign(group_of(static_cast<unsigned>(machine.size())) + 1, Group{});
+}
+
+void end_block_wgmma() {
+  for (unsigned w = 0; w < warp_count; ++w) {
+    const Group& g = groups[group_of(w)];
+    for (const Operation& o : g.operations) {
+      if (o.issued >> place_in_group(w) & 1u) continue;
+      FINDING(missing_lanes, o.site, "warp %u never executes the wgmma that other warps of its warpgroup do", w);
+      break;
+    }
+  }
+}
+
+}  // namespace autosched::emulator::ptx

@@ -1,0 +1,262 @@
+// Bulk copies without tensors, copies on their way to an mbarrier, and the groups of those that read shared memory:
+// PTX ISA 9.7.9.25 to 9.7.9.27. What a bulk store reads stays in use until its thread waits for the group.
+#include "isa/memory/bulk.hpp"
+
+#include <algorithm>
+
+#include "memory/counting.hpp"
+
+namespace autosched::emulator::ptx {
+namespace {
+
+std::vector<BulkLoad> under_way;
+const Parked<decltype(under_way)> parked_loads{under_way};
+
+void land(std::size_t index) {
+  const BulkLoad load = std::move(under_way[index]);
+  under_way.erase(under_way.begin() + static_cast<std::ptrdiff_t>(index));
+  Thread* const asking = self;
+  self = load.thread;
+  const SiteIndex site = self->site;
+  self->site = load.site;
+  Mbarrier* m = mbarrier_at(load.mbarrier, "the end of a bulk copy");
+  if (m != nullptr) {
+    std::size_t at = 0;
+    for (const BulkLoad::Piece& piece : load.pieces) {
+      land_bulk_write(piece.address, load.data.data() + at, static_cast<int>(piece.bytes), m->actor, m->epoch(), load.site);
+      at += piece.bytes;
+    }
+    if (const unsigned rank = rank_of_address(m->address); rank != self->rank) {
+      touch_block(rank, who_of(m->actor, whole_warp), m->epoch());
+    }
+    complete_bytes(*m, load.bytes, load.site);
+  }
+  self->site = site;
+  self = asking;
+}
+
+// The bulk stores of a warp, counted from 1: each is done when the actor's epoch of its number is.
+struct Lane {
+  std::vector<std::uint32_t> groups;  // the last store of each
+  std::uint32_t last = 0;             // of those not committed too
+  std::uint32_t waited = 0;
+  SiteIndex site = 0;
+};
+struct Stores {
+  unsigned actor = 0;
+  std::uint32_t issued = 0;
+  Lane lanes[warp_size];
+};
+std::vector<Stores> stores;  // by warp
+const Parked<decltype(stores)> parked_stores{stores};
+
+Stores& stores_of(Warp& w) {
+  Stores& s = stores[w.index];
+  if (s.actor == 0) {
+    s.actor = add_actor("a bulk store of " + describe(who_of(w.index, whole_warp), block_index), Kind::bulk_copy_in_flight);
+  }
+  return s;
+}
+
+void commit(Warp& w, const Instruction& i, Lanes active) {
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    stores[w.index].lanes[k].groups.push_back(stores[w.index].lanes[k].last);
+  });
+}
+
+// immediate 0: groups that may be in flight. Whether it waits for the reads alone makes no difference here.
+void wait(Warp& w, const Instruction& i, Lanes active) {
+  const auto pending = static_cast<std::size_t>(i.immediate[0]);
+  Stores& s = stores[w.index];
+  for_lanes(active, [&](unsigned k) {
+    Lane& lane = s.lanes[k];
+    if (lane.groups.size() <= pending) return;
+    lane.waited = std::max(lane.waited, lane.groups[lane.groups.size() - 1 - pending]);
+    if (lane.waited != 0) {
+      clocks.learn_alone(w.index, 1u << k, live_lanes(w), std::uint64_t{1} << 63 | std::uint64_t{s.actor} << 32 | lane.waited,
+                         Knowledge{}, s.actor, clocks.first + lane.waited - 1);
+    }
+  });
+}
+
+bool check_size(std::uint32_t bytes, std::uint64_t shared, std::uint64_t other, const char* name) {
+  if (bytes % 16 == 0 && shared % 16 == 0 && other % 16 == 0) return true;
+  FINDING(misaligned_access, self->site, "%s: %s of %u bytes: sizes and addresses are multiples of 16", describe_self().c_str(),
+          name, bytes);
+  return false;
+}
+
+std::uint64_t global_operand(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned lane, const char* name) {
+  const Place p = resolve(Space::global, address_of(w, i, source, offset, lane), name);
+  return p.good ? p.offset : 0;
+}
+
+void count_global(SiteIndex site, const char* name, std::uint64_t address, std::uint32_t bytes) {
+  for (std::uint32_t done = 0; done < bytes;) {
+    std::uint64_t addresses[warp_size] = {};
+    Lanes lanes = 0;
+    for (unsigned k = 0; k < warp_size && done < bytes; ++k, done += 16) {
+      addresses[k] = address + done;
+      lanes |= 1u << k;
+    }
+    count_global_request(site, name, 16, lanes, addresses);
+  }
+}
+
+// Sources: to (shared), from, bytes, mbarrier. Immediates: their offsets (to, from, mbarrier), whether from is shared.
+void load(Warp& w, const Instruction& i, Lanes active) {
+  constexpr const char* name = "cp.async.bulk";
+  const bool from_shared = i.immediate[3] != 0;
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    std::uint32_t to, barrier, source = 0;
+    if (!shared_operand(w, i, 0, i.immediate[0], k, name, to)) return;
+    if (!shared_operand(w, i, 3, i.immediate[2], k, name, barrier)) return;
+    const std::uint32_t bytes = w.values<std::uint32_t>(i.source(2))[k];
+    std::uint64_t from = 0;
+    if (from_shared) {
+      if (!shared_operand(w, i, 1, i.immediate[1], k, name, source)) return;
+    } else {
+      from = global_operand(w, i, 1, i.immediate[1], k, name);
+      if (from == 0) return;
+    }
+    if (!check_size(bytes, to, from_shared ? source : from, name) || bytes == 0) return;
+    if (!check_shared(to, static_cast<int>(bytes), 16, name) || mbarrier_at(barrier, name, true) == nullptr) return;
+    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, self, i.site};
+    if (from_shared) {
+      for (std::uint32_t at = 0; at < bytes; at += 16) read_shared(load.data.data() + at, source + at, 16, name);
+    } else {
+      count_global(i.site, name, from, bytes);
+      read_global_bulk(load.data.data(), reinterpret_cast<const void*>(from), static_cast<int>(bytes), name);
+    }
+    start_bulk_load(std::move(load));
+  });
+}
+
+// Sources: to (global), from (shared), bytes. Immediates: offsets of to and from, what is done (0: it is stored),
+// ElementKind, bytes of an element.
+void store(Warp& w, const Instruction& i, Lanes active) {
+  const bool reduces = i.immediate[2] != 0;
+  const char* name = reduces ? "cp.reduce.async.bulk" : "cp.async.bulk";
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    std::uint32_t from;
+    const std::uint64_t to = global_operand(w, i, 0, i.immediate[0], k, name);
+    if (to == 0 || !shared_operand(w, i, 1, i.immediate[1], k, name, from)) return;
+    const std::uint32_t bytes = w.values<std::uint32_t>(i.source(2))[k];
+    if (!check_size(bytes, from, to, name) || bytes == 0) return;
+    const StoreReader reader = start_bulk_store(w, k, i.site);
+    const unsigned char* data = read_by_engine(from, static_cast<int>(bytes), self->who, reader.actor, reader.epoch, name);
+    if (data == nullptr) return;
+    count_global(i.site, name, to, bytes);
+    if (reduces) {
+      add_to_global(to, data, bytes, static_cast<ElementKind>(i.immediate[3]), static_cast<unsigned>(i.immediate[4]), name);
+    } else {
+      write_global_bulk(reinterpret_cast<void*>(to), data, static_cast<int>(bytes), name);
+    }
+  });
+}
+
+constexpr Row rows[] = {
+    {"bulk.load", load, 0, ":**4*", Flow::plain, true},
+    {"bulk.store", store, 0, ":**4", Flow::plain, true},
+    {"bulk.commit_group", commit, 0, ":"},
+    {"bulk.wait_group", wait, 0, ":"},
+};
+
+template <class T>
+void add_elements(std::uint64_t to, const unsigned char* from, std::uint32_t bytes, const char* name, T (*sum)(T, T)) {
+  for (std::uint32_t at = 0; at < bytes; at += sizeof(T)) {
+    unsigned char* p = update_global(reinterpret_cast<void*>(to + at), sizeof(T), name);
+    if (p == nullptr) return;
+    T old, more;
+    std::memcpy(&old, p, sizeof old);
+    std::memcpy(&more, from + at, sizeof more);
+    const T result = sum(old, more);
+    std::memcpy(p, &result, sizeof result);
+  }
+}
+
+}  // namespace
+
+const Rows bulk_rows{std::begin(rows), std::end(rows)};
+
+StoreReader start_bulk_store(Warp& w, unsigned lane, SiteIndex site) {
+  Stores& s = stores_of(w);
+  s.lanes[lane].last = ++s.issued;
+  s.lanes[lane].site = site;
+  clocks.now[s.actor] = clocks.first + s.issued;
+  return {s.actor, clocks.first + s.issued - 1};
+}
+
+void add_to_global(std::uint64_t to, const unsigned char* from, std::uint32_t bytes, ElementKind kind, unsigned element,
+                   const char* name) {
+  switch (kind) {
+    case ElementKind::f16:
+      return add_elements<std::uint16_t>(to, from, bytes, name, [](std::uint16_t a, std::uint16_t b) { return f16_of_f32(f32_of_f16(a) + f32_of_f16(b)); });
+    case ElementKind::bf16:
+      return add_elements<std::uint16_t>(to, from, bytes, name, [](std::uint16_t a, std::uint16_t b) { return bf16_of_f32(f32_of_bf16(a) + f32_of_bf16(b)); });
+    case ElementKind::f32: return add_elements<float>(to, from, bytes, name, [](float a, float b) { return a + b; });
+    case ElementKind::f64: return add_elements<double>(to, from, bytes, name, [](double a, double b) { return a + b; });
+    default:
+      if (element == 8) return add_elements<std::uint64_t>(to, from, bytes, name, [](std::uint64_t a, std::uint64_t b) { return a + b; });
+      return add_elements<std::uint32_t>(to, from, bytes, name, [](std::uint32_t a, std::uint32_t b) { return a + b; });
+  }
+}
+
+void start_bulk_load(BulkLoad load) {
+  for (const BulkLoad::Piece& piece : load.pieces) start_bulk_write(piece.address, static_cast<int>(piece.bytes));
+  under_way.push_back(std::move(load));
+  idle_polls = 0;
+}
+
+// Without a seed, all that the mbarrier counts comes in, first come first served, but never before somebody has asked in
+// vain; with one, anything may.
+void land_some(std::uint32_t address) {
+  if (!seeded()) {
+    for (std::size_t k = 0; k < under_way.size();) {
+      if (under_way[k].mbarrier == address) {
+        land(k);
+      } else {
+        ++k;
+      }
+    }
+    return;
+  }
+  if (!under_way.empty() && random_below(2) != 0) {
+    std::vector<std::size_t> wanted;
+    for (std::size_t k = 0; k < under_way.size(); ++k) {
+      if (under_way[k].mbarrier == address) wanted.push_back(k);
+    }
+    if (!wanted.empty()) land(wanted[random_below(static_cast<unsigned>(wanted.size()))]);
+  }
+  if (!under_way.empty() && random_below(4) == 0) land(random_below(static_cast<unsigned>(under_way.size())));
+}
+
+void start_block_bulk() {
+  under_way.clear();
+  stores.assign(warp_count, Stores{});
+}
+
+void end_block_bulk() {
+  for (const BulkLoad& load : under_way) {
+    FINDING(bulk_copy_in_flight, load.site, "a bulk copy of %s has not come in when its block ends: nobody waits for it",
+            describe(load.thread->who, block_index).c_str());
+  }
+  under_way.clear();
+  for (unsigned w = 0; w < warp_count; ++w) {
+    for (unsigned k = 0; k < warp_size; ++k) {
+      const Lane& lane = stores[w].lanes[k];
+      if (lane.last == 0 || lane.waited >= lane.last) continue;
+      FINDING(bulk_copy_in_flight, lane.site,
+              "%s exits while its bulk store may still read shared memory: cp.async.bulk.commit_group and wait_group are missing",
+              describe(who_of(w, k), block_index).c_str());
+    }
+  }
+}
+
+}  // namespace autosched::emulator::ptx

@@ -1,0 +1,221 @@
+// cp.async.bulk.tensor: PTX ISA 9.7.9.27 and 5.5 (tensors, boxes, swizzles). A box is as many rows as it has, each as
+// wide as its first side, one behind the other; swizzling permutes the 16-byte pieces of a row by address bits above
+// them, within 128, 64 or 32 bytes.
+#include <algorithm>
+
+#include "memory/counting.hpp"
+#include "isa/memory/bulk.hpp"
+
+namespace autosched::emulator::ptx {
+
+namespace {
+
+std::uint32_t swizzled(std::uint32_t address, unsigned swizzle_bytes) {
+  const std::uint32_t pieces = swizzle_bytes / 16;
+  return pieces == 0 ? address : address ^ ((address >> 7 & (pieces - 1)) << 4);
+}
+
+// A box at its place: rows of `row_bytes`, `pitch` bytes apart in shared memory.
+struct Box {
+  unsigned counts[5] = {1, 1, 1, 1, 1};  // elements in each dimension
+  unsigned row_bytes, pitch, rows;
+  std::int64_t first[5] = {};
+
+  Box(const EncodedTensorMap& map, const std::int32_t* coordinates) {
+    rows = 1;
+    for (unsigned d = 0; d < map.rank; ++d) {
+      counts[d] = (map.box[d] + map.element_strides[d] - 1) / map.element_strides[d];
+      first[d] = coordinates[d];
+      if (d != 0) rows *= counts[d];
+    }
+    row_bytes = counts[0] * map.element_bytes;
+    pitch = std::max<unsigned>(row_bytes, map.swizzle_bytes);
+  }
+};
+
+// Calls body(row, address of its first element, first element inside, end of those inside) for each row, with an empty
+// range for those outside.
+template <class Body>
+void for_rows(const EncodedTensorMap& map, const Box& box, Body body) {
+  for (unsigned row = 0; row < box.rows; ++row) {
+    unsigned rest = row;
+    bool inside = true;
+    std::uint64_t address = map.base;
+    for (unsigned d = 1; d < map.rank; ++d) {
+      const std::int64_t at = box.first[d] + std::int64_t{rest % box.counts[d]} * map.element_strides[d];
+      rest /= box.counts[d];
+      inside = inside && at >= 0 && at <= map.last[d];
+      address += static_cast<std::uint64_t>(at) * map.strides[d - 1];
+    }
+    const std::int64_t size = std::int64_t{map.last[0]} + 1, step = map.element_strides[0];
+    const std::int64_t before = box.first[0] < 0 ? (-box.first[0] + step - 1) / step : 0;
+    const std::int64_t end = size > box.first[0] ? (size - box.first[0] + step - 1) / step : 0;
+    const auto last = std::clamp<std::int64_t>(end, 0, box.counts[0]);
+    const auto begin = inside ? std::clamp<std::int64_t>(before, 0, last) : last;
+    body(row, address + static_cast<std::uint64_t>(box.first[0] * map.element_bytes), static_cast<unsigned>(begin),
+         static_cast<unsigned>(last));
+  }
+}
+
+void count_row(SiteIndex site, const char* instruction, std::uint64_t address, unsigned bytes) {
+  for (unsigned done = 0; done < bytes;) {
+    std::uint64_t addresses[warp_size] = {};
+    Lanes lanes = 0;
+    for (unsigned k = 0; k < warp_size && done < bytes; ++k, done += 16) {
+      addresses[k] = (address + done) / 16 * 16;
+      lanes |= 1u << k;
+    }
+    count_global_request(site, instruction, 16, lanes, addresses);
+  }
+}
+
+// Reads a box into `data`, rows dense.
+void read_box(const EncodedTensorMap& map, const Box& box, unsigned char* data, const char* instruction) {
+  const unsigned element = map.element_bytes;
+  for_rows(map, box, [&](unsigned row, std::uint64_t address, unsigned begin, unsigned end) {
+    unsigned char* to = data + std::size_t{row} * box.row_bytes;
+    std::memset(to, map.fills_nan ? 0xff : 0, box.row_bytes);
+    if (begin >= end) return;
+    const unsigned step = element * map.element_strides[0];
+    const std::uint64_t from = address + std::uint64_t{begin} * step;
+    if (step == element) {
+      count_row(self->site, instruction, from, (end - begin) * element);
+      read_global_bulk(to + begin * element, reinterpret_cast<const void*>(from), static_cast<int>((end - begin) * element), instruction);
+      return;
+    }
+    for (unsigned e = begin; e < end; ++e) {
+      read_global_bulk(to + e * element, reinterpret_cast<const void*>(address + std::uint64_t{e} * step), static_cast<int>(element), instruction);
+    }
+  });
+}
+
+// Calls body(bytes from the start of its rows, shared address, bytes) for what lies together in shared memory.
+template <class Body>
+void for_pieces(const EncodedTensorMap& map, const Box& box, std::uint32_t shared, Body body) {
+  const unsigned piece = map.swizzle_bytes == 0 ? box.row_bytes : 16;
+  for (unsigned row = 0; row < box.rows; ++row) {
+    for (unsigned done = 0; done < box.row_bytes; done += piece) {
+      body(row * box.row_bytes + done, swizzled(shared + row * box.pitch + done, map.swizzle_bytes), piece);
+    }
+  }
+}
+
+// The map and the box of a lane's instruction; false, and a finding, where they do not fit.
+bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned rank, unsigned lane, const char* name,
+            EncodedTensorMap& map, std::int32_t* coordinates) {
+  if (!map_at(address_of(w, i, source, offset, lane), name, map)) return false;
+  if (map.rank != rank) {
+    FINDING(invalid_argument, self->site, "%s: %s.%ud with the map of a tensor of %u dimensions", describe_self().c_str(), name,
+            rank, map.rank);
+    return false;
+  }
+  for (unsigned d = 0; d < rank; ++d) {
+    coordinates[d] = static_cast<std::int32_t>(w.values<std::uint32_t>(i.source(source + 1 + d))[lane]);
+  }
+  return true;
+}
+
+// Immediates: dimensions, offset of the shared address, of the map's address, of the mbarrier's address, multicast.
+// Sources: shared address, map, coordinates, mbarrier, and of multicast the blocks of the cluster as bits.
+void load(Warp& w, const Instruction& i, Lanes active) {
+  constexpr const char* name = "cp.async.bulk.tensor";
+  const auto rank = static_cast<unsigned>(i.immediate[0]);
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    EncodedTensorMap map{};
+    std::int32_t coordinates[5] = {};
+    std::uint32_t to, barrier;
+    if (!shared_operand(w, i, 0, i.immediate[1], k, name, to)) return;
+    if (!box_of(w, i, 1, i.immediate[2], rank, k, name, map, coordinates)) return;
+    if (!shared_operand(w, i, 2 + rank, i.immediate[3], k, name, barrier)) return;
+    const Box box(map, coordinates);
+    BulkLoad load{barrier, {}, std::vector<unsigned char>(std::size_t{box.rows} * box.row_bytes), std::int64_t{box.rows} * box.row_bytes, self, i.site};
+    read_box(map, box, load.data.data(), name);
+    std::uint32_t blocks = 1u << rank_of_address(to);
+    if (i.immediate[4] != 0) {
+      blocks = static_cast<std::uint32_t>(read_bits(w, i.source(3 + rank), i.width_of_source(3 + rank), k)) & 0xffffu;
+      if (blocks == 0 || blocks >> cluster_blocks() != 0) {
+        FINDING(invalid_argument, self->site, "%s: %s to the blocks %#x of a cluster of %u", describe_self().c_str(), name, blocks,
+                cluster_blocks());
+        return;
+      }
+    } else if (rank_of_address(to) != rank_of_address(barrier)) {
+      FINDING(invalid_argument, self->site, "%s: %s to one block, counted by the mbarrier of another", describe_self().c_str(), name);
+      return;
+    }
+    for (Lanes left = blocks; left != 0; left &= left - 1) {
+      const std::uint32_t block = static_cast<std::uint32_t>(__builtin_ctz(left) + 1) << rank_shift;
+      constexpr std::uint32_t within = (1u << rank_shift) - 1;
+      BulkLoad one = load;
+      one.mbarrier = (barrier & within) | block;
+      const std::uint32_t at = (to & within) | block;
+      if (!check_shared(at, static_cast<int>(box.rows * box.pitch), 128, name)) return;
+      if (mbarrier_at(one.mbarrier, name, true) == nullptr) return;
+      for_pieces(map, box, at, [&](unsigned, std::uint32_t address, unsigned bytes) { one.pieces.push_back({address, bytes}); });
+      start_bulk_load(std::move(one));
+    }
+  });
+}
+
+// Immediates: dimensions, offset of the map's address, of the shared address, whether it is added.
+// Sources: map, coordinates, shared address.
+void store(Warp& w, const Instruction& i, Lanes active) {
+  const auto rank = static_cast<unsigned>(i.immediate[0]);
+  const bool adds = i.immediate[3] != 0;
+  const char* name = adds ? "cp.reduce.async.bulk.tensor" : "cp.async.bulk.tensor";
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    EncodedTensorMap map{};
+    std::int32_t coordinates[5] = {};
+    std::uint32_t from;
+    if (!box_of(w, i, 0, i.immediate[1], rank, k, name, map, coordinates)) return;
+    if (!shared_operand(w, i, 1 + rank, i.immediate[2], k, name, from)) return;
+    const Box box(map, coordinates);
+    if (!check_shared(from, static_cast<int>(box.rows * box.pitch), 128, name)) return;
+    const StoreReader reader = start_bulk_store(w, k, i.site);
+    std::vector<unsigned char> data(std::size_t{box.rows} * box.row_bytes, 0xff);
+    for_pieces(map, box, from, [&](unsigned at, std::uint32_t address, unsigned bytes) {
+      const unsigned char* p = read_by_engine(address, static_cast<int>(bytes), self->who, reader.actor, reader.epoch, name);
+      if (p != nullptr) std::memcpy(data.data() + at, p, bytes);
+    });
+    for_rows(map, box, [&](unsigned row, std::uint64_t address, unsigned begin, unsigned end) {
+      if (begin >= end) return;
+      const unsigned element = map.element_bytes, step = element * map.element_strides[0];
+      const unsigned char* values = data.data() + std::size_t{row} * box.row_bytes;
+      const unsigned each = step == element ? end - begin : 1;  // elements that lie together
+      for (unsigned e = begin; e < end; e += each) {
+        const std::uint64_t to = address + std::uint64_t{e} * step;
+        const unsigned bytes = each * element;
+        count_row(self->site, name, to, bytes);
+        if (adds) {
+          add_to_global(to, values + e * element, bytes, map.kind, element, name);
+        } else {
+          write_global_bulk(reinterpret_cast<void*>(to), values + e * element, static_cast<int>(bytes), name);
+        }
+      }
+    });
+  });
+}
+
+void prefetch(Warp& w, const Instruction& i, Lanes active) {
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    EncodedTensorMap map{};
+    map_at(address_of(w, i, 0, i.immediate[0], k), "prefetch.tensormap", map);
+  });
+}
+
+constexpr Row rows[] = {
+    {"tensor.load", load, 0, ":****", Flow::plain, true},
+    {"tensor.store", store, 0, ":***", Flow::plain, true},
+    {"prefetch.tensormap", prefetch, 0, ":*", Flow::plain, true},
+};
+
+}  // namespace
+
+const Rows tensor_rows{std::begin(rows), std::end(rows)};
+
+}  // namespace autosched::emulator::ptx

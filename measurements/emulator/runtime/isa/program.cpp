@@ -1,0 +1,439 @@
+// Reads the program that measurements/emulator/ptx/program.py wrote, and gives registers their first values.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string_view>
+#include <unordered_map>
+
+#include "isa/ptx.hpp"
+
+namespace autosched::emulator::ptx {
+namespace {
+
+// A value that all lanes of all warps have, known once the launch is.
+struct Constant {
+  enum class Kind { number, variable, dynamic_shared, function, local } kind;
+  std::uint32_t slot;
+  unsigned width;
+  std::uint64_t value;  // addend
+  std::size_t index = 0;
+};
+struct Special {
+  std::uint32_t slot;
+  unsigned width;
+  std::string name;
+};
+struct Relocation {
+  std::size_t variable, offset;
+  char kind;  // v: variable, f: function, s: shared, each generic
+  std::size_t index;
+  std::uint64_t addend;
+};
+struct Variable {
+  BufferSpec spec;
+  std::vector<unsigned char> bytes;
+  std::uint64_t address = 0;
+};
+
+std::vector<Constant> constants;
+std::vector<Special> specials;
+std::vector<Variable> variables;
+std::vector<Relocation> relocations;
+std::map<std::pair<unsigned, std::string>, std::uint32_t> slots;
+
+// Where the operands of all instructions lie.
+std::deque<std::vector<std::uint32_t>> operands;
+std::deque<std::vector<std::uint8_t>> widths;
+std::deque<std::vector<std::int64_t>> immediates;
+std::deque<std::string> texts;
+
+const std::unordered_multimap<std::string_view, const Row*>& rows_by_name() {
+  static const auto* table = [] {
+    auto* t = new std::unordered_multimap<std::string_view, const Row*>;
+    for (const Rows* rows : {&integer_rows, &bit_rows, &float_rows, &half_rows, &compare_rows, &convert_rows,
+                             &address_rows, &memory_rows, &atomic_rows, &async_rows, &warp_rows, &ldmatrix_rows, &mma_rows,
+                             &wmma_rows, &call_rows, &control_rows, &mbarrier_rows, &bulk_rows, &tensor_rows, &tensor_map_rows, &wgmma_rows,
+                             &cluster_rows, &block_scaled_rows}) {
+      for (const Row* row = rows->begin; row != rows->end; ++row) t->emplace(row->name, row);
+    }
+    return t;
+  }();
+  return *table;
+}
+
+// The words and numbers of the program's lines. Streams take longer to read them than many a launch takes to run.
+class Text {
+ public:
+  explicit Text(std::string_view text) : left_(text) {}
+  bool at_end() const { return left_.empty(); }
+  void next_line() { left_.remove_prefix(std::min(left_.find('\n'), left_.size() - 1) + 1); }
+  std::string_view rest_of_line() {
+    skip_blanks();
+    return take(left_.find('\n'));
+  }
+  std::string_view word() {
+    skip_blanks();
+    return take(left_.find_first_of(" \n"));
+  }
+  template <class T>
+  void read(T& value) {
+    value = static_cast<T>(integer(word(), 10));
+  }
+  static std::uint64_t integer(std::string_view digits, unsigned base) {
+    const bool negative = digits.starts_with('-');
+    if (negative) digits.remove_prefix(1);
+    std::uint64_t value = 0;
+    for (const char c : digits) {
+      const unsigned digit = c >= 'a' ? static_cast<unsigned>(c - 'a') + 10 : static_cast<unsigned>(c - '0');
+      if (digit >= base) break;
+      value = value * base + digit;
+    }
+    return negative ? ~value + 1 : value;
+  }
+
+ private:
+  void skip_blanks() { left_.remove_prefix(std::min(left_.find_first_not_of(' '), left_.size())); }
+  std::string_view take(std::size_t count) {
+    const std::string_view taken = left_.substr(0, count);
+    left_.remove_prefix(taken.size());
+    return taken;
+  }
+  std::string_view left_;
+};
+
+struct Token {
+  char kind = 'r';
+  unsigned width = 0;
+  std::string_view text;
+};
+
+Token parse_token(std::string_view word) {
+  const auto colon = word.find(':');
+  return {word[0], static_cast<unsigned>(Text::integer(word.substr(1, colon - 1), 10)), word.substr(colon + 1)};
+}
+
+std::uint32_t new_slot(unsigned width) {
+  const std::uint32_t at = program.register_bytes;
+  program.register_bytes += static_cast<std::uint32_t>(sizeof(Register) + std::size_t{width} * warp_size);
+  return at;
+}
+
+// The register of an operand, made for a constant at its first use.
+std::uint32_t slot_of(const Token& t, unsigned width) {
+  if (t.kind == 'r') return static_cast<std::uint32_t>(Text::integer(t.text, 10));
+  const auto key = std::pair{width, t.kind + std::string(t.text)};
+  const auto known = slots.find(key);
+  if (known != slots.end()) return known->second;
+  const std::uint32_t slot = new_slot(width);
+  slots.emplace(key, slot);
+  if (t.kind == 's') {
+    if (t.text.starts_with("reserved_smem")) launch.uses_reserved_shared = true;
+    if (t.text == "envreg1" || t.text == "envreg2") program.uses_grid_workspace = launch.cooperative = true;
+    specials.push_back({slot, width, std::string(t.text)});
+    return slot;
+  }
+  Constant c{Constant::Kind::number, slot, width, 0};
+  if (t.kind == 'c') {
+    c.value = Text::integer(t.text, 16);
+  } else {
+    // index+addend in hexadecimal
+    c.index = Text::integer(t.text, 10);
+    c.value = Text::integer(t.text.substr(t.text.find('+') + 1), 16);
+    c.kind = t.kind == 'v' ? Constant::Kind::variable : t.kind == 'f' ? Constant::Kind::function : Constant::Kind::dynamic_shared;
+  }
+  constants.push_back(c);
+  return slot;
+}
+
+// Whether the operands of one side have the widths that `pattern` asks for, and the widths that open constants take
+// from it.
+bool fits(std::string_view pattern, const std::vector<Token>& tokens, std::vector<unsigned>& widths) {
+  for (std::size_t k = 0; k < tokens.size(); ++k) {
+    const bool rest = k >= pattern.size();
+    if (rest && (pattern.empty() || pattern.back() != '*')) return false;
+    const char wanted = rest ? '*' : pattern[k];
+    const Token& t = tokens[k];
+    const bool open = t.kind == 'c' && t.width == 0;
+    const unsigned width = wanted != '*' ? static_cast<unsigned>(wanted - '0') : open ? 8u : t.width;
+    if (t.width != width && !open) return false;
+    widths.push_back(width);
+  }
+  return tokens.size() >= pattern.size() || (tokens.size() + 1 == pattern.size() && pattern.back() == '*');
+}
+
+// The row of an instruction; its constants take their widths from it.
+const Row* find_row(std::string_view name, std::uint32_t flags, std::vector<Token>& to, std::vector<Token>& from) {
+  static std::vector<unsigned> widths;
+  const auto [begin, end] = rows_by_name().equal_range(name);
+  for (auto row = begin; row != end; ++row) {
+    const std::string_view pattern = row->second->operands;
+    const auto colon = pattern.find(':');
+    if ((flags & ~row->second->flags) != 0) continue;
+    widths.clear();
+    if (!fits(pattern.substr(0, colon), to, widths) || !fits(pattern.substr(colon + 1), from, widths)) continue;
+    auto width = widths.begin();
+    for (Token& t : to) t.width = *width++;
+    for (Token& t : from) t.width = *width++;
+    return row->second;
+  }
+  return nullptr;
+}
+
+std::vector<Token> read_tokens(Text& in) {
+  std::size_t count = 0;
+  in.read(count);
+  std::vector<Token> tokens(count);
+  for (Token& t : tokens) t = parse_token(in.word());
+  return tokens;
+}
+
+std::vector<Span> read_spans(Text& in) {
+  std::size_t count = 0;
+  in.read(count);
+  std::vector<Span> spans(count);
+  for (Span& s : spans) in.read(s.offset), in.read(s.bytes), in.read(s.is_register);
+  return spans;
+}
+
+std::vector<unsigned char> bytes_of(std::string_view digits) {
+  std::vector<unsigned char> bytes;
+  for (std::size_t k = 0; k + 1 < digits.size(); k += 2) {
+    bytes.push_back(static_cast<unsigned char>(Text::integer(digits.substr(k, 2), 16)));
+  }
+  return bytes;
+}
+
+bool read_instruction(Text& in, const std::vector<SiteIndex>& sites) {
+  Instruction i;
+  std::size_t site = 0;
+  const std::string_view key = in.word(), reduced = in.word();
+  in.read(i.flags), in.read(site), in.read(i.guard), in.read(i.negated);
+  std::vector<Token> to = read_tokens(in), from = read_tokens(in);
+  std::size_t count = 0;
+  in.read(count);
+  std::vector<std::int64_t> numbers(count);
+  for (std::int64_t& n : numbers) in.read(n);
+  i.site = site < sites.size() ? sites[site] : SiteIndex{0};
+  i.row = find_row(key, i.flags, to, from);
+  if (i.row == nullptr && reduced != "-") i.row = find_row(reduced, i.flags, to, from);
+  if (i.row == nullptr) {
+    std::fprintf(stderr, "unsupported: %zu\n", site);
+    return false;
+  }
+  i.execute = i.row->execute;
+  i.flow = i.row->flow;
+  i.strict = i.row->strict;
+  i.own = i.row->own;
+  i.destinations = static_cast<std::uint32_t>(to.size());
+  i.sources = static_cast<std::uint32_t>(from.size());
+  i.immediates = static_cast<std::uint32_t>(count);
+  std::vector<std::uint32_t>& at = operands.emplace_back();
+  std::vector<std::uint8_t>& width = widths.emplace_back();
+  for (const auto* tokens : {&to, &from}) {
+    for (const Token& t : *tokens) {
+      at.push_back(slot_of(t, t.width));
+      width.push_back(static_cast<std::uint8_t>(t.width));
+    }
+  }
+  i.operand = at.data();
+  i.width = width.data();
+  const std::string_view name = i.row->name;
+  if (name == "st" && numbers[3] < 2) {  // generic or global
+    launch.narrowest_store = std::min(launch.narrowest_store, static_cast<unsigned>(numbers[1]) * (i.sources - 1));
+  }
+  if (launch.interleaved && (name == "ld" || name == "st") && numbers[3] < 2) i.flow = Flow::yields;
+  i.copies = name == "mov" || name.starts_with("mov.b");
+  if (name == "wgmma.mma_async") program.uses_wgmma = true;
+  if (name.starts_with("heap.")) program.uses_heap = true;
+  i.immediate = immediates.emplace_back(std::move(numbers)).data();
+  if (std::string_view(i.row->name).starts_with("atom") || (i.flags & by_l2) != 0) mark_strong(i.site);
+  program.code.push_back(i);
+  return true;
+}
+
+}  // namespace
+
+bool load_program(const char* path) {
+  std::ifstream file(path);
+  const std::string content{std::istreambuf_iterator<char>(file), {}};
+  std::vector<SiteIndex> sites;
+  std::vector<const char*> files;
+  for (Text in(content); !in.at_end(); in.next_line()) {
+    const std::string_view word = in.word();
+    if (word == "i") {
+      if (!read_instruction(in, sites)) return false;
+    } else if (word == "site") {
+      std::size_t index = 0;
+      unsigned number = 0;
+      in.read(index), in.read(number);
+      sites.push_back(add_site({files.at(index), texts.emplace_back(in.rest_of_line()).c_str(), number}));
+    } else if (word == "places") {
+      break;  // of sites in PTX, for the report's reader
+    } else if (word == "file") {
+      files.push_back(texts.emplace_back(in.rest_of_line()).c_str());
+    } else if (word == "registers") {
+      in.read(program.register_bytes);
+    } else if (word == "cluster") {
+      in.read(program.cluster.x), in.read(program.cluster.y), in.read(program.cluster.z);
+    } else if (word == "blocks_of_sm") {
+      in.read(program.blocks_of_sm);
+    } else if (word == "truncates_tf32") {
+      program.truncates_tf32 = true;
+    } else if (word == "static_shared") {
+      in.read(program.static_shared_bytes);
+    } else if (word == "parameter") {
+      Span s{};
+      in.read(s.offset), in.read(s.bytes);
+      program.parameter_spans.push_back(s);
+      program.parameters.resize(std::max<std::size_t>(program.parameters.size(), s.offset + s.bytes));
+    } else if (word == "function") {
+      Function f;
+      in.read(f.entry), in.read(f.local_bytes);
+      f.results = read_spans(in);
+      f.parameters = read_spans(in);
+      f.registers = read_spans(in);
+      program.functions.push_back(std::move(f));
+    } else if (word == "variable") {
+      Variable v;
+      bool constant = false;
+      v.spec.name = in.word();
+      in.read(constant), in.read(v.spec.bytes), in.read(v.spec.element_bytes);
+      const std::string_view digits = in.word();
+      v.spec.role = constant ? BufferSpec::Role::input : BufferSpec::Role::variable;
+      v.spec.zeroed = true;
+      if (digits != "-") v.bytes = bytes_of(digits);
+      variables.push_back(std::move(v));
+    } else if (word == "relocation") {
+      Relocation r{};
+      in.read(r.variable), in.read(r.offset);
+      r.kind = in.word()[0];
+      in.read(r.index), in.read(r.addend);
+      relocations.push_back(r);
+    }
+  }
+  if (program.functions.empty() || program.code.empty()) {
+    std::fprintf(stderr, "the program holds no kernel\n");
+    return false;
+  }
+  return true;
+}
+
+bool set_arguments(const std::vector<std::string>& bytes) {
+  if (bytes.size() != program.parameter_spans.size()) {
+    std::fprintf(stderr, "arguments: the kernel takes %zu arguments, not %zu\n", program.parameter_spans.size(), bytes.size());
+    return false;
+  }
+  for (std::size_t k = 0; k < bytes.size(); ++k) {
+    const Span& s = program.parameter_spans[k];
+    if (bytes[k].size() != s.bytes) {
+      std::fprintf(stderr, "arguments: parameter %zu of the kernel must have as many bytes as its argument: %u, not %zu\n", k, s.bytes,
+                   bytes[k].size());
+      return false;
+    }
+    std::memcpy(program.parameters.data() + s.offset, bytes[k].data(), s.bytes);
+  }
+  return true;
+}
+
+std::vector<BufferSpec> variable_specs() {
+  std::vector<BufferSpec> specs;
+  for (const Variable& v : variables) specs.push_back(v.spec);
+  if (program.uses_heap) specs.push_back(heap_spec());
+  return specs;
+}
+
+void place_variables(const std::vector<void*>& addresses) {
+  if (program.uses_heap) place_heap(addresses.back());
+  for (std::size_t k = 0; k < variables.size(); ++k) {
+    variables[k].address = reinterpret_cast<std::uint64_t>(addresses[k]);
+    std::memcpy(addresses[k], variables[k].bytes.data(), std::min(variables[k].bytes.size(), variables[k].spec.bytes));
+  }
+  for (const Relocation& r : relocations) {
+    const std::uint64_t base = r.kind == 'v'   ? variables[r.index].address
+                               : r.kind == 'f' ? function_base | r.index
+                                               : shared_base | r.index;
+    const std::uint64_t value = base + r.addend;
+    std::memcpy(reinterpret_cast<unsigned char*>(variables[r.variable].address) + r.offset, &value, sizeof value);
+  }
+}
+
+bool is_constant(std::uint64_t address) {
+  return std::any_of(variables.begin(), variables.end(), [address](const Variable& v) {
+    return v.spec.role == BufferSpec::Role::input && address - v.address < v.spec.bytes;
+  });
+}
+
+bool fill_variable(const std::string& name, const void* from, std::size_t bytes) {
+  // A name in a namespace ends, mangled, with its length and itself.
+  const std::string mangled = std::to_string(name.size()) + name;
+  for (const Variable& v : variables) {
+    const bool inside = v.spec.name.starts_with("_Z") && v.spec.name.find(mangled) != std::string::npos;
+    if (v.spec.role != BufferSpec::Role::input || (v.spec.name != name && !inside)) continue;
+    if (bytes > v.spec.bytes) {
+      std::fprintf(stderr, "arguments: %s has %zu bytes in the source, but the array %zu\n", name.c_str(), v.spec.bytes, bytes);
+      return false;
+    }
+    std::memcpy(reinterpret_cast<void*>(v.address), from, bytes);
+  }
+  return true;
+}
+
+void fill_constants(Warp& warp) {
+  for (const Constant& c : constants) {
+    std::uint64_t value = c.value;
+    if (c.kind == Constant::Kind::variable) value += variables[c.index].address;
+    if (c.kind == Constant::Kind::function) value += function_base | c.index;
+    if (c.kind == Constant::Kind::dynamic_shared) value += dynamic_shared_address();
+    Register& head = warp.head(c.slot);
+    head.defined = all_lanes;
+    head.bits = value != 0 ? all_lanes : 0;
+    if (c.width == 0) continue;
+    for (unsigned lane = 0; lane < warp_size; ++lane) write_bits(warp, c.slot, c.width, lane, value);
+  }
+}
+
+void fill_special(Warp& warp) {
+  for (const Special& s : specials) {
+    warp.head(s.slot).defined = all_lanes;
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      const unsigned within = warp.index % block_warps() * warp_size + lane;
+      const Thread* t = within < launch.threads ? warp.thread + lane : warp.thread;
+      const Index3 c = launch.cluster;
+      const Index3 tid = t->index, ctaid = t->block;
+      const auto part = [&](const Index3& v) { return s.name.back() == 'x' ? v.x : s.name.back() == 'y' ? v.y : v.z; };
+      const auto is = [&](const char* name) { return s.name.rfind(name, 0) == 0; };
+      std::uint64_t value = 0;
+      if (is("tid.")) value = part(tid);
+      else if (is("ntid.")) value = part(block_size);
+      else if (is("ctaid.")) value = part(ctaid);
+      else if (is("nctaid.")) value = part(grid_size);
+      else if (is("clusterid.")) value = part({ctaid.x / c.x, ctaid.y / c.y, ctaid.z / c.z});
+      else if (is("nclusterid.")) value = part({grid_size.x / c.x, grid_size.y / c.y, grid_size.z / c.z});
+      else if (is("cluster_ctaid.")) value = part({ctaid.x % c.x, ctaid.y % c.y, ctaid.z % c.z});
+      else if (is("cluster_nctaid.")) value = part(c);
+      else if (is("cluster_ctarank")) value = t->rank;
+      else if (is("cluster_nctarank")) value = cluster_blocks();
+      else if (is("laneid")) value = lane;
+      else if (is("warpid")) value = warp.index % block_warps();
+      else if (is("nwarpid")) value = max_block_warps;
+      else if (is("nsmid")) value = 1;
+      else if (is("lanemask_eq")) value = 1u << lane;
+      else if (is("lanemask_lt")) value = (1u << lane) - 1;
+      else if (is("lanemask_le")) value = (2u << lane) - 1;
+      else if (is("lanemask_ge")) value = ~((1u << lane) - 1);
+      else if (is("lanemask_gt")) value = ~((2u << lane) - 1);
+      else if (is("reserved_smem_offset_end") || is("reserved_smem_offset_cap")) value = reserved_shared_bytes;
+      else if (is("dynamic_smem_size")) value = launch.dynamic_shared_bytes;
+      else if (is("envreg1")) value = program.grid_workspace >> 32;  // high, and low: as cooperative groups read it
+      else if (is("envreg2")) value = program.grid_workspace & 0xffffffffu;
+      else if (is("total_smem_size")) value = launch.dynamic_shared_bytes + program.static_shared_bytes;
+      write_bits(warp, s.slot, s.width, lane, value & (s.width == 4 ? 0xffffffffu : ~std::uint64_t{0}));
+    }
+  }
+}
+
+}  // namespace autosched::emulator::ptx

@@ -1,0 +1,189 @@
+// What lanes of a warp do together: shuffles, votes, match, redux, elect: PTX ISA 9.7.9 and 9.7.13. Source 0 is the
+// mask; a handler runs once all lanes of it are there, each perhaps at an instruction of its own.
+#include <algorithm>
+#include <cmath>
+
+#include "sync/mbarrier.hpp"
+#include "isa/undefined.hpp"
+
+namespace autosched::emulator::ptx {
+namespace {
+
+using u32 = std::uint32_t;
+using s32 = std::int32_t;
+
+const Instruction& of(Warp& w, unsigned lane) { return *w.waiting[lane]; }
+
+void set_predicate(Warp& w, std::uint32_t at, unsigned lane, bool value) {
+  Lanes& d = w.head(at).bits;
+  d = (d & ~(1u << lane)) | static_cast<Lanes>(value) << lane;
+}
+void define(Warp& w, const Instruction& i, unsigned lane) {
+  for (unsigned d = 0; d < i.destinations; ++d) w.head(i.destination(d)).defined |= 1u << lane;
+}
+
+// Sources: mask, value, lane or distance, clamp and segments. immediate 1: up, down, bfly, idx.
+void shuffle(Warp& w, const Instruction&, Lanes lanes) {
+  if (!clocks.alone[w.index].empty()) clocks.share_flags(w.index, lanes);
+  u32 values[warp_size] = {};
+  std::uint64_t known[warp_size] = {};
+  SiteIndex origins[warp_size] = {};
+  for_lanes(lanes, [&](unsigned k) {
+    const Instruction& i = of(w, k);
+    values[k] = w.values<u32>(i.source(1))[k];
+    known[k] = known_bits(w, i.source(1), 4, k);
+    origins[k] = w.head(i.source(1)).origin;
+  });
+  for_lanes(lanes, [&](unsigned k) {
+    const Instruction& i = of(w, k);
+    const u32 b = w.values<u32>(i.source(2))[k] & 31u, c = w.values<u32>(i.source(3))[k];
+    const u32 clamp = c & 31u, segments = c >> 8 & 31u;
+    const u32 last = (k & segments) | (clamp & ~segments), first = k & segments;
+    s32 source = 0;
+    bool inside = false;
+    switch (i.immediate[1]) {
+      case 0: source = static_cast<s32>(k) - static_cast<s32>(b), inside = source >= static_cast<s32>(last); break;
+      case 1: source = static_cast<s32>(k + b), inside = source <= static_cast<s32>(last); break;
+      case 2: source = static_cast<s32>(k ^ b), inside = source <= static_cast<s32>(last); break;
+      default: source = static_cast<s32>(first | (b & ~segments)), inside = source <= static_cast<s32>(last);
+    }
+    const u32 from = inside ? static_cast<u32>(source) : k;
+    const bool takes_part = lanes >> from & 1u;
+    w.values<u32>(i.destination(0))[k] = takes_part ? values[from] : ~0u;
+    if (i.destinations > 1) set_predicate(w, i.destination(1), k, inside);
+    define(w, i, k);
+    // The value of a lane that takes no part is undefined, as is that of an undefined register.
+    const bool has_origin = takes_part && origins[from] != 0;
+    set_known(w, i.destination(0), 4, k, takes_part ? known[from] : 0, has_origin ? origins[from] : i.site);
+  });
+}
+
+// Sources: mask, predicate. immediate 1: all, any, uni, ballot; 2: the predicate is negated.
+void vote(Warp& w, const Instruction&, Lanes lanes) {
+  Lanes ballot = 0;
+  for_lanes(lanes, [&](unsigned k) {
+    const Instruction& i = of(w, k);
+    const bool value = (w.head(i.source(1)).bits >> k & 1u) != (i.immediate[2] != 0);
+    ballot |= static_cast<Lanes>(value) << k;
+  });
+  for_lanes(lanes, [&](unsigned k) {
+    const Instruction& i = of(w, k);
+    switch (i.immediate[1]) {
+      case 0: set_predicate(w, i.destination(0), k, ballot == lanes); break;
+      case 1: set_predicate(w, i.destination(0), k, ballot != 0); break;
+      case 2: set_predicate(w, i.destination(0), k, ballot == lanes || ballot == 0); break;
+      default: w.values<u32>(i.destination(0))[k] = ballot;
+    }
+    define(w, i, k);
+  });
+}
+
+// Sources: mask, value. immediate 1: any, all.
+void match(Warp& w, const Instruction&, Lanes lanes) {
+  std::uint64_t values[warp_size] = {};
+  for_lanes(lanes, [&](unsigned k) {
+    values[k] = read_bits(w, of(w, k).source(1), of(w, k).width_of_source(1), k);
+  });
+  for_lanes(lanes, [&](unsigned k) {
+    const Instruction& i = of(w, k);
+    Lanes equal = 0;
+    for_lanes(lanes, [&](unsigned l) { equal |= static_cast<Lanes>(values[l] == values[k]) << l; });
+    const bool all = equal == lanes;
+    w.values<u32>(i.destination(0))[k] = i.immediate[1] == 0 ? equal : all ? lanes : 0;
+    if (i.destinations > 1) set_predicate(w, i.destination(1), k, all);
+    define(w, i, k);
+  });
+}
+
+// Sources: mask, value. immediate 1: add, min, max, and, or, xor; 2: signed.
+void reduce(Warp& w, const Instruction&, Lanes lanes) {
+  u32 result = 0;
+  bool first = true;
+  for_lanes(lanes, [&](unsigned k) {
+    const Instruction& i = of(w, k);
+    const u32 x = w.values<u32>(i.source(1))[k];
+    const bool less = i.immediate[2] != 0 ? static_cast<s32>(x) < static_cast<s32>(result) : x < result;
+    if (first) {
+      result = x;
+    } else {
+      switch (i.immediate[1]) {
+        case 0: result += x; break;
+        case 1: result = less ? x : result; break;
+        case 2: result = less ? result : x; break;
+        case 3: result &= x; break;
+        case 4: result |= x; break;
+        default: result ^= x;
+      }
+    }
+    first = false;
+  });
+  for_lanes(lanes, [&](unsigned k) {
+    w.values<u32>(of(w, k).destination(0))[k] = result;
+    define(w, of(w, k), k);
+  });
+}
+
+// redux of f32 (sm_100a). immediates: 1: 0 min, 1 max; 2: of absolute values. With .NaN a NaN wins, else a number does.
+void reduce_f32(Warp& w, const Instruction&, Lanes lanes) {
+  float result = 0;
+  bool first = true, any_nan = false;
+  for_lanes(lanes, [&](unsigned k) {
+    const Instruction& i = of(w, k);
+    float x = w.values<float>(i.source(1))[k];
+    if (i.immediate[2] != 0) x = std::fabs(x);
+    if (x != x) {
+      any_nan = true;
+    } else if (first || (i.immediate[1] != 0 ? x > result || (x == result && !std::signbit(x))
+                                             : x < result || (x == result && std::signbit(x)))) {
+      result = x;
+      first = false;
+    }
+  });
+  for_lanes(lanes, [&](unsigned k) {
+    const bool nan = first || (any_nan && (of(w, k).flags & nan_wins) != 0);
+    w.values<u32>(of(w, k).destination(0))[k] = nan ? 0x7fffffffu : __builtin_bit_cast(u32, result);
+    define(w, of(w, k), k);
+  });
+}
+
+void elect(Warp& w, const Instruction&, Lanes lanes) {
+  const auto leader = static_cast<unsigned>(__builtin_ctz(lanes));
+  for_lanes(lanes, [&](unsigned k) {
+    const Instruction& i = of(w, k);
+    if (i.destinations > 1) w.values<u32>(i.destination(1))[k] = leader;
+    set_predicate(w, i.destination(0), k, k == leader);
+    define(w, i, k);
+  });
+}
+
+// A warp's epoch ends for those of its lanes that synchronize. What other lanes know and have done stays theirs.
+void synchronize(Warp& w, const Instruction&, Lanes lanes) {
+  if (lanes == live_lanes(w)) {
+    clocks.advance(w.index);
+  } else {
+    // Lanes that have exited are ordered with who names them.
+    const auto first = static_cast<unsigned>(__builtin_ctz(lanes));
+    clocks.share(w.index, w.values<u32>(of(w, first).source(0))[first] | lanes, live_lanes(w));
+  }
+}
+
+void active_mask(Warp& w, const Instruction& i, Lanes active) {
+  for_lanes(active, [&](unsigned k) { w.values<u32>(i.destination(0))[k] = active; });
+}
+
+constexpr Row rows[] = {
+    {"shfl", shuffle, 0, "*:4444", Flow::collective, false, true},
+    {"vote", vote, 0, "*:40", Flow::collective, true, true},
+    {"match", match, 0, "*:4*", Flow::collective, true, true},
+    {"redux", reduce, 0, "4:44", Flow::collective, true, true},
+    {"redux.f32", reduce_f32, nan_wins, "4:44", Flow::collective, true, true},
+    {"elect", elect, 0, "*:4", Flow::collective, true, true},
+    {"bar.warp.sync", synchronize, 0, ":4", Flow::collective, true},
+    {"activemask", active_mask, 0, "4:"},
+};
+
+}  // namespace
+
+const Rows warp_rows{std::begin(rows), std::end(rows)};
+
+}  // namespace autosched::emulator::ptx

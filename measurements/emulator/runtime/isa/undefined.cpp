@@ -1,0 +1,278 @@
+// How undefined bits travel through instructions that move them, and what is said where they decide something. As in
+// valgrind's memcheck (Seward and Nethercote, "Using Valgrind to detect undefined value errors with bit-precision",
+// USENIX 2005): bitwise instructions bit by bit, sums up to the lowest unknown bit, all others as a whole.
+#include "isa/undefined.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "isa/arithmetic/bits.hpp"
+
+namespace autosched::emulator::ptx {
+namespace {
+
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+
+// The bits of the first destination that a lane knows.
+using Known = u64 (*)(Warp&, const Instruction&, unsigned lane);
+
+u64 known(Warp& w, const Instruction& i, unsigned source, unsigned lane) {
+  return known_bits(w, i.source(source), i.width_of_source(source), lane);
+}
+u64 value(Warp& w, const Instruction& i, unsigned source, unsigned lane) {
+  return read_bits(w, i.source(source), i.width_of_source(source), lane);
+}
+bool knows(Warp& w, const Instruction& i, unsigned source, unsigned lane, u64 bits = ~u64{0}) {
+  return (~known(w, i, source, lane) & ones_of(i.width_of_source(source)) & bits) == 0;
+}
+
+u64 known_of_not(Warp& w, const Instruction& i, unsigned k) { return known(w, i, 0, k); }
+u64 known_of_and(Warp& w, const Instruction& i, unsigned k) {
+  const u64 a = known(w, i, 0, k), b = known(w, i, 1, k);
+  return (a & b) | (a & ~value(w, i, 0, k)) | (b & ~value(w, i, 1, k));
+}
+u64 known_of_or(Warp& w, const Instruction& i, unsigned k) {
+  const u64 a = known(w, i, 0, k), b = known(w, i, 1, k);
+  return (a & b) | (a & value(w, i, 0, k)) | (b & value(w, i, 1, k));
+}
+u64 known_of_xor(Warp& w, const Instruction& i, unsigned k) { return known(w, i, 0, k) & known(w, i, 1, k); }
+
+// A bit is known where every row of the table that the known bits leave possible says the same.
+u64 known_of_lop3(Warp& w, const Instruction& i, unsigned k) {
+  u64 zero = 0, one = 0;
+  for (unsigned row = 0; row < 8; ++row) {
+    u64 possible = ~u64{0};
+    for (unsigned s = 0; s < 3; ++s) {
+      const u64 v = value(w, i, s, k), unknown = ~known(w, i, s, k);
+      possible &= unknown | (row >> (2 - s) & 1u ? v : ~v);
+    }
+    (i.immediate[0] >> row & 1 ? one : zero) |= possible;
+  }
+  return ~(zero & one);
+}
+
+u64 known_of_shl(Warp& w, const Instruction& i, unsigned k) {
+  const u64 a = known(w, i, 0, k), n = value(w, i, 1, k);
+  if (!knows(w, i, 1, k)) return 0;
+  return n >= 8 * i.width_of_source(0) ? ~u64{0} : a << n | ((u64{1} << n) - 1);
+}
+u64 known_of_shr(Warp& w, const Instruction& i, unsigned k) {
+  const unsigned bits = 8 * i.width_of_source(0);
+  const u64 a = known(w, i, 0, k), n = value(w, i, 1, k);
+  if (!knows(w, i, 1, k)) return 0;
+  const bool fills = !std::string_view(i.row->name).starts_with("shr.s") || (a >> (bits - 1) & 1u) != 0;
+  if (n >= bits) return fills ? ~u64{0} : 0;
+  return a >> n | (fills ? ~(ones_of(i.width_of_source(0)) >> n) : 0);
+}
+u64 known_of_shf(Warp& w, const Instruction& i, unsigned k) {
+  if (!knows(w, i, 2, k)) return 0;
+  const auto a = static_cast<u32>(known(w, i, 0, k)), b = static_cast<u32>(known(w, i, 1, k)),
+             n = static_cast<u32>(value(w, i, 2, k));
+  const std::string_view name = i.row->name;
+  const bool left = name.starts_with("shf.l"), clamp = name.find("clamp") != name.npos;
+  if (left) return clamp ? funnel<true, true>(a, b, n) : funnel<true, false>(a, b, n);
+  return clamp ? funnel<false, true>(a, b, n) : funnel<false, false>(a, b, n);
+}
+u64 known_of_prmt(Warp& w, const Instruction& i, unsigned k) {
+  if (!knows(w, i, 2, k, i.immediate[0] == 0 ? 0xffffu : 3u)) return 0;
+  return permute(static_cast<u32>(known(w, i, 0, k)), static_cast<u32>(known(w, i, 1, k)),
+                 static_cast<u32>(value(w, i, 2, k)), i.immediate[0]);
+}
+u64 known_of_bfe(Warp& w, const Instruction& i, unsigned k) {
+  if (!knows(w, i, 1, k, 0xff) || !knows(w, i, 2, k, 0xff)) return 0;
+  const u64 a = known(w, i, 0, k);
+  const auto position = static_cast<u32>(value(w, i, 1, k)), length = static_cast<u32>(value(w, i, 2, k));
+  if ((length & 0xffu) == 0) return ~u64{0};
+  const bool wide = i.width_of_source(0) == 8;
+  if (std::string_view(i.row->name).starts_with("bfe.s")) {  // what is above is known as the sign is
+    return wide ? static_cast<u64>(extract<std::int64_t>(static_cast<std::int64_t>(a), position, length))
+                : static_cast<u32>(extract<std::int32_t>(static_cast<std::int32_t>(a), position, length));
+  }
+  if (wide) return extract<u64>(a, position, length) | ~extract<u64>(~u64{0}, position, length);
+  return extract<u32>(static_cast<u32>(a), position, length) | ~extract<u32>(~u32{0}, position, length);
+}
+u64 known_of_bfi(Warp& w, const Instruction& i, unsigned k) {
+  if (!knows(w, i, 2, k, 0xff) || !knows(w, i, 3, k, 0xff)) return 0;
+  const u64 a = known(w, i, 0, k), b = known(w, i, 1, k);
+  const auto position = static_cast<u32>(value(w, i, 2, k)), length = static_cast<u32>(value(w, i, 3, k));
+  return i.width_of_source(0) == 8 ? insert<u64>(a, b, position, length)
+                                   : insert<u32>(static_cast<u32>(a), static_cast<u32>(b), position, length);
+}
+
+// Sums, differences and products: an unknown bit changes none below it.
+u64 known_below(Warp& w, const Instruction& i, unsigned k) {
+  u64 unknown = 0;
+  for (unsigned s = 0; s < i.sources; ++s) unknown |= ~known(w, i, s, k) & ones_of(i.width_of_source(s));
+  return (i.flags & sat) != 0 ? 0 : (unknown & -unknown) - 1;
+}
+// Pairs of 16 bits that have nothing to do with each other.
+u64 known_halves(Warp& w, const Instruction& i, unsigned k) {
+  u64 result = ones_of(4);
+  for (unsigned s = 0; s < i.sources; ++s) {
+    const bool pair = i.width_of_source(s) == 4;
+    if (!knows(w, i, s, k, pair ? 0xffffu : ~u64{0})) result &= ~u64{0xffff};
+    if (!knows(w, i, s, k, pair ? 0xffff0000u : ~u64{0})) result &= 0xffff;
+  }
+  return result;
+}
+
+struct Rule {
+  std::string_view begins;
+  Known known;
+};
+constexpr Rule rules[] = {
+    {"not.b", known_of_not}, {"and.b", known_of_and}, {"or.b", known_of_or}, {"xor.b", known_of_xor},
+    {"lop3.b32", known_of_lop3}, {"shl.b", known_of_shl}, {"shr.", known_of_shr}, {"shf.", known_of_shf},
+    {"prmt.b32", known_of_prmt}, {"bfe.", known_of_bfe}, {"bfi.", known_of_bfi},
+};
+constexpr std::string_view sums[] = {"add.", "sub.", "neg.", "mul.lo.", "mul.wide.", "mad.lo.", "mad.wide."};
+constexpr std::string_view integers[] = {".u16", ".s16", ".u32", ".s32", ".u64", ".s64"};
+
+Known find_rule(std::string_view name) {
+  const auto begins = [&](std::string_view with) { return name.starts_with(with); };
+  if (begins("cvt.pack")) return nullptr;
+  if (begins("cvt")) return known_of_conversion;
+  for (const Rule& rule : rules) {
+    if (begins(rule.begins)) return rule.known;
+  }
+  if (name.ends_with("x2")) return known_halves;
+  const bool is_integer = std::any_of(std::begin(integers), std::end(integers), [&](auto t) { return name.ends_with(t); });
+  if (is_integer && name.find(".cc.") == name.npos && std::any_of(std::begin(sums), std::end(sums), begins)) {
+    return known_below;
+  }
+  return nullptr;
+}
+Known rule_of(const Row* row) {
+  static std::unordered_map<const Row*, Known> rules_of_rows;
+  const auto [at, is_new] = rules_of_rows.try_emplace(row, nullptr);
+  if (is_new) at->second = find_rule(row->name);
+  return at->second;
+}
+
+// mov: the bytes of all sources one after another, cut into the destinations.
+constexpr unsigned most_moved = 64;
+void known_of_move(Warp& w, const Instruction& i, unsigned lane, u64* to) {
+  unsigned char bytes[most_moved] = {};
+  unsigned end = 0;
+  for (unsigned s = 0; s < i.sources; ++s) {
+    const unsigned width = i.width_of_source(s);
+    const u64 bits = known(w, i, s, lane);
+    if (width <= 8) {
+      std::memcpy(bytes + end, &bits, width);
+    } else {
+      std::memset(bytes + end, bits == ones_of(width) ? 0xff : 0, width);
+    }
+    end += width;
+  }
+  unsigned at = 0;
+  for (unsigned d = 0; d < i.destinations; ++d) {
+    const unsigned width = i.width_of_destination(d);
+    to[d] = 0;
+    if (width <= 8) {
+      std::memcpy(&to[d], bytes + at, width);
+    } else if (std::all_of(bytes + at, bytes + at + width, [](unsigned char byte) { return byte == 0xff; })) {
+      to[d] = ones_of(width);
+    }
+    at += width;
+  }
+}
+
+std::string also_at(const Instruction& i, SiteIndex origin) {
+  return origin == i.site ? "" : " at " + place(i.site);
+}
+
+}  // namespace
+
+void set_known(Warp& w, std::uint32_t at, unsigned width, unsigned lane, std::uint64_t bits, SiteIndex origin) {
+  Register& r = w.head(at);
+  const Lanes own = 1u << lane;
+  bits &= ones_of(width);
+  if (bits == ones_of(width)) {
+    r.defined |= own;
+    return;
+  }
+  r.defined &= ~own;
+  r.origin = origin;
+  if (width > 8 || (bits == 0 && !w.knows_parts)) return;
+  w.knows_parts = true;
+  std::memcpy(w.known_at(at) + std::size_t{lane} * width, &bits, width);
+}
+
+void undefine(Warp& w, std::uint32_t at, unsigned width, Lanes lanes, SiteIndex origin) {
+  for_lanes(lanes, [&](unsigned k) { set_known(w, at, width, k, 0, origin); });
+}
+
+SiteIndex origin_of(Warp& w, std::uint32_t at, const Instruction& i) {
+  const SiteIndex origin = w.head(at).origin;
+  return origin != 0 ? origin : i.site;
+}
+
+void report_undefined(Warp& w, const Instruction& i, SiteIndex origin, unsigned lane) {
+  run_as(w, lane);
+  self->site = i.site;
+  if (const char* read = uninitialized_at(origin)) {
+    FINDING(uninitialized_shared_read, origin, "%s", read);
+    return;
+  }
+  FINDING(undefined_register, origin, "%s reads a register or a local variable that was never written on the path taken, for %s%s",
+          describe_self().c_str(), i.row->name, also_at(i, origin).c_str());
+}
+
+namespace {
+SiteIndex origin_of_sources(Warp& w, const Instruction& i, Lanes undefined) {
+  for (unsigned s = 0; s < i.sources; ++s) {
+    if ((undefined & ~w.head(i.source(s)).defined) != 0) return origin_of(w, i.source(s), i);
+  }
+  return i.site;
+}
+}  // namespace
+
+void report_undefined_sources(Warp& w, const Instruction& i, Lanes undefined) {
+  report_undefined(w, i, origin_of_sources(w, i, undefined), static_cast<unsigned>(__builtin_ctz(undefined)));
+}
+
+void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined) {
+  run_as(w, static_cast<unsigned>(__builtin_ctz(undefined)));
+  self->site = i.site;
+  const SiteIndex origin = origin_of(w, i.guard, i);
+  if (const char* read = uninitialized_at(origin)) {
+    FINDING(uninitialized_shared_read, origin, "%s", read);
+    return;
+  }
+  FINDING(undefined_register, origin, "%s takes a decision%s on a predicate that was never written on the path taken",
+          describe_self().c_str(), also_at(i, origin).c_str());
+}
+
+void execute_undefined(Warp& w, const Instruction& i, Lanes active, Lanes undefined) {
+  if (i.strict) {
+    report_undefined_sources(w, i, undefined);
+    undefined = 0;
+  }
+  const SiteIndex origin = undefined != 0 ? origin_of_sources(w, i, undefined) : SiteIndex{0};
+  // What is known of the results is asked before they, which may be sources too, are written.
+  constexpr unsigned most = 8;
+  u64 bits[warp_size][most] = {};
+  const bool moves = std::string_view(i.row->name).starts_with("mov") && i.destinations <= most &&
+                     i.width_of_destination(0) != 0;
+  const Known rule = moves ? nullptr : rule_of(i.row);
+  for (Lanes left = undefined; left != 0 && (moves || rule != nullptr); left &= left - 1) {
+    const auto k = static_cast<unsigned>(__builtin_ctz(left));
+    if (moves) {
+      known_of_move(w, i, k, bits[k]);
+    } else {
+      bits[k][0] = rule(w, i, k);
+    }
+  }
+  i.execute(w, i, active);
+  for (unsigned d = 0; d < i.destinations; ++d) {
+    w.head(i.destination(d)).defined |= active & ~undefined;
+    for (Lanes left = undefined; left != 0; left &= left - 1) {
+      const auto k = static_cast<unsigned>(__builtin_ctz(left));
+      set_known(w, i.destination(d), i.width_of_destination(d), k, moves || d == 0 ? (d < most ? bits[k][d] : 0) : 0, origin);
+    }
+  }
+}
+
+}  // namespace autosched::emulator::ptx

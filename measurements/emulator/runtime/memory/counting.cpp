@@ -1,0 +1,207 @@
+#include "memory/counting.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "machine.hpp"
+
+namespace autosched::emulator {
+namespace {
+
+constexpr unsigned banks = 32;
+constexpr unsigned bank_bytes = 4;
+constexpr unsigned sector_bytes = 32;
+
+struct Totals {
+  const char* instruction = nullptr;
+  int bytes = 0;
+  std::uint64_t requests = 0;
+  std::uint64_t cost = 0;   // wavefronts or sectors
+  std::uint64_t ideal = 0;  // wavefronts without conflicts
+  std::uint64_t unique = 0, fresh = 0;  // sectors that the block, or any block, has not asked for before
+};
+
+// The sectors that have been asked for, and by which block last: an open hash table.
+class Sectors {
+ public:
+  // 0: this block has asked before; 1: another one has; 2: none.
+  int ask(std::uint64_t sector, std::uint32_t block) {
+    if (2 * (used_ + 1) > slots_.size()) grow();
+    Slot& slot = find(sector);
+    const int answer = slot.block == 0 ? 2 : slot.block != block ? 1 : 0;
+    used_ += slot.block == 0;
+    slot = {sector, block};
+    return answer;
+  }
+
+ private:
+  struct Slot {
+    std::uint64_t sector = 0;
+    std::uint32_t block = 0;  // 0: free
+  };
+  Slot& find(std::uint64_t sector) {
+    std::size_t at = sector * 0x9e3779b97f4a7c15u >> shift_;
+    while (slots_[at].block != 0 && slots_[at].sector != sector) at = (at + 1) & (slots_.size() - 1);
+    return slots_[at];
+  }
+  void grow() {
+    std::vector<Slot> old(std::max<std::size_t>(2 * slots_.size(), 1 << 12));
+    old.swap(slots_);
+    shift_ = 64 - static_cast<unsigned>(__builtin_ctzll(slots_.size()));
+    for (const Slot& s : old) {
+      if (s.block != 0) find(s.sector) = s;
+    }
+  }
+  std::vector<Slot> slots_;
+  std::size_t used_ = 0;
+  unsigned shift_ = 0;
+};
+Sectors asked;
+std::uint32_t counted_block = 0;
+Reached reached = Reached::shared;
+
+// Distinct 4-byte words per bank; the largest number of any bank is what the phase costs.
+class Phase {
+ public:
+  void add(std::uint64_t address, unsigned bytes) {
+    for (std::uint64_t word = address / bank_bytes; word <= (address + bytes - 1) / bank_bytes; ++word) {
+      const unsigned bank = word % banks;
+      bool known = false;
+      for (unsigned i = 0; i < count_[bank]; ++i) known = known || words_[bank][i] == word;
+      if (!known) words_[bank][count_[bank]++] = word;
+    }
+  }
+  unsigned wavefronts() const { return *std::max_element(count_, count_ + banks); }
+
+ private:
+  unsigned count_[banks] = {};
+  std::uint64_t words_[banks][64];  // 32 lanes, each of at most 2 words of one bank when misaligned
+};
+
+struct Request {
+  std::uint32_t mask = 0;
+  std::uint64_t address[warp_size];
+};
+
+void add_shared(Totals& totals, const Request& request) {
+  const auto bytes = static_cast<unsigned>(totals.bytes);
+  const unsigned lanes = bytes == 16 ? 8 : bytes == 8 ? 16 : 32;
+  ++totals.requests;
+  for (unsigned first = 0; first < warp_size; first += lanes) {
+    Phase phase;
+    bool any = false;
+    for (unsigned lane = first; lane < first + lanes; ++lane) {
+      if ((request.mask >> lane & 1u) == 0) continue;
+      phase.add(request.address[lane], bytes);
+      any = true;
+    }
+    if (!any) continue;
+    totals.cost += phase.wavefronts();
+    ++totals.ideal;
+  }
+}
+
+void add_global(Totals& totals, const Request& request) {
+  std::uint64_t sectors[2 * warp_size];
+  unsigned count = 0;
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    if ((request.mask >> lane & 1u) == 0) continue;
+    const std::uint64_t address = request.address[lane];
+    sectors[count++] = address / sector_bytes;
+    sectors[count++] = (address + static_cast<unsigned>(totals.bytes) - 1) / sector_bytes;
+  }
+  if (!std::is_sorted(sectors, sectors + count)) std::sort(sectors, sectors + count);
+  ++totals.requests;
+  const std::uint64_t* const end = std::unique(sectors, sectors + count);
+  totals.cost += static_cast<std::uint64_t>(end - sectors);
+  if (!launch.count) return;
+  reached = std::max(reached, Reached::l1);
+  for (const std::uint64_t* s = sectors; s != end; ++s) {
+    const int answer = asked.ask(*s, counted_block);
+    totals.unique += answer != 0;
+    totals.fresh += answer == 2;
+    if (answer != 0) reached = Reached::memory;
+  }
+}
+
+class Counter {
+ public:
+  Totals& of(SiteIndex site, const char* instruction, int bytes) {
+    if (site >= totals_.size()) totals_.resize(site + 64u);
+    Totals& totals = totals_[site];
+    if (totals.instruction == nullptr) {
+      totals.instruction = instruction;
+      totals.bytes = bytes;
+    }
+    return totals;
+  }
+  const std::vector<Totals>& totals() const { return totals_; }
+
+ private:
+  std::vector<Totals> totals_;
+};
+
+Counter shared_counter, global_counter;
+
+}  // namespace
+
+void count_shared_request(SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
+                          const std::uint64_t* addresses) {
+  Request request;
+  request.mask = lanes;
+  std::copy_n(addresses, warp_size, request.address);
+  add_shared(shared_counter.of(site, instruction, bytes), request);
+}
+
+void count_global_request(SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
+                          const std::uint64_t* addresses) {
+  Request request;
+  request.mask = lanes;
+  std::copy_n(addresses, warp_size, request.address);
+  add_global(global_counter.of(site, instruction, bytes), request);
+}
+
+Reached take_reached() { return std::exchange(reached, Reached::shared); }
+void begin_block_counts() { ++counted_block; }
+
+void count_constant_request(SiteIndex site, int bytes, std::uint32_t lanes, const std::uint64_t* addresses) {
+  Totals& totals = global_counter.of(site, "ld.const", bytes);
+  ++totals.requests;
+  std::uint64_t different[warp_size];
+  unsigned count = 0;
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    if ((lanes >> lane & 1u) == 0) continue;
+    if (std::find(different, different + count, addresses[lane]) == different + count) different[count++] = addresses[lane];
+  }
+  totals.cost += count;
+  reached = std::max(reached, Reached::constant);
+}
+
+void count_shared_rows(SiteIndex site, const char* instruction, int bytes, const unsigned* rows, unsigned phases) {
+  Totals& totals = shared_counter.of(site, instruction, bytes);
+  ++totals.requests;
+  for (unsigned p = 0; p < phases; ++p) {
+    Phase phase;
+    for (unsigned row = 0; row < 8; ++row) phase.add(rows[p * 8 + row], 16);
+    totals.cost += phase.wavefronts();
+    ++totals.ideal;
+  }
+}
+
+void report_counts() {
+  for (std::size_t i = 0; i < shared_counter.totals().size(); ++i) {
+    const Totals& t = shared_counter.totals()[i];
+    if (t.requests != 0) {
+      report_shared(static_cast<SiteIndex>(i), t.instruction, t.bytes, t.requests, t.cost, t.ideal);
+    }
+  }
+  for (std::size_t i = 0; i < global_counter.totals().size(); ++i) {
+    const Totals& t = global_counter.totals()[i];
+    if (t.requests != 0) {
+      report_global(static_cast<SiteIndex>(i), t.instruction, t.bytes, t.requests, t.cost, t.unique, t.fresh);
+    }
+  }
+}
+
+}  // namespace autosched::emulator

@@ -1,0 +1,204 @@
+// What threads do to global memory, and who wrote and read each element of what the kernel may write.
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "memory/global_shadow.hpp"
+
+namespace autosched::emulator {
+
+using namespace global_shadow;
+
+namespace {
+
+Stamp stamp(bool atomic, bool narrow = false) {
+  return {clocks.now[self->warp], self->fences, self->who, self->site, atomic, narrow};
+}
+// Whether an atomic that wrote, of the scope of its block, is none to the running block.
+bool too_narrow(const Stamp& write, bool narrow) { return (narrow || write.narrow) && !of_running(write.epoch); }
+
+void report_race(const Buffer& b, const Cell& cell, const char* doing, const Stamp& other, const char* did) {
+  const bool same_block = of_running(other.epoch);
+  FINDING(global_race, self->site, "%s %s %s, which %s %s at %s, and nothing orders the two%s", describe_self().c_str(),
+          doing, element(b, cell).c_str(), describe(other.who, block_of_epoch(other.epoch)).c_str(), did,
+          place(other.site).c_str(),
+          same_block ? " (a barrier would)" : " (a fence and an atomic on both sides would)");
+}
+
+void check_alignment(const Buffer& b, const void* address, int bytes, const char* instruction) {
+  if ((reinterpret_cast<std::uintptr_t>(address) & static_cast<unsigned>(bytes - 1)) == 0) return;  // a power of two
+  FINDING(misaligned_access, self->site, "%s: %s of %d bytes at %s is not aligned to its size", describe_self().c_str(),
+          instruction, bytes, element(b, address).c_str());
+}
+
+// Whether a strong write has been seen by a strong read that happened before (PTX ISA, memory consistency model: what
+// precedes in observation order and base causality order precedes in causality order).
+bool observed(const Cell& cell) {
+  if (!cell.write.atomic) return false;
+  return std::any_of(std::begin(cell.reads), std::end(cell.reads), [&](const Stamp& read) {
+    return read.atomic && read.epoch != 0 && !too_narrow(cell.write, read.narrow) && ordered(read);
+  });
+}
+
+void note_read(Cell& cell, bool strong, bool narrow, bool constant) {
+  cell.write_was_read = true;
+  Stamp mine = stamp(strong, narrow);
+  mine.constant = constant;
+  Stamp* slot = nullptr;
+  for (Stamp& read : cell.reads) {
+    if (read.who == mine.who && of_running(read.epoch)) {
+      slot = &read;
+      break;
+    }
+    if (slot == nullptr && (read.epoch == 0 || ordered(read))) slot = &read;
+  }
+  *(slot != nullptr ? slot : &cell.reads[0]) = mine;
+}
+
+void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool relaxed, bool narrow = false) {
+  if (!b.writable() || !launch.check) return;
+  const Cells cells = cells_of(b, address, bytes);
+  for (Cell* cell = cells.begin; cell != cells.end; ++cell) {
+    const Stamp& write = cell->write;
+    if (write.epoch == 0) {
+      if (!b.held_value(*cell)) {
+        FINDING(uninitialized_global_read, self->site, "%s reads %s, which nobody has written", describe_self().c_str(),
+                element(b, *cell).c_str());
+        return;
+      }
+    } else if (read_only && write.epoch >= launch.began) {
+      FINDING(read_only_load_of_written, self->site,
+              "%s reads %s by ld.global.nc, but %s writes it at %s in the same launch", describe_self().c_str(),
+              element(b, *cell).c_str(), describe(write.who, block_of_epoch(write.epoch)).c_str(),
+              place(write.site).c_str());
+      return;
+    } else if (!(relaxed && write.atomic && !too_narrow(write, narrow)) && !ordered(write) &&
+               !observed(*cell)) {
+      report_race(b, *cell, "reads", write, "wrote");
+      return;
+    }
+    note_read(*cell, relaxed, narrow, read_only);
+  }
+}
+
+// ``same_value``: what is written is there already. Lanes of a warp may write one value with one instruction.
+void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, bool same_value = false,
+                  bool narrow = false) {
+  if (!launch.check) return;
+  const Cells cells = cells_of(b, address, bytes);
+  bool reported = false;
+  for (Cell* cell = cells.begin; cell != cells.end; ++cell) {
+    const Stamp& write = cell->write;
+    const bool together = same_value && write.site == self->site && of_running(write.epoch) &&
+                          warp_of(write.who) == self->warp && write.who != self->who;
+    if (!reported && write.epoch != 0 && !(atomic && write.atomic && !too_narrow(write, narrow)) && !together) {
+      if (!ordered(write)) {
+        report_race(b, *cell, atomic ? "updates" : "writes", write, "wrote");
+        reported = true;
+      } else if (b.spec.role == BufferSpec::Role::output && !atomic && !cell->write_was_read &&
+                 (write.who != self->who || !of_running(write.epoch))) {
+        FINDING(lost_write, self->site, "%s writes %s over what %s wrote at %s and nobody has read",
+                describe_self().c_str(), element(b, *cell).c_str(),
+                describe(write.who, block_of_epoch(write.epoch)).c_str(), place(write.site).c_str());
+        reported = true;
+      }
+    }
+    for (const Stamp& read : cell->reads) {
+      if (reported || read.epoch == 0) continue;
+      if (!atomic && !ordered(read)) {
+        report_race(b, *cell, "writes", read, "read");
+        reported = true;
+      } else if (read.constant && read.epoch >= launch.began) {
+        FINDING(read_only_load_of_written, self->site,
+                "%s writes %s, which %s reads by ld.global.nc at %s in the same launch", describe_self().c_str(),
+                element(b, *cell).c_str(), describe(read.who, block_of_epoch(read.epoch)).c_str(),
+                place(read.site).c_str());
+        reported = true;
+      }
+    }
+    *cell = Cell{stamp(atomic, narrow), {}, false};
+  }
+}
+
+}  // namespace
+
+bool check_global_read(const void* address, int bytes) {
+  Buffer* b = check_access(address, bytes, "cp.async");
+  if (b == nullptr) return false;
+  // cp.async is a weak load through L2.
+  shadow_read(*b, address, bytes, false, false);
+  return true;
+}
+
+void read_global_bulk(void* to, const void* address, int bytes, const char* instruction) {
+  Buffer* b = check_access(address, bytes, instruction);
+  if (b == nullptr) {
+    std::memset(to, 0xff, static_cast<std::size_t>(bytes));
+    return;
+  }
+  shadow_read(*b, address, bytes, false, false);
+  std::memcpy(to, address, static_cast<std::size_t>(bytes));
+}
+
+void write_global_bulk(void* address, const void* from, int bytes, const char* instruction) {
+  Buffer* b = check_access(address, bytes, instruction);
+  if (b == nullptr) return;
+  if (!b->writable()) {
+    FINDING(write_to_input, self->site, "%s writes %s, which is an input", describe_self().c_str(),
+            element(*b, address).c_str());
+    return;
+  }
+  shadow_write(*b, address, bytes, false);
+  std::memcpy(address, from, static_cast<std::size_t>(bytes));
+}
+
+void read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
+                 bool narrow) {
+  Buffer* b = check_access(address, bytes, instruction);
+  if (b == nullptr) {
+    std::memset(to, 0xff, static_cast<std::size_t>(bytes));
+    return;
+  }
+  check_alignment(*b, address, bytes, instruction);
+  shadow_read(*b, address, bytes, read_only, relaxed, narrow);
+  if (relaxed && any_release && launch.check) acquire_from(address);
+  std::memcpy(to, address, static_cast<std::size_t>(bytes));
+}
+
+void write_global(void* address, const void* from, int bytes, const char* instruction, bool relaxed, bool narrow) {
+  Buffer* b = check_access(address, bytes, instruction);
+  if (b == nullptr) return;
+  if (!b->writable()) {
+    FINDING(write_to_input, self->site, "%s writes %s, which is an input", describe_self().c_str(),
+            element(*b, address).c_str());
+    return;
+  }
+  check_alignment(*b, address, bytes, instruction);
+  shadow_write(*b, address, bytes, relaxed, std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0, narrow);
+  if (any_release) forget_releases(address);
+  if (relaxed && launch.check) synchronize(address);
+  std::memcpy(address, from, static_cast<std::size_t>(bytes));
+}
+
+unsigned char* update_global(void* address, int bytes, const char* instruction, bool narrow) {
+  Buffer* b = check_access(address, bytes, instruction);
+  if (b == nullptr) return nullptr;
+  if (!b->writable()) {
+    FINDING(write_to_input, self->site, "%s updates %s, which is an input", describe_self().c_str(),
+            element(*b, address).c_str());
+    return nullptr;
+  }
+  check_alignment(*b, address, bytes, instruction);
+  if (launch.check) {
+    const Cell& cell = *cells_of(*b, address, bytes).begin;
+    if (cell.write.epoch == 0 && !b->held_value(cell)) {
+      FINDING(uninitialized_global_read, self->site, "%s updates %s, which nobody has written",
+              describe_self().c_str(), element(*b, address).c_str());
+    }
+    shadow_write(*b, address, bytes, true, false, narrow);
+    synchronize(address);
+  }
+  return static_cast<unsigned char*>(address);
+}
+
+}  // namespace autosched::emulator

@@ -1,0 +1,202 @@
+// Which blocks (or clusters) run when. They run one after another, unless they wait: a block whose threads all ask memory
+// again and again, and get the answers that they know, lets others run and goes on later. As on a GPU, so many blocks
+// may have begun; others begin when one of these ends. Where blocks take turns, each runs up to its next access of memory.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "isa/ptx.hpp"
+#include "sched/scheduler.hpp"
+
+namespace autosched::emulator {
+namespace {
+
+constexpr std::size_t most_bytes = std::size_t{6} << 30;  // of what resident blocks have for themselves
+constexpr unsigned most_interleaved = 16;
+constexpr unsigned longest_turn = 32;  // steps, with a seed; half of the turns are of one
+
+// A stretch of epochs: whose they are.
+struct Stretch {
+  Epoch first;
+  unsigned block;
+};
+std::vector<Stretch> stretches;
+
+struct Residents {
+  unsigned slots = 1;                // that have been made; what runs is in none of them, but has one
+  unsigned running = 0;              // its slot
+  std::vector<unsigned> waiting;     // slots, those first that have waited longest
+  std::vector<unsigned> free_slots;  // of blocks that have ended
+  Epoch next = 1;                    // epochs before this are taken
+
+  unsigned count() const { return static_cast<unsigned>(waiting.size()) + 1; }
+};
+Residents residents;
+
+void exchange(unsigned slot) {
+  for (const ParkedBase* p : ParkedBase::all()) p->swap_with(slot);
+}
+
+// Leaves what runs in its slot and takes what lies in another one.
+void change_to(unsigned slot) {
+  residents.next = std::max(residents.next, clocks.end());
+  self = nullptr;
+  exchange(residents.running);
+  exchange(slot);
+  residents.running = slot;
+}
+
+void resume(unsigned slot) {
+  change_to(slot);
+  clocks.resume(residents.next);
+  stretches.push_back({residents.next, block_index});
+  idle_polls.begin_turn();
+}
+
+void start(unsigned block) {
+  residents.next = std::max(residents.next, clocks.end());
+  block_index = block;
+  stretches.push_back({residents.next, block});
+  start_blocks(residents.next);
+  idle_polls.begin_turn();
+}
+
+void make_threads() { threads.resize(cluster_blocks() == 1 ? launch.threads : warp_count * warp_size); }
+
+// In a slot that is free, or new.
+void start_beside(unsigned block) {
+  residents.waiting.push_back(residents.running);
+  if (residents.free_slots.empty()) {
+    change_to(residents.slots++);
+    make_threads();
+    allot_shared();
+    ptx::start();
+  } else {
+    const unsigned slot = residents.free_slots.back();
+    residents.free_slots.pop_back();
+    change_to(slot);
+  }
+  start(block);
+}
+
+unsigned take_waiting() {
+  auto& waiting = residents.waiting;
+  const auto chosen = waiting.begin() + (seeded() ? random_below(static_cast<unsigned>(waiting.size())) : 0);
+  const unsigned slot = *chosen;
+  waiting.erase(chosen);
+  return slot;
+}
+
+// Of the running blocks: a finding for each line at which threads ask for what never comes.
+bool report_spinning(unsigned begun, unsigned all) {
+  bool any = false;
+  for (const Thread& t : threads) {
+    if (t.state != State::runnable || !t.spins) continue;
+    any = true;
+    if (!count_finding(Kind::deadlock, t.site)) continue;
+    const std::string where = locate_global(reinterpret_cast<const void*>(t.asked));
+    char others[128] = "";
+    if (begun < all) {
+      std::snprintf(others, sizeof others, ", while %u blocks have not begun, as they do when one of %u ends", all - begun,
+                    residents.count());
+    }
+    write_finding(Kind::deadlock, t.site, "%s waits here for ever%s%s%s", describe(t.who, block_index).c_str(),
+                  where.empty() ? "" : ": nobody changes ", where.c_str(), others);
+  }
+  return any;
+}
+
+void report_endless(unsigned begun, unsigned all) {
+  auto& waiting = residents.waiting;
+  for (;;) {
+    if (!report_spinning(begun, all)) report_deadlock();
+    ptx::report_waiting();
+    if (waiting.empty()) return;
+    resume(waiting.back());
+    waiting.pop_back();
+  }
+}
+
+std::size_t bytes_of_residents() {
+  return (std::size_t{ptx::program.register_bytes} + warp_size * sizeof(Thread)) * warp_count + shared_books_bytes();
+}
+
+// How many may have begun and not ended. Ends the process where a cooperative launch has more than fit.
+unsigned most_residents(unsigned units) {
+  const std::size_t fit = std::max<std::size_t>(most_bytes / std::max<std::size_t>(bytes_of_residents(), 1), 1);
+  if (launch.cooperative && units > fit) {
+    std::fprintf(stderr, "lacking: the emulator has room for %zu blocks at a time, and a cooperative launch has %u\n", fit, units);
+    std::exit(5);
+  }
+  if (launch.cooperative) return units;
+  return static_cast<unsigned>(std::min<std::size_t>(fit, launch.interleaved ? std::min(launch.resident, most_interleaved) : launch.resident));
+}
+
+bool run_launch(unsigned first, unsigned units) {
+  const unsigned most = most_residents(units);
+  auto& waiting = residents.waiting;
+  unsigned begun = 0, steps = 0;
+  start(first + begun++);
+  launch.began = clocks.first;
+  for (;;) {
+    const bool more = begun < units && residents.count() < most;
+    const Turn turn = launch.interleaved ? run_step() : run_blocks(more || !waiting.empty());
+    if (turn == Turn::ended) {
+      ptx::end_block();
+      end_block_shared();
+      residents.next = std::max(residents.next, clocks.end());
+      if (!waiting.empty() && !(launch.interleaved && begun < units)) {
+        residents.free_slots.push_back(residents.running);
+        resume(take_waiting());
+      } else if (begun < units) {
+        start(first + begun++);
+      } else {
+        return true;
+      }
+    } else if (turn == Turn::stuck || (!more && wait_in_vain(residents.count()))) {
+      report_endless(begun, units);
+      return false;
+    } else if (launch.interleaved && steps > 0) {
+      --steps;
+    } else if (more) {
+      start_beside(first + begun++);
+    } else if (!waiting.empty()) {
+      const unsigned next = take_waiting();
+      waiting.push_back(residents.running);
+      resume(next);
+      steps = seeded() && random_below(2) != 0 ? random_below(longest_turn) : 0;
+    }
+  }
+}
+
+}  // namespace
+
+unsigned block_of_epoch(Epoch epoch) {
+  // What is asked about follows one another, as the elements of a tile do that another block has left.
+  static std::size_t last = 0;
+  if (last + 1 < stretches.size() && stretches[last].first <= epoch && epoch < stretches[last + 1].first) {
+    return stretches[last].block;
+  }
+  const auto after = std::upper_bound(stretches.begin(), stretches.end(), epoch,
+                                      [](Epoch e, const Stretch& s) { return e < s.first; });
+  if (after == stretches.begin()) return ~0u;
+  last = static_cast<std::size_t>(after - stretches.begin()) - 1;
+  return stretches[last].block;
+}
+
+bool run_grid() {
+  make_threads();
+  if (cluster_blocks() > 1) choose_clusters();
+  const unsigned units = launch.blocks.empty() ? grid_size.x * grid_size.y * grid_size.z / cluster_blocks()
+                                               : static_cast<unsigned>(launch.blocks.size());
+  for (unsigned n = 0; n < launch.calls * launch.launches; ++n) {
+    if (n > 0 && n % launch.launches == 0) {
+      check_after_call();
+      begin_call();
+    }
+    if (!run_launch(n * units, units)) return false;
+  }
+  return true;
+}
+
+}  // namespace autosched::emulator

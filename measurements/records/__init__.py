@@ -1,0 +1,1 @@
+"""What is one measurement, and when do two differ? Start at ``record``."""

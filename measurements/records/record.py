@@ -1,0 +1,287 @@
+"""One row of the record store: a trial of one schedule of one problem on one device, and everything needed to trust it
+later. Plain text and numbers, so that a record of an operator that this version does not know can still be listed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from measurements.files.text import printable
+from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
+from search_spaces.catalogue import problem_from_json
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+
+_NAMES = ("device", "template_version", "space_version", "toolchain", "driver", "autosched_version", "sampler")
+_Kinds = type | tuple[type, ...]
+CONTROLS = ("library", "copy")  # the vendor's library where it computes the problem, else a plain copy
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the run that made a record was allowed: so many trials, and so many seconds of search (None: no limit).
+
+    A winner of 16 trials says less than one of 4,096. Raises ValueError for what is no budget.
+    """
+
+    trials: int
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.trials) is not int or self.trials < 1:
+            raise ValueError(f"a budget is at least one trial, not {self.trials!r}")
+        if self.seconds is not None and not (isinstance(self.seconds, (int, float)) and 0 <= self.seconds < math.inf):
+            raise ValueError(f"a budget in seconds is a number of at least 0, not {self.seconds!r}")
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Raises ValueError for other or missing fields."""
+        if set(data) != {"trials", "seconds"}:
+            raise ValueError(f"a budget has trials and seconds, not {', '.join(map(str, data)) or 'nothing'}")
+        return cls(**data)
+
+
+@dataclass(frozen=True)
+class Control:
+    """The time of a program that no schedule changes, taken in turns with the record's own: ``name`` is "library", the
+    vendor's of that ``version``, or "copy", a plain copy of the operands' bytes.
+
+    Raises ValueError for another name and for what is no time.
+    """
+
+    name: str
+    timing: Timing
+    version: str = ""
+
+    def __post_init__(self) -> None:
+        if self.name not in CONTROLS:
+            raise ValueError(f"a control is one of {', '.join(CONTROLS)}, not {self.name!r:.60}")
+        printable(self.version)
+        _check_times(self.timing)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Raises ValueError for other or missing fields."""
+        if not isinstance(data, Mapping) or set(data) != {"name", "timing", "version"}:
+            raise ValueError("a control has a name, a timing and a version")
+        try:
+            _check(data, {"name": str, "timing": dict, "version": str})
+            _check(data["timing"], _TIMING)
+            return cls(data["name"], Timing(**data["timing"]), data["version"])
+        except (KeyError, TypeError, OverflowError) as error:
+            raise ValueError(f"this is no control: {type(error).__name__} {error}") from error
+
+
+def _check_times(timing: Timing) -> None:
+    seconds = (timing.median, timing.p25, timing.p75)
+    if not all(0 < s < math.inf for s in seconds):
+        raise ValueError(f"a time must be a positive finite number of seconds, got {seconds}")
+    if not timing.p25 <= timing.median <= timing.p75:
+        raise ValueError(f"a median must lie between its quartiles, got p25, median, p75 = {seconds}")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was tried, on which device, with which versions, and the result.
+
+    ``sampler`` is the name of who proposed it, a sampler or nvMatmulHeuristics. ``problem_key`` is ``Problem.key()``,
+    canonical JSON. ``template_version`` is that of the schedule's kernel template, "" in records that predate
+    templates. ``device`` is the name that look-ups compare exactly, ``fingerprint`` JSON text of everything known about
+    the device. ``kernel_digest`` is None where no source could be generated. ``toolchain`` and ``driver`` name
+    versions, such as "NVRTC 13.0" and "580.65"; "" means there is none. ``created`` is in UTC. ``rank`` is the place in
+    a paired re-measurement, 1 for the winner; None for what was timed alone. ``budget`` is that of the run that tried
+    it, ``proof`` the canonical JSON text of an object that says what was proven of the kernel and how; None in records
+    that predate them. ``control`` is what was timed beside the winner of a re-measurement, to tell a machine that has
+    changed from a kernel that has. ``id`` is the row, None before it is stored. Raises ValueError for a name that
+    cannot be printed, for a time that is not a positive finite number, and for a ``created`` without a time zone. An
+    error that is NaN is kept as infinity: worse than every tolerance.
+    """
+
+    problem_key: str
+    schedule: Schedule
+    device: str
+    fingerprint: str
+    template_version: str
+    space_version: str
+    kernel_digest: str | None
+    measurement: Measurement
+    toolchain: str
+    driver: str
+    autosched_version: str
+    created: datetime
+    sampler: str
+    seed: int
+    rank: int | None = None
+    budget: Budget | None = None
+    proof: str | None = None
+    control: Control | None = None
+    id: int | None = None
+
+    def __post_init__(self) -> None:
+        timing, error = self.measurement.timing, self.measurement.error
+        for other in (self.measurement.compile_seconds, self.measurement.clock_mhz):
+            if other is not None and not math.isfinite(other):
+                raise ValueError(f"a duration or a clock rate is a finite number, not {other}")
+        if timing is not None:
+            _check_times(timing)
+        for field in _NAMES:
+            try:
+                printable(getattr(self, field))
+            except ValueError as problem:
+                raise ValueError(f"{field} {problem}") from None
+        for parameter, value in (("template", self.schedule.template), *self.schedule.items):
+            printable(parameter)
+            if isinstance(value, str):
+                printable(value)
+        if self.created.tzinfo is None:
+            raise ValueError(f"created must have a time zone, got {self.created.isoformat()}: use datetime.now(UTC)")
+        object.__setattr__(self, "created", self.created.astimezone(UTC))
+        if error is not None and math.isnan(error):
+            object.__setattr__(self, "measurement", dataclasses.replace(self.measurement, error=math.inf))
+
+    @property
+    def problem(self) -> Problem:
+        """The problem itself. Raises ValueError for an operator or a form that this version does not know."""
+        return problem_from_json(json.loads(self.problem_key))
+
+    @property
+    def status(self) -> Status:
+        return self.measurement.status
+
+    @property
+    def provenance(self) -> Provenance:
+        return self.measurement.provenance
+
+    @property
+    def ok(self) -> bool:
+        return self.measurement.ok
+
+    @property
+    def seconds(self) -> float | None:
+        """The median time; None where the trial failed."""
+        return None if self.measurement.timing is None else self.measurement.timing.median
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as JSON values; an infinite error is the string "inf", as JSON has no such number."""
+        m = self.measurement
+        return {
+            "id": self.id,
+            "problem": json.loads(self.problem_key),
+            "template": self.schedule.template,
+            "template_version": self.template_version,
+            "schedule": self.schedule.to_json(),
+            "device": self.device,
+            "fingerprint": json.loads(self.fingerprint),
+            "space_version": self.space_version,
+            "kernel_digest": self.kernel_digest,
+            "provenance": m.provenance.value,
+            "status": m.status.value,
+            "reason": m.reason,
+            "timing": None if m.timing is None else dataclasses.asdict(m.timing),
+            "error": m.error if m.error is None or math.isfinite(m.error) else "inf",
+            "resources": None if m.resources is None else dataclasses.asdict(m.resources),
+            "compile_seconds": m.compile_seconds,
+            "clock_mhz": m.clock_mhz,
+            "rank": self.rank,
+            "toolchain": self.toolchain,
+            "driver": self.driver,
+            "autosched_version": self.autosched_version,
+            "created": self.created.isoformat(),
+            "sampler": self.sampler,
+            "seed": self.seed,
+            "code": None if m.code is None else dataclasses.asdict(m.code),
+            "budget": None if self.budget is None else dataclasses.asdict(self.budget),
+            "proof": None if self.proof is None else json.loads(self.proof),
+            "control": None if self.control is None else dataclasses.asdict(self.control),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The record whose ``to_json()`` was ``data``; ``code``, ``budget``, ``proof`` and ``control`` may be
+        missing.
+
+        Raises ValueError for a missing or malformed field.
+        """
+        if not isinstance(data, Mapping):
+            raise ValueError(f"this is not the JSON of a record: {data!r:.60}")
+        data = {**dict.fromkeys(_MAY_BE_MISSING), **data}
+        try:
+            _check(data, _KINDS)
+            json.dumps(data["problem"], ensure_ascii=False).encode()  # raises ValueError for half of a character
+            for part, kinds in (("timing", _TIMING), ("resources", _RESOURCES), ("code", _CODE)):
+                if data[part] is not None:
+                    _check(data[part], kinds)
+            return cls(
+                problem_key=canonical_json(data["problem"]),
+                schedule=Schedule.from_json(data["template"], data["schedule"]),
+                device=data["device"],
+                fingerprint=canonical_json(data["fingerprint"]),
+                template_version=data["template_version"],
+                space_version=data["space_version"],
+                kernel_digest=data["kernel_digest"],
+                measurement=Measurement(
+                    status=Status(data["status"]),
+                    provenance=Provenance(data["provenance"]),
+                    reason=data["reason"],
+                    timing=None if data["timing"] is None else Timing(**data["timing"]),
+                    error=None if data["error"] is None else float(data["error"]),
+                    resources=None if data["resources"] is None else Resources(**data["resources"]),
+                    compile_seconds=data["compile_seconds"],
+                    clock_mhz=data["clock_mhz"],
+                    code=None if data["code"] is None else MachineCode(**data["code"]),
+                ),
+                toolchain=data["toolchain"],
+                driver=data["driver"],
+                autosched_version=data["autosched_version"],
+                created=datetime.fromisoformat(data["created"]),
+                sampler=data["sampler"],
+                seed=data["seed"],
+                rank=data["rank"],
+                budget=None if data["budget"] is None else Budget.from_json(data["budget"]),
+                proof=None if data["proof"] is None else canonical_json(data["proof"]),
+                control=None if data["control"] is None else Control.from_json(data["control"]),
+                id=data.get("id"),
+            )
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"this is not the JSON of a record: {type(error).__name__} {error}") from error
+
+
+_NUMBER = (int, float)
+_MAYBE_NUMBER = (int, float, type(None))
+_TIMING: Mapping[str, _Kinds] = {"median": _NUMBER, "p25": _NUMBER, "p75": _NUMBER, "count": int}
+_RESOURCES: Mapping[str, _Kinds] = {field.name: int for field in dataclasses.fields(Resources)}
+_CODE: Mapping[str, _Kinds] = {"cubin_digest": str, "sass_digest": str, "sass_bytes": int}
+_MAY_BE_MISSING = ("code", "budget", "proof", "control")  # in recordings that predate them
+_KINDS: Mapping[str, _Kinds] = {
+    **dict.fromkeys(("problem", "schedule", "fingerprint"), dict),
+    **dict.fromkeys(("template", "template_version", "device", "space_version", "provenance", "status"), str),
+    **dict.fromkeys(("reason", "toolchain", "driver", "autosched_version", "created", "sampler"), str),
+    **dict.fromkeys(("compile_seconds", "clock_mhz"), _MAYBE_NUMBER),
+    **dict.fromkeys(("timing", "resources", *_MAY_BE_MISSING), (dict, type(None))),
+    "kernel_digest": (str, type(None)),
+    "error": (*_MAYBE_NUMBER, str),
+    "rank": (int, type(None)),
+    "seed": int,
+}
+
+
+def _check(data: Mapping[str, Any], kinds: Mapping[str, _Kinds]) -> None:
+    """Raises KeyError, TypeError, OverflowError, and ValueError for values that databases cannot hold."""
+    for name, kind in kinds.items():
+        value = data[name]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise TypeError(f"{name} is {value!r:.60}")
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise OverflowError(f"{name} is too large")
+        if isinstance(value, str):
+            value.encode()  # raises ValueError for half of a character
+
+
+def canonical_json(value: Any) -> str:
+    """The one JSON text of a value that equal values share, as ``Problem.key()`` has it."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,291 @@
+"""Recordings: trials measured on a GPU, as files that are replayed and trained on where there is none.
+
+A file is gzip over lines of JSON. A recording is one header line, which says on what and with what its trials were
+measured and how many there are, and one line per trial, as ``Record.to_json`` writes it. A file may hold several
+recordings one after the other, so files can be joined with ``cat``. Those that come with autosched are found below
+``recorded/<device>/``, one file per problem:
+
+    python -m measurements.records.recording FILE...        put the recordings of FILE there
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import os
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+from measurements.files.atomic_write import publish
+from measurements.files.text import harmless
+from measurements.records.measurement import Provenance, Status
+from measurements.records.record import Record, canonical_json
+from measurements.records.vendor_library import is_library
+from search_spaces.operators.problem import Problem
+
+FORMAT = 2
+RECORDED = Path(__file__).resolve().parent / "recorded"
+SUFFIX = ".jsonl.gz"
+MOST_BYTES = 2**29  # of an unpacked file, some 400,000 trials
+_LONGEST_LINE = 2**20
+
+_HEADER = ("problem", "device", "fingerprint", "spaces", "autosched_version", "toolchain")
+
+
+class RecordingError(ValueError):
+    """A file that is not a recording. The message is one sentence, and safe to print."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(harmless(message))
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Measured trials of one problem on one GPU with one toolchain, in the order they were made.
+
+    ``fingerprint`` is the JSON text of what the times may depend on (device, driver, toolchain); ``spaces`` are the
+    versions of the spaces that proposed the schedules, by kernel template. Raises RecordingError, a ValueError, for no
+    trials, for trials of different origin, and for times that were not measured.
+    """
+
+    records: tuple[Record, ...]
+
+    def __post_init__(self) -> None:
+        if not self.records:
+            raise RecordingError("a recording needs at least one trial")
+        first = _origin(self.records[0])
+        for record in self.records:
+            if record.provenance is not Provenance.MEASURED or record.status is Status.UNRECORDED:
+                raise RecordingError(f"a recording holds measured trials, not {record.provenance} {record.status} ones")
+            for name, value in _origin(record).items():
+                if value != first[name]:
+                    raise RecordingError(f"the trials of a recording must have one {name}: record them apart")
+            if record.space_version != self.spaces[record.schedule.template]:
+                raise RecordingError("the trials of a template must have one space_version: record them apart")
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> tuple[Self, ...]:
+        """The recordings that ``records`` make, in the order of their first trials; only measured ones are taken."""
+        groups: list[tuple[dict[str, str], dict[str, str], list[Record]]] = []
+        for record in records:
+            if record.provenance is not Provenance.MEASURED or is_library(record.schedule):
+                continue
+            origin, template, version = _origin(record), record.schedule.template, record.space_version
+            fitting = (g for g in groups if g[0] == origin and g[1].get(template, version) == version)
+            chosen = next(fitting, None)
+            if chosen is None:
+                groups.append(chosen := (origin, {}, []))
+            _, spaces, group = chosen
+            spaces[template] = version
+            group.append(record)
+        return tuple(cls(tuple(group)) for _, _, group in groups)
+
+    @property
+    def problem(self) -> Problem:
+        """Raises ValueError for an operator that this version does not know."""
+        return self.records[0].problem
+
+    @property
+    def problem_key(self) -> str:
+        return self.records[0].problem_key
+
+    @property
+    def device(self) -> str:
+        """The name that look-ups compare."""
+        return self.records[0].device
+
+    @property
+    def fingerprint(self) -> str:
+        return self.records[0].fingerprint
+
+    @cached_property
+    def spaces(self) -> dict[str, str]:
+        """The version of each template's space."""
+        return {record.schedule.template: record.space_version for record in reversed(self.records)}
+
+    @property
+    def autosched_version(self) -> str:
+        return self.records[0].autosched_version
+
+    @property
+    def toolchain(self) -> str:
+        return self.records[0].toolchain
+
+    @property
+    def ok(self) -> int:
+        """How many trials have a time."""
+        return sum(r.ok for r in self.records)
+
+
+def write(path: str | os.PathLike[str], recordings: Sequence[Recording]) -> None:
+    """Write ``recordings`` to ``path``, whole or not at all. The same recordings give the same bytes.
+
+    Raises OSError where that is impossible.
+    """
+    _publish(Path(path), _packed(recordings))
+
+
+def append(path: str | os.PathLike[str], recordings: Sequence[Recording]) -> None:
+    """Add ``recordings`` to the end of a file, made if missing, whole or not at all. Raises OSError."""
+    target = Path(path)
+    _publish(target, (target.read_bytes() if target.exists() else b"") + _packed(recordings))
+
+
+def _packed(recordings: Sequence[Recording]) -> bytes:
+    lines = [json.dumps(line, separators=(",", ":")) for r in recordings for line in _lines(r)]
+    return gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0)
+
+
+def _publish(target: Path, content: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    publish(target, content)
+
+
+def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
+    """The recordings of a file. Raises RecordingError for a malformed or truncated file; and OSError."""
+    try:
+        with gzip.open(path) as file:
+            return tuple(_parsed(_read_lines(file)))
+    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
+        raise RecordingError(f"{path} is not a whole gzip file of text: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise RecordingError(f"{path} is not a recording: {error}") from error
+
+
+def _read_lines(file: gzip.GzipFile) -> Iterator[str]:
+    """Lines as they are unpacked, so that a small file cannot fill the memory. Raises ValueError for too many bytes."""
+    left = MOST_BYTES
+    while line := file.readline(min(_LONGEST_LINE, left) + 1):
+        left -= len(line)
+        if len(line) > _LONGEST_LINE or left < 0:
+            raise ValueError(f"it unpacks to more than {MOST_BYTES:,} bytes, or has a line of {_LONGEST_LINE:,}")
+        yield line.decode().rstrip("\r\n")
+
+
+def find(problem: Problem, device: str, folder: str | os.PathLike[str] | None = None) -> Recording | None:
+    """The newest recording of exactly this problem and device, timed from a cold L2; None where there is none.
+
+    Raises RecordingError for a damaged file.
+    """
+    path = place(problem.key(), device, folder)
+    if not path.is_file():
+        return None
+    same = [r for r in read(path) if (r.problem_key, r.device) == (problem.key(), device) and not _is_warm(r)]
+    return max(same, key=lambda r: r.records[-1].created, default=None)
+
+
+def installed(folder: str | os.PathLike[str] | None = None) -> dict[str, int]:
+    """How many problems are recorded below ``folder`` (RECORDED), by device."""
+    found = sorted(Path(RECORDED if folder is None else folder).glob(f"*/*{SUFFIX}"))
+    return dict(Counter(path.parent.name for path in found))
+
+
+def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> tuple[Path, ...]:
+    """Put the recordings of a file where ``find`` looks, without replacing any. Returns the files written.
+
+    Raises RecordingError and OSError.
+    """
+    by_place: dict[Path, list[Recording]] = {}
+    for recording in read(path):
+        by_place.setdefault(place(recording.problem_key, recording.device, folder), []).append(recording)
+    for target, new in by_place.items():
+        there = read(target) if target.is_file() else ()
+        write(target, [*there, *(r for r in new if r not in there)])
+    return tuple(by_place)
+
+
+def place(problem_key: str, device: str, folder: str | os.PathLike[str] | None = None) -> Path:
+    """The file below ``folder`` (RECORDED) for a problem. Raises RecordingError where ``device`` is no folder name."""
+    if not device or device != os.path.basename(device) or device.startswith("."):
+        raise RecordingError(f"the device {device!r} cannot name a folder")
+    operator = str(json.loads(problem_key).get("operator", "unknown"))
+    if not (device + operator).isprintable():
+        raise RecordingError(f"the device {device!r} or the operator {operator!r} cannot name a file")
+    digest = hashlib.sha256(problem_key.encode()).hexdigest()[:16]
+    return Path(RECORDED if folder is None else folder) / device / f"{os.path.basename(operator)}-{digest}{SUFFIX}"
+
+
+def _origin(record: Record) -> dict[str, str]:
+    return {
+        "problem": record.problem_key,
+        "device": record.device,
+        "fingerprint": record.fingerprint,
+        "autosched_version": record.autosched_version,
+        "toolchain": record.toolchain,
+    }
+
+
+def _is_warm(recording: Recording) -> bool:
+    return bool(json.loads(recording.fingerprint).get("cache") == "warm")
+
+
+def _lines(recording: Recording) -> Iterator[dict[str, Any]]:
+    header = _origin(recording.records[0])
+    texts = {name: json.loads(header[name]) for name in ("problem", "fingerprint")}
+    yield {"recording": FORMAT, "trials": len(recording.records), **header, **texts, "spaces": recording.spaces}
+    for record in recording.records:
+        yield {**record.to_json(), "id": None}  # ids are those of a database
+
+
+def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
+    found = False
+    for line in lines:
+        header = json.loads(line)
+        if not _is_header(header):
+            raise ValueError("it does not begin with the header of a recording")
+        if header["recording"] != FORMAT:
+            raise ValueError(f"its format is {header['recording']}, and this autosched reads {FORMAT}: upgrade it")
+        trials = header["trials"]
+        if type(trials) is not int or trials < 0:
+            raise ValueError("its header does not say how many trials follow")
+        texts = list(islice(lines, min(trials, sys.maxsize)))
+        if len(texts) < trials:
+            raise ValueError(f"it is cut short: it should hold {trials} trials")
+        recording = Recording(tuple(Record.from_json(json.loads(text)) for text in texts))
+        said = {name: canonical_json(header[name]) for name in ("problem", "fingerprint")}
+        for name, value in _origin(recording.records[0]).items():
+            if value != said.get(name, header[name]):
+                raise ValueError(f"its header and its trials differ in {name}")
+        if recording.spaces != header["spaces"]:
+            raise ValueError("its header and its trials differ in spaces")
+        found = True
+        yield recording
+    if not found:
+        raise ValueError("it is empty")
+
+
+def _is_header(line: Any) -> bool:
+    return (
+        isinstance(line, Mapping)
+        and all(name in line for name in ("recording", "trials", *_HEADER))
+        and all(isinstance(line[name], Mapping) for name in ("problem", "fingerprint"))
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Install files; prints what was written."""
+    parser = argparse.ArgumentParser(prog="python -m measurements.records.recording", description="Install recordings.")
+    parser.add_argument("files", nargs="+", metavar="FILE", help=f"recordings ({SUFFIX})")
+    parser.add_argument("--folder", default=str(RECORDED), help="where to put them (default: where tune looks)")
+    given = parser.parse_args(arguments)
+    try:
+        for file in given.files:
+            for path in install(file, given.folder):
+                print(path)
+    except (RecordingError, OSError) as error:
+        print(f"recording: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

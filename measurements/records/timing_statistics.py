@@ -1,0 +1,175 @@
+"""Statistics of times: noise, when to stop, which of two is faster. Times are seconds; a ratio under 1 is faster.
+
+Medians and quartiles throughout: a GPU's times have a floor and a long tail. Nothing here draws random numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+import numpy as np
+
+from measurements.records import signed_rank
+from measurements.records.measurement import Timing
+from search_spaces.arrays import FloatArray
+
+_IQR_OF_NORMAL = 1.3490  # interquartile range of a normal distribution, in standard deviations
+_MEDIAN_EFFICIENCY = 1.2533  # sqrt(pi / 2): standard error of a median over that of a mean, normal distribution
+
+
+def relative_noise(seconds: Sequence[float]) -> float:
+    """Standard deviation over median, the deviation taken from the quartiles so that outliers do not count.
+
+    Infinite for fewer than two values.
+    """
+    if len(seconds) < 2:
+        return math.inf
+    p25, median, p75 = statistics.quantiles(seconds, n=4, method="inclusive")
+    return (p75 - p25) / _IQR_OF_NORMAL / median if median > 0 else math.inf
+
+
+def median_error(seconds: Sequence[float]) -> float:
+    """Relative standard error of the median of ``seconds``."""
+    return _MEDIAN_EFFICIENCY * relative_noise(seconds) / math.sqrt(max(len(seconds), 1))
+
+
+def error_of_median(timing: Timing) -> float:
+    """The same of a stored median, by the quartiles beside it; 0 for an estimate."""
+    spread = (timing.p75 - timing.p25) / _IQR_OF_NORMAL / timing.median
+    return _MEDIAN_EFFICIENCY * spread / math.sqrt(max(timing.count, 1))
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """Repeat until the relative standard error of the median is at most ``target``, or a limit is met.
+
+    At least ``min_repeats`` are taken, unless ``max_seconds`` of measuring have passed after the first, or a candidate
+    is hopeless: after ``hopeless_repeats`` even the fastest takes more than ``hopeless_factor`` times the best so far.
+    """
+
+    target: float = 0.003
+    min_repeats: int = 7
+    max_repeats: int = 100
+    max_seconds: float = 1.0
+    hopeless_repeats: int = 3
+    hopeless_factor: float = 3.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_repeats <= self.max_repeats:
+            raise ValueError(
+                f"repeats must satisfy 1 <= min_repeats <= max_repeats, not {self.min_repeats} and {self.max_repeats}"
+            )
+        if not (self.target > 0 and self.max_seconds > 0):
+            raise ValueError(f"target and max_seconds must be positive, not {self.target} and {self.max_seconds}")
+        if self.hopeless_repeats < 1 or self.hopeless_factor < 1:
+            raise ValueError(
+                "hopeless_repeats and hopeless_factor must be at least 1, "
+                f"not {self.hopeless_repeats} and {self.hopeless_factor}"
+            )
+
+    def done(self, seconds: Sequence[float], elapsed: float) -> bool:
+        """Whether the repeats so far are enough; ``elapsed`` is the wall time that measuring has taken."""
+        if not seconds:
+            return False
+        if elapsed >= self.max_seconds or len(seconds) >= self.max_repeats:
+            return True
+        return len(seconds) >= self.min_repeats and median_error(seconds) <= self.target
+
+    def hopeless(self, seconds: Sequence[float], best: float | None) -> bool:
+        """Whether more repeats would be wasted, where ``best`` is the median of the fastest candidate so far.
+
+        The fastest repeat decides: noise makes a kernel slower, hardly ever faster.
+        """
+        if best is None or len(seconds) < self.hopeless_repeats:
+            return False
+        return min(seconds) > self.hopeless_factor * best
+
+
+def unthrottled(
+    seconds: Sequence[float], clocks: Sequence[float | None], highest: float | None, share: float = 0.75
+) -> list[float]:
+    """The ``seconds`` that were not taken at a throttled clock, under ``share`` of the ``highest`` one seen.
+
+    ``clocks`` has one for each time, None where unknown. Where that would drop half of the times or more, all stay: a
+    steadily low clock is due to the kernel's own power, and part of its speed. After nvbench, which also discards
+    below 75 %.
+    """
+    if highest is None:
+        return list(seconds)
+    at_speed = [t for t, c in zip(seconds, clocks, strict=True) if c is None or c >= share * highest]
+    return at_speed if 2 * len(at_speed) > len(seconds) else list(seconds)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Median of candidate time over baseline time, with a confidence interval; ``pairs`` is how many were compared."""
+
+    median: float
+    low: float
+    high: float
+    pairs: int
+
+    @classmethod
+    def paired(cls, candidate: Sequence[float], baseline: Sequence[float], confidence: float = 0.95) -> Self:
+        """Of times taken in pairs, one of each per round.
+
+        The interval is that of the signed ranks of the log-ratios. Below 6 pairs no interval of 95% exists, and it is
+        (0, infinity). Raises ValueError for unequal or empty lists, for times that are not positive, and for a
+        confidence outside (0, 1).
+        """
+        if not 0 < confidence < 1:
+            raise ValueError(f"confidence must be between 0 and 1, not {confidence}")
+        ratios = log_ratios(candidate, baseline)
+        found, median = signed_rank.interval(ratios, confidence), float(np.median(ratios))
+        if found is None:
+            return cls(math.exp(median), 0.0, math.inf, len(ratios))
+        # the centre of skewed ratios need not be their median, which belongs into the interval all the same
+        low, high = min(found[0], median), max(found[1], median)
+        return cls(math.exp(median), math.exp(low), math.exp(high), len(ratios))
+
+
+def log_ratios(candidate: Sequence[float], baseline: Sequence[float]) -> FloatArray:
+    """The logarithm of candidate over baseline, round by round. Raises ValueError for unequal or empty lists and for
+    times that are not positive."""
+    if len(candidate) != len(baseline) or not candidate:
+        raise ValueError(f"pairs need two lists of the same length, not {len(candidate)} and {len(baseline)}")
+    if not all(t > 0 for t in (*candidate, *baseline)):
+        raise ValueError("times must be positive")
+    ratios: FloatArray = np.log(np.asarray(candidate, float)) - np.log(np.asarray(baseline, float))
+    return ratios
+
+
+class Verdict(StrEnum):
+    FASTER = "faster"
+    SAME = "same"
+    SLOWER = "slower"
+    UNCERTAIN = "uncertain"  # the interval crosses a boundary: more rounds are needed
+
+
+def verdict(ratio: Ratio, tie: float = 0.01) -> Verdict:
+    """What ``ratio`` shows, where less than ``tie`` apart is the same. Every claim holds over the whole interval."""
+    if ratio.high < 1 - tie:
+        return Verdict.FASTER
+    if ratio.low > 1 + tie:
+        return Verdict.SLOWER
+    if ratio.low >= 1 - tie and ratio.high <= 1 + tie:
+        return Verdict.SAME
+    return Verdict.UNCERTAIN
+
+
+def interleaved(entrants: int, rounds: int) -> list[list[int]]:
+    """The order of the entrants in each round: rotated, and every other time reversed, so that each takes each place.
+
+    The first of a round runs at another clock and temperature than the last.
+    """
+    orders = []
+    for r in range(rounds):
+        start = r // 2 % max(entrants, 1)
+        order = [(start + i) % entrants for i in range(entrants)]
+        orders.append(order if r % 2 == 0 else order[::-1])
+    return orders

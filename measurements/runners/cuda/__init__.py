@@ -1,0 +1,1 @@
+"""How long does a kernel take on a GPU? Start at ``runner``."""

@@ -1,0 +1,214 @@
+"""cuBLASLt through its C interface: matmuls of 8-bit types, which cuBLAS itself lacks, and a choice of algorithms.
+
+Names, numbers and structures are those of NVIDIA's cuBLAS documentation ("Using the cuBLASLt API") and its header.
+8-bit floats are multiplied along k only on Ada and Hopper (a row-major, b column-major), two e5m2 not at all; the
+library itself refuses what it lacks. They are added up as the tensor cores do (``FAST_ACCUM``), as ours are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from typing import Any
+
+from measurements.runners.cuda.cublas import COMPUTE_F16, WORKSPACE, CublasError, Gemm, factors
+from measurements.runners.cuda.launch_timer import NoGraph, capture
+
+EIGHT_BIT = frozenset({"e4m3", "e5m2", "i8"})  # types of factors that this library alone multiplies
+SCALES = frozenset({"none", "tensor", "row_column"})  # of 8-bit floats
+BEST_OF = 8  # algorithms, the first ones of the library's heuristics
+
+_SONAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
+_INSTALL = "pip install nvidia-cublas (nvidia-cublas-cu12 for CUDA 12)"
+_TYPES = {"f32": 0, "f16": 2, "i8": 3, "i32": 10, "bf16": 14, "e4m3": 28, "e5m2": 29}  # cudaDataType
+_COMPUTE_F32, _COMPUTE_I32, _COMPUTE_TF32 = 68, 72, 77  # cublasComputeType_t
+_TRANSA, _TRANSB, _A_SCALE_POINTER, _B_SCALE_POINTER, _FAST_ACCUM = 3, 4, 17, 18, 25  # cublasLtMatmulDescAttributes_t
+_A_SCALE_MODE, _B_SCALE_MODE = 31, 32
+_OUTER_VECTOR = 3  # cublasLtMatmulMatrixScale_t: a scale for each row of op(A), of each column of op(B)
+_BATCH_COUNT, _BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
+_MAX_WORKSPACE, _LEAST_ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t; of A, B, C and D
+_ALIGNMENT = 16  # bytes, of any array that a caller may give: what TMA and kernels of 8-bit types need
+_NORMAL, _TRANSPOSED = 0, 1  # cublasOperation_t
+_TIMED = 5  # replays of each algorithm, of which the median counts
+_TOGETHER, _REPLAY_MS = 20, 2.0  # launches in a replay at most; fewer, where these alone take so long
+
+Multiply = Callable[..., None]  # of the device addresses of a, b, out, and of scale_a and scale_b where there are any
+
+
+class _Heuristic(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t."""
+
+    _fields_ = (
+        ("algorithm", ctypes.c_uint64 * 8),
+        ("workspace", ctypes.c_size_t),
+        ("state", ctypes.c_int),
+        ("waves", ctypes.c_float),
+        ("reserved", ctypes.c_int * 4),
+    )
+
+
+def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Multiply:
+    """A function of device addresses that queues the product on the cupy stream ``stream``: by the algorithm that the
+    library's heuristics put first, or by the fastest of the first ``best_of``, which the first call measures on its
+    operands.
+
+    Raises CublasError, as the function does: where there is no such library, and what it cannot multiply.
+    """
+    library = _library()
+    handle, workspace = _place(cp, stream)
+    compute, sums = _COMPUTE_TF32 if gemm.tf32 else _COMPUTE_F32, "f32"
+    if gemm.element == "i8":
+        compute, sums = _COMPUTE_I32, "i32"
+    elif gemm.in_f16:
+        compute, sums = COMPUTE_F16, "f16"
+    one, zero = (ctypes.c_int32(1), ctypes.c_int32(0)) if sums == "i32" else factors(gemm)
+    operation = _description(library, compute, _TYPES[sums])
+    # The library is column-major: it computes out^T = b^T @ a^T of the arrays as they lie, so b is its A.
+    _set(operation, "cublasLtMatmulDescSetAttribute", _TRANSA, ctypes.c_int32(int(gemm.b_turned)))
+    _set(operation, "cublasLtMatmulDescSetAttribute", _TRANSB, ctypes.c_int32(int(gemm.a_turned)))
+    if gemm.element in ("e4m3", "e5m2"):
+        _set(operation, "cublasLtMatmulDescSetAttribute", _FAST_ACCUM, ctypes.c_int8(1))
+    if gemm.scale == "row_column":
+        for mode in (_A_SCALE_MODE, _B_SCALE_MODE):
+            _set(operation, "cublasLtMatmulDescSetAttribute", mode, ctypes.c_int32(_OUTER_VECTOR))
+    m, n, k = gemm.m, gemm.n, gemm.k
+    b_layout = _matrix(library, gemm.element, *((k, n) if gemm.b_turned else (n, k)), gemm.batch)
+    a_layout = _matrix(library, gemm.element, *((m, k) if gemm.a_turned else (k, m)), gemm.batch)
+    out_layout = _matrix(library, gemm.out, n, m, gemm.batch)
+    chosen: list[_Heuristic] = []
+
+    def launch(algorithm: _Heuristic, a: int, b: int, out: int) -> None:
+        _check(
+            library.cublasLtMatmul(
+                *(handle, operation, ctypes.byref(one)),
+                *(ctypes.c_void_p(b), b_layout, ctypes.c_void_p(a), a_layout, ctypes.byref(zero)),
+                *(ctypes.c_void_p(out), out_layout, ctypes.c_void_p(out), out_layout),
+                *(ctypes.byref(algorithm.algorithm), ctypes.c_void_p(int(workspace.ptr)), ctypes.c_size_t(WORKSPACE)),
+                ctypes.c_void_p(int(stream.ptr)),
+            )
+        )
+
+    def multiply(a: int, b: int, out: int, *scales: int) -> None:
+        if scales:
+            _set(operation, "cublasLtMatmulDescSetAttribute", _A_SCALE_POINTER, ctypes.c_void_p(scales[1]))
+            _set(operation, "cublasLtMatmulDescSetAttribute", _B_SCALE_POINTER, ctypes.c_void_p(scales[0]))
+        if not chosen:  # now that the library sees whether there are scales
+            found = _algorithms(library, handle, operation, (b_layout, a_layout, out_layout), best_of)
+            chosen.append(found[0] if best_of == 1 else _fastest(cp, stream, found, lambda f: launch(f, a, b, out)))
+        launch(chosen[0], a, b, out)
+
+    return multiply
+
+
+def _algorithms(
+    library: Any, handle: Any, operation: Any, layouts: tuple[Any, Any, Any], count: int
+) -> list[_Heuristic]:
+    preference = ctypes.c_void_p()
+    _check(library.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)))
+    try:
+        _set(preference, "cublasLtMatmulPreferenceSetAttribute", _MAX_WORKSPACE, ctypes.c_uint64(WORKSPACE))
+        for alignment in _LEAST_ALIGNMENTS:
+            _set(preference, "cublasLtMatmulPreferenceSetAttribute", alignment, ctypes.c_uint32(_ALIGNMENT))
+        found, returned = (_Heuristic * count)(), ctypes.c_int(0)
+        factors, out = layouts[:2], layouts[2]
+        _check(
+            library.cublasLtMatmulAlgoGetHeuristic(
+                *(handle, operation, *factors, out, out, preference),
+                *(ctypes.c_int(count), found, ctypes.byref(returned)),
+            )
+        )
+    finally:
+        library.cublasLtMatmulPreferenceDestroy(preference)
+    usable = [one for one in found[: returned.value] if one.state == 0]
+    if not usable:
+        raise CublasError("cuBLASLt has no algorithm for these types, orders and sizes")
+    return usable
+
+
+def _fastest(
+    cp: Any, stream: Any, algorithms: Sequence[_Heuristic], launch: Callable[[_Heuristic], None]
+) -> _Heuristic:
+    """The one whose median of a few replays is the shortest; CublasError where none can be launched.
+
+    A replay is a graph of many launches: a short one alone on an idle GPU takes as long as the host needs for it.
+    """
+
+    def elapsed(work: Callable[[], None]) -> float:
+        start, stop = cp.cuda.Event(), cp.cuda.Event()
+        start.record(stream)
+        work()
+        stop.record(stream)
+        stop.synchronize()
+        return float(cp.cuda.get_elapsed_time(start, stop))
+
+    times: list[tuple[float, int]] = []
+    for place, algorithm in enumerate(algorithms):
+        with suppress(CublasError, NoGraph):  # a heuristic may name what this chip then refuses
+            once = partial(launch, algorithm)
+            once()
+            together = min(max(math.ceil(_REPLAY_MS / max(elapsed(once), 1e-3)), 1), _TOGETHER)
+            captured = capture(stream, [once] * together)
+            replay = partial(captured.graph.launch, stream)
+            replay()
+            times.append((statistics.median(elapsed(replay) for _ in range(_TIMED)) / together, place))
+    if not times:
+        raise CublasError("cuBLASLt launches none of the algorithms that it names")
+    return algorithms[min(times)[1]]
+
+
+def _description(library: Any, compute: int, scale_type: int) -> ctypes.c_void_p:
+    made = ctypes.c_void_p()
+    _check(library.cublasLtMatmulDescCreate(ctypes.byref(made), compute, scale_type))
+    return made
+
+
+def _matrix(library: Any, element: str, rows: int, columns: int, batch: int) -> ctypes.c_void_p:
+    """A column-major stack of matrices without gaps."""
+    made = ctypes.c_void_p()
+    sizes = ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows)
+    _check(library.cublasLtMatrixLayoutCreate(ctypes.byref(made), _TYPES[element], *sizes))
+    if batch > 1:
+        _set(made, "cublasLtMatrixLayoutSetAttribute", _BATCH_COUNT, ctypes.c_int32(batch))
+        _set(made, "cublasLtMatrixLayoutSetAttribute", _BATCH_STRIDE, ctypes.c_int64(rows * columns))
+    return made
+
+
+def _set(thing: ctypes.c_void_p, function: str, attribute: int, value: Any) -> None:
+    _check(getattr(_library(), function)(thing, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))))
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """libcublasLt from where cupy's own search finds it, or from the system."""
+    names = list(_SONAMES)
+    with suppress(Exception):  # pathfinder is not installed, or finds none and raises errors of its own
+        names.insert(0, importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublasLt").abs_path)
+    for name in filter(None, names):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise CublasError(f"cuBLASLt was not found ({' or '.join(_SONAMES)}): {_INSTALL}")
+
+
+_places: dict[tuple[int, int], tuple[ctypes.c_void_p, Any]] = {}  # by GPU and stream: a handle, and a workspace
+
+
+def _place(cp: Any, stream: Any) -> tuple[ctypes.c_void_p, Any]:
+    """A handle and a workspace of its own for each stream of each GPU, for as long as the process lives."""
+    place = int(cp.cuda.runtime.getDevice()), int(stream.ptr)
+    if place not in _places:
+        handle = ctypes.c_void_p()
+        _check(_library().cublasLtCreate(ctypes.byref(handle)))
+        _places[place] = handle, cp.cuda.alloc(WORKSPACE)
+    return _places[place]
+
+
+def _check(status: int) -> None:
+    if status:
+        raise CublasError(f"cuBLASLt refuses with status {status}")

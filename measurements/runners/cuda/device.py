@@ -1,0 +1,182 @@
+"""Which GPU this machine has, asked in a worker process, and the device row that describes it."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import importlib.util
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from search_spaces.hardware.architectures import UnknownArchitecture, architecture
+from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice, device_of, devices_of_driver_name
+from search_spaces.hardware.products import Product, has_geforce_rates
+
+WORKER_MODULE = "measurements.runners.cuda.worker"
+_INSTALL = "pip install 'autosched[cuda13]'"
+_MIB = 2**20
+_SAME_MEMORY = (
+    0.05  # the driver tells programs up to 3% less than nvidia-smi lists; products of one name differ by more
+)
+_SLICED = (80, 90, 100, 103, 120)  # compute capabilities of GPUs that can be partitioned
+_INTEGRATED = (87, 110, 121)  # all of whose products share the CPU's memory
+
+
+@cache
+def _ask(request: str, gpu: int) -> dict[str, Any] | str:
+    """What a worker answers to ``request``, asked once per process; or one line on why none does."""
+    if importlib.util.find_spec("cupy") is None:
+        return f"cupy is not installed: {_INSTALL}"
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "no NVIDIA driver is installed (libcuda.so.1 was not found)"
+    from measurements.workers.transport import WorkerError
+    from measurements.workers.worker import Worker  # which a program that uses the GPU itself does without
+
+    with Worker(WORKER_MODULE) as worker:
+        try:
+            return worker.request({"op": request, "gpu": gpu, "checks": None}, 60.0)
+        except WorkerError as error:
+            return f"GPU {gpu} does not answer: {error}"
+
+
+def _probe(gpu: int) -> dict[str, Any] | str:
+    """What the worker says about the GPU, or one line on why there is none."""
+    return _ask("open", gpu)
+
+
+def cuda_available(gpu: int = 0) -> tuple[bool, str]:
+    """Whether a GPU answers, and one line that says which, or why not. Asked once per process, in a worker."""
+    found = _probe(gpu)
+    return (False, found) if isinstance(found, str) else (True, f"{found['name']} answers")
+
+
+def cuda_count() -> int:
+    """How many GPUs a process of this machine sees, as CUDA numbers them: CUDA_VISIBLE_DEVICES can hide some.
+
+    None of them is touched. 0 where there is no driver or no cupy.
+    """
+    found = _ask("count", 0)
+    return 0 if isinstance(found, str) else int(found["gpus"])
+
+
+def cuda_device(gpu: int = 0) -> Device:
+    """The GPU with that index as a device row, see ``device_row``. Raises ValueError where none answers, and for one
+    before Turing."""
+    found = _probe(gpu)
+    if isinstance(found, str):
+        raise ValueError(found)
+    return device_row(str(found["name"]), found["attributes"], int(found["memory_bytes"]))
+
+
+@dataclass(frozen=True)
+class GpuHere:
+    """A GPU of this process: ``number`` as CUDA counts them, its row, the driver's version ("" where it is not told,
+    which is only on Linux) and that of the CUDA runtime, as CUDA numbers it."""
+
+    number: int
+    device: Device
+    driver: str
+    cuda: str
+
+
+def gpu_here(cp: Any) -> GpuHere:
+    """The current GPU, asked in this process through ``cp``, which is cupy: for programs that use the GPU themselves.
+
+    Raises UnknownDevice as ``device_row`` does, and cupy's errors where no GPU answers.
+    """
+    runtime, device = cp.cuda.runtime, cp.cuda.Device()
+    properties = runtime.getDeviceProperties(device.id)
+    attributes = {str(k): int(v) for k, v in device.attributes.items()}
+    attributes |= {f"ComputeCapability{part}": int(properties[part.lower()]) for part in ("Major", "Minor")}
+    row = device_row(properties["name"].decode(), attributes, int(properties["totalGlobalMem"]))
+    return GpuHere(int(device.id), row, _driver_version(), str(int(runtime.runtimeGetVersion())))
+
+
+def _driver_version() -> str:
+    """As NVML tells it, without loading NVML: the first version number of the driver's own file."""
+    try:
+        found = re.search(r"\d+\.[\d.]+", Path("/proc/driver/nvidia/version").read_text("utf-8", "replace"))
+    except OSError:
+        return ""
+    return "" if found is None else found[0]
+
+
+def device_row(name: str, attributes: Mapping[str, int], memory_bytes: int) -> Device:
+    """The row of the GPU that the driver calls ``name``, with CUDA device attributes named as in ``cudaDeviceAttr``.
+
+    Products share names, so SMs and memory must fit, too. A GPU that no row describes gets a *derived* row: the limits
+    of its compute capability, the rates of its class, and what the driver tells. So does a slice of a GPU (MIG).
+    Raises UnknownDevice for a compute capability before Turing, or one that is not known yet.
+    """
+    sm = 10 * attributes["ComputeCapabilityMajor"] + attributes["ComputeCapabilityMinor"]
+    sm_count = attributes["MultiProcessorCount"]
+    rows = devices_of_driver_name(name.partition(" MIG ")[0])
+    for row in rows:
+        if row.sm_count == sm_count and abs(memory_bytes / row.memory_bytes - 1) < _SAME_MEMORY:
+            return row
+    for row in rows:
+        if row.sm in _SLICED and row.sm_count >= sm_count and row.memory_bytes >= memory_bytes:
+            return _slice(row, sm_count, attributes["L2CacheSize"], memory_bytes)
+    return _derived(name, sm, attributes, memory_bytes)
+
+
+def _slice(row: Device, sm_count: int, l2_bytes: int, memory_bytes: int) -> Device:
+    """A part of a GPU: its SMs have the rates of the whole, and it reads memory at its share of the bandwidth."""
+    return dataclasses.replace(
+        row,
+        sm_count=sm_count,
+        l2_bytes=l2_bytes,
+        memory_bytes=memory_bytes,
+        dram_bandwidth=row.dram_bandwidth * min(1.0, memory_bytes / row.memory_bytes),
+        l2_bandwidth=row.l2_bandwidth * max(sm_count / row.sm_count, memory_bytes / row.memory_bytes),
+        derived=True,
+    )
+
+
+def _derived(name: str, sm: int, attributes: Mapping[str, int], memory_bytes: int) -> Device:
+    """The row of a product that no row describes."""
+    try:
+        its = architecture(sm)
+    except UnknownArchitecture as error:
+        raise UnknownDevice(f"{name}: {error}") from error
+    geforce = has_geforce_rates(name)
+    sm_count = attributes["MultiProcessorCount"]
+    likely = (row for row in DEVICES if row.sm == its.sm and has_geforce_rates(" ".join(row.driver_names)) == geforce)
+    near = min(likely, key=lambda row: abs(row.sm_count - sm_count), default=None)
+    near = near or min((row for row in DEVICES if row.sm == its.sm), key=lambda row: abs(row.sm_count - sm_count))
+    integrated = bool(attributes.get("Integrated", 0)) or its.sm in _INTEGRATED
+    clock = near.clock_hz if integrated else attributes.get("ClockRate", 0) * 1e3 or near.clock_hz
+    # Two transfers per clock; of memory that it shares with the CPU the driver tells other rates, or none.
+    told = 2e3 * attributes.get("MemoryClockRate", 0) * attributes.get("GlobalMemoryBusWidth", 0) / 8
+    bandwidth = near.dram_bandwidth if integrated else told or near.dram_bandwidth
+    guessed = [what for what, known in (("clock", clock != near.clock_hz), ("bandwidth", told)) if not known]
+    product = Product(
+        "_".join(name.lower().removeprefix("nvidia ").split()),
+        sm,
+        sm_count,
+        clock / 1e6,
+        attributes["L2CacheSize"] / _MIB,
+        memory_bytes / _MIB,
+        bandwidth / 1e9,
+        (name,),
+        geforce=geforce,
+        tensor_mhz=near.tensor_clock_hz / near.clock_hz * clock / 1e6,
+        l2_gb_s=max(near.l2_bandwidth * sm_count * clock / (near.sm_count * near.clock_hz), 1.5 * bandwidth) / 1e9,
+        unconfirmed=", ".join(("rates", *guessed)),
+    )
+    return dataclasses.replace(
+        device_of(product, derived=True),
+        shared_per_block=attributes["MaxSharedMemoryPerBlockOptin"],
+        shared_per_sm=attributes["MaxSharedMemoryPerMultiprocessor"],
+        reserved_shared_per_block=attributes.get("ReservedSharedMemoryPerBlock", its.reserved_shared),
+        max_threads_per_sm=attributes["MaxThreadsPerMultiProcessor"],
+        max_blocks_per_sm=attributes["MaxBlocksPerMultiprocessor"],
+        registers_per_sm=attributes["MaxRegistersPerMultiprocessor"],
+        memory_bytes=memory_bytes,
+    )

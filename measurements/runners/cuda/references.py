@@ -1,0 +1,97 @@
+"""What a candidate is measured on: inputs, and the float64 results to compare with, for workers that lack them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from measurements.workers.messages import Buffer, digest_of
+from search_spaces.operators.problem import Operand, Problem
+
+# What a data set consists of, besides its operands: arrays by the operands' names.
+PARTS = ("inputs", "reference", "tolerance")
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Inputs of a problem drawn with ``seed``, in rotating buffers of ``cold_bytes`` in total (0: in one)."""
+
+    problem: Problem
+    seed: int
+    cold_bytes: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.problem.key()} seed {self.seed} cold {self.cold_bytes}"
+
+
+@dataclass(frozen=True, eq=False)
+class SentArrays:
+    """``digests`` by part and operand; ``blobs`` are the arrays' bytes in C order, as ``array_of`` reads them."""
+
+    digests: dict[str, dict[str, str]]
+    blobs: dict[str, Buffer]
+
+
+NOTHING_SENT = SentArrays({}, {})
+
+
+class References:
+    """The arrays of one data set at a time, in memory. Safe for several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._key = ""
+        self._sent = NOTHING_SENT
+
+    def known(self, data: DataSet) -> SentArrays:
+        """What has been computed of ``data`` so far."""
+        with self._lock:
+            return self._sent if self._key == data.key else NOTHING_SENT
+
+    def computed(self, data: DataSet, parts: Sequence[str]) -> SentArrays:
+        """The arrays of ``parts`` of ``data`` (names of PARTS), and those known already. Raises what the problem does.
+
+        A reference is computed in float64 on the CPU, which takes time.
+        """
+        with self._lock:
+            if self._key != data.key:
+                self._key, self._sent = data.key, NOTHING_SENT
+            wanted = [part for part in parts if part not in self._sent.digests]
+            if wanted:
+                problem, inputs = data.problem, data.problem.random_inputs(data.seed)
+                operands = {o.name: o for o in problem.operands()}
+                digests, blobs = dict(self._sent.digests), dict(self._sent.blobs)
+                for part in wanted:
+                    arrays: Mapping[str, npt.NDArray[Any]] = inputs
+                    if part != "inputs":
+                        arrays = problem.reference(inputs) if part == "reference" else problem.tolerance(inputs)
+                    contents = {name: _bytes_of(part, operands[name], array) for name, array in arrays.items()}
+                    digests[part] = {name: digest_of(content) for name, content in contents.items()}
+                    blobs |= {digests[part][name]: content for name, content in contents.items()}
+                self._sent = SentArrays(digests, blobs)
+            return self._sent
+
+    def close(self) -> None:
+        """Forget the arrays."""
+        with self._lock:
+            self._key, self._sent = "", NOTHING_SENT
+
+
+def array_of(part: str, operand: Operand, content: Buffer) -> Any:
+    """The numpy array of ``operand`` in ``part`` whose bytes are ``content``. Raises ValueError for too few or many."""
+    return np.frombuffer(content, dtype=_storage(part, operand)).reshape(operand.shape)
+
+
+def _bytes_of(part: str, operand: Operand, array: Any) -> Buffer:
+    dense = np.ascontiguousarray(np.broadcast_to(array, operand.shape), dtype=_storage(part, operand))
+    return dense.reshape(-1).view(np.uint8).data
+
+
+def _storage(part: str, operand: Operand) -> np.dtype[Any]:
+    return np.dtype(operand.dtype.storage if part == "inputs" else np.float64)

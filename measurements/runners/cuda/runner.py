@@ -1,0 +1,463 @@
+"""Backend on real GPUs: compilers fill a queue while one worker process per GPU verifies and times.
+
+This process never touches CUDA itself, so no GPU failure can reach it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from measurements.compiler.cubin_cache import Compiled
+from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.files.text import one_line
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.timing_statistics import StopRule
+from measurements.runners.base import Candidate, Entrant, RunnerStopped, runnable
+from measurements.runners.cuda import check_kernels as gpu_checks
+from measurements.runners.cuda.baselines import OTHERS
+from measurements.runners.cuda.device import WORKER_MODULE, cuda_available, cuda_count, cuda_device
+from measurements.runners.cuda.references import PARTS, DataSet, References
+from measurements.runners.cuda.supervisor import Limits, Outcome, Supervisor
+from measurements.runners.streams import Call, PoolStream
+from measurements.workers.messages import Buffer, Message
+from measurements.workers.transport import Transport, WorkerClosed
+from measurements.workers.worker import Worker
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Array, Problem
+from search_spaces.templates.kernel import operand_json
+
+__all__ = ["CudaOptions", "CudaRunner", "Entrant", "cuda_available", "cuda_count", "cuda_device"]
+
+
+@dataclass(frozen=True)
+class CudaOptions:
+    """``warm_cache``: time with operands already in the L2; otherwise buffers of twice the L2 are rotated.
+
+    ``launch_limit`` is in seconds per launch, ``graph_below`` the seconds under which launches are timed in a CUDA
+    graph (ten times as many in comparisons); ``seed`` draws the inputs.
+    """
+
+    rule: StopRule = field(default_factory=StopRule)
+    limits: Limits = field(default_factory=Limits)
+    launch_limit: float = 5.0
+    graph_below: float = 100e-6
+    warm_cache: bool = False
+    seed: int = 0
+
+
+class CudaRunner:
+    """Measures on the GPUs with the given indices, which must all be of the kind that ``device`` describes.
+
+    The pool stays the caller's to close. Kernels that compile to the same program are measured once. After
+    RunnerStopped the runner is unusable.
+    """
+
+    name = "cuda"
+    provenance = Provenance.MEASURED
+
+    def __init__(
+        self,
+        device: Device,
+        compile_pool: CompilePool,
+        *,
+        gpus: Sequence[int] = (0,),
+        options: CudaOptions | None = None,
+        worker_module: str = WORKER_MODULE,
+        worker_env: Mapping[str, str] | None = None,
+        worker_path: Sequence[str] = (),
+        connect: Callable[[int], Transport] | None = None,
+    ) -> None:
+        """``connect`` gives the worker of a GPU index; by default it is a child process that runs ``worker_module``."""
+        if not gpus or len(set(gpus)) != len(gpus):
+            raise ValueError(f"gpus must name at least one GPU, and each once, not {list(gpus)}")
+        self.device = device
+        self.options = options or CudaOptions()
+        self._pool = compile_pool
+        self._gpus = tuple(gpus)
+        self._references = References()
+        self._why_references: dict[str, None] = {}
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._known: dict[tuple[object, ...], Measurement] = {}
+        self._fastest: dict[str, float] = {}  # median of each data set so far
+        self._calls: set[Call] = set()
+        self._closed = False
+
+        def child(gpu: int) -> Transport:
+            return Worker(worker_module, env=worker_env, python_path=worker_path)
+
+        self._workers = [(connect or child)(gpu) for gpu in gpus]
+        self._supervisors: dict[int, Supervisor] = {}
+        self._threads: list[threading.Thread] = []
+        self._checks: Future[Compiled | CompileFailure] | None = None
+
+    def describe(self) -> str:
+        cold = "in a warm L2" if self.options.warm_cache else "from a cold L2"
+        count = f"{len(self._gpus)} x {self.device.name}" if len(self._gpus) > 1 else self.device.name
+        row = f"; its row is {self.device.note}" if self.device.derived else ""
+        timed = f"candidates are run, verified and timed {cold} on {count}"
+        return f"backend cuda: {timed}, compiled by {self._toolchain}{row}"
+
+    def fingerprint(self) -> dict[str, str]:
+        """Queries the first GPU, unless a measurement already has. Raises RunnerStopped where it does not answer."""
+        known = (s.info for s in self._supervisors.values() if s.info)
+        answer = next(known, None) or self._ask(lambda supervisor: supervisor.ensure_healthy())
+        return {
+            "device": self.device.name,
+            **({"derived": self.device.note} if self.device.derived else {}),
+            "name": str(answer["name"]),
+            "sm": self.device.arch,
+            "sm_count": str(answer["attributes"]["MultiProcessorCount"]),
+            "memory_bytes": str(answer["memory_bytes"]),
+            "driver": str(answer["driver"]) or f"CUDA {answer['cuda_driver']}",
+            "cuda": str(answer["cuda_runtime"]),
+            "cupy": str(answer["cupy"]),
+            "toolchain": self._toolchain,
+            "cache": "warm" if self.options.warm_cache else "cold",
+        }
+
+    def stream(self) -> PoolStream:
+        """As ``Streaming`` says. Its results raise RunnerStopped when the GPU no longer answers."""
+        stream = PoolStream(self._pool, self.device.arch, self._compiled, closed=self._forget)
+        self._register(stream)
+        return stream
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
+        """As the contract says. Raises RunnerStopped when the GPU no longer answers."""
+        with closing(self.stream()) as stream:
+            stream.add(candidates)
+            yield from stream
+
+    def compare(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        rounds: int = 20,
+        library: bool = True,
+        others: Sequence[str] = (),
+        seed: int | None = None,
+        warm_cache: bool | None = None,
+    ) -> tuple[Entrant, ...]:
+        """Time candidates of one problem interleaved with each other, the vendor's library and ``others``.
+
+        ``others`` are names of ``cuda_library.OTHERS``. Each candidate is verified first, on inputs of another seed
+        than ``measure`` uses. Entrants that failed have no times. ``warm_cache`` takes the place of that of
+        ``options``. Raises ValueError for no candidates, for several
+        problems, for less than one round, and for unknown names; and RunnerStopped.
+        """
+        unknown = sorted(set(others) - set(OTHERS))
+        if unknown:
+            raise ValueError(f"unknown baselines {', '.join(unknown)}: use {', '.join(OTHERS)}")
+        if not candidates or rounds < 1 or len({c.problem.key() for c in candidates}) != 1:
+            raise ValueError("a comparison needs candidates of one problem and at least one round")
+        compiled = [
+            runnable(c, future.result(), self.device, self.provenance)
+            for c, future in [(c, self._pool.submit(c.kernel, self.device.arch)) for c in candidates]
+        ]
+        problem = candidates[0].problem
+        data = self._data_key(problem, self.options.seed + 1 if seed is None else seed, warm_cache)
+        baselines = [*(["library"] if library else []), *others]
+        able = [i for i, program in enumerate(compiled) if isinstance(program, Compiled)]
+
+        def run(supervisor: Supervisor) -> Outcome:
+            programs = [
+                _kernel_json(candidates[i], program)
+                for i, program in enumerate(compiled)
+                if isinstance(program, Compiled)
+            ]
+            request = {
+                "op": "compare",
+                "data": data.key,
+                "kernels": [kernel for kernel, _ in programs],
+                "rounds": rounds,
+                "baselines": baselines,
+                "launch_limit": self.options.launch_limit,
+                "graph_below": self.options.graph_below,
+            }
+            limit = self.options.limits.candidate * (len(able) + len(baselines) + 1)
+            message = Message(request, {digest: cubin for _, blobs in programs for digest, cubin in blobs.items()})
+            return supervisor.run(data.key, partial(self._prepare, data), message, limit)
+
+        outcome: Outcome = self._ask(run)
+        told = outcome.answer.get("entrants", [])
+        entrants = []
+        for i, program in enumerate(compiled):
+            if isinstance(program, Measurement):
+                entrants.append(Entrant(f"candidate {i}", program.status, program.reason, ()))
+            else:
+                entrants.append(_entrant(f"candidate {i}", told, able.index(i), outcome))
+        for i, name in enumerate(baselines):
+            entrants.append(_entrant(name, told, len(able) + i, outcome))
+        return tuple(entrants)
+
+    def outputs(self, candidate: Candidate) -> dict[str, npt.NDArray[Any]] | Measurement:
+        """What one launch computes from the inputs of ``options.seed``, unjudged; or the measurement that says why not.
+
+        Arrays are by the outputs' names, in storage types. Raises RunnerStopped.
+        """
+        program = runnable(
+            candidate,
+            self._pool.submit(candidate.kernel, self.device.arch).result(),
+            self.device,
+            self.provenance,
+        )
+        if isinstance(program, Measurement):
+            return program
+        ready, data = program, self._data_key(candidate.problem, self.options.seed)
+
+        def run(supervisor: Supervisor) -> Outcome:
+            kernel, blobs = _kernel_json(candidate, ready)
+            request = {"op": "outputs", "data": data.key, "kernel": kernel, "launch_limit": self.options.launch_limit}
+            return supervisor.run(data.key, partial(self._prepare, data), Message(request, blobs))
+
+        outcome: Outcome = self._ask(run)
+        if outcome.status is not Status.OK:
+            return Measurement(outcome.status, self.provenance, outcome.reason)
+        return _outputs(candidate, outcome)
+
+    def close(self) -> None:
+        """End the workers and every iteration. Safe to call twice and from any thread."""
+        with self._lock:
+            self._closed = True
+            calls = list(self._calls)
+        for call in calls:
+            call.over = True
+            call.results.put(None)
+        for worker in self._workers:
+            worker.close()
+        for _ in self._threads:
+            self._tasks.put(None)
+        for thread in self._threads:
+            thread.join(timeout=10.0)
+        if not any(thread.is_alive() for thread in self._threads):  # none computes a reference any more
+            self._references.close()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the GPU workers that run now."""
+        return tuple(w.pid for w in self._workers if w.pid is not None)
+
+    @property
+    def restarts(self) -> int:
+        """How many GPU workers have been replaced."""
+        return sum(s.restarts for s in self._supervisors.values())
+
+    @property
+    def cpu_references(self) -> tuple[str, ...]:
+        """Why references were computed on the CPU, which takes its time; none where the GPU computed all."""
+        return tuple(self._why_references)
+
+    @property
+    def _toolchain(self) -> str:
+        return self._pool.toolchain
+
+    # ---- the pipeline ----
+
+    def _register(self, call: Call) -> None:
+        """Let the GPUs work for a call."""
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the runner is closed")
+            self._calls.add(call)
+            if not self._threads:
+                self._checks = self._pool.submit(gpu_checks.KERNEL, self.device.arch)  # ahead of the candidates
+                self._threads = [
+                    threading.Thread(target=self._serve_gpu, args=(i,), name=f"gpu {gpu}", daemon=True)
+                    for i, gpu in enumerate(self._gpus)
+                ]
+                for thread in self._threads:
+                    thread.start()
+
+    def _ask(self, work: Callable[[Supervisor], Any]) -> Any:
+        """What ``work`` returns or raises, done by whichever GPU is free."""
+        call = Call()
+        self._register(call)
+        try:
+            self._tasks.put(_Task(call, work))
+            result = call.results.get()
+        finally:
+            call.over = True
+            self._forget(call)
+        if result is None:
+            raise RuntimeError("the runner was closed")
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def _forget(self, call: Call) -> None:
+        with self._lock:
+            self._calls.discard(call)
+
+    def _compiled(
+        self, stream: PoolStream, position: int, candidate: Candidate, result: Compiled | CompileFailure
+    ) -> None:
+        """A compiler is done: pass the program on to the GPUs, or the failure on to the caller."""
+        program = runnable(candidate, result, self.device, self.provenance)
+        if isinstance(program, Measurement):
+            stream.results.put((position, program, 0.0))
+            return
+        ready = program
+
+        def work(supervisor: Supervisor) -> tuple[int, Measurement, float]:
+            began = time.monotonic()
+            measurement = self._measured(supervisor, candidate, ready)
+            return position, measurement, time.monotonic() - began
+
+        self._tasks.put(_Task(stream, work))
+
+    def _serve_gpu(self, which: int) -> None:
+        """The thread of one GPU: does tasks until told to stop."""
+        while (task := self._tasks.get()) is not None:
+            if task.call.over:
+                continue
+            try:
+                supervisor = self._supervisors.get(which) or self._supervise(which)
+                task.call.results.put(task.work(supervisor))
+            except (WorkerClosed, CancelledError):
+                task.call.results.put(None)
+            except BaseException as error:
+                task.call.results.put(error)
+
+    def _supervise(self, which: int) -> Supervisor:
+        checks = self._checks.result() if self._checks is not None else None
+        if not isinstance(checks, Compiled):
+            reason = "none were compiled" if checks is None else checks.reason
+            raise RunnerStopped(f"the checking kernels do not compile: {reason}")
+        opening = Message(
+            {"op": "open", "gpu": self._gpus[which], "checks": checks.digest}, {checks.digest: checks.cubin}
+        )
+        self._supervisors[which] = Supervisor(self._workers[which], opening, self.options.limits)
+        return self._supervisors[which]
+
+    def _measured(self, supervisor: Supervisor, candidate: Candidate, program: Compiled) -> Measurement:
+        options = self.options
+        kernel, blobs = _kernel_json(candidate, program)
+        data = self._data_key(candidate.problem, options.seed)
+        identity = (program.digest, json.dumps(kernel["launch"]), data.key)
+        with self._lock:
+            known = self._known.get(identity)
+            fastest = self._fastest.get(data.key)
+        if known is None and candidate.problem.judged:
+            known = self._judged(supervisor, candidate, kernel, blobs, data)
+        if known is None:
+            request = {
+                "op": "measure",
+                "data": data.key,
+                "kernel": kernel,
+                "rule": dataclasses.asdict(options.rule),
+                "best": fastest,
+                "launch_limit": options.launch_limit,
+                "graph_below": options.graph_below,
+            }
+            outcome = supervisor.run(data.key, partial(self._prepare, data), Message(request, blobs))
+            ok = outcome.status is Status.OK
+            error, clock = outcome.answer.get("error"), outcome.answer.get("clock_mhz")
+            known = Measurement(
+                outcome.status,
+                self.provenance,
+                outcome.reason,
+                timing=Timing.of([float(t) for t in outcome.answer["seconds"]]) if ok else None,
+                error=None if error is None else float(error),
+                clock_mhz=None if clock is None else float(clock),
+            )
+            with self._lock:
+                self._known[identity] = known
+                if known.timing is not None:
+                    self._fastest[data.key] = min(known.timing.median, self._fastest.get(data.key, math.inf))
+        return dataclasses.replace(
+            known, resources=program.resources, compile_seconds=program.compile_seconds, code=program.code
+        )
+
+    def _judged(
+        self,
+        supervisor: Supervisor,
+        candidate: Candidate,
+        kernel: dict[str, Any],
+        blobs: dict[str, Buffer],
+        data: DataSet,
+    ) -> Measurement | None:
+        """What is wrong with the outputs of one launch, for a problem that judges them itself; None for nothing."""
+        request = {"op": "outputs", "data": data.key, "kernel": kernel, "launch_limit": self.options.launch_limit}
+        outcome: Outcome = supervisor.run(data.key, partial(self._prepare, data), Message(request, blobs))
+        if outcome.status is not Status.OK:
+            return Measurement(outcome.status, self.provenance, outcome.reason)
+        outputs = _outputs(candidate, outcome)
+        wrong = candidate.problem.judge(candidate.problem.random_inputs(data.seed), outputs)
+        return Measurement(Status.WRONG_RESULT, self.provenance, wrong) if wrong else None
+
+    def _data_key(self, problem: Problem, seed: int, warm_cache: bool | None = None) -> DataSet:
+        warm = self.options.warm_cache if warm_cache is None else warm_cache
+        return DataSet(problem, seed, 0 if warm else 2 * self.device.l2_bytes)
+
+    def _prepare(self, data: DataSet, answer: Mapping[str, Any] | None) -> Message:
+        """The request that prepares ``data``; with the arrays computed here that the worker lacks."""
+        if answer is None:
+            sent = self._references.known(data)
+        else:
+            self._why_references[str(answer.get("why", "no reason was given"))] = None
+            sent = self._references.computed(data, [part for part in PARTS if part in answer["missing"]])
+        request = {
+            "op": "prepare",
+            "data": data.key,
+            "problem": data.problem.to_json(),
+            "seed": data.seed,
+            "operands": [operand_json(o) for o in data.problem.operands()],
+            "arrays": sent.digests,
+            "cold_bytes": data.cold_bytes,
+        }
+        return Message(request, sent.blobs)
+
+
+@dataclass(frozen=True)
+class _Task:
+    call: Call
+    work: Callable[[Supervisor], Any]
+
+
+def _outputs(candidate: Candidate, outcome: Outcome) -> dict[str, Array]:
+    """The outputs of one launch. An array of the problem may be larger than the candidate's."""
+    operands = {o.name: o for o in candidate.kernel.operands}
+    blobs = outcome.answer.blobs if isinstance(outcome.answer, Message) else {}
+    found = {}
+    for name, digest in outcome.answer["outputs"].items():
+        flat = np.frombuffer(blobs[digest], operands[name].dtype.storage, operands[name].size)
+        found[name] = flat.reshape(operands[name].shape)
+    return found
+
+
+def _kernel_json(candidate: Candidate, program: Compiled) -> tuple[dict[str, Any], dict[str, Buffer]]:
+    """What the worker is told about a compiled candidate, and the cubin by its digest."""
+    launch = dataclasses.replace(candidate.kernel, entry=program.entry).launch_json()
+    return {"cubin": program.digest, "launch": launch}, {program.digest: program.cubin}
+
+
+def _entrant(label: str, told: Sequence[Mapping[str, Any]], place: int, outcome: Outcome) -> Entrant:
+    if outcome.status is not Status.OK:
+        return Entrant(label, outcome.status, outcome.reason, ())
+    entrant = told[place] if place < len(told) else {}
+    if not entrant or (entrant["status"] == Status.OK.value and not entrant["seconds"]):
+        return Entrant(label, Status.CRASHED, "another entrant crashed the GPU worker", ())
+    seconds, error, clock = entrant["seconds"], entrant.get("error"), outcome.answer.get("clock_mhz")
+    return Entrant(
+        label,
+        Status(entrant["status"]),
+        one_line(entrant.get("reason", "")),
+        tuple(float(t) for t in seconds),
+        error=None if error is None else float(error),
+        clock_mhz=None if clock is None else float(clock),
+        version=one_line(str(entrant.get("version", ""))),
+    )

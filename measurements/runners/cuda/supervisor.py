@@ -1,0 +1,170 @@
+"""Supervision of one GPU worker: it is opened, checked, given work, and replaced when it fails.
+
+After every start, hence after every failure, a known-good kernel runs before the next candidate. The supervisor knows
+nothing about CUDA: any worker will do that answers the operations of ``cuda_worker``, wherever it runs.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from measurements.files.text import one_line
+from measurements.records.measurement import Status
+from measurements.runners.base import RunnerStopped
+from measurements.workers.messages import Message
+from measurements.workers.transport import Transport, WorkerClosed, WorkerDied, WorkerError, WorkerFailed, WorkerTimeout
+
+Answer = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds: of taking the GPU and the health check, of preparing a problem's data, of one whole candidate.
+
+    ``retry_pauses`` are the waits between attempts to get a GPU that does not answer; one more attempt than waits.
+    """
+
+    health: float = 60.0
+    prepare: float = 300.0
+    candidate: float = 30.0
+    retry_pauses: tuple[float, ...] = (1.0, 5.0)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``answer`` is the worker's, where it gave one with status ok; ``reason`` says why not."""
+
+    status: Status
+    reason: str
+    answer: Answer
+
+
+class Supervisor:
+    """Owns ``worker``, for use by one thread. ``opening`` is the request that takes the GPU.
+
+    ``info`` is the answer to it, from the first time the GPU was healthy; ``restarts`` counts the replacements since.
+    """
+
+    def __init__(self, worker: Transport, opening: Message, limits: Limits) -> None:
+        self._worker = worker
+        self._opening = opening
+        self._limits = limits
+        self._healthy_start = 0
+        self._prepared: dict[str, Outcome] = {}
+        self.info: Answer = {}
+
+    @property
+    def restarts(self) -> int:
+        return max(self._worker.starts - 1, 0)
+
+    def ensure_healthy(self) -> Answer:
+        """Start the worker if none is running, and check that the GPU computes. Raises RunnerStopped, WorkerClosed."""
+        failures: list[str] = []
+        for pause in (*self._limits.retry_pauses, None):
+            try:
+                self._worker.start()
+                if self._worker.starts != self._healthy_start:
+                    self._prepared.clear()
+                    self.info = self._ask(self._opening, self._limits.health)
+                    self._ask(Message({"op": "health"}), self._limits.health)
+                    self._healthy_start = self._worker.starts
+                return self.info
+            except WorkerClosed:
+                raise
+            except WorkerError as error:
+                failures.append(str(error))
+                self._worker.stop()
+                if pause is not None:
+                    time.sleep(pause)
+        gpu = self._opening["gpu"]
+        raise RunnerStopped(f"GPU {gpu} does not answer after {len(failures)} attempts: {failures[-1]}")
+
+    def run(
+        self, data: str, prepare: Callable[[Answer | None], Message], request: Message, limit: float | None = None
+    ) -> Outcome:
+        """Prepare ``data`` if the worker does not hold it, and give it ``request``. Exactly one outcome.
+
+        ``prepare`` makes the request that prepares; it is called with None, and again with the worker's answer if that
+        says that arrays are missing. ``limit`` replaces the candidate's seconds. A worker that dies gets the work a
+        second time, after a health check, since its death may have another cause; work that kills it twice has crashed.
+        Raises RunnerStopped, WorkerClosed, and what ``prepare`` raises.
+        """
+        seconds = self._limits.candidate if limit is None else limit
+        for last_try in (False, True):
+            self.ensure_healthy()
+            try:
+                ready = self._ensure_prepared(data, prepare)
+                if ready.status is not Status.OK:
+                    return ready
+                answer = self._ask(request, seconds)
+                break
+            except WorkerClosed:
+                raise
+            except WorkerTimeout:
+                return Outcome(Status.TIMEOUT, f"not measured within {seconds:g} s", {})
+            except WorkerDied as error:
+                if last_try:
+                    return Outcome(Status.CRASHED, str(error), {})
+            except WorkerFailed as error:
+                self._worker.stop()  # it raised where nothing should: its state cannot be trusted
+                return Outcome(Status.CRASHED, f"the GPU worker failed: {error}", {})
+        if answer.get("poisoned"):
+            self._worker.stop()
+        return self._judged(answer)
+
+    def close(self) -> None:
+        """End the worker; from any thread."""
+        self._worker.close()
+
+    def _ensure_prepared(self, data: str, prepare: Callable[[Answer | None], Message]) -> Outcome:
+        known = self._prepared.get(data)
+        if known is not None:
+            return known
+        self._prepared.clear()  # the worker holds the data of one problem at a time
+        try:
+            answer = self._ask(prepare(None), self._limits.prepare)
+            if "missing" in answer:
+                answer = self._ask(prepare(answer), self._limits.prepare)
+        except WorkerTimeout:
+            return Outcome(Status.TIMEOUT, f"the inputs were not ready within {self._limits.prepare:g} s", {})
+        if "missing" in answer:
+            raise WorkerFailed(f"it still lacks {answer['missing']} after they were sent")
+        outcome = self._judged({"status": Status.OK.value, **answer})
+        self._prepared[data] = outcome
+        return outcome
+
+    def _ask(self, request: Message, limit: float) -> Message:
+        return self._worker.request(request, limit, request.blobs)
+
+    def _judged(self, answer: Answer) -> Outcome:
+        """The outcome in ``answer``, if it is well-formed; a worker that gives malformed answers is replaced."""
+        try:
+            _check({"seconds": [1.0], **answer})
+            entrants = answer.get("entrants", [])
+            for entrant in entrants:
+                _check(entrant, timed=bool(entrant["seconds"]))
+            if len({len(entrant["seconds"]) for entrant in entrants} - {0}) > 1:
+                raise ValueError("each entrant takes part in every round")
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+            self._worker.stop()
+            return Outcome(Status.CRASHED, f"the GPU worker's answer is malformed: {str(answer)[:200]}", {})
+        return Outcome(Status(answer["status"]), one_line(answer.get("reason", "")), answer)
+
+
+def _check(answer: Answer, timed: bool = True) -> None:
+    """Raises one of several errors unless ``answer`` has a status, reason, times, error and clock of one candidate.
+
+    ``timed``: an ok answer must have times.
+    """
+    status, times = Status(answer["status"]), answer["seconds"]
+    if status is Status.OK and timed and not (times and all(float(t) > 0 and math.isfinite(t) for t in times)):
+        raise ValueError("these are not times")
+    for name in ("error", "clock_mhz"):
+        float(answer.get(name) or 0.0)
+    reason = answer.get("reason", "")
+    if not isinstance(reason, str) or (status is not Status.OK and not reason.strip()):
+        raise ValueError("a failure needs a reason")

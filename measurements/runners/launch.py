@@ -1,0 +1,236 @@
+"""Launching a compiled kernel in any process: arguments encoded as parameters, on cupy's current stream."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from measurements.compiler.nvrtc import NvrtcMissing
+from measurements.runners.tensor_map_builder import build_tensor_map
+from search_spaces.operators.problem import Array, Operand
+from search_spaces.templates.kernel import Argument, Launch, Scalar, Size3
+from search_spaces.templates.tensor_map import TensorMap
+
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
+_KEPT_MAPS = 4096  # encoded maps per kernel, by address: more than the rotating copies of a measurement
+_PORTABLE_CLUSTER = 8  # blocks, on every GPU that has clusters
+
+
+class LaunchRefused(RuntimeError):
+    """A kernel that cannot be launched as it is described. The message is one line."""
+
+
+class NoEncoder(LaunchRefused):
+    """This machine's driver has no function that encodes tensor maps."""
+
+
+class LoadedLaunch:
+    """``launch`` with its function loaded from ``cubin`` (the path of a file) on the current GPU; ``cp`` is cupy.
+
+    ``grid`` is what is launched: that of ``launch``, or, where it may shrink, at most what runs at a time on this GPU,
+    as its driver says. The file is no longer needed afterwards. Raises LaunchRefused where the function was compiled
+    for another cluster than ``launch.cluster``, and cupy's errors where it does not load.
+    """
+
+    def __init__(self, cp: Any, launch: Launch, cubin: str) -> None:
+        self.launch = launch
+        self._cupy = cp
+        module = cp.RawModule(path=cubin)
+        self._function = module.get_function(launch.entry)
+        self._symbols = tuple((o, int(module.get_global(o.name).ptr)) for o in launch.symbols)
+        # The carveout between L1 and shared memory stays the driver's, which sets it for each kernel such that shared
+        # memory does not limit its occupancy (CUDA C++ Programming Guide, compute capability 7.x, Shared Memory).
+        if launch.dynamic_shared_bytes:
+            self._function.max_dynamic_shared_size_bytes = launch.dynamic_shared_bytes
+        if launch.cluster != (1, 1, 1):
+            _check_cluster(int(self._function.kernel.ptr), launch.cluster)
+        self.grid = _grid(cp, int(self._function.kernel.ptr), launch) if launch.grid_may_shrink else launch.grid
+        self._scalars = {a.name: a.stored for a in launch.arguments if isinstance(a, Scalar)}
+        self._maps: dict[tuple[str, int], Array] = {}
+
+    def __call__(self, arrays: Mapping[str, Any]) -> None:
+        """Launch on ``arrays``, a cupy array for each of ``launch.operands`` by name, without waiting."""
+        self.launch_with(self.parameters(arrays))
+
+    def shrunk(self) -> str:
+        """How much smaller the grid is than that of the description, in a few words, or ""."""
+        (blocks, *_), (described, *_) = self.grid, self.launch.grid
+        return f"launched {blocks} of {described} blocks: no more run at a time" if blocks < described else ""
+
+    def parameters(self, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The function's parameters, as cupy takes them; ``arrays`` are cupy's, or addresses on the GPU."""
+        return tuple([self._parameter(argument, arrays) for argument in self.launch.arguments])
+
+    def launch_with(self, parameters: tuple[Any, ...]) -> None:
+        """Launch on cupy's current stream, without waiting."""
+        launch = self.launch
+        for _ in range(launch.launches):
+            self._function(self.grid, launch.block, parameters, shared_mem=launch.dynamic_shared_bytes)
+
+    def fill_symbols(self, arrays: Mapping[str, Any]) -> None:
+        """Copy the arrays of ``launch.symbols``, cupy's or addresses on the GPU, to constant memory, on cupy's current
+        stream: before the first launch, and before one with other contents."""
+        cuda = self._cupy.cuda
+        for operand, to in self._symbols:
+            array = arrays[operand.name]
+            start = array if isinstance(array, int) else int(array.data.ptr)
+            stream = int(cuda.get_current_stream().ptr)
+            cuda.runtime.memcpyAsync(to, start, operand.bytes, cuda.runtime.memcpyDeviceToDevice, stream)
+
+    def _parameter(self, argument: Argument, arrays: Mapping[str, Any]) -> Any:
+        if isinstance(argument, Operand):
+            return arrays[argument.name]  # cupy passes a whole number as 8 bytes, which a pointer is
+        if isinstance(argument, Scalar):
+            return self._scalars[argument.name]  # cupy passes the bits of an array of one element
+        array = arrays[argument.operand.name]
+        address = array if isinstance(array, int) else int(array.data.ptr)
+        known = self._maps.get((argument.name, address))
+        if known is None:
+            if len(self._maps) >= _KEPT_MAPS:
+                self._maps.clear()
+            known = self._maps[argument.name, address] = self._encoded(argument, address)
+        return known
+
+    def _encoded(self, tensor_map: TensorMap, address: int) -> Array:
+        """By the driver, or by a kernel where this machine's has no function for it."""
+        try:
+            _encode_function()
+        except NoEncoder as missing:
+            _check_address(tensor_map, address)
+            try:
+                made = build_tensor_map(self._cupy, tensor_map, address)
+            except (NvrtcMissing, ValueError) as error:
+                raise LaunchRefused(f"{missing}, and none can be made on the GPU: {error}") from error
+            return _passed(made)
+        return encode_tensor_map(tensor_map, address)
+
+
+def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:
+    """The 128 bytes of the map of a tensor that starts at ``address`` on the GPU, as one element of numpy.
+
+    Raises LaunchRefused where the driver refuses or is missing.
+    """
+    from cuda.bindings import driver
+
+    # The bindings align a map to 16 bytes, but the driver requires 64: hence its C function
+    # with memory of our own. The map is copied into the parameters of the launch.
+    memory = np.zeros(_MAP_BYTES + _MAP_ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _MAP_ALIGNMENT
+    encoded = memory[start : start + _MAP_BYTES]
+    rank = len(tensor_map.sizes)
+    _check_address(tensor_map, address)
+    status = _encode_function()(
+        encoded.ctypes.data,
+        _number(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{tensor_map.element}"),
+        rank,
+        address,
+        (ctypes.c_uint64 * rank)(*tensor_map.sizes),
+        (ctypes.c_uint64 * rank)(*tensor_map.strides),
+        (ctypes.c_uint32 * rank)(*tensor_map.box),
+        (ctypes.c_uint32 * rank)(*tensor_map.element_strides),
+        _number(driver.CUtensorMapInterleave, f"CU_TENSOR_MAP_INTERLEAVE_{tensor_map.interleave}"),
+        _number(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{tensor_map.swizzle}"),
+        _number(driver.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_{tensor_map.l2_promotion}"),
+        _number(driver.CUtensorMapFloatOOBfill, f"CU_TENSOR_MAP_FLOAT_OOB_FILL_{tensor_map.fill}"),
+    )
+    if status != 0:
+        raise LaunchRefused(f"the driver refuses tensor map {tensor_map.name}: {driver.CUresult(status).name}")
+    return _passed(encoded)
+
+
+def _check_address(tensor_map: TensorMap, address: int) -> None:
+    base = 32 if tensor_map.interleave == "32B" else 16
+    if address % base:
+        raise LaunchRefused(f"{tensor_map.operand.name} must start at a multiple of {base} bytes for its tensor map")
+
+
+def _passed(encoded: Array) -> Array:
+    """The bytes of a map as cupy passes a struct: one element."""
+    return encoded.view(np.dtype((np.void, _MAP_BYTES)))
+
+
+def _number(names: Any, name: str) -> int:
+    """The number of a name of one of the driver's enumerations, of which the bindings make several kinds of class."""
+    return int(getattr(names, name))
+
+
+@cache
+def _encode_function() -> Any:
+    """``cuTensorMapEncodeTiled`` of the driver. Raises NoEncoder where there is none: before CUDA 12, or where the
+    driver's library has another name."""
+    try:
+        encode = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
+    except (OSError, AttributeError) as error:
+        raise NoEncoder(f"this machine's driver does not support tensor maps ({error})") from error
+    pointer, sizes, boxes = ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint32)
+    number = ctypes.c_int
+    encode.restype = number
+    encode.argtypes = [
+        *(pointer, number, ctypes.c_uint32, pointer, sizes, sizes, boxes, boxes),
+        *(number, number, number, number),
+    ]
+    return encode
+
+
+def _grid(cp: Any, function: int, launch: Launch) -> Size3:
+    """The grid of ``launch``, no larger than what runs at a time of the loaded ``function``; as it is where nobody can
+    be asked. Where nothing would run, the launch itself has the error to tell."""
+    clusters = _clusters_at_a_time(cp, function, launch)
+    return launch.grid_of(clusters) if clusters else launch.grid
+
+
+def _clusters_at_a_time(cp: Any, function: int, launch: Launch) -> int | None:
+    """Clusters, or blocks where there are none, that run at a time on the whole of the current GPU (CUDA Driver API,
+    Occupancy). None where the driver does not answer."""
+    clustered = launch.cluster != (1, 1, 1)
+    try:
+        from cuda.bindings import driver
+
+        handle = driver.CUfunction(function)
+        if clustered:
+            config = driver.CUlaunchConfig()  # without a cluster: it is the function's own
+            config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
+            config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
+            config.sharedMemBytes = launch.dynamic_shared_bytes
+            status, running = driver.cuOccupancyMaxActiveClusters(handle, config)
+        else:
+            status, running = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                handle, launch.threads, launch.dynamic_shared_bytes
+            )
+    except (ImportError, RuntimeError):  # no bindings, or no driver for them, or one that lacks the function
+        return None
+    if int(status) != 0:
+        return None
+    return int(running) if clustered else int(running) * int(cp.cuda.Device().attributes["MultiProcessorCount"])
+
+
+def _check_cluster(function: int, cluster: Size3) -> None:
+    """Raises LaunchRefused where the loaded ``function`` was not compiled with ``__cluster_dims__`` of ``cluster``."""
+    from cuda.bindings import driver
+
+    attributes = driver.CUfunction_attribute
+    handle = driver.CUfunction(function)
+    compiled = []
+    for side in (
+        attributes.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+        attributes.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+        attributes.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH,
+    ):
+        status, blocks = driver.cuFuncGetAttribute(side, handle)
+        _checked(status, "the kernel's cluster cannot be read")
+        compiled.append(int(blocks))
+    if tuple(compiled) != cluster:
+        raise LaunchRefused(f"__cluster_dims__ is {tuple(compiled)} in the source, but the launch says {cluster}")
+    if cluster[0] * cluster[1] * cluster[2] > _PORTABLE_CLUSTER:
+        large = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+        (status,) = driver.cuFuncSetAttribute(handle, large, 1)
+        _checked(status, f"a cluster of {cluster} is not allowed")
+
+
+def _checked(status: Any, complaint: str) -> None:
+    if int(status) != 0:
+        raise LaunchRefused(f"{complaint}: {status.name}")

@@ -1,0 +1,91 @@
+"""Tensor maps made on the GPU, where no driver can be asked: a kernel of one thread writes the 128 bytes.
+
+They differ from those of ``cuTensorMapEncodeTiled`` in what no field of ``tensormap.replace`` says: L2 promotes nothing
+(PTX ISA 9.7.9.28). Needs NVRTC and an sm_90.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from measurements.compiler.nvrtc import compile_source
+from search_spaces.operators.problem import Array
+from search_spaces.templates.device_source import include_dir
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.tensor_map import TensorMap
+
+ARCH, ENTRY = "sm_90a", "autosched_fill_tensor_map"
+SOURCE = f"""\
+#include "autosched/ptx/tensor_map_fields.cuh"
+
+extern "C" __global__ void {ENTRY}(autosched::ptx::TensorMap* map, const autosched::ptx::TensorMapFields fields) {{
+  autosched::ptx::fill_tensor_map(map, fields);
+}}
+"""
+# As TensorMapFields in that header; numbers of choices as tensormap.replace has them.
+FIELDS = np.dtype(
+    [
+        ("address", "<u8"), ("strides", "<u8", 4),
+        ("sizes", "<u4", 5), ("box", "<u4", 5), ("element_strides", "<u4", 5),
+        ("rank", "<u4"), ("element", "<u4"), ("swizzle", "<u4"), ("fill", "<u4"),
+    ],
+    align=True,
+)  # fmt: skip
+_ELEMENTS = (
+    "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT32_FTZ", "FLOAT64", "BFLOAT16",
+    "TFLOAT32", "TFLOAT32_FTZ",
+)  # fmt: skip
+_SWIZZLES = ("NONE", "32B", "64B", "128B")
+_FILLS = ("NONE", "NAN_REQUEST_ZERO_FMA")
+
+
+def headers() -> Headers:
+    """What SOURCE includes."""
+    return Headers.from_folder(include_dir())
+
+
+def fields_of(tensor_map: TensorMap, address: int) -> Array:
+    """What the kernel takes for the map of a tensor at ``address``, as one element of FIELDS.
+
+    Raises ValueError for what only the driver encodes.
+    """
+    if tensor_map.interleave != "NONE" or max(tensor_map.sizes) >= 2**32:
+        raise ValueError(f"only a driver encodes {tensor_map.name}, which is interleaved or has a size of 2^32")
+    fields = np.zeros(1, FIELDS)
+    of = fields[0]
+    of["address"], of["rank"] = address, len(tensor_map.sizes)
+    for name in ("sizes", "strides", "box", "element_strides"):
+        numbers = getattr(tensor_map, name)
+        of[name][: len(numbers)] = numbers
+    of["element"] = _ELEMENTS.index(tensor_map.element)
+    of["swizzle"] = _SWIZZLES.index(tensor_map.swizzle)
+    of["fill"] = _FILLS.index(tensor_map.fill)
+    return fields
+
+
+def build_tensor_map(cp: Any, tensor_map: TensorMap, address: int) -> Array:
+    """The 128 bytes, made on the current GPU and stream of ``cp``, which is cupy, and waited for.
+
+    Raises NvrtcMissing, ValueError as ``fields_of``, and cupy's errors where the GPU is no sm_90.
+    """
+    made = cp.zeros(128, np.uint8)  # cupy's addresses are multiples of 512, and 128 are needed
+    fields = fields_of(tensor_map, address).view(np.dtype((np.void, FIELDS.itemsize)))
+    _builder(cp, int(cp.cuda.Device().id))((1,), (1,), (made, fields))
+    return np.asarray(cp.asnumpy(made), np.uint8)
+
+
+@cache
+def _builder(cp: Any, gpu: int) -> Any:
+    """The kernel, loaded on the current GPU, which is ``gpu``."""
+    compiled = compile_source(SOURCE, ENTRY, ARCH, headers())
+    if compiled.cubin is None:
+        raise ValueError(f"the kernel that makes tensor maps does not compile: {compiled.log}")
+    with tempfile.TemporaryDirectory(prefix="autosched-tensor-map-") as folder:
+        path = Path(folder) / "fill_tensor_map.cubin"
+        path.write_bytes(compiled.cubin)
+        return cp.RawModule(path=str(path)).get_function(ENTRY)

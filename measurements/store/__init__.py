@@ -1,0 +1,1 @@
+"""What is known, on disk? Start at ``store``."""

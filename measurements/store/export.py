@@ -1,0 +1,150 @@
+"""Exports: the best of a database as JSON files that people read, compare and keep in a repository.
+
+One file per device and operator, ``DEVICE.OPERATOR.json``: entries in the order of their problems and provenances, keys
+sorted, one value a line, so that a changed schedule is a small difference. ``schemas/export.schema.json`` describes the
+format. An export holds the best record of each entry, and what CI holds it to; the trials behind it stay in the
+database.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from measurements.files.atomic_write import publish
+from measurements.files.text import first_line, harmless, one_line
+from measurements.records.measurement import Provenance
+from measurements.records.record import Record, canonical_json
+from measurements.store.store import Guard, Store
+
+FORMAT = 1
+SCHEMA = Path(__file__).resolve().parent / "schemas" / "export.schema.json"
+MOST_BYTES = 2**26  # of a file, which takes some twenty times that of memory
+_LONGEST_PART = 100  # characters of a file's name, of which there are two, and what is added to them
+_FILE_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*(\.[A-Za-z0-9_+-]+)*", re.ASCII)
+
+
+class ExportError(ValueError):
+    """A file that is not an export, or a database that cannot become one. One sentence, safe to print."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(harmless(message))
+
+
+def documents(store: Store, operator: str | None = None, device: str | None = None) -> dict[str, dict[str, Any]]:
+    """The files of an export by name, of one operator and device if given. Raises StoreError, and ExportError for a
+    device or operator that cannot name a file."""
+    found: dict[str, dict[str, Any]] = {}
+    ordered = sorted(store.problems(operator), key=lambda s: (s.device, s.operator, s.problem_key, s.provenance))
+    for summary in ordered:
+        record = store.best_of(summary) if device in (None, summary.device) else None
+        if record is None:
+            continue
+        for part in (summary.device, summary.operator):
+            if len(part) > _LONGEST_PART or not _FILE_PART.fullmatch(part):
+                raise ExportError(f"the device or operator {part!r:.60} cannot name a file: export the others by name")
+        document = found.setdefault(
+            f"{summary.device}.{summary.operator}.json",
+            {"export": FORMAT, "device": summary.device, "operator": summary.operator, "entries": []},
+        )
+        guard = store.guard_of(summary.problem_key, summary.device)
+        best = record.to_json()
+        del best["id"]  # of a database
+        document["entries"].append(
+            {
+                "best": best,
+                "guard": None if guard is None else dataclasses.asdict(guard),
+                "ok": summary.ok,
+                "trials": summary.trials,
+            }
+        )
+    return found
+
+
+def text(document: Mapping[str, Any]) -> str:
+    """A document as its file has it; the same entries give the same bytes. Raises ExportError for a number that JSON
+    does not have, which only a database that was edited by hand can hold."""
+    try:
+        return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    except ValueError as error:
+        raise ExportError(
+            f"an entry of {document['operator']} on {document['device']} cannot be exported: {error}"
+        ) from error
+
+
+def write(
+    store: Store, folder: str | os.PathLike[str], operator: str | None = None, device: str | None = None
+) -> list[Path]:
+    """Write the files of an export into ``folder``, each whole or not at all, over those of before; returns them.
+
+    Raises StoreError and ExportError as ``documents``, ExportError for what is no folder, and OSError.
+    """
+    made = []
+    target = Path(folder)
+    for name, document in documents(store, operator, device).items():
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise ExportError(f"{one_line(str(target))} is not a folder, or in none: name one for the files") from error
+        made.append(target / name)
+        try:
+            publish(made[-1], text(document).encode())
+        except IsADirectoryError as error:
+            raise ExportError(f"{one_line(str(made[-1]))} is a folder: remove it, or export elsewhere") from error
+    return made
+
+
+def read(paths: Iterable[str | os.PathLike[str]]) -> Store:
+    """The entries of export files, as a database in memory. Raises ExportError that names the file."""
+    store = Store.open("sqlite://")
+    for given in paths:
+        path = Path(given)
+        try:
+            found = path.stat()
+            if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for, a device never ends
+                raise ExportError(f"{path} is not a regular file: give the files of an export")
+            if found.st_size > MOST_BYTES:
+                raise ExportError(f"{path} is larger than {MOST_BYTES:,} bytes: split it by operator")
+            content = path.read_bytes()
+        except OSError as error:
+            raise ExportError(f"{path} cannot be read ({error.strerror}): name a file that can") from error
+        try:
+            document = json.loads(content, parse_constant=_no_number)
+            entries = list(_entries(document))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise ExportError(f"{path} is not an export of autosched: {first_line(error)}") from error
+        store.extend([record for record, _ in entries])
+        for record, guard in entries:
+            if guard is not None:
+                store.set_guard_of(record.problem_key, record.device, guard)
+    return store
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number")
+
+
+def _entries(document: Any) -> Iterable[tuple[Record, Guard | None]]:
+    if not isinstance(document, dict) or "export" not in document:
+        raise ValueError("it does not say which format it has")
+    if document["export"] != FORMAT:
+        raise ValueError(f"its format is {document['export']!r:.20}, and this autosched reads {FORMAT}: upgrade it")
+    seen: set[tuple[str, Provenance]] = set()
+    for entry in document["entries"]:
+        record = Record.from_json({**entry["best"], "id": None})
+        if not record.ok:
+            raise ValueError("the best of an entry has no time")
+        operator = json.loads(record.problem_key).get("operator")
+        if (record.device, operator) != (document["device"], document["operator"]):
+            raise ValueError("an entry is of another device or operator than the file says")
+        key = record.problem_key, record.provenance
+        if key in seen:
+            raise ValueError(f"two entries are of one problem: {canonical_json(json.loads(record.problem_key))}")
+        seen.add(key)
+        yield record, None if entry["guard"] is None else Guard(**entry["guard"])

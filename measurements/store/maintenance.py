@@ -1,0 +1,135 @@
+"""What keeps a database in good order: what it holds, what is wrong with it, and what it can do without."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from measurements.store import best_index as store_entries
+from measurements.store import rows as store_rows
+from measurements.store.schema import ENTRIES, SCHEMA_VERSION, TRIALS, digest_of
+from measurements.store.store import ProblemSummary, Store, StoreError
+
+_PARAMETERS = 500  # of one statement
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a database holds. ``size`` is in bytes, None for a server; ``problems`` counts each once."""
+
+    schema: int
+    size: int | None
+    trials: int
+    problems: int
+    statuses: Mapping[str, int]
+    entries: Sequence[ProblemSummary]
+
+
+def stats(store: Store) -> Stats:
+    """Raises StoreError."""
+    with store.reading() as connection:
+        counted = connection.execute(sa.select(TRIALS.c.status, sa.func.count()).group_by(TRIALS.c.status)).all()
+    entries = store.problems()
+    statuses = {str(status): int(count) for status, count in counted}
+    problems = len({entry.problem_key for entry in entries})
+    return Stats(SCHEMA_VERSION, store.size(), sum(statuses.values()), problems, statuses, tuple(entries))
+
+
+def check(store: Store) -> list[str]:
+    """One sentence for each thing that is wrong: damage to the file, trials that cannot be read, digests and entries
+    that are not those of the trials. Reads everything. Raises StoreError where not even that is possible."""
+    found = store.damage()
+    reader = store_rows.Reader(store.name)
+    columns = (*store_rows.COLUMNS, TRIALS.c.problem_digest, TRIALS.c.schedule_digest, TRIALS.c.operator)
+    width = len(store_rows.COLUMNS)
+    with store.reading() as connection:
+        for row in connection.execute(sa.select(*columns).order_by(TRIALS.c.id)):
+            try:
+                record = reader.record(row)
+            except StoreError as error:
+                found.append(str(error))
+                continue
+            if row[width : width + 2] != (digest_of(record.problem_key), digest_of(record.schedule.key())):
+                found.append(f"trial {record.id} is filed under another problem or schedule than its own")
+        kept = {_key(row): dict(row) for row in connection.execute(sa.select(ENTRIES)).mappings()}
+        if not found:
+            for counted in store_entries.counted(connection):
+                entry, where = kept.pop(_key(counted), None), f"{counted['problem']:.200} on {counted['device']}"
+                if entry is None or any(entry[name] != counted[name] for name in counted):
+                    found.append(f"what is kept of {where} ({counted['provenance']}) is not what its trials say")
+                elif entry["ranked_id"] == entry["newest_id"]:
+                    winner = store_entries.rank(connection, counted, store.name)
+                    if entry["winner_id"] != (None if winner is None else winner.id):
+                        found.append(f"the best of {where} ({counted['provenance']}) is not the fastest of its trials")
+            found += [f"there is no trial of the entry of {entry['problem']:.200}" for entry in kept.values()]
+    return found
+
+
+def repair(store: Store) -> None:
+    """Make anew what is kept of the entries. Raises StoreError for trials that cannot be read."""
+    with store.writing() as connection:
+        store_entries.rebuild(connection, store.name)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """How many trials ``collect`` removed, by why, and how many are left."""
+
+    removed: Mapping[str, int]
+    left: int
+
+
+def collect(store: Store, keep: int | None = None, *, dry_run: bool = False) -> Collected:
+    """Remove trials that no ranking reads: those of kernels that their schedule no longer has. With ``keep``, also all
+    but the ``keep`` fastest schedules of an entry and what failed. Wrong results stay, and the best stays the best.
+
+    Raises ValueError for a ``keep`` below 1, and StoreError, with nothing removed.
+    """
+    if keep is not None and keep < 1:
+        raise ValueError(f"at least one schedule of an entry must be kept, not {keep}")
+    removed: Counter[str] = Counter()
+    condemned: list[int] = []
+    before: dict[tuple[str, str, str], int | None] = {}
+    for summary in store.problems():
+        trials = store.entry(summary)
+        newest = {record.schedule: record.kernel_digest for record in trials}
+        best = store.best_of(summary)
+        before[summary.problem_key, summary.device, summary.provenance.value] = None if best is None else best.id
+        fastest = sorted((r.seconds or 0.0, i, r.schedule) for i, r in enumerate(trials) if r.ok)
+        chosen = list(dict.fromkeys(schedule for _, _, schedule in fastest))[:keep]
+        kept = {*chosen, *(r.schedule for r in trials if r.rank is not None), *([best.schedule] if best else [])}
+        for record in trials:
+            if record.status.value == "wrong_result" or record.id is None:
+                continue
+            if record.kernel_digest != newest[record.schedule]:
+                removed["of an older kernel"] += 1
+            elif keep is not None and record.schedule not in kept:
+                removed["slower than those kept, or failed"] += 1
+            else:
+                continue
+            condemned.append(record.id)
+    left = store.count() - len(condemned)
+    if condemned and not dry_run:
+        with store.writing() as connection:
+            for start in range(0, len(condemned), _PARAMETERS):
+                part = condemned[start : start + _PARAMETERS]
+                connection.execute(TRIALS.delete().where(TRIALS.c.id.in_(part)))
+            store_entries.rebuild(connection, store.name)
+            _refuse_another_best(connection, store, before)
+        store.compact()
+    return Collected(dict(removed), left)
+
+
+def _refuse_another_best(connection: sa.Connection, store: Store, before: Mapping[Any, int | None]) -> None:
+    e = ENTRIES.c
+    for row in connection.execute(sa.select(e.problem, e.device, e.provenance, e.winner_id)):
+        if before.get((row.problem, row.device, row.provenance)) != row.winner_id:
+            raise StoreError(f"{store.name} stays as it is: without these trials another schedule would be the best")
+
+
+def _key(row: Mapping[Any, Any]) -> tuple[Any, ...]:
+    return row["problem_digest"], row["device"], row["provenance"]

@@ -1,0 +1,168 @@
+"""The trials of one database taken into another.
+
+Entries (a problem on a device, of one provenance) that only the source has are taken. Where both have one, and their
+best schedules differ, the better one is taken by evidence, and the other is left out with all its trials:
+
+- times that were measured are compared only where both schedules were timed in turns, in one re-measurement, in either
+  database: its order decides. Else two times are of different days, clocks and machines, and which is better is
+  *unclear*: the target's stays;
+- estimated and replayed times of one fingerprint (the same model, the same recording) have no noise: the smaller wins.
+
+Wrong results are always taken: a kernel that is wrong anywhere is never the best. Measured, replayed and estimated
+times are entries of their own, and ``Store.best`` ranks them in this order. Merging twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from measurements.records.measurement import Provenance, Status
+from measurements.records.record import Record
+from measurements.store.store import Guard, ProblemSummary, Store
+
+
+class Verdict(StrEnum):
+    NEW = "new"  # the target had nothing of it
+    REPLACED = "replaced"  # the source's best is better
+    KEPT = "kept"  # the target's best is better
+    SAME = "same"  # one best schedule
+    UNCLEAR = "unclear"  # nobody can say: the target's stays
+    REFUSED = "refused"  # the source's best cannot be used today, so that nothing but wrong results is taken
+
+
+@dataclass(frozen=True)
+class MergedEntry:
+    """What came of one entry of the source. ``taken`` of its trials are now in the target, too."""
+
+    summary: ProblemSummary
+    verdict: Verdict
+    why: str
+    taken: int
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """An entry for which both databases have a guard, and not the same one: the target's stays."""
+
+    problem_key: str
+    device: str
+
+
+@dataclass(frozen=True)
+class Merged:
+    entries: tuple[MergedEntry, ...]
+    conflicts: tuple[Conflict, ...]
+
+    @property
+    def unclear(self) -> tuple[MergedEntry, ...]:
+        return tuple(entry for entry in self.entries if entry.verdict is Verdict.UNCLEAR)
+
+
+Doubt = Callable[[ProblemSummary, Record], str]  # why the best of an entry cannot be used, "" where it can
+
+
+def merge(source: Store, target: Store, doubt: Doubt = lambda summary, record: "") -> Merged:
+    """Take what ``source`` knows better into ``target``; its trials all or none. Raises StoreError, with nothing taken.
+
+    Others may merge into the target meanwhile: what they took is not taken again.
+    """
+    before = target.newest()
+    theirs = {(s.problem_key, s.device, s.provenance): s for s in target.problems()}
+    entries: list[MergedEntry] = []
+    taken: list[Record] = []
+    for summary in source.problems():
+        mine = theirs.get((summary.problem_key, summary.device, summary.provenance))
+        trials = source.entry(summary)
+        best = source.best_of(summary)
+        why = "" if best is None else doubt(summary, best)
+        if why:
+            there = [] if mine is None else target.entry(mine)
+            known = set(map(_identity, there))
+            wrong = [r for r in trials if r.status is Status.WRONG_RESULT and _identity(r) not in known]
+            entries.append(MergedEntry(summary, Verdict.REFUSED, why, len(wrong)))
+            taken += wrong
+            continue
+        if mine is None:
+            entries.append(MergedEntry(summary, Verdict.NEW, "", len(trials)))
+            taken += trials
+            continue
+        there = target.entry(mine)
+        known = set(map(_identity, there))
+        new = [record for record in trials if _identity(record) not in known]
+        verdict, why = _judged(best, target.best_of(mine), trials, there)
+        if verdict is not Verdict.REPLACED:
+            new = [record for record in new if record.status is Status.WRONG_RESULT]
+        entries.append(MergedEntry(summary, verdict, why, len(new)))
+        taken += new
+    guards, conflicts = _guards(source, target)
+    target.extend(taken, unless_since=before)
+    for problem_key, device, guard in guards:
+        target.set_guard_of(problem_key, device, guard)
+    return Merged(tuple(entries), conflicts)
+
+
+def _guards(source: Store, target: Store) -> tuple[list[tuple[str, str, Guard]], tuple[Conflict, ...]]:
+    """The guards of entries that have none in the target, and the entries whose guards differ."""
+    missing, conflicts = [], []
+    for problem_key, device in dict.fromkeys((s.problem_key, s.device) for s in source.problems()):
+        theirs, mine = source.guard_of(problem_key, device), target.guard_of(problem_key, device)
+        if theirs is not None and mine is None:
+            missing.append((problem_key, device, theirs))
+        elif theirs is not None and theirs != mine:
+            conflicts.append(Conflict(problem_key, device))
+    return missing, tuple(conflicts)
+
+
+def _judged(
+    source: Record | None, target: Record | None, source_trials: Sequence[Record], target_trials: Sequence[Record]
+) -> tuple[Verdict, str]:
+    if source is None:
+        return Verdict.KEPT, "the source has no schedule that works"
+    if target is None:
+        return Verdict.REPLACED, "the target had no schedule that works"
+    if _kernel(source) == _kernel(target):
+        return Verdict.SAME, ""
+    if source.provenance is not Provenance.MEASURED:
+        if source.fingerprint != target.fingerprint:
+            return Verdict.UNCLEAR, "their times are of different models, recordings or tools"
+        better = (source.seconds or 0) < (target.seconds or 0)
+        return (Verdict.REPLACED if better else Verdict.KEPT), f"{source.provenance} by the same means"
+    order = _paired([*target_trials, *source_trials], source, target)
+    if order is None:
+        return Verdict.UNCLEAR, "they were never timed in turns: tune the problem again to decide"
+    return (Verdict.REPLACED if order else Verdict.KEPT), "timed in turns"
+
+
+def _paired(trials: Iterable[Record], source: Record, target: Record) -> bool | None:
+    """Whether ``source`` came before ``target`` in the newest re-measurement that had both; None where none had."""
+    newest: tuple[datetime, bool] | None = None
+    for run in remeasurements(trials):
+        ranks = {_kernel(record): record.rank or 0 for record in run}
+        if _kernel(source) in ranks and _kernel(target) in ranks:
+            when = run[-1].created
+            if newest is None or when > newest[0]:
+                newest = when, ranks[_kernel(source)] < ranks[_kernel(target)]
+    return None if newest is None else newest[1]
+
+
+def remeasurements(trials: Iterable[Record]) -> list[list[Record]]:
+    """The rows of each re-measurement in the ``trials`` of one entry: stored one after the other, the winner last."""
+    runs: list[list[Record]] = [[]]
+    for record in trials:
+        if record.rank is not None:
+            runs[-1].append(record)
+        if record.rank in (None, 1) and runs[-1]:
+            runs.append([])
+    return [run for run in runs if run]
+
+
+def _kernel(record: Record) -> tuple[str, str | None]:
+    return record.schedule.key(), record.kernel_digest
+
+
+def _identity(record: Record) -> tuple[object, ...]:
+    """What two copies of one trial share, and no two trials of one entry."""
+    return record.schedule.key(), record.kernel_digest, record.created, record.status, record.seconds, record.rank

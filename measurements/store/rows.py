@@ -1,0 +1,275 @@
+"""How a record becomes a row of the table of trials, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from measurements.files.text import harmless, printable
+from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
+from measurements.records.record import Budget, Control, Record, canonical_json
+from measurements.store.schema import TRIALS, digest_of, unreadable
+from search_spaces.spaces.parameters import Value
+from search_spaces.spaces.schedule import Schedule
+
+_RESOURCES = tuple(Resources.__dataclass_fields__)
+_CODE = tuple(MachineCode.__dataclass_fields__)
+_TIMES = ("median", "p25", "p75", "repeats")
+_SHOWN = 60  # characters of a cell that cannot be read
+_SHARED = (  # by most trials of a problem
+    *("problem", "device", "fingerprint", "template", "template_version", "space_version", "provenance", "status"),
+    *("reason", "toolchain", "driver", "autosched_version", "sampler", "seed", "budget"),
+)
+_OWN = (
+    *("id", "kernel_digest", "schedule", *_TIMES, "error", "compile_seconds", "clock_mhz", "created", "final_rank"),
+    *("proof", "control", *_RESOURCES, *_CODE),
+)
+COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # that make a record
+_Part = TypeVar("_Part")
+
+
+def to_row(record: Record) -> dict[str, Any]:
+    """The columns of a record, but for its id."""
+    m = record.measurement
+    timing, resources, schedule_key = m.timing, m.resources, record.schedule.key()
+    return {
+        "operator": str(json.loads(record.problem_key).get("operator", "")),
+        "problem": record.problem_key,
+        "device": record.device,
+        "fingerprint": record.fingerprint,
+        "template": record.schedule.template,
+        "template_version": record.template_version,
+        "space_version": record.space_version,
+        "kernel_digest": record.kernel_digest,
+        "schedule": json.dumps(record.schedule.to_json(), separators=(",", ":")),
+        "schedule_key": schedule_key,
+        "provenance": m.provenance.value,
+        "status": m.status.value,
+        "reason": m.reason,
+        "median": None if timing is None else timing.median,
+        "p25": None if timing is None else timing.p25,
+        "p75": None if timing is None else timing.p75,
+        "repeats": None if timing is None else timing.count,
+        "error": m.error,
+        **{name: None if resources is None else getattr(resources, name) for name in _RESOURCES},
+        "compile_seconds": m.compile_seconds,
+        "clock_mhz": m.clock_mhz,
+        "toolchain": record.toolchain,
+        "driver": record.driver,
+        "autosched_version": record.autosched_version,
+        "created": record.created.isoformat(timespec="microseconds"),
+        "sampler": record.sampler,
+        "seed": record.seed,
+        "final_rank": record.rank,
+        **{name: None if m.code is None else getattr(m.code, name) for name in _CODE},
+        "budget": None if record.budget is None else canonical_json(dataclasses.asdict(record.budget)),
+        "proof": record.proof,
+        "control": None if record.control is None else canonical_json(dataclasses.asdict(record.control)),
+        "problem_digest": digest_of(record.problem_key),
+        "schedule_digest": digest_of(schedule_key),
+    }
+
+
+_TOLD_APART_BY = (
+    *("problem_digest", "device", "provenance", "schedule_digest", "kernel_digest", "created", "status", "median"),
+    "final_rank",
+)
+
+
+def unknown(connection: Connection, rows: Sequence[dict[str, Any]], since: int) -> list[dict[str, Any]]:
+    """Those of ``rows`` that are no trial which was stored after the one of the id ``since``."""
+    columns = [TRIALS.c[name] for name in _TOLD_APART_BY]
+    there = set(map(tuple, connection.execute(sa.select(*columns).where(TRIALS.c.id > since))))
+    return [row for row in rows if tuple(row[name] for name in _TOLD_APART_BY) not in there]
+
+
+def from_row(row: Mapping[Any, Any], database: str) -> Record:
+    """The record of a row, which has COLUMNS, of the database ``database``. Raises StoreError that names the trial and
+    its bad cell."""
+    cells = read_cells(row, COLUMNS, database)
+    timed = cells["median"] is not None
+    try:
+        return Record(
+            problem_key=cells["problem"],
+            schedule=Schedule.from_json(cells["template"], cells["schedule"]),
+            device=cells["device"],
+            fingerprint=cells["fingerprint"],
+            template_version=cells["template_version"],
+            space_version=cells["space_version"],
+            kernel_digest=cells["kernel_digest"],
+            measurement=Measurement(
+                status=cells["status"],
+                provenance=cells["provenance"],
+                reason=cells["reason"],
+                timing=Timing(cells["median"], cells["p25"], cells["p75"], cells["repeats"]) if timed else None,
+                error=cells["error"],
+                resources=_whole(Resources, cells, _RESOURCES),
+                compile_seconds=cells["compile_seconds"],
+                clock_mhz=cells["clock_mhz"],
+                code=_whole(MachineCode, cells, _CODE),
+            ),
+            toolchain=cells["toolchain"],
+            driver=cells["driver"],
+            autosched_version=cells["autosched_version"],
+            created=cells["created"],
+            sampler=cells["sampler"],
+            seed=cells["seed"],
+            rank=cells["final_rank"],
+            budget=cells["budget"],
+            proof=cells["proof"],
+            control=cells["control"],
+            id=cells["id"],
+        )
+    except (ValueError, TypeError) as error:  # such as a median outside its quartiles, or a time without them
+        raise unreadable(database, cells["id"], str(error)) from error
+
+
+def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) -> _Part | None:
+    """What several cells make together; None where all are empty. Raises ValueError where only some are."""
+    there = {name: cells[name] for name in names if cells[name] is not None}
+    if there and len(there) != len(names):
+        raise ValueError(f"its {kind.__name__} is incomplete: only {', '.join(there)}")
+    return kind(**there) if there else None
+
+
+def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.Column[Any]], database: str) -> dict[str, Any]:
+    """The cells of ``columns`` as a record has them. SQLite itself lets any cell hold anything.
+
+    Raises StoreError that names the trial and the cell, for one that autosched cannot have stored.
+    """
+    cells = {}
+    for column in columns:
+        key = str(column.key)
+        try:
+            cells[key] = _read(column, row[key])
+        except (ValueError, TypeError, RecursionError, OverflowError) as error:
+            shown = repr(row[key])
+            shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+            raise unreadable(database, row["id"], f"{key} is {shown}") from error
+    if cells.get("status") is Status.OK:
+        missing = [key for key in _TIMES if key in cells and cells[key] is None]
+        if missing:
+            raise unreadable(database, row["id"], f"it is ok, but has no {' and no '.join(missing)}")
+    return cells
+
+
+def _read(column: sa.Column[Any], value: Any) -> Any:
+    if value is None and column.nullable:
+        return None
+    kind = column.type.python_type
+    if not isinstance(value, (int, float) if kind is float else kind):
+        raise TypeError
+    return _READERS.get(column.key, _as_it_is)(value)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise TypeError
+    return value
+
+
+def _in_utc(when: datetime) -> datetime:
+    if when.tzinfo is None:
+        raise ValueError
+    return when.astimezone(UTC)
+
+
+def _checked_object(text: str) -> str:
+    _json_object(text)
+    return text
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "problem": _checked_object,
+    "fingerprint": _checked_object,
+    "schedule": _json_object,
+    "device": printable,
+    "provenance": Provenance,
+    "status": Status,
+    "budget": lambda text: Budget.from_json(_json_object(text)),
+    "proof": _checked_object,
+    "control": lambda text: Control.from_json(_json_object(text)),
+    "reason": harmless,
+    "created": lambda text: _in_utc(datetime.fromisoformat(text)),
+}
+
+
+class Reader:
+    """``from_row`` for many rows of COLUMNS of the database ``name``: what they share is read once and held once.
+
+    Each of the 96,000 trials of a problem has its own schedule, times and digests, and hardly anything else.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._first: dict[tuple[Any, ...], Record] = {}  # by the shared cells
+        self._kinds: set[tuple[Any, ...]] = set()  # of own cells, which ``from_row`` took
+        self._pairs: dict[tuple[str, Value], tuple[str, Value]] = {}
+
+    def record(self, row: sa.Row[Any]) -> Record:
+        """Raises StoreError as ``from_row``."""
+        shared, own = row[: len(_SHARED)], row[len(_SHARED) :]
+        first = self._first.get(shared)
+        if first is not None:
+            kinds = (first.status, *map(type, own))
+            if kinds in self._kinds:
+                with suppress(ValueError, TypeError, RecursionError, OverflowError):
+                    return self._like(first, own)
+        record = from_row(row._mapping, self._name)
+        first = self._first.setdefault(shared, record)
+        self._kinds.add((first.status, *map(type, own)))
+        return record
+
+    def _like(self, first: Record, own: tuple[Any, ...]) -> Record:
+        (row, digest, schedule, median, p25, p75, repeats, error, compiled, clock, created, rank, proof, *more) = own
+        control, *sizes = more
+        resources, code = sizes[: len(_RESOURCES)], sizes[len(_RESOURCES) :]
+        if proof is not None:
+            _json_object(proof)
+        return Record(
+            problem_key=first.problem_key,
+            schedule=self._schedule(first.schedule.template, schedule),
+            device=first.device,
+            fingerprint=first.fingerprint,
+            template_version=first.template_version,
+            space_version=first.space_version,
+            kernel_digest=digest,
+            measurement=Measurement(
+                status=first.status,
+                provenance=first.provenance,
+                reason=first.measurement.reason,
+                timing=None if median is None else Timing(median, p25, p75, repeats),
+                error=error,
+                resources=None if resources[0] is None else Resources(*resources),
+                compile_seconds=compiled,
+                clock_mhz=clock,
+                code=None if code[0] is None else MachineCode(*code),
+            ),
+            toolchain=first.toolchain,
+            driver=first.driver,
+            autosched_version=first.autosched_version,
+            created=_in_utc(datetime.fromisoformat(created)),
+            sampler=first.sampler,
+            seed=first.seed,
+            rank=rank,
+            budget=first.budget,
+            proof=proof,
+            control=None if control is None else Control.from_json(_json_object(control)),
+            id=row,
+        )
+
+    def _schedule(self, template: str, text: str) -> Schedule:
+        schedule = Schedule.from_json(template, _json_object(text))
+        return Schedule(template, tuple(self._pairs.setdefault(pair, pair) for pair in schedule.items))

@@ -1,0 +1,270 @@
+"""The tables of a record store, and whether a database is one of ours."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import warnings
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from measurements.files.text import one_line
+from measurements.records.measurement import Resources
+from measurements.store.errors import StoreError
+
+SCHEMA_VERSION = 6
+OLDEST_SCHEMA = 2  # that ``store_migrations`` can upgrade
+APPLICATION = "autosched"
+_LOCK = int.from_bytes(b"autosch")  # any number that others do not use
+SINCE = "since"  # in the info of a table or a column: the schema that brought it
+
+_RESOURCES = tuple(Resources.__dataclass_fields__)
+
+
+_METADATA = sa.MetaData()
+META = sa.Table(
+    "meta",
+    _METADATA,
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
+_WRONG = sa.text("status = 'wrong_result'")
+TRIALS = sa.Table(
+    "trials",
+    _METADATA,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("operator", sa.Text, nullable=False),
+    sa.Column("problem", sa.Text, nullable=False),  # canonical JSON, which is also the key
+    sa.Column("device", sa.Text, nullable=False),
+    sa.Column("fingerprint", sa.Text, nullable=False),  # JSON
+    sa.Column("template", sa.Text, nullable=False, info={SINCE: 3}),
+    sa.Column("template_version", sa.Text, nullable=False, info={SINCE: 3}),
+    sa.Column("space_version", sa.Text, nullable=False),
+    sa.Column("kernel_digest", sa.Text),
+    sa.Column("schedule", sa.Text, nullable=False),  # JSON in the order of the parameters
+    sa.Column("schedule_key", sa.Text, nullable=False),  # canonical JSON
+    sa.Column("provenance", sa.Text, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("median", sa.Float(53)),  # seconds, as the quartiles
+    sa.Column("p25", sa.Float(53)),
+    sa.Column("p75", sa.Float(53)),
+    sa.Column("repeats", sa.Integer),
+    sa.Column("error", sa.Float(53)),
+    *(sa.Column(name, sa.Integer) for name in _RESOURCES),
+    sa.Column("compile_seconds", sa.Float(53)),
+    sa.Column("clock_mhz", sa.Float(53)),
+    sa.Column("toolchain", sa.Text, nullable=False),
+    sa.Column("driver", sa.Text, nullable=False),
+    sa.Column("autosched_version", sa.Text, nullable=False),
+    sa.Column("created", sa.Text, nullable=False),  # ISO 8601, UTC
+    sa.Column("sampler", sa.Text, nullable=False),
+    sa.Column("seed", sa.BigInteger, nullable=False),
+    sa.Column("final_rank", sa.Integer),  # in a paired re-measurement, else NULL
+    sa.Column("cubin_digest", sa.Text, info={SINCE: 4}),
+    sa.Column("sass_digest", sa.Text, info={SINCE: 4}),
+    sa.Column("sass_bytes", sa.Integer, info={SINCE: 4}),
+    sa.Column("budget", sa.Text, info={SINCE: 4}),  # JSON, as the next
+    sa.Column("proof", sa.Text, info={SINCE: 4}),
+    sa.Column("control", sa.Text, info={SINCE: 6}),
+    sa.Column("problem_digest", sa.String(64), nullable=False, info={SINCE: 5}),
+    sa.Column("schedule_digest", sa.String(64), nullable=False, info={SINCE: 5}),
+    sa.CheckConstraint("(status = 'ok') = (median IS NOT NULL)", name="time_exactly_when_ok"),
+    sa.CheckConstraint("median > 0 AND p25 > 0 AND p75 > 0", name="time_is_positive"),
+    sa.CheckConstraint(
+        "(p25 IS NULL) = (median IS NULL) AND (p75 IS NULL) = (median IS NULL) "
+        "AND (repeats IS NULL) = (median IS NULL)",
+        name="time_is_whole",
+    ),
+    sa.Index("trials_in_order", "problem_digest", "device", "provenance", "id"),
+    sa.Index("trials_by_schedule", "problem_digest", "device", "provenance", "schedule_digest"),
+    sa.Index("trials_wrong", "problem_digest", sqlite_where=_WRONG, postgresql_where=_WRONG),
+    sqlite_autoincrement=True,
+)
+
+
+ENTRIES = sa.Table(
+    "entries",
+    _METADATA,
+    sa.Column("problem_digest", sa.String(64), primary_key=True),
+    sa.Column("device", sa.Text, primary_key=True),
+    sa.Column("provenance", sa.Text, primary_key=True),
+    sa.Column("operator", sa.Text, nullable=False),
+    sa.Column("problem", sa.Text, nullable=False),
+    sa.Column("trials", sa.Integer, nullable=False),  # different schedules, as ok
+    sa.Column("ok", sa.Integer, nullable=False),
+    sa.Column("first_id", sa.Integer, nullable=False),
+    sa.Column("newest_id", sa.Integer, nullable=False),
+    sa.Column("ranked_id", sa.Integer),  # the newest trial when the winner was found
+    sa.Column("winner_id", sa.Integer),
+    sa.Column("median", sa.Float(53)),  # of the winner, pooled, as the next
+    sa.Column("p25", sa.Float(53)),
+    sa.Column("p75", sa.Float(53)),
+    sa.Column("repeats", sa.Integer),
+    sa.Index("entries_by_device", "device"),
+    info={SINCE: 5},
+)
+GUARDS = sa.Table(
+    "guards",
+    _METADATA,
+    sa.Column("problem_digest", sa.String(64), primary_key=True),
+    sa.Column("device", sa.Text, primary_key=True),
+    sa.Column("max_slowdown", sa.Float(53)),
+    sa.Column("floor_seconds", sa.Float(53)),
+    sa.Column("noise", sa.Float(53)),
+    sa.Column("notes", sa.Text, nullable=False),
+    info={SINCE: 4},
+)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What CI holds the best schedule of one problem on one device to, where that differs from what it is told.
+
+    ``max_slowdown`` is the share by which it may become slower (0.03 is 3%), ``floor_seconds`` a difference that is too
+    small to matter, ``noise`` the share by which unchanged runs of it were seen to differ; None says nothing. ``notes``
+    are for people. Raises ValueError for a number that is negative or not finite.
+    """
+
+    max_slowdown: float | None = None
+    floor_seconds: float | None = None
+    noise: float | None = None
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("max_slowdown", "floor_seconds", "noise"):
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if value is not None and not (number and 0 <= value < math.inf):
+                raise ValueError(f"{name} of a guard is a finite number of at least 0, not {value!r}")
+        if not isinstance(self.notes, str):
+            raise ValueError(f"the notes of a guard are text, not {self.notes!r}")
+
+
+def create(connection: Connection) -> None:
+    """Create the tables in a database that has none of them."""
+    _METADATA.create_all(connection)
+    rows = {"application": APPLICATION, "schema_version": str(SCHEMA_VERSION)}
+    connection.execute(META.insert(), [{"key": k, "value": v} for k, v in rows.items()])
+
+
+def wait_for_others(connection: Connection) -> None:
+    """Let one process at a time make or migrate the tables of a server; in SQLite, writing itself is that."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+
+
+def has_none(connection: Connection) -> bool:
+    """Whether the database has no table with the name of one of ours."""
+    return not set(sa.inspect(connection).get_table_names()) & set(_METADATA.tables)
+
+
+def refuse_other(connection: Connection, name: str) -> int:
+    """The schema of a database of ours, which may be an older one that ``store_migrations`` knows. Writes nothing.
+
+    Raises StoreError for a database that autosched did not make, or made with a schema that is too new or too old.
+    """
+    inspector = sa.inspect(connection)
+    there = set(inspector.get_table_names())
+    if not _has(inspector, there, META, OLDEST_SCHEMA):
+        raise _foreign(name, there)
+    rows = {row.key: row.value for row in connection.execute(sa.select(META.c.key, META.c.value))}
+    version = str(rows.get("schema_version"))
+    if rows.get("application") != APPLICATION or not re.fullmatch("[0-9]{1,9}", version):
+        raise _foreign(name, there)
+    if int(version) > SCHEMA_VERSION:
+        raise StoreError(
+            f"the database {name} has schema {version} of a newer autosched, this one knows up to {SCHEMA_VERSION}: "
+            "upgrade autosched, or choose another path"
+        )
+    if int(version) < OLDEST_SCHEMA:
+        raise StoreError(
+            f"the database {name} has schema {version} of an older autosched, this one writes {SCHEMA_VERSION}: "
+            "tune into a new database, or keep using the autosched that made it"
+        )
+    if not all(_has(inspector, there, table, int(version)) for table in _METADATA.tables.values()):
+        raise _foreign(name, there)
+    strange = _strange(connection)
+    if strange:
+        raise StoreError(
+            f"the database {name} holds what autosched never makes ({one_line(', '.join(strange[:3]))}), which could "
+            "change what is stored: do not use it, or copy its trials by autosched export from a machine you trust"
+        )
+    return int(version)
+
+
+def _strange(connection: Connection) -> list[str]:
+    """Triggers, views, tables and computed columns that are not ours: a database may come from anybody, and these run
+    whenever it is read or written. On a server, where others may have their own, only what concerns our tables."""
+    ours = sorted(_METADATA.tables)
+    if connection.dialect.name == "sqlite":
+        found = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master").all()
+        known = {*ours, _ALEMBIC}
+        strange = []
+        for kind, name, table, sql in found:
+            text = " ".join(str(sql or "").split()).lower()
+            known_table = table in known or str(table).startswith("sqlite_")
+            known_index = kind != "index" or sql is None or name in _INDEXES
+            if kind not in ("table", "index") or text.startswith("create virtual") or not (known_table and known_index):
+                strange.append(f"{kind} {name}")
+        for table in ours:
+            columns = connection.exec_driver_sql(f"PRAGMA table_xinfo({table})").all()
+            strange += [f"computed column {column[1]}" for column in columns if column[6]]
+        return strange
+    if connection.dialect.name == "postgresql":
+        triggers = sa.text(
+            "SELECT t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
+            "WHERE NOT t.tgisinternal AND c.relname IN :ours AND pg_table_is_visible(c.oid)"
+        ).bindparams(sa.bindparam("ours", expanding=True))
+        rules = sa.text("SELECT rulename FROM pg_rules WHERE tablename IN :ours").bindparams(
+            sa.bindparam("ours", expanding=True)
+        )
+        names = {"ours": ours}
+        return [
+            *(f"trigger {row[0]}" for row in connection.execute(triggers, names)),
+            *(f"rule {row[0]}" for row in connection.execute(rules, names)),
+        ]
+    return []
+
+
+_ALEMBIC = "alembic_version"  # alembic's own table, made by the first migration
+_INDEXES = {index.name for table in _METADATA.tables.values() for index in table.indexes} | {"trials_by_problem"}
+
+
+def _has(inspector: sa.Inspector, there: set[str], table: sa.Table, schema: int) -> bool:
+    """Whether a table is as that schema has it."""
+    if table.info.get(SINCE, OLDEST_SCHEMA) > schema:
+        return True
+    wanted = {column.name for column in table.columns if column.info.get(SINCE, OLDEST_SCHEMA) <= schema}
+    here = _columns(inspector, table.name) if table.name in there else set()
+    if schema == OLDEST_SCHEMA and "family" in here:  # what is now called operator
+        here.add("operator")
+    return wanted <= here
+
+
+def _columns(inspector: sa.Inspector, table: str) -> set[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sa.exc.SAWarning)  # types that SQLAlchemy does not know: names are enough
+        return {column["name"] for column in inspector.get_columns(table)}
+
+
+def _foreign(name: str, tables: set[str]) -> StoreError:
+    shown = sorted(tables - {"sqlite_sequence"})
+    listed = ", ".join(shown[:3]) + (", ..." if len(shown) > 3 else "") if shown else "none"
+    return StoreError(f"{name} is not a database of autosched (tables: {listed}): choose another path")
+
+
+def digest_of(text: str) -> str:
+    """The SHA-256 that problems and schedules are found by, of ``Problem.key()`` and ``Schedule.key()``."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def unreadable(name: str, trial: int | None, why: str) -> StoreError:
+    """The error for a trial that this version cannot read."""
+    return StoreError(
+        f"trial {trial} of the database {name} cannot be read ({why}): it was damaged, or another version of "
+        "autosched wrote it; restore a copy, or tune into a new database"
+    )

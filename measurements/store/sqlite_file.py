@@ -1,0 +1,295 @@
+"""A record store's SQLite file: where it may be, how it is inspected, opened and closed, and what went wrong."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool, QueuePool
+
+from measurements.store import schema as store_schema
+from measurements.store.errors import StoreError
+from measurements.store.sqlite_header import MAGIC
+
+BUSY_SECONDS = 20.0  # how long a writer waits for another one; a commit takes milliseconds
+NOTICE_SECONDS = 2.0  # of waiting, before it is logged (at level INFO, which the command line shows)
+
+_log = logging.getLogger(__name__)
+
+# the last is raised for a file so damaged that SQLite's message about it is not text
+DATABASE_ERRORS = (sqlite3.Error, SQLAlchemyError, UnicodeDecodeError)
+
+_LONGEST = 500  # bytes of a path; SQLite takes 512 with the ending of its journal
+_TOLD_APART = 2_000_000_000  # ns between two times of a file, at the worst
+_LEAST_FREE = 2**16  # bytes: SQLite's shared memory file alone takes half of that
+
+_ADVICE = {
+    sqlite3.SQLITE_BUSY: "another process holds it, try again when that has ended",
+    sqlite3.SQLITE_LOCKED: "another process holds it, try again when that has ended",
+    sqlite3.SQLITE_FULL: "make room on the disk, everything stored so far is kept",
+    sqlite3.SQLITE_READONLY: "change its permissions, or choose another path",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged, restore a copy or choose another path",
+    sqlite3.SQLITE_NOTADB: "the file is damaged, restore a copy or choose another path",
+}
+_SYSTEM_ADVICE = {
+    errno.EACCES: "change the permissions of it and its folder, or choose another path",
+    errno.EPERM: "change the permissions of it and its folder, or choose another path",
+    errno.EROFS: "choose another path",
+    errno.ENOSPC: "make room on the disk",
+    errno.EDQUOT: "make room on the disk",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
+
+
+def locate(text: str) -> Path:
+    """The file that a path means, whether it exists or not. Raises StoreError for a text that names no file."""
+    if not text.strip():
+        raise StoreError("the path of the database is empty: give one, such as best.db")
+    if "\0" in text:
+        raise StoreError("the path of the database holds a zero byte: choose another path")
+    if text.startswith("file:"):
+        raise StoreError(f"{text} is an SQLite URI: give only the path, such as best.db")
+    if os.path.basename(text) in ("", os.curdir, os.pardir):
+        raise StoreError(f"{text} names a folder: give the path of a database file")
+    path = Path(os.path.realpath(text))  # the journal stands next to the file itself, not next to a link to it
+    if len(os.fsencode(path)) > _LONGEST:
+        raise StoreError(f"the path of the database is longer than {_LONGEST} bytes: choose a shorter one ({path})")
+    return path
+
+
+def check(path: Path, create: bool) -> None:
+    """Raises StoreError for what cannot be our database, with nothing changed on disk."""
+    with _system_errors(path, "be used"):
+        there = _exists(path)
+        _exists(Path(f"{path}-journal"))  # SQLite creates it for writing: its name must not be too long either
+        if not there:
+            if not create:
+                raise StoreError(f"there is no database {path}: check the path, or tune into it first")
+            if not path.parent.is_dir():
+                folder = path.parent
+                if folder.exists():
+                    raise StoreError(f"{folder} is not a folder, so no database can be in it: choose another path")
+                raise StoreError(f"the folder {folder} for the database does not exist: create it, or choose another")
+            return
+        if not path.is_file():
+            kind = "a folder" if path.is_dir() else "not a regular file"
+            raise StoreError(f"{path} is {kind}: give the path of a database file")
+        with path.open("rb") as file:
+            start = file.read(len(MAGIC))
+    if start not in (b"", MAGIC):
+        raise StoreError(f"{path} is not an SQLite database: choose another path")
+    if not start and not create:
+        raise StoreError(f"{path} is empty and holds no trials: check the path, or tune into it first")
+    if create and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        # SQLite puts its journal into the folder, so that has to be writable too
+        raise StoreError(f"the database {path} or its folder is read-only: change that, or choose another path")
+    if start:
+        _look(path)
+
+
+def _look(path: Path) -> None:
+    """Refuse a foreign file without touching it: ``immutable`` takes no lock and makes no -wal or -shm.
+
+    The file alone is enough for that, because our tables are made before write-ahead mode is entered and stay as they
+    are. It is not enough for more: a checkpoint, running or cut short by a kill or a full disk, may have written half
+    of the file. What cannot be read this way is left to SQLite proper, which waits for the former and repairs the
+    latter.
+    """
+    with suppress(*DATABASE_ERRORS), _engine(lambda: _connect(path, "mode=ro&immutable=1"), path).begin() as c:
+        store_schema.refuse_other(c, str(path))
+
+
+def create_empty(path: Path) -> bool:
+    """Make the file if there is none; True if this call made it."""
+    with _system_errors(path, "be created"):
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
+        except FileExistsError:
+            return False
+    return True
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What distinguishes a file from another one of the same name; None where there is none."""
+    with suppress(OSError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino
+    return None
+
+
+def settled_state(path: Path) -> tuple[int, ...] | None:
+    """What differs after any commit to the file at ``path``; None where a commit may have been too recent for that.
+
+    A commit changes the size or the time of the file, or of the write-ahead log next to it. Times are told apart by
+    two seconds at the worst (FAT).
+    """
+    state: list[int] = []
+    for name in (path, f"{path}-wal"):
+        try:
+            found = os.stat(name)
+        except OSError:
+            state.append(0)
+            continue
+        state += (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        if time.time_ns() - found.st_mtime_ns < _TOLD_APART:
+            return None
+    return tuple(state)
+
+
+def plain_engine(path: Path) -> Engine:
+    """Connections that leave the journal mode as it is and do not stay open."""
+
+    def connect() -> sqlite3.Connection:
+        if not os.access(path.parent, os.W_OK) and not _exists(Path(f"{path}-wal")):
+            # a file in write-ahead mode could not be read without making files next to it
+            return _connect(path, "mode=ro&immutable=1")
+        return _connect(path, "mode=rw")
+
+    return _engine(connect, path)
+
+
+def writing_engine(path: Path) -> Engine:
+    """Connections in write-ahead mode; where that is unavailable, every commit is synchronised."""
+
+    def connect() -> sqlite3.Connection:
+        connection = _connect(path, "mode=rw")
+        try:
+            mode = _enter_write_ahead(connection, path)
+            connection.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    return begin_explicitly(sa.create_engine("sqlite://", creator=connect, poolclass=QueuePool), path)
+
+
+def leave_write_ahead(path: Path) -> None:
+    """Fold the write-ahead log into the file and leave that mode, unless another process has it open."""
+    if path.is_file():
+        with suppress(sqlite3.Error), closing(_connect(path, "mode=rw", 0.0)) as connection:
+            connection.execute("PRAGMA journal_mode = DELETE")
+
+
+def compact(path: Path) -> None:
+    """Make the file as small as what it holds. Raises sqlite3.Error."""
+    with closing(_connect(path, "mode=rw")) as connection:
+        connection.execute("VACUUM")
+
+
+def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
+    """The sqlite3 module begins no transaction before CREATE TABLE or SELECT: do it here.
+
+    A lock is taken at once and waited for; taken later, two writers that both read first would deadlock. ``path`` is
+    the file that others may hold.
+    """
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        write = connection.get_execution_options().get("autosched_write", False)
+        if not write:
+            connection.exec_driver_sql("BEGIN")
+        raw = connection.connection.driver_connection
+        if path is not None and raw is not None:
+            _lock(raw, "BEGIN IMMEDIATE" if write else "PRAGMA schema_version", path)  # reading takes a lock
+        elif write:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _lock(connection: sqlite3.Connection, statement: str, path: Path) -> None:
+    """Execute what takes a lock, and log a long wait. Raises sqlite3.OperationalError after BUSY_SECONDS."""
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {1000 * NOTICE_SECONDS:.0f}")
+        connection.execute(statement).fetchall()
+    except sqlite3.OperationalError as error:
+        if not _is_busy(error):
+            raise
+        _log_waiting(path)
+        connection.execute(f"PRAGMA busy_timeout = {1000 * (BUSY_SECONDS - NOTICE_SECONDS):.0f}")
+        connection.execute(statement).fetchall()
+    connection.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS:.0f}")
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def _log_waiting(path: Path) -> None:
+    _log.info("another process holds the database %s: waiting for it, %.0f s at most", path, BUSY_SECONDS)
+
+
+def advice(error: BaseException | None, path: Path) -> str:
+    """What to do about an SQLite error with the file at ``path``."""
+    code = getattr(error, "sqlite_errorcode", None)
+    known = None if code is None else _ADVICE.get(code & 0xFF)
+    if known is not None:
+        return known
+    if isinstance(error, UnicodeDecodeError) or "decode" in str(error).lower():
+        return _ADVICE[sqlite3.SQLITE_CORRUPT]
+    # "unable to open database file" and "disk I/O error": SQLite does not say why
+    with suppress(OSError):
+        if shutil.disk_usage(path.parent).free < _LEAST_FREE:
+            return _ADVICE[sqlite3.SQLITE_FULL]
+    if not os.access(path, os.R_OK) or not os.access(path.parent, os.W_OK):
+        return _SYSTEM_ADVICE[errno.EACCES]
+    return "check the disk, its quota and the limit on the size of files; everything stored so far is kept"
+
+
+def _engine(connect: Callable[[], sqlite3.Connection], path: Path) -> Engine:
+    return begin_explicitly(sa.create_engine("sqlite://", creator=connect, poolclass=NullPool), path)
+
+
+def _connect(path: Path, mode: str, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
+    """A connection to an existing file, which it never makes."""
+    uri = f"{path.absolute().as_uri()}?{mode}"
+    made = sqlite3.connect(uri, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+    made.execute("PRAGMA trusted_schema = OFF")  # no function with side effects runs from the schema of a stranger
+    return made
+
+
+def _enter_write_ahead(connection: sqlite3.Connection, path: Path) -> str:
+    """The journal mode after asking for write-ahead. SQLite does not wait for others here as it does for statements:
+    while one process enters or leaves the mode, other requests fail at once."""
+    began, told = time.monotonic(), False
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            return str(mode)
+        except sqlite3.OperationalError as error:
+            waited = time.monotonic() - began
+            if not _is_busy(error) or waited > BUSY_SECONDS:
+                raise
+            if waited > NOTICE_SECONDS and not told:
+                told = True
+                _log_waiting(path)
+            time.sleep(0.01)
+
+
+def _exists(path: Path) -> bool:
+    """As ``Path.exists``, but raises the other errors of the system in every version of Python."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+@contextmanager
+def _system_errors(path: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        todo = _SYSTEM_ADVICE.get(error.errno or 0, "choose another path")
+        raise StoreError(f"the database {path} cannot {what} ({error.strerror}): {todo}") from error

@@ -1,0 +1,1 @@
+"""How do two processes talk? Start at ``worker``."""

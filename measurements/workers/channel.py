@@ -1,0 +1,159 @@
+"""One end of a conversation with a worker, over pipes or a socket: questions, answers, and the blobs in between."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from measurements.files.text import harmless
+from measurements.workers.messages import Buffer, Message, Unframer, checked, frame
+
+_STDERR_TAIL = 8192
+_READ = 1 << 18  # bytes
+_PIPE_READS = 16  # of 64 KiB: the largest pipe that Linux gives by default
+
+
+class Channel:
+    """Writes to one descriptor and reads from another, without blocking. They stay the caller's to close.
+
+    ``errors`` is drained meanwhile, so that a verbose child never blocks; ``pid`` is a child whose exit ends the
+    conversation, even while one of its own children keeps the pipes open. Blobs are sent once: the other end asks
+    again for those that it has forgotten.
+    """
+
+    def __init__(self, reading: int, writing: int, errors: int | None = None, pid: int | None = None) -> None:
+        self.writing = writing
+        self._reading, self._errors = reading, errors
+        self._selector = selectors.DefaultSelector()
+        for fd in (reading, writing, *([] if errors is None else [errors])):
+            os.set_blocking(fd, False)
+        for fd in (reading, *([] if errors is None else [errors])):
+            self._selector.register(fd, selectors.EVENT_READ)
+        self._ended = None if pid is None else _pidfd(pid)
+        if self._ended is not None:
+            self._selector.register(self._ended, selectors.EVENT_READ)
+        self._unframer = Unframer()
+        self._unsent: deque[memoryview] = deque()
+        self._sent: set[str] = set()  # digests
+        self._tail = b""
+        self._questions = 0
+
+    def hear(self, deadline: float) -> Message:
+        """The next message of the other end. Raises as ``ask`` does."""
+        return self._exchange([], deadline)
+
+    def tell(self, header: Mapping[str, Any], deadline: float) -> Message:
+        """Send ``header``; the message that comes back. Raises as ``ask`` does."""
+        return self._exchange(frame(header, {}), deadline)
+
+    def ask(
+        self, payload: Mapping[str, Any], blobs: Mapping[str, Buffer], deadline: float, **envelope: object
+    ) -> Message:
+        """The answer to ``payload``, which needs ``blobs``, as the envelope that it came in.
+
+        Raises TimeoutError after ``deadline`` (of ``time.monotonic``), EOFError where the other end is gone, ValueError
+        for a malformed answer.
+        """
+        self._questions += 1
+        header = {"id": self._questions, "payload": payload, **envelope}
+        if blobs:
+            header["needs"] = list(blobs)
+        new = {digest: content for digest, content in blobs.items() if digest not in self._sent}
+        answer = self._exchange(frame(header, new), deadline)
+        self._sent.update(new)
+        if "missing" in answer:
+            missing = answer["missing"]
+            if not isinstance(missing, list) or not missing or not all(digest in blobs for digest in missing):
+                raise ValueError("asked for bytes that do not exist")
+            again = {digest: blobs[digest] for digest in missing}
+            answer = self._exchange(frame({"id": self._questions}, again), deadline)
+        if answer.get("id") != self._questions:
+            raise ValueError("answered a question that was not asked")
+        return checked(answer)
+
+    def stderr_tail(self) -> str:
+        """The end of what the child wrote to standard error: no more than the pipe holds, if others still write."""
+        for _ in range(_PIPE_READS):
+            if self._errors not in self._selector.get_map() or not self._read_stderr():
+                break
+        return harmless(self._tail.decode(errors="replace"))
+
+    def close(self) -> None:
+        """Release the descriptors."""
+        self._selector.close()
+        if self._ended is not None:
+            os.close(self._ended)
+
+    def _exchange(self, pieces: list[Buffer], deadline: float) -> Message:
+        self._unsent.extend(memoryview(piece) for piece in pieces)
+        if self._unsent:
+            self._selector.register(self.writing, selectors.EVENT_WRITE)
+        try:
+            while True:
+                message = self._unframer.next()
+                if message is not None:
+                    return message
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    raise TimeoutError
+                ready = {key.fd for key, _ in self._selector.select(remaining)}
+                if self.writing in ready:
+                    self._send()
+                if self._errors in ready:
+                    self._read_stderr()
+                if self._reading in ready:
+                    if not self._receive():
+                        raise EOFError
+                elif self._ended in ready:
+                    raise EOFError
+        finally:
+            if self.writing in self._selector.get_map():
+                self._selector.unregister(self.writing)
+
+    def _send(self) -> None:
+        try:
+            self._unsent[0] = self._unsent[0][os.write(self.writing, self._unsent[0]) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._unsent.clear()  # the end of its output tells the rest
+        while self._unsent and not self._unsent[0]:
+            self._unsent.popleft()
+        if not self._unsent:
+            self._selector.unregister(self.writing)
+
+    def _receive(self) -> bool:
+        try:
+            chunk = os.read(self._reading, _READ)
+        except BlockingIOError:
+            return True
+        except OSError:  # a connection that was reset
+            return False
+        self._unframer.feed(chunk)
+        return bool(chunk)
+
+    def _read_stderr(self) -> bool:
+        if self._errors is None:
+            return False
+        try:
+            chunk = os.read(self._errors, 1 << 16)
+        except BlockingIOError:
+            return False
+        if not chunk:
+            self._selector.unregister(self._errors)
+        self._tail = (self._tail + chunk)[-_STDERR_TAIL:]
+        return bool(chunk)
+
+
+def _pidfd(pid: int) -> int | None:
+    """A descriptor that can be read once the process has ended, where the system has that (Linux 5.3)."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            return os.pidfd_open(pid)
+    return None

@@ -1,0 +1,304 @@
+"""``--kernel FILE``: a user's own kernel by the commands of ours, and every way to get it wrong in one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from autosched.cli import main
+from autosched.cli.options.kernel import expanded
+from autosched.cli.terminal.errors import InputError
+
+SOURCE = """\
+extern "C" __global__ void twice(float* out, const float* x, int n) {
+  int i = blockIdx.x * block_size_x + threadIdx.x;
+  if (i < n) out[i] = 2.0f * x[i];
+}
+"""
+TOML = """\
+[kernel]
+source = "twice.cu"
+entry = "twice"
+
+[sizes]
+n = 1000
+
+[[problem]]
+n = 1000
+
+[[problem]]
+n = 77
+
+[parameters]
+block_size_x = [32, 64, 128, 256]
+
+[[rule]]
+expr = "block_size_x < 2 * n"
+reason = "half of a block would do"
+
+[launch]
+block = "block_size_x"
+grid = "ceil_div(n, block_size_x)"
+
+[[argument]]
+name = "out"
+kind = "output"
+dtype = "f32"
+shape = "n"
+
+[[argument]]
+name = "x"
+kind = "input"
+dtype = "f32"
+shape = "n"
+
+[[argument]]
+name = "n"
+kind = "scalar"
+value = "n"
+
+[reference]
+python = "reference.py:twice"
+
+[cost]
+bytes = "8 * n"
+"""
+REFERENCE = "def twice(x):\n    return 2 * x\n"
+
+Write = Callable[..., str]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """The kernel file, with some of its text replaced; its path."""
+
+    def written(*changes: tuple[str, str], source: str = SOURCE) -> str:
+        text = TOML
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / "twice.cu").write_text(source)
+        (tmp_path / "reference.py").write_text(REFERENCE)
+        path = tmp_path / "twice.toml"
+        path.write_text(text)
+        return str(path)
+
+    return written
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def ran(*arguments: str) -> tuple[int, str, str]:
+        status = main(arguments)
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return ran
+
+
+class TestExpanded:
+    def test_without_a_kernel_nothing_changes(self) -> None:
+        line = ["tune", "matmul", "-m", "4"]
+        assert expanded(line) == [line]
+        assert expanded(["doctor", "--kernel", "x"]) == [["doctor", "--kernel", "x"]]
+
+    def test_the_kernel_is_an_operator_and_its_sizes_are_options(self, write: Write) -> None:
+        path = write()
+        assert expanded(["space", "--kernel", path, "--size", "n=5"]) == [["space", "twice", "--n", "5"]]
+        assert expanded(["space", f"--kernel={path}", "--size=n=5"]) == [["space", "twice", "--n", "5"]]
+        assert expanded(["tune", "--db", "a.db", "--kernel", path, "--n", "5"]) == [
+            ["tune", "twice", "--db", "a.db", "--n", "5"]
+        ]
+
+    def test_every_problem_of_the_file_is_a_line_of_its_own(self, write: Write) -> None:
+        lines = expanded(["tune", "--kernel", write(), "--db", "a.db"])
+        assert lines == [["tune", "twice", "--n", n, "--db", "a.db"] for n in ("1000", "77")]
+
+    def test_what_a_database_holds_is_asked_once(self, write: Write) -> None:
+        path = write()
+        assert expanded(["best", "--kernel", path, "--db", "a.db"]) == [["best", "twice", "--db", "a.db"]]
+        assert expanded(["verify", "--kernel", path, "--db", "a.db"]) == [["verify", "twice", "--db", "a.db"]]
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("tune", "matmul", "--size", "n=3"), "--size is for --kernel FILE"),
+            (("tune", "--kernel"), "--kernel needs a value"),
+            (("tune", "--kernel", "FILE", "--kernel", "FILE"), "one --kernel FILE at a time"),
+            (("tune", "--kernel", "FILE", "--size", "m=3"), "--size m=3 is no size of"),
+            (("tune", "--kernel", "FILE", "--size", "n"), "--size n is no size of"),
+            (("space", "--kernel", "FILE", "--json"), "lists 2 problems: give --size"),
+        ],
+    )
+    def test_what_makes_no_sense_gets_one_line(self, write: Write, arguments: tuple[str, ...], message: str) -> None:
+        path = write()
+        with pytest.raises(InputError, match=message):
+            expanded([path if a == "FILE" else a for a in arguments])
+
+
+def test_space_counts_and_explains_it(write: Write, run: Run) -> None:
+    status, out, _ = run("space", "--kernel", write(), "--size", "n=77", "--json", "--sample", "1")
+    document = json.loads(out)
+    assert status == 0 and document["legal"] == 4 - 1, "a block of 256 is twice as long as 77"
+    (one,) = document["templates"]
+    assert one["name"] == "twice" and "block_size_x < 2 * n" in [r["name"] for r in one["rules"]]
+    assert document["samples"][0]["template"] == "twice"
+
+
+def test_it_is_verified_and_a_wrong_one_fails(write: Write, run: Run) -> None:
+    status, out, _ = run("verify", "--kernel", write(), "--sample", "2")
+    assert status == 0 and out.count("all 2 pass") == 2, "once for each problem of the file"
+    status, out, _ = run("verify", "--kernel", write(source=SOURCE.replace("2.0f", "2.5f")), "--size", "n=50")
+    assert status == 1 and "FAIL" in out
+
+
+def test_a_second_launch_is_verified_where_it_is_asked_for(write: Write, run: Run) -> None:
+    """Wrong from the second launch on: what counts blocks is not reset."""
+    source = "__device__ unsigned threads = 0;\n" + SOURCE.replace(
+        "if (i < n) out[i] = 2.0f", "bool first = atomicAdd(&threads, 1) < gridDim.x * blockDim.x;\n"
+        "  if (i < n) out[i] = (first ? 2.0f : 3.0f)",
+    )  # fmt: skip
+    verify = ("verify", "--kernel", write(source=source), "--size", "n=50", "--sample", "1")
+    assert run(*verify)[0] == 0
+    status, out, _ = run(*verify, "--launches", "2")
+    assert status == 1 and "launched 2 times" in " ".join(out.split())
+
+
+def test_it_is_tuned_and_found_again(write: Write, run: Run, tmp_path: Path) -> None:
+    path, db = write(), str(tmp_path / "own.db")
+    assert run("tune", "--kernel", path, "--backend", "estimate", "--trials", "2", "--db", db)[0] == 0
+    status, out, _ = run("best", "--kernel", path, "--db", db, "--json")
+    best = json.loads(out)["best"]
+    assert status == 0 and [b["problem"]["n"] for b in best] == [1000, 77]
+    assert {b["template"] for b in best} == {"twice"} and all(b["template_version"] for b in best)
+    out = run("best", "--kernel", path, "--size", "n=1000", "--db", db)[1]
+    assert out.startswith("twice n=1000 on h200"), "sizes that are the file's own are told, too"
+
+
+def test_without_a_cost_the_emulator_counts_it(write: Write, run: Run, tmp_path: Path) -> None:
+    path = write(('[cost]\nbytes = "8 * n"\n', ""))
+    tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "3", "--json")
+    status, out, err = run(*tune, "--db", str(tmp_path / "own.db"))
+    document = json.loads(out)
+    assert status == 0 and document["best"]["template"] == "twice"
+    assert document["trials"]["failures"] == {}
+    assert "the cost of twice is not stated" in err and "[cost]" in err
+
+
+def test_without_a_cost_what_the_emulator_cannot_run_is_not_ranked(
+    write: Write, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autosched.tuning.backends.emulated_counts", lambda *arguments: None)
+    path = write(('[cost]\nbytes = "8 * n"\n', ""))
+    tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "3", "--json")
+    status, out, _ = run(*tune, "--db", str(tmp_path / "own.db"))
+    assert status == 1 and json.loads(out)["trials"]["failures"] == {"unranked": 3}
+
+
+def test_without_a_cost_a_wrong_one_is_still_found(write: Write, run: Run, tmp_path: Path) -> None:
+    path = write(('[cost]\nbytes = "8 * n"\n', ""), source=SOURCE.replace("2.0f", "2.5f"))
+    tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "3", "--json")
+    _, out, _ = run(*tune, "--db", str(tmp_path / "own.db"))
+    assert json.loads(out)["trials"]["failures"] == {"wrong_result": 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("[sizes]", "[sizes"), "twice.toml:5"),
+        (('entry = "twice"', 'entry = "twice"\nentrance = "x"'), "twice.toml:4"),
+        (('expr = "block_size_x < 2 * n"', 'expr = "block_size_x <"'), "twice.toml:18"),
+        (('expr = "block_size_x < 2 * n"', 'expr = "1 < 2"'), "twice.toml:18"),
+        (('expr = "block_size_x < 2 * n"', 'expr = "block_size < 2 * n"'), "did you mean block_size_x?"),
+        (('source = "twice.cu"', 'source = "thrice.cu"'), "twice.toml:2"),
+        (('shape = "n"', 'shape = "m"'), "twice.toml:29"),
+    ],
+)
+def test_a_wrong_file_is_one_line_with_the_place(write: Write, run: Run, change: tuple[str, str], message: str) -> None:
+    status, out, err = run("space", "--kernel", write(change))
+    assert status == 2 and not out
+    assert message in err and err.count("\n") == 1 and err.startswith("autosched: ")
+
+
+def test_a_kernel_that_does_not_compile_says_where(write: Write, run: Run, tmp_path: Path) -> None:
+    path = write(source=SOURCE.replace("x[i]", "y[i]"))
+    for command in ("tune", "verify"):
+        status, out, err = run(*arguments(command, path, tmp_path))
+        assert status == 2 and not out and err.count("\n") == 1
+        assert "twice.cu:3" in err and 'identifier "y" is undefined' in err
+    assert not (tmp_path / "own.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("takes", "message"),
+    [
+        ("float* out, const float* x, int n, int m", "[3]: twice takes 4 arguments, and the file lists 3"),
+        ("float* out, const float* x", "[3]: twice takes 2 arguments, and the file lists 3"),
+        ("float* out, const float* x, float n", "[3]: n is i32, but parameter 3 of twice is a float of 32 bits"),
+        ("float* out, float x, int n", "[2]: x is a pointer, but parameter 2 of twice is a float of 32 bits"),
+        ("float* out, const float* x, long n", "[3]: n is i32, but parameter 3 of twice is a whole number of 64 bits"),
+    ],
+)
+def test_arguments_that_do_not_match_are_named_with_their_line(
+    write: Write, run: Run, tmp_path: Path, takes: str, message: str
+) -> None:
+    body = 'extern "C" __global__ void twice(TAKES) { if (threadIdx.x == 0) out[0] = 2.0f; }'
+    path = write(source=body.replace("TAKES", takes))
+    for command in ("tune", "verify"):
+        status, out, err = run(*arguments(command, path, tmp_path))
+        assert status == 2 and not out and err.count("\n") == 1
+        assert re.search(rf"twice\.toml:\d+: argument{re.escape(message)}", err), err
+    assert not (tmp_path / "own.db").exists()
+
+
+def arguments(command: str, path: str, folder: Path) -> tuple[str, ...]:
+    kernel = (command, "--kernel", path, "--size", "n=77")
+    if command == "verify":
+        return (*kernel, "--sample", "1")
+    return (*kernel, "--backend", "estimate", "--trials", "1", "--db", str(folder / "own.db"))
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("def twice(x):\n    return x[10**6]\n", "the reference reference.py:twice fails at line 2: IndexError"),
+        ("def twice(x:\n", "the reference reference.py:twice fails: SyntaxError"),
+        ("def twice(x):\n    return x[1:]\n", "gives out as (76,), which must be (77,)"),
+        ("def twice(y):\n    return y\n", "asks for y: it can have n, x"),
+    ],
+)
+def test_a_reference_that_fails_is_one_line_with_the_place(
+    write: Write, run: Run, tmp_path: Path, reference: str, message: str
+) -> None:
+    path = write()
+    (tmp_path / "reference.py").write_text(reference)
+    for command in (("verify", "--sample", "1"), ("tune", "--trials", "2", "--db", str(tmp_path / "own.db"))):
+        status, _, err = run(*command, "--kernel", path, "--size", "n=77")
+        last = err.splitlines()[-1]
+        assert status == 2 and last.startswith("autosched: twice.toml:43: reference.python: ") and message in last
+
+
+@pytest.mark.parametrize(
+    ("cost", "message"),
+    [
+        ('bytes = "0 - 8 * n"', 'twice: cost.bytes: "0 - 8 * n" is -616 for n = 77: it must be 0 or more'),
+        ('bytes = "n // (n - 77)"', "twice: cost.bytes: "),
+        ('flops = "n - 100"', "twice: cost.flops: "),
+        ('flops = "n / (n - 77)"', "twice: cost.flops: "),
+    ],
+)
+def test_a_cost_that_is_none_is_one_line(write: Write, run: Run, tmp_path: Path, cost: str, message: str) -> None:
+    path = write(('bytes = "8 * n"', cost))
+    tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "1")
+    status, _, err = run(*tune, "--db", str(tmp_path / "own.db"))
+    assert status == 2 and message in err.splitlines()[-1]
+
+
+def test_a_name_of_ours_is_refused(write: Write, run: Run) -> None:
+    status, _, err = run("space", "--kernel", write(('entry = "twice"', 'entry = "twice"\nname = "softmax"')))
+    assert status == 2 and "another operator is already called 'softmax'" in err

@@ -1,0 +1,161 @@
+"""Commands on a machine that is broken: one line that says what to do, and nothing left behind. Real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+from measurements.store.store import Store
+
+SMALL = ("matmul", "-m", "64", "-n", "64", "-k", "64")
+TUNE = ("tune", *SMALL, "--db", "b.db", "--trials", "2", "--backend", "estimate", "--device", "h200", "--workers", "1")
+VERIFY = ("verify", *SMALL, "--sample", "1", "--device", "h200")
+
+FAILS = "#!/bin/sh\nexit 1\n"
+COMPILES_NOTHING = '#!/bin/sh\ncase "$1" in --version|-dumpmachine) echo g++ 13 ;; esac\n'
+
+
+@dataclass
+class Machine:
+    """A home of its own, empty, and a folder to work in."""
+
+    home: Path
+    here: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def run(self, *arguments: str, cwd: Path | None = None) -> tuple[int, str, str]:
+        """(status, stdout, stderr) of a command."""
+        done = subprocess.run(
+            [sys.executable, "-m", "autosched", *arguments],
+            cwd=cwd or self.here,
+            env={
+                **{k: v for k, v in os.environ.items() if not k.startswith(("AUTOSCHED_", "XDG_", "CUPY_", "MPL"))},
+                "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+                "HOME": str(self.home),
+                **self.environment,
+            },
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def refuses(self, *arguments: str) -> str:
+        """The one line on stderr of a command that is refused and leaves nothing."""
+        status, out, err = self.run(*arguments)
+        assert (status, out, err.count("\n")) == (2, "", 1), err
+        assert err.startswith("autosched: ")
+        assert list(self.here.iterdir()) == []
+        return err
+
+    def compiler(self, script: str) -> None:
+        folder = self.home.parent / "bin"
+        folder.mkdir()
+        (folder / "g++").write_text(script)
+        (folder / "g++").chmod(0o755)
+        self.environment["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    made = Machine(tmp_path / "home", tmp_path / "here")
+    made.home.mkdir()
+    made.here.mkdir()
+    return made
+
+
+@pytest.mark.parametrize("script", [FAILS, COMPILES_NOTHING, "#!/no/such/interpreter\n"])
+def test_a_broken_compiler(machine: Machine, script: str) -> None:
+    machine.compiler(script)
+    assert "bin/g++" in machine.refuses(*VERIFY)
+    status, out, err = machine.run("doctor", "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    (part,) = [p for p in found["parts"] if p["name"] == "host compiler"]
+    assert part["version"] is None and "bin/g++" in part["note"]
+    assert not {a["name"]: a["runs"] for a in found["abilities"]}["verify"]
+    assert list(machine.home.iterdir()) == []
+
+
+@needs_nvrtc
+def test_a_broken_compiler_stops_a_tune_before_its_trials(machine: Machine) -> None:
+    machine.compiler(COMPILES_NOTHING)
+    assert "--no-verify" in machine.refuses(*TUNE)
+    assert list(machine.home.iterdir()) == []
+    assert machine.run(*TUNE, "--no-verify")[0] == 0
+
+
+@needs_nvrtc
+@needs_compiler
+def test_a_compiler_that_breaks_meanwhile_stops_a_tune_and_condemns_nothing(machine: Machine) -> None:
+    real = shutil.which("g++")
+    machine.compiler(
+        f'#!/bin/sh\ncase "$*" in --version|-dumpmachine|*/autosched-emulator-*/probe) exec {real} "$@" ;; esac\n'
+        "echo 'g++: fatal error: Killed signal terminated program cc1plus' >&2; exit 1\n"
+    )
+    status, _, err = machine.run(*TUNE)
+    assert status == 1
+    (said,) = [line for line in err.splitlines() if line.startswith("autosched: ")]
+    assert said.startswith("autosched: tuning stopped: a new best cannot be proven: ") and "Killed signal" in said
+    assert "Traceback" not in err
+    assert not [r for r in Store.open(machine.here / "b.db", create=False).trials() if r.status.value == "wrong_result"]
+
+
+@needs_nvrtc
+@needs_compiler
+@pytest.mark.parametrize("blocked", ["", "emulator", "cubin"])
+def test_a_cache_that_cannot_be_written_leaves_no_database(machine: Machine, blocked: str) -> None:
+    cache = machine.home / "cache"
+    cache.mkdir()
+    machine.environment["AUTOSCHED_CACHE_DIR"] = str(cache / "file" if not blocked else cache)
+    (cache / (blocked or "file")).write_text("in the way")
+    assert "set AUTOSCHED_CACHE_DIR" in machine.refuses(*TUNE)
+    assert [p.name for p in cache.iterdir()] == [blocked or "file"]
+    status, out, err = machine.run("doctor", "--json")
+    assert (status, err) == (0, "")
+    assert "cannot be written" in json.loads(out)["cache"]["problem"]
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "y/" * 3000], ids=["name", "path"])
+def test_a_cache_with_too_long_a_name(machine: Machine, name: str) -> None:
+    machine.environment["AUTOSCHED_CACHE_DIR"] = str(machine.home / name)
+    assert "File name too long" in machine.refuses(*VERIFY)
+    status, out, err = machine.run("doctor")
+    assert (status, err) == (0, "") and "File name too long" in " ".join(out.split())
+
+
+def test_asking_leaves_nothing_in_the_home(machine: Machine) -> None:
+    assert machine.run("doctor")[0] == 0
+    assert "there is no such folder" in machine.refuses("space", *SMALL, "--picture", "gone/a.svg")
+    assert list(machine.home.iterdir()) == []
+
+
+def test_doctor_says_what_can_be_replayed(machine: Machine) -> None:
+    found = json.loads(machine.run("doctor", "--json")[1])
+    (replay,) = [a for a in found["abilities"] if a["name"] == "tune --backend replay"]
+    assert ("measured earlier on" if replay["runs"] else "measurements.records.recording FILE") in replay["note"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems keep a folder that is in use")
+def test_a_deleted_folder(machine: Machine) -> None:
+    code = (
+        "import os, sys; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')\n"
+        "from autosched.cli import main; sys.exit(main(['best', 'matmul', '--db', 'b.db']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=machine.here,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        capture_output=True,
+        text=True,
+    )
+    line = "autosched: the current folder has been deleted: change to another one\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", line)

@@ -1,0 +1,303 @@
+"""The command line as a process: standard streams that are closed, full or gone, and Ctrl-C at any moment."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from needs import needs_nvrtc
+
+from autosched.cli import main
+from autosched.cli.terminal import interrupts
+from autosched.version import VERSION
+from measurements.store.store import Store
+
+SMALL = ("-m", "64", "-n", "64", "-k", "64")
+SPACE = ("space", "copy", "--rows", "64", "--columns", "64")  # a small space, counted at once
+TUNE = ("tune", "matmul", *SMALL, "--backend", "estimate", "--sampler", "random", "--no-verify", "--db", "b.db")
+RUN = (sys.executable, "-m", "autosched")
+
+
+def shell(arguments: tuple[str, ...], redirection: str, folder: Path, **env: str) -> tuple[int, str, str]:
+    """Status, stdout and stderr of ``autosched arguments`` with its streams as the shell's ``redirection`` has them."""
+    inherited: Mapping[str, str] = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirection}', "sh", *RUN, *arguments],
+        cwd=folder,
+        env={**inherited, **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+UNINSTALLED = """
+import importlib.metadata as metadata, sys
+def missing(name):
+    if name == "autosched":
+        raise metadata.PackageNotFoundError(name)
+    return version(name)
+version, metadata.version = metadata.version, missing
+from autosched.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("command", ["--version", "doctor"])
+def test_the_version_is_known_where_autosched_runs_from_a_folder_and_is_not_installed(command: str) -> None:
+    done = subprocess.run([sys.executable, "-c", UNINSTALLED, command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"autosched {VERSION}")
+
+
+def test_a_command_that_opens_no_database_does_not_wait_for_sqlalchemy() -> None:
+    code = "import sys, autosched.cli as c; c.main(['--version']); sys.exit('sqlalchemy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120).returncode == 0
+
+
+# -- streams ----------------------------------------------------------------------------------------------------------
+
+ANSWERS = [("--version",), ("--help",), SPACE, (*SPACE, "--json")]
+
+
+@pytest.mark.parametrize("arguments", ANSWERS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("redirection", "why"), [("<&- >&-", "Bad file descriptor"), (">/dev/full", "No space left on device")]
+)
+def test_an_answer_that_cannot_be_written_is_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], redirection: str, why: str
+) -> None:
+    status, _, err = shell(arguments, redirection, tmp_path)
+    assert (status, err) == (2, f"autosched: stdout cannot be written ({why}); what was stored is kept\n")
+
+
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "<&- 2>&-"])
+def test_without_stderr_there_is_still_an_answer(tmp_path: Path, redirection: str) -> None:
+    status, out, _ = shell((*SPACE, "--json"), redirection, tmp_path)
+    assert status == 0 and json.loads(out)["legal"] > 0
+    assert shell(("space", "matmul", "-m", "0"), redirection, tmp_path)[:2] == (2, "")
+
+
+def test_bad_input_is_told_once_where_stdout_is_closed_too(tmp_path: Path) -> None:
+    status, _, err = shell(("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "0"), ">&-", tmp_path)
+    assert (status, err) == (2, "autosched: --trials must be at least 1, got 0\n")
+
+
+@pytest.mark.parametrize("place", ["-", "/dev/zero", "/dev/null", "."])
+def test_a_schedule_is_not_read_from_anywhere(tmp_path: Path, place: str) -> None:
+    status, out, err = shell((*SPACE, "--explain", place), "<&-", tmp_path)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("autosched: ") and len(err) < 300
+
+
+def test_without_any_stream_there_is_a_status(tmp_path: Path) -> None:
+    assert shell(SPACE, "<&- >&- 2>&-", tmp_path)[0] == 2
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("--help",), (*SPACE, "--json")], ids=" ".join)
+def test_a_reader_that_goes_away_is_told_nothing(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}  # then the end of the run writes
+    done = subprocess.run(
+        [*RUN, *arguments], cwd=tmp_path, env=buffered, stdout=writer, stderr=subprocess.PIPE, timeout=120
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("redirection", [">&-", ">/dev/full", ">&- 2>&-", "2>/dev/full", "| head -0"])
+def test_tune_keeps_every_trial_wherever_its_text_goes(tmp_path: Path, redirection: str) -> None:
+    status, _, err = shell((*TUNE, "--trials", "3"), redirection, tmp_path)
+    assert Store.open(tmp_path / "b.db", create=False).count() == 3
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["b.db"]
+    assert status == (0 if redirection in ("2>/dev/full", "| head -0") else 2)
+    assert "Traceback" not in err
+    if ">&- " not in redirection and redirection.startswith(">"):
+        assert err.endswith("; what was stored is kept\n")
+
+
+def test_a_text_that_the_encoding_lacks_is_escaped(tmp_path: Path) -> None:
+    status, out, err = shell(SPACE, "", tmp_path, PYTHONIOENCODING="ascii")
+    assert (status, err) == (0, "") and "vector_bytes" in out
+
+
+def test_a_width_that_nothing_fits_is_no_width(tmp_path: Path) -> None:
+    expected = shell(("--help",), "", tmp_path, COLUMNS="")
+    assert expected[0] == 0
+    for columns in ("0", "1", "-3", "many"):
+        assert shell(("--help",), "", tmp_path, COLUMNS=columns) == expected
+
+
+@pytest.mark.parametrize("columns", ["40", "60", "80"])
+def test_a_narrow_terminal_cuts_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: str
+) -> None:
+    def printed(width: str, *arguments: str) -> str:
+        monkeypatch.setenv("COLUMNS", width)
+        assert main(arguments) == 0
+        return capsys.readouterr().out
+
+    monkeypatch.setattr("measurements.runners.cuda.runner.cuda_available", lambda: (False, "no GPU"))
+    wide, narrow = (printed(width, "space", "matmul", *SMALL, "--sample", "1") for width in ("200", columns))
+    assert wide != narrow
+    untimed = [set(text.replace("─", "").split()) for text in (wide, narrow)]
+    assert {word for word in untimed[0] - untimed[1] if not word.replace(".", "").isdecimal()} == set()
+    text = printed(columns, "tune", "matmul", "--help")
+    assert "…" not in text and "--no-verify" in text and "auto|cuda|estimate|replay" in text
+
+
+# -- Ctrl-C -----------------------------------------------------------------------------------------------------------
+
+
+PYTHONS = {
+    signal.SIGINT: "signal.default_int_handler",
+    signal.SIGTERM: "signal.SIG_DFL",
+    signal.SIGHUP: "signal.SIG_DFL",
+}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("delay", "times", "number"),
+    [
+        *((0.0, 3, signal.SIGINT), (0.1, 1, signal.SIGINT), (0.4, 3, signal.SIGINT), (0.8, 3, signal.SIGINT)),
+        *((1.2, 1, signal.SIGINT), (2.0, 3, signal.SIGINT)),
+        *((0.2, 1, signal.SIGTERM), (2.5, 1, signal.SIGTERM), (2.5, 1, signal.SIGHUP)),
+    ],
+)
+def test_ctrl_c_is_130_and_one_line_at_any_moment(
+    tmp_path: Path, delay: float, times: int, number: signal.Signals
+) -> None:
+    # before the first line of ours runs, Ctrl-C is Python's: the delay counts from there
+    code = "import os, autosched.cli as c; c.interrupts.take(); os.write(2, b'ready\\n'); raise SystemExit(c.main())"
+    # where the tests themselves run under nohup, children would inherit that SIGHUP is ignored
+    code = f"import signal; signal.signal({int(number)}, {PYTHONS[number]}); {code}"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, *TUNE, "--trials", "1000000", "--json"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stderr is not None and child.stderr.readline() == "ready\n"
+        time.sleep(delay)
+        for _ in range(times):
+            with contextlib.suppress(ProcessLookupError):
+                child.send_signal(number)
+            time.sleep(0.01)
+        out, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+        child.communicate()
+    assert child.returncode == 130, err
+    assert "Traceback" not in err
+    if out:
+        found = json.loads(out)
+        assert found["interrupted"]
+        unseen = Store.open(tmp_path / "b.db", create=False).count() - found["trials"]["new"]
+        assert unseen in (0, 1)  # one may have been stored as Ctrl-C came
+    else:
+        assert err == "autosched: stopped\n"
+
+
+LOCKING = """
+import signal, threading, time
+from functools import partial
+from autosched.cli.terminal import interrupts
+class Lock:  # Ctrl-C comes as a Condition has just taken it
+    __enter__ = staticmethod(partial(signal.raise_signal, signal.SIGINT))
+    acquire = release = __exit__ = print
+interrupts.take()
+try:
+    with interrupts.raised(), threading.Condition(Lock()):
+        while True:
+            time.sleep(0.1)
+except KeyboardInterrupt:
+    print("stopped")
+"""
+
+
+def test_ctrl_c_leaves_no_lock_held() -> None:
+    """Raised inside Condition.__enter__ it would: a pool's threads would wait for that lock, and its end for them."""
+    done = subprocess.run([sys.executable, "-c", LOCKING], capture_output=True, text=True, timeout=60)
+    released, stopped = done.stdout.splitlines()
+    assert "KeyboardInterrupt" in released and stopped == "stopped", done.stderr
+
+
+def handler() -> object:
+    return signal.getsignal(signal.SIGINT)
+
+
+def test_ctrl_c_of_a_program_that_calls_us_is_its_own() -> None:
+    before = handler()
+    with interrupts.raised():
+        assert handler() is before
+    assert handler() is before
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        ("kill()", 130, "autosched: stopped"),
+        (
+            "with raised():\n try:\n  kill()\n except KeyboardInterrupt:\n  kill(); kill()\n  print('tidied')",
+            0,
+            "tidied",
+        ),
+        (
+            "with raised():\n try:\n  kill()\n except KeyboardInterrupt:\n  sleep(0.2); kill()",
+            130,
+            "autosched: stopped",
+        ),
+        ("with raised():\n pass\nkill(); print('answered')", 0, "answered"),
+        (
+            "try:\n with raised():\n  x = Thing(); r = weakref.ref(x, lambda _: kill()); del x; sleep(20)\n"
+            "except KeyboardInterrupt:\n print('tidied')",
+            0,
+            "tidied",
+        ),
+        (
+            "try:\n with raised():\n  try:\n   kill()\n  except BaseException:\n   log.exception('closing'); raise\n"
+            "except KeyboardInterrupt:\n print('tidied')",
+            0,
+            "tidied",
+        ),
+        ("with suppress(KeyboardInterrupt):\n with raised():\n  kill()\nkill()\nprint('answered')", 0, "answered"),
+    ],
+    ids=[
+        "at once",
+        "soon after the first",
+        "late",
+        "while the answer is printed",
+        "in a callback",
+        "logged",
+        "again while it is printed",
+    ],
+)
+def test_what_ctrl_c_does_in_each_phase(code: str, status: int, said: str) -> None:
+    prelude = (
+        "import logging, os, signal, weakref\nlog = logging.getLogger('x')\nclass Thing: pass\n"
+        "from contextlib import suppress\nfrom time import sleep\n"
+        "from autosched.cli import interrupts\nfrom autosched.cli.terminal.interrupts import raised\n"
+        "def kill(): os.kill(os.getpid(), signal.SIGINT)\n"
+        f"interrupts.PATIENCE = {0.1 if 'sleep' in code else 60}\n"
+        "interrupts.take()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", prelude + code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, (done.stdout + done.stderr).strip()) == (status, said)
+
+
+def test_nothing_slow_is_imported_before_ctrl_c_is_taken_over() -> None:
+    code = "import sys, autosched.cli; print(sorted({'numpy', 'rich', 'typer', 'sqlalchemy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

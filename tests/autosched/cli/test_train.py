@@ -1,0 +1,255 @@
+"""``autosched train``: what it learns from, what it says, and what it refuses."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from observed import QUICK, observations, records, store
+
+from autosched.cli import main
+from autosched.tuning.training_data import UNKNOWN_OPERATOR, gather, observations_of
+from cost_models import training
+from cost_models.observations import Observations
+from cost_models.trained_model import TrainedModel
+from measurements.records import recording
+from measurements.records.measurement import Provenance, Status
+from measurements.records.record import Record
+from measurements.records.recording import Recording
+from search_spaces.operators.copy import Copy
+
+Run = Callable[..., tuple[int, str, str]]
+
+PROBLEMS = (Copy(2048, 2048), Copy(9000, 300))
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line in a folder with ``best.db``, which trains quickly: (status, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(training, "TRAINING", QUICK)
+    store(tmp_path / "best.db", *(r for p in PROBLEMS for r in records(observations(p, rows=16))))
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(arguments)
+        out = capsys.readouterr()
+        return status, out.out, out.err
+
+    return command
+
+
+def test_it_learns_from_a_database_and_says_how_well(run: Run, tmp_path: Path) -> None:
+    status, out, err = run("train", "--db", "best.db", "--out", "model.json")
+    assert (status, err) == (0, "")
+    assert "copy: 32 measured times of 2 problems on h200" in out
+    for split in ("schedules", "problems", "families"):
+        assert f"held out by {split}: " in out
+    assert "devices" not in out  # there is only one
+    assert "copy rows=9000 columns=300" in out
+    assert "copy, balanced" not in out.split("held out by families")[0]
+    assert "written: model.json" in out
+    model = TrainedModel.load(tmp_path / "model.json")
+    assert (model.provenance, model.operators[0].rows) == ("measured", 32)
+    first = (tmp_path / "model.json").read_bytes()
+    assert run("train", "--db", "best.db", "--out", "model.json")[0] == 0
+    assert (tmp_path / "model.json").read_bytes() == first
+
+
+def test_one_document_with_json(run: Run) -> None:
+    status, out, _ = run("train", "--db", "best.db", "--out", "model.json", "--json")
+    document = json.loads(out)
+    assert status == 0
+    assert (document["out"], document["rows"], document["provenance"]) == ("model.json", 32, "measured")
+    (part,) = document["operators"]
+    assert part["devices"] == ["h200"]
+    assert {figures["split"] for figures in part["held_out"]} == {"schedules", "problems", "families"}
+
+
+def test_recordings_and_several_databases_are_learned_together(run: Run, tmp_path: Path) -> None:
+    other = observations(Copy(4096, 1000), "a100", rows=12)
+    store(tmp_path / "other.db", *records(other))
+    recording.write(tmp_path / "r.jsonl.gz", Recording.of(records(observations(Copy(100, 9000), rows=10))))
+    command = ("train", "--db", "best.db", "--db", "other.db", "--recording", "r.jsonl.gz", "--out", "model.json")
+    status, out, _ = run(*command)
+    assert status == 0
+    assert "copy: 54 measured times of 4 problems on a100 and h200" in out
+    assert "held out by devices" in out
+
+
+def test_an_update_adds_new_times_to_those_of_the_model(run: Run, tmp_path: Path) -> None:
+    """Learning one database after the other gives what learning both at a time gives, and the same one twice adds
+    nothing."""
+    store(tmp_path / "new.db", *records(observations(Copy(4096, 1000), rows=12)))
+    assert run("train", "--db", "best.db", "--out", "old.json")[0] == 0
+    assert run("train", "--update", "old.json", "--db", "new.db", "--out", "both.json")[0] == 0
+    assert run("train", "--db", "new.db", "--db", "best.db", "--out", "once.json")[0] == 0
+    assert (tmp_path / "both.json").read_bytes() == (tmp_path / "once.json").read_bytes()
+    assert run("train", "--update", "both.json", "--db", "new.db", "--out", "both.json")[0] == 0
+    assert (tmp_path / "both.json").read_bytes() == (tmp_path / "once.json").read_bytes()
+
+
+def test_a_model_of_other_features_is_made_anew_from_its_own_times(run: Run, tmp_path: Path) -> None:
+    assert run("train", "--db", "best.db", "--out", "model.json")[0] == 0
+    data = json.loads((tmp_path / "model.json").read_text())
+    (tmp_path / "old.json").write_text(json.dumps({**data, "feature_version": 0}))
+    assert run("train", "--update", "old.json", "--out", "new.json")[0] == 0
+    assert (tmp_path / "new.json").read_bytes() == (tmp_path / "model.json").read_bytes()
+
+
+def test_estimated_times_are_learned_only_when_asked_for(run: Run, tmp_path: Path) -> None:
+    store(tmp_path / "e.db", *records(observations(PROBLEMS[0], rows=14), provenance=Provenance.ESTIMATED))
+    status, _, err = run("train", "--db", "e.db", "--out", "model.json")
+    assert status == 2
+    assert err == (
+        "autosched: there are no measured times to learn from, but 14 estimated ones: give --estimated to learn from "
+        "these\n"
+    )
+    assert not (tmp_path / "model.json").exists()
+    status, out, err = run("train", "--db", "e.db", "--out", "model.json", "--estimated")
+    assert status == 0
+    assert "copy: 14 estimated times" in out
+    assert "ESTIMATED" in err
+    assert TrainedModel.load(tmp_path / "model.json").provenance == "estimated"
+    status, _, err = run("train", "--update", "model.json", "--db", "best.db", "--out", "model.json")
+    assert status == 2
+    assert "trained on estimated times, which measured ones are never mixed with" in err
+
+
+def test_what_cannot_be_learned_from_is_left_out_and_counted(tmp_path: Path) -> None:
+    one = observations(PROBLEMS[0], rows=16)
+    half = Observations(one.problem, one.device, one.schedules[:4], one.seconds[:4])
+    mixed = [
+        *records(one),
+        *records(half, status=Status.TIMEOUT, reason="slow", timing=None),  # the newest word on four of them
+        *records(observations(Copy(64, 64), rows=5), fingerprint='{"cache":"warm"}'),
+        *records(observations(Copy(64, 65), rows=6), device="gtx970"),
+        *records(observations(Copy(64, 66), rows=7), problem_key='{"operator":"fft"}'),
+        *records(observations(Copy(64, 67), rows=3), provenance=Provenance.ESTIMATED),
+    ]
+    data = gather([store(tmp_path / "m.db", *mixed)], [], "measured")
+    assert data.rows == 12
+    assert data.others == 3
+    assert data.left_out == {
+        "timed from a warm L2": 5,
+        "of gtx970, which is not among the devices": 6,
+        "of operators that are not known here": 7,
+    }
+
+
+def test_repeated_times_count_once(tmp_path: Path) -> None:
+    one = observations(PROBLEMS[0], rows=3)
+    faster = Observations(one.problem, one.device, one.schedules, tuple(s / 2 for s in one.seconds))
+    ranked = records(faster, rank=1)[:1]
+    (found,) = gather([store(tmp_path / "m.db", *records(one), *records(faster), *ranked)], [], "measured").observations
+    times = dict(zip(found.schedules, found.seconds, strict=True))
+    assert times[one.schedules[0]] == one.seconds[0] / 2  # re-measured
+    assert times[one.schedules[1]] == pytest.approx(one.seconds[1] * 0.75)  # the median of both
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--db", "best.db"], "train needs --out"),
+        (["--out", "m.json"], "give --db, --recording or --update"),
+        (["--db", "best.db", "--out", "no/m.json"], "no/m.json cannot be written: name a file in a folder that exists"),
+        (["--db", "best.db", "--out", "."], "cannot be written"),
+        (["--db", "best.db", "--out", "/dev/null"], "/dev/null is no regular file, or open already: name"),
+        (["--db", "best.db", "--out", "best.db"], "best.db is read, and would be replaced: name another file to write"),
+        (["--db", "few.db", "--out", "best.db"], "best.db is a database, and would be replaced"),
+        (["--db", "best.db", "--out", "m.svg", "--explain", "--picture", "m.svg"], "m.svg is named for two outputs"),
+        (["--db", "best.db", "--out", "m.json", "--explain", "--picture", "no/m.svg"], "no/m.svg cannot be written"),
+        (["--db", "no.db", "--out", "m.json"], "no.db"),
+        (["--db", "junk", "--out", "m.json"], "junk"),
+        (["--recording", "junk", "--out", "m.json"], "junk is not a whole gzip file"),
+        (["--recording", "none", "--out", "m.json"], "none cannot be read"),
+        (["--update", "junk", "--out", "m.json"], "the cost model junk cannot be used"),
+        (["--update", "none", "--out", "m.json"], "none cannot be read (No such file or directory)"),
+        (["--db", "few.db", "--out", "m.json"], "copy has 4 usable times, and training needs 10"),
+        (["--db", "empty.db", "--out", "m.json"], "there are no measured times to learn from: tune first"),
+        (["--db", "best.db", "--out", "m.json", "--seed", "-1"], "--seed must be at least 0"),
+    ],
+)
+def test_bad_input_is_one_line(run: Run, tmp_path: Path, arguments: list[str], complaint: str) -> None:
+    (tmp_path / "junk").write_text("junk")
+    store(tmp_path / "few.db", *records(observations(PROBLEMS[0], rows=4)))
+    store(tmp_path / "empty.db")
+    status, out, err = run("train", *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("autosched: ")
+    assert err.count("\n") == 1
+    assert complaint in err
+    assert not (tmp_path / "m.json").exists()
+
+
+def left_out_of(given: Sequence[Record]) -> Mapping[str, int]:
+    left_out: dict[str, int] = {}
+    assert not observations_of(given, left_out)
+    return left_out
+
+
+def test_times_that_nothing_can_learn_from_are_not_offered(run: Run, tmp_path: Path) -> None:
+    (one,) = records(observations(PROBLEMS[0], rows=1))
+    estimate = dataclasses.replace(one.measurement, provenance=Provenance.ESTIMATED)
+    foreign = dataclasses.replace(one, problem_key='{"n":1000,"operator":"thrice"}', measurement=estimate)
+    strange = dataclasses.replace(one, problem_key='{"n":64,"operator":"copy"}')
+    odd = [dataclasses.replace(one, problem_key=key) for key in ('{"n":64', "[1]", '{"operator":["copy"]}')]
+    assert left_out_of(odd) == {UNKNOWN_OPERATOR: 3}
+    store(tmp_path / "foreign.db", foreign, strange)
+    err = run("train", "--db", "foreign.db", "--out", "m.json")[2]
+    assert "of problems that this version does not have" in err and "--estimated" not in err
+
+
+def test_it_says_which_features_decide(run: Run, tmp_path: Path) -> None:
+    """Unrolling decides here, slower the larger, and the analytic model knows nothing of it."""
+    assert run("train", "--db", "best.db", "--out", "model.json")[0] == 0
+    before = (tmp_path / "model.json").read_bytes()
+    status, out, _ = run("train", "--update", "model.json", "--explain", "--picture", "decides.svg")
+    assert status == 0
+    assert (tmp_path / "model.json").read_bytes() == before
+    assert "copy: what decides between schedules of one problem" in out
+    shown = {
+        line.split()[0]: line for line in out.splitlines() if line.startswith(("schedule.", "model.", "attribute."))
+    }
+    assert re.search(r"^\d+ other features decide less, or nothing$", out, re.MULTILINE)
+    assert "slower" in shown["model.seconds"]
+    assert "slower" in shown["schedule.copy.unroll"]
+    assert "schedule.copy.unroll" in (tmp_path / "decides.svg").read_text()
+    document = json.loads(run("train", "--update", "model.json", "--explain", "--json")[1])
+    features = {f["name"]: f for f in document["operators"][0]["features"]}
+    assert sum(f["gain"] for f in features.values()) == pytest.approx(1.0)
+    assert list(features)[:2] in (["schedule.copy.unroll", "model.seconds"], ["model.seconds", "schedule.copy.unroll"])
+    for wrong in (["--picture", "x.svg"], ["--explain", "--picture", "x.bmp"]):
+        status, _, err = run("train", "--update", "model.json", *wrong)
+        assert (status, err.count("\n")) == (2, 1)
+
+
+def test_kernels_of_files_are_not_learned_from(run: Run, tmp_path: Path) -> None:
+    of_a_file = records(observations(Copy(64, 66), rows=12), problem_key='{"n":9,"operator":"of_a_file"}')
+    store(tmp_path / "k.db", *of_a_file)
+    status, _, err = run("train", "--db", "k.db", "--out", "m.json")
+    assert status == 2
+    assert "12 of operators that are not known here): a model learns from operators of this installation" in err
+
+
+def test_features_of_schedules_that_are_gone_are_left_out(run: Run, tmp_path: Path) -> None:
+    """A later version may have dropped values that a model learned from, or all of a template's."""
+    assert run("train", "--db", "best.db", "--out", "model.json")[0] == 0
+    document = json.loads((tmp_path / "model.json").read_text())
+    first = document["operators"][0]["observations"][0]
+    place = first["tables"][0]["parameters"].index("unroll")
+    for row in first["tables"][0]["rows"]:
+        row[place] = 12345
+    (tmp_path / "some.json").write_text(json.dumps(document))
+    assert run("train", "--update", "some.json", "--explain")[0] == 0
+    for one in document["operators"][0]["observations"]:
+        for table in one["tables"]:
+            table["template"] = "no_such_template"
+    (tmp_path / "none.json").write_text(json.dumps(document))
+    status, _, err = run("train", "--update", "none.json", "--explain")
+    assert status == 2
+    assert err == (
+        "autosched: none of the copy schedules that the model learned from can be made today: train it again\n"
+    )

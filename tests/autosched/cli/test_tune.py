@@ -1,0 +1,350 @@
+"""``autosched tune``: what it passes on, what it shows, and its exit status."""
+
+import dataclasses
+import errno
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from needs import needs_nvrtc
+
+from autosched.cli import main
+from autosched.tuning import tune as tuner
+from autosched.tuning.paired_timing import Remeasurement, Standing
+from autosched.tuning.result import Progress, Start, TuneResult
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.record import Record
+from measurements.runners.base import Entrant
+from measurements.store import sqlite_file as store_file
+from measurements.store.store import Store
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+
+Run = Callable[..., tuple[int, str, str]]
+
+SMALL = ("-m", "64", "-n", "64", "-k", "64")
+PROBLEM = Matmul(64, 64, 64)
+TUNE = ("tune", "matmul", *SMALL, "--db", "b.db")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line in an empty folder: (status, stdout, stderr)."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(arguments)
+        out = capsys.readouterr()
+        return status, out.out, out.err
+
+    return command
+
+
+def schedule() -> Schedule:
+    return template("matmul").space(PROBLEM, device("h200")).sample(1, 0)[0]
+
+
+def record(seconds: float | None) -> Record:
+    """An estimated trial; a failed one without ``seconds``."""
+    if seconds is None:
+        measurement = Measurement(Status.COMPILE_ERROR, Provenance.ESTIMATED, "does not compile")
+    else:
+        measurement = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(seconds))
+    now = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+    return Record(
+        PROBLEM.key(),
+        schedule(),
+        "h200",
+        "{}",
+        "v1",
+        "1",
+        "d",
+        measurement,
+        "nvrtc 13.0",
+        "",
+        "0.1.0",
+        now,
+        "random",
+        0,
+    )
+
+
+@dataclasses.dataclass
+class FakeTune:
+    """A tuner that takes no time: it plays ``records`` to the observer."""
+
+    records: Sequence[Record]
+    earlier: int = 0
+    interrupted: bool = False
+    out_of_time: bool = False
+    stopped: str = ""
+    refuses: str = ""
+    breaks: str = ""
+    ends_by: type[BaseException] | None = None
+    remeasured: Remeasurement | None = None
+    asked: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __call__(self, problem: Matmul, **asked: Any) -> TuneResult:
+        self.asked = {"problem": problem, **asked}
+        if self.refuses:
+            raise ValueError(self.refuses)
+        observer, best = asked["progress"], None
+        lines = ("times are ESTIMATED: no GPU answers",)
+        observer.started(
+            Start(problem, device("h200"), Provenance.ESTIMATED, lines, asked["trials"], self.earlier, None)
+        )
+        if self.breaks:
+            raise ValueError(self.breaks)
+        failures: dict[str, int] = {}
+        for done, r in enumerate(self.records, 1):
+            if not r.ok:
+                failures[r.status.value] = failures.get(r.status.value, 0) + 1
+            elif best is None or (best.seconds or 0) > (r.seconds or 0):
+                best = r
+            observer.trial(Progress(r, best, done, asked["trials"], dict(failures), 2.0 * done))
+        if self.ends_by is not None:
+            raise self.ends_by
+        return TuneResult(
+            problem=problem,
+            device=device("h200"),
+            provenance=Provenance.ESTIMATED,
+            best=best,
+            trials=tuple(self.records),
+            earlier=self.earlier,
+            lines=lines,
+            seconds=2.0,
+            interrupted=self.interrupted,
+            out_of_time=self.out_of_time,
+            stopped=self.stopped,
+            remeasured=self.remeasured,
+            entrants=(schedule(),) * 3,
+        )
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTune:
+    found = [dataclasses.replace(r, id=i) for i, r in enumerate((record(None), record(2e-6), record(1e-6)), 1)]
+    made = FakeTune(found)
+    monkeypatch.setattr(tuner, "tune", made)
+    return made
+
+
+def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
+    more = ("--trials", "3", "--device", "a100", "--backend", "estimate", "--sampler", "tpe", "--seed", "9")
+    more += ("--workers", "2", "--no-verify", "--warm-cache", "--gpus", "0,2", "--model", "m.json")
+    more += ("--min-gain", "0.02", "--seconds", "30", "--proof-seconds", "2.5")
+    assert run("tune", "matmul", *SMALL, "--db", "b.db", *more)[0] == 0
+    asked = {k: v for k, v in fake.asked.items() if k != "progress"}
+    assert asked == {
+        "problem": PROBLEM,
+        "trials": 3,
+        "database": "b.db",
+        "device": "a100",
+        "backend": "estimate",
+        "sampler": "tpe",
+        "seed": 9,
+        "workers": 2,
+        "verify": False,
+        "warm_cache": True,
+        "gpus": [0, 2],
+        "templates": None,
+        "model": "m.json",
+        "min_gain": 0.02,
+        "seconds": 30.0,
+        "proof_seconds": 2.5,
+    }
+    assert run("tune", "matmul", *SMALL, "--db", "b.db", "--gpus", "all")[0] == 0
+    assert fake.asked["gpus"] == "all"
+    assert run("tune", "matmul", *SMALL, "--db", "b.db", "--template", "matmul")[0] == 0
+    assert fake.asked["templates"] == ["matmul"]
+
+
+def test_gpus_that_are_no_numbers_are_one_line(run: Run, fake: FakeTune) -> None:
+    status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--gpus", "0,x")
+    assert (status, out) == (2, "")
+    assert err == "autosched: --gpus must be all, or numbers such as 0,1, not '0,x'\n"
+    assert not fake.asked
+
+
+def test_tune_says_first_where_times_come_from_and_then_how_it_goes(run: Run, fake: FakeTune) -> None:
+    status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "3")
+    assert status == 0
+    assert out.startswith("times are ESTIMATED: no GPU answers\n")
+    assert "1.000 us" in out and "estimated by a model, not measured" in out
+    assert "3 new in 2.0 s, failed 1: compile_error 1" in out
+    assert err.splitlines()[-1] == "3/3, best 1.000 us, 24.58 GB/s, estimated, record 3, failed 1: compile_error 1"
+
+
+def test_tune_json_is_one_document_and_the_rest_is_on_stderr(run: Run, fake: FakeTune) -> None:
+    status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "3", "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert found["provenance"] == found["best"]["provenance"] == "estimated"
+    assert found["trials"] == {"new": 3, "ok": 2, "failures": {"compile_error": 1}, "earlier": 0}
+    assert found["best"]["timing"]["median"] == 1e-6 and found["best"]["schedule"] == schedule().to_json()
+    assert "ESTIMATED" in err and "3/3" in err
+
+
+def test_tune_without_a_schedule_that_works_is_1(run: Run, fake: FakeTune) -> None:
+    fake.records = [record(None)]
+    status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db")
+    assert status == 1
+    assert "no schedule has worked" in out
+    status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db", "--json")
+    assert (status, json.loads(out)["best"]) == (1, None)
+
+
+def test_tune_says_who_failed_in_the_final(run: Run, fake: FakeTune) -> None:
+    ran = Standing(0, Entrant("a", Status.OK, "", (1e-6,) * 20), (1e-6,) * 20)
+    late = Standing(1, Entrant("b", Status.TIMEOUT, "not in time", ()), ())
+    fake.remeasured = Remeasurement((ran,), (late,), True, 20, None, "there is none")
+    _, out, _ = run(*TUNE)
+    assert "1 entrant timed in turns over 20 rounds: the winner is clear" in out
+    assert "failed 1: timeout 1" in out
+    document = json.loads(run(*TUNE, "--json")[1])
+    (failed,) = document["remeasured"]["failed"]
+    assert (failed["status"], failed["reason"]) == ("timeout", "not in time")
+    fake.remeasured = Remeasurement((), (late, late), False, 0, None, "no entrant ran")
+    _, out, _ = run(*TUNE)
+    assert "no entrant ran in turns, so the best is that of screening; failed 2: timeout 2" in out
+
+
+def test_tune_says_that_an_interrupted_run_is_kept(run: Run, fake: FakeTune) -> None:
+    fake.interrupted, fake.earlier = True, 8
+    status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db")
+    assert status == 130
+    assert "everything so far is kept in b.db" in out and "8 in b.db" in out
+
+
+def test_tune_says_that_the_time_is_up(run: Run, fake: FakeTune) -> None:
+    fake.out_of_time = True
+    status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db", "--seconds", "1")
+    assert status == 0
+    assert "the search ended: its time is up; run the same command again to go on" in out
+    assert json.loads(run("tune", "matmul", *SMALL, "--db", "b.db", "--json")[1])["out_of_time"]
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
+def test_a_time_that_is_no_limit_is_refused(run: Run, seconds: str) -> None:
+    status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--seconds", seconds)
+    assert (status, out) == (2, "")
+    assert err.startswith("autosched: seconds are what the search may take, more than 0")
+    assert err.count("\n") == 1
+
+
+def test_ctrl_c_outside_the_loop_still_gives_the_document(run: Run, fake: FakeTune) -> None:
+    fake.ends_by = KeyboardInterrupt  # while the backend closes, for one
+    status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db", "--json")
+    found = json.loads(out)
+    assert (status, found["interrupted"], found["best"]["timing"]["median"]) == (130, True, 1e-6)
+    assert found["trials"] == {"new": 3, "ok": 2, "failures": {"compile_error": 1}, "earlier": 0}
+
+
+def test_tune_says_why_a_backend_stopped(run: Run, fake: FakeTune) -> None:
+    fake.stopped = "the GPU no longer answers"
+    status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--json")
+    assert (status, json.loads(out)["stopped"]) == (1, "the GPU no longer answers")
+    assert "autosched: tuning stopped: the GPU no longer answers" in err
+
+
+def test_tune_tells_bad_input_from_a_bug(run: Run, fake: FakeTune) -> None:
+    fake.refuses = "the backend cuda cannot measure here: use estimate"
+    assert run("tune", "matmul", *SMALL, "--db", "b.db") == (2, "", f"autosched: {fake.refuses}\n")
+    fake.refuses, fake.breaks = "", "shapes do not match"
+    with pytest.raises(ValueError, match="shapes do not match"):
+        run("tune", "matmul", *SMALL, "--db", "b.db")
+
+
+def test_a_limit_of_the_machine_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tune(*_: object, **__: object) -> TuneResult:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(tuner, "tune", tune)
+    status, _, err = run(*TUNE)
+    assert (status, err) == (
+        2,
+        "autosched: a limit of this machine is met (Too many open files): raise it (see ulimit -a)\n",
+    )
+
+
+@needs_nvrtc
+def test_tune_then_best_then_tune_again(run: Run) -> None:
+    more = ("--db", "b.db", "--backend", "estimate", "--device", "h200", "--sampler", "random", "--no-verify")
+    status, out, _ = run("tune", "matmul", *SMALL, *more, "--trials", "3", "--json")
+    first = json.loads(out)
+    assert status == 0
+    assert first["trials"]["new"] == 3 and first["provenance"] == "estimated"
+    status, out, _ = run("best", "matmul", *SMALL, "--db", "b.db", "--json")
+    assert status == 0
+    assert json.loads(out)["best"][0]["schedule"] == first["best"]["schedule"]
+    status, out, _ = run("tune", "matmul", *SMALL, *more, "--trials", "2", "--json")
+    again = json.loads(out)
+    assert (again["trials"]["earlier"], again["trials"]["new"]) == (3, 2)
+    assert again["best"]["timing"]["median"] <= first["best"]["timing"]["median"]
+    assert os.listdir() == ["b.db"]
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("what", [("matmul", *SMALL), ("--suite", "suite.toml")], ids=["tune", "suite"])
+def test_ctrl_c_stops_a_real_tune_with_everything_kept(tmp_path: Path, what: tuple[str, ...]) -> None:
+    problems = [f'[[problem]]\noperator = "matmul"\nm = {m}\nn = 64\nk = 64\n' for m in (64, 128)]
+    (tmp_path / "suite.toml").write_text("".join(problems))
+    arguments = ("--backend", "estimate", "--trials", "100000", "--sampler", "random", "--no-verify", "--json")
+    child = subprocess.Popen(
+        [sys.executable, "-m", "autosched", "tune", *what, "--db", "b.db", *arguments],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        path = tmp_path / "b.db"
+        deadline = time.monotonic() + 60
+        while not (path.exists() and path.stat().st_size and Store.open(path, create=False).count() >= 3):
+            assert child.poll() is None and time.monotonic() < deadline
+            time.sleep(0.1)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+        child.wait()
+    assert child.returncode == 130
+    assert "Traceback" not in err
+    found = json.loads(out)
+    new = found["trials"] if "suite" in found else found["trials"]["new"]
+    unseen = Store.open(tmp_path / "b.db", create=False).count() - new
+    assert found["interrupted"] and unseen in (0, 1)  # one may have been stored as Ctrl-C came
+
+
+@pytest.mark.parametrize("command", [pytest.param("tune", marks=needs_nvrtc), "best"])
+def test_a_database_that_another_process_holds_is_waited_for_with_a_word(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    monkeypatch.setattr(store_file, "NOTICE_SECONDS", 0.02)
+    monkeypatch.setattr(store_file, "BUSY_SECONDS", 0.1)
+    with Store.open("b.db") as store:
+        store.append(record(1e-6))
+    here = Path("b.db").resolve()
+    with closing(sqlite3.connect(here, isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        more = ("--backend", "estimate", "--no-verify") if command == "tune" else ()
+        status, out, err = run(command, "matmul", *SMALL, "--db", "b.db", "--device", "h200", *more)
+    waiting, refusal = err.splitlines()
+    assert (status, out) == (2, "")
+    assert waiting.startswith(f"autosched: another process holds the database {here}: waiting for it, ")
+    assert refusal.endswith("another process holds it, try again when that has ended")

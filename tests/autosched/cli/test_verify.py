@@ -1,0 +1,298 @@
+"""``autosched verify``: what it emulates, what it prints, and its exit status."""
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernels import space_of
+
+from autosched.cli import main
+from autosched.cli.commands import verify as command
+from autosched.proofs.proof import AskedLaunch, Verification
+from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, HostCompilerMissing, Order, SharedSite
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.record import Record
+from measurements.store.store import Store
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import TemplateSet
+
+Run = Callable[..., tuple[int, str, str]]
+
+SMALL = ("-m", "64", "-n", "64", "-k", "64")
+PROBLEM = Matmul(64, 64, 64)
+
+
+@cache
+def schedules() -> list[Schedule]:
+    return template("matmul").space(PROBLEM, device("h200")).sample(4, 0)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def answer(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(arguments)
+        out = capsys.readouterr()
+        return status, out.out, out.err
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("status", "word", "counted"), [("compile_error", "FAIL", "failed"), ("timeout", "unproven", "unproven")]
+)
+def test_what_does_not_compile_fails_and_what_has_no_verdict_is_unproven(
+    run: Run, monkeypatch: pytest.MonkeyPatch, status: str, word: str, counted: str
+) -> None:
+    def emulated(
+        templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], *_: object, **__: object
+    ) -> Iterator[Verification]:
+        for schedule in schedules:
+            yield dataclasses.replace(passes(problem, schedule), status=status, reason="why")
+
+    monkeypatch.setattr(command, "emulate_all", emulated)
+    monkeypatch.setattr(command, "check_host", lambda: None)
+    assert (asked := run("verify", "matmul", *SMALL, "--sample", "2"))[0] == 1
+    assert f"2 of 2 {word}" in asked[1]
+    document = json.loads(run("verify", "matmul", *SMALL, "--sample", "2", "--json")[1])
+    assert {name: document[name] for name in ("passed", "failed", "unproven")} == {
+        **dict.fromkeys(("passed", "failed", "unproven"), 0),
+        counted: 2,
+    }
+
+
+def passes(problem: Problem, schedule: Schedule) -> Verification:
+    run = Emulation(
+        status="ok",
+        outputs={},
+        findings=(),
+        shared_sites=(SharedSite("a.cuh", 3, (), "st.shared", 4, 10, 30, 20),),
+        global_sites=(GlobalSite("a.cuh", 4, (), "ld.global", 4, 10, 45),),
+        compile_seconds=0.25,
+        run_seconds=0.25,
+    )
+    return Verification(problem, schedule, "ok", "", 0.25, 1.5e-3, run)
+
+
+def fails(problem: Problem, schedule: Schedule) -> Verification:
+    race = Finding(FindingKind.SHARED_RACE, "threads 0 and 32 touch byte 128", "autosched/kernels/matmul.cuh", 99, 7)
+    run = dataclasses.replace(passes(problem, schedule).emulation, status="findings", findings=(race,))
+    return Verification(problem, schedule, "findings", str(race), float("inf"), float("inf"), run)
+
+
+@dataclasses.dataclass
+class FakeEmulator:
+    """Emulates nothing; those whose numbers are in ``bad`` fail."""
+
+    bad: tuple[int, ...] = ()
+    interrupted_after: int | None = None
+    calls: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def __call__(
+        self, templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: object, **more: Any
+    ) -> Iterator[Verification]:
+        assert all(templates.of(s).name == s.template for s in schedules)
+        self.calls.append({"problem": problem, "schedules": list(schedules), "device": device, **more})
+        for i, schedule in enumerate(schedules):
+            if i == self.interrupted_after:
+                raise KeyboardInterrupt
+            yield (fails if i in self.bad else passes)(problem, schedule)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEmulator:
+    made = FakeEmulator()
+    monkeypatch.setattr(command, "emulate_all", made)
+    monkeypatch.setattr(command, "check_host", lambda: None)
+    return made
+
+
+def stored(path: Path, *times: float | None, problem: Matmul = PROBLEM, again: bool = False) -> Path:
+    """A database of ``schedules`` with these times, None for a failure; ``again`` stores each twice."""
+    store = Store.open(path)
+    for seconds, schedule in zip(times, schedules(), strict=False):
+        timing = None if seconds is None else Timing.estimate(seconds)
+        status = Status.OK if timing else Status.COMPILE_ERROR
+        measurement = Measurement(status, Provenance.ESTIMATED, "" if timing else "no", timing)
+        now = datetime(2026, 1, 2, tzinfo=UTC)
+        record = Record(
+            problem.key(),
+            schedule,
+            "h200",
+            "{}",
+            "v1",
+            "1",
+            "d",
+            measurement,
+            "nvrtc 13.0",
+            "",
+            "0.1.0",
+            now,
+            "random",
+            0,
+        )
+        for _ in range(2 if again else 1):
+            store.append(record)
+    return path
+
+
+def test_all_pass(run: Run, fake: FakeEmulator) -> None:
+    status, out, _ = run("verify", "matmul", *SMALL, "--sample", "3", "--seed", "7", "--workers", "2")
+    assert status == 0
+    assert "all 3 pass" in out and out.count(" pass ") == 3
+    (call,) = fake.calls
+    assert call["schedules"] == space_of(PROBLEM, device("h200")).sample(3, 7)
+    assert (call["seed"], call["workers"], call["device"]) == (7, 2, device("h200"))
+    assert "0.250" in out and "1.5e-03" in out  # errors
+    assert "1.50" in out and "4.5" in out  # 30 wavefronts of 20, 45 sectors in 10 requests
+    assert "findings" not in out
+    assert "of tolerance: the largest error" in out
+
+
+def test_an_order_and_launches_are_asked_for_but_not_of_what_is_stored(run: Run, fake: FakeEmulator) -> None:
+    assert run("verify", "matmul", *SMALL, "--sample", "1")[0] == 0
+    assert (
+        run("verify", "matmul", *SMALL, "--sample", "1", "--order", "random", "--turns", "7", "--launches", "2")[0] == 0
+    )
+    assert [call["asked"] for call in fake.calls] == [None, AskedLaunch(Order("random", 7), 2)]
+    status, _, err = run("verify", "matmul", *SMALL, "--db", "b.db", "--launches", "2")
+    assert status == 2 and err.count("\n") == 1 and "stored proofs have orders of their own" in err
+
+
+def test_a_failure_is_1_and_is_told_with_its_finding_and_schedule(run: Run, fake: FakeEmulator) -> None:
+    fake.bad = (1,)
+    status, out, _ = run("verify", "matmul", *SMALL, "--sample", "3")
+    assert status == 1
+    assert "1 of 3 FAIL" in out and "shared_race 1" in out
+    assert "2 fails: autosched/kernels/matmul.cuh:99: shared_race: threads 0 and 32 touch byte 128" in " ".join(
+        out.split()
+    )
+    for name, value in fake.calls[0]["schedules"][1].items:
+        assert name in out and str(value) in out
+
+
+def test_json_is_one_document(run: Run, fake: FakeEmulator) -> None:
+    fake.bad = (0,)
+    status, out, _ = run("verify", "matmul", *SMALL, "--sample", "2", "--json")
+    assert status == 1
+    found = json.loads(out)
+    assert (found["passed"], found["failed"], found["device"]) == (1, 1, "h200")
+    bad, good = found["candidates"]
+    assert bad["findings"][0] == {
+        "kind": "shared_race",
+        "message": "threads 0 and 32 touch byte 128",
+        "file": "autosched/kernels/matmul.cuh",
+        "line": 99,
+        "count": 7,
+        "instruction": "",
+        "callers": [],
+    }
+    assert (bad["error_over_tolerance"], good["error_over_tolerance"]) == ("inf", 0.25)
+    assert good["shared_sites"][0]["conflict_degree"] == 1.5
+    assert good["global_sites"][0]["sectors_per_request"] == 4.5
+    assert good["schedule"] == fake.calls[0]["schedules"][1].to_json()
+
+
+def test_ctrl_c_leaves_what_was_verified(run: Run, fake: FakeEmulator) -> None:
+    fake.interrupted_after, fake.bad = 2, (1,)
+    status, out, _ = run("verify", "matmul", *SMALL, "--sample", "4", "--json")
+    found = json.loads(out)
+    assert (status, found["interrupted"], found["passed"], found["failed"]) == (130, True, 1, 1)
+    status, out, _ = run("verify", "matmul", *SMALL, "--sample", "4")
+    assert status == 130
+    assert "stopped before all 4 were verified: 1 of 2 FAIL" in out
+    fake.interrupted_after = 0
+    status, out, _ = run("verify", "matmul", *SMALL, "--sample", "4")
+    assert status == 130 and "before all 4 were verified: none" in out
+
+
+def test_stored_schedules_come_fastest_first_and_once(run: Run, fake: FakeEmulator) -> None:
+    path = stored(Path("b.db"), 3e-6, None, 1e-6, 2e-6, again=True)
+    before = path.read_bytes()
+    assert run("verify", "matmul", *SMALL, "--db", "b.db")[0] == 0
+    assert run("verify", "matmul", *SMALL, "--db", "b.db", "--sample", "1")[0] == 0
+    assert [call["schedules"] for call in fake.calls] == [
+        [schedules()[2], schedules()[3], schedules()[0]],
+        [schedules()[2]],
+    ]
+    assert path.read_bytes() == before
+
+
+def test_without_a_problem_every_stored_one_is_verified(run: Run, fake: FakeEmulator) -> None:
+    other = Matmul(64, 64, 256)
+    stored(Path("b.db"), 3e-6)
+    stored(Path("b.db"), 2e-6, problem=other)
+    status, out, err = run("verify", "matmul", "--db", "b.db")
+    assert status == 0, err
+    assert [call["problem"] for call in fake.calls] == [PROBLEM, other]
+    assert "all 2 pass" in out
+
+
+def test_nothing_stored_is_no(run: Run, fake: FakeEmulator) -> None:
+    stored(Path("b.db"), None)
+    status, out, err = run("verify", "matmul", *SMALL, "--db", "b.db")
+    assert (status, out, err.count("\n"), fake.calls) == (1, "", 1, [])
+    status, out, _ = run("verify", "matmul", "--db", "b.db", "--device", "a100", "--json")
+    assert (status, json.loads(out)["candidates"]) == (1, [])
+
+
+def test_a_missing_compiler_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise HostCompilerMissing("the emulator needs a C++ compiler: install g++")
+
+    monkeypatch.setattr(command, "check_host", missing)
+    assert run("verify", "matmul", *SMALL) == (2, "", "autosched: the emulator needs a C++ compiler: install g++\n")
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> Iterator[Verification]:
+        raise PermissionError(13, "Permission denied", "/cache/emulator")
+        yield  # a generator, as the real one
+
+    monkeypatch.setattr(command, "emulate_all", refused)
+    monkeypatch.setattr(command, "check_host", lambda: None)
+    status, _, err = run("verify", "matmul", *SMALL, "--json")
+    assert status == 2
+    assert (
+        err
+        == "autosched: /cache/emulator cannot be written (Permission denied): make room, or change its permissions\n"
+    )
+
+
+def test_too_little_memory_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object, **__: object) -> Iterator[Verification]:
+        raise MemoryError("Unable to allocate 5.95 MiB")
+        yield  # a generator, as the real one
+
+    monkeypatch.setattr(command, "emulate_all", exhausted)
+    monkeypatch.setattr(command, "check_host", lambda: None)
+    status, out, err = run("verify", "matmul", *SMALL, "--json")
+    assert (status, out, err.count("\n")) == (2, "", 1) and "not enough memory" in err
+
+
+@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="there is no host compiler")
+def test_real_candidates_pass(run: Run) -> None:
+    status, out, _ = run(
+        "verify", "matmul", "-m", "19", "-n", "24", "-k", "40", "--sample", "2", "--seed", "1", "--json"
+    )
+    found = json.loads(out)
+    assert (status, found["passed"]) == (0, 2)
+    for candidate in found["candidates"]:
+        assert candidate["status"] == "ok" and 0 <= candidate["error_over_tolerance"] <= 1
+        assert candidate["global_sites"] and candidate["emulated_problem"] == candidate["problem"]
+    assert os.listdir() == []

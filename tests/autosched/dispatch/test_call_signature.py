@@ -1,0 +1,242 @@
+"""Which problem a call on arrays is: checked by computing it with numpy through the operands that the plan names."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.dispatch.call_signature import (
+    Facts,
+    Plan,
+    layernorm_plan,
+    matmul_plan,
+    matvec_plan,
+    reduce_plan,
+    rmsnorm_plan,
+    softmax_plan,
+    transpose_plan,
+)
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Operand
+
+MATMUL = {"activation": "none", "precision": "tf32", "dtype": None}
+
+
+def facts(array: np.ndarray) -> Facts:
+    size = array.dtype.itemsize
+    return Facts(array.shape, tuple(s // size for s in array.strides), array.dtype.name, size)
+
+
+def of(shape: tuple[int, ...], kind: str = "float16") -> Facts:
+    return facts(np.zeros(shape, kind))
+
+
+def computed(plan: Plan, *arrays: np.ndarray) -> np.ndarray:
+    """The reference of the plan's problem on the memory of these arrays, in the shape of the result."""
+    operands = {o.name: o for o in plan.problem.operands()}
+    inputs = {name: in_memory(operands[name], array) for name, array in zip(plan.operands, arrays, strict=True)}
+    return plan.problem.reference(inputs)["out"].reshape(plan.out_shape)
+
+
+def in_memory(operand: Operand, array: np.ndarray) -> np.ndarray:
+    """What a kernel sees that gets only the address of ``array``."""
+    flat = np.lib.stride_tricks.as_strided(array, (array.size,), (array.dtype.itemsize,))
+    return flat.view(operand.dtype.storage).reshape(operand.shape)
+
+
+def close(found: np.ndarray, expected: np.ndarray) -> None:
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def numbers(*shape: int, kind: str = "float32") -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(kind)
+
+
+ORDERS: tuple[Callable[..., np.ndarray], ...] = (
+    lambda *shape: numbers(*shape),
+    lambda *shape: numbers(*shape[:-2], shape[-1], shape[-2]).swapaxes(-1, -2),
+)
+
+
+class TestMatmul:
+    @pytest.mark.parametrize(("order_a", "order_b"), list(itertools.product(ORDERS, ORDERS)))
+    @pytest.mark.parametrize("lead", [(), (3,), (2, 3)])
+    def test_any_order_and_leading_axes(self, order_a: Any, order_b: Any, lead: tuple[int, ...]) -> None:
+        a, b = order_a(*lead, 4, 6), order_b(*lead, 6, 5)
+        close(computed(matmul_plan(facts(a), facts(b), out=None, **MATMUL), a, b), a.astype(float) @ b)
+
+    @pytest.mark.parametrize("order_b", ORDERS)
+    def test_one_b_for_many_matrices_is_one_product(self, order_b: Any) -> None:
+        a, b = numbers(2, 3, 4, 6), order_b(6, 5)
+        plan = matmul_plan(facts(a), facts(b), out=None, **MATMUL)
+        assert isinstance(plan.problem, Matmul) and (plan.problem.m, plan.problem.batch) == (24, 1)
+        close(computed(plan, a, b), a.astype(float) @ b)
+
+    def test_bias_and_activation(self) -> None:
+        a, b, bias = numbers(4, 6), numbers(6, 5), numbers(5)
+        options = {**MATMUL, "activation": "relu"}
+        plan = matmul_plan(facts(a), facts(b), facts(bias), out=None, **options)
+        close(computed(plan, a, b, bias), np.maximum(a.astype(float) @ b + bias, 0))
+        plan = matmul_plan(facts(a), facts(b), out=None, **options)
+        close(computed(plan, a, b), np.maximum(a.astype(float) @ b, 0))
+
+    @pytest.mark.parametrize("lead", [(), (2,)])
+    @pytest.mark.parametrize("keep", [False, True])
+    def test_scales_of_lines(self, lead: tuple[int, ...], keep: bool) -> None:
+        rng = np.random.default_rng(0)
+        a, b = (rng.integers(-9, 9, (*lead, *shape), dtype=np.int8) for shape in ((4, 6), (6, 5)))
+        of_rows = rng.random((*lead, 4, 1) if keep else (*lead, 4), dtype=np.float32)
+        of_columns = rng.random((*lead, 1, 5) if keep else (*lead, 5), dtype=np.float32)
+        scales = {"scale_a": facts(of_rows), "scale_b": facts(of_columns)}
+        plan = matmul_plan(facts(a), facts(b), out=None, **scales, **{**MATMUL, "dtype": "f32"})
+        assert plan.operands == ("a", "b", "scale_a", "scale_b") and plan.out_type == "f32"
+        wide = of_rows.reshape(*lead, 4, 1) * (a.astype(float) @ b) * of_columns.reshape(*lead, 1, 5)
+        close(computed(plan, a, b, of_rows, of_columns), wide)
+
+    def test_scales_of_matrices_and_what_does_not_fit(self) -> None:
+        a, b, one = of((4, 32), "int8"), of((32, 5), "int8"), of((), "float32")
+        plan = matmul_plan(a, b, scale_a=one, scale_b=of((1,), "float32"), out=None, **MATMUL)
+        assert isinstance(plan.problem, Matmul) and (plan.problem.scale, plan.out_type) == ("tensor", "bf16")
+        for scales, message in (
+            ({"scale_a": one}, "give both scale_a and scale_b"),
+            ({"scale_a": one, "scale_b": of((5,), "float16")}, "scale_b must hold float32, not float16"),
+            ({"scale_a": of((4,), "float32"), "scale_b": one}, "for each of 4 rows of a and each of 5 columns of b"),
+            (
+                {"scale_a": of((1, 4), "float32"), "scale_b": of((1, 1), "float32")},
+                r"or \(4, 1\) and \(1, 1\) for blocks",
+            ),
+        ):
+            with pytest.raises(ValueError, match=message):
+                matmul_plan(a, b, out=None, **scales, **MATMUL)
+
+    def test_scales_of_blocks(self) -> None:
+        a, b = of((2, 4, 300), "uint8"), of((2, 300, 130), "uint8")
+        a, b = dataclasses.replace(a, type="float8_e4m3fn"), dataclasses.replace(b, type="float8_e4m3fn")
+        scales = {"scale_a": of((2, 4, 3), "float32"), "scale_b": of((2, 2, 3), "float32")}
+        plan = matmul_plan(a, b, out=None, **scales, **MATMUL)
+        assert isinstance(plan.problem, Matmul) and (plan.problem.scale, plan.out_type) == ("block", "bf16")
+        assert {o.name: o.shape for o in plan.problem.operands()}["scale_b"] == (2, 2, 3)
+
+    def test_the_type_of_the_result(self) -> None:
+        a, b = of((4, 6)), of((6, 5))
+        plans = {
+            kind: matmul_plan(a, b, out=out, **{**MATMUL, "dtype": dtype})
+            for kind, out, dtype in (
+                ("f16", None, None),
+                ("f32", None, "f32"),
+                ("bf16", None, "bfloat16"),
+                ("f32", of((4, 5), "float32"), None),
+            )
+        }
+        assert all(plan.out_type == plan.problem.out == kind for kind, plan in plans.items())  # type: ignore[attr-defined]
+
+    @pytest.mark.parametrize(
+        ("a", "b", "message"),
+        [
+            (of((4,)), of((4, 5)), r"matmul takes matrices, not \(4,\) and \(4, 5\): use matvec"),
+            (of((4, 6)), of((5, 6)), r"do not fit together: \(4, 6\) and \(5, 6\)"),
+            (of((2, 4, 6)), of((3, 6, 5)), "do not fit together"),
+            (facts(np.zeros((4, 12), "f2")[:, ::2]), of((6, 5)), r"a must be dense, .*strides \(12, 2\): copy it"),
+            (facts(np.zeros((2, 6, 4), "f2").swapaxes(1, 2)), of((6, 5)), "dense and row-major where b is one matrix"),
+            (
+                of((4, 6), "uint16"),
+                of((6, 5)),
+                "a holds uint16, .*: use one of float16, float32, int8, bfloat16, float8_e4",
+            ),
+            (of((4, 6)), of((6, 5), "float32"), "a and b must have the same type, not f16 and f32"),
+            (of((4, 6), "float64"), of((6, 5), "float64"), "a holds float64"),
+        ],
+    )
+    def test_what_does_not_fit(self, a: Facts, b: Facts, message: str) -> None:
+        with pytest.raises(ValueError, match=message) as caught:
+            matmul_plan(a, b, out=None, **MATMUL)
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"out": of((5, 4))}, r"out must have the shape \(4, 5\), not \(5, 4\)"),
+            ({"out": facts(np.zeros((5, 4), "f2").T)}, "out must be dense and C-contiguous"),
+            ({"out": of((4, 5), "float32"), "dtype": "f16"}, "out holds f32, and dtype asks for f16"),
+            ({"out": of((4, 5), "int8")}, "unknown type .i8.: use one of f16, bf16, f32, i32"),
+            ({"dtype": "f64"}, "f64"),
+            ({"activation": "tanh"}, "unknown activation 'tanh': use one of none, relu, gelu, silu"),
+        ],
+    )
+    def test_what_cannot_be_asked(self, changes: dict[str, Any], message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            matmul_plan(of((4, 6)), of((6, 5)), **{"out": None, **MATMUL, **changes})
+
+    def test_a_bias_of_another_type(self) -> None:
+        with pytest.raises(ValueError, match=r"bias must have the shape \(5,\) and hold f16, not \(5,\) of float32"):
+            matmul_plan(of((4, 6)), of((6, 5)), of((5,), "float32"), out=None, **MATMUL)
+
+
+def test_matvec() -> None:
+    w = numbers(5, 6, kind="float16")
+    for x in (numbers(6, kind="float16"), numbers(3, 6, kind="float16")):
+        close(computed(matvec_plan(facts(x), facts(w), out=None, dtype="f32"), x, w), x.astype(float) @ w.T)
+    with pytest.raises(ValueError, match=r"matvec takes x \(k,\) or \(m, k\) and w \(n, k\)"):
+        matvec_plan(of((6,)), of((6, 5)), out=None, dtype=None)
+    with pytest.raises(ValueError, match="m must be at most 16, not 17: use matmul"):
+        matvec_plan(of((17, 6)), of((5, 6)), out=None, dtype=None)
+    with pytest.raises(ValueError, match="same type"):
+        matvec_plan(of((6,)), of((5, 6), "float32"), out=None, dtype=None)
+
+
+def test_rows_of_any_number_of_axes() -> None:
+    x, weight, bias = numbers(2, 3, 8), numbers(8), numbers(8)
+    wide = x.astype(float)
+    e = np.exp(wide)
+    close(computed(softmax_plan(facts(x), out=None, dtype=None), x), e / e.sum(-1, keepdims=True))
+    plan = rmsnorm_plan(facts(x), facts(weight), out=None, eps=0.5, dtype=None)
+    close(computed(plan, x, weight), wide / np.sqrt((wide**2).mean(-1, keepdims=True) + 0.5) * weight)
+    plan = layernorm_plan(facts(x), facts(weight), facts(bias), out=None, eps=0.5, dtype=None)
+    spread = np.sqrt(wide.var(-1, keepdims=True) + 0.5)
+    close(computed(plan, x, weight, bias), (wide - wide.mean(-1, keepdims=True)) / spread * weight + bias)
+    with pytest.raises(ValueError, match=r"weight must have the shape \(8,\)"):
+        rmsnorm_plan(facts(x), of((7,), "float32"), out=None, eps=0.5, dtype=None)
+    with pytest.raises(ValueError, match="x must be dense and C-contiguous"):
+        softmax_plan(facts(x.swapaxes(0, 1)), out=None, dtype=None)
+
+
+def test_reduce_along_the_last_axis_and_the_first() -> None:
+    x = numbers(4, 3, 8)
+    wide = x.astype(float)
+    for axis in (-1, 0, 2):
+        options = {"out": None, "axis": axis, "dtype": None}
+        close(computed(reduce_plan(facts(x), kind="sum", **options), x), wide.sum(axis))
+        plan = reduce_plan(facts(x), kind="argmax", **options)
+        assert plan.out_type == "u32"
+        close(computed(plan, x), wide.argmax(axis))
+    close(computed(reduce_plan(facts(x[0, 0]), kind="max", out=None, axis=0, dtype=None), x[0, 0]), wide[0, 0].max())
+    with pytest.raises(ValueError, match=r"along the first axis or the last, not along axis 1 of \(4, 3, 8\)"):
+        reduce_plan(facts(x), kind="sum", out=None, axis=1, dtype=None)
+
+
+@pytest.mark.parametrize("kind", ["u1", "f2", "f4", "f8", "c16"])
+def test_transpose_of_any_element(kind: str) -> None:
+    x = (100 * numbers(2, 3, 5)).astype("f4").astype(kind)
+    plan = transpose_plan(facts(x), out=None)
+    (operand,) = (o for o in plan.problem.operands() if o.name == "x")
+    moved = plan.problem.reference({"x": in_memory(operand, x)})["out"]
+    found = np.ascontiguousarray(moved.astype(operand.dtype.storage)).reshape(-1).view(kind).reshape(plan.out_shape)
+    assert (found == x.swapaxes(1, 2)).all()
+    with pytest.raises(ValueError, match="out must hold"):
+        transpose_plan(facts(x), out=of((2, 5, 3), "i8"))
+
+
+def test_the_type_of_the_sums() -> None:
+    a, b = of((4, 16)), of((16, 8))
+    assert matmul_plan(a, b, out=None, **MATMUL).problem == Matmul(4, 8, 16)
+    assert matmul_plan(a, b, out=None, acc="f16", **MATMUL).problem == Matmul(4, 8, 16, acc="f16")
+    with pytest.raises(
+        ValueError, match="acc must be f32 for f32, not 'f16': only products of f16 are added up in f16"
+    ):
+        matmul_plan(of((4, 16), "float32"), of((16, 8), "float32"), out=None, acc="f16", **MATMUL)

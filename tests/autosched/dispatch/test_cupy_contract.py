@@ -1,0 +1,255 @@
+"""What autosched asks of cupy is there in the installed one, and takes the arguments that it is given.
+
+Nothing of it runs without a GPU, but names and signatures can be read: Cython's functions have theirs in the docstring.
+"""
+
+import ast
+import inspect
+import re
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import device_attributes
+import pytest
+
+from autosched.cli.commands.machine import doctor
+from autosched.dispatch import kernel as runtime
+from measurements.runners import launch
+from measurements.runners.cuda import (
+    baselines as cuda_library,
+)
+from measurements.runners.cuda import (
+    cublas,
+    cublas_lt,
+)
+from measurements.runners.cuda import (
+    device as cuda_device,
+)
+from measurements.runners.cuda import (
+    launch_timer as launch_timing,
+)
+from measurements.runners.cuda import (
+    worker as cuda_worker,
+)
+from measurements.runners.cuda.device import device_row
+
+# What things of cupy are called in the code.
+_MODULES = {"cp": "", "cupy": "", "self._cp": "", "self._cupy": "", "cuda": "cuda", "runtime": "cuda.runtime"}
+_OBJECTS = {
+    "stream": "cuda.Stream",
+    "self._stream": "cuda.Stream",
+    "event": "cuda.Event",
+    "start": "cuda.Event",
+    "stop": "cuda.Event",
+    "captured.graph": "cuda.Graph",
+    "device": "cuda.Device",
+    "pointer": "cuda.MemoryPointer",
+    "self.memory": "cuda.MemoryPointer",
+    "slot.memory": "cuda.MemoryPointer",
+    "workspace": "cuda.MemoryPointer",
+    "module": "RawModule",
+    "function": "RawKernel",
+    "self.function": "RawKernel",
+    "self._function": "RawKernel",
+    "view": "ndarray",
+}
+_RETURNED = {
+    "get_default_memory_pool": "cuda.MemoryPool",
+    "cuda.get_current_stream": "cuda.Stream",
+    "RawModule.get_function": "RawKernel",
+}
+_DOCTOR = {"cupy": "", "runtime": "cuda.runtime"}
+
+
+@pytest.fixture(scope="module")
+def cupy(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUPY_CACHE_DIR", str(tmp_path_factory.mktemp("cupy")))  # which importing it makes
+        return pytest.importorskip("cupy", exc_type=ImportError)
+
+
+def dotted(node):
+    """``a.b.c`` of an expression, what is called left in: of a.b(1).c, too. None for what starts otherwise."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=name):
+            start = dotted(value)
+            return start and f"{start}.{name}"
+        case ast.Call(func=ast.Call() as function):
+            start = dotted(function)
+            return start and f"{start}.__call__"
+        case ast.Call(func=function):
+            return dotted(function)
+    return None
+
+
+def uses(source, names):
+    """(path in cupy, the call or None, the code) of every use in ``source``."""
+    for node in ast.walk(ast.parse(source)):
+        call = node if isinstance(node, ast.Call) else None
+        path = dotted(node) if isinstance(node, (ast.Attribute, ast.Call)) else None
+        if call and path in names:  # a kernel is called itself
+            path += ".__call__"
+        known = [name for name in names if path and path.startswith(f"{name}.")]
+        if known:
+            rest = path.removeprefix(max(known, key=len) + ".")
+            yield ".".join(filter(None, (names[max(known, key=len)], rest))), call, ast.unparse(node)
+
+
+def signature(function):
+    """As the first line of a docstring by Cython says it, else as Python does; None where neither does."""
+    said = re.match(r"\s*[\w.]+\((.*)\)( -> .*)?$", (function.__doc__ or "").strip().split("\n")[0])
+    if not said:
+        try:
+            return inspect.signature(function)
+        except ValueError:
+            return None
+    text = re.sub(r"\([^()]*\)|'[^']*'", "0", said[1]).replace("\\", "")  # commas in defaults, escapes
+    words = (word.strip().partition("=") for word in text.split(",") if word.strip())
+    arguments = [name.partition(":")[0].split()[-1] + equals + ("0" if equals else "") for name, equals, _ in words]
+    made = ast.parse(f"def f({', '.join(arguments)}): ...").body[0].args
+    kinds = inspect.Parameter
+    first_default = len(made.posonlyargs) + len(made.args) - len(made.defaults)
+    parameters = [
+        kinds(a.arg, kinds.POSITIONAL_OR_KEYWORD, default=kinds.empty if i < first_default else 0)
+        for i, a in enumerate(made.posonlyargs + made.args)
+    ]
+    parameters += [kinds(made.vararg.arg, kinds.VAR_POSITIONAL)] if made.vararg else []
+    parameters += [kinds(a.arg, kinds.KEYWORD_ONLY, default=0) for a in made.kwonlyargs]
+    parameters += [kinds(made.kwarg.arg, kinds.VAR_KEYWORD)] if made.kwarg else []
+    return inspect.Signature(parameters)
+
+
+def complaints(cupy, source, names):
+    """One line on each use of something that is not there, or of arguments that it does not take."""
+    for path, call, code in uses(source, names):
+        found, at = cupy, ""
+        for name in path.split("."):
+            if at in _RETURNED:
+                found = reached(cupy, _RETURNED[at])
+            elif at and not (inspect.ismodule(found) or inspect.isclass(found)):
+                break  # what a property holds is not known here
+            if not hasattr(found, name):
+                told = inspect.isclass(found) and f".{name} (" in (found.__doc__ or "")  # set by __init__
+                if not told:
+                    yield f"{code}: cupy has no {path}"
+                found = None
+                break
+            found, at = getattr(found, name), f"{at}.{name}".lstrip(".")
+        wanted = signature(found) if call and callable(found) and at == path else None
+        if wanted and not any(isinstance(a, ast.Starred) for a in call.args) and all(k.arg for k in call.keywords):
+            itself = [None] if "self" in wanted.parameters else []
+            try:
+                wanted.bind(*itself, *call.args, **{k.arg: k.value for k in call.keywords})
+            except TypeError as error:
+                yield f"{code}: {error}"
+
+
+def reached(cupy, path):
+    for name in path.split("."):
+        cupy = getattr(cupy, name)
+    return cupy
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        (cuda_worker, _MODULES | _OBJECTS),
+        (launch_timing, _MODULES | _OBJECTS),
+        (cuda_library, _MODULES | _OBJECTS),
+        (cublas, _MODULES | _OBJECTS),
+        (cublas_lt, _MODULES | _OBJECTS),
+        (runtime, _MODULES | _OBJECTS),
+        (launch, _MODULES | _OBJECTS),
+        (cuda_device, _MODULES | _OBJECTS),
+        (doctor, _DOCTOR),
+    ],
+)
+def test_what_is_asked_of_cupy_is_there_and_takes_these_arguments(cupy, module, names):
+    source = Path(inspect.getsourcefile(module)).read_text()
+    assert list(uses(source, names))
+    assert list(complaints(cupy, source, names)) == []
+
+
+_BINDINGS = {"driver": "driver", "attributes": "driver.CUfunction_attribute"}
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [
+        (Path(inspect.getsourcefile(launch)).read_text(), False),
+        ("driver.cuFuncGetAttribute(side, handle)", False),
+        ("driver.cuFuncGetAttribute(side)", True),
+        ("driver.cuOccupancyMaxActiveClusters(handle)", True),
+        ("driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(handle, config)", True),
+        ("driver.cuFuncGetAttributes(side, handle)", True),
+        ("attributes.CU_FUNC_ATTRIBUTE_CLUSTER", True),
+    ],
+)
+def test_what_is_asked_of_the_driver_is_in_its_bindings(source, wrong):
+    bindings = pytest.importorskip("cuda.bindings", exc_type=ImportError)
+    pytest.importorskip("cuda.bindings.driver", exc_type=ImportError)
+    assert list(uses(source, _BINDINGS))
+    assert bool(list(complaints(bindings, source, _BINDINGS))) is wrong
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [
+        ("cp.cuda.runtime.eventQuery(event.ptr)", False),
+        ("cp.cuda.runtime.eventQwery(event.ptr)", True),
+        ("cp.cuda.runtime.eventQuery()", True),
+        ("cp.cuda.runtime.eventQuery(event.address)", True),
+        ("cp.cuda.Event(timing=False)", True),
+        ("cp.cuda.alloc(1, 2)", True),
+        ("cp.cuda.Device(0).use()", False),
+        ("cp.cuda.Device(0).take()", True),
+        ("cp.get_default_memory_pool().free_all()", True),
+        ("cp.RawModule('cubin', path='cubin')", False),
+        ("cp.RawModule(file='cubin')", True),
+        ("pointer.memset_async(0, 16, stream)", False),
+        ("pointer.memset_async(0, 16, stream, True)", True),
+        ("function((1,), (1,))", True),
+        ("cp.RawModule(path='cubin').get_function('f')((1,), (1,))", True),
+        ("cp.RawModule(path='cubin').get_function('f')((1,), (1,), ())", False),
+        ("function.max_dynamic_shared_bytes = 1", True),
+    ],
+)
+def test_a_misuse_is_noticed(cupy, source, wrong):
+    assert bool(list(complaints(cupy, source, _MODULES | _OBJECTS))) is wrong
+
+
+def test_a_device_row_needs_no_attribute_that_cupy_does_not_give(cupy):
+    prefix = "cudaDevAttr"
+    known = {name.removeprefix(prefix) for name in dir(cupy.cuda.runtime) if name.startswith(prefix)}
+    assert known >= device_attributes.OTHERS.keys()
+    wanted = device_attributes.ATTRIBUTES | {"MultiProcessorCount": 100}
+    given = {name: size for name, size in wanted.items() if name in known}
+    properties = {"name": b"NVIDIA Something", "totalGlobalMem": 1 << 30, "major": 9, "minor": 0}
+    cuda = SimpleNamespace(
+        Device=lambda gpu: SimpleNamespace(id=gpu, use=lambda: None, attributes=given, pci_bus_id="0000:01:00.0"),
+        Stream=lambda non_blocking: nullcontext(),
+        runtime=SimpleNamespace(
+            getDeviceProperties=lambda gpu: properties,
+            driverGetVersion=lambda: 13000,
+            runtimeGetVersion=lambda: 13000,
+        ),
+    )
+    worker = cuda_worker.GpuWorker(SimpleNamespace(cuda=cuda, __version__="0"))
+    answer = worker.handle({"op": "open", "gpu": 0, "checks": None})
+    row = device_row(answer["name"], answer["attributes"], answer["memory_bytes"])
+    assert (row.name, row.sm, row.sm_count) == ("something", 90, 100)
+
+
+def test_errors_of_cupy_are_what_they_are_taken_for(cupy):
+    error = cupy.cuda.runtime.CUDARuntimeError
+    assert issubclass(cupy.cuda.memory.OutOfMemoryError, MemoryError)
+    for status, name in (
+        (launch_timing._NOT_READY, "cudaErrorNotReady"),
+        (cuda_worker._OUT_OF_MEMORY, "cudaErrorMemoryAllocation"),
+        (cuda_worker._LAUNCH_OUT_OF_RESOURCES, "cudaErrorLaunchOutOfResources"),
+    ):
+        assert error(status).status == status
+        assert str(error(status)).startswith(name)

@@ -1,0 +1,473 @@
+import dataclasses
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import instant_compiler
+import numpy as np
+import pytest
+from kernels import generate
+from pretended_cupy import PretendedCupy
+
+from autosched.dispatch import database as database_module
+from autosched.dispatch import library_kernel
+from autosched.dispatch import resolve as loading
+from autosched.dispatch import resolve_cache as resolved_cache
+from autosched.dispatch.database import Database, NoSchedule, NotTuned, StaleSchedule
+from autosched.dispatch.kernel import LoadedKernel, RuntimeUnavailable
+from autosched.user_kernels.user_kernel import Kernel as UserKernel
+from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.record import Record
+from measurements.records.vendor_library import LIBRARY_SCHEDULE
+from measurements.runners.cuda import runner as cuda
+from measurements.runners.cuda.cublas import Gemm
+from measurements.store.store import Store, StoreError
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.row_reduction import Softmax
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+
+H200 = device("h200")
+EXAMPLES = Path(__file__).parents[3] / "examples"
+PROBLEM = Matmul(m=96, n=80, k=64)
+
+
+@cache
+def schedules() -> list[Schedule]:
+    return template("matmul").space(PROBLEM, H200).sample(3, 5)
+
+
+def record(seconds: float, on: str = "h200", which: int = 0, digest: str | None = None) -> Record:
+    return Record(
+        problem_key=PROBLEM.key(),
+        schedule=schedules()[which],
+        device=on,
+        fingerprint="{}",
+        template_version=template("matmul").version,
+        space_version="s",
+        kernel_digest=digest or generate(PROBLEM, schedules()[which], H200).digest,
+        measurement=Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(seconds)),
+        toolchain="",
+        driver="",
+        autosched_version="0.1.0",
+        created=datetime.now(UTC),
+        sampler="random",
+        seed=0,
+    )
+
+
+def written(path: Path, *records: Record) -> Database:
+    with Store.open(path / "best.db") as store:
+        for one in records:
+            store.append(one)
+    return Database(path / "best.db")
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "cuda_available", lambda: (False, "there is none"))
+
+
+@pytest.fixture
+def an_h200(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "cuda_available", lambda: (True, "it answers"))
+    monkeypatch.setattr(cuda, "cuda_device", lambda: H200)
+
+
+class TestBest:
+    def test_the_only_device_need_not_be_named(self, tmp_path: Path, no_gpu: None) -> None:
+        database = written(tmp_path, record(2e-6, "a100"), record(1e-6, "a100", 1))
+        best = database.best(PROBLEM)
+        assert best is not None and best.seconds == 1e-6
+        assert database.best(PROBLEM, "h200") is None
+        assert database.best(PROBLEM, H200) is None
+
+    def test_devices_are_not_compared(self, tmp_path: Path, no_gpu: None) -> None:
+        database = written(tmp_path, record(2e-6, "a100"), record(1e-6, "h200"))
+        with pytest.raises(NoSchedule, match="for a100, h200: name one"):
+            database.best(PROBLEM)
+        best = database.best(PROBLEM, "a100")
+        assert best is not None and best.seconds == 2e-6
+
+    def test_the_gpu_that_is_here_comes_first(self, tmp_path: Path, an_h200: None) -> None:
+        database = written(tmp_path, record(1e-6, "a100"), record(2e-6, "h200"))
+        best = database.best(PROBLEM)
+        assert best is not None and best.device == "h200"
+
+    def test_nothing_is_none(self, tmp_path: Path, no_gpu: None) -> None:
+        assert written(tmp_path).best(PROBLEM) is None
+        assert written(tmp_path, record(1e-6)).best(Matmul(m=97, n=80, k=64)) is None
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ((None,), "expected a problem"),
+            ((PROBLEM, "h300"), "unknown device 'h300'.*h200.*best.db holds a100, mine"),
+            ((PROBLEM, 5), "a device name must be a string, not 5"),
+            ((PROBLEM, "h200", "guessed"), "unknown provenance 'guessed': use one of measured, replayed, estimated"),
+        ],
+    )
+    def test_what_is_no_question(self, tmp_path: Path, no_gpu: None, arguments: tuple[Any, ...], message: str) -> None:
+        database = written(tmp_path, record(1e-6, "a100"), record(1e-6, "mine"))
+        with pytest.raises(ValueError, match=message) as caught:
+            database.best(*arguments)
+        assert "\n" not in str(caught.value)
+
+    def test_names_as_people_write_them(self, tmp_path: Path, no_gpu: None) -> None:
+        database = written(tmp_path, record(1e-6, "h200"), record(2e-6, "mine"))
+        for name, seconds in (("H200", 1e-6), ("mine", 2e-6)):
+            best = database.best(PROBLEM, name, "estimated")
+            assert best is not None and best.seconds == seconds
+        assert database.best(PROBLEM, "mine", "measured") is None
+
+    def test_a_database_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match="there is no database"):
+            Database(tmp_path / "none.db")
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendedCupy:
+    """An H200 as cupy shows it, and a compiler that takes no time."""
+    pretended = PretendedCupy()
+    monkeypatch.setitem(sys.modules, "cupy", pretended)
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))
+    instant = partial(CompilePool, worker_module="instant_compiler", python_path=[instant_compiler.HERE])
+    monkeypatch.setattr(loading, "CompilePool", instant)
+    return pretended
+
+
+SMALL = Softmax(rows=4, columns=64)
+NEAR = Softmax(rows=8, columns=64)
+
+
+def small(problem: Softmax, **changes: Any) -> Record:
+    schedule = changes.pop("schedule", template("row_reduction").space(SMALL, H200).sample(1, 5)[0])
+    digest = generate(problem, schedule, H200).digest
+    version = template("row_reduction").version
+    made = dataclasses.replace(record(1e-6, digest=digest), template_version=version, schedule=schedule)
+    return dataclasses.replace(made, problem_key=problem.key(), **changes)
+
+
+class TestKernel:
+    def test_without_cupy(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "cupy", None)
+        with pytest.raises(RuntimeUnavailable, match=r"kernels are called through cupy .*: pip install"):
+            written(tmp_path, record(1e-6)).kernel(PROBLEM)
+
+    def test_without_a_gpu(self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse() -> None:
+            raise RuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
+
+        monkeypatch.setattr(cupy.cuda, "Device", refuse)
+        with pytest.raises(RuntimeUnavailable, match=r"kernels need a GPU, and none can be used: .*no CUDA-capable"):
+            written(tmp_path, record(1e-6)).kernel(PROBLEM)
+
+    def test_what_was_tuned(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        kernel = written(tmp_path, small(SMALL)).kernel(SMALL)
+        assert (kernel.provenance.kind, kernel.provenance.stale, kernel.provenance.warning) == ("exact", (), "")
+        x = cupy.zeros((4, 64), "f2")
+        out = kernel(x)
+        (launch,) = cupy.launches
+        expected = generate(SMALL, small(SMALL).schedule, H200)
+        assert (launch.cubin.decode(), launch.grid, launch.block) == (expected.source, expected.grid, expected.block)
+        assert launch.parameters[:2] == (x.data.ptr, out.data.ptr)
+
+    def test_what_was_not_is_said_once(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        database = written(tmp_path, small(NEAR))
+        with pytest.warns(NotTuned, match="nearest record: rows is 4, recorded 8; .*tune it") as said:
+            kernel = database.kernel(SMALL)
+        assert len(said) == 1 and "\n" not in str(said[0].message)
+        assert kernel.provenance.kind in ("nearest", "model")
+        assert database.kernel(SMALL).provenance == kernel.provenance
+        assert kernel(cupy.zeros((4, 64), "f2")).shape == (4, 64)
+
+    def test_unless_only_the_exact_one_is_wanted(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        with pytest.raises(NoSchedule, match=r"best.db has no usable record .* rows is 4, recorded 8; tune"):
+            written(tmp_path, small(NEAR)).kernel(SMALL, exact=True)
+
+    def test_what_has_changed_is_said(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        measured = Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([1e-6] * 3))
+        old = small(SMALL, measurement=measured, fingerprint='{"cuda":"12080"}', toolchain="nvrtc 12.8.93")
+        with pytest.warns(StaleSchedule, match=r"compiler nvrtc 12.8.93 to nvrtc .*, CUDA 12080 to 13000; tune it"):
+            kernel = written(tmp_path, old).kernel(SMALL)
+        assert kernel.provenance.kind == "exact" and len(kernel.provenance.stale) == 2
+
+    def test_a_record_that_no_longer_compiles_is_passed_over(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        broken = small(SMALL, schedule=dataclasses.replace(small(SMALL).schedule))
+        database = written(tmp_path, broken)
+        digest = generate(SMALL, broken.schedule, H200).digest
+        compile_one = CompilePool.compile
+
+        def failing(pool: CompilePool, kernel: Kernel, arch: str) -> Any:
+            bad = kernel.digest == digest
+            return CompileFailure(Status.COMPILE_ERROR, "no") if bad else compile_one(pool, kernel, arch)
+
+        with pytest.MonkeyPatch.context() as patch, pytest.warns(NotTuned, match=r"cannot be used any more \(no\)"):
+            patch.setattr(CompilePool, "compile", failing)
+            assert database.kernel(SMALL).provenance.kind == "model"
+
+    def test_a_folder_for_cubins_that_cannot_be_written(
+        self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "file").write_text("in the way")
+        monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "file"))
+        kernel = written(tmp_path, small(SMALL)).kernel(SMALL)
+        assert kernel(cupy.zeros((4, 64), "f2")).shape == (4, 64)
+
+    def test_the_database_stays_as_it_is(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        database = written(tmp_path, small(SMALL))
+        before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.glob("best.db*")}
+        database.kernel(SMALL)
+        assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.glob("best.db*")} == before
+
+    def test_the_library_where_it_won(
+        self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls: list[tuple[Any, ...]] = []
+
+        def multiplier(cp: Any, stream: Any, gemm: Any) -> Any:
+            return lambda *addresses: calls.append((stream.ptr, gemm, *addresses))
+
+        monkeypatch.setattr(library_kernel, "library_version", lambda: "cublas 13.2.0")
+        monkeypatch.setattr(library_kernel, "library_multiplier", multiplier)
+        problem = Matmul(m=8, n=16, k=32, order_b="col")
+        won = dataclasses.replace(
+            record(1e-6), problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain=""
+        )
+        kernel = written(tmp_path, won).kernel(problem)
+        assert (kernel.provenance.kind, kernel.provenance.warning) == ("library", "")
+        a, b, out = (cupy.zeros(shape, "f2") for shape in ((8, 32), (16, 32), (8, 16)))
+        assert kernel(a, b, out=out) is out
+        with cupy.cuda.Stream(9):
+            assert kernel.bind(a, b, out)() is out
+        gemm = Gemm(8, 16, 32, 1, "f16", "f16", b_turned=True)
+        addresses = (a.data.ptr, b.data.ptr, out.data.ptr)
+        assert calls == [(0, gemm, *addresses), (9, gemm, *addresses)]
+        with pytest.raises(ValueError, match="a must hold f16, not float32"):
+            kernel(cupy.zeros((8, 32), "f4"), b)
+
+    def test_a_users_kernel(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        """In the order of its entry function, c among them, with its own scalar."""
+        problem = UserKernel.from_file(EXAMPLES / "vector_add" / "vector_add.toml").problem(n=1000)
+        its = template(problem.operator)
+        schedule = its.space(problem, H200).sample(1, 2)[0]
+        compiled = its.kernel(problem, schedule, H200)
+        made = record(1e-6, digest=compiled.digest)
+        made = dataclasses.replace(made, problem_key=problem.key(), schedule=schedule, template_version=its.version)
+        kernel = written(tmp_path, made).kernel(problem)
+        assert (kernel.provenance.kind, kernel.provenance.schedule) == ("exact", schedule)
+        a, b, c = (cupy.zeros(1000, "f4") for _ in range(3))
+        assert kernel(a, b, out=c) is c
+        assert kernel.bind(b=b, a=a, out=c)() is c
+        for launch in cupy.launches:
+            assert launch.cubin.decode() == compiled.source
+            assert (launch.grid, launch.block, launch.shared) == (compiled.grid, compiled.block, 0)
+            assert launch.parameters[:3] == (c.data.ptr, a.data.ptr, b.data.ptr)
+            assert (launch.parameters[3].dtype, launch.parameters[3].tolist()) == (np.int32, [1000])
+        with pytest.raises(ValueError, match=r"b must have the shape \(1000,\) in memory, not \(999,\)"):
+            kernel(a, b[:999])
+
+
+class TestNextProcess:
+    """What a process finds that another one has looked up before."""
+
+    @pytest.fixture
+    def path(self, tmp_path: Path, cupy: PretendedCupy) -> Path:
+        written(tmp_path, small(SMALL)).kernel(SMALL)
+        return tmp_path / "best.db"
+
+    @pytest.fixture
+    def offline(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Neither databases nor compilers can be used."""
+        monkeypatch.setattr(Store, "open", lambda *_, **__: pytest.fail("the database was opened"))
+        monkeypatch.setattr(loading, "CompilePool", lambda *_, **__: pytest.fail("a compiler was started"))
+
+    def test_it_opens_no_database_and_starts_no_compiler(self, path: Path, cupy: PretendedCupy, offline: None) -> None:
+        kernel = Database(path).kernel(SMALL)
+        kernel(cupy.zeros((4, 64), "f2"))
+        expected = generate(SMALL, small(SMALL).schedule, H200)
+        (launch,) = cupy.launches
+        assert (launch.cubin.decode(), launch.grid, launch.block) == (expected.source, expected.grid, expected.block)
+        assert (kernel.provenance.kind, kernel.provenance.database) == ("exact", str(path))
+
+    def test_the_library_too(
+        self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    ) -> None:
+        monkeypatch.setattr(library_kernel, "library_version", lambda: "cublas 13.2.0")
+        problem = Matmul(m=8, n=16, k=32)
+        won = dataclasses.replace(
+            record(1e-6), problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain=""
+        )
+        first = written(tmp_path, won).kernel(problem)
+        request.getfixturevalue("offline")
+        assert Database(tmp_path / "best.db").kernel(problem).provenance == first.provenance
+
+    def test_another_record_is_seen(self, path: Path, cupy: PretendedCupy) -> None:
+        other = template("row_reduction").space(SMALL, H200).sample(2, 9)[1]
+        with Store.open(path) as store:
+            faster = Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([1e-9]))
+            digest = generate(SMALL, other, H200).digest
+            store.append(small(SMALL, schedule=other, kernel_digest=digest, measurement=faster))
+            open_elsewhere = Database(path).kernel(SMALL).provenance
+        assert open_elsewhere.schedule == Database(path).kernel(SMALL).provenance.schedule == other
+
+    def test_so_is_another_driver(self, path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[str] = []
+        opened = Store.open
+        monkeypatch.setattr(Store, "open", lambda *a, **k: (asked.append("again"), opened(*a, **k))[1])
+        Database(path).kernel(SMALL)
+        assert asked == []
+        monkeypatch.setitem(sys.modules, "cupy", PretendedCupy(runtime=13010))
+        Database(path).kernel(SMALL)
+        assert asked == ["again"]
+
+    def test_and_another_compiler(
+        self, path: Path, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[str] = []
+        opened = Store.open
+        monkeypatch.setattr(Store, "open", lambda *a, **k: (asked.append("again"), opened(*a, **k))[1])
+        for name in ("numpy-99.0.dist-info", "nvidia_cuda_nvrtc-99.0.dist-info"):
+            (tmp_path / "packages" / name).mkdir(parents=True)
+            monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "packages")])
+            resolved_cache._compilers.cache_clear()
+            Database(path).kernel(SMALL)
+            assert bool(asked) == name.startswith("nvidia"), name
+        resolved_cache._compilers.cache_clear()
+
+    def test_it_imports_no_more_than_a_kernel_needs(self) -> None:
+        code = (
+            "import sys, numpy; before = set(sys.modules)\n"
+            "from autosched import database, resolved_cache, runtime\n"
+            "print(sorted({'difflib', 'email.parser', 'sqlalchemy', 'statistics'} & (set(sys.modules) - before)))"
+        )
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert run.stdout.strip() == "[]", run.stderr
+
+    @pytest.mark.parametrize("damage", [b"", b"{}", b'{"provenance": {}, "launch": null}', b"[1]", b"\xff"])
+    def test_a_damaged_entry_is_as_if_there_were_none(
+        self, path: Path, tmp_path: Path, cupy: PretendedCupy, damage: bytes
+    ) -> None:
+        (entry,) = (tmp_path / "cache" / "resolved").glob("*/*.json")
+        good = entry.read_bytes()
+        entry.write_bytes(damage)
+        assert Database(path).kernel(SMALL).provenance.kind == "exact"
+        assert entry.read_bytes() == good
+
+    def test_a_damaged_or_missing_cubin_is_made_again(self, path: Path, tmp_path: Path, cupy: PretendedCupy) -> None:
+        (cubin,) = (tmp_path / "cache" / "cubin" / "cubins").glob("*.cubin")
+        good = cubin.read_bytes()
+        for spoil in (lambda: cubin.write_bytes(b"other"), cubin.unlink):
+            spoil()
+            Database(path).kernel(SMALL)
+            assert cubin.read_bytes() == good
+
+    def test_a_users_kernel_may_have_changed_and_is_looked_up_again(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        problem = UserKernel.from_file(EXAMPLES / "vector_add" / "vector_add.toml").problem(n=1000)
+        with pytest.warns(NotTuned):
+            written(tmp_path).kernel(problem)
+        assert not list((tmp_path / "cache").glob("resolved/*/*.json"))
+
+    def test_processes_at_once_with_a_database_inside_a_package(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        """None of them imports what takes long, and none of them writes to the package."""
+        package = tmp_path / "site" / "tuned_for_us"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        written(tmp_path, small(SMALL))
+        (tmp_path / "best.db").rename(package / "best.db")
+        first = Database(package / "best.db").kernel(SMALL)
+        before = {path: path.stat().st_mtime_ns for path in package.rglob("*")}
+        for path in (package / "best.db", package):
+            path.chmod(path.stat().st_mode & 0o555)
+        script = Path(instant_compiler.HERE) / "kernel_process.py"
+        command = [sys.executable, "-B", str(script), package.name, str(package.parent)]
+        processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        told = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+        assert told[0] == told[1] == told[2]
+        assert told[0]["imported"] == []
+        assert told[0]["provenance"] == json.loads(json.dumps(first.provenance.to_json()))
+        assert {path: path.stat().st_mtime_ns for path in package.rglob("*")} == before
+
+
+class TestLookUp:
+    def test_without_a_gpu(self, tmp_path: Path, no_gpu: None) -> None:
+        database = written(tmp_path, small(SMALL))
+        answer = database.look_up(SMALL)
+        assert answer.kernel == generate(SMALL, small(SMALL).schedule, H200)
+        assert database.look_up(SMALL, "H200").provenance == answer.provenance
+        with pytest.raises(NoSchedule, match=r"has no usable record of this problem on h100: .* recorded h200"):
+            database.look_up(SMALL, "h100", exact=True)
+        with pytest.raises(NoSchedule, match="for any device: name the device"):
+            database.look_up(NEAR)
+
+
+@pytest.mark.gpu
+class TestOnGpu:
+    """Kernels of a database called on arrays of cupy and torch."""
+
+    @pytest.mark.parametrize("split_k", [False, True])
+    def test_cupy_arrays(self, tmp_path: Path, split_k: bool) -> None:
+        import cupy
+
+        problem = Matmul(m=96, n=80, k=512)
+        gpu = cuda.cuda_device()
+        some = template("matmul").space(problem, gpu).sample(300, 1)
+        schedule = next(s for s in some if (s.integer("split_k") > 1) == split_k)
+        made = dataclasses.replace(
+            record(1e-6, gpu.name),
+            problem_key=problem.key(),
+            schedule=schedule,
+            kernel_digest=generate(problem, schedule, gpu).digest,
+        )
+        kernel = written(tmp_path, made).kernel(problem)
+        assert isinstance(kernel, LoadedKernel)
+        inputs = problem.random_inputs(3)
+        a, b = cupy.asarray(inputs["a"]), cupy.asarray(inputs["b"])
+        expected, allowed = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
+        for stream in (cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)):
+            cupy.cuda.get_current_stream().synchronize()
+            with stream:
+                for _ in range(3):  # workspaces are left as they were found
+                    out = kernel(a, b=b)
+                    found = cupy.asnumpy(out).astype(np.float64)
+                    assert found.shape == expected.shape
+                    assert (np.abs(found - expected) <= allowed).all()
+        assert kernel(a[0], b[0]).shape == (96, 80)
+        target = cupy.empty((1, 96, 80), cupy.float16)
+        assert kernel(a, b, out=target) is target
+        with pytest.raises(ValueError, match="must be an array on the GPU"):
+            kernel(inputs["a"], b)
+
+    @pytest.mark.parametrize("dtype", ["f16", "bf16"])
+    def test_torch_tensors(self, tmp_path: Path, dtype: str) -> None:
+        torch = pytest.importorskip("torch")
+        problem = Matmul(m=96, n=80, k=64, a=dtype, b=dtype, out=dtype)
+        gpu = cuda.cuda_device()
+        schedule = template("matmul").space(problem, gpu).sample(1, 1)[0]
+        made = dataclasses.replace(
+            record(1e-6, gpu.name),
+            problem_key=problem.key(),
+            schedule=schedule,
+            kernel_digest=generate(problem, schedule, gpu).digest,
+        )
+        kernel = written(tmp_path, made).kernel(problem)
+        kind = torch.float16 if dtype == "f16" else torch.bfloat16
+        a, b = (torch.randn(shape, device="cuda").to(kind) for shape in ((96, 64), (64, 80)))
+        torch.cuda.synchronize()  # another stream does not wait for what the default one still writes
+        with torch.cuda.stream(torch.cuda.Stream()):
+            out = kernel(a, b)
+        torch.cuda.synchronize()
+        assert out.dtype is kind and out.shape == (96, 80)
+        assert torch.allclose(out.float(), a.float() @ b.float(), atol=0.2, rtol=0.02)
+
+
+def test_the_module_does_not_load_cupy() -> None:
+    assert not hasattr(database_module, "cupy")

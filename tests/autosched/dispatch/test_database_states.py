@@ -1,0 +1,350 @@
+"""Every command and function that takes a database, with a database in every state it may be in.
+
+What cannot be used gets one clear line and exit status 2, and stays as it is; nothing is made beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pretended_cupy import PretendedCupy
+from store_records import record
+
+import autosched
+from autosched.cli import main
+from autosched.dispatch import functions
+from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
+from measurements.store import sqlite_file as store_file
+from measurements.store.store import SCHEMA_VERSION, Store, StoreError
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.transpose import Transpose
+
+PROBLEM, H200 = Transpose(64, 64), device("h200")
+TEMPLATE = template("transpose")
+SCHEDULE = TEMPLATE.space(PROBLEM, H200).sample(1, 0)[0]
+SIZES = ("--rows", "64", "--columns", "64")
+SUITE = '[[problem]]\noperator = "transpose"\nrows = 64\ncolumns = 64\n'
+PLUGINS = "-p autosched.regression.pytest_plugin -p no:xdist -p no:cacheprovider -p no:timeout"
+OLD = Path(__file__).parents[2] / "measurements" / "store" / "schema_3.sql"
+
+
+def stored(path: Path) -> Path:
+    timing = Timing(1e-6, 1e-6, 1e-6, 9)
+    measurement = Measurement(Status.OK, Provenance.MEASURED, timing=timing, resources=Resources(32, 0, 0, 0, 0, 4096))
+    with Store.open(path) as store:
+        store.append(record(SCHEDULE, measurement, PROBLEM))
+    return path
+
+
+def changed(path: Path, statements: str) -> None:
+    with closing(sqlite3.connect(stored(path))) as raw, raw:
+        raw.executescript(statements)
+
+
+# -- commands
+
+
+@dataclass(frozen=True)
+class Command:
+    """``ask`` takes the place of the database. ``makes``: it makes one where there is none. ``writes``: it needs to
+    write into what is there. ``none`` is its status for a database without trials."""
+
+    ask: Callable[[str], int]
+    makes: bool = False
+    writes: bool = False
+    none: int | None = 0
+
+
+def line(*arguments: str, makes: bool = False, writes: bool = False, none: int | None = 0) -> Command:
+    return Command(lambda db: main([db if a == "DB" else a for a in arguments]), makes, writes, none)
+
+
+def called(call: Callable[[str], object]) -> Command:
+    """Of the Python interface: its errors become the line of a command."""
+
+    def ask(db: str) -> int:
+        try:
+            call(db)
+        except StoreError as error:
+            print(f"autosched: {error}", file=sys.stderr)
+            return 2
+        return 0
+
+    return Command(ask, none=None)
+
+
+def plugin(db: str) -> int:
+    status = pytest.main(["--autosched-db", db, "--autosched-static", "--autosched-no-emulate", "--rootdir", "tests"])
+    return 2 if status == pytest.ExitCode.USAGE_ERROR else int(status)
+
+
+def function(db: str) -> None:
+    try:
+        autosched.transpose(autosched.dispatch.kernel.cupy_module().zeros((64, 64), "float32"), database=db)
+    finally:
+        functions.forget()
+
+
+TUNE = ("--device", "h200", "--backend", "estimate", "--trials", "1", "--workers", "1", "--no-verify")
+COMMANDS = {
+    "tune": line("tune", "transpose", *SIZES, *TUNE, "--db", "DB", makes=True, writes=True, none=None),
+    "tune --suite": line("tune", "--suite", "suite.toml", *TUNE, "--db", "DB", makes=True, writes=True, none=None),
+    "best": line("best", "transpose", *SIZES, "--db", "DB", none=1),
+    "best, all": line("best", "transpose", "--db", "DB", "--json", none=None),
+    "verify": line("verify", "transpose", *SIZES, "--device", "h200", "--db", "DB", none=1),
+    "train": line("train", "--db", "DB", "--out", "model.json", none=2),
+    "check --static": line("check", "--static", "--no-emulate", "--db", "DB", none=2),
+    "check": line("check", "--db", "DB", none=2),
+    "check --learn-noise": line("check", "--learn-noise", "--db", "DB", none=2),
+    "check --against": line("check", "--db", "good.db", "--against", "DB", none=2),
+    "export": line("export", "--db", "DB", "--out", "made", none=1),
+    "import": line("import", "configs", "--db", "DB", makes=True, writes=True),
+    "merge": line("merge", "DB", "--into", "good.db"),
+    "merge --into": line("merge", "good.db", "--into", "DB", makes=True, writes=True),
+    "db stats": line("db", "stats", "--db", "DB"),
+    "db gc": line("db", "gc", "--db", "DB"),
+    "db gc --dry-run": line("db", "gc", "--dry-run", "--db", "DB"),
+    "db migrate": line("db", "migrate", "--db", "DB"),
+    "db check": line("db", "check", "--db", "DB"),
+    "db threshold": line("db", "threshold", "transpose", *SIZES, "--db", "DB", none=1),
+    "db threshold, set": line(
+        "db", "threshold", "transpose", *SIZES, "--db", "DB", "--max-slowdown", "5%", writes=True, none=1
+    ),
+    "pytest": Command(plugin, none=2),
+    "Database.best": called(lambda db: autosched.Database(db).best(PROBLEM, "h200")),
+    "Database.look_up": called(lambda db: autosched.Database(db).look_up(PROBLEM, "h200")),
+    "use": called(autosched.use),
+    "a function": called(function),
+}
+
+
+# -- states
+
+
+@dataclass(frozen=True)
+class State:
+    """``prepare`` makes "x.db", or returns another place; ``told`` is part of the line that everyone gets; ``makers``
+    says whether commands that make databases get it, too."""
+
+    prepare: Callable[[], str | None]
+    told: str
+    makers: bool = True
+
+
+def fill(content: bytes) -> None:
+    Path("x.db").write_bytes(content)
+
+
+def cut() -> None:
+    content = stored(Path("x.db")).read_bytes()
+    fill(content[: len(content) // 2])
+
+
+def torn() -> None:
+    content = stored(Path("x.db")).read_bytes()
+    fill(content[:4096] + b"\xa5" * (len(content) - 4096))
+
+
+def of_another_project() -> None:
+    with closing(sqlite3.connect("x.db")) as raw, raw:
+        raw.executescript("CREATE TABLE trials (id INTEGER PRIMARY KEY); CREATE TABLE users (name TEXT)")
+
+
+def with_schema(version: object) -> Callable[[], None]:
+    return lambda: changed(Path("x.db"), f"UPDATE meta SET value = '{version}' WHERE key = 'schema_version'")
+
+
+def alone(making: Callable[[Path], object]) -> Callable[[], None]:
+    return lambda: (making(Path("x.db")), None)[1]
+
+
+STATES = {
+    "missing": State(lambda: None, "there is no database", makers=False),
+    "missing folder": State(lambda: "none/x.db", "none"),
+    "no bytes": State(lambda: fill(b""), "is empty and holds no trials", makers=False),
+    "a folder": State(alone(Path.mkdir), "is a folder"),
+    "a pipe": State(alone(lambda path: os.mkfifo(path)), "not a regular file"),
+    "a link to nothing": State(alone(lambda path: path.symlink_to("none.db")), "there is no database", makers=False),
+    "a text": State(lambda: fill(b"notes, and not few of them\n"), "is not an SQLite database"),
+    "a compressed file": State(lambda: fill(b"\x1f\x8b\x08\0" * 99), "is not an SQLite database"),
+    "cut off": State(cut, "is damaged"),
+    "torn": State(torn, "is damaged"),
+    "another project": State(of_another_project, "is not a database of autosched"),
+    "newer": State(with_schema(SCHEMA_VERSION + 1), "newer"),
+    "ancient": State(with_schema(1), "older"),
+    "a strange version": State(with_schema("x"), "x.db"),
+    "a trigger": State(
+        lambda: changed(Path("x.db"), "CREATE TRIGGER t AFTER INSERT ON trials BEGIN DELETE FROM trials; END"),
+        "holds what autosched never makes",
+    ),
+    "a view": State(lambda: changed(Path("x.db"), "CREATE VIEW v AS SELECT 1"), "holds what autosched never makes"),
+    "no server": State(lambda: "postgresql+psycopg://a:secret@/x?host=/nonexistent", "cannot be"),
+    "no dialect": State(lambda: "oracel://a:secret@b/x", "oracel"),
+    "no URL": State(lambda: "://", "URL"),
+    "an empty name": State(lambda: " ", "empty"),
+    "memory": State(lambda: "sqlite://", "in memory", makers=False),
+}
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what commands need besides the database."""
+    folder = tmp_path_factory.mktemp("beside")
+    (folder / "tests").mkdir()
+    (folder / "suite.toml").write_text(SUITE)
+    stored(folder / "good.db")
+    assert main(["export", "--db", str(folder / "good.db"), "--out", str(folder / "configs")]) == 0
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path: Path, beside: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(beside, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTEST_ADDOPTS", PLUGINS)
+    monkeypatch.setitem(sys.modules, "cupy", PretendedCupy())
+    monkeypatch.setattr(store_file, "BUSY_SECONDS", 0.02)
+    monkeypatch.setattr(store_file, "NOTICE_SECONDS", 0.01)
+    return tmp_path
+
+
+def seen(folder: Path) -> dict[str, object]:
+    """All that is in a folder."""
+    return {
+        str(path): path.read_bytes() if path.is_file() else path.lstat().st_mode
+        for path in sorted(folder.rglob("*"))
+        if "__pycache__" not in path.parts
+    }
+
+
+def one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on stderr, which nothing else may be beside."""
+    out, err = capsys.readouterr()
+    lines = [text for text in err.splitlines() if text.strip()]
+    assert len(lines) == 1 and "Traceback" not in out + err, (out, err)
+    assert lines[0].startswith(("autosched: ", "ERROR: ")) and len(lines[0]) < 800, lines[0]
+    return lines[0]
+
+
+def skip_some(command: str, nightly: bool) -> None:
+    """A quarter of the commands by day."""
+    if list(COMMANDS).index(command) % 4 and not nightly:
+        pytest.skip("every night")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_cannot_be_used(here: Path, capsys: pytest.CaptureFixture[str], command: str, nightly: bool) -> None:
+    """Each command in a tenth of the states, and each state under a tenth of the commands; all of them every night."""
+    one, place = COMMANDS[command], list(COMMANDS).index(command)
+    for number, (state, its) in enumerate(STATES.items()):
+        if (one.makes and not its.makers) or ((number + place) % 10 and not nightly):
+            continue
+        where = its.prepare() or "x.db"
+        capsys.readouterr()
+        before = seen(here)
+        assert one.ask(where) == 2, state
+        said = one_line(capsys)
+        assert its.told in said and "secret" not in said, (state, said)
+        assert seen(here) == before, state
+        if (here / "x.db").is_dir():
+            (here / "x.db").rmdir()
+        (here / "x.db").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_held_by_another_process(here: Path, capsys: pytest.CaptureFixture[str], command: str, nightly: bool) -> None:
+    skip_some(command, nightly)
+    path = stored(here / "x.db")
+    before = seen(here)
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        capsys.readouterr()
+        status = COMMANDS[command].ask("x.db")
+        said = capsys.readouterr().err.strip().splitlines()
+    assert status == 2 and "another process holds it, try again" in said[-1]
+    assert all("waiting for it" in text for text in said[:-1]), said
+    assert seen(here) == before
+
+
+@pytest.mark.parametrize("command", [name for name, its in COMMANDS.items() if its.none is not None])
+@pytest.mark.parametrize("makes", [False, True])
+def test_without_trials(here: Path, capsys: pytest.CaptureFixture[str], command: str, makes: bool) -> None:
+    """Also one that is not there yet, for the commands that make it."""
+    one = COMMANDS[command]
+    if makes and not one.makes:
+        pytest.skip("it makes no database")
+    if not makes:
+        Store.open("x.db").close()
+    capsys.readouterr()
+    assert one.ask("x.db") == one.none
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err and len(err.strip().splitlines()) <= 1 and (err or out), (out, err)
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("pytest", "a function")])
+def test_of_an_older_autosched(here: Path, capsys: pytest.CaptureFixture[str], command: str, nightly: bool) -> None:
+    skip_some(command, nightly)
+    if COMMANDS[command].none is None and COMMANDS[command].writes:
+        pytest.skip("a search of its own, which test_store_migrations has no need of")
+    with closing(sqlite3.connect(here / "x.db")) as raw:
+        raw.executescript(OLD.read_text())
+    capsys.readouterr()
+    COMMANDS[command].ask("x.db")
+    _, err = capsys.readouterr()
+    assert "Traceback" not in err and len(err.splitlines()) <= 2, err
+    with Store.open(here / "x.db", create=False) as store:
+        assert store.migrated_from is None and store.count() > 0
+
+
+@pytest.fixture
+def read_only(here: Path) -> Iterator[Path]:
+    """The current folder, with "x.db" and "old.db", in which nothing can be written but into "made"."""
+    stored(here / "x.db")
+    with closing(sqlite3.connect(here / "old.db")) as raw:
+        raw.executescript(OLD.read_text())
+    (here / "made").mkdir()
+    closed = [here, *(path for path in here.rglob("*") if path.name != "made")]
+    if os.geteuid() == 0:  # root may write what modes forbid
+        if shutil.which("chattr") is None or subprocess.run(["chattr", "+i", *closed], capture_output=True).returncode:
+            pytest.skip("root may write everything here")
+        yield here
+        subprocess.run(["chattr", "-i", *closed], check=True)
+        return
+    modes = {path: path.stat().st_mode for path in closed}
+    for path, mode in modes.items():
+        path.chmod(mode & 0o555)
+    yield here
+    for path, mode in modes.items():
+        path.chmod(mode)
+
+
+NEEDS_MORE = ("train", "verify", "check", "check --learn-noise", "check --against", "a function")  # a GPU, or times
+
+
+def test_read_only(read_only: Path, capsys: pytest.CaptureFixture[str], nightly: bool) -> None:
+    before = seen(read_only)
+    for number, (name, command) in enumerate(COMMANDS.items()):
+        if number % 3 and not nightly:
+            continue
+        capsys.readouterr()
+        if name not in NEEDS_MORE:
+            status = command.ask("x.db")
+            out, err = capsys.readouterr()
+            refused = command.writes or name == "merge"  # which writes into another one
+            assert (status == 2 and "only" in err) is refused, (name, err)
+            assert len(err.strip().splitlines()) <= 1 and "Traceback" not in out + err, (name, err)
+        if name != "merge":
+            assert command.ask("old.db") == 2, name
+            said = one_line(capsys)
+            assert "old.db" in said or "GPU" in said, (name, said)
+    assert {k: v for k, v in seen(read_only).items() if "/made/" not in k} == before

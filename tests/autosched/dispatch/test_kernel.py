@@ -1,0 +1,357 @@
+"""Loaded kernels over pretended GPUs: what they launch, on which arrays, GPU and stream, and what they refuse."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from pretended_cupy import Exchanged, Foreign, PretendedCupy
+
+from autosched.dispatch.kernel import CompiledKernel, arguments, check_apart, check_array, split_outputs
+from autosched.dispatch.provenance import KernelProvenance, Kind
+from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES, U32
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Operand
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Argument, Launch, Scalar
+
+PROBLEM = Matmul(4, 8, 16, a="f32", b="f32", out="f32")
+PROVENANCE = KernelProvenance(Kind.EXACT, PROBLEM.key(), "h200", "best.db", Schedule("matmul", (("x", 1),)))
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> PretendedCupy:
+    pretended = PretendedCupy()
+    monkeypatch.setitem(sys.modules, "cupy", pretended)
+    return pretended
+
+
+@pytest.fixture
+def cubin(tmp_path: Path) -> str:
+    (tmp_path / "f.cubin").write_bytes(b"program")
+    return str(tmp_path / "f.cubin")
+
+
+def loaded(
+    cupy: PretendedCupy, cubin: str, gpu: int = 0, takes: tuple[Argument, ...] = PROBLEM.operands()
+) -> CompiledKernel:
+    launch = Launch(entry="f", arguments=takes, grid=(3, 1, 1), block=(32, 1, 1), dynamic_shared_bytes=7)
+    with cupy.cuda.Device(gpu):
+        return CompiledKernel(cupy, launch, cubin, PROVENANCE)
+
+
+def arrays(cupy: PretendedCupy, gpu: int = 0, problem: Any = PROBLEM) -> list[Any]:
+    with cupy.cuda.Device(gpu):
+        return [cupy.zeros(o.shape, o.dtype.storage) for o in problem.operands()]
+
+
+def same(array: Any) -> Any:
+    return array
+
+
+class TestLaunch:
+    def test_what_is_launched(self, cupy: PretendedCupy, cubin: str) -> None:
+        kernel = loaded(cupy, cubin)
+        a, b, out = arrays(cupy)
+        assert kernel(a, b, out=out) is out
+        (launch,) = cupy.launches
+        assert (launch.cubin, launch.entry, launch.shared) == (b"program", "f", 7)
+        assert (launch.grid, launch.block) == ((3, 1, 1), (32, 1, 1))
+        assert launch.parameters == (a.data.ptr, b.data.ptr, out.data.ptr)
+
+    def test_a_new_result(self, cupy: PretendedCupy, cubin: str) -> None:
+        kernel = loaded(cupy, cubin)
+        a, b, _ = arrays(cupy)
+        out = kernel(a, b=b)
+        assert isinstance(out, cupy.ndarray) and (out.shape, out.dtype) == ((1, 4, 8), np.float32)
+        assert cupy.launches[0].parameters[2] == out.data.ptr
+        assert kernel(a[0], b).shape == (4, 8)
+
+    def test_a_result_has_the_type_of_the_input_that_holds_it(self, cupy: PretendedCupy, cubin: str) -> None:
+        problem = Matmul(4, 8, 16, a="bf16", out="f32")
+        kernel = loaded(cupy, cubin, takes=problem.operands())
+        a, b, _ = arrays(cupy, problem=problem)
+        assert kernel(a, b).dtype == np.float32
+        kernel = loaded(cupy, cubin, takes=Matmul(4, 8, 16, a="bf16").operands())
+        assert kernel(a, b).dtype == np.uint16
+
+    def test_several_outputs_and_scalars(self, cupy: PretendedCupy, cubin: str) -> None:
+        outputs = (Operand("most", "output", F32, (2,)), Operand("where", "output", U32, (2,)))
+        takes = (*outputs, Operand("x", "input", F32, (2, 8)), Scalar("n", SCALAR_DTYPES["i32"], 8))
+        kernel = loaded(cupy, cubin, takes=takes)
+        x = cupy.zeros((2, 8), "f4")
+        most, where = kernel(x)
+        assert (most.dtype, where.dtype) == (np.float32, np.uint32)
+        *addresses, n = cupy.launches[0].parameters
+        assert addresses == [most.data.ptr, where.data.ptr, x.data.ptr]
+        assert (n.dtype, n.tolist()) == (np.int32, [8])
+        assert kernel(x, out=(most, where)) == (most, where)
+        assert kernel.bind(x, most, where)() == (most, where)
+
+    def test_an_array_that_is_read_and_written_is_the_result(self, cupy: PretendedCupy, cubin: str) -> None:
+        takes = (Operand("x", "inout", F32, (8,)), Operand("y", "input", F32, (8,)))
+        kernel = loaded(cupy, cubin, takes=takes)
+        x, y = cupy.zeros(8, "f4"), cupy.zeros(8, "f4")
+        assert kernel(x, y) is x
+        with pytest.raises(ValueError, match="writes x in place: leave out out"):
+            kernel(x, y, out=x)
+        with pytest.raises(ValueError, match="x overlaps y in memory"):
+            kernel(x, x)
+
+    def test_workspaces_are_the_kernels_own_one_for_each_stream(self, cupy: PretendedCupy, cubin: str) -> None:
+        takes = (*PROBLEM.operands(), Operand("sums", "workspace", F32, (5,), zeroed=True))
+        kernel = loaded(cupy, cubin, takes=takes)
+        a, b, out = arrays(cupy)
+        bound = kernel.bind(a, b, out)
+        for run in (lambda: kernel(a, b, out=out), bound):
+            run()
+            with cupy.cuda.Stream(77):
+                run()
+        first, second = (cupy.launches[i].parameters[3] for i in (0, 1))
+        assert first != second
+        assert [launch.parameters[3] for launch in cupy.launches] == [first, second] * 2
+
+    @pytest.mark.parametrize("current", [0, 1])
+    @pytest.mark.parametrize("wrapped", [Foreign, Exchanged, same])
+    def test_on_its_own_gpu_whichever_is_current(
+        self, cupy: PretendedCupy, cubin: str, current: int, wrapped: Any
+    ) -> None:
+        kernel = loaded(cupy, cubin, 1)
+        a, b, out = arrays(cupy, 1)
+        with cupy.cuda.Device(current):
+            assert kernel(wrapped(a), wrapped(b)).device.id == 1
+            kernel(wrapped(a), wrapped(b), out=wrapped(out))
+            kernel.bind(wrapped(a), wrapped(b), wrapped(out))()
+        assert {launch.gpu for launch in cupy.launches} == {1}
+        for launch in cupy.launches[1:]:
+            assert launch.parameters == (a.data.ptr, b.data.ptr, out.data.ptr)
+
+    def test_on_the_stream_that_is_current_at_the_call(self, cupy: PretendedCupy, cubin: str) -> None:
+        kernel = loaded(cupy, cubin)
+        a, b, out = arrays(cupy)
+        bound = kernel.bind(a, b, out)
+        with cupy.cuda.Stream(5):
+            kernel(a, b, out=out)
+        bound()
+        with cupy.cuda.Stream(6):
+            bound()
+        assert [launch.stream for launch in cupy.launches] == [5, 0, 6]
+
+    def test_by_many_threads(self, cupy: PretendedCupy, cubin: str) -> None:
+        kernel = loaded(cupy, cubin)
+        failed: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                for _ in range(50):
+                    a, b, out = arrays(cupy)
+                    assert kernel(a, b, out=out) is out
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failed
+        assert len({launch.parameters for launch in cupy.launches}) == len(cupy.launches) == 200
+
+
+class TestBound:
+    def test_it_launches_the_same_again_and_gives_the_same_result(self, cupy: PretendedCupy, cubin: str) -> None:
+        kernel = loaded(cupy, cubin)
+        a, b, out = arrays(cupy)
+        for bound in (kernel.bind(a, b, out), kernel.bind(a, b=b, out=out)):
+            cupy.launches.clear()
+            assert bound() is bound() is bound.result is out
+            assert {launch.parameters for launch in cupy.launches} == {(a.data.ptr, b.data.ptr, out.data.ptr)}
+            assert len(cupy.launches) == 2
+
+    def test_without_an_output_it_makes_one_once(self, cupy: PretendedCupy, cubin: str) -> None:
+        a, b, _ = arrays(cupy)
+        bound = loaded(cupy, cubin).bind(a, b)
+        assert bound() is bound() and bound.result.shape == (1, 4, 8)
+
+    def test_it_is_checked_when_it_is_made(self, cupy: PretendedCupy, cubin: str) -> None:
+        a, b, _ = arrays(cupy)
+        with pytest.raises(ValueError, match="b must hold f32"):
+            loaded(cupy, cubin).bind(a, cupy.zeros(b.shape, "f8"))
+        with pytest.raises(TypeError, match="4 arrays were given"):
+            loaded(cupy, cubin).bind(a, a, a, a)
+
+
+class TestRefused:
+    @pytest.mark.parametrize("current", [0, 1])
+    @pytest.mark.parametrize("wrapped", [Foreign, Exchanged, same])
+    def test_an_array_on_another_gpu_which_is_not_copied(
+        self, cupy: PretendedCupy, cubin: str, current: int, wrapped: Any
+    ) -> None:
+        kernel = loaded(cupy, cubin, 1)
+        a, b, _ = arrays(cupy, 1)
+        elsewhere = arrays(cupy, 0)
+        with cupy.cuda.Device(current):
+            for name, call in (
+                ("a", lambda: kernel(wrapped(elsewhere[0]), b)),
+                ("b", lambda: kernel(a, wrapped(elsewhere[1]))),
+                ("out", lambda: kernel(a, b, out=wrapped(elsewhere[2]))),
+            ):
+                with pytest.raises(ValueError, match=f"{name} is on GPU 0, and the kernel on GPU 1: move one"):
+                    call()
+        assert cupy.launches == []
+
+    @pytest.mark.parametrize("array", [np.zeros((4, 16), "f4"), [1.0], None, "exchanged"])
+    def test_what_is_not_on_a_gpu(self, cupy: PretendedCupy, cubin: str, array: Any) -> None:
+        _, b, _ = arrays(cupy)
+        if isinstance(array, str):
+            array = Exchanged(b, kind=1)  # on the host, as DLPack numbers it
+        with pytest.raises(ValueError, match=r"a must be an array on the GPU \(cupy or torch\), not"):
+            loaded(cupy, cubin)(array, b)
+
+    def test_an_output_over_an_input(self, cupy: PretendedCupy, cubin: str) -> None:
+        kernel = loaded(cupy, cubin)
+        a, b, _ = arrays(cupy)
+        with pytest.raises(ValueError, match="out overlaps b in memory"):
+            kernel(a, b, out=b.reshape(-1)[:32].reshape(4, 8))
+        assert cupy.launches == []
+
+    def test_overlaps(self) -> None:
+        check_apart({"a": (0, 64), "b": (128, 64), "out": (64, 64)}, "out")
+        with pytest.raises(ValueError, match="out overlaps b in memory"):
+            check_apart({"a": (0, 64), "b": (120, 64), "out": (64, 64)}, "out")
+
+    def test_several_outputs_that_are_not_a_tuple_of_them(self) -> None:
+        outputs = [o for o in Matmul(4, 4, 4, reduction="row_sum").operands() if o.role == "output"]
+        assert split_outputs(outputs[:1], "c") == ("c",)
+        assert split_outputs(outputs, ["c", "r"]) == ("c", "r")
+        for wrong in ("cr", ("c",), None):
+            with pytest.raises(ValueError, match="a tuple of 2 arrays: out, reduced"):
+                split_outputs(outputs, wrong)
+
+
+class TestArguments:
+    INPUTS = tuple(o for o in Matmul(m=96, n=80, k=64, epilogue="bias").operands() if o.role == "input")
+
+    def test_in_order_or_by_name(self) -> None:
+        assert arguments(self.INPUTS, (1, 2, 3), {}) == {"a": 1, "b": 2, "bias": 3}
+        assert arguments(self.INPUTS, (1,), {"bias": 3, "b": 2}) == {"a": 1, "b": 2, "bias": 3}
+
+    @pytest.mark.parametrize(
+        ("given", "named", "message"),
+        [
+            ((1, 2), {}, "bias is missing"),
+            ((1, 2, 3, 4), {}, "4 arrays were given"),
+            ((1, 2, 3), {"a": 1}, "a is one too many"),
+            ((1, 2), {"c": 1}, "c is one too many"),
+        ],
+    )
+    def test_wrong_arguments(self, given: tuple[int, ...], named: dict[str, int], message: str) -> None:
+        with pytest.raises(TypeError, match=message):
+            arguments(self.INPUTS, given, named)
+
+    def check(self, array: np.ndarray, address: int = 4096) -> None:
+        check_array(self.INPUTS[0], array.shape, array.dtype.name, array.flags.c_contiguous, address)
+
+    def test_a_good_array_with_and_without_the_batch_of_one(self) -> None:
+        self.check(np.zeros((1, 96, 64), np.float16))
+        self.check(np.zeros((96, 64), np.float16))
+
+    @pytest.mark.parametrize(
+        ("array", "message"),
+        [
+            (np.zeros((96, 64), np.float32), "a must hold f16, not float32"),
+            (np.zeros((64, 96), np.float16), r"a must have the shape \(1, 96, 64\) in memory, not \(64, 96\)"),
+            (np.zeros((2, 96, 64), np.float16), "shape"),
+            (np.zeros((96,), np.float16), "shape"),
+            (np.zeros((64, 96), np.float16).T, "dense and C-contiguous"),
+            (np.zeros((96, 128), np.float16)[:, ::2], "dense and C-contiguous"),
+        ],
+    )
+    def test_what_the_kernel_would_misread(self, array: np.ndarray, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            self.check(array)
+
+    def test_alignment(self) -> None:
+        with pytest.raises(ValueError, match="multiple of 16 bytes"):
+            self.check(np.zeros((96, 64), np.float16), 4096 + 8)
+
+
+class Tensor:
+    """A tensor of a pretended torch over the memory of a pretended array."""
+
+    def __init__(self, array: Any, dtype: str, is_cuda: bool = True) -> None:
+        self.array, self.dtype, self.is_cuda = array, f"torch.{dtype}", is_cuda
+        self.device = SimpleNamespace(index=array.gpu)
+        self.shape = array.shape
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(s // self.array.dtype.itemsize for s in self.array.strides)
+
+    def is_contiguous(self) -> bool:
+        return bool(self.array.flags.c_contiguous)
+
+    def data_ptr(self) -> int:
+        return int(self.array.data.ptr)
+
+
+@pytest.fixture
+def torch(cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    current = SimpleNamespace(cuda_stream=0)
+
+    def empty(shape: tuple[int, ...], dtype: str, device: Any) -> Tensor:
+        with cupy.cuda.Device(device.index):
+            return Tensor(cupy.zeros(shape, "u2" if dtype == "bfloat16" else dtype), dtype)
+
+    pretended = SimpleNamespace(
+        Tensor=Tensor,
+        empty=empty,
+        bfloat16="bfloat16",
+        float32="float32",
+        current=current,
+        cuda=SimpleNamespace(current_stream=lambda device: current),
+    )
+    monkeypatch.setitem(sys.modules, "torch", pretended)
+    return pretended
+
+
+class TestTensors:
+    def test_tensors_on_the_current_stream_of_torch(self, cupy: PretendedCupy, torch: Any, cubin: str) -> None:
+        kernel = loaded(cupy, cubin, 1)
+        a, b, out = (Tensor(array, "float32") for array in arrays(cupy, 1))
+        torch.current.cuda_stream = 99
+        made = kernel(a, b)
+        assert isinstance(made, Tensor) and made.dtype == "torch.float32" and made.array.gpu == 1
+        assert kernel(a, b, out=out) is out
+        bound = kernel.bind(a, b, out)
+        torch.current.cuda_stream = 98
+        assert bound() is out
+        assert [(launch.gpu, launch.stream) for launch in cupy.launches] == [(1, 99), (1, 99), (1, 98)]
+        assert cupy.launches[1].parameters == (a.data_ptr(), b.data_ptr(), out.data_ptr())
+
+    def test_bf16_is_a_type_of_torch(self, cupy: PretendedCupy, torch: Any, cubin: str) -> None:
+        problem = Matmul(4, 8, 16, a="bf16")
+        kernel = loaded(cupy, cubin, takes=problem.operands())
+        a, b, _ = (Tensor(array, "bfloat16") for array in arrays(cupy, problem=problem))
+        assert kernel(a, b).dtype == "torch.bfloat16"
+        with pytest.raises(ValueError, match="b must hold bf16, not float16"):
+            kernel(a, Tensor(b.array, "float16"))
+
+    def test_strides_are_not_taken_for_those_of_cupy(self, cupy: PretendedCupy, torch: Any, cubin: str) -> None:
+        """Every fourth float of a tensor has the strides in elements that a dense array has in bytes."""
+        kernel = loaded(cupy, cubin)
+        _, b, _ = (Tensor(array, "float32") for array in arrays(cupy))
+        sparse = Tensor(cupy.zeros((4, 64), "f4")[:, ::4], "float32")
+        assert (sparse.shape, sparse.stride()) == ((4, 16), (64, 4))
+        with pytest.raises(ValueError, match="a must be dense"):
+            kernel(sparse, b)
+
+    def test_a_tensor_of_the_host_is_refused(self, cupy: PretendedCupy, torch: Any, cubin: str) -> None:
+        a, b, _ = (Tensor(array, "float32") for array in arrays(cupy))
+        a.is_cuda = False
+        with pytest.raises(ValueError, match=r"a must be an array on the GPU \(cupy or torch\), not Tensor"):
+            loaded(cupy, cubin)(a, b)

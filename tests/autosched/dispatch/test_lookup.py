@@ -1,0 +1,291 @@
+"""Which kernel a database gives: the exact record's, the nearest one's behind its guard, or the model's own choice."""
+
+import dataclasses
+import itertools
+import json
+from datetime import UTC, datetime
+from functools import cache
+
+import pytest
+
+from autosched.dispatch import lookup
+from autosched.dispatch.distance import FARTHEST, OTHER_DEVICE, UNKNOWN_DEVICE, device_distance, key_distance
+from autosched.dispatch.lookup import BEHIND, NoSchedule, look_up
+from autosched.dispatch.provenance import KernelProvenance, Kind
+from autosched.dispatch.staleness import Environment
+from autosched.samplers.first_choices.model_choice import DefaultChoice, default_choice, predicted_seconds
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.record import Record
+from measurements.records.vendor_library import LIBRARY_SCHEDULE
+from measurements.store.store import Store
+from search_spaces.catalogue import template, templates_for
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import Reduce, RmsNorm, Softmax
+from search_spaces.spaces.schedule import Schedule
+
+H200, H100, A100 = device("h200"), device("h100"), device("a100")
+ASKED = Softmax(rows=64, columns=1024)
+NEAR = Softmax(rows=128, columns=1024)
+
+
+@cache
+def samples() -> list[Schedule]:
+    return template("row_reduction").space(NEAR, H200).sample(60, 3)
+
+
+def predicted(problem: Problem, schedule: Schedule) -> float:
+    return predicted_seconds(templates_for(problem, H200), problem, [schedule], H200)[0]
+
+
+@pytest.fixture(scope="module")
+def default() -> DefaultChoice:
+    found = default_choice(ASKED, H200)
+    assert found is not None
+    return found
+
+
+def record(problem: Problem, schedule: Schedule, on: str = "h200", seconds: float = 1e-6, **changes: object) -> Record:
+    its = template(schedule.template)
+    row = next((row for row in (H200, H100, A100) if row.name == on), H200)
+    made = Record(
+        problem_key=problem.key(),
+        schedule=schedule,
+        device=on,
+        fingerprint=json.dumps({"device": on, "sm": row.arch, "sm_count": str(row.sm_count), "cuda": "13000"}),
+        template_version=its.version,
+        space_version="s",
+        kernel_digest=its.kernel(problem, schedule, row).digest,
+        measurement=Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([seconds] * 3)),
+        toolchain="nvrtc 13.0.88",
+        driver="580.65",
+        autosched_version="0.1.0",
+        created=datetime.now(UTC),
+        sampler="random",
+        seed=0,
+    )
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+class TestDistance:
+    def test_a_doubling_of_one_size_is_one(self) -> None:
+        asked = Matmul(m=1024, n=512, k=256)
+        for other, doublings in ((Matmul(512, 512, 256), 1.0), (Matmul(2048, 256, 256), 2.0), (asked, 0.0)):
+            assert key_distance(asked, other.to_json()).doublings == pytest.approx(doublings)
+
+    def test_it_is_a_metric(self) -> None:
+        problems = [Matmul(m, n, 64) for m, n in itertools.product((64, 96, 1000), (8, 512))]
+        apart = {(a, b): key_distance(a, b.to_json()).doublings for a, b in itertools.product(problems, problems)}
+        for a, b, c in itertools.product(problems, problems, problems):
+            assert apart[a, b] == apart[b, a]
+            assert (apart[a, b] == 0.0) == (a == b)
+            assert apart[a, c] <= apart[a, b] + apart[b, c] + 1e-12
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            Matmul(64, 64, 64, a="bf16"),
+            Matmul(64, 64, 64, out="f32"),
+            Matmul(64, 64, 64, order_b="col"),
+            Matmul(64, 64, 64, epilogue="bias"),
+            Matmul(64, 64, 64, reduction="row_sum"),
+            Softmax(64, 64),
+        ],
+    )
+    def test_types_orders_and_meanings_are_never_exchanged(self, other: Problem) -> None:
+        found = key_distance(Matmul(64, 64, 64), other.to_json())
+        assert not found.usable and found.differences
+
+    def test_neither_is_a_whole_axis_for_parts_of_it(self) -> None:
+        assert not key_distance(Reduce(64, 64), Reduce(64, 64, reduction_size=8).to_json()).usable
+
+    def test_an_eps_concerns_no_schedule_and_is_said(self) -> None:
+        found = key_distance(RmsNorm(64, 64, eps=1e-5), RmsNorm(64, 64, eps=1e-6).to_json())
+        assert found.doublings == 0.0 and found.differences == ("eps is 1e-05, recorded 1e-06",)
+
+    def test_devices_of_one_architecture_only(self) -> None:
+        assert device_distance(H200, "h200", H200).doublings == 0.0
+        assert OTHER_DEVICE <= device_distance(H200, "h100", H100).doublings < 1.0
+        assert not device_distance(H200, "a100", A100).usable
+        assert device_distance(H200, "somebody's", None).doublings == UNKNOWN_DEVICE
+
+
+class TestChoice:
+    def test_the_exact_record_whatever_the_model_says(self, store: Store, default: DefaultChoice) -> None:
+        slow = max(samples(), key=lambda s: predicted(ASKED, s))
+        store.append(record(NEAR, samples()[0]))
+        stored = store.append(record(ASKED, slow, seconds=5e-6))
+        answer = look_up(store, ASKED, H200)
+        assert answer.kernel == template(slow.template).kernel(ASKED, slow, H200)
+        found = answer.provenance
+        assert (found.kind, found.schedule, found.tuned, found.warning) == (Kind.EXACT, slow, True, "")
+        assert found.origin is not None
+        assert (found.origin.record, found.origin.seconds, found.origin.time) == (stored.id, 5e-6, "measured")
+
+    def test_the_nearest_one_that_the_model_does_not_put_behind(self, store: Store, default: DefaultChoice) -> None:
+        store.append(record(NEAR, default.schedule))
+        store.append(record(Softmax(512, 1024), samples()[0], seconds=1e-7))
+        found = look_up(store, ASKED, H200).provenance
+        assert (found.kind, found.schedule, found.distance) == (Kind.NEAREST, default.schedule, 1.0)
+        assert found.differences == ("rows is 64, recorded 128",)
+        assert "the nearest tuned schedule is used; nearest record: rows is 64, recorded 128" in found.warning
+        assert found.predicted_seconds == found.default_seconds == default.seconds
+
+    def test_never_one_that_it_does(self, store: Store, default: DefaultChoice) -> None:
+        slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * BEHIND * default.seconds)
+        store.append(record(NEAR, slow))
+        found = look_up(store, ASKED, H200).provenance
+        assert (found.kind, found.schedule, found.origin) == (Kind.MODEL, default.schedule, None)
+        assert "the time model expects it to take" in found.refused[0]
+        assert found.differences == ("rows is 64, recorded 128",)
+        assert "the time model's own choice is used" in found.warning
+
+    def test_a_farther_one_where_the_nearest_is_refused(self, store: Store, default: DefaultChoice) -> None:
+        slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * BEHIND * default.seconds)
+        store.append(record(NEAR, slow))
+        store.append(record(Softmax(256, 1024), default.schedule))
+        found = look_up(store, ASKED, H200).provenance
+        assert (found.kind, found.distance, len(found.refused)) == (Kind.NEAREST, 2.0, 1)
+
+    def test_not_one_that_is_too_far(self, store: Store, default: DefaultChoice) -> None:
+        store.append(record(Softmax(64 * 2 ** int(FARTHEST + 1), 1024), default.schedule))
+        assert look_up(store, ASKED, H200).provenance.kind is Kind.MODEL
+
+    def test_another_device_of_the_family_but_of_no_other(self, store: Store, default: DefaultChoice) -> None:
+        store.append(record(ASKED, default.schedule, "h100"))
+        store.append(record(NEAR, default.schedule, "a100"))
+        found = look_up(store, ASKED, H200).provenance
+        assert (found.kind, found.differences) == (Kind.NEAREST, ("device is h200, recorded h100",))
+
+    def test_an_unknown_device_says_its_architecture_itself(self, store: Store, default: DefaultChoice) -> None:
+        ours, other = json.dumps({"sm": "sm_90a"}), json.dumps({"sm": "sm_80"})
+        store.append(record(NEAR, default.schedule, "theirs", fingerprint=other))
+        assert look_up(store, ASKED, H200).provenance.kind is Kind.MODEL
+        store.append(record(Softmax(256, 1024), default.schedule, "mine", fingerprint=ours))
+        assert look_up(store, ASKED, H200).provenance.differences[-1] == "device is h200, recorded mine"
+
+    def test_an_empty_database(self, store: Store, default: DefaultChoice) -> None:
+        found = look_up(store, ASKED, H200).provenance
+        assert (found.kind, found.schedule, found.differences) == (Kind.MODEL, default.schedule, ())
+        assert found.warning.endswith("the time model's own choice is used; tune it")
+
+    def test_a_record_that_is_not_valid_any_more_is_a_miss(self, store: Store, default: DefaultChoice) -> None:
+        broken = dataclasses.replace(record(ASKED, samples()[0]), schedule=samples()[0].replace(vector=7))
+        store.append(broken)
+        found = look_up(store, ASKED, H200).provenance
+        assert found.kind is Kind.MODEL and "of an older version" in found.refused[0]
+        assert "older version" in found.warning
+
+    def test_nor_is_one_that_cannot_be_compiled(self, store: Store, default: DefaultChoice) -> None:
+        store.append(record(ASKED, samples()[0]))
+        bad = template("row_reduction").kernel(ASKED, samples()[0], H200).digest
+        found = look_up(store, ASKED, H200, usable=lambda kernel: "no room" if kernel.digest == bad else None)
+        assert found.provenance.refused == ("its best schedule cannot be used any more (no room)",)
+        with pytest.raises(NoSchedule, match="the model's own choice cannot be used: no room"):
+            look_up(store, ASKED, H200, usable=lambda kernel: "no room")
+
+    def test_only_the_exact_one_where_that_is_asked_for(self, store: Store, default: DefaultChoice) -> None:
+        with pytest.raises(NoSchedule, match="it holds nothing of softmax; tune it first"):
+            look_up(store, ASKED, H200, exact=True)
+        store.append(record(NEAR, default.schedule))
+        with pytest.raises(NoSchedule, match="the nearest record differs: rows is 64, recorded 128; tune it first"):
+            look_up(store, ASKED, H200, exact=True)
+        store.append(record(ASKED, samples()[0]))
+        assert look_up(store, ASKED, H200, exact=True).provenance.kind is Kind.EXACT
+
+    def test_the_nearest_are_tried_and_no_more(
+        self, store: Store, default: DefaultChoice, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(lookup, "MOST_TRIED", 2)
+        slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * BEHIND * default.seconds)
+        for rows in (128, 256):
+            store.append(record(Softmax(rows, 1024), slow))
+        store.append(record(Softmax(512, 1024), default.schedule))
+        assert look_up(store, ASKED, H200).provenance.kind is Kind.MODEL
+
+
+class TestLibrary:
+    PROBLEM = Matmul(64, 64, 64)
+
+    def won(self, problem: Problem) -> Record:
+        made = record(NEAR, samples()[0])
+        return dataclasses.replace(
+            made, problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain="cublas 13.2.0"
+        )
+
+    def test_it_is_the_answer_where_it_won(self, store: Store) -> None:
+        store.append(self.won(self.PROBLEM))
+        answer = look_up(store, self.PROBLEM, H200, library=lambda problem: "cublas 13.2.0")
+        found = answer.provenance
+        assert (answer.kernel, found.kind, found.tuned, found.stale, found.warning) == (None, "library", True, (), "")
+        assert look_up(store, self.PROBLEM, H200, library=lambda problem: "cublas 14.0.0").provenance.stale == (
+            "library cublas 13.2.0 to cublas 14.0.0",
+        )
+
+    def test_and_where_it_won_the_nearest_problem(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(lookup, "default_choice", lambda *_: DefaultChoice(samples()[0], 1e-6))
+        store.append(self.won(Matmul(128, 64, 64)))
+        found = look_up(store, self.PROBLEM, H200).provenance
+        assert (found.kind, found.distance) == (Kind.LIBRARY, 1.0)
+        assert "the vendor's library is used, which won the nearest tuned problem" in found.warning
+
+    def test_where_it_is_missing_it_is_passed_over(self, store: Store) -> None:
+        def missing(problem: Problem) -> str:
+            raise ValueError("cuBLAS was not found")
+
+        store.append(self.won(self.PROBLEM))
+        with pytest.raises(NoSchedule, match="the vendor's library, which won: cuBLAS was not found; tune it first"):
+            look_up(store, self.PROBLEM, H200, library=missing, exact=True)
+
+
+class TestStale:
+    HERE = Environment("nvrtc 13.0.88", "580.65", "13000")
+
+    def stale(self, store: Store, here: Environment, on: Device = H200, **changes: object) -> tuple[str, ...]:
+        store.append(record(ASKED, samples()[0], **changes))
+        return look_up(store, ASKED, on, here).provenance.stale
+
+    def test_nothing_has_changed(self, store: Store) -> None:
+        assert self.stale(store, self.HERE) == ()
+
+    def test_nothing_is_said_of_what_is_not_known(self, store: Store) -> None:
+        assert self.stale(store, Environment()) == ()
+
+    @pytest.mark.parametrize(
+        ("here", "changes", "said"),
+        [
+            (Environment("nvrtc 13.5.37", "580.65", "13000"), {}, "compiler nvrtc 13.0.88 to nvrtc 13.5.37"),
+            (Environment("nvrtc 13.0.88", "590.1", "13000"), {}, "driver 580.65 to 590.1"),
+            (Environment("nvrtc 13.0.88", "580.65", "13010"), {}, "CUDA 13000 to 13010"),
+            (HERE, {"kernel_digest": "other"}, "the kernel's code (timed by autosched 0.1.0)"),
+        ],
+    )
+    def test_what_has_changed_is_said(
+        self, store: Store, here: Environment, changes: dict[str, object], said: str
+    ) -> None:
+        assert self.stale(store, here, **changes) == (said,)
+
+    def test_a_slice_of_the_gpu_is_another_one(self, store: Store) -> None:
+        part = dataclasses.replace(H200, sm_count=60)
+        assert self.stale(store, self.HERE, part) == ("SMs 132 to 60",)
+
+    def test_the_template_of_a_neighbour(self, store: Store, default: DefaultChoice) -> None:
+        store.append(record(NEAR, default.schedule, template_version="other"))
+        assert look_up(store, ASKED, H200, self.HERE).provenance.stale == ("the template row_reduction",)
+
+
+def test_what_is_not_tuned_is_the_same_choice_every_time(default: DefaultChoice) -> None:
+    assert default_choice(ASKED, H200) == default
+    assert default.seconds == predicted(ASKED, default.schedule)
+    better = [s for s in samples() if predicted(ASKED, s) < default.seconds]
+    assert len(better) < len(samples()) / 10
+
+
+def test_provenance_as_json_and_back(store: Store, default: DefaultChoice) -> None:
+    store.append(record(NEAR, default.schedule, driver="1"))
+    for found in (
+        look_up(store, ASKED, H200, Environment(driver="2")).provenance,
+        look_up(store, Softmax(8, 8), H200).provenance,
+    ):
+        assert KernelProvenance.from_json(json.loads(json.dumps(found.to_json()))) == found

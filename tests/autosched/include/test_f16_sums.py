@@ -1,0 +1,182 @@
+"""Matmuls of f16 that add up in f16: compiled for the chips, emulated, and with faults planted."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+from header_edits import edited
+from kernels import generate, space_of
+from needs import needs_compiler, needs_nvrtc
+
+from measurements.compiler.pool import Compiled, CompilePool
+from measurements.emulator import FindingKind, emulate
+from measurements.records.comparison import check
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+
+WGMMA = {
+    "tile_m": 64, "tile_n": 64, "tile_k": 64, "consumers": 1, "swizzle_a": 128, "swizzle_b": 128, "stages": 2,
+    "in_flight": 1, "producer_registers": 0, "min_blocks": 1, "split_k": 1, "raster": "row", "store_buffers": 0,
+    "tiles_of_block": 1, "ping_pong": 0, "stream_k": 0, "cluster_m": 1, "cluster_n": 1, "l2_promotion": 128,
+    "kept": "neither",
+}  # fmt: skip
+MATMUL = {
+    "tile_m": 64, "tile_n": 32, "tile_k": 32, "intrinsic": "mma_m16n8k16_f16_f16", "sg_layout_m": 2, "sg_layout_n": 1,
+    "sg_data_m": 32, "sg_data_n": 32, "layout_a": "swizzle(2,3,3)", "layout_b": "swizzle(2,3,3)", "copy_a": "cp.async",
+    "copy_b": "cp.async", "vector_a": 8, "vector_b": 8, "copy_columns_a": 4, "copy_columns_b": 4, "stages": 2,
+    "k_unroll": 2, "fragment_buffers": 1, "epilogue": "registers", "min_blocks": 1, "split_k": 1, "raster": "row",
+    "stream_k": 0, "batch_mapping": "outer",
+}  # fmt: skip
+TURNED = {"layout_b": "transpose+swizzle(2,3,3)"}
+K8 = {"intrinsic": "mma_m16n8k8_f16_f16", "k_unroll": 4}
+# One fragment of two registers for each thread.
+PAIRS = {"tile_m": 32, "tile_n": 16, "sg_layout_n": 2, "sg_data_m": 16, "sg_data_n": 8, "vector_b": 4}
+CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
+    "mma, split, odd lines": (
+        "rtx4090", Matmul(70, 41, 200, acc="f16", order_b="col", epilogue="bias+silu", batch=2), "matmul",
+        {**MATMUL, **TURNED, "split_k": 3},
+    ),
+    "mma of k8, stream-K of single fragments": (
+        "a100", Matmul(150, 24, 136, acc="f16", out="f32"), "matmul",
+        {**MATMUL, **PAIRS, **K8, "stream_k": 1},
+    ),
+    "wgmma, gelu in parts, by TMA": (
+        "h200", Matmul(140, 136, 200, acc="f16", epilogue="bias+gelu", order_b="col"), "wgmma_matmul",
+        {**WGMMA, "tile_n": 96, "store_buffers": 1},
+    ),
+    "wgmma of 8 columns, stream-K": (
+        "h200", Matmul(300, 8, 264, acc="f16"), "wgmma_matmul",
+        {**WGMMA, "tile_n": 8, "swizzle_b": 0, "tiles_of_block": 3, "stream_k": 1},
+    ),
+    "mma of k8, turned, with row sums": (
+        "rtx3090", Matmul(70, 40, 100, acc="f16", order_a="col", reduction="row_sum", epilogue="relu"), "matmul",
+        {**MATMUL, **K8, "layout_a": "transpose+swizzle(3,3,3)", "copy_columns_a": 8, "vector_a": 2, "vector_b": 8,
+         "epilogue": "shared"},
+    ),
+    "mma, two buffers, through shared memory": (
+        "a100", Matmul(70, 40, 200, acc="f16", out="bf16", epilogue="bias+gelu"), "matmul",
+        {**MATMUL, "fragment_buffers": 2, "epilogue": "shared"},
+    ),
+    "wgmma of 24 columns, a from registers, split": (
+        "h200", Matmul(140, 45, 400, acc="f16", out="f32", order_a="col"), "wgmma_matmul",
+        {**WGMMA, "tile_n": 24, "swizzle_b": 0, "copy_b": "cp.async", "a_from": "registers", "in_flight": 0,
+         "split_k": 2},
+    ),
+    "wgmma with sides exchanged": (
+        "h200", Matmul(40, 136, 400, acc="f16", batch=2, epilogue="bias", order_b="col"), "wgmma_matmul_transposed",
+        {**WGMMA, "tile_n": 40},
+    ),
+    "wgmma in turns, of two fragments": (
+        "h200", Matmul(296, 136, 264, acc="f16", epilogue="silu", order_a="col"), "wgmma_matmul",
+        {**WGMMA, "tile_m": 128, "consumers": 2, "ping_pong": 1, "tiles_of_block": 2, "producer_registers": 40,
+         "tile_n": 80, "swizzle_b": 0, "store_buffers": 2},
+    ),
+}  # fmt: skip
+DEFAULT = 4  # of the cases are run by default
+
+
+@cache
+def made(name: str) -> tuple[Matmul, Kernel]:
+    chip, problem, kind, values = CASES[name]
+    return problem, generate(problem, Schedule.from_json(kind, values), device(chip))
+
+
+@needs_nvrtc
+@needs_compiler
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) -> None:
+    """Compiled for the device, and their PTX emulated, with random inputs and such that provoke."""
+    if not nightly and list(CASES).index(name) >= DEFAULT:
+        pytest.skip("with --nightly")
+    problem, kernel = made(name)
+    with CompilePool(workers=1) as pool:
+        ((_, result),) = pool.compile_many([kernel], device(CASES[name][0]).arch)
+    assert isinstance(result, Compiled) and result.resources.spill_store_bytes == 0
+    provoking = [case.inputs for case in problem.provoking_inputs(1)]
+    for inputs in (problem.random_inputs(0), *provoking[: None if nightly else 1]):
+        run = emulate(kernel, inputs)
+        assert run.ok, (run.reason, run.findings)
+        assert check(problem, inputs, run.outputs).ok
+
+
+K = FindingKind
+WRONG = "wrong numbers"
+NUMERIC, STREAM_K = "autosched/common/numeric.cuh", "autosched/common/stream_k.cuh"
+MMA, WGMMA_MATMUL = "autosched/intrinsics/mma_sync.cuh", "autosched/kernels/wgmma_matmul.cuh"
+SPLIT, SINGLE, GELU, NARROW, TURNED_K8, *_ = CASES
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``old`` becomes ``new`` in a header of a case; emulation must find one of ``found``."""
+
+    name: str
+    case: str
+    header: str
+    old: str
+    new: str
+    found: tuple[str, ...] = (WRONG,)
+
+
+FAULTS = (
+    Fault("halves exchanged", SPLIT, NUMERIC, "return i % 2 == 0 ?", "return i % 2 == 1 ?"),
+    Fault("pairs added as integers", SPLIT, NUMERIC, "return a = ptx::add_rn(a, b);",
+          "return a = f16x2(unsigned(a) + unsigned(b));"),
+    Fault("one half added", SPLIT, "autosched/ptx/arithmetic.cuh", "add.rn.f16x2 %0, %1, %2;",
+          "{.reg .b16 l, h, k, m; mov.b32 {l, h}, %1; mov.b32 {k, m}, %2; add.rn.f16 l, l, k; mov.b32 %0, {l, h};}"),
+    Fault("a register for each sum", SPLIT, NUMERIC, "registers[i / 2]) : ", "registers[i / 2 ^ 1]) : "),
+    Fault("vectors of four where there are two", SINGLE, STREAM_K, "sums += thread * vector;", "sums += thread * 4;",
+          (K.OUT_OF_BOUNDS_GLOBAL, K.GLOBAL_RACE, WRONG)),
+    Fault("the second half of k8", TURNED_K8, MMA, "lane / 8 % (matrices_k * Group) / matrices_k * 8",
+          "lane / 8 % (2 * Group) / 2 * 8"),
+    Fault("rows of k8 exchanged", SINGLE, "autosched/ptx/mma.cuh",
+          "f16.f16.f16.f16 {%0, %1}, {%2, %3}, {%4}", "f16.f16.f16.f16 {%0, %1}, {%3, %2}, {%4}"),
+    Fault("sums move twice as far", GELU, WGMMA_MATMUL, "together * Box::registers / Plan::paired",
+          "together * Box::registers"),
+    Fault("even sums alone", GELU, WGMMA_MATMUL, "b * Box::registers + r + 1)", "b * Box::registers + r)"),
+    Fault("columns exchanged", NARROW, "autosched/ptx/wgmma_in_f16.cuh", '#define AUTOSCHED_PAIRS8 "%0, %1"',
+          '#define AUTOSCHED_PAIRS8 "%1, %0"'),
+)  # fmt: skip
+
+
+@needs_nvrtc
+@needs_compiler
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_planted_faults_are_found(fault: Fault, nightly: bool) -> None:
+    if not nightly and fault not in FAULTS[:2]:
+        pytest.skip("with --nightly")
+    problem, kernel = made(fault.case)
+    wrong = dataclasses.replace(kernel, headers=edited(kernel.headers, fault.header, fault.old, fault.new))
+    inputs = problem.random_inputs(0)
+    run = emulate(wrong, inputs)
+    found = {str(f.kind) for f in run.findings} or ({WRONG} if not check(problem, inputs, run.outputs).ok else set())
+    assert found & {str(f) for f in fault.found}, (run.reason, found)
+
+
+@pytest.mark.parametrize(("chip", "unit"), [("a100", "mma"), ("rtx4090", "mma"), ("h200", "wgmma")])
+def test_nothing_but_sums_in_f16_is_searched(chip: str, unit: str) -> None:
+    problem, target = Matmul(512, 512, 512, acc="f16"), device(chip)
+    schedules = list(space_of(problem, target).sample(12, seed=0))
+    assert {s["intrinsic"] for s in schedules if s.template == "matmul"} == {"mma_m16n8k16_f16_f16"}
+    assert any(s.template == "wgmma_matmul" for s in schedules) == (unit == "wgmma")
+    few = Matmul(8, 512, 512, acc="f16", order_b="col")
+    assert template("matvec").why_not(few, target) == "matvec kernels add up in f32, and acc is f16"
+
+
+def test_accumulators_take_half_the_registers() -> None:
+    for kind, values in (("matmul", MATMUL), ("wgmma_matmul", WGMMA)):
+        schedule = Schedule.from_json(kind, values)
+        wide = Schedule.from_json(kind, {**values, "intrinsic": "mma_m16n8k16_f16"} if kind == "matmul" else values)
+        in_f16, in_f32 = (
+            template(kind).config(Matmul(128, 128, 256, acc=acc), s, device("h200"))
+            for acc, s in (("f16", schedule), ("f32", wide))
+        )
+        saved = in_f32.integer("accumulators") // 2
+        assert in_f16.integer("accumulators") == saved
+        assert in_f32.integer("registers") - in_f16.integer("registers") == saved

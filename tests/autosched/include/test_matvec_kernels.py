@@ -1,0 +1,188 @@
+"""Matvec kernels: the document's case before and after expansion, rules and static_asserts, compiles, NaN, order."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from kernels import generate
+from static_asserts import asserted_rules
+
+from autosched.proofs.proof import verify_one
+from measurements.compiler.pool import Compiled, CompileFailure, CompilePool
+from measurements.emulator import emulate
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.spaces.parameters import Value
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.matvec.lowering import lowering_config
+from search_spaces.templates.matvec.space import space, validity_constraints
+from search_spaces.templates.matvec.template import MATVEC
+
+H200 = device("h200")
+DOCUMENT = Matvec(4, 6656, 16384, out="f32")
+# IREE issue 22153, for warps of 32 lanes: the lane basis and the step are half of the document's.
+BEFORE = Schedule.from_json(
+    "matvec",
+    {
+        **{"workgroup_m": 2, "workgroup_n": 1, "thread": 8, "lane_basis_n": 1, "lane_basis_k": 32},
+        **{"subgroup_basis_n": 1, "subgroup_basis_k": 1, "partial_reduction": 256, "expand_dims": "no"},
+        **{"intrinsic": "fma", "k_unroll": 1, "split_k": 1, "x_source": "global", "w_cache": "none", "min_blocks": 1},
+    },
+)
+AFTER = BEFORE.replace(expand_dims="yes")
+
+
+def compiled(problem: Matvec, schedules: list[Schedule], target: str = "h200") -> list[Compiled]:
+    row = device(target)
+    with CompilePool() as pool:
+        results = dict(pool.compile_many([generate(problem, s, row) for s in schedules], row.arch))
+    for result in results.values():
+        assert not isinstance(result, CompileFailure), result.reason
+    return [results[i] for i in range(len(schedules))]  # type: ignore[misc]
+
+
+def test_expansion_of_the_document_s_case_frees_registers() -> None:
+    """16 accumulators a thread become 2, in the config, in the source, and in what ptxas reports."""
+    assert lowering_config(MATVEC.config(DOCUMENT, BEFORE, H200)).accumulators_per_thread() == 16
+    assert lowering_config(MATVEC.config(DOCUMENT, AFTER, H200)).accumulators_per_thread() == 2
+    assert "int accumulators = 16;" in generate(DOCUMENT, BEFORE, H200).source
+    assert "int accumulators = 2;" in generate(DOCUMENT, AFTER, H200).source
+    before, after = (c.resources for c in compiled(DOCUMENT, [BEFORE, AFTER]))
+    assert before.spill_store_bytes == after.spill_store_bytes == 0
+    assert after.registers <= before.registers - 14  # ptxas hands out registers one by one at this size
+
+    wider = {"workgroup_m": 4, "workgroup_n": 2}  # 64 accumulators, or 8
+    before, after = (c.resources for c in compiled(DOCUMENT, [s.replace(**wider) for s in (BEFORE, AFTER)]))
+    assert after.registers <= before.registers - 40
+
+
+def test_a_wrong_accumulator_count_does_not_compile() -> None:
+    kernel = generate(DOCUMENT, AFTER, H200)
+    source = kernel.source.replace("int accumulators = 2;", "int accumulators = 16;")
+    with CompilePool(workers=1) as pool:
+        result = pool.compile(dataclasses.replace(kernel, source=source), H200.arch)
+    assert isinstance(result, CompileFailure) and "rule accumulators" in result.log
+
+
+# The same with two fragments of 16 rows, four batches of 32 elements, and four rows of x in eight columns.
+FRAGMENTS = BEFORE.replace(
+    **{"workgroup_m": 4, "workgroup_n": 32, "lane_basis_n": 8, "lane_basis_k": 4, "partial_reduction": 128},
+    **{"expand_dims": "yes", "intrinsic": "mma_m16n8k16_f16"},
+)
+
+
+def test_fragments_carry_fewer_accumulators_than_fmas() -> None:
+    """8 columns of 4 rows and 4 batches are shared by 4 lanes: 32 accumulators, where FMAs would carry 64."""
+    assert lowering_config(MATVEC.config(DOCUMENT, FRAGMENTS, H200)).accumulators_per_thread() == 64
+    assert "int accumulators = 32;" in generate(DOCUMENT, FRAGMENTS, H200).source
+    wide = dataclasses.replace(DOCUMENT, m=16)
+    by_fma = FRAGMENTS.replace(workgroup_m=16, partial_reduction=32, intrinsic="fma")
+    fma, mma = (c.resources for c in compiled(wide, [by_fma, by_fma.replace(intrinsic="mma_m16n8k16_f16")]))
+    assert fma.spill_store_bytes == mma.spill_store_bytes == 0
+    assert mma.registers <= fma.registers - 32  # 16 accumulators for 64, but 32 registers of fragments
+
+
+BROKEN: list[tuple[dict[str, Value], str, str, str]] = [
+    ({"lane_basis_k": 16}, "lane_basis", "lane_basis_k = 32", "lane_basis_k = 16"),
+    ({"subgroup_basis_n": 4}, "distribution_n", "subgroup_basis_n = 1", "subgroup_basis_n = 4"),
+    ({"partial_reduction": 128}, "distribution_k", "partial_reduction = 256", "partial_reduction = 128"),
+    ({"partial_reduction": 8192, "split_k": 3}, "split_k", "split_k = 1", "split_k = 65"),
+    ({"x_source": "shared", "workgroup_m": 16}, "shared_memory", 'x_source = "global"', 'x_source = "shared"'),
+]
+
+BROKEN_FRAGMENTS: list[tuple[dict[str, Value], str, str, str]] = [
+    ({"workgroup_n": 8}, "fragment_n", "workgroup_n = 32", "workgroup_n = 8"),
+    ({"thread": 2}, "fragment_k", "thread = 8", "thread = 2"),
+    ({"expand_dims": "no"}, "fragment_k", 'expand_dims = "yes"', 'expand_dims = "no"'),
+]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "changes", "rule", "old", "new"),
+    [(BEFORE, *b) for b in BROKEN] + [(FRAGMENTS, *b) for b in BROKEN_FRAGMENTS],
+    ids=[b[1] for b in (*BROKEN, *BROKEN_FRAGMENTS)],
+)
+def test_the_rule_and_the_static_assert_say_the_same(
+    schedule: Schedule, changes: dict[str, Value], rule: str, old: str, new: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{rule}: "):
+        generate(DOCUMENT, schedule.replace(**changes), H200)
+    kernel = generate(DOCUMENT, schedule, H200)
+    assert old in kernel.source
+    with CompilePool(workers=1) as pool:
+        result = pool.compile(dataclasses.replace(kernel, source=kernel.source.replace(old, new)), H200.arch)
+    assert isinstance(result, CompileFailure)
+    assert f"rule {rule}" in result.log
+
+
+def test_every_static_assert_names_a_constraint_or_an_attribute() -> None:
+    derived = {"access", "accumulators", "tiles", "parts", "row_classes"}
+    derived.add("layout_a")  # of fragments read by ldmatrix, which are matmul's
+    assert asserted_rules("autosched/kernels/matvec.cuh") - derived <= {
+        rule.name for rule in validity_constraints(DOCUMENT, H200)
+    }
+
+
+@pytest.mark.parametrize("target", ["a100", "h200"])
+def test_sampled_schedules_compile(target: str, nightly: bool) -> None:
+    for problem in (DOCUMENT, Matvec(5, 77, 99, x="bf16")):
+        compiled(problem, space(problem, device(target)).sample(32 if nightly else 4, seed=7), target)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Matvec(1, 1, 1),
+        Matvec(16, 19, 72, x="bf16", out="f32"),
+        Matvec(3, 65, 333),
+        Matvec(7, 40, 1026, x="bf16"),
+        DOCUMENT,
+    ],
+    ids=lambda p: f"{p.m}x{p.n}x{p.k}",
+)
+def test_sampled_schedules_are_right(problem: Matvec) -> None:
+    for schedule in space(problem, H200).sample(8, seed=11):
+        result = verify_one(MATVEC, problem, schedule, H200)
+        assert result.ok, (schedule, result.reason)
+
+
+@pytest.mark.parametrize("m", [1, 3, 8, 13, 16])
+def test_matmuls_of_few_rows_are_right(m: int) -> None:
+    """Of another operator, with its own operands and tolerance."""
+    dtype, out = ("f16", "bf16")[m % 2], ("f16", "f32", "bf16")[m % 3]
+    problem = Matmul(m, (37, 130)[m % 2], (100, 328, 77)[m % 3], a=dtype, out=out, order_b="col")
+    for schedule in space(problem, H200).sample(4, seed=m):
+        result = verify_one(MATVEC, problem, schedule, H200)
+        assert result.ok, (schedule, result.reason)
+
+
+@pytest.mark.parametrize("how", ["carried", "expanded", "fragments"])
+@pytest.mark.parametrize("source", ["global", "shared"])
+def test_nan_and_infinity_go_where_numpy_puts_them(how: str, source: str) -> None:
+    problem = Matvec(3, 6, 100, out="f32")
+    schedule = FRAGMENTS.replace(workgroup_m=2, x_source=source)
+    if how != "fragments":
+        schedule = BEFORE.replace(
+            **{"workgroup_m": 2, "workgroup_n": 4, "thread": 4, "partial_reduction": 128, "x_source": source},
+            expand_dims="yes" if how == "expanded" else "no",
+        )
+    inputs = problem.random_inputs(0)
+    x, w = inputs["x"].copy(), inputs["w"].copy()
+    x[2, 99], w[5, 0], w[1, 50], w[3, 3], x[0, 3] = np.nan, np.nan, np.inf, -np.inf, 0.0
+    inputs = {"x": x, "w": w}
+    out = emulate(generate(problem, schedule, H200), inputs).outputs["out"]
+    reference = problem.reference(inputs)["out"]
+    assert np.isnan(reference[2]).all() and np.isnan(reference[0, 3]) and np.isinf(reference[0, 1])
+    finite = np.isfinite(reference)
+    assert (np.isnan(out) == np.isnan(reference)).all()
+    assert (out[~finite & ~np.isnan(reference)] == reference[~finite & ~np.isnan(reference)]).all()
+    assert np.allclose(out[finite], reference[finite], atol=1e-3)
+
+
+def test_cache_hints_reach_the_machine_code() -> None:
+    hints = next(p for p in space(DOCUMENT, H200).parameters if p.name == "w_cache").values
+    cubins = {c.digest for c in compiled(DOCUMENT, [AFTER.replace(w_cache=hint) for hint in hints])}
+    assert len(cubins) == len(hints) == 4

@@ -1,0 +1,272 @@
+"""Row reduction kernels: sampled schedules emulated and compiled, the ends of the number line, determinism, rules."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from kernels import generate
+from static_asserts import asserted_rules
+
+from autosched.proofs.proof import verify_one
+from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.emulator import emulate
+from measurements.records.comparison import check
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.devices import device
+from search_spaces.hardware.dtypes import FLOAT_DTYPES
+from search_spaces.operators.problem import Array
+from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, RowProblem, Softmax
+from search_spaces.spaces.parameters import Value
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.row_reduction.space import space, validity_constraints
+from search_spaces.templates.row_reduction.template import ROW_REDUCTION
+
+H200 = device("h200")
+SAMPLED: tuple[RowProblem, ...] = (
+    Softmax(37, 1000),
+    Softmax(3, 777, dtype="bf16", out="f32"),
+    RmsNorm(5, 2056, dtype="bf16", out="f16"),
+    LayerNorm(9, 516, dtype="f32", out="f16"),
+    Reduce(30, 512, kind="argmax", out="u32", dtype="bf16"),
+    Reduce(7, 5000, kind="sumsq", dtype="f32", out="f32"),
+    Reduce(10, 640, kind="mean", reduction_size=64),
+    Reduce(301, 77, kind="sum", axis="column", dtype="bf16", out="f32"),
+    Reduce(400, 72, kind="max", axis="column", reduction_size=50),
+    Reduce(10**6, 1, kind="max"),
+    Reduce(1, 10**6, kind="sum", dtype="f32", out="f32"),
+    Reduce(1, 1),
+)
+BASE: dict[str, Value] = {
+    "lanes": 32, "subgroups": 2, "parallel_subgroups": 1, "batch": 1, "vector": 1, "peel": "no", "unroll": 2,
+    "split": 1, "finish": "last_block",
+    "row_staging": "reload", "passes": "one", "x_cache": "none", "out_cache": "none", "min_blocks": 1,
+}  # fmt: skip
+
+
+def name_of(problem: RowProblem) -> str:
+    return f"{problem.operator}-{problem.rows}x{problem.columns}-{problem.dtype}"
+
+
+@pytest.mark.parametrize("problem", SAMPLED, ids=name_of)
+def test_sampled_schedules_are_right(problem: RowProblem) -> None:
+    sampled = space(problem, H200)
+    for schedule in sampled.sample(min(5, sampled.count()), seed=11):
+        outcome = verify_one(ROW_REDUCTION, problem, schedule, H200, seed=4)
+        assert outcome.ok, (schedule.values, outcome.reason)
+
+
+def run(problem: RowProblem, changes: dict[str, Value], inputs: dict[str, Array]) -> FloatArray:
+    schedule = Schedule.from_json("row_reduction", {**BASE, **changes})
+    result = emulate(generate(problem, schedule, H200), inputs)
+    assert result.status == "ok", result.reason
+    return problem.out_dtype.load(result.outputs["out"])
+
+
+ROUTES: list[dict[str, Value]] = [
+    {},
+    {"passes": "two"},
+    {"row_staging": "registers", "unroll": 1},
+    {"row_staging": "shared", "vector": 4, "passes": "two"},
+    {"lanes": 4, "vector": 4, "unroll": 1},
+    {"split": 4},
+    {"split": 4, "finish": "second_launch"},
+    {"vector": 4, "peel": "yes"},
+    {"vector": 4, "peel": "yes", "split": 2, "unroll": 1},
+    {"vector": 4, "peel": "yes", "row_staging": "shared", "passes": "two"},
+    {"vector": 4, "peel": "yes", "row_staging": "registers", "unroll": 1, "batch": 2},
+]
+
+
+@pytest.mark.parametrize("finish", ["last_block", "second_launch"])
+def test_calls_on_what_the_last_one_has_left(finish: str) -> None:
+    """The outputs are written anew by each call, the counter is zero again, and two launches are still one call."""
+    problem = Softmax(3, 2000, dtype="f32", out="f32")
+    schedule = Schedule.from_json("row_reduction", {**BASE, "split": 4, "finish": finish})
+    kernel, inputs = generate(problem, schedule, H200), problem.random_inputs(0)
+    assert kernel.launches == (2 if finish == "second_launch" else 1)
+    for calls in (2, 3):
+        done = emulate(kernel, inputs, calls=calls)
+        assert done.ok and check(problem, inputs, done.outputs).ok, done.reason
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("changes", ROUTES, ids=lambda c: "-".join(f"{k}={v}" for k, v in c.items()) or "plain")
+def test_softmax_at_the_ends_of_the_number_line(dtype: str, changes: dict[str, Value]) -> None:
+    """Inputs of 1e4 do not overflow; infinities and NaN come out as numpy's formula has them, in every place."""
+    columns = 261 if changes.get("peel") == "yes" else 260
+    x = np.random.default_rng(0).standard_normal((12, columns)).astype(np.float32)
+    x[0] = 1e4
+    x[1] = np.linspace(-1e4, 1e4, columns)
+    x[2] = -np.inf
+    x[3, :-1] = -np.inf  # one finite element behind a row of nothing
+    x[4, 1:] = -np.inf
+    x[5, 100] = np.inf
+    x[6, columns - 1] = np.nan
+    x[7, 0] = np.nan
+    x[8, 100:] = -np.inf
+    x[9, 3] = -np.inf
+    x[10] = -6e4
+    problem = Softmax(12, columns, dtype=dtype, out="f32")
+    inputs = {"x": problem.input_dtype.store(x)}
+    wanted, allowed = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
+    found = run(problem, changes, inputs)
+    assert (np.isnan(found) == np.isnan(wanted)).all()
+    there = ~np.isnan(wanted)
+    assert (np.abs(found - wanted)[there] <= allowed[there]).all()
+    assert np.isnan(wanted).all(axis=1).tolist() == [i in (2, 5, 6, 7) for i in range(12)]
+
+
+@pytest.mark.parametrize("axis", ["row", "column"])
+@pytest.mark.parametrize("kind", ["sum", "mean", "sumsq", "max", "argmax"])
+def test_reductions_keep_nan_and_infinity_as_numpy_does(kind: str, axis: str) -> None:
+    """Ties of an argmax are the first one's, a NaN wins every maximum, rows of -infinity have one."""
+    length = 130
+    x = np.random.default_rng(1).standard_normal((10, length)).astype(np.float32)
+    x[0, [7, 99]] = np.nan
+    x[1] = -np.inf
+    x[2, 129] = np.inf
+    x[3, [5, 6]] = np.inf, -np.inf
+    x[4] = 3.0
+    x[5, [40, 41, 80]] = 50.0
+    x[6, :64] = -np.inf
+    x[7, 129] = np.nan
+    x[8] = -0.0
+    x[9, [0, 1]] = 1e4
+    x = x if axis == "row" else np.ascontiguousarray(x.T)
+    problem = Reduce(*x.shape, dtype="f32", out="u32" if kind == "argmax" else "f32", kind=kind, axis=axis)
+    wanted, allowed = problem.reference({"x": x})["out"], problem.tolerance({"x": x})["out"]
+    routes = ({}, {"lanes": 4, "subgroups": 4, "vector": 2}, {"split": 4, "unroll": 1}, {"batch": 2})
+    for changes in (*routes, *(({"vector": 4, "peel": "yes", "split": s} for s in (1, 2)) if axis == "row" else ())):
+        found = run(problem, changes, {"x": x})  # type: ignore[arg-type]
+        finite = np.isfinite(wanted)
+        assert np.array_equal(found[~finite], wanted[~finite], equal_nan=True), changes
+        assert (np.abs(found[finite] - wanted[finite]) <= allowed[finite]).all(), changes
+
+
+def routes_of(problem: RowProblem) -> list[dict[str, Value]]:
+    """Those that the problem has: rows that vectors divide are not peeled."""
+    peel = "yes" if problem.columns % 4 else "no"
+    return [c for c in ROUTES if c.get("peel", "no") == peel and ("passes" not in c or len(problem.passes) == 2)]
+
+
+@pytest.mark.parametrize("columns", [96, 97])
+@pytest.mark.parametrize("kind", [RmsNorm, LayerNorm])
+def test_normalizations_spread_nan_over_their_row_alone(kind: type[RowProblem], columns: int) -> None:
+    problem = kind(4, columns, dtype="f32", out="f32")
+    inputs = problem.random_inputs(0)
+    inputs["x"] = inputs["x"].copy()
+    inputs["x"][1, columns - 1] = np.nan
+    inputs["x"][2, 0] = np.inf
+    wanted = problem.reference(inputs)["out"]
+    for changes in routes_of(problem):
+        found = run(problem, changes, inputs)
+        assert (np.isnan(found) == np.isnan(wanted)).all()
+        assert np.isnan(found[1]).all() and not np.isnan(found[[0, 3]]).any()
+
+
+@pytest.mark.parametrize("columns", [640, 641])
+def test_layernorm_of_values_far_from_zero_keeps_its_digits(columns: int) -> None:
+    """A mean of 3000 deviations: the mean of the squares minus the square of the mean would be noise in f32."""
+    problem = LayerNorm(3, columns, dtype="f32", out="f32")
+    inputs = problem.random_inputs(5)
+    inputs["x"] = inputs["x"] + np.float32(3000.0)
+    wanted, allowed = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
+    for changes in routes_of(problem):
+        found = run(problem, changes, inputs)
+        assert (np.abs(found - wanted) <= np.maximum(allowed, 2e-3)).all(), changes
+
+
+def test_peeled_rows_ask_for_fewer_vectors_of_no_more_sectors() -> None:
+    """777 columns of f16: 2 of each row's 98 or 99 vectors are read by element, the others 16 bytes at a time."""
+    problem = Softmax(8, 777)
+    inputs = problem.random_inputs(0)
+
+    def loads(changes: dict[str, Value]) -> tuple[int, int]:
+        result = emulate(generate(problem, Schedule.from_json("row_reduction", {**BASE, **changes}), H200), inputs)
+        sites = [s for s in result.global_sites if s.instruction.startswith("ld")]
+        return sum(s.requests for s in sites), sum(s.sectors for s in sites)
+
+    plain = loads({"row_staging": "registers", "unroll": 1})
+    peeled = loads({"row_staging": "registers", "unroll": 1, "vector": 8, "peel": "yes"})
+    assert peeled[0] < 0.7 * plain[0] and peeled[1] <= plain[1]
+
+
+def test_split_rows_add_up_the_same_way_every_time() -> None:
+    problem = Reduce(2, 4000, dtype="f32", out="f32")
+    inputs = problem.random_inputs(3)
+    first, second = (run(problem, {"split": 8}, inputs) for _ in range(2))
+    assert (first == second).all()
+
+
+BROKEN: list[tuple[RowProblem, dict[str, Value], str, tuple[str, str]]] = [
+    (Softmax(8, 77), {"vector": 2}, "vector_alignment", ("int vector = 1;", "int vector = 2;")),
+    (
+        Softmax(8, 77),
+        {"row_staging": "shared"},
+        "staging_width",
+        ('row_staging = "reload"', 'row_staging = "shared"'),
+    ),
+    (
+        Softmax(8, 77),
+        {"row_staging": "registers", "split": 2},
+        "split_staging",
+        ("int split = 1;", "int split = 2;"),
+    ),
+    (Softmax(8, 77), {"split": 128}, "split_filled", ("int split = 1;", "int split = 128;")),
+    (
+        Softmax(8, 77),
+        {"subgroups": 32, "parallel_subgroups": 2},
+        "threads",
+        ("int subgroups = 2;", "int subgroups = 64;"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("problem", "changes", "rule", "edit"), BROKEN, ids=[b[2] for b in BROKEN])
+def test_the_rule_and_the_static_assert_say_the_same(
+    problem: RowProblem, changes: dict[str, Value], rule: str, edit: tuple[str, str]
+) -> None:
+    with pytest.raises(ValueError, match=f"^{rule}: "):
+        generate(problem, Schedule.from_json("row_reduction", {**BASE, **changes}), H200)
+    whole: dict[str, Value] = {"row_staging": "registers", "unroll": 1} if rule == "split_staging" else {}
+    kernel = generate(problem, Schedule.from_json("row_reduction", {**BASE, **whole}), H200)
+    assert edit[0] in kernel.source
+    source = kernel.source.replace(*edit).replace(
+        "int chunk = 77;", "int chunk = 40;" if "split" in rule else "int chunk = 77;"
+    )
+    with CompilePool(workers=1) as pool:
+        result = pool.compile(dataclasses.replace(kernel, source=source), H200.arch)
+    assert isinstance(result, CompileFailure)
+    assert f"rule {rule}" in result.log
+
+
+def test_every_static_assert_names_a_constraint_or_a_derived_constant() -> None:
+    attributes = {attribute.name for attribute in space(SAMPLED[0], H200).attributes}
+    derived = {*attributes, "vector_width", "reduces_contiguous", "parts"}
+    names = {rule.name for rule in validity_constraints(SAMPLED[0], H200)}
+    assert asserted_rules("autosched/kernels/row_reduction.cuh") - derived <= names
+
+
+@pytest.mark.parametrize("target", ["a100", "h200"])
+def test_sampled_schedules_compile(target: str) -> None:
+    row = device(target)
+    kernels = [
+        generate(problem, schedule, row)
+        for problem in SAMPLED[:9]
+        for schedule in space(problem, row).sample(3, seed=7)
+    ]
+    assert len(kernels) >= 20
+    with CompilePool() as pool:
+        results = dict(pool.compile_many(kernels, row.arch))
+    failures = [r for r in results.values() if isinstance(r, CompileFailure)]
+    assert not failures, failures[0].reason
+
+
+def test_types_are_those_of_the_problem() -> None:
+    for dtype in FLOAT_DTYPES:
+        source = generate(
+            Softmax(8, 64, dtype=dtype, out="f32"), Schedule.from_json("row_reduction", BASE), H200
+        ).source
+        assert f"using T = {FLOAT_DTYPES[dtype].c_name};" in source and "using Out = float;" in source

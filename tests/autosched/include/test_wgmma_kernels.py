@@ -1,0 +1,269 @@
+"""Kernels of wgmma_matmul: rules and static_asserts agree, schedules compile without spills and compute right."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from kernels import generate
+from needs import needs_compiler, needs_nvrtc
+from static_asserts import asserted_rules
+from wgmma_cases import CASES, GOOD, H200, PROBLEM, SMALL, TRANSPOSED, small_kernel, small_transposed
+
+from measurements.compiler.pool import Compiled, CompileFailure, CompilePool
+from measurements.emulator import FindingKind, emulate
+from measurements.records.comparison import check
+from measurements.runners.tensor_map_builder import fields_of
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Array, Operand
+from search_spaces.spaces.parameters import Value
+from search_spaces.templates.kernel import Argument, Kernel
+from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.wgmma_matmul.proxy import proxy
+from search_spaces.templates.wgmma_matmul.space import space, validity_constraints
+from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
+
+U8 = SCALAR_DTYPES["u8"]
+ORDERS = [("row", "row"), ("row", "col"), ("col", "row"), ("col", "col")]
+
+
+def problems() -> list[Matmul]:
+    """Types, orders, epilogues, batches, and sizes that no tile divides: small ones, and such with tiles for clusters
+    and for several of one block."""
+    found = []
+    for i, (order_a, order_b) in enumerate(ORDERS):
+        m, n = ((264 if order_a == "col" else 131, 136), (4040, 1992), (3904, 2040), (264, 101))[i]
+        epilogue, out = ("none", "bias+gelu", "relu", "bias+silu")[i], ("", "f32")[i % 2]
+        orders = {"order_a": order_a, "order_b": order_b}
+        found.append(
+            Matmul(m, n, 200, batch=1 + i % 2, a=("f16", "bf16")[i // 2], out=out, epilogue=epilogue, **orders)
+        )
+    # Lines that threads copy: of both operands by cp.async, of one, and such that are shifted into place.
+    copied = (Matmul(131, 514, 4098, order_b="col"), Matmul(264, 516, 200, a="bf16"), Matmul(135, 257, 419, a="f16"))
+    return [*found, *copied]
+
+
+def compiled(kernels: list[Kernel]) -> list[Compiled | CompileFailure]:
+    with CompilePool() as pool:
+        results = dict(pool.compile_many(kernels, H200.arch))
+    return [results[i] for i in range(len(kernels))]
+
+
+@needs_nvrtc
+def test_a_broken_rule_does_not_compile() -> None:
+    kernel = generate(PROBLEM, GOOD, H200)
+    edits = {
+        "consumers": ("tile_m = 128", "tile_m = 64"),
+        "consumer_registers": ("consumer_registers = 232", "consumer_registers = 240"),
+        "accumulators": ("accumulators = 128", "accumulators = 64"),
+        "shared_memory": ("stages = 4", "stages = 5"),
+    }
+    broken = []
+    for old, new in edits.values():
+        assert kernel.source.count(f"int {old};") == 1
+        broken.append(dataclasses.replace(kernel, source=kernel.source.replace(f"int {old};", f"int {new};")))
+    for name, result in zip(edits, compiled(broken), strict=True):
+        assert isinstance(result, CompileFailure) and f"rule {name}:" in result.log
+
+
+def test_every_static_assert_names_a_constraint_or_a_domain() -> None:
+    copied = dataclasses.replace(PROBLEM, k=4097)
+    names = {rule.name for problem in (PROBLEM, copied) for rule in validity_constraints(problem, H200)}
+    domains = {"swizzle", "accumulators", "alignment", "stages"}  # bounded by the domains, or attributes
+    for name in asserted_rules("autosched/kernels/wgmma_matmul.cuh") - domains:
+        assert any(rule.startswith(name) for rule in names), name
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("store_buffers", [0, 1])
+def test_a_long_activation_is_in_the_code_for_a_part_of_the_columns(store_buffers: int) -> None:
+    plain = Matmul(1024, 1024, 256, a="bf16", order_b="col")
+    long = dataclasses.replace(plain, epilogue="bias+gelu")
+    its = space(long, H200)
+    schedule = next(
+        s
+        for s in its.sample(2000, 0)
+        if s["tile_n"] == 256 and s["store_buffers"] == store_buffers and s["tile_m"] == 128
+    )
+    short, whole = compiled([WGMMA_MATMUL.kernel(problem, schedule, H200) for problem in (plain, long)])
+    assert isinstance(short, Compiled) and isinstance(whole, Compiled)
+    assert len(whole.cubin) < 2 * len(short.cubin)  # 3 times as much with 128 of them
+
+
+@needs_nvrtc
+def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
+    """For sm_90a, where the compile pool also refuses wgmma that ptxas serialises. Nine, or 350 nightly."""
+    kernels = [generate(PROBLEM, GOOD, H200), generate(PROBLEM, GOOD.replace(tile_m=256, tile_n=192, stages=3), H200)]
+    for problem in problems():
+        for schedule in space(problem, H200).sample(50 if nightly else 1, seed=11):
+            kernels.append(generate(problem, schedule, H200))
+    for kernel, result in zip(kernels, compiled(kernels), strict=True):
+        assert isinstance(result, Compiled), result.reason
+        assert result.resources.spill_store_bytes == 0, kernel.source
+
+
+# What rules of spills leave out, and what they keep beside it.
+SPILLS: dict[str, tuple[dict[str, Value], dict[str, Value]]] = {
+    "store_registers": (
+        {"tile_m": 256, "tile_n": 208, "stages": 2, "tiles_of_block": 3, "stream_k": 1, "cluster_m": 1},
+        {"store_buffers": 0},
+    ),
+    "walking_registers": (
+        {"tile_n": 256, "stages": 3, "tiles_of_block": 4, "stream_k": 1, "cluster_m": 2, "raster": "hilbert"},
+        {"producer_registers": 40},
+    ),
+}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("rule", SPILLS)
+def test_what_a_rule_of_spills_leaves_out_spills(rule: str) -> None:
+    problem = Matmul(4096, 4096, 4096, a="bf16", order_b="col")
+    left_out = GOOD.replace(producer_registers=24, **SPILLS[rule][0])
+    kept = left_out.replace(**SPILLS[rule][1])
+    its = space(problem, H200)
+    assert rule in {v.rule for v in its.explain(left_out)} and rule not in {v.rule for v in its.explain(kept)}
+    spilled, whole = compiled([generate(problem, schedule, H200) for schedule in (left_out, kept)])
+    assert isinstance(spilled, Compiled) and isinstance(whole, Compiled)
+    assert spilled.resources.spill_store_bytes > 0 == whole.resources.spill_store_bytes
+
+
+@needs_nvrtc
+def test_many_boxes_of_an_operand_do_not_spill() -> None:
+    """24 boxes of b without a swizzle, each copied for the two blocks of a cluster by a thread with 24 registers."""
+    problem = Matmul(4096, 4096, 4096, a="bf16")
+    schedule = GOOD.replace(producer_registers=24, tile_n=192, swizzle_b=0)
+    (result,) = compiled([generate(problem, schedule, H200)])
+    assert isinstance(result, Compiled) and result.resources.spill_store_bytes == 0
+
+
+@needs_nvrtc
+@needs_compiler
+@pytest.mark.parametrize("case", [*CASES, *TRANSPOSED])
+def test_each_decision_computes_what_it_should(case: str) -> None:
+    """Executed as PTX by the emulator, which names what hardware would leave undefined."""
+    small, kernel = small_kernel(*CASES[case]) if case in CASES else small_transposed(*TRANSPOSED[case])
+    inputs = small.random_inputs(0)
+    run = emulate(kernel, inputs)
+    assert run.ok, (run.reason, run.findings)
+    assert check(small, inputs, run.outputs).ok
+
+
+@needs_nvrtc
+@needs_compiler
+@pytest.mark.parametrize(
+    "case", ["persistent, with stores", "a copied by a warp, b by TMA, in turns", "by rows, in turns"]
+)
+def test_fewer_clusters_than_described_compute_all(case: str) -> None:
+    """As launched where fewer run at a time than assumed: one alone. No part of a cluster can be launched."""
+    small, kernel = small_kernel(*CASES[case]) if case in CASES else small_transposed(*TRANSPOSED[case])
+    fewer = dataclasses.replace(kernel, grid=kernel.grid_of(1))
+    assert fewer.grid[0] == kernel.cluster[0] < kernel.grid[0]
+    inputs = small.random_inputs(0)
+    run = emulate(fewer, inputs)
+    assert run.ok, (run.reason, run.findings)
+    assert check(small, inputs, run.outputs).ok
+    if kernel.cluster[0] > 1:
+        with pytest.raises(ValueError, match="must be a multiple of the cluster"):
+            dataclasses.replace(kernel, grid=(kernel.cluster[0] + 1, 1, 1))
+
+
+def test_grids_of_several_tiles_a_block_may_shrink_unless_k_is_dealt_out() -> None:
+    """Who shares a tile, and the workspace, are of as many blocks as stream-K was compiled for."""
+    for changes, fields in CASES.values():
+        _, kernel = small_kernel(changes, fields)
+        assert kernel.grid_may_shrink == ("tiles_of_block" in changes and not changes.get("stream_k"))
+
+
+@needs_nvrtc
+@needs_compiler
+@pytest.mark.parametrize("changes", [{}, {"tiles_of_block": 4, "cluster_m": 2}, {"split_k": 2}])
+def test_tiles_along_a_hilbert_curve(changes: dict[str, int]) -> None:
+    """Of more tiles than a proxy keeps: 12 x 7, or 6 x 7 clusters, whose curve bends."""
+    problem = Matmul(768, 112, 128, a="bf16", order_b="col")
+    kernel = generate(problem, SMALL.replace(tile_n=16, raster="hilbert", **changes), H200)
+    inputs = problem.random_inputs(0)
+    run = emulate(kernel, inputs)
+    assert run.ok, (run.reason, run.findings)
+    assert check(problem, inputs, run.outputs).ok
+
+
+def test_a_proxy_keeps_what_its_schedule_decides() -> None:
+    """Whole clusters, and blocks with several tiles where they compute several."""
+    problem = Matmul(4096, 2056, 1000, order_b="col")
+    for schedule in space(problem, H200).sample(60, seed=2):
+        small = proxy(problem, schedule)
+        config = WGMMA_MATMUL.config(small, schedule, H200)
+        if schedule.integer("tiles_of_block") > 1:
+            assert config.integer("blocks") > config.integer("launched_blocks")
+        if schedule.integer("ping_pong"):
+            assert config.integer("blocks") >= 3 * schedule.integer("cluster_m") * schedule.integer("cluster_n") or (
+                schedule.integer("tiles_of_block") == 2
+            )
+
+
+@needs_nvrtc
+@needs_compiler
+@pytest.mark.nightly
+@pytest.mark.parametrize("problem", problems(), ids=lambda p: f"{p.m}x{p.n}x{p.k} {p.a} {p.order_a} {p.order_b}")
+def test_sampled_schedules_compute_what_they_should(problem: Matmul) -> None:
+    for schedule in space(problem, H200).sample(25, seed=4):
+        small = proxy(problem, schedule)
+        inputs = small.random_inputs(0)
+        run = emulate(generate(small, schedule, H200), inputs)
+        assert run.ok, (schedule, run.reason, run.findings)
+        assert check(small, inputs, run.outputs).ok, schedule
+
+
+MAP_PARAMETER = re.compile(r"const __grid_constant__ autosched::ptx::TensorMap (\w+)")
+MAKE_A_MAP = """  autosched::ptx::TensorMap& {0} = {0}_made[blockIdx.x];
+  if (threadIdx.x == 0) {{
+    autosched::ptx::TensorMapFields fields = *{0}_fields;
+    fields.address = (unsigned long long){0}_data;
+    autosched::ptx::fill_tensor_map(&{0}, fields);
+    asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(&{0}) : "memory");
+  }}
+"""
+
+
+def making_its_maps(kernel: Kernel) -> tuple[Kernel, dict[str, Array]]:
+    """The kernel with tensor maps that each block makes in global memory, and what it takes beside its inputs."""
+    maps = {a.name: a for a in kernel.arguments if isinstance(a, TensorMap)}
+    arguments: list[Argument] = []
+    inputs = {}
+    for argument in kernel.arguments:
+        if not isinstance(argument, TensorMap):
+            arguments.append(argument)
+            continue
+        inputs[f"{argument.name}_fields"] = fields_of(argument, 0).view(np.uint8)
+        of_fields = Operand(f"{argument.name}_fields", "input", U8, inputs[f"{argument.name}_fields"].shape)
+        made = Operand(f"{argument.name}_made", "workspace", U8, (kernel.grid[0], 128))
+        arguments += [argument.operand, of_fields, made]
+    head, _, body = kernel.source.rpartition(") {\n")
+    head = MAP_PARAMETER.sub(
+        r"const void* \1_data, const autosched::ptx::TensorMapFields* \1_fields, autosched::ptx::TensorMap* \1_made",
+        head,
+    )
+    making = "".join(MAKE_A_MAP.format(name) for name in maps) + "  __syncthreads();\n"
+    source = f'#include "autosched/ptx/tensor_map_fields.cuh"\n{head}) {{\n{making}{body}'
+    return dataclasses.replace(kernel, source=source, arguments=tuple(arguments)), inputs
+
+
+@needs_compiler
+@needs_nvrtc
+def test_maps_that_are_made_on_the_device_serve_as_those_of_the_driver(nightly: bool) -> None:
+    small, kernel = small_kernel(*CASES["cluster along m"])
+    made, fields = making_its_maps(kernel)
+    inputs = small.random_inputs(0)
+    run = emulate(made, {**inputs, **fields})
+    assert run.ok, (run.reason, run.findings)
+    assert check(small, inputs, run.outputs).ok
+    if not nightly:
+        return
+    unfenced = made.source.replace("generic.acquire.gpu [%0], 128;", "generic.release.gpu;")
+    found = emulate(dataclasses.replace(made, source=unfenced), {**inputs, **fields}).findings
+    assert {f.kind for f in found} == {FindingKind.MISSING_PROXY_FENCE}

@@ -1,0 +1,141 @@
+"""Tile programs, proven: sampled schedules in the emulator against the interpreter, the command line, machine code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.cli import main
+from autosched.programs.loading import load_program, problem
+from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
+from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.emulator import emulate
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.programs.builder import Builder, Input, Output, Program, program
+from search_spaces.programs.ir import Array
+from search_spaces.programs.template import template
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.matmul.template import MATMUL
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
+A100 = device("a100")
+
+
+@program(
+    at=Input("k m", "bf16"), bt=Input("n k", "bf16"), c=Input("m n", "f32"), column=Input("m", "f16"),
+    out=Output("m n", "f32"), half=Output("m n", "bf16"),
+)  # fmt: skip
+def turned(p: Builder, at: Array, bt: Array, c: Array, column: Array, out: Array, half: Array) -> None:
+    """Both operands stored transposed, a tile and a column read behind the loop, two outputs."""
+    m, n, k = at.shape[1], bt.shape[0], at.shape[0]
+    bm, bn = p.choose(bm=(32, 64), bn=(32, 64))  # type: ignore[misc]
+    i, j = p.blocks((m, n), (bm, bn))
+    x, y = p.window(at, (0, i), (32, bm)), p.window(bt, (j, 0), (bn, 32))
+    acc = p.state(p.zeros((bm, bn)))
+    for _ in p.steps(k, 32):
+        acc.set(p.mma(p.transpose(p.load(x)), p.transpose(p.load(y)), acc))
+        x.move(32, 0)
+        y.move(0, 32)
+    scale = p.load(p.window(column, (i, 0), (bm, 1), column=True)).cast("f32")
+    result = acc * p.broadcast(scale, dim=1, size=bn) - p.load(p.window(c, (i, j), (bm, bn))) / 4.0
+    p.store(result, p.window(out, (i, j), (bm, bn)))
+    p.store(p.tanh(result).cast("bf16"), p.window(half, (i, j), (bm, bn)))
+
+
+def example(name: str) -> Program:
+    return load_program(str(EXAMPLES / f"{name}.py"))
+
+
+@pytest.mark.parametrize(
+    ("made", "sizes", "seed"),
+    [
+        (example("gemm_relu"), {"m": 67, "n": 75, "k": 40}, 1),
+        (example("gemm_relu"), {"m": 130, "n": 72, "k": 88}, 2),
+        (example("gated_mlp"), {"m": 65, "n": 136, "k": 72}, 3),
+        (turned, {"m": 50, "n": 41, "k": 70}, 4),
+        (turned, {"m": 72, "n": 64, "k": 64}, 5),
+    ],
+    ids=lambda value: value.name if isinstance(value, Program) else str(value),
+)
+def test_sampled_schedules_are_right(made: Program, sizes: dict[str, int], seed: int) -> None:
+    p = problem(made, **sizes)
+    inputs = p.random_inputs(seed)
+    wanted, bounds = p.expected(inputs)
+    types = {o.name: o.dtype for o in p.operands()}
+    for schedule in template(made).space(p, A100).valid.sample(3, seed):
+        run = emulate(template(made).kernel(p, schedule, A100), inputs, time_limit=60.0)
+        assert run.status == "ok", (run.reason, schedule)
+        for name, values in wanted.items():
+            error = np.abs(types[name].load(run.outputs[name]) - values)
+            assert np.all(error <= bounds[name]), (name, schedule)
+
+
+def test_the_proxy_keeps_remainders() -> None:
+    made = example("gemm_relu")
+    p = problem(made, m=4099, n=4100, k=4097)
+    for schedule in template(made).space(p, A100).sample(5, 0):
+        small = template(made).proxy(p, schedule)  # type: ignore[misc]
+        bm, bn, bk = (schedule.integer(name) for name in ("bm", "bn", "bk"))
+        assert (small.m % bm, small.n % bn, small.k % bk) == (4099 % bm, 4100 % bn, 4097 % bk)
+        assert small.k // bk >= schedule.integer("stages") and small.m <= 2 * bm
+
+
+def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place, database = str(EXAMPLES / "gemm_relu.py"), str(tmp_path / "best.db")
+    sizes = ["--size", "m=96", "--size", "n=64", "--size", "k=64", "--device", "a100"]
+    assert main(["space", "--program", place, *sizes]) == 0
+    assert "layout_a" in capsys.readouterr().out
+    assert main(["tune", "--program", f"{place}:gemm_relu", *sizes, "--trials", "2", "--db", database]) == 0
+    assert main(["best", "--program", place, *sizes, "--db", database]) == 0
+    told = capsys.readouterr().out
+    assert "estimated" in told and re.search(r"proof\s+ok", told), told
+    assert main(["space", "--program", f"{place}:other", *sizes]) == 2
+    assert "has no program other: it has gemm_relu" in capsys.readouterr().err
+    assert main(["space", "--program", place, "--size", "q=1"]) == 2
+    assert "write NAME=N with m, k or n" in capsys.readouterr().err.replace(", or", " or")
+
+
+def counted(kernel: object) -> tuple[int, int, dict[str, int]]:
+    with CompilePool() as pool:
+        ((_, result),) = pool.compile_many([kernel], A100.arch)  # type: ignore[list-item]
+    assert not isinstance(result, CompileFailure), result.reason
+    loop = mix(main_loop(disassemble(result.cubin, result.entry)))
+    return result.resources.registers, loop.instructions, dict(loop.kinds)
+
+
+def test_the_main_loop_is_the_hand_written_templates() -> None:
+    """128x128x32, 8 warps, 3 stages: equal tensor, shared and load instructions, others at most 1.05 of them."""
+    try:
+        nvdisasm()
+    except DisassemblerMissing as missing:
+        pytest.skip(str(missing))
+    made, size = example("gemm_relu"), 4096
+    operands = {
+        f"{name}_{side}": value
+        for side, layout in (("a", "swizzle(2,3,3)"), ("b", "swizzle(3,3,4)"))
+        for name, value in {
+            "layout": layout, "copy": "cp.async", "vector": 8, "copy_columns": 4 if side == "a" else 16,
+        }.items()
+    }  # fmt: skip
+    common = {**operands, "intrinsic": "mma_m16n8k16_f16", "stages": 3, "min_blocks": 1, "raster": "row"}
+    own = Schedule.from_json("gemm_relu", {"bm": 128, "bn": 128, "bk": 32, "sg_rows": 2, "sg_columns": 4, **common})
+    theirs = Schedule.from_json(
+        "matmul",
+        {
+            "tile_m": 128, "tile_n": 128, "tile_k": 32, "sg_layout_m": 2, "sg_layout_n": 4, "sg_data_m": 64,
+            "sg_data_n": 32, "k_unroll": 2, "fragment_buffers": 1, "epilogue": "registers", "split_k": 1,
+            "stream_k": 0, "batch_mapping": "outer", **common,
+        },
+    )  # fmt: skip
+    p = problem(made, m=size, n=size, k=size)
+    hand = Matmul(m=size, n=size, k=size, a="f16", out="f16", epilogue="bias+relu")
+    registers, turn, kinds = counted(template(made).kernel(p, own, A100))
+    their_registers, their_turn, their_kinds = counted(MATMUL.kernel(hand, theirs, A100))
+    for kind in ("tensor", "shared", "load"):
+        assert kinds.get(kind, 0) == their_kinds.get(kind, 0), (kinds, their_kinds)
+    assert turn <= 1.05 * their_turn, (kinds, their_kinds)
+    assert registers <= their_registers, (registers, their_registers)

@@ -1,0 +1,148 @@
+"""Stream-K of mma.sync matmuls: the kernel is right, and every fault planted in it is found by emulating one case."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+from header_edits import edited
+from kernels import generate
+from needs import needs_compiler, needs_nvrtc
+
+from measurements.emulator import FindingKind, emulate
+from measurements.emulator.order import Order, OrderKind
+from measurements.records.comparison import check
+from search_spaces.catalogue import problem_from_json
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+
+pytestmark = [needs_compiler, needs_nvrtc]
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "mma_f16_stream_k.json"
+K = FindingKind
+WRONG = "wrong numbers"
+KERNEL, COMMON = "autosched/kernels/matmul.cuh", "autosched/common/stream_k.cuh"
+
+
+EARLY, LATE = (), (("stages", 1), ("fragment_buffers", 1))  # when the first copies of the next part start
+ONE_BUFFER = (("fragment_buffers", 1),)
+REGISTERS = (("epilogue", "registers"),)
+THROUGH_REGISTERS = (("copy_a", "ld.global"), ("fragment_buffers", 1))
+Changes = tuple[tuple[str, str | int], ...]
+
+
+@cache
+def small_kernel(several: bool = False, changes: Changes = EARLY) -> tuple[Matmul, Kernel]:
+    """Five tiles for two blocks: three that are dealt out, of which one is shared, and a whole one of each block. With
+    ``several``, twelve tiles for five blocks, of which four pairs share one. ``changes`` of the golden schedule."""
+    data = json.loads(GOLDEN.read_text())
+    problem = problem_from_json(data["problem"])
+    schedule = Schedule.from_json("matmul", {**data["schedule"], **dict(changes)})
+    assert isinstance(problem, Matmul)
+    if several:
+        problem = dataclasses.replace(problem, m=192, n=200, k=264)
+    return problem, generate(problem, schedule, device(data["device"]))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``old`` becomes ``new`` in a header; emulation must find one of ``found``, with the blocks in the order
+    ``blocks``."""
+
+    name: str
+    old: str
+    new: str
+    found: tuple[str, ...]
+    header: str = KERNEL
+    blocks: OrderKind = "ascending"
+    several: bool = False
+    changes: Changes = EARLY
+
+    def kernel(self) -> tuple[Matmul, Kernel]:
+        problem, kernel = small_kernel(self.several, self.changes)
+        headers = edited(kernel.headers, self.header, self.old, self.new)
+        return problem, dataclasses.replace(kernel, headers=headers)
+
+
+FAULTS = (
+    Fault("copied over k-tiles that are read",
+          "ptx::barrier_sync();  // the next part is kept, and everybody has read the last k-tile", "",
+          (K.SHARED_RACE,), changes=ONE_BUFFER),
+    Fault("results leave through a stage that is copied to", "? (C::stages - 1) * C::stage_bytes : 0;", "? 0 : 0;",
+          (K.SHARED_RACE, K.ASYNC_READ_BEFORE_WAIT)),
+    Fault("one stage too many is copied to", "for (int s = 0; s < ahead; ++s) {", "for (int s = 0; s <= ahead; ++s) {",
+          (K.SHARED_RACE, K.ASYNC_READ_BEFORE_WAIT)),
+    Fault("sums are told of in a stage that is copied to", "shared, work.thread, 0);",
+          "shared - unsigned(leave_at), work.thread, 0);", (K.SHARED_RACE, K.ASYNC_READ_BEFORE_WAIT), several=True),
+    Fault("the part that is done is copied", "if constexpr (C::early_copies) start(Work::next(shared)",
+          "if constexpr (C::early_copies) start(Work::now(shared)", (WRONG,)),
+    Fault("the first k-tiles are copied twice", "loader_of(work, Loop::ahead, shared, a, b)",
+          "loader_of(work, 0, shared, a, b)", (WRONG,)),
+    Fault("results of the next tile", "store(acc, Work::now(shared)", "store(acc, Work::next(shared)",
+          (WRONG, K.LOST_WRITE, K.GLOBAL_RACE, K.UNWRITTEN_OUTPUT)),
+    Fault("sums of the next part", "has_all(acc, Work::now(shared)", "has_all(acc, Work::next(shared)",
+          (WRONG, K.OUT_OF_BOUNDS_GLOBAL, K.WORKSPACE_NOT_ZERO, K.UNWRITTEN_OUTPUT, K.GLOBAL_RACE)),
+    Fault("the only stage is copied to while results leave",
+          "ptx::barrier_sync();  // everybody has read what the next tile overwrites", "", (K.SHARED_RACE,),
+          changes=LATE),
+    Fault("the first part is not waited for", "ptx::barrier_sync();  // the first part is kept", "",
+          (K.SHARED_RACE, K.UNINITIALIZED_SHARED_READ)),
+    Fault("no fence before the sums are told to be stored",
+          "ptx::fence_gpu();  // cumulative: orders what the barrier has ordered before it, too (PTX ISA 8.9)", "",
+          (K.GLOBAL_RACE,), COMMON),
+    Fault("every part begins with the start of its tile", "k0 = (work.first + skipped) * C::tile_k",
+          "k0 = skipped * C::tile_k", (WRONG,)),
+    Fault("a part has all k-tiles", "work.count = int(kept.word[2]);",
+          "work.count = kept.word[2] > 0 ? C::tiles_k : 0;", (WRONG, K.LOST_WRITE, K.GLOBAL_RACE)),
+    Fault("whole tiles are shared", "if (work.count < C::tiles_k) {", "if (true) {",
+          (K.WORKSPACE_NOT_ZERO, K.UNWRITTEN_OUTPUT, K.OUT_OF_BOUNDS_GLOBAL, WRONG)),
+    Fault("parts of tiles are stored alone", "if (work.count < C::tiles_k) {", "if (false) {",
+          (WRONG, K.LOST_WRITE, K.GLOBAL_RACE)),
+    Fault("all pairs have one place", "const int cut = part.cut(int(blockIdx.x));", "const int cut = 0;",
+          (WRONG, K.UNWRITTEN_OUTPUT, K.GLOBAL_RACE), blocks="descending", several=True),
+    Fault("all pairs share their counters", "counters + 2 * cut", "counters",
+          (WRONG, K.UNWRITTEN_OUTPUT, K.GLOBAL_RACE, K.WORKSPACE_NOT_ZERO), blocks="descending", several=True),
+    Fault("the thread of another", "int(threadIdx.x) + int(kept.word[3])", "int(threadIdx.x) + int(kept.word[1])",
+          (WRONG, K.OUT_OF_BOUNDS_SHARED, K.OUT_OF_BOUNDS_GLOBAL, K.SHARED_RACE)),
+    Fault("the next part overlaps the one that is done", "next_at = C::shared_bytes - 32",
+          "next_at = C::shared_bytes - 48", (WRONG, K.LOST_WRITE, K.UNWRITTEN_OUTPUT, K.GLOBAL_RACE)),
+    Fault("the next part overlaps a k-tile", "next_at = C::shared_bytes - 32", "next_at = C::shared_bytes - 64",
+          (WRONG, K.OUT_OF_BOUNDS_SHARED, K.OUT_OF_BOUNDS_GLOBAL, K.UNWRITTEN_OUTPUT)),
+    Fault("a whole tile is left out", "dealt_tiles + worker};", "dealt_tiles + worker + 1};", (K.UNWRITTEN_OUTPUT,),
+          COMMON),
+    Fault("whole tiles are the neighbour's, too", "whole += Workers;", "whole += Workers - 1;",
+          (K.LOST_WRITE, K.GLOBAL_RACE), COMMON),
+    Fault("the tickets are not taken back", "ptx::atomic_add(tickets, -2u);", "", (K.WORKSPACE_NOT_ZERO,), COMMON),
+)  # fmt: skip
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "changes", [EARLY, ONE_BUFFER, REGISTERS, LATE, THROUGH_REGISTERS], ids=lambda c: " ".join(map(str, sum(c, ())))
+)
+def test_the_kernel_is_right_in_every_order(changes: Changes) -> None:
+    problem, kernel = small_kernel(True, changes)
+    inputs = problem.random_inputs(0)
+    for order in (Order("ascending", 0), Order("descending", 1)):
+        run = emulate(kernel, inputs, order=order)
+        assert run.ok, (run.status, run.reason)
+        assert check(problem, inputs, run.outputs).ok
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(f, id=f.name, marks=() if i < 1 else pytest.mark.nightly) for i, f in enumerate(FAULTS)]
+)
+def test_a_planted_fault_is_found(fault: Fault) -> None:
+    problem, kernel = fault.kernel()
+    inputs = problem.random_inputs(0)
+    run = emulate(kernel, inputs, order=Order(fault.blocks, 0))
+    found = {f.kind for f in run.findings}
+    if WRONG in fault.found and run.ok and not check(problem, inputs, run.outputs).ok:
+        found.add(WRONG)
+    assert found & set(fault.found), (run.status, run.reason, found)

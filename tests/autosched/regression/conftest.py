@@ -1,0 +1,97 @@
+"""Databases to check: records that say what today's compiler really makes of a schedule."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from measurements.compiler.pool import CompilePool
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.record import Record
+from measurements.store.store import Store
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+
+H200 = device("h200")
+PROBLEM = Matmul(m=64, n=64, k=64)
+
+MakeRecord = Callable[..., Record]
+
+
+@pytest.fixture(scope="session")
+def schedules() -> list[Schedule]:
+    """Distinct schedules of PROBLEM, the default first."""
+    return template("matmul").space(PROBLEM, H200).sample(4, 1)
+
+
+@pytest.fixture(scope="session")
+def pool(shared_cache: None) -> Iterator[CompilePool]:
+    with CompilePool(workers=1) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def record(pool: CompilePool) -> MakeRecord:
+    """A record of a schedule with what it compiles to today; ``resources`` and ``code`` overrule fields of that."""
+
+    def make(
+        schedule: Schedule,
+        seconds: float = 2e-6,
+        *,
+        problem: Problem = PROBLEM,
+        provenance: Provenance = Provenance.MEASURED,
+        resources: dict[str, int] | None = None,
+        code: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> Record:
+        kernel = template(schedule.template).kernel(problem, schedule, H200)
+        program: Any = pool.compile(kernel, H200.arch)
+        measurement = Measurement(
+            Status.OK,
+            provenance,
+            timing=Timing(seconds, seconds, seconds, 9),
+            error=0.1,
+            resources=dataclasses.replace(program.resources, **(resources or {})),
+            code=dataclasses.replace(program.code, **(code or {})),
+        )
+        made = Record(
+            problem_key=problem.key(),
+            schedule=schedule,
+            device="h200",
+            fingerprint="{}",
+            template_version=template(schedule.template).version,
+            space_version="s",
+            kernel_digest=kernel.digest,
+            measurement=measurement,
+            toolchain=program.toolchain,
+            driver="",
+            autosched_version="0.1.0",
+            created=datetime(2026, 11, 22, tzinfo=UTC),
+            sampler="random",
+            seed=0,
+        )
+        return dataclasses.replace(made, **more)
+
+    return make
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Callable[..., Path]:
+    """A database of the given records."""
+
+    def make(*records: Record, name: str = "best.db") -> Path:
+        path = tmp_path / name
+        with Store.open(path) as store:
+            for one in records:
+                store.append(one)
+        return path
+
+    return make

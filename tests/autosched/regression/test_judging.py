@@ -1,0 +1,157 @@
+"""When a kernel is called slower: not within the noise, not for a few nanoseconds, not while the machine moves."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from autosched.regression.judging import Limits, Times, compare, discoveries, moved_between, one_sided
+from autosched.regression.procedure import Effort, flagged, judged, until_decided
+from measurements.records.timing_statistics import Verdict
+
+LIMITS = Limits(max_slowdown=0.01, floor=0.5e-6)
+
+
+def times(
+    slowdown: float = 0.0,
+    noise: float = 0.002,
+    *,
+    rounds: int = 40,
+    seconds: float = 1e-3,
+    drift: float = 0.0,
+    control_drift: float = 0.0,
+    again: float = 0.0,
+    seed: int = 0,
+) -> Times:
+    """Four programs; ``drift`` of the machine moves them all over the run, ``control_drift`` the control alone."""
+    rng = np.random.default_rng(seed)
+    machine = seconds * (1 + drift * np.linspace(0, 1, rounds))
+    own = lambda factor: tuple(machine * factor * np.exp(noise * rng.standard_normal(rounds)))  # noqa: E731
+    return Times(own(1.0), own(1 + slowdown), own(1 + again), own(2 * (1 + control_drift * np.linspace(0, 1, rounds))))
+
+
+@pytest.mark.parametrize(
+    ("slowdown", "verdict"),
+    [(0.0, Verdict.SAME), (0.05, Verdict.SLOWER), (-0.05, Verdict.FASTER), (0.004, Verdict.SAME)],
+)
+@pytest.mark.parametrize("drift", [0.0, 0.3])
+def test_the_verdict_is_that_of_the_pairs_whatever_the_machine_does(slowdown, verdict, drift):
+    found = compare(times(slowdown, drift=drift), LIMITS)
+    assert (found.verdict, found.moved) == (verdict, "")
+    assert found.ratio.low <= 1 + slowdown <= found.ratio.high
+
+
+def test_the_limit_is_what_the_entry_itself_could_show():
+    loud = compare(times(0.05, noise=0.1), LIMITS)
+    assert loud.limit > 0.02 and loud.verdict is not Verdict.SLOWER
+    assert compare(times(0.05), LIMITS, noise=0.08).verdict is Verdict.SAME, "noise known from earlier runs counts"
+    assert compare(times(0.05), Limits(max_slowdown=0.08)).verdict is Verdict.SAME
+
+
+def test_a_loss_below_the_floor_does_not_matter():
+    assert compare(times(0.05, seconds=5e-6), LIMITS).verdict is Verdict.SAME, "a quarter of a microsecond"
+    assert compare(times(0.05, seconds=5e-5), LIMITS).verdict is Verdict.SLOWER
+
+
+def test_too_few_rounds_say_nothing():
+    found = compare(times(0.5, rounds=7), LIMITS)
+    assert (found.verdict, found.p) == (Verdict.UNCERTAIN, 1.0)
+    assert not found.decided
+
+
+def test_a_machine_that_moves_is_told():
+    assert "differs from itself by" in compare(times(again=0.04), LIMITS).moved
+    found = compare(times(0.05, control_drift=0.2), LIMITS)
+    assert "control moved by" in found.moved and not found.decided
+    first, second = compare(times(0.05), LIMITS), compare(times(0.05, seed=1), LIMITS)
+    assert moved_between(first, second, LIMITS) == ""
+    elsewhere = compare(dataclasses.replace(times(0.05), control=tuple([3e-3] * 40)), LIMITS)
+    assert "between two processes" in moved_between(first, elsewhere, LIMITS)
+
+
+@pytest.mark.parametrize("bad", [{"max_slowdown": -0.1}, {"max_slowdown": math.nan}, {"floor": -1e-6}, {"floor": 2.0}])
+def test_limits_that_mean_nothing_are_refused(bad):
+    with pytest.raises(ValueError, match="such as"):
+        Limits(**bad)
+
+
+def test_discoveries_are_those_of_benjamini_and_hochberg():
+    # the example of their paper, section 3.2: at 5% the four smallest of fifteen stand
+    p = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459]
+    p += [0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0]
+    assert discoveries(p, 0.05) == [True] * 4 + [False] * 11
+    rng = np.random.default_rng(0)
+    shuffled = rng.permutation(15)
+    assert discoveries([p[i] for i in shuffled], 0.05) == [bool(i < 4) for i in shuffled]
+    assert discoveries([], 0.05) == []
+    uniform = [any(discoveries(list(rng.random(100)), 0.05)) for _ in range(400)]
+    assert np.mean(uniform) < 0.09, "with nothing to find, as rarely as was asked"
+
+
+def test_one_sided_runs_are_told_by_their_verdicts():
+    slower, same, faster = Verdict.SLOWER, Verdict.SAME, Verdict.FASTER
+    assert one_sided([slower] * 8) and one_sided([faster] * 9 + [same] * 2)
+    assert not one_sided([slower] * 7), "too few to tell"
+    assert not one_sided([slower] * 8 + [faster])
+    assert not one_sided([slower] * 5 + [same] * 5)
+    assert not one_sided([same] * 100)
+
+
+class Machine:
+    """Programs by entry; ``slow`` are slower, the rest unchanged. Each process draws noise of its own."""
+
+    def __init__(self, slow: dict[int, float], noise: float = 0.002, seed: int = 0) -> None:
+        self.slow, self.noise, self.seeds, self.rounds = slow, noise, itertools.count(1000 * seed), 0
+
+    def entry(self, i: int):
+        def measure(rounds: int) -> Times:
+            self.rounds += rounds
+            return times(self.slow.get(i, 0.0), self.noise, rounds=rounds, seed=next(self.seeds))
+
+        return until_decided(measure, LIMITS, 0.0, Effort(rounds=20, most_rounds=100))
+
+
+def run(first: Machine, second: Machine, entries: int):
+    found = {i: first.entry(i) for i in range(entries)}
+    again = {i: second.entry(i) for i in flagged(found)}
+    return judged(found, again, dict.fromkeys(found, LIMITS))
+
+
+def test_what_two_processes_find_is_slower_and_the_rest_is_not():
+    verdicts, doubt = run(Machine({3: 0.06}), Machine({3: 0.06}, seed=1), 12)
+    assert {i: j.verdict for i, j in verdicts.items() if j.verdict is not Verdict.SAME} == {3: Verdict.SLOWER}
+    assert (verdicts[3].reason, doubt) == ("found in two processes", "")
+
+
+def test_what_a_second_process_does_not_find_is_cleared_and_told():
+    verdicts, _ = run(Machine({3: 0.06}), Machine({}, seed=1), 12)
+    assert (verdicts[3].verdict, verdicts[3].reason) == (Verdict.SAME, "slower in one process, cleared by a second")
+
+
+def test_without_a_second_process_nothing_is_confirmed():
+    found = {0: Machine({0: 0.06}).entry(0)}
+    verdicts, _ = judged(found, {}, {0: LIMITS})
+    assert verdicts[0].verdict is Verdict.UNCERTAIN and "could not be asked" in verdicts[0].reason
+
+
+def test_if_everything_is_slower_the_machine_is_doubted_and_nothing_is_accused():
+    slow = dict.fromkeys(range(10), 0.06)
+    verdicts, doubt = run(Machine(slow), Machine(slow, seed=1), 10)
+    assert {j.verdict for j in verdicts.values()} == {Verdict.UNCERTAIN}
+    assert doubt.startswith("10 of 10 entries went the same way")
+
+
+def test_rounds_are_added_until_an_entry_is_decided_or_the_effort_is_spent():
+    easy, hard = Machine({}), Machine({0: 0.01}, noise=0.01)
+    assert easy.entry(0).rounds == 20
+    assert hard.entry(0).rounds == 100 == hard.rounds
+    late = until_decided(lambda rounds: times(0.01, 0.05, rounds=rounds), LIMITS, 0.0, Effort(20, 1000, seconds=1e-9))
+    assert late.rounds == 20
+
+
+@pytest.mark.parametrize("bad", [{"rounds": 7}, {"rounds": 50, "most_rounds": 40}, {"seconds": 0.0}])
+def test_an_effort_that_allows_no_claim_is_refused(bad):
+    with pytest.raises(ValueError, match=r"some seconds|must satisfy"):
+        Effort(**bad)

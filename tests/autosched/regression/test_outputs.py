@@ -1,0 +1,151 @@
+"""What CI systems are given: valid in their formats, complete, and harmless whatever a database says."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from functools import cache
+from pathlib import Path
+
+import pytest
+import xmlschema
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosched.regression import outputs
+from autosched.regression.report import Finding, Report, Verdict
+from measurements.records.timing_statistics import Ratio
+
+
+@cache
+def schema() -> xmlschema.XMLSchema:
+    return xmlschema.XMLSchema(Path(__file__).parent / "junit.xsd")
+
+
+def finding(verdict: Verdict, name: str = "", reason: str = "", ratio: Ratio | None = None) -> Finding:
+    reasons = (reason,) if reason else ()
+    timed = {"baseline_seconds": 1e-3, "candidate_seconds": 1.05e-3} if ratio else {}
+    numbers: dict[str, float | int | str] = {"registers": 40, "spill_bytes": 0}
+    name = name or f"matmul {verdict}"
+    return Finding(
+        name, "matmul", {"m": 1}, "h200", verdict, reasons, "measured", 1e-3, ratio, numbers=numbers, **timed
+    )
+
+
+SLOW = finding(Verdict.SLOWER, reason="found in two processes", ratio=Ratio(1.05, 1.04, 1.06, 40))
+EVERY = Report(
+    "best.db", "timed", (*(finding(v) for v in Verdict if v is not Verdict.SLOWER), SLOW), tools={"driver": "1"}
+)
+FINE = Report("best.db", "static", (finding(Verdict.SAME),))
+NONE = Report("best.db", "static", ())
+
+
+def cases(report: Report) -> dict[str, ET.Element]:
+    document = outputs.junit(report)
+    schema().validate(document.decode())
+    return {case.attrib["name"]: case for case in ET.fromstring(document).iter("testcase")}
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "doubt", "status"),
+    [
+        ([], "", 2),
+        (["same"], "", 0),
+        (["faster", "uncertain", "cannot compare"], "", 0),
+        (["uncertain"], "", 2),
+        (["cannot compare"], "", 2),
+        (["same", "slower"], "", 1),
+        (["same", "wrong"], "", 1),
+        (["same", "broken"], "", 1),
+        (["same"], "the control moved", 2),
+        (["broken", "uncertain"], "the control moved", 1),
+    ],
+)
+def test_the_exit_status_is_the_verdict_of_the_run(verdicts: list[str], doubt: str, status: int) -> None:
+    report = Report("b.db", "timed", tuple(finding(Verdict(v), f"entry {i}") for i, v in enumerate(verdicts)), doubt)
+    assert report.status == status
+    assert report.to_json()["status"] == status
+    told = {0: "no confirmed regression", 1: "REGRESSION", 2: "judge"}[status]
+    assert told in report.conclusion
+    assert doubt in report.conclusion
+    found = cases(report)
+    failing = [name for name, case in found.items() if case.find("failure") is not None]
+    assert bool(failing) == (status == 1)
+    assert ("the run" in found) == (status == 2), "a run that could not judge does not look green"
+
+
+def test_junit_has_a_case_for_each_entry_with_both_times_and_the_interval() -> None:
+    found = cases(EVERY)
+    assert len(found) == len(Verdict)
+    failed = {name for name, case in found.items() if case.find("failure") is not None}
+    skipped = {name for name, case in found.items() if case.find("skipped") is not None}
+    assert failed == {"matmul slower", "matmul wrong", "matmul broken"}
+    assert skipped == {"matmul uncertain", "matmul cannot compare"}
+    told = {p.attrib["name"]: p.attrib["value"] for p in found["matmul slower"].iter("property")}
+    assert told["verdict"] == "slower"
+    assert (float(told["baseline_seconds"]), float(told["candidate_seconds"])) == (1e-3, 1.05e-3)
+    assert [float(told[k]) for k in ("ratio", "ratio_low", "ratio_high")] == [1.05, 1.04, 1.06]
+    suite = ET.fromstring(outputs.junit(EVERY)).find("testsuite")
+    assert suite is not None
+    assert [suite.attrib[k] for k in ("tests", "failures", "skipped", "errors")] == ["7", "3", "2", "0"]
+
+
+def test_the_summary_puts_failures_first_and_says_what_was_cut() -> None:
+    text = outputs.markdown(EVERY)
+    rows = [line for line in text.splitlines() if line.startswith("| 🔴") or line.startswith("| 🟢")]
+    assert rows[0].startswith("| 🔴") and "+5.0% (+4.0 to +6.0)" in text and "found in two processes" in text
+    many = Report("b.db", "static", tuple(finding(Verdict.SAME, f"e{i}") for i in range(300)))
+    assert "100 more are in the JSON" in outputs.markdown(many)
+    assert "nothing was judged" in outputs.markdown(NONE)
+
+
+def test_annotations_name_every_failure() -> None:
+    lines = outputs.workflow_commands(EVERY)
+    assert len([line for line in lines if line.startswith("::error ")]) == 3
+    assert len([line for line in lines if line.startswith("::warning ")]) == 2
+    assert outputs.workflow_commands(FINE) == []
+    assert outputs.workflow_commands(NONE)[0].startswith("::error title=autosched check::")
+
+
+HOSTILE = "x\n::error::gotcha%0A|`<script>alert(1)</script>&\x00\x1b[31m‮,title=y:z"
+
+
+def test_hostile_names_and_reasons_stay_text() -> None:
+    bad = Report(HOSTILE, "timed", (finding(Verdict.SLOWER, HOSTILE, HOSTILE),), HOSTILE)
+    (case,) = [c for c in cases(bad).values() if c.find("failure") is not None]
+    assert "<script>" in case.attrib["name"], "as text"
+    lines = outputs.workflow_commands(bad)
+    assert all(line.startswith("::error ") and "\n" not in line and "\r" not in line for line in lines)
+    assert all(line.isprintable() for line in lines)
+    assert "%3A%3Aerror" in lines[0].partition("::x")[0], "in a property no colon is left"
+    text = outputs.markdown(bad)
+    assert "<script>" not in text and "\n::error" not in text
+    rows = [line for line in text.splitlines() if line.startswith("| 🔴")]
+    assert len(rows) == 1 and rows[0].replace("\\|", "").count("|") == 8
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.text(max_size=40), st.sampled_from(list(Verdict)))
+def test_any_text_gives_valid_documents(text: str, verdict: Verdict) -> None:
+    report = Report(text, "timed", (finding(verdict, text or "x", text),))
+    text_of_xml = outputs.junit(report).decode("utf-8", "strict")
+    schema().validate(text_of_xml)
+    assert all("\n" not in line for line in outputs.workflow_commands(report))
+    json.dumps(report.to_json(), allow_nan=False)
+
+
+def test_dashboards_get_ratios_of_one_run_and_not_times_of_many() -> None:
+    (entry,) = [e for e in outputs.action_benchmark(EVERY) if e["name"] == "matmul slower"]
+    assert entry == {"name": "matmul slower", "unit": "times the baseline", "value": 1.05, "range": "± 1.00%"}
+    static = outputs.action_benchmark(FINE)
+    assert {(e["name"], e["value"]) for e in static} == {
+        ("matmul same: registers", 40),
+        ("matmul same: spill_bytes", 0),
+    }
+    metrics = outputs.bencher(EVERY)["matmul slower"]
+    assert metrics["ratio"] == {"value": 1.05, "lower_value": 1.04, "upper_value": 1.06}
+    assert metrics["latency"]["value"] == pytest.approx(1.05e6), "nanoseconds"
+    for measures in outputs.bencher(EVERY).values():
+        for measure in measures.values():
+            assert set(measure) <= {"value", "lower_value", "upper_value"}
+            assert all(isinstance(v, (int, float)) for v in measure.values())

@@ -1,0 +1,48 @@
+"""What a check says of an entry whose machine has changed since it was tuned."""
+
+import pytest
+
+from autosched.regression.since_tuning import ALONE, AtTuning, since
+from measurements.records.measurement import Timing
+from measurements.records.record import Control
+from measurements.records.timing_statistics import Ratio
+
+
+def at_tuning(entry: float = 1.0, library: float = 2.0, spread: float = 0.0) -> AtTuning:
+    mine, theirs = (Timing(t, t * (1 - spread), t * (1 + spread), 20) for t in (entry, library))
+    return AtTuning(mine, Control("library", theirs, "cublas 13.2.0"), "580.65")
+
+
+def ratio(median: float, width: float = 0.002) -> Ratio:
+    return Ratio(median, median * (1 - width), median * (1 + width), 40)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "library", "seconds", "slower", "told"),
+    [
+        (1.0, 2.0, 2.0, False, 0),  # as it was
+        (1.0, 2.02, 2.02, False, 0),  # within what two sessions differ by
+        (1.0, 1.8, 2.0, True, 1),  # baseline and candidate alike lost 11% against a library that stands still
+        (1.0, 2.2, 2.0, False, 1),  # won
+        (1.0, 2.0, 2.2, True, 1),  # all became slower, by 10%
+        (1.0, 2.0, 1.8, True, 1),  # or faster: the times of then are not those of now
+        (1.02, 2.0, 2.0, False, 0),
+        (1.06, 2.0, 2.0, True, 1),
+    ],
+)
+def test_what_has_moved(candidate: float, library: float, seconds: float, slower: bool, told: int) -> None:
+    found = since(at_tuning(), ratio(candidate), ratio(library), seconds, 0.01)
+    assert (found.slower, len(found.reasons[:-1])) == (slower, told)
+    assert found.against_control == pytest.approx(candidate / library / 0.5)
+    assert found.control == pytest.approx(seconds / 2)
+    assert (found.reasons[-1:] == ("it was tuned with driver 580.65",)) == bool(told)
+
+
+def test_noise_and_what_the_entry_may_lose_are_allowed_for() -> None:
+    assert since(at_tuning(), ratio(1.06), ratio(2.0), 2.0, 0.01).slower
+    assert not since(at_tuning(), ratio(1.06), ratio(2.0), 2.0, 0.08).slower
+    assert not since(at_tuning(spread=0.1), ratio(1.06), ratio(2.0), 2.0, 0.01).slower
+    assert not since(at_tuning(), ratio(1.06, 0.03), ratio(2.0, 0.03), 2.0, 0.01).slower, "nothing is shown"
+    beyond = 2.0 * (1 + 2 * ALONE)
+    assert since(at_tuning(), ratio(1.0), ratio(2.0), beyond, 0.0).slower
+    assert not since(at_tuning(spread=0.2), ratio(1.0), ratio(2.0), beyond, 0.0).slower

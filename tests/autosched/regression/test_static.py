@@ -1,0 +1,309 @@
+"""``autosched check --static``: what it finds, what it lets pass, and its exit status."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+from autosched.cli import main
+from autosched.regression import static
+from autosched.regression.check import CheckOptions, check_database
+from autosched.regression.report import Report, Verdict
+from autosched.regression.static import StaticOptions
+from autosched.tuning.backends import Estimate
+from measurements.compiler.pool import CompileFailure
+from measurements.emulator import HostCompilerMissing
+from measurements.records.measurement import Provenance, Status
+from measurements.records.record import Record
+from measurements.runners.base import Candidate
+from measurements.store.store import Guard, Store
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import TemplateSet
+
+pytestmark = [needs_nvrtc]
+
+PROBLEM = Matmul(m=64, n=64, k=64)
+QUICK = CheckOptions(static=StaticOptions(emulate=False))
+EXAMPLE = Path(__file__).parents[3] / "examples" / "vector_add"
+
+MakeRecord = Callable[..., Record]
+MakeDatabase = Callable[..., Path]
+
+
+def checked(database: Path, options: CheckOptions = QUICK) -> Report:
+    return check_database(database, options, static=True)
+
+
+def test_an_unchanged_entry_is_the_same(record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]) -> None:
+    report = checked(database(record(schedules[0])))
+    (finding,) = report.findings
+    assert (finding.verdict, finding.reasons, report.status) == (Verdict.SAME, (), 0)
+    assert finding.name == "matmul m=64 n=64 k=64 a=f16 b=f16 acc=f32 out=f16 on h200"
+
+
+@pytest.mark.parametrize("field", ["registers", "dynamic_shared_bytes", "sass_bytes"])
+def test_what_needs_more_than_was_recorded_is_slower_and_says_what(
+    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], field: str
+) -> None:
+    whole = record(schedules[0])
+    resources, code = whole.measurement.resources, whole.measurement.code
+    assert resources is not None and code is not None
+    if field == "sass_bytes":
+        less = record(schedules[0], code={field: code.sass_bytes // 2})
+        told = f"bytes of machine code: {code.sass_bytes // 2} were recorded, now {code.sass_bytes}"
+    else:
+        before = getattr(resources, field)
+        if not before:
+            pytest.skip(f"this schedule needs no {field}")
+        less = record(schedules[0], resources={field: before - 1})
+        told = "were recorded, now"
+    report = checked(database(less))
+    (finding,) = report.findings
+    assert (finding.verdict, report.status) == (Verdict.SLOWER, 1)
+    assert told in finding.reason
+    tolerant = dataclasses.replace(QUICK, static=StaticOptions(emulate=False, growth=2.0))
+    assert checked(database(less, name="again.db"), tolerant).status == 0
+
+
+def test_a_new_spill_is_never_tolerated(
+    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = database(record(schedules[0]))
+    really = static._program
+
+    def spilling(*arguments: Any) -> Any:
+        program = really(*arguments)
+        assert not isinstance(program, str)
+        return dataclasses.replace(program, resources=dataclasses.replace(program.resources, spill_store_bytes=8))
+
+    monkeypatch.setattr(static, "_program", spilling)
+    report = checked(path, dataclasses.replace(QUICK, static=StaticOptions(emulate=False, growth=9.0)))
+    assert report.findings[0].verdict is Verdict.SLOWER
+    assert "bytes of spills: 0 were recorded, now 8" in report.findings[0].reason
+
+
+def test_what_needs_less_is_faster(record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]) -> None:
+    whole = record(schedules[0]).measurement.resources
+    assert whole is not None
+    report = checked(database(record(schedules[0], resources={"registers": whole.registers + 8})))
+    assert (report.findings[0].verdict, report.status) == (Verdict.FASTER, 0)
+
+
+def test_a_schedule_that_is_no_longer_valid_is_broken(
+    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]
+) -> None:
+    good = record(schedules[0])
+    items = tuple((name, 999 if name == "tile_m" else value) for name, value in good.schedule.items)
+    bad = dataclasses.replace(good, schedule=Schedule("matmul", items))
+    report = checked(database(bad))
+    assert (report.findings[0].verdict, report.status) == (Verdict.BROKEN, 1)
+    assert report.findings[0].reason.startswith("its schedule is no longer valid:")
+
+
+def test_what_no_longer_compiles_is_broken_with_the_compilers_words(
+    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = database(record(schedules[0]))
+    failure = CompileFailure(Status.COMPILE_ERROR, "matmul.cuh:7: no such thing")
+    monkeypatch.setattr("measurements.compiler.pool.CompilePool.compile", lambda pool, kernel, arch: failure)
+    report = checked(path)
+    assert (report.findings[0].verdict, report.status) == (Verdict.BROKEN, 1)
+    assert "matmul.cuh:7: no such thing" in report.findings[0].reason
+
+
+@pytest.fixture
+def predicted(record: MakeRecord) -> Callable[[Schedule], float]:
+    """What the time model says of a schedule today."""
+    model = Estimate(device("h200"), TemplateSet([template("matmul")]))
+
+    def seconds(schedule: Schedule) -> float:
+        kernel = template("matmul").kernel(PROBLEM, schedule, device("h200"))
+        resources = record(schedule).measurement.resources
+        assert resources is not None
+        found = model(Candidate(PROBLEM, schedule, kernel), resources)
+        assert found is not None
+        return found
+
+    return seconds
+
+
+def test_a_rival_that_is_predicted_to_be_faster_now_is_told(
+    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
+) -> None:
+    """Records whose estimated times are the other way round than the model has them today."""
+    fast, *_, slow = sorted(schedules, key=predicted)
+    best = predicted(slow)
+    assert best > 1.05 * predicted(fast)
+    path = database(
+        record(slow, best, provenance=Provenance.ESTIMATED), record(fast, 1.1 * best, provenance=Provenance.ESTIMATED)
+    )
+    report = checked(path)
+    assert (report.findings[0].verdict, report.status) == (Verdict.SLOWER, 1)
+    assert "the predicted order changed: record 2 comes before it now" in report.findings[0].reason
+    with Store.open(path) as store:
+        store.set_guard(PROBLEM, "h200", Guard(max_slowdown=5.0))
+    allowed = checked(path).findings[0]
+    assert not allowed.verdict.fails, "the database may allow this entry more than others"
+    right = record(fast, predicted(fast), provenance=Provenance.ESTIMATED), record(slow, best)
+    assert not checked(database(*right, name="right.db")).findings[0].verdict.fails
+    measured = record(slow, 1e-6), record(fast, 2e-6)
+    assert checked(database(*measured, name="measured.db")).status == 0, "the model never said what was measured"
+
+
+def test_an_estimate_that_is_longer_now_is_slower(
+    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
+) -> None:
+    half = record(schedules[0], predicted(schedules[0]) / 2, provenance=Provenance.ESTIMATED)
+    report = checked(database(half))
+    assert (report.findings[0].verdict, report.status) == (Verdict.SLOWER, 1)
+    assert "estimated time: " in report.findings[0].reason and "was recorded, now" in report.findings[0].reason
+    of_another = dataclasses.replace(half, autosched_version="0.0.1")
+    assert not checked(database(of_another, name="of_another.db")).findings[0].verdict.fails
+
+
+def test_what_nobody_has_proven_is_uncertain_unless_it_was_measured(
+    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
+) -> None:
+    seconds = predicted(schedules[0])
+    estimated = checked(database(record(schedules[0], seconds, provenance=Provenance.ESTIMATED)))
+    assert (estimated.findings[0].verdict, estimated.status) == (Verdict.UNCERTAIN, 2)
+    assert "it has no proof, and nothing is emulated here" in estimated.findings[0].reason
+    assert checked(database(record(schedules[0], seconds), name="measured.db")).status == 0
+
+
+def test_without_recorded_resources_there_is_nothing_to_compare(
+    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]
+) -> None:
+    old = record(schedules[0])
+    old = dataclasses.replace(old, measurement=dataclasses.replace(old.measurement, resources=None, code=None))
+    report = checked(database(old))
+    assert (report.findings[0].verdict, report.judged, report.status) == (Verdict.CANNOT_COMPARE, 0, 2)
+
+
+def test_entries_that_cannot_be_looked_at_are_listed_and_do_not_make_a_check_pass(
+    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule]
+) -> None:
+    good = record(schedules[0])
+    stranger = dataclasses.replace(good, problem_key='{"operator":"stencil","x":3}')
+    elsewhere = dataclasses.replace(good, device="gtx-9000")
+    report = checked(database(stranger, elsewhere))
+    assert [f.verdict for f in report.findings] == [Verdict.CANNOT_COMPARE] * 2
+    assert (report.judged, report.status) == (0, 2)
+    assert "stencil" in report.findings[0].reason and "gtx-9000" in report.findings[1].reason
+    mixed = checked(database(stranger, good, name="mixed.db"))
+    assert [f.verdict for f in mixed.findings] == [Verdict.CANNOT_COMPARE, Verdict.SAME]
+    assert mixed.status == 0
+    only = dataclasses.replace(QUICK, operators=("matmul",))
+    assert len(checked(database(stranger, good, name="only.db"), only).findings) == 1
+
+
+def test_a_database_without_entries_never_passes(database: MakeDatabase, capsys: pytest.CaptureFixture[str]) -> None:
+    path = database()
+    assert main(["check", "--db", str(path), "--static"]) == 2
+    assert "nothing was judged" in capsys.readouterr().out
+
+
+@needs_compiler
+def test_a_users_kernel_that_computes_something_else_now_is_wrong(
+    tmp_path: Path, record: MakeRecord, database: MakeDatabase, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from autosched.user_kernels.user_kernel import Kernel
+    from search_spaces.catalogue import template
+    from search_spaces.hardware.devices import device
+
+    here = tmp_path / "kernel"
+    shutil.copytree(EXAMPLE, here)
+    (toml,) = here.glob("*.toml")
+    toml.write_text(toml.read_text().replace("n = 100_000_003", "n = 4_099"))
+    kernel = Kernel.from_file(toml)
+    kernel.register()
+    problem = kernel.problems[0]
+    space = template(kernel.file.name).space(problem, device("h200"))
+    schedule = next(s for s in space.sample(20, 0) if s["vector_width"] == 4)
+    path = database(record(schedule, problem=problem))
+    command = ["check", "--db", str(path), "--static", "--growth", "100%", "--kernel", str(toml), "--json"]
+    assert main(command) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["entries"]
+    assert entry["verdict"] == "same" and 0 < entry["numbers"]["error_over_tolerance"] <= 1
+    (source,) = here.glob("*.cu")
+    right = source.read_text()
+    assert "load(a + i) + load(b + i)" in right, "the last elements"
+    source.write_text(right.replace("load(a + i) + load(b + i)", "load(a + i) - load(b + i)"))
+    capsys.readouterr()
+    assert main(command) == 1
+    (entry,) = json.loads(capsys.readouterr().out)["entries"]
+    assert entry["verdict"] == "wrong" and "emulated:" in entry["reasons"][0]
+
+
+def test_without_a_host_compiler_it_says_how_to_go_on(
+    record: MakeRecord,
+    database: MakeDatabase,
+    schedules: list[Schedule],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def missing() -> None:
+        raise HostCompilerMissing("there is no C++ compiler")
+
+    monkeypatch.setattr("autosched.regression.check.check_host", missing)
+    path = str(database(record(schedules[0])))
+    assert main(["check", "--db", path, "--static"]) == 2
+    assert "or give --no-emulate" in capsys.readouterr().err
+    assert main(["check", "--db", path, "--static", "--no-emulate"]) == 0
+
+
+def test_an_emulation_without_a_verdict_is_uncertain(
+    record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late:
+        status, reason, worst, ok = "timeout", "not done in 60 s", None, False
+
+    monkeypatch.setattr(static, "verify_one", lambda *arguments, **more: Late())
+    report = checked(database(record(schedules[0])), CheckOptions())
+    assert (report.findings[0].verdict, report.status) == (Verdict.UNCERTAIN, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "check needs --db"),
+        (["--db", "no.db", "--static"], "no.db"),
+        (["--db", "DB"], "give --static"),
+        (["--db", "DB", "--static", "--against", "x.db"], "leave --static out"),
+        (["--db", "DB", "--against", "x.db", "--baseline", "python"], "give one baseline"),
+        (["--db", "DB", "--static", "--max-slowdown", "much"], "write 3% or 0.03"),
+        (["--db", "DB", "--static", "--max-slowdown", "-3%"], "a slowdown is a share"),
+        (["--db", "DB", "--rounds", "2"], "--rounds must be at least 8"),
+        (["--db", "DB", "--static", "--junit", "no/folder/j.xml"], "name a file in a folder that exists"),
+        (["--db", "DB", "--static", "--kernel", "no.toml"], "no.toml"),
+        (["--db", "DB", "--static", "--device", "h999"], "h999"),
+        (["--db", "text", "--static"], "text"),
+    ],
+)
+def test_bad_input_is_one_line_and_changes_nothing(
+    arguments: list[str],
+    told: str,
+    tmp_path: Path,
+    database: MakeDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = database(name="DB")
+    (tmp_path / "text").write_text("no database")
+    before = path.read_bytes()
+    monkeypatch.setattr("autosched.regression.check.cuda_available", lambda: (False, "there is none"))
+    assert main(["check", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert told in err and len(err.splitlines()) == 1 and err.startswith("autosched: ")
+    assert path.read_bytes() == before

@@ -1,0 +1,358 @@
+"""A timed check: where baselines come from, who is to blame, what two processes must agree on."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import instant_compiler
+import noisy_gpu
+import numpy as np
+import pytest
+from needs import needs_nvrtc
+
+from autosched.cli import main
+from autosched.regression import check as guard
+from autosched.regression.baselines import BaselineError, KnownPrograms
+from autosched.regression.check import CheckOptions, selected, timed_on
+from autosched.regression.procedure import Effort
+from autosched.regression.report import Report, Verdict
+from measurements.compiler.pool import CompileCache
+from measurements.records.measurement import Provenance, Status, Timing
+from measurements.records.record import Control, Record
+from measurements.records.vendor_library import LIBRARY_SCHEDULE
+from measurements.runners.base import Candidate, Entrant, RunnerStopped
+from measurements.runners.cuda.runner import CudaRunner
+from measurements.store.store import Store
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+
+pytestmark = [needs_nvrtc]
+
+H200 = device("h200")
+PROBLEMS = [Matmul(m=64, n=64, k=64), Matmul(m=64, n=64, k=128), Matmul(m=64, n=128, k=64)]
+OPTIONS = CheckOptions(effort=Effort(rounds=20, most_rounds=60))
+
+MakeRecord = Callable[..., Record]
+MakeDatabase = Callable[..., Path]
+
+
+def digest(record: Record) -> str:
+    return template("matmul").kernel(record.problem, record.schedule, H200).digest
+
+
+class Gpu:
+    """A GPU whose programs take 1 ms, times ``slow[digest]`` in the process of that number, or always.
+
+    ``fates`` are what happens to a program that has no time; a crash takes all of its comparison down. ``library``:
+    what the vendor's library does. ``places`` makes a program slower for where it stands.
+    """
+
+    def __init__(
+        self,
+        slow: dict[str, float] | list[dict[str, float]] | None = None,
+        *,
+        fates: dict[str, Status] | None = None,
+        library: Status = Status.OK,
+        places: Sequence[float] = (1.0, 1.0, 1.0),
+        stops_after: int = 10**9,
+    ) -> None:
+        self.slow, self.fates, self.library, self.places = slow or {}, fates or {}, library, places
+        self.sessions, self.comparisons, self.stops_after = [], itertools.count(), stops_after
+        self.seeds = itertools.count()
+
+    def start(self) -> Gpu.Session:
+        self.sessions.append(Gpu.Session(self, len(self.sessions)))
+        return self.sessions[-1]
+
+    class Session:
+        def __init__(self, gpu: Gpu, number: int) -> None:
+            self.gpu, self.number, self.closed = gpu, number, False
+            self.compared: list[str] = []
+            self.controls: list[str] = []
+
+        def close(self) -> None:
+            self.closed = True
+
+        def compare(
+            self,
+            candidates: Sequence[Candidate],
+            *,
+            rounds: int = 20,
+            library: bool = True,
+            others: Sequence[str] = (),
+            seed: int | None = None,
+        ) -> tuple[Entrant, ...]:
+            gpu = self.gpu
+            if next(gpu.comparisons) >= gpu.stops_after:
+                raise RunnerStopped("GPU 0 does not answer")
+            rng = np.random.default_rng(next(gpu.seeds))
+            slow = gpu.slow[min(self.number, len(gpu.slow) - 1)] if isinstance(gpu.slow, list) else gpu.slow
+            self.compared.append(candidates[0].problem.key())
+            machine = 1e-3 * (1 + 0.1 * rng.random()) * (1 + 0.1 * np.linspace(0, 1, rounds))
+            noise = lambda: np.exp(0.002 * rng.standard_normal(rounds))  # noqa: E731
+            fates = [gpu.fates.get(c.kernel.digest, Status.OK) for c in candidates]
+            down = Status.CRASHED in fates or (library and gpu.library is Status.CRASHED)
+            entrants = []
+            for place, (candidate, fate) in enumerate(zip(candidates, fates, strict=True)):
+                status = Status.CRASHED if down else fate
+                factor = slow.get(candidate.kernel.digest, 1.0) * gpu.places[place]
+                seconds = tuple(machine * factor * noise()) if status is Status.OK else ()
+                entrants.append(Entrant(f"candidate {place}", status, "" if seconds else "on demand", seconds))
+            for control in [*(["library"] if library else []), *others]:
+                self.controls.append(control)
+                status = Status.CRASHED if down else gpu.library if control == "library" else Status.OK
+                seconds = tuple(2 * machine * noise()) if status is Status.OK else ()
+                entrants.append(Entrant(control, status, "" if seconds else "on demand", seconds))
+            return tuple(entrants)
+
+
+@pytest.fixture(scope="module")
+def programs(shared_cache: None) -> Iterator[KnownPrograms]:
+    with KnownPrograms(workers=1) as made:
+        yield made
+
+
+@pytest.fixture
+def run(programs: KnownPrograms) -> Callable[..., Report]:
+    def check(path: Path, gpu: Gpu, options: CheckOptions = OPTIONS) -> Report:
+        with Store.open(path, create=False) as store:
+            found = selected(store, options)
+        return timed_on(str(path), found, options, lambda note: None, H200, programs, gpu.start)
+
+    return check
+
+
+@pytest.fixture
+def measured(record: MakeRecord, schedules: list[Schedule]) -> Callable[..., Record]:
+    def make(schedule: int = 0, problem: int = 0, **more: Any) -> Record:
+        return record(schedules[schedule], problem=PROBLEMS[problem], provenance=Provenance.MEASURED, **more)
+
+    return make
+
+
+def test_every_entry_is_told_once(measured, database, programs: KnownPrograms) -> None:
+    notes: list[str] = []
+    other = dataclasses.replace(measured(), device="a100")
+    with Store.open(database(measured(), measured(problem=1), other), create=False) as store:
+        found = selected(store, OPTIONS)
+    timed_on("b.db", found, OPTIONS, notes.append, H200, programs, Gpu().start)
+    assert sorted(notes) == ["", "", "cannot compare"]
+
+
+def test_what_today_makes_is_compared_with_what_was_recorded(run, measured, database) -> None:
+    gpu = Gpu()
+    report = run(database(measured(), measured(problem=1)), gpu)
+    assert [f.verdict for f in report.findings] == [Verdict.SAME] * 2
+    assert (report.status, len(gpu.sessions)) == (0, 1)
+    first = report.findings[0]
+    assert first.ratio is not None and first.ratio.low < 1 < first.ratio.high and first.ratio.pairs == 20
+    assert first.numbers["control_over_baseline"] == pytest.approx(2, rel=0.01)
+    assert first.numbers["same_machine_code"] == "yes"
+    assert gpu.sessions[0].closed and gpu.sessions[0].controls == ["library"] * 2
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(1.117e-3, Verdict.SAME), (0.95e-3, Verdict.UNCERTAIN)])
+def test_a_driver_that_slows_both_programs_alike_is_seen_against_the_library(
+    run, measured, database, seconds: float, verdict: Verdict
+) -> None:
+    """Both take 1.117 ms now and the library twice that, as it did when the entry was tuned and took ``seconds``."""
+    library = 2.234e-3
+    won = measured(seconds=seconds, rank=1, driver="570.12")
+    beside = dataclasses.replace(
+        won, schedule=LIBRARY_SCHEDULE, kernel_digest=None, rank=2,
+        measurement=dataclasses.replace(won.measurement, timing=Timing(library, library, library, 20)),
+    )  # fmt: skip
+    report = run(database(beside, won), Gpu())
+    (found,) = report.findings
+    assert (found.verdict, report.status) == (verdict, 0 if verdict is Verdict.SAME else 2)
+    assert found.numbers["against_library_since_tuning"] == pytest.approx(1.117e-3 / seconds, rel=0.02)
+    assert ("against the library it takes 1.1" in found.reason) == (verdict is Verdict.UNCERTAIN)
+    assert ("driver 570.12" in found.reason) == (verdict is Verdict.UNCERTAIN)
+
+
+def test_without_a_library_the_copy_of_then_is_compared(run, measured, database) -> None:
+    then = Control("copy", Timing(2.234e-3, 2.234e-3, 2.234e-3, 20))
+    won = dataclasses.replace(measured(seconds=0.95e-3, rank=1), control=then)
+    (found,) = run(database(won), Gpu(library=Status.LAUNCH_ERROR)).findings
+    assert found.verdict is Verdict.UNCERTAIN and "against the copy it takes 1.1" in found.reason
+    assert found.numbers["against_copy_since_tuning"] == pytest.approx(1.117 / 0.95, rel=0.02)
+    (found,) = run(database(won), Gpu()).findings
+    assert found.verdict is Verdict.SAME and "against_copy_since_tuning" not in found.numbers, "another control"
+
+
+def test_the_same_machine_code_is_never_slower(run, measured, database) -> None:
+    report = run(database(measured()), Gpu(places=(1.0, 1.08, 1.0)))
+    assert (report.findings[0].verdict, report.status) == (Verdict.UNCERTAIN, 2)
+    assert "it is the machine, not the code" in report.findings[0].reason
+
+
+def test_a_kernel_that_nobody_can_make_any_more_cannot_be_compared(run, measured, database) -> None:
+    report = run(database(measured(kernel_digest="of old code", autosched_version="0.0.9")), Gpu())
+    assert (report.findings[0].verdict, report.status) == (Verdict.CANNOT_COMPARE, 2)
+    assert "autosched 0.0.9" in report.findings[0].reason and "--baseline" in report.findings[0].reason
+
+
+def test_a_slower_schedule_is_found_in_two_processes(run, measured, database, tmp_path) -> None:
+    new, old = measured(1), measured(0)
+    before = database(old, measured(0, 1), name="before.db")
+    gpu = Gpu({digest(new): 1.06})
+    options = dataclasses.replace(OPTIONS, against=str(before))
+    report = run(database(new, measured(0, 1)), gpu, options)
+    slow, same = report.findings
+    assert (slow.verdict, same.verdict, report.status) == (Verdict.SLOWER, Verdict.SAME, 1)
+    assert "found in two processes" in slow.reason and "before.db (record 1)" in slow.reason
+    assert slow.ratio is not None and slow.ratio.low <= 1.06 <= slow.ratio.high
+    assert len(gpu.sessions) == 2
+    assert set(gpu.sessions[1].compared) == {PROBLEMS[0].key()}, "only what was found slower is looked at again"
+    assert all(session.closed for session in gpu.sessions)
+    assert run(database(old, name="old.db"), Gpu({digest(new): 1.06}), options).status == 0
+
+
+def test_a_faster_one_is_told_and_passes(run, measured, database) -> None:
+    options = dataclasses.replace(OPTIONS, against=str(database(measured(0), name="before.db")))
+    report = run(database(measured(1)), Gpu({digest(measured(1)): 0.9}), options)
+    assert (report.findings[0].verdict, report.status) == (Verdict.FASTER, 0)
+
+
+def test_what_the_second_process_does_not_find_is_cleared(run, measured, database) -> None:
+    options = dataclasses.replace(OPTIONS, against=str(database(measured(0), name="before.db")))
+    report = run(database(measured(1)), Gpu([{digest(measured(1)): 1.06}, {}]), options)
+    assert (report.findings[0].verdict, report.status) == (Verdict.SAME, 0)
+    assert "cleared" in report.findings[0].reason
+
+
+@pytest.mark.parametrize(
+    ("fate", "verdict"),
+    [
+        (Status.WRONG_RESULT, Verdict.WRONG),
+        (Status.CRASHED, Verdict.BROKEN),
+        (Status.TIMEOUT, Verdict.BROKEN),
+        (Status.OUT_OF_RESOURCES, Verdict.BROKEN),
+    ],
+)
+def test_a_candidate_that_fails_alone_is_to_blame(run, measured, database, fate, verdict) -> None:
+    options = dataclasses.replace(OPTIONS, against=str(database(measured(0), measured(0, 1), name="before.db")))
+    gpu = Gpu(fates={digest(measured(1)): fate})
+    report = run(database(measured(1), measured(0, 1)), gpu, options)
+    assert [f.verdict for f in report.findings] == [verdict, Verdict.SAME], "and its neighbour is untouched"
+    assert (report.status, str(fate) in report.findings[0].reason) == (1, True)
+
+
+def test_a_baseline_that_fails_accuses_nobody(run, measured, database) -> None:
+    options = dataclasses.replace(OPTIONS, against=str(database(measured(0), name="before.db")))
+    report = run(database(measured(1)), Gpu(fates={digest(measured(0)): Status.CRASHED}), options)
+    assert (report.findings[0].verdict, report.status) == (Verdict.CANNOT_COMPARE, 2)
+    assert "its baseline fails" in report.findings[0].reason
+
+
+@pytest.mark.parametrize("library", [Status.LAUNCH_ERROR, Status.CRASHED])
+def test_without_a_library_the_control_is_a_copy(run, measured, database, library) -> None:
+    gpu = Gpu(library=library)
+    report = run(database(measured()), gpu)
+    assert report.findings[0].verdict is Verdict.SAME
+    assert gpu.sessions[0].controls[0] == "library" and set(gpu.sessions[0].controls[1:]) == {"copy"}
+
+
+def test_entries_of_another_device_wait_for_that_device(run, measured, database) -> None:
+    report = run(database(dataclasses.replace(measured(), device="a100")), Gpu())
+    assert (report.findings[0].verdict, report.status) == (Verdict.CANNOT_COMPARE, 2)
+    assert "it is of a100, and the GPU of this machine is h200" in report.findings[0].reason
+
+
+def test_a_gpu_that_is_gone_ends_the_run_in_doubt(run, measured, database) -> None:
+    report = run(database(*(measured(problem=i) for i in range(3))), Gpu(stops_after=1))
+    assert [f.verdict for f in report.findings] == [Verdict.SAME, Verdict.CANNOT_COMPARE, Verdict.CANNOT_COMPARE]
+    assert (report.status, report.doubt) == (2, "GPU 0 does not answer")
+
+
+def test_the_baseline_of_another_environment_is_what_its_compiler_made(
+    run, measured, database, programs: KnownPrograms
+) -> None:
+    """The other environment is this one, asked in a process of its own: its kernel is the recorded one."""
+    options = dataclasses.replace(OPTIONS, baseline=sys.executable)
+    stale = dataclasses.replace(measured(0, 1), schedule=Schedule("matmul", (("tile_m", 3),)))
+    gpu = Gpu()
+    report = run(database(measured(), stale), gpu, options)
+    assert [f.verdict for f in report.findings] == [Verdict.SAME, Verdict.BROKEN]
+    assert report.findings[0].numbers["same_machine_code"] == "yes"
+    for python, told in (("/nowhere/python", "cannot be run"), ("/bin/false", "failed"), ("/bin/true", "in JSON")):
+        with pytest.raises(BaselineError, match=told):
+            run(database(measured(), name=f"{told}.db"), Gpu(), dataclasses.replace(options, baseline=python))
+
+
+def test_a_users_kernel_is_compared_with_the_one_of_the_base_branch(run, record, database, tmp_path) -> None:
+    from autosched.user_kernels.user_kernel import Kernel
+
+    example = Path(__file__).parents[3] / "examples" / "vector_add"
+    for name in ("base", "head"):
+        shutil.copytree(example, tmp_path / name)
+    head, base = ((tmp_path / name / "vector_add.toml") for name in ("head", "base"))
+    source = tmp_path / "head" / "vector_add.cu"
+    source.write_text(source.read_text().replace("#pragma unroll", "#pragma unroll 1"))
+    kernel = Kernel.from_file(head)
+    kernel.register()
+    schedule = template("vector_add").space(kernel.problems[0], H200).sample(1, 0)[0]
+    mine = record(schedule, problem=kernel.problems[0], provenance=Provenance.MEASURED)
+    options = dataclasses.replace(
+        OPTIONS, baseline=sys.executable, kernel_files=(str(head),), baseline_kernel_files=(str(base),)
+    )
+    report = run(database(mine), Gpu({str(mine.kernel_digest): 1.07}), options)
+    assert (report.findings[0].verdict, report.status) == (Verdict.SLOWER, 1)
+    assert "the code differs from that of the baseline" in report.findings[0].reason
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.06, Verdict.SLOWER), (1.0, Verdict.SAME)])
+def test_over_a_worker_process(measured, database, tmp_path: Path, factor: float, verdict: Verdict) -> None:
+    """Through the real runner, with a worker that makes the times up, and compilers that do nothing."""
+    new, old = measured(1), measured(0)
+    sources = [template("matmul").kernel(r.problem, r.schedule, H200).source for r in (new, old)]
+    line = next(text for text in sources[0].splitlines() if "constexpr" in text and text not in sources[1])
+    options = dataclasses.replace(OPTIONS, against=str(database(old, name="before.db")))
+    pool = KnownPrograms(
+        CompileCache(tmp_path / "cache"),
+        workers=1,
+        worker_module="instant_compiler",
+        python_path=[instant_compiler.HERE],
+    )
+
+    def start() -> CudaRunner:
+        return CudaRunner(
+            H200,
+            pool,
+            worker_module=noisy_gpu.MODULE,
+            worker_path=[noisy_gpu.HERE],
+            worker_env={noisy_gpu.SLOW: f"{line}={factor}"},
+        )
+
+    with pool, Store.open(database(new), create=False) as store:
+        found = selected(store, options)
+        report = timed_on("b.db", found, options, lambda note: None, H200, pool, start)
+    assert report.findings[0].verdict is verdict, report.findings[0]
+
+
+def test_on_the_command_line_with_noise_learnt(
+    measured, database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path, gpu = database(measured()), Gpu()
+    monkeypatch.setattr(guard, "cuda_available", lambda: (True, ""))
+    monkeypatch.setattr(guard, "cuda_device", lambda: H200)
+    monkeypatch.setattr(guard, "CudaRunner", lambda device, pool: gpu.start())
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    assert main(["check", "--db", str(path), "--rounds", "20", "--learn-noise", "--github", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    (entry,) = document["entries"]
+    assert (document["kind"], entry["verdict"]) == ("timed", "same")
+    assert "no confirmed regression" in summary.read_text()
+    with Store.open(path, create=False) as store:
+        kept = store.guard(PROBLEMS[0], "h200")
+    assert kept is not None and kept.noise == pytest.approx(entry["numbers"]["noise"]) and 0 < kept.noise < 0.01

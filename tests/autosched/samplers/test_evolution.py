@@ -1,0 +1,173 @@
+"""What the evolutionary sampler promises besides the contract."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from toy_searches import (
+    BOTH,
+    FLAT,
+    MAKERS,
+    QUICK,
+    TOY,
+    Nearest,
+    ToyGuide,
+    median_of_best,
+    ok,
+    outcome,
+    run,
+    seconds,
+)
+
+from autosched.samplers import sampler
+from autosched.samplers.base import Matrix
+from autosched.samplers.evolution import EvolutionSampler
+from search_spaces.arrays import FloatArray
+from search_spaces.spaces.schedule import Schedule
+
+
+class TestEvolution:
+    def test_it_finds_faster_schedules_than_chance(self) -> None:
+        assert median_of_best("evolution", 64) < 0.6 * median_of_best("random", 64)
+
+    def test_a_guide_leads_from_the_first_proposal(self) -> None:
+        best = [min(map(seconds, MAKERS["evolution_guided"](TOY, seed).ask(8))) for seed in range(10)]
+        chance = [min(map(seconds, MAKERS["random"](TOY, seed).ask(8))) for seed in range(10)]
+        assert np.median(best) < np.median(chance)
+        assert max(best) <= 1.5e-6
+
+    def test_only_the_first_proposals_come_from_many_guesses(self) -> None:
+        class Counting(ToyGuide):
+            asked: set[Schedule]
+
+            def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
+                self.asked.update(schedules)
+                return super().log_seconds(schedules)
+
+        prior = Counting()
+        made = EvolutionSampler(TOY, 1, fit=None, prior=prior, settings=dataclasses.replace(QUICK, first=100))
+        prior.asked = set()
+        first = made.ask(4)
+        assert len(prior.asked) > 60  # of 100 drawn, some twice
+        for schedule in first:
+            made.tell(schedule, ok(seconds(schedule)))
+        prior.asked = set()
+        made.ask(4)
+        assert 0 < len(prior.asked) < 60
+
+    def test_the_model_learns_measured_over_guessed_time(self) -> None:
+        trained: list[tuple[Matrix, FloatArray]] = []
+
+        def fit(rows: Matrix, times: FloatArray) -> Nearest:
+            trained.append((rows, times))
+            return Nearest(rows, times)
+
+        prior = ToyGuide()
+        made = EvolutionSampler(TOY, 1, fit=fit, prior=prior, settings=dataclasses.replace(QUICK, warmup=10))
+        told = [s for s in TOY.sample(10**6, 3) if s["x"] != 1][:10]
+        for schedule in told:
+            made.tell(schedule, ok(seconds(schedule)))
+        made.ask(1)
+        ((rows, times),) = trained
+        assert np.array_equal(rows, TOY.encode(told))
+        assert times == pytest.approx(
+            [seconds(s) / math.exp(g) for s, g in zip(told, prior.log_seconds(told), strict=True)]
+        )
+
+    def test_it_is_trained_whenever_a_fifth_more_records_have_come(self) -> None:
+        sizes: list[int] = []
+
+        def fit(rows: Matrix, times: FloatArray) -> Nearest:
+            sizes.append(len(rows))
+            return Nearest(rows, times)
+
+        made = EvolutionSampler(TOY, 1, fit=fit, settings=QUICK)
+        for schedule in TOY.sample(40, 3):
+            made.tell(schedule, ok(seconds(schedule)))
+            made.ask(1)
+        assert sizes == [6, 8, 10, 12, 15, 18, 22, 27, 33, 40]
+
+    def test_rows_of_all_templates_are_learned_together_with_what_they_lack_missing(self) -> None:
+        learned: list[Matrix] = []
+
+        def fit(rows: Matrix, times: FloatArray) -> Nearest:
+            learned.append(rows)
+            return Nearest(rows, times)
+
+        made = EvolutionSampler(BOTH, 1, fit=fit, settings=dataclasses.replace(QUICK, warmup=30))
+        told = BOTH.sample(30, 3)
+        for schedule in told:
+            made.tell(schedule, ok(seconds(schedule)))
+        made.ask(1)
+        assert np.array_equal(learned[0], BOTH.encode(told), equal_nan=True)
+        toys = np.isnan(learned[0]).sum(axis=1) == len(FLAT.encoded_names)
+        assert toys.tolist() == [s.template == "toy" for s in told]
+
+    def test_failures_are_worse_than_every_time_and_never_better(self) -> None:
+        labels: list[float] = []
+
+        def fit(rows: Matrix, times: FloatArray) -> Nearest:
+            labels[:] = times.tolist()
+            return Nearest(rows, times)
+
+        made = EvolutionSampler(TOY, 1, fit=fit, settings=QUICK)
+        told = TOY.sample(30, 3)
+        for schedule in told:
+            made.tell(schedule, outcome(schedule))
+        made.ask(1)
+        slowest = max(seconds(s) for s in told[: len(labels)] if outcome(s).ok)
+        for schedule, label in zip(told, labels, strict=False):
+            expected = seconds(schedule) if outcome(schedule).ok else 2 * slowest
+            assert label == pytest.approx(expected)
+        assert any(not outcome(s).ok for s in told[: len(labels)])
+
+    def test_a_schedule_measured_again_counts_with_its_median(self) -> None:
+        labels: list[float] = []
+
+        def fit(rows: Matrix, times: FloatArray) -> Nearest:
+            labels[:] = times.tolist()
+            return Nearest(rows, times)
+
+        made = EvolutionSampler(TOY, 1, fit=fit, settings=QUICK)
+        told = TOY.sample(6, 3)
+        for factor in (1.0, 9.0, 1.2):
+            for schedule in told:
+                made.tell(schedule, ok(factor * seconds(schedule)))
+        made.ask(1)
+        assert labels == pytest.approx([1.2 * seconds(s) for s in told])
+
+    def test_one_batch_is_spread_out(self) -> None:
+        made = EvolutionSampler(
+            TOY, 1, fit=None, prior=ToyGuide(), settings=dataclasses.replace(QUICK, guided=1.0, distance=2)
+        )
+        batch = made.ask(4)
+        apart = [sum(p != q for p, q in zip(a.items, b.items, strict=True)) for a in batch for b in batch if a != b]
+        assert min(apart) >= 2
+
+    def test_what_the_guide_holds_to_be_impossible_is_not_led_to(self) -> None:
+        made = EvolutionSampler(TOY, 1, fit=None, prior=ToyGuide(), settings=dataclasses.replace(QUICK, guided=1.0))
+        possible = sum(s["x"] != 1 for s in TOY.sample(10**6, 0))
+        asked = [s for _ in range(4) for s in made.ask(8)]
+        assert len(asked) < possible
+        assert all(s["x"] != 1 for s in asked)
+
+    def test_a_stopped_search_goes_on_as_if_it_had_not_stopped(self) -> None:
+        for make in (MAKERS["evolution_guided"], MAKERS["evolution_of_nearest"]):
+            whole = run(make(TOY, 3), 12)
+            restored = make(TOY, 3)
+            for schedule in whole[:35]:
+                restored.tell(schedule, outcome(schedule))
+            assert run(restored, 5) == whole[35:]
+
+
+def test_a_prior_that_expects_only_failures_is_no_obstacle() -> None:
+    class Denying(ToyGuide):
+        def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
+            return np.full(len(schedules), np.inf)
+
+    made = sampler("evolution", TOY, seed=1, prior=Denying())
+    for _ in range(8):
+        for schedule in made.ask(8):
+            made.tell(schedule, ok(seconds(schedule)))

@@ -1,0 +1,214 @@
+"""nvMatmulHeuristics, where it is installed, proposes some of the first trials of a matmul, and the records say so."""
+
+import dataclasses
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from needs import needs_nvrtc
+
+from autosched.reporting import formatting
+from autosched.samplers.first_choices import nvidia_heuristics
+from autosched.samplers.first_choices.nvidia_heuristics import (
+    NAME,
+    Configuration,
+    HeuristicsFailed,
+    advice,
+    configurations,
+    nearest,
+)
+from autosched.samplers.first_choices.prior import AnalyticPrior
+from autosched.tuning.tune import tune
+from measurements.records.measurement import Provenance
+from measurements.store.store import Store
+from search_spaces.catalogue import template, templates_for
+from search_spaces.hardware.devices import DEVICES, device
+from search_spaces.operators.copy import Copy
+from search_spaces.operators.matmul import Matmul
+from search_spaces.templates.template import TemplateSet
+
+H200, A100 = device("h200"), device("a100")
+LARGE = Matmul(4096, 4096, 4096)
+REAL = importlib.util.find_spec(NAME) is not None
+
+# What the child calls, in the order of the library's header; ASKED keeps what it was called with.
+STUB = """
+import enum, json, os, types
+class NvMatmulHeuristicsTarget(enum.IntEnum): CUTLASS3 = 4
+class NvMatmulHeuristicsFlags(enum.IntEnum): PERF_MODEL_BASED_AUTO_TUNING = 8
+class NvMatmulHeuristicsMatmulLayout(enum.IntEnum): NN_ROW_MAJOR = 0; NT_ROW_MAJOR = 1; TN_ROW_MAJOR = 2
+class NvMatmulHeuristicsNvidiaGpu(enum.IntEnum): H200_SXM = 9003; A100_SXM_80GB = 8000
+class NvMatmulHeuristicsInterface:
+    def __init__(self, backend, precision, flags): self.said = {"precision": precision}
+    def createHardwareDescriptor(self): return "chip"
+    def setHardwarePredefinedGpu(self, chip, gpu): self.said["gpu"] = gpu.name
+    def loadInternalDiscoverySet(self, layout, chip): self.loaded = layout; return True
+    def makeNvMatmulHeuristicsProblem(self, m, n, k, layout, batch): return [m, n, k, layout.name, batch]
+    def get(self, problem, count, chip):
+        assert self.loaded.name == problem[3] and chip == "chip"
+        with open(os.environ["STUB_ASKED"], "w") as file: json.dump({**self.said, "problem": problem}, file)
+        rows = json.loads(os.environ["STUB_ROWS"])[:count]
+        return [{"runtime": 1e-5, "kernel": types.SimpleNamespace(**row)} for row in rows]
+"""
+
+
+def row(
+    tile: tuple[int, int, int], warp: tuple[int, int, int], instruction_m: int = 16, **others: int
+) -> dict[str, Any]:
+    return {
+        **{f"cta_tile_{axis}": size for axis, size in zip("mnk", tile, strict=True)},
+        **{f"warp_tile_{axis}": size for axis, size in zip("mnk", warp, strict=True)},
+        **{"instr_tile_m": instruction_m, "stages": 3, "split_k": 1, "cluster_m": 1, "cluster_n": 1},
+        **{"swizzle_factor": 1, "cta_order": 0, **others},
+    }
+
+
+def configuration(tile: tuple[int, int, int], warp: tuple[int, int, int], instruction_m: int = 16) -> Configuration:
+    return Configuration(tile, warp, instruction_m, 3, 1, (1, 1), 1, False, 1e-5)
+
+
+SMALL = Matmul(256, 256, 256)
+ROWS = [row((64, 64, 64), (32, 32, 64)), row((64, 64, 64), (32, 32, 64)), row((128, 64, 32), (64, 32, 32), stages=4)]
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of that name that answers ROWS; the file of what it was asked."""
+    package = tmp_path / "site"
+    package.mkdir()
+    (package / f"{NAME}.py").write_text(STUB)
+    monkeypatch.syspath_prepend(str(package))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("STUB_ASKED", str(tmp_path / "asked.json"))
+    monkeypatch.setenv("STUB_ROWS", json.dumps(ROWS))
+    return tmp_path / "asked.json"
+
+
+def given(problem: Matmul | Copy, chip: Any = A100) -> nvidia_heuristics.Advice:
+    templates = templates_for(problem, chip)
+    return advice(templates, problem, chip, AnalyticPrior(templates, problem, chip))
+
+
+def near(configuration: Configuration, problem: Matmul, chip: Any) -> dict[str, Any]:
+    templates = templates_for(problem, chip)
+    found = nearest(configuration, templates, problem, chip, AnalyticPrior(templates, problem, chip))
+    assert found is not None and found in templates.space(problem, chip)
+    return {"template": found.template, **found.values}
+
+
+class TestNearest:
+    def test_every_decision_is_kept_where_the_rules_allow_it(self) -> None:
+        wanted = dataclasses.replace(
+            configuration((256, 128, 64), (64, 64, 64), 64), stages=4, cluster=(1, 2), by_columns=True
+        )
+        found = near(wanted, LARGE, H200)
+        assert found["template"] == "wgmma_matmul"
+        assert [found[f"tile_{axis}"] for axis in "mnk"] == [256, 128, 64]
+        assert (found["consumers"], found["stages"], found["split_k"]) == (2, 4, 1)
+        assert (found["cluster_m"], found["cluster_n"], found["raster"]) == (1, 2, "column")
+
+    def test_tiles_of_warps_become_the_map_of_subgroups(self) -> None:
+        found = near(dataclasses.replace(configuration((256, 128, 32), (64, 64, 32)), swizzle=8), LARGE, A100)
+        assert found["template"] == "matmul" and found["intrinsic"] == "mma_m16n8k16_f16"
+        assert [found[f"sg_layout_{axis}"] for axis in "mn"] == [4, 2]
+        assert [found[f"sg_data_{axis}"] for axis in "mn"] == [64, 64]
+        assert (found["stages"], found["raster"]) == (3, "grouped_8")
+
+    def test_what_is_not_in_the_space_becomes_the_nearest_that_is(self) -> None:
+        found = near(configuration((128, 80, 64), (64, 40, 64)), LARGE, A100)
+        assert found["tile_m"] == 128 and found["tile_n"] in (64, 96)
+        assert found["tile_k"] == 64
+
+    def test_what_the_rules_refuse_is_left_to_the_model_and_the_tile_kept(self) -> None:
+        wanted = dataclasses.replace(configuration((128, 128, 64), (64, 64, 64), 64), stages=8, cluster=(4, 4))
+        found = near(wanted, LARGE, H200)  # 8 stages do not fit, clusters have at most 4 blocks
+        assert [found[f"tile_{axis}"] for axis in "mnk"] == [128, 128, 64]
+        assert (found["cluster_m"], found["cluster_n"]) == (4, 1) and found["stages"] < 8
+
+    def test_mma_sync_takes_the_tiles_of_wgmma_where_that_is_not_searched(self) -> None:
+        templates = TemplateSet([template("matmul")])
+        of_wgmma = configuration((128, 128, 64), (64, 64, 64), 64)
+        found = nearest(of_wgmma, templates, LARGE, H200, AnalyticPrior(templates, LARGE, H200))
+        assert found is not None and found.template == "matmul" and found["tile_m"] == found["tile_n"] == 128
+
+    def test_nothing_of_templates_that_have_no_such_instruction(self) -> None:
+        templates = TemplateSet([template("matmul")])
+        fp8 = Matmul(512, 512, 512, a="e4m3")  # sm_80 has no such mma.sync
+        of_mma, prior = configuration((64, 64, 64), (32, 32, 64)), AnalyticPrior(templates, fp8, A100)
+        assert nearest(of_mma, templates, fp8, A100, prior) is None
+        assert not nvidia_heuristics.knows(Matmul(512, 512, 512, a="f32", precision="ieee"), H200)
+
+
+class TestAdvice:
+    def test_it_is_asked_for_this_problem_and_device_in_a_process_of_its_own(self, stub: Path) -> None:
+        found = given(dataclasses.replace(SMALL, order_b="col", a="bf16", b="bf16", out="bf16"))
+        said = json.loads(stub.read_text())
+        assert said == {"precision": "TST", "gpu": "A100_SXM_80GB", "problem": [256, 256, 256, "NT_ROW_MAJOR", 1]}
+        assert NAME not in sys.modules
+        assert [s["tile_m"] for s in found.schedules] == [64, 128]  # equal configurations once
+        assert found.line == f"2 of the first trials are the nearest schedules to what {NAME} proposes"
+
+    def test_nothing_for_what_it_does_not_know(self, stub: Path) -> None:
+        own = dataclasses.replace(A100, name="mine")
+        assert given(Copy(256, 256)) == given(SMALL, own) == nvidia_heuristics.Advice()
+        assert not stub.exists()
+
+    def test_nothing_where_it_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: Any, **__: Any) -> None:
+            raise AssertionError("a process was started")
+
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+        monkeypatch.setattr(subprocess, "run", refuse)
+        assert given(SMALL) == nvidia_heuristics.Advice()
+
+    @pytest.mark.parametrize(
+        ("code", "why"),
+        [
+            ("raise ImportError('no libcudart.so')", "ImportError: no libcudart.so"),
+            ("import os; os.kill(os.getpid(), 11)", "exit status -11"),
+            ("import os; print('hello', flush=True); os._exit(0)", "not understood"),
+            ("import os; print('[{}]', flush=True); os._exit(0)", "not understood"),
+            ("class NvMatmulHeuristicsTarget: pass", "has no attribute"),
+        ],
+    )
+    def test_a_broken_package_is_one_line(self, stub: Path, code: str, why: str) -> None:
+        (stub.parent / "site" / f"{NAME}.py").write_text(code)
+        found = given(SMALL)
+        assert found.schedules == ()
+        assert found.line.startswith(f"{NAME} is left out: ") and why in found.line and "\n" not in found.line
+        with pytest.raises(HeuristicsFailed, match=why):
+            configurations(SMALL, "A100_SXM_80GB", 3)
+
+    def test_a_tile_of_nothing_is_not_believed(self, stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("STUB_ROWS", json.dumps([row((0, 64, 64), (32, 32, 64))]))
+        assert "0x64" in given(SMALL).line
+
+
+@needs_nvrtc
+def test_its_choices_are_among_the_first_trials_and_the_records_say_so(stub: Path, tmp_path: Path) -> None:
+    database = tmp_path / "best.db"
+    result = tune(SMALL, trials=3, database=database, device="a100", backend="estimate", verify=False, workers=1)
+    assert sum(NAME in line for line in result.lines) == 1
+    assert sorted(record.sampler for record in result.trials) == ["bayes", NAME, NAME]
+    with Store.open(database) as store:
+        stored = store.trials(SMALL, "a100", Provenance.ESTIMATED)
+    proposed = {record.schedule["tile_m"]: record for record in stored if record.sampler == NAME}
+    assert set(proposed) == {64, 128} and all(record.ok for record in stored)
+    assert proposed[64].to_json()["sampler"] == NAME
+    assert f"proposed by {NAME}, seed 0" in dict(formatting.record_facts(SMALL, proposed[64]))["found"]
+    assert "bayes sampler, seed 0" in dict(formatting.record_facts(SMALL, stored[0]))["found"]
+
+
+@pytest.mark.skipif(not REAL, reason=f"{NAME} is not installed")
+def test_the_library_itself() -> None:
+    for chip in (row for row in DEVICES if row.name in nvidia_heuristics.GPUS):
+        found = configurations(LARGE, nvidia_heuristics.GPUS[chip.name], 4)
+        assert found and all(c.seconds > 0 and c.warps >= 1 for c in found)
+        assert {c.instruction_m for c in found} == {64 if chip.sm == 90 else 16}
+    for problem in (Matmul(16, 4096, 4096, a="e4m3"), Matmul(512, 512, 512, a="i8"), Matmul(512, 512, 512, a="f32")):
+        assert given(problem, H200).schedules

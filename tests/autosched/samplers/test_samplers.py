@@ -1,0 +1,249 @@
+"""The contract of ``Sampler``, as one class of tests that every sampler passes, and what each promises besides."""
+
+import math
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy_searches import CASES, EVERYTHING, HILL, TOY, Make, failed, hill_seconds, ok, outcome, proposed, run, toy
+
+from autosched.samplers import sampler, samplers
+from autosched.samplers.base import Unseen
+from search_spaces.spaces.parameters import ordinal
+from search_spaces.spaces.rules import Rule
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
+from search_spaces.spaces.space import EmptySpace, Space
+from search_spaces.spaces.union_space import UnionSpace
+
+
+@pytest.mark.parametrize(("make", "space"), CASES.values(), ids=CASES)
+class TestContract:
+    def test_proposals_are_legal_and_never_repeated(self, make: Make, space: SearchSpace) -> None:
+        asked = proposed(make, space)
+        assert len(asked) == 40
+        assert all(s in space for s in asked)
+        assert len({s.key() for s in asked}) == 40
+
+    def test_the_parameters_stand_in_the_order_of_the_space(self, make: Make, space: SearchSpace) -> None:
+        for schedule in proposed(make, space):
+            assert list(schedule) == [p.name for p in space.members[schedule.template].parameters]
+
+    def test_nothing_is_asked_twice_without_being_told(self, make: Make, space: SearchSpace) -> None:
+        made = make(space, 4)
+        asked = [*made.ask(7), *made.ask(7), *made.ask(7)]
+        assert len({s.key() for s in asked}) == 21
+
+    def test_the_same_seed_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
+        assert run(make(space, 5), 8) == proposed(make, space)
+
+    def test_another_seed_proposes_something_else(self, make: Make, space: SearchSpace) -> None:
+        assert proposed(make, space)[:15] != run(make(space, 6), 3)
+
+    def test_the_global_generator_is_neither_used_nor_moved(self, make: Make, space: SearchSpace) -> None:
+        expected = proposed(make, space)[:20]
+        np.random.seed(1)
+        assert run(make(space, 5), 4) == expected
+        drawn = np.random.random()
+        np.random.seed(1)
+        assert np.random.random() == drawn
+
+    def test_everything_is_proposed_once_and_then_nothing(self, make: Make, space: SearchSpace) -> None:
+        made = make(space, 7)
+        keys: list[str] = []
+        while batch := made.ask(16):
+            assert len(batch) == min(16, len(EVERYTHING[id(space)]) - len(keys))
+            for schedule in batch:
+                made.tell(schedule, outcome(schedule))
+            keys += [s.key() for s in batch]
+        assert len(keys) == len(EVERYTHING[id(space)])
+        assert set(keys) == EVERYTHING[id(space)]
+        assert made.ask(16) == []
+
+    def test_a_restored_sampler_proposes_nothing_it_was_told(self, make: Make, space: SearchSpace) -> None:
+        told = proposed(make, space)[:30]
+        restored = make(space, 5)
+        for schedule in told:
+            restored.tell(schedule, outcome(schedule))
+        more = run(restored, 4)
+        assert len(more) == 20
+        assert not {s.key() for s in told} & {s.key() for s in more}
+
+    def test_restored_twice_from_the_same_records_it_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
+        told = proposed(make, space)[:30]
+        proposals = []
+        for _ in range(2):
+            restored = make(space, 5)
+            for schedule in told:
+                restored.tell(schedule, outcome(schedule))
+            proposals.append(run(restored, 3))
+        assert proposals[0] == proposals[1]
+
+    def test_results_may_come_in_any_order_and_more_than_once(self, make: Make, space: SearchSpace) -> None:
+        made = make(space, 9)
+        batch = made.ask(12)
+        for schedule in reversed(batch):
+            made.tell(schedule, outcome(schedule))
+        for schedule in batch[:4]:
+            made.tell(schedule, outcome(schedule))
+        assert not {s.key() for s in made.ask(12)} & {s.key() for s in batch}
+
+    def test_schedules_that_were_never_asked_may_be_told(self, make: Make, space: SearchSpace) -> None:
+        made = make(space, 10)
+        others = space.sample(30, 99)
+        for schedule in others:
+            made.tell(schedule, outcome(schedule))
+        assert not {s.key() for s in run(made, 3)} & {s.key() for s in others}
+
+    def test_only_failures_do_not_stop_it(self, make: Make, space: SearchSpace) -> None:
+        made = make(space, 11)
+        total = 0
+        while batch := made.ask(20):
+            for schedule in batch:
+                made.tell(schedule, failed())
+            total += len(batch)
+        assert total == len(EVERYTHING[id(space)])
+
+    def test_counts(self, make: Make, space: SearchSpace) -> None:
+        assert make(space, 1).ask(0) == []
+        with pytest.raises(ValueError, match="cannot ask for -1"):
+            make(space, 1).ask(-1)
+
+    def test_it_has_a_name_for_the_records(self, make: Make, space: SearchSpace) -> None:
+        assert make(space, 1).name in samplers()
+
+    def test_nothing_is_printed(self, make: Make, space: SearchSpace, capfd: pytest.CaptureFixture[str]) -> None:
+        run(make(space, 2), 4)
+        assert capfd.readouterr() == ("", "")
+
+    @settings(deadline=None, max_examples=5)
+    @given(data=st.data())
+    def test_any_sequence_of_calls(self, make: Make, space: SearchSpace, data: st.DataObject) -> None:
+        made = make(space, data.draw(st.integers(0, 2**31 - 1)))
+        seen: set[str] = set()
+        waiting: list[Schedule] = []
+        for _ in range(data.draw(st.integers(1, 6))):
+            batch = made.ask(data.draw(st.integers(0, 30)))
+            keys = {s.key() for s in batch}
+            assert len(keys) == len(batch)
+            assert keys <= EVERYTHING[id(space)]
+            assert not keys & seen
+            seen |= keys
+            waiting += batch
+            for _ in range(data.draw(st.integers(0, len(waiting)))):
+                schedule = waiting.pop(data.draw(st.integers(0, len(waiting) - 1)))
+                made.tell(schedule, data.draw(st.sampled_from([failed(), ok(1e-6), ok(3e-5)])))
+
+
+LAKE = Space(  # as many schedules as HILL has in its own two dimensions, all of them slow
+    "lake", tuple(ordinal(name, tuple(range(1, 13))) for name in "ab"), ()
+)
+
+
+@pytest.mark.parametrize("name", ["tpe", "evolution"])
+def test_a_search_of_a_union_finds_the_template_and_the_schedule(name: str) -> None:
+    """Half of a sample is of each template; one that learns turns to the better one."""
+
+    def found(name: str, seed: int) -> tuple[float, int]:
+        made, best, on_the_hill = sampler(name, UnionSpace([LAKE, HILL]), seed=seed), math.inf, 0
+        for _ in range(8):
+            for schedule in made.ask(8):
+                time = 2e-4 if schedule.template == "lake" else hill_seconds(schedule)
+                best, on_the_hill = min(best, time), on_the_hill + (schedule.template == "hill")
+                made.tell(schedule, ok(time))
+        return best, on_the_hill
+
+    best, on_the_hill = np.median([found(name, seed) for seed in range(3)], axis=0)
+    chance, half = np.median([found("random", seed) for seed in range(3)], axis=0)
+    assert half == 32
+    assert on_the_hill > 40
+    assert best < 0.6 * chance
+
+
+@pytest.mark.parametrize("name", samplers())
+def test_equal_decisions_in_two_templates_are_two_schedules(name: str) -> None:
+    twins = UnionSpace([Space(template, TOY.parameters[:2]) for template in ("one", "two")])
+    made = sampler(name, twins, seed=1)
+    asked = []
+    while batch := made.ask(16):
+        for schedule in batch:
+            made.tell(schedule, ok(1e-6 * schedule.integer("x")))
+        asked += batch
+    assert Counter(s.template for s in asked) == {"one": 64, "two": 64}
+    assert len({s.items for s in asked}) == 64
+
+
+class TestRandom:
+    def test_every_schedule_is_equally_likely_to_come_first(self) -> None:
+        small = toy(3)
+        total = small.count()
+        first = Counter(sampler("random", small, seed=seed).ask(1)[0].key() for seed in range(150 * total))
+        assert len(first) == total
+        expected = 150.0
+        chi_squared = sum((count - expected) ** 2 / expected for count in first.values())
+        assert chi_squared < total + 6 * math.sqrt(2 * total)
+
+    def test_a_restored_run_goes_on_as_if_it_had_not_stopped(self) -> None:
+        whole = run(sampler("random", TOY, seed=3), 10)
+        restored = sampler("random", TOY, seed=3)
+        for schedule in whole[:20]:
+            restored.tell(schedule, outcome(schedule))
+        assert run(restored, 6) == whole[20:]
+
+    def test_it_draws_beyond_the_first_stretch_of_the_order(self) -> None:
+        large = toy(30)
+        unseen = Unseen(large, 1)
+        drawn = [s.key() for _ in range(10) for s in unseen.draw(100)]
+        assert len(set(drawn)) == 1000
+
+
+def test_unknown_names_and_seeds_are_refused_in_one_line() -> None:
+    with pytest.raises(ValueError, match="unknown sampler 'genetic': use one of bayes, evolution, random, tpe"):
+        sampler("genetic", TOY, seed=0)
+    for seed in (-1, 2**31, True, 1.5):
+        with pytest.raises(ValueError, match="the seed must be an integer"):
+            sampler("random", TOY, seed=seed)  # type: ignore[arg-type]
+
+
+def test_a_space_with_nothing_legal_says_so() -> None:
+    nothing = Space("toy", TOY.parameters, (), (Rule("never", lambda x: x < 0, "never"),))
+    with pytest.raises(EmptySpace, match="never"):
+        sampler("random", nothing, seed=0).ask(1)
+
+
+def test_proposals_do_not_depend_on_the_hash_seed() -> None:
+    """Sets and dicts of texts have another order in every process; no proposal may come from one."""
+    code = f"""
+import sys
+sys.path[:0] = {[p for p in sys.path if p]!r}
+from autosched.samplers import sampler
+from measurements.records.measurement import Measurement, Provenance, Timing, Status
+from search_spaces.spaces.parameters import categorical, ordinal
+from search_spaces.spaces.space import Space
+space = Space("toy", (ordinal("x", tuple(range(20))), categorical("y", tuple("abcdef"))), (), ())
+for name in ("random", "tpe", "evolution"):
+    made = sampler(name, space, seed=1)
+    for _ in range(6):
+        for s in made.ask(6):
+            print(s.key())
+            timing = Timing.estimate(1e-6 * (1 + s.integer("x")))
+            made.tell(s, Measurement(Status.OK, Provenance.MEASURED, timing=timing))
+"""
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-W", "error", "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert outputs[0] == outputs[1]
+    assert len(outputs[0].splitlines()) == 108

@@ -1,0 +1,72 @@
+"""What the sampler over Optuna's own samplers promises besides the contract."""
+
+import math
+
+import optuna
+from toy_searches import BOTH, FLAT, TOY, median_of_best, ok, outcome, seconds
+
+from autosched.samplers import sampler
+from autosched.samplers.tpe import OptunaSampler
+from search_spaces.spaces.parameters import ordinal
+from search_spaces.spaces.rules import Rule
+from search_spaces.spaces.space import Space
+
+
+class Spy(optuna.samplers.RandomSampler):
+    """Keeps the trials that Optuna's samplers see."""
+
+    seen: tuple[optuna.trial.FrozenTrial, ...] = ()
+
+    def before_trial(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+        self.seen = tuple(study.get_trials())
+
+
+class TestTpe:
+    def test_it_finds_faster_schedules_than_chance(self) -> None:
+        assert median_of_best("tpe", 64) < 0.6 * median_of_best("random", 64)
+
+    def test_almost_everything_illegal_is_no_obstacle(self) -> None:
+        sparse = Space(
+            "sparse",
+            tuple(ordinal(name, tuple(range(12))) for name in "abcdef"),
+            (),
+            tuple(
+                Rule(f"equal_{one}{two}", lambda x, y: x == y, "they differ", names={"x": one, "y": two})
+                for one, two in zip("abcde", "bcdef", strict=True)
+            ),
+        )
+        made = sampler("tpe", sparse, seed=1)
+        asked = []
+        while batch := made.ask(5):
+            for schedule in batch:
+                made.tell(schedule, ok(1e-6 * (1 + schedule.integer("a"))))
+            asked += batch
+        assert sorted(s.integer("a") for s in asked) == list(range(12))
+
+    def test_optuna_knows_what_was_told(self) -> None:
+        spy = Spy(seed=1)
+        made = OptunaSampler(TOY, 0, spy)
+        told = TOY.sample(10, 2)
+        for schedule in told:
+            made.tell(schedule, outcome(schedule))
+        (asked,) = made.ask(1)
+        made.tell(asked, ok(seconds(asked)))
+        made.ask(1)
+        complete = [t for t in spy.seen if t.state is optuna.trial.TrialState.COMPLETE]
+        pruned = [t for t in spy.seen if t.state is optuna.trial.TrialState.PRUNED]
+        worked = [s for s in [*told, asked] if outcome(s).ok or s == asked]
+        assert [t.value for t in complete] == [math.log(seconds(s)) for s in worked]
+        assert len(pruned) == 11 - len(worked)
+        assert all(t.value is None for t in pruned), "a failure has no value"
+
+    def test_optuna_sees_a_template_and_then_its_parameters_alone(self) -> None:
+        spy = Spy(seed=1)
+        made = OptunaSampler(BOTH, 0, spy)
+        for schedule in [*BOTH.sample(6, 2), *made.ask(6)]:
+            made.tell(schedule, ok(seconds(schedule)))
+        made.ask(1)
+        of = {m.name: {"template", *(f"{m.name}.{p.name}" for p in m.parameters)} for m in (TOY, FLAT)}
+        done = [t for t in spy.seen if t.state is optuna.trial.TrialState.COMPLETE]
+        assert len(done) == 12
+        assert all(set(t.params) == of[t.params["template"]] for t in done)
+        assert {t.params["template"] for t in done} == {"toy", "flat"}

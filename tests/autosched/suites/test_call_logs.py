@@ -1,0 +1,173 @@
+"""What a program computes is recorded, read back with its counts, and tuned."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from autosched.cli.app import run
+from autosched.dispatch import call_log as log
+from autosched.dispatch.call_log import CallLog, CallLogError, recording
+from autosched.suites import suite
+from autosched.suites.logged_calls import read_calls
+from autosched.suites.suite import Member, SuiteResult
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.row_reduction import Softmax
+
+SOFTMAX, MATMUL = Softmax(4, 64), Matmul(64, 32, 16)
+TUNABLEOP = """Validator,PT_VERSION,2.13.0
+GemmTunableOp_Half_TN,tn_768_1024_512_ld_512_512_768
+GemmTunableOp_BFloat16_NN,nn_8_4_2_ld_8_2_8,Gemm_Hipblaslt_12,0.0123
+GemmAndBiasTunableOp_float_TN,tn_16_8_4_ld_4_4_16
+GemmStridedBatchedTunableOp_Half_NT,nt_64_32_16_B_6_ld_64_32_64
+GemmTunableOp_double_NN,nn_8_4_2_ld_8_2_8
+GemmTunableOp_Half_NN,nn_8_4_2_ld_16_2_8
+ScaledGemmTunableOp_Float8_e4m3fn_Float8_e4m3fn_BFloat16_TN,tn_16_8_4_ld_4_4_16_rw_1
+"""
+
+
+def test_counts_are_added_to_those_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "shapes.csv"
+    for _ in range(2):
+        with recording(path):
+            threads = [threading.Thread(target=lambda: [log.add(SOFTMAX) for _ in range(50)]) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            log.add(MATMUL)
+    log.add(MATMUL)  # nobody records any more
+    assert read_calls(path).members == (Member(SOFTMAX, 400.0), Member(MATMUL, 2.0))
+
+
+def test_another_file_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("mine\n")
+    one = CallLog(path)
+    one.add(SOFTMAX)
+    with pytest.raises(CallLogError, match="no log of calls that autosched wrote"):
+        one.write()
+    assert path.read_text() == "mine\n"
+
+
+def test_processes_share_a_file_and_a_bad_place_is_one_line(tmp_path: Path) -> None:
+    code = (
+        "from autosched import functions; from autosched.call_logs import log\n"
+        "from search_spaces.operators.row_reduction import Softmax\n"
+        "for _ in range(3): log.add(Softmax(4, 64))"
+    )
+
+    def started(path: Path) -> subprocess.Popen[str]:
+        environment = {**os.environ, "AUTOSCHED_RECORD": str(path)}
+        return subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True)
+
+    both = [started(tmp_path / "shapes.csv") for _ in range(2)]
+    assert [p.communicate()[1] for p in both] == ["", ""]
+    assert read_calls(tmp_path / "shapes.csv").members == (Member(SOFTMAX, 6.0),)
+    said = started(tmp_path / "no" / "shapes.csv").communicate()[1]
+    assert said.startswith("autosched: AUTOSCHED_RECORD: calls are not recorded") and said.count("\n") == 1
+
+
+def test_torch_operators_and_patched_calls_are_recorded(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    import autosched.torch as ours
+
+    x, layer = torch.randn(4, 64), torch.nn.Linear(64, 32)
+    with recording(tmp_path / "shapes.csv"), ours.patch(None) as calls:
+        ours.softmax(x)
+        for _ in range(3):
+            layer(x)
+        torch.mm(x[:, ::2], x.T[:32])  # no kernel computes it
+    linear = Matmul(4, 32, 64, a="f32", b="f32", order_b="col", epilogue="bias")
+    assert set(read_calls(tmp_path / "shapes.csv").members) == {Member(linear, 3.0), Member(Softmax(4, 64, "f32"), 1.0)}
+    assert calls.misses[linear.key(), "no database was given"] == 3
+
+
+def test_tunableop_is_row_major_transposed(tmp_path: Path) -> None:
+    path = tmp_path / "tunableop_untuned0.csv"
+    path.write_text(TUNABLEOP + "GemmTunableOp_Half_TN,tn_768_1024_512_ld_512_512_768\n")
+    read = read_calls(path)
+    # a linear layer of 512 to 768 features on 1,024 rows: x (1024, 512) @ weight (768, 512).T
+    linear = Matmul(m=1024, n=768, k=512, order_a="row", order_b="col")
+    assert read.members[0] == Member(linear, 2.0)
+    assert {m.problem for m in read.members[1:]} == {
+        Matmul(m=4, n=8, k=2, a="bf16", b="bf16"),
+        Matmul(m=8, n=16, k=4, a="f32", b="f32", order_b="col", epilogue="bias", precision="ieee"),
+        Matmul(m=32, n=64, k=16, batch=6, order_a="col"),
+    }
+    assert sorted(read.skipped.values()) == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "starts neither with count,problem nor"),
+        ("count,problem\n", "holds no problem"),
+        ("count,problem\nmany,{}\n", "line 2 of"),
+        ("count,problem\n0,{}\n", "line 2 of"),
+        ('count,problem\n1,"{""operator"":""frobnicate""}"\n', "holds no problem that can be tuned: "),
+        ("GemmTunableOp_double_NN,nn_8_4_2_ld_8_2_8\n", "GEMMs of double"),
+    ],
+)
+def test_what_is_no_log_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, why: str) -> None:
+    path = tmp_path / "shapes.csv"
+    path.write_text(text)
+    assert run(["tune", "--from", str(path), "--db", str(tmp_path / "a.db"), "--device", "h200"]) == 2
+    said = capsys.readouterr().err
+    assert why in said and said.count("\n") == 1
+    assert not (tmp_path / "a.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "trials", "seconds"),
+    [
+        ([], 256, None),
+        (["--budget", "30m"], 10**9, 1800.0),
+        (["--effort", "model"], 2, None),
+        (["--effort", "quick", "--budget", "1.5h"], 32, 5400.0),
+        (["--trials", "9", "--budget", "45"], 9, 45.0),
+    ],
+)
+def test_tune_from_a_log_spends_what_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], trials: int, seconds: float | None
+) -> None:
+    seen: dict[str, object] = {}
+
+    def spend(members: object, **given: object) -> SuiteResult:
+        seen.update(given, members=members)
+        return SuiteResult((), 0, 0.0)
+
+    monkeypatch.setattr(suite, "tune_suite", spend)
+    with recording(tmp_path / "shapes.csv"):
+        log.add(MATMUL)
+        for _ in range(50):
+            log.add(SOFTMAX)
+    assert run(["tune", "--from", str(tmp_path / "shapes.csv"), "--db", "a.db", "--device", "h200", *options]) == 0
+    assert (seen["trials"], seen["seconds"]) == (trials, seconds)
+    members = seen["members"]
+    assert isinstance(members, tuple) and members[0] == Member(SOFTMAX, 50.0), "it takes more time by the roofline"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--budget", "soon"], ["--budget", "-3m"], ["--budget", "3m", "--seconds", "2"], ["--effort", "much"]],
+)
+def test_a_bad_budget_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
+    assert run(["tune", "--from", "no.csv", "--db", str(tmp_path / "a.db"), *options]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_log_is_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "shapes.csv"
+    with recording(path):
+        log.add(Softmax(4, 64))
+    arguments = ["tune", "--from", str(path), "--db", str(tmp_path / "a.db"), "--device", "h200", "--no-verify"]
+    assert run([*arguments, "--effort", "model", "--json"]) == 0
+    (said,) = json.loads(capsys.readouterr().out)["problems"]
+    assert said["trials"] == 1 and said["best"]["provenance"] == "estimated"

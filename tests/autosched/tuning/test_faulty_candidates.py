@@ -1,0 +1,109 @@
+"""Candidates of which a fifth hang, crash, poison or lie, through the whole tuner into a database."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import instant_compiler
+import pytest
+from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
+
+from autosched.samplers import sampler
+from autosched.tuning.loop import Tuner
+from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
+from measurements.compiler.pool import CompileCache, CompilePool
+from measurements.records.measurement import Status
+from measurements.runners.cuda.runner import CudaOptions, CudaRunner
+from measurements.runners.cuda.supervisor import Limits
+from measurements.store.store import Store
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.parameters import ordinal
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.kernel import Kernel
+
+try:
+    toolchain_version()
+except NvrtcMissing as missing:
+    pytestmark = pytest.mark.skip(reason=str(missing))
+
+H200 = device("h200")
+PROBLEM = Matmul(m=16, n=16, k=16)
+BAD = {
+    "hang": Status.TIMEOUT,
+    "segfault": Status.CRASHED,
+    "exit": Status.CRASHED,
+    "garbage": Status.CRASHED,
+    "raise": Status.CRASHED,
+    "poison": Status.LAUNCH_ERROR,
+    "wrong": Status.WRONG_RESULT,  # it would have been fast
+    "negative": Status.CRASHED,
+    "nonsense": Status.CRASHED,
+}
+BEST = 77
+
+
+def fate(i: int) -> str:
+    return list(BAD)[i // 5 % len(BAD)] if i % 5 == 0 else "time"
+
+
+def generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
+    i = schedule.integer("i")
+    time = 1500 if i == BEST else 1600 + i
+    return fault_kernel(f"time_{time}_{i}" if fate(i) == "time" else f"{fate(i)}_{i}", problem)
+
+
+def test_every_one_is_accounted_for_and_the_best_is_found(tmp_path: Path, nightly: bool) -> None:
+    many = 500 if nightly else 150
+    space = Space("toy", (ordinal("i", tuple(range(many))),))
+    pids: set[int] = set()
+
+    class Watch:
+        def started(self, start: object) -> None:
+            pass
+
+        def trial(self, progress: object) -> None:
+            pids.update(runner.pids)
+            pids.update(pool.pids)
+
+    with CompilePool(
+        CompileCache(tmp_path / "cache"),
+        workers=1,
+        worker_module="instant_compiler",
+        python_path=[instant_compiler.HERE],
+    ) as pool:
+        options = CudaOptions(limits=Limits(candidate=0.6, health=10.0, retry_pauses=(0.05, 0.2)))
+        environment = {FOLDER_VARIABLE: str(tmp_path)}
+        runner = CudaRunner(
+            H200, pool, gpus=(0, 1), options=options, worker_module=MODULE, worker_path=[HERE], worker_env=environment
+        )
+        with Store.open(tmp_path / "a.db") as store:
+            result = Tuner(
+                PROBLEM,
+                H200,
+                runner,
+                store,
+                sampler("random", space, seed=1),
+                seed=1,
+                space_versions={"toy": "s"},
+                generate=generate,
+                observer=Watch(),
+            ).run(many)
+            trials = [r for r in store.trials() if r.rank is None]
+        runner.close()
+    assert not result.stopped
+    assert sorted(r.schedule.integer("i") for r in trials) == list(range(many))
+    for record in trials:
+        expected = BAD.get(fate(record.schedule.integer("i")), Status.OK)
+        assert record.status is expected, (record.schedule["i"], record.measurement.reason)
+    assert sum(result.failures.values()) == many // 5
+    assert result.best is not None and result.best.schedule["i"] == BEST
+    assert result.best.rank == 1 and result.remeasured is not None and result.remeasured.clear
+    assert len(pids) > many // 10
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    with closing(sqlite3.connect(tmp_path / "a.db")) as raw:
+        assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    with Store.open(tmp_path / "a.db", create=False) as store:
+        assert store.best(PROBLEM, "h200") == result.best

@@ -1,0 +1,58 @@
+"""How many schedules are out at a time."""
+
+import pytest
+
+from autosched.tuning.in_flight import LEAST, MOST, PER_GPU, Pace
+
+
+def test_starts_small_and_grows_where_costs_are_unknown() -> None:
+    sizes = [Pace().size(told) for told in range(0, 200, 10)]
+    assert sizes[0] == LEAST and sizes[-1] == MOST and sizes == sorted(sizes)
+
+
+def test_the_order_of_results_decides_nothing_where_costs_are_unknown() -> None:
+    assert Pace().in_order and not Pace(compilers=16).in_order
+
+
+def pace(compilers: int, compiling: float, measuring: float, proposing: float) -> Pace:
+    made = Pace(compilers=compilers)
+    for kind, seconds in (("compile", compiling), ("measure", measuring), ("propose", proposing)):
+        made.note(kind, [seconds] * 8)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("compilers", "compiling", "measuring", "proposing", "size"),
+    [
+        (2, 0.3, 0.02, 0.02, 2),  # two compilers are the bottleneck: no more than they work on
+        (16, 0.3, 0.02, 0.02, 15),  # the GPU keeps up with fifteen
+        (64, 0.3, 0.02, 0.1, 3),  # a slow sampler keeps three compilers busy
+        (64, 0.3, 1.0, 0.02, 1),  # a slow kernel: each result is worth waiting for
+        (16, 0.0, 0.02, 0.02, 1),  # everything is compiled already
+    ],
+)
+def test_no_more_than_what_keeps_the_machine_busy(
+    compilers: int, compiling: float, measuring: float, proposing: float, size: int
+) -> None:
+    assert pace(compilers, compiling, measuring, proposing).size(1000) == size
+
+
+@pytest.mark.parametrize(("compilers", "size"), [(2, 2), (6, 4), (16, 8)])
+def test_starts_with_half_of_what_keeps_the_machine_busy_or_with_a_few(compilers: int, size: int) -> None:
+    assert pace(compilers, 0.3, 0.02, 0.02).size(0) == size
+
+
+def test_a_few_slow_ones_do_not_count() -> None:
+    made = pace(16, 0.3, 0.02, 0.02)
+    made.note("measure", [5.0] * 7)
+    assert made.size(1000) == 15
+
+
+def test_compilers_that_nobody_has_timed_yet_are_kept_busy() -> None:
+    made = Pace(compilers=16)
+    made.note("propose", [0.02] * 8)
+    assert made.size(1000) == 16
+
+
+def test_several_gpus_get_several_each() -> None:
+    assert Pace(gpus=4, compilers=2).size(1000) == 4 * PER_GPU

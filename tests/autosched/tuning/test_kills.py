@@ -1,0 +1,147 @@
+"""kill -9 of the tuner, of its GPU worker and of its compilers, at random moments."""
+
+import os
+import random
+import select
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import killed_tuner
+import pytest
+from faults import MODULE
+
+from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
+from measurements.records.measurement import Status
+from measurements.store.store import Store
+
+try:
+    toolchain_version()
+except NvrtcMissing as missing:
+    pytestmark = pytest.mark.skip(reason=str(missing))
+
+VICTIMS = ["tuner"] * 4 + [MODULE] * 6 + ["instant_compiler"] * 6
+PATIENCE = 30.0
+
+
+class Tuning:
+    """The tuner in a process of its own. ``stored`` counts the trials that it said are stored."""
+
+    def __init__(self, database: Path, cache: Path) -> None:
+        paths = [str(Path(killed_tuner.__file__).parent), *(p for p in sys.path if p)]
+        self.process = subprocess.Popen(
+            [sys.executable, killed_tuner.__file__, str(database), str(cache)],
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(paths),
+                "AUTOSCHED_TEST_COMPILE": "0.003",
+                "TMPDIR": str(cache.parent),  # what is killed leaves its files behind
+            },
+        )
+        self.stored = 0
+        self.await_trials(1)
+
+    def await_trials(self, count: int) -> None:
+        """Until ``count`` more have been stored than were said to be when this was called."""
+        self.read(0.0)
+        wanted = self.stored + count
+        while self.stored < wanted:
+            assert self.read(PATIENCE), "the tuner stored nothing more"
+
+    def read(self, seconds: float) -> bool:
+        """Take what it said so far, and wait for something if it said nothing. False if nothing came, or it ended."""
+        assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], seconds)[0]:
+            return False
+        said = os.read(self.process.stdout.fileno(), 1 << 16)
+        self.stored += said.count(b"\n")
+        return bool(said)
+
+    def children(self, what: str = "") -> list[int]:
+        return [pid for pid in processes() if parent(pid) == self.process.pid and what in command(pid)]
+
+    def await_children(self, what: str) -> list[int]:
+        """Those there are, once there are any: one that was killed just now is being replaced."""
+        deadline = time.monotonic() + PATIENCE
+        while not (found := self.children(what)):
+            assert time.monotonic() < deadline, f"no {what} was started again"
+            time.sleep(0.002)
+        return found
+
+    def kill(self) -> None:
+        left = self.children()
+        self.process.kill()
+        assert self.process.stdout is not None
+        self.stored += self.process.stdout.read().count(b"\n")
+        self.process.wait()
+        self.process.stdout.close()
+        deadline = time.monotonic() + PATIENCE
+        while [pid for pid in left if command(pid)]:
+            assert time.monotonic() < deadline, "processes stayed behind"
+            time.sleep(0.01)
+
+
+def processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError):
+        return 0
+
+
+def command(pid: int) -> str:
+    """The command line, "" for a process that is gone or a zombie."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_kills_lose_nothing_double_nothing_and_the_run_goes_on(tmp_path: Path, nightly: bool) -> None:
+    rng = random.Random(7)
+    victims = VICTIMS * (4 if nightly else 1)
+    rng.shuffle(victims)
+    database, acknowledged, kills = tmp_path / "a.db", 0, 0
+    tuning = Tuning(database, tmp_path / "cache")
+    try:
+        for count, victim in enumerate(victims):
+            time.sleep(rng.random() * 0.03)
+            if victim != "tuner":
+                os.kill(rng.choice(tuning.await_children(victim)), signal.SIGKILL)
+                tuning.await_trials(18)  # more than a batch: killed twice over one candidate, it would be its doing
+                continue
+            tuning.kill()
+            acknowledged, kills = acknowledged + tuning.stored, kills + 1
+            with Store.open(database, create=False) as store:
+                trials = store.trials()
+            keys = [r.schedule.key() for r in trials]
+            assert len(set(keys)) == len(keys), f"a schedule was tried twice, after {count + 1} kills"
+            assert acknowledged <= len(trials) <= acknowledged + kills, (
+                "every stored trial but those in flight was said"
+            )
+            tuning = Tuning(database, tmp_path / "cache")
+        tuning.await_trials(5)
+    finally:
+        tuning.kill()
+    with closing(sqlite3.connect(database)) as raw:
+        assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    with Store.open(database, create=False) as store:
+        trials = store.trials()
+        best = store.best(killed_tuner.PROBLEM, "h200")
+    keys = [r.schedule.key() for r in trials]
+    assert len(set(keys)) == len(keys)
+    assert {r.status for r in trials} == {Status.OK}, "no candidate pays for what happened to its process"
+    for record in trials:
+        x, y = record.schedule.integer("x"), record.schedule.integer("y")
+        assert record.seconds == pytest.approx(1e-9 * (1000 * x + y))
+    assert best is not None and best.seconds == min(r.seconds for r in trials if r.seconds is not None)

@@ -1,0 +1,165 @@
+"""Which trials are out at a time, and in which order their results count."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from toy_tuning import SPACE, FakeRunner, Outcome, tuned
+
+from autosched.samplers import sampler
+from autosched.samplers.advised import Advised
+from autosched.tuning.in_flight import Pace
+from measurements.records.measurement import Measurement, Status
+from measurements.runners.base import Candidate
+from measurements.store.store import Store
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+
+
+class Generations:
+    """Random schedules, of which several are made at a time; notes how many it is asked for."""
+
+    name = "generations"
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+        self.asked: list[int] = []
+        self._random = sampler("random", SPACE, seed=1)
+
+    def ask(self, n: int) -> list[Schedule]:
+        self.asked.append(n)
+        return self._random.ask(n)
+
+    def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        self._random.tell(schedule, measurement)
+
+
+@pytest.mark.parametrize(("generation", "least"), [(1, 1), (2, 2), (16, 2)])
+def test_a_sampler_that_makes_several_at_a_time_is_asked_for_them(store: Store, generation: int, least: int) -> None:
+    """But never for more than half of what may be out, which is four at first: the others are under way meanwhile."""
+    made = Generations(generation)
+    assert len(tuned(store, 40, made=Advised(made, [], "nobody"), out=8).trials) == 40
+    assert made.asked[0] == 4 and sum(made.asked) == 40
+    assert min(made.asked[:-1]) == least and max(made.asked) <= 8
+
+
+class Shuffled:
+    """A stream that gives results in a random order; ``ends`` after so many, as when the runner is closed; ``lumps`` of
+    them are ready at a time."""
+
+    def __init__(self, runner: FakeRunner, seed: int, ends: int, lumps: int) -> None:
+        self._runner, self._rng = runner, np.random.default_rng(seed)
+        self._left, self._lumps = ends, lumps
+        self._waiting: list[tuple[int, Candidate]] = []
+        self._added = 0
+        self._given = 0
+        self.closed = False
+        self.seconds = 0.01
+
+    def add(self, candidates: Sequence[Candidate]) -> None:
+        for candidate in candidates:
+            self._waiting.append((self._added, candidate))
+            self._added += 1
+
+    def ready(self) -> bool:
+        return bool(self._waiting) and self._given % self._lumps != 0
+
+    def __iter__(self) -> Iterator[tuple[int, Measurement]]:
+        return self
+
+    def __next__(self) -> tuple[int, Measurement]:
+        if not self._waiting or self._left == 0:
+            raise StopIteration
+        self._left, self._given = self._left - 1, self._given + 1
+        position, candidate = self._waiting.pop(int(self._rng.integers(len(self._waiting))))
+        ((_, measurement),) = self._runner.measure([candidate])
+        return position, measurement
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class StreamingRunner(FakeRunner):
+    def __init__(self, seed: int, *, ends: int = -1, lumps: int = 1, **options: Any) -> None:
+        super().__init__(**options)
+        self.streams: list[Shuffled] = []
+        self._made = (seed, ends, lumps)
+
+    def stream(self) -> Shuffled:
+        self.streams.append(Shuffled(self, *self._made))
+        return self.streams[-1]
+
+
+class Watched:
+    """A sampler, and how many of its proposals were out before and after each time it was asked."""
+
+    name = "watched"
+
+    def __init__(self, name: str) -> None:
+        self._sampler = sampler(name, SPACE, seed=1)
+        self.told = 0
+        self.out = 0
+        self.before: list[int] = []
+        self.after: list[int] = []
+
+    def ask(self, n: int) -> list[Schedule]:
+        self.before.append(self.out)
+        proposals = self._sampler.ask(n)
+        self.out += len(proposals)
+        self.after.append(self.out)
+        return proposals
+
+    def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        self.out, self.told = self.out - 1, self.told + 1
+        self._sampler.tell(schedule, measurement)
+
+
+class TestStream:
+    def test_without_a_gpu_nothing_depends_on_which_result_is_there_first(self, tmp_path: Path) -> None:
+        """Not what is tried, not what is judged and condemned, and not which of equal times is best."""
+
+        def verdict(problem: Problem, schedule: Schedule) -> Outcome:
+            wrong = schedule["letter"] == "b" and schedule.integer("x") > 1
+            return Outcome(not wrong, "wrong_result" if wrong else "ok", "it adds twice" if wrong else "")
+
+        found, orders = [], []
+        for seed in range(4):
+            with Store.open(tmp_path / f"{seed}.db") as store:
+                runner = StreamingRunner(seed, time_of=lambda s: 1e-6 if s.integer("x") < 16 else 2e-6)
+                result = tuned(store, 40, runner, sampler("bayes", SPACE, seed=1), pace=Pace(most=8), verifier=verdict)
+                assert result.best is not None and runner.streams[0].closed
+                records = [(r.schedule, r.status) for r in store.trials()]
+                found.append((records, result.best.schedule))
+                orders.append(runner.measured)
+        assert all(one == found[0] for one in found)
+        assert not all(order == orders[0] for order in orders)
+        assert {status for _, status in found[0][0]} >= {Status.OK, Status.WRONG_RESULT}
+
+    def test_on_a_gpu_each_result_is_told_as_it_comes(self, store: Store) -> None:
+        made = Watched("random")
+        result = tuned(store, 50, StreamingRunner(3), made, out=8)
+        assert len(result.trials) == 50 == made.told and made.out == 0
+        assert made.before[0] == 0 and all(before >= 1 for before in made.before[1:]), "it never waits for all"
+        assert max(made.after) == 8 and made.after[0] == 4, "more may be out as more is known"
+
+    def test_all_that_is_ready_is_told_before_the_next_is_asked_for(self, store: Store) -> None:
+        made = Watched("random")
+        tuned(store, 50, StreamingRunner(3, lumps=4), made, out=8)
+        assert made.before.count(0) > 3
+
+    def test_a_runner_that_is_closed_in_the_middle_is_said_to_be(self, store: Store) -> None:
+        for pace in (Pace(most=4), Pace(compilers=4)):
+            done = store.count()
+            result = tuned(store, 30, StreamingRunner(0, ends=5), pace=pace)
+            assert result.stopped == "the runner was closed" and not result.exhausted
+            assert 5 <= len(result.trials) == store.count() - done < 30  # some schedules share their kernels
+
+    def test_a_sampler_that_gives_fewer_than_asked_is_asked_again(self, store: Store) -> None:
+        class Sparing(Watched):
+            def ask(self, n: int) -> list[Schedule]:
+                return super().ask(min(n, 1))
+
+        result = tuned(store, 20, StreamingRunner(0), Sparing("random"))
+        assert len(result.trials) == 20 and not result.exhausted

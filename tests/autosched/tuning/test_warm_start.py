@@ -1,0 +1,143 @@
+"""A search starts from a trained model, or from other problems in its database; and it says what that was worth."""
+
+import dataclasses
+import json
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from needs import needs_nvrtc
+from observed import QUICK, observations, records, seconds, store
+
+from autosched.samplers.first_choices.prior import AnalyticPrior
+from autosched.tuning import tune as tuner
+from autosched.tuning import warm_start
+from autosched.tuning.tune import tune
+from autosched.tuning.warm_start import LearnedPrior, WarmStart
+from cost_models import training
+from cost_models.boosted import ModelMismatch
+from cost_models.evaluation import rank_correlation
+from cost_models.trained_model import TrainedModel
+from cost_models.training import train
+from measurements.records.measurement import Provenance
+from measurements.store.store import Store
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import device
+from search_spaces.operators.copy import Copy
+from search_spaces.operators.row_reduction import Softmax
+
+H200 = device("h200")
+PROBLEM = Copy(3000, 5000)
+TEMPLATES = templates_for(PROBLEM, H200)
+SPACE = TEMPLATES.space(PROBLEM, H200)
+SCHEDULES = SPACE.sample(60, 1)
+OTHERS = (Copy(2048, 2048), Copy(4096, 1000), Copy(9000, 300))
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "TRAINING", QUICK)
+
+
+@cache
+def model(provenance: str = "measured") -> TrainedModel:
+    return TrainedModel(train([observations(p) for p in OTHERS]), provenance, "1.0")
+
+
+def agreement(start: WarmStart) -> float:
+    guesses = start.prior.log_seconds(SCHEDULES)
+    assert guesses is not None
+    return rank_correlation(guesses, seconds(PROBLEM, "h200", SCHEDULES))
+
+
+def test_a_model_foresees_a_problem_it_has_not_seen() -> None:
+    start = warm_start.from_model(model(), "m.json", TEMPLATES, PROBLEM, H200, SPACE)
+    analytic = AnalyticPrior(TEMPLATES, PROBLEM, H200)
+    assert agreement(start) > max(0.9, agreement(WarmStart(analytic)))
+    assert start.lines == ("the search starts from m.json, which knows 90 measured times of copy",)
+    np.testing.assert_array_equal(start.prior.features(SCHEDULES), analytic.features(SCHEDULES))
+
+
+def test_doubts_are_told() -> None:
+    a100 = device("a100")
+    start = warm_start.from_model(
+        model("estimated"), "m.json", TEMPLATES, PROBLEM, a100, TEMPLATES.space(PROBLEM, a100)
+    )
+    assert "these were no measurements" in start.lines[0]
+    assert start.lines[1] == "doubt m.json: the model has no times of a100, only of h200"
+    made = model()
+    old = dataclasses.replace(made.operators[0], templates=(("copy", "older"),))
+    other = dataclasses.replace(made.operators[0], templates=(("other", "1"),))
+    for part, doubt in ((old, "copy has changed since"), (other, "no times of the kernel template copy")):
+        changed = dataclasses.replace(made, operators=(part,))
+        assert doubt in warm_start.from_model(changed, "m.json", TEMPLATES, PROBLEM, H200, SPACE).lines[-1]
+
+
+def test_a_model_that_does_not_fit_is_refused() -> None:
+    softmax = Softmax(256, 1000)
+    templates = templates_for(softmax, H200)
+    with pytest.raises(ModelMismatch, match="the model knows copy, not softmax"):
+        warm_start.from_model(model(), "m", templates, softmax, H200, templates.space(softmax, H200))
+    made = model()
+    names = tuple("schedule.copy.other" if n == "schedule.copy.unroll" else n for n in made.operators[0].boosted.names)
+    boosted = dataclasses.replace(made.operators[0].boosted, names=names)
+    strange = dataclasses.replace(made, operators=(dataclasses.replace(made.operators[0], boosted=boosted),))
+    with pytest.raises(ModelMismatch, match="does not fit: features differ"):
+        warm_start.from_model(strange, "m", TEMPLATES, PROBLEM, H200, SPACE)
+
+
+def test_other_problems_of_the_database_are_used_by_default(tmp_path: Path) -> None:
+    path = store(tmp_path / "b.db", *(r for p in OTHERS for r in records(observations(p))))
+    with Store.open(path) as opened:
+        start = warm_start.from_other_problems(opened, Provenance.MEASURED, TEMPLATES, PROBLEM, H200, SPACE)
+        none = warm_start.from_other_problems(opened, Provenance.ESTIMATED, TEMPLATES, PROBLEM, H200, SPACE)
+        again = warm_start.from_other_problems(opened, Provenance.MEASURED, TEMPLATES, PROBLEM, H200, SPACE)
+    assert start.source == f"90 measured times of 3 other problems in {path}"
+    assert isinstance(start.prior, LearnedPrior)
+    assert agreement(start) > 0.9
+    np.testing.assert_array_equal(again.prior.log_seconds(SCHEDULES), start.prior.log_seconds(SCHEDULES))  # type: ignore[arg-type]
+    assert isinstance(none.prior, AnalyticPrior)  # times of another kind say nothing here
+    assert none.lines == ()
+
+
+def test_what_it_was_worth_is_said() -> None:
+    start = warm_start.from_model(model(), "m.json", TEMPLATES, PROBLEM, H200, SPACE)
+    times = seconds(PROBLEM, "h200", SCHEDULES)
+    one = dataclasses.replace(observations(PROBLEM), schedules=tuple(SCHEDULES), seconds=times)
+    said = start.worth(records(one))
+    assert said.startswith(
+        "m.json, which knows 90 measured times of copy: its order agrees with this run's times to 0.9"
+    )
+    within = 100 * (min(times[:5]) / min(times) - 1)
+    assert f"the first five trials came within {within:.1f} % of the best" in said
+    assert start.worth(records(one)[:3]) == ""
+    assert WarmStart(start.prior.analytic).worth(records(one)) == ""  # type: ignore[attr-defined]
+
+
+@needs_nvrtc
+def test_tune_estimates_with_a_model_and_never_mixes_its_times(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    model().save(path)
+    result = tune(
+        PROBLEM, trials=4, database=tmp_path / "b.db", device="h200", backend="estimate", verify=False, model=path
+    )
+    assert len(result.trials) == 4
+    trained = TrainedModel.load(path)
+    assert f"{tuner.backends.TRAINED} {trained.digest[:12]} (of measured times)" in result.lines[1]
+    assert result.best is not None
+    assert "trained model" in json.loads(result.best.fingerprint)["model"]
+    schedules = [r.schedule for r in result.trials]
+    times = np.array([r.seconds for r in result.trials])
+    guesses = LearnedPrior(AnalyticPrior(TEMPLATES, PROBLEM, H200), trained.operators[0]).log_seconds(schedules)
+    np.testing.assert_allclose(np.log(times), guesses, atol=1e-5)
+    with pytest.raises(ValueError, match=r"by the trained model .*, not the analytic model .*: use another"):
+        tune(PROBLEM, trials=1, database=tmp_path / "b.db", device="h200", backend="estimate", verify=False)
+
+
+def test_a_file_that_is_no_model_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "junk").write_text("{}")
+    for name, complaint in (("junk", "is not a cost model"), ("none", "cannot be read")):
+        with pytest.raises(ValueError, match=complaint):
+            tune(PROBLEM, trials=1, database=tmp_path / "b.db", device="h200", model=tmp_path / name)
+    assert not (tmp_path / "b.db").exists()

@@ -1,0 +1,225 @@
+"""Kernels that a kernel file once could not express: proven in the emulator, from the right one to the wrong one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched import Kernel
+from autosched.proofs.proof import verify_one
+from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels.entry import check_entry
+from search_spaces.hardware.devices import device
+from search_spaces.spaces.schedule import Schedule
+
+A100 = device("a100")
+
+
+def status(kernel: Kernel, **config: Any) -> tuple[str, str]:
+    problem = kernel.problem()
+    found = verify_one(kernel.template, problem, Schedule(kernel.file.name, config), A100)
+    return found.status, found.reason
+
+
+def array(name: str, kind: str, dtype: str = "f32", shape: str = "n", **more: Any) -> dict[str, Any]:
+    return {"name": name, "kind": kind, "dtype": dtype, "shape": shape, **more}
+
+
+N = {"name": "n", "kind": "scalar", "value": "n"}
+
+
+def test_an_array_that_is_changed_in_place() -> None:
+    source = "__global__ void twice(float* x, int n) { int i = blockIdx.x * b + threadIdx.x; if (i < n) x[i] *= 2; }"
+    given: dict[str, Any] = dict(
+        parameters={"b": [32, 64]},
+        sizes={"n": 100},
+        problem_size="n",
+        grid_div_x="b",
+        block="b",
+        arguments=[array("x", "inout"), N],
+    )
+    right = Kernel(source, "twice", reference=lambda x: 2 * x, **given)
+    assert status(right, b=32) == ("ok", "")
+    assert right.template.supports(right.problem(), A100) is None
+    wrong = Kernel(source, "twice", reference=lambda x: 3 * x, name="thrice", **given)
+    assert status(wrong, b=64)[0] == "wrong_result"
+
+
+HISTOGRAM = """
+__global__ void histogram(int* bins, const int* x, int n) {
+  for (int i = blockIdx.x * b + threadIdx.x; i < n; i += b * gridDim.x) atomicAdd(bins + (x[i] & 15), 1);
+}
+"""
+
+
+@pytest.mark.parametrize(("more", "wanted"), [({"zeroed": True}, "ok"), ({"fill": {"constant": 1}}, "wrong_result")])
+def test_an_output_that_is_zeroed_or_has_contents_before_each_launch(more: dict[str, Any], wanted: str) -> None:
+    kernel = Kernel(
+        HISTOGRAM,
+        "histogram",
+        parameters={"b": [64]},
+        sizes={"n": 1000},
+        grid="2",
+        block="b",
+        arguments=[
+            array("bins", "output", "i32", "16", **more),
+            array("x", "input", "i32", fill={"integers": [0, 100]}),
+            N,
+        ],
+        reference=lambda x: np.bincount(x & 15, minlength=16),
+        name=f"histogram_{wanted}",
+    )
+    assert status(kernel, b=64)[0] == wanted
+
+
+CONSTANT = """
+__constant__ float coefficients[4];
+__global__ void poly(float* y, const float* x, int n) {
+  int i = blockIdx.x * b + threadIdx.x;
+  if (i < n) y[i] = ((coefficients[3] * x[i] + coefficients[2]) * x[i] + coefficients[1]) * x[i] + coefficients[0];
+}
+"""
+
+
+def constant_kernel(*more: dict[str, Any], **given: Any) -> Kernel:
+    return Kernel(
+        CONSTANT,
+        "poly",
+        parameters={"b": [32]},
+        sizes={"n": 64},
+        problem_size="n",
+        grid_div_x="b",
+        block="b",
+        arguments=[array("y", "output"), array("x", "input"), N, *more],
+        **given,
+    )
+
+
+def test_constant_memory_is_filled_as_an_argument() -> None:
+    filled = array("coefficients", "constant", shape="4", fill={"array": np.array([1, 2, 3, 4], np.float32)})
+    kernel = constant_kernel(
+        filled, reference=lambda x, coefficients: np.polyval(coefficients[::-1], x), name="poly_filled"
+    )
+    assert status(kernel, b=32) == ("ok", "")
+    lowered = kernel.template.kernel(kernel.problem(), Schedule("poly_filled", {"b": 32}), A100)
+    assert [o.name for o in lowered.symbols] == ["coefficients"]
+    assert lowered.launch_json()["symbols"][0]["shape"] == [4]
+    check_entry(kernel.problem(), [Schedule("poly_filled", {"b": 32})], A100)
+
+
+def test_constant_memory_that_nothing_fills_is_refused_by_name() -> None:
+    kernel = constant_kernel(name="poly_unfilled")
+    with pytest.raises(KernelFileError, match=r"nothing fills the __constant__ variable coefficients"):
+        check_entry(kernel.problem(), [Schedule("poly_unfilled", {"b": 32})], A100)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "said"),
+    [
+        ("coefficient", "4", "no __constant__ variable 'coefficient'"),
+        ("coefficients", "5", "has 16 bytes in the source"),
+    ],
+)
+def test_what_fills_constant_memory_must_fit(name: str, shape: str, said: str) -> None:
+    kernel = constant_kernel(array(name, "constant", shape=shape), name=f"poly_{name}")
+    with pytest.raises(KernelFileError, match=said):
+        check_entry(kernel.problem(), [Schedule(f"poly_{name}", {"b": 32})], A100)
+
+
+SUMS = """
+__global__ void sums(float* partial, const float* x, int n) {
+  __shared__ float total;
+  if (threadIdx.x == 0) total = 0;
+  __syncthreads();
+  float mine = 0;
+  for (int i = blockIdx.x * b + threadIdx.x; i < n; i += b * blocks) mine += x[i];
+  atomicAdd(&total, mine);
+  __syncthreads();
+  if (threadIdx.x == 0) partial[blockIdx.x] = total * scale;
+}
+"""
+
+
+@pytest.mark.parametrize(("scale", "wanted"), [("1", "ok"), ("2", "wrong_result")])
+def test_outputs_that_depend_on_the_configuration_are_judged(scale: str, wanted: str) -> None:
+    kernel = Kernel(
+        SUMS,
+        "sums",
+        parameters={"b": [32, 64], "blocks": [2, 3, 8]},
+        sizes={"n": 500},
+        grid="blocks",
+        block="b",
+        arguments=[array("partial", "output", shape="blocks"), array("x", "input"), N],
+        verify=lambda partial, x: bool(np.isclose(partial.sum(), x.sum(), rtol=1e-4, atol=1e-3)),
+        defines={"scale": scale},
+        name=f"sums_{scale}",
+    )
+    assert status(kernel, b=64, blocks=3)[0] == wanted
+    (output, _) = kernel.problem().operands()
+    assert output.shape == (8,)  # room for each configuration
+    lowered = kernel.template.kernel(kernel.problem(), Schedule(f"sums_{scale}", {"b": 64, "blocks": 3}), A100)
+    assert lowered.operands[0].shape == (3,)
+
+
+def test_a_shape_over_parameters_needs_a_judge() -> None:
+    with pytest.raises(KernelFileError, match="judge the outputs"):
+        Kernel(
+            SUMS,
+            "sums",
+            parameters={"b": [32], "blocks": [2]},
+            sizes={"n": 500},
+            grid="blocks",
+            block="b",
+            arguments=[array("partial", "output", shape="blocks"), array("x", "input"), N],
+        )
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("import sys; sys.exit(0)", "fails at line 2: SystemExit: 0"),
+        ("import os; os._exit(0)", "ended its process without an answer"),
+        ("raise SystemExit", "fails at line 2: SystemExit"),
+        ("return open('/nowhere')", "FileNotFoundError"),
+        ("return 'all is well'", "gives no numbers for y"),
+    ],
+)
+def test_a_reference_that_ends_its_process_is_a_failure(body: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "reference.py").write_text(f"def poly(x):\n    {body}\n")
+    (tmp_path / "poly.cu").write_text(
+        "__global__ void poly(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }"
+    )
+    (tmp_path / "poly.toml").write_text(
+        '[kernel]\nname = "exits"\nsource = "poly.cu"\nentry = "poly"\n[sizes]\nn = 32\n[parameters]\nb = [32]\n'
+        '[launch]\nblock = "b"\ngrid = "1"\n'
+        '[[argument]]\nname = "y"\nkind = "output"\ndtype = "f32"\nshape = ["n"]\n'
+        '[[argument]]\nname = "x"\nkind = "input"\ndtype = "f32"\nshape = ["n"]\n'
+        '[reference]\npython = "reference.py:poly"\n'
+    )
+    kernel = Kernel.from_file(tmp_path / "poly.toml")
+    with pytest.raises(KernelFileError, match=said):
+        status(kernel, b=32)
+
+
+def test_inputs_from_functions_and_files_of_the_wrong_kind(tmp_path: Path) -> None:
+    def ramp(n: int, seed: int) -> Any:
+        return np.arange(n) + seed
+
+    def given(fill: Any) -> Kernel:
+        return constant_kernel(array("coefficients", "constant", shape="4", fill=fill), name="poly_fill")
+
+    problem = constant_kernel(array("coefficients", "constant", shape="n", fill={"python": ramp})).problem()
+    np.testing.assert_array_equal(problem.random_inputs(3)["coefficients"], np.arange(64, dtype=np.float32) + 3)
+    np.save(tmp_path / "five.npy", np.zeros(5))
+    np.save(tmp_path / "texts.npy", np.array(["a", "b", "c", "d"]))
+    np.save(tmp_path / "fine.npy", np.array([0.1, 0.2, 0.3, 0.4]))
+    (tmp_path / "short.npy").write_bytes(b"\x93NUMPY")
+    for name, said in (("five", r"has the shape \(5,\)"), ("texts", "no numbers"), ("short", "not a .npy file")):
+        with pytest.raises(KernelFileError, match=said):
+            given({"file": str(tmp_path / f"{name}.npy")}).problem().random_inputs(0)
+    with pytest.raises(KernelFileError, match="float64 numbers that f32 cannot hold"):
+        given({"array": np.array([1e300, 0, 0, 0])}).problem().random_inputs(0)
+    given({"file": str(tmp_path / "fine.npy")}).problem().random_inputs(0)

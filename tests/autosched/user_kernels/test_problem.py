@@ -1,0 +1,220 @@
+"""What a user's kernel computes: identity, operands, inputs, reference and tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from autosched.user_kernels.kernel_file import KernelFile
+from autosched.user_kernels.problem import KernelProblem, problem_type
+from autosched.user_kernels.reading import read_file
+from measurements.records.comparison import check
+from search_spaces.operators.operator import Operator
+
+from .conftest import TOML
+
+Write = Callable[..., Path]
+
+
+def problem(file: KernelFile, **sizes: int) -> KernelProblem:
+    return problem_type(file).of(sizes)
+
+
+def test_the_identity_of_a_problem(kernel_file: KernelFile, write: Write) -> None:
+    one = problem(kernel_file, width=64)
+    assert one == problem(kernel_file, width=64, height=8) != problem(kernel_file, width=65)
+    assert hash(one) == hash(problem(read_file(write()), width=64))
+    assert one.key() == f'{{"computes":"{kernel_file.computes}","height":8,"operator":"scale","width":64}}'
+    assert problem_type(kernel_file).from_json(one.to_json()) == one
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(width=st.integers(1, 10**6), height=st.integers(1, 10**6))
+def test_problems_survive_json(kernel_file: KernelFile, width: int, height: int) -> None:
+    one = problem(kernel_file, width=width, height=height)
+    assert problem_type(kernel_file).from_json(one.to_json()) == one
+
+
+def test_a_problem_of_another_version_is_refused(kernel_file: KernelFile, write: Write) -> None:
+    data = problem(kernel_file).to_json()
+    other = read_file(write(TOML, ("[-1, 1]", "[0, 1]")))
+    with pytest.raises(ValueError, match="recorded when scale computed something else"):
+        problem_type(other).from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"depth": 3}, "scale has no size 'depth': use width, height"),
+        ({"width": 0}, "width must be a whole number of at least 1, not 0"),
+        ({"width": 2.5}, "width must be a whole number"),
+    ],
+)
+def test_wrong_sizes(kernel_file: KernelFile, sizes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        problem(kernel_file, **sizes)
+
+
+def test_sizes_that_leave_an_array_empty(write: Write) -> None:
+    file = read_file(write(TOML, ('shape = ["height", "width"]\nfill', 'shape = ["height - 1", "width"]\nfill')))
+    with pytest.raises(ValueError, match=r"input would have the shape \(0, 1000\): use larger sizes"):
+        problem(file, height=1)
+
+
+def test_the_options_of_the_operator_are_the_sizes(kernel_file: KernelFile) -> None:
+    operator = Operator.of(problem_type(kernel_file))
+    assert [(o.flags, o.type, o.default) for o in operator.options] == [
+        (("--width",), int, 1000),
+        (("--height",), int, 8),
+    ]
+    assert operator.make(width=5, height=2) == problem(kernel_file, width=5, height=2)
+
+
+def test_operands_and_flops(kernel_file: KernelFile) -> None:
+    one = problem(kernel_file, width=16)
+    assert [(o.name, o.role, o.dtype.name, o.shape) for o in one.operands()] == [
+        ("out", "output", "f32", (8, 16)),
+        ("input", "input", "f32", (8, 16)),
+    ]
+    assert one.flops == 128 and one.min_bytes == 1024
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill", "expected"),
+    [
+        ("f32", '"normal"', lambda x: abs(x.mean()) < 0.2 and 0.8 < x.std() < 1.2),
+        ("f16", "{ normal = [5, 0.5] }", lambda x: 4.8 < x.mean() < 5.2 and 0.4 < x.std() < 0.6),
+        ("f64", "{ uniform = [-1, 3] }", lambda x: x.min() >= -1 and x.max() <= 3 and 0.5 < x.mean() < 1.5),
+        ("i32", "{ integers = [-2, 2] }", lambda x: set(np.unique(x)) == {-2, -1, 0, 1, 2}),
+        ("u8", '"integers"', lambda x: x.min() == 0 and x.max() == 15),
+        ("bool", '"integers"', lambda x: set(np.unique(x)) == {False, True}),
+        ("bf16", "{ constant = 1.0 }", lambda x: bool((x == 0x3F80).all())),
+        ("i64", '"zeros"', lambda x: not x.any()),
+    ],
+)
+def test_inputs_are_filled_as_the_file_says(
+    write: Write, dtype: str, fill: str, expected: Callable[[Any], bool]
+) -> None:
+    changes = (('dtype = "float32"', f'dtype = "{dtype}"'), ("{ uniform = [-1, 1] }", fill))
+    one = problem(read_file(write(TOML, *changes)))
+    (name, array), *others = one.random_inputs(7).items()
+    assert (name, others, array.shape) == ("input", [], (8, 1000))
+    assert array.dtype == np.dtype(one.operands()[1].dtype.storage)
+    assert expected(array)
+    assert np.array_equal(array, one.random_inputs(7)["input"])
+    if fill not in ('"zeros"', "{ constant = 1.0 }"):
+        assert not np.array_equal(array, one.random_inputs(8)["input"])
+
+
+def test_an_input_from_a_file(write: Write, tmp_path: Path) -> None:
+    np.save(tmp_path / "in.npy", np.arange(8000.0).reshape(8, 1000))
+    file = read_file(write(TOML, ("{ uniform = [-1, 1] }", '{ file = "in.npy" }')))
+    array = problem(file).random_inputs(0)["input"]
+    assert array.dtype == np.float32 and array[7, 999] == 7999
+    with pytest.raises(ValueError, match=r"in\.npy has the shape \(8, 1000\), but input is \(8, 10\)"):
+        problem(file, width=10).random_inputs(0)
+    (tmp_path / "in.npy").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"in\.npy is not a .npy file of numbers"):
+        problem(file).random_inputs(0)
+
+
+def test_a_python_function_is_the_reference(kernel_file: KernelFile) -> None:
+    one = problem(kernel_file, width=16)
+    inputs = one.random_inputs(0)
+    wanted = one.reference(inputs)
+    assert wanted["out"].dtype == np.float64
+    assert np.array_equal(wanted["out"], 3.0 * inputs["input"].astype(np.float64))
+    tolerance = one.tolerance(inputs)["out"]
+    share = 4 * 2.0**-24 + 256 * 2.0**-24
+    level = np.sqrt(np.mean(np.square(wanted["out"])))
+    assert np.allclose(tolerance, share * (level + np.abs(wanted["out"])), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("out = { atol = 1e-3 }", lambda wanted: np.full(wanted.shape, 1e-3)),
+        ("rtol = 1e-2", lambda wanted: 1e-2 * np.abs(wanted)),
+        ("atol = 1\nrtol = 0", lambda wanted: np.ones(wanted.shape)),
+    ],
+)
+def test_tolerances_of_the_file(write: Write, text: str, expected: Callable[[Any], Any]) -> None:
+    one = problem(read_file(write(TOML, ("[cost]", f"[tolerance]\n{text}\n[cost]"))))
+    inputs = one.random_inputs(0)
+    assert np.allclose(one.tolerance(inputs)["out"], expected(one.reference(inputs)["out"]))
+
+
+def test_integers_must_be_equal(write: Write) -> None:
+    one = problem(read_file(write(TOML, ('dtype = "float"', 'dtype = "int"'))))
+    assert not one.tolerance(one.random_inputs(0))["out"].any()
+
+
+@pytest.mark.parametrize(("dtype", "large"), [("int64", 2**62 + 1), ("int64", -(2**63)), ("uint64", 2**64 - 1)])
+def test_integers_that_no_float_holds_must_be_equal(write: Write, tmp_path: Path, dtype: str, large: int) -> None:
+    path = write(
+        TOML,
+        ('kind = "output"\ndtype = "float"', f'kind = "output"\ndtype = "{dtype}"'),
+        ('dtype = "float32"', f'dtype = "{dtype}"'),
+        ("fill = { uniform = [-1, 1] }", "fill = { integers = [0, 9] }"),
+        ("reference.py:scale", "reference.py:same"),
+    )
+    (tmp_path / "reference.py").write_text("def same(input):\n    return input\n")
+    two = problem(read_file(path), width=2, height=1)
+    inputs = {"input": np.array([[1, large]], dtype)}
+    assert check(two, inputs, {"out": inputs["input"].copy()}).ok
+    near = inputs["input"] - np.array([[0, 1 if large > 0 else -1]]).astype(dtype)
+    wrong = check(two, inputs, {"out": near})
+    assert not wrong.ok and wrong.worst == np.inf and "1 of 2 elements are wrong" in wrong.reason
+    assert float(near[0, 1]) == float(large), "as floats they are equal"
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("two", r"the reference reference\.py:two must give out, not out, more"),
+        ("wrong_shape", r"reference\.py:wrong_shape gives out as \(1000,\), which must be \(8, 1000\)"),
+        ("wrong_name", r"reference\.py:wrong_name asks for weights: it can have width, height, factor, input"),
+        ("fails", r"reference\.py:fails fails at line 18: RuntimeError: no luck$"),
+        ("words", r"reference\.py:words gives no numbers for out"),
+    ],
+)
+def test_a_reference_that_fails_gets_one_line(write: Write, function: str, message: str) -> None:
+    one = problem(read_file(write(TOML, ("reference.py:scale", f"reference.py:{function}"))))
+    with pytest.raises(ValueError, match=message) as error:
+        one.reference(one.random_inputs(0))
+    assert "\n" not in str(error.value)
+
+
+def test_a_kernel_as_reference_is_emulated(write: Write) -> None:
+    one = problem(read_file(write(TOML, ('python = "reference.py:scale"', "config = { tile = 4 }"))), width=200)
+    by_python = problem(read_file(write(TOML)), width=200)
+    inputs = one.random_inputs(0)
+    assert np.allclose(one.reference(inputs)["out"], by_python.reference(inputs)["out"], rtol=1e-6)
+    assert one.tolerance(inputs)["out"].shape == (8, 200)
+
+
+def test_a_kernel_as_reference_that_cannot_run_is_told(write: Write) -> None:
+    file = read_file(write(TOML, ('python = "reference.py:scale"', "config = { tile = 4 }")))
+    narrow, wide = problem(file, width=16), problem(file, width=200)
+    with pytest.raises(ValueError, match=r"breaks a rule: a block must not be longer than a row$"):
+        narrow.reference(narrow.random_inputs(0))
+    with pytest.raises(ValueError, match=r"reads input, and there are other: name them alike$"):
+        wide.reference({"other": wide.random_inputs(0)["input"]})
+
+
+def test_an_array_that_is_read_and_written(write: Write) -> None:
+    second = TOML.index("[[argument]]", TOML.index("[[argument]]") + 1)
+    third = TOML.index("[[argument]]", second + 1)
+    toml = (TOML[:second] + TOML[third:]).replace('kind = "output"', 'kind = "inout"').replace(":scale", ":double")
+    path = write(toml)
+    (path.parent / "reference.py").write_text("double = lambda out, width: out * width\n")
+    one = problem(read_file(path), width=4)
+    inputs = one.random_inputs(0)
+    assert [(o.name, o.role) for o in one.operands()] == [("out", "inout")]
+    assert np.array_equal(one.reference(inputs)["out"], 4.0 * inputs["out"])

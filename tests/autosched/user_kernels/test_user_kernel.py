@@ -1,0 +1,134 @@
+"""``autosched.Kernel``: the same kernel from Python as from a file, and the same errors."""
+
+# ruff: noqa: E501  # tables with one case a line
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels.user_kernel import Kernel
+from search_spaces.catalogue import operator, problem_from_json, register, templates_for
+from search_spaces.hardware.devices import device
+
+Write = Callable[..., Path]
+
+VECTOR_ADD = """
+extern "C" __global__ void vector_add(float* c, const float* a, const float* b, int n) {
+  int i = blockIdx.x * block_size_x + threadIdx.x;
+  if (i < n) c[i] = a[i] + b[i];
+}
+"""
+
+
+def vector_add(**changes: Any) -> Kernel:
+    arrays = [("c", "output"), ("a", "input"), ("b", "input")]
+    given: dict[str, Any] = {
+        "parameters": {"block_size_x": [128 + 64 * i for i in range(15)]},
+        "sizes": {"n": 1_000_000},
+        "problem_size": "n",
+        "arguments": [
+            *({"name": name, "kind": kind, "dtype": "float32", "shape": "n"} for name, kind in arrays),
+            {"name": "n", "kind": "scalar", "value": "n"},
+        ],
+        "rules": ["block_size_x % 128 == 0", ("block_size_x < n", "one block would be enough")],
+        "reference": lambda a, b: a + b,
+        "cost": {"bytes": "12 * n"},
+    }
+    return Kernel(VECTOR_ADD, "vector_add", **{**given, **changes})
+
+
+def test_a_kernel_without_files() -> None:
+    kernel = vector_add()
+    assert (kernel.file.name, kernel.file.source) == ("vector_add", VECTOR_ADD)
+    problem = kernel.problem(n=1000)
+    inputs = problem.random_inputs(0)
+    assert np.array_equal(problem.reference(inputs)["c"], inputs["a"].astype(float) + inputs["b"])
+    space = kernel.template.space(problem, device("h200"))
+    assert {s["block_size_x"] for s in space.sample(100, 0)} == {128, 256, 384, 512, 640, 768, 896}
+    config = space.config(space.sample(1, 0)[0])
+    assert config.integer("grid_dim_x") == -(-1000 // config.integer("block_dim_x"))
+    assert kernel.file.metric_values(problem.sizes, config, 1e-6) == pytest.approx({"GB/s": 12.0})
+
+
+def test_two_that_say_the_same_are_equal() -> None:
+    assert vector_add() == vector_add() and hash(vector_add()) == hash(vector_add())
+    assert vector_add() != vector_add(rules=["block_size_x < n"])
+    assert vector_add().file.computes != vector_add(reference=lambda a, b: a - b).file.computes
+    assert vector_add().problem() == vector_add().problem(n=1_000_000)
+
+
+def test_a_function_is_what_it_refers_to() -> None:
+    def scaled(factor: Any) -> Kernel:
+        return vector_add(reference=lambda a, b: a + factor * b)
+
+    assert scaled(2) == scaled(2) != scaled(3)
+    many = np.zeros(10_000)
+    other = many.copy()
+    other[5_000] = 1.0
+    assert scaled(many) == scaled(many.copy()) != scaled(other)
+    one = scaled(3).problem(n=4)
+    inputs = one.random_inputs(0)
+    assert np.allclose(one.reference(inputs)["c"], inputs["a"] + 3.0 * inputs["b"])
+
+
+def test_it_is_the_kernel_of_a_file(write: Write) -> None:
+    path = write()
+    kernel = Kernel.from_file(path)
+    assert repr(kernel) == "Kernel(scale)"
+    assert [p.sizes for p in kernel.problems] == [{"width": 4096, "height": 8}, {"width": 100, "height": 3}]
+    source = Kernel(
+        path.parent / "scale.cu",
+        "scale",
+        parameters={"block_x": [32]},
+        block="block_x",
+        grid=1,
+        arguments=[{"name": "out", "kind": "output", "dtype": "f32", "shape": 4}],
+    )
+    assert source.file.source == kernel.file.source and source.file.headers == kernel.file.headers
+    t1 = Path(__file__).parent / "stencil_T1.json"
+    (path.parent / "stencil.cu").write_text("__global__ void stencil() {}")
+    (path.parent / "stencil.json").write_text(t1.read_text())
+    assert Kernel.from_file(path.parent / "stencil.json").file.name == "stencil"
+
+
+def test_it_is_registered_like_any_other() -> None:
+    kernel = vector_add(name="added_by_a_test")
+    register(kernel.operator, kernel.template)
+    register(vector_add(name="added_by_a_test").operator, vector_add(name="added_by_a_test").template)
+    problem = kernel.problem(n=77)
+    assert operator("added_by_a_test").make(n=77) == problem
+    assert problem_from_json(problem.to_json()) == problem
+    assert [t.name for t in templates_for(problem, device("h200"))] == ["added_by_a_test"]
+    with pytest.raises(ValueError, match="another kernel template is already called 'added_by_a_test'"):
+        register(vector_add(name="added_by_a_test", rules=[]).template)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"parameters": {}}, "Kernel vector_add: parameters: there is nothing to tune"),
+        ({"rules": ["block_size_x * blk < 3"]}, "Kernel vector_add: rule[1].expr: unknown name 'blk', use one of n, block_size_x"),
+        ({"rules": [3]}, "Kernel vector_add: rule[1]: this must be a table, not 3"),
+        ({"arguments": []}, "Kernel vector_add: no [[argument]] is an output"),
+        ({"arguments": ["c"]}, "Kernel vector_add: argument[1]: this must be a table, not 'c'"),
+        ({"grid": "n"}, "Kernel vector_add: launch: give either grid"),
+        ({"sizes": {"n": "3"}}, "Kernel vector_add: sizes.n: n must be a whole number of at least 1, not '3'"),
+        ({"reference": 3}, "Kernel vector_add: reference: this must be a table, not 3"),
+        ({"name": "no name"}, "Kernel no name: kernel.name: 'no name' is no name"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_get_one_line(changes: dict[str, Any], line: str) -> None:
+    with pytest.raises(KernelFileError) as error:
+        vector_add(**changes)
+    assert str(error.value).startswith(line)
+    assert "\n" not in str(error.value)
+
+
+def test_a_source_that_is_not_there() -> None:
+    with pytest.raises(KernelFileError, match=r"^Kernel f: kernel\.source: cannot read nowhere\.cu"):
+        Kernel("nowhere.cu", "f", parameters={"x": [1]}, block="x", grid=1, arguments=[])

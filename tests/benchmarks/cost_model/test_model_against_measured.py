@@ -1,0 +1,123 @@
+"""The judge of the time model, on a recording made here."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from triton_recording import recording
+
+from benchmarks.cost_model import model_against_measured
+from benchmarks.cost_model.autoheuristic import TritonConfig, counts, read
+from benchmarks.cost_model.model_against_measured import comparable, judge, main, predicted
+from cost_models.analytic import predict
+from search_spaces.operators.matmul import Matmul
+
+
+def test_a_recording_is_read_and_the_order_of_tiles_is_right(tmp_path: Path) -> None:
+    problems = read(recording(tmp_path))
+    assert [(r.problem.m, len(r.configs), r.library) for r in problems] == [(4096, 4, 5e-4), (2048, 4, 5e-4)]
+    assert all(comparable(r) and r.device.name == "a100" for r in problems)
+    judged = judge(problems)
+    assert (judged.rank[0] > 0.7) and (judged.first[0] <= 1.0) and np.all(judged.first_five <= judged.first)
+    whole = problems[0].seconds
+    assert whole == (4e-3, 3e-3, 2e-3, 1e-3)
+    assert predicted(problems[0])[2] > predict(counts(problems[0], problems[0].configs[2]), problems[0].device)
+
+
+def test_a_flag_of_hopper_means_wgmma(tmp_path: Path) -> None:
+    (large, _) = read(recording(tmp_path, capability=(9, 0)))
+    assert [counts(large, c).unit for c in large.configs] == ["mma", "wgmma", "wgmma", "wgmma"]
+
+
+def test_what_a_loop_of_triton_demands(tmp_path: Path) -> None:
+    """A load is issued behind the arithmetic that frees its place; wgmma reads shared memory itself. CUTLASS's loads
+    have a place each."""
+    (ampere, _), (hopper, _) = read(recording(tmp_path)), read(recording(tmp_path, capability=(9, 0)))
+    config = next(c for c in ampere.configs if c.stages > 1 and c.block_m >= 64)
+    mma, wgmma = counts(ampere, config), counts(hopper, config)
+    assert mma.copies_behind and mma.refills
+    assert wgmma.copies_behind and not wgmma.refills
+    assert not counts(ampere, config, own_buffers=True).copies_behind
+    early = dataclasses.replace(mma, copies_behind=False)
+    assert predict(mma, ampere.device) >= predict(early, ampere.device)
+
+
+def test_blocks_that_share_sms_drift_apart(tmp_path: Path) -> None:
+    """Two small blocks read panels again that L2 has no room for; one that fills its SM stays in step."""
+    (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
+    large = dataclasses.replace(hopper, problem=Matmul(16384, 16384, 16384, a="f16"))
+    alone, shared = (counts(large, TritonConfig(128, 128, 64, stages, 4)) for stages in (5, 3))
+    assert shared.dram_bytes > 1.2 * alone.dram_bytes
+    tiny_l2 = dataclasses.replace(large, device=dataclasses.replace(hopper.device, l2_bytes=6 << 20))
+    alone, shared = (counts(tiny_l2, TritonConfig(128, 128, 64, stages, 4)) for stages in (5, 3))
+    assert shared.dram_bytes < 2 * alone.dram_bytes  # once for each of two blocks at most
+    small = dataclasses.replace(hopper, problem=Matmul(1024, 1024, 1024, a="f16"))
+    assert counts(small, TritonConfig(128, 128, 64, 3, 4)).dram_bytes == small.problem.min_bytes
+
+
+def test_the_power_limit_binds_long_launches_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (large, small) = read(recording(tmp_path))
+    small = dataclasses.replace(small, problem=Matmul(256, 256, 256, a="f16"))
+    limited = [predicted(r).min() for r in (large, small)]
+    monkeypatch.setattr(model_against_measured, "SUSTAINED_FLOPS", {"a100": 1e18})
+    free = [predicted(r).min() for r in (large, small)]
+    assert limited[0] > 1.02 * free[0]
+    assert limited[1] == pytest.approx(free[1], rel=1e-3)
+
+
+def test_bf16_meets_the_power_limit_later(tmp_path: Path) -> None:
+    (large, _) = read(recording(tmp_path))
+    halves = [dataclasses.replace(large, problem=dataclasses.replace(large.problem, a=t, b=t)) for t in ("f16", "bf16")]
+    f16, bf16 = (predicted(r) for r in halves)
+    assert np.all(bf16 < f16)
+
+
+def test_results_that_overflow_l2_are_waited_for_on_h100(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 50 MB are not."""
+    (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
+    wide, small = (dataclasses.replace(hopper, problem=Matmul(side, side, 512)) for side in (32768, 4096))
+    waited = [predicted(r) for r in (wide, small)]
+    monkeypatch.setattr(model_against_measured, "WRITES_WAIT", ())
+    beside = [predicted(r) for r in (wide, small)]
+    assert np.all(waited[0] > beside[0] + 0.2 * 32768**2 * 2 / hopper.device.dram_bandwidth)
+    assert np.array_equal(waited[1], beside[1])
+
+
+def test_warpgroups_wait_for_each_other(tmp_path: Path) -> None:
+    """In Triton's loop; CUTLASS's warpgroups wait for barriers in shared memory, each for itself."""
+    (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
+    one, two = (TritonConfig(128, 128, 64, 5, warps) for warps in (4, 8))
+    alone, together, cutlass = counts(hopper, one), counts(hopper, two), counts(hopper, two, own_buffers=True)
+    assert not alone.refills and together.refills and not cutlass.refills
+    assert together.barriers_per_iteration == 2 > alone.barriers_per_iteration == cutlass.barriers_per_iteration
+
+
+def test_short_pieces_of_dram_cost_time_on_h100(tmp_path: Path) -> None:
+    (ampere, _), (hopper, _) = read(recording(tmp_path)), read(recording(tmp_path, capability=(9, 0)))
+    short, long = (TritonConfig(128, 128, step, 3, 4) for step in (32, 128))
+    assert 64 < counts(hopper, short).run_bytes < 128  # 64 bytes of a, 256 of b
+    assert counts(hopper, long).run_bytes == 256
+    turned = dataclasses.replace(hopper, problem=dataclasses.replace(hopper.problem, order_a="col"))
+    assert counts(turned, short).run_bytes == 256  # 128 rows of a lie side by side
+    assert counts(ampere, short).run_bytes == counts(hopper, short, own_buffers=True).run_bytes == 128
+
+
+def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recording(tmp_path)
+    assert main([str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "| a100, judging | 2 |" in said and "within 15%" in said
+
+
+@pytest.mark.parametrize(
+    "content", [None, "", "{}\n", '{"device_capa": [8, 0]}\nchoice\n', '{"device_capa": [7, 0]}\n']
+)
+def test_what_is_no_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "some_mm.txt").write_text(content)
+    assert main([str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and str(tmp_path) in said

@@ -1,0 +1,486 @@
+"""The command for a GPU machine, run over a pretended GPU: it keeps to its time, and what it writes is whole."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import instant_compiler
+import numpy as np
+import pytest
+from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
+
+from autosched.tuning.training_data import gather, usable
+from autosched.version import VERSION
+from benchmarks.gpu import run as gpu
+from benchmarks.gpu import simulated_gpu
+from benchmarks.gpu import table as gpu_table
+from benchmarks.gpu.agreement import agreement
+from benchmarks.gpu.problems import matmuls, others
+from benchmarks.gpu.run import Benchmark, Plan
+from cost_models.boosted import Settings
+from cost_models.training import table, train
+from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
+from measurements.compiler.pool import CompileCache, CompilePool
+from measurements.emulator import HostCompilerMissing, host_compiler
+from measurements.records import recording
+from measurements.records.measurement import Measurement, Provenance, Status
+from measurements.records.vendor_library import is_library
+from measurements.runners.base import Entrant, RunnerStopped
+from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available
+from measurements.runners.cuda.supervisor import Limits
+from search_spaces.catalogue import operators, templates
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.transpose import Transpose
+
+ROOT = Path(gpu.__file__).parents[2]
+H200 = device("h200")
+SHAPES = (("square", Matmul(m=256, n=256, k=256)), ("odd", Matmul(m=127, n=63, k=65)))
+
+
+def pretended(problem, schedule, device):
+    """Times by a formula; one candidate in ten is bad."""
+    number = zlib.crc32(schedule.key().encode())
+    name = ("wrong", "poison", "segfault")[number % 3] if number % 10 == 0 else f"time_{2000 + number % 3000}"
+    return fault_kernel(f"{name}_{number}", problem)
+
+
+@pytest.fixture
+def make_runner(tmp_path):
+    try:
+        toolchain_version()
+    except NvrtcMissing as missing:
+        pytest.skip(str(missing))
+    opened = []
+
+    def make() -> CudaRunner:
+        pool = CompilePool(
+            CompileCache(tmp_path / "cache"),
+            workers=1,
+            worker_module="instant_compiler",
+            python_path=[instant_compiler.HERE],
+        )
+        options = CudaOptions(limits=Limits(candidate=2.0, retry_pauses=(0.05,)))
+        environment = {FOLDER_VARIABLE: str(tmp_path)}
+        runner = CudaRunner(
+            H200, pool, options=options, worker_module=MODULE, worker_path=[HERE], worker_env=environment
+        )
+        opened.append((runner, pool))
+        return runner
+
+    yield make
+    for runner, pool in opened:
+        runner.close()
+        pool.close()
+
+
+@pytest.fixture
+def no_tests(tmp_path) -> Path:
+    folder = tmp_path / "gpu"
+    folder.mkdir()
+    (folder / "test_x.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.gpu\ndef test_good(): pass\n"
+        "@pytest.mark.gpu\n@pytest.mark.skip(reason='no')\ndef test_skipped(): pass\n"
+        "def test_of_no_gpu(): assert False\n"
+    )
+    return folder
+
+
+def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
+    monkeypatch.setattr(gpu, "others", lambda: iter([("matvec", SHAPES[0][1]), ("strange", "it has no size")]))
+    out = tmp_path / "out"
+    plan = Plan(600.0, out, trials=24, rounds=7, tests=no_tests, matmuls=SHAPES, agreement=())
+    assert Benchmark(plan, H200, make_runner(), generate=pretended).run() == 0
+    results = json.loads((out / "results.json").read_text())
+    assert results["tests"] == {"timed_out": False, "returncode": 0, "passed": 1, "failed": 0, "skipped": 1}
+    assert [row["purpose"] for row in results["shapes"]] == ["square", "odd", "matvec"]
+    assert "the operator strange: it has no size" in results["left_out"]
+    assert results["finished"] and not results["stopped"]
+    for row in results["shapes"]:
+        assert row["trials"] == 24
+        assert row["best"]["provenance"] == "measured" and row["best"]["rank"] == 1
+        assert row["remeasured"]["entrants"] >= 2
+    assert set(results["shapes"][0]["compared"]) == {"library", "cublaslt", "torch", "triton"}
+    assert set(results["shapes"][2]["compared"]) == {"library", "cublaslt", "torch", "triton", "cupy", "copy"}
+    library = results["shapes"][0]["compared"]["library"]
+    best = results["shapes"][0]["best"]["timing"]["median"]
+    assert library["ratio"]["median"] == pytest.approx(best / 3e-6)
+    warm = results["shapes"][0]["compared_warm"]
+    assert set(warm) == {"library", "cublaslt"}
+    assert warm["library"]["ratio"]["median"] == pytest.approx(best / 2.5e-6)  # the pretended GPU's, in a warm L2
+    shown = (out / "table.txt").read_text()
+    assert "256x256x256 f16 rr" in shown and "gpu tests: 1 passed" in shown
+    assert shown in capsys.readouterr().out
+
+    # what was measured can be replayed
+    names = sorted(p.name for p in out.iterdir())
+    assert names == ["gpu-tests.log", "gpu-tests.xml", "recordings-0.jsonl.gz", "results.json", "table.txt"]
+    recordings = recording.read(out / "recordings-0.jsonl.gz")
+    assert [r.problem for r in recordings] == [SHAPES[0][1], SHAPES[1][1], SHAPES[0][1]]
+    assert all(r.provenance is Provenance.MEASURED for recorded in recordings for r in recorded.records)
+    assert len(recordings[0].records) >= 24 + 2
+    versions = {t.name: t.version for t in templates()}
+    for recorded in recordings:
+        assert all(r.template_version == versions[r.schedule.template] for r in recorded.records)
+    assert {r.measurement.clock_mhz for r in recordings[0].records if r.ok} == {1500.0}
+    recording.install(out / "recordings-0.jsonl.gz", tmp_path / "recorded")
+    assert recording.find(SHAPES[1][1], "h200", tmp_path / "recorded") == recordings[1]
+
+    # and trained on
+    data = usable(gather([], [out / "recordings-0.jsonl.gz"], "measured"))
+    timed = {(r.problem_key, r.schedule) for recorded in recordings for r in recorded.records if r.ok}
+    assert data.rows == sum(not is_library(schedule) for _, schedule in timed)
+    for model in train(data.observations, Settings(rounds=10)):
+        assert all(figures.rows for figures in model.held_out)
+        assert np.isfinite(model.predict(table(model.observations[0]))).all()
+
+
+def test_a_gpu_that_goes_away_leaves_what_was_measured(make_runner, tmp_path, no_tests, capsys):
+    generated = itertools.count()
+
+    def unplugged(problem, schedule, device):
+        return fault_kernel("unplug", problem) if next(generated) == 20 else pretended(problem, schedule, device)
+
+    out = tmp_path / "out"
+    plan = Plan(600.0, out, trials=100, tests=no_tests, matmuls=SHAPES, agreement=())
+    assert Benchmark(plan, H200, make_runner(), generate=unplugged).run() == 1
+    said = capsys.readouterr()
+    assert "benchmarks.gpu: stopped: GPU 0 does not answer" in said.err
+    assert json.loads((out / "results.json").read_text())["stopped"]
+    (kept,) = recording.read(out / "recordings-0.jsonl.gz")
+    assert len(kept.records) >= 1
+
+
+def test_the_whole_command_with_real_kernels_and_the_emulator(tmp_path, no_tests, monkeypatch, capsys):
+    """Compiled for an H200 and emulated here; only the times are pretended."""
+    try:
+        host_compiler()
+        toolchain_version()
+    except (HostCompilerMissing, NvrtcMissing) as missing:
+        pytest.skip(str(missing))
+    environment = {simulated_gpu.SECONDS: "0.001", simulated_gpu.LOG: str(tmp_path / "log")}
+    runner = partial(CudaRunner, worker_module=simulated_gpu.MODULE, worker_env=environment)
+    small, turned = Matmul(m=33, n=17, k=20), Transpose(9, 17)
+    plan = partial(Plan, tests=no_tests, matmuls=(("small", small),), agreement=(small, turned), per_problem=1)
+    monkeypatch.setattr(gpu, "cuda_available", lambda: (True, "it answers"))
+    monkeypatch.setattr(gpu, "cuda_device", lambda: H200)
+    monkeypatch.setattr(gpu, "CudaRunner", runner)
+    monkeypatch.setattr(gpu, "Plan", plan)
+    monkeypatch.setattr(gpu, "others", lambda: (("transpose", Transpose(40, 24)), ("strange", "it has no size")))
+    out = tmp_path / "out"
+    assert gpu.main(["--minutes", "20", "--out", str(out), "--trials", "4"]) == 0, capsys.readouterr().out
+    results = json.loads((out / "results.json").read_text())
+    assert [row["agrees"] for row in results["agreement"]] == [True, True], results["agreement"]
+    assert results["agreement"][0]["worst"] <= 1 and results["agreement"][1]["worst"] == 0
+    assert [(row["purpose"], row["trials"]) for row in results["shapes"]] == [("small", 4), ("transpose", 4)]
+    assert results["left_out"] == ["the operator strange: it has no size"]
+    assert "emulator: 2 of 2 candidates agree" in (out / "table.txt").read_text()
+
+
+def test_a_baseline_that_is_not_there_is_named_once(make_runner, tmp_path, no_tests):
+    runner = make_runner()
+    able = runner.compare
+
+    def compare(*given, others=(), **options):
+        absent = [Entrant(name, Status.LAUNCH_ERROR, "it is not installed", ()) for name in others]
+        return (*able(*given, **options), *absent)
+
+    runner.compare = compare
+    benchmark = Benchmark(Plan(600.0, tmp_path / "out", trials=4), H200, runner, generate=pretended)
+    benchmark._shapes(SHAPES, benchmark._end, ("torch",))
+    assert benchmark.results["left_out"] == [
+        "the comparison with torch: it is not installed",
+        "references on the GPU (the CPU computes them): it has no arrays",
+    ]
+    assert "left out: the comparison with torch: it is not installed" in gpu_table.table(benchmark.results, H200)
+
+
+def first_preparation(runner, monkeypatch, prepared):
+    """What ``prepared`` returns or raises takes the place of the runner's; the seconds that each search is given."""
+    given = []
+
+    def run(self, trials, seconds, final_seconds):
+        given.append(seconds + 2 * final_seconds)
+        raise RunnerStopped("this is enough")
+
+    monkeypatch.setattr(gpu.Tuner, "run", run)
+    runner.outputs = prepared
+    return given
+
+
+def test_what_the_first_preparation_takes_is_not_taken_from_the_search(make_runner, tmp_path, monkeypatch):
+    problems, runner = [], make_runner()
+
+    def slowly(candidate):
+        problems.append(candidate.problem)
+        time.sleep(1.0)
+        return Measurement(Status.TIMEOUT, Provenance.MEASURED, "it was too slow")
+
+    given = first_preparation(runner, monkeypatch, slowly)
+    benchmark = Benchmark(Plan(600.0, tmp_path / "out"), H200, runner, generate=pretended)
+    with pytest.raises(RunnerStopped, match="this is enough"):
+        benchmark._shape(*SHAPES[0], 30.0, time.monotonic() + 60.0, ())
+    assert (problems, given) == ([SHAPES[0][1]], [30.0])
+    with pytest.raises(RunnerStopped, match="this is enough"):
+        benchmark._shape(*SHAPES[1], 30.0, time.monotonic() + 30.0, ())
+    assert 1.0 <= given[1] <= 29.0, "no more than what is left for all shapes"
+
+
+@pytest.mark.parametrize(
+    ("raised", "end", "searches"),
+    [(ValueError("no kernel"), "this is enough", 1), (RunnerStopped("it is gone"), "it is gone", 0)],
+)
+def test_a_failed_preparation_is_left_to_the_search(make_runner, tmp_path, monkeypatch, raised, end, searches):
+    """Unless the GPU is gone."""
+
+    def failing(candidate):
+        raise raised
+
+    runner = make_runner()
+    given = first_preparation(runner, monkeypatch, failing)
+    benchmark = Benchmark(Plan(600.0, tmp_path / "out"), H200, runner, generate=pretended)
+    with pytest.raises(RunnerStopped, match=end):
+        benchmark._shape(*SHAPES[0], 30.0, time.monotonic() + 60.0, ())
+    assert len(given) == searches
+
+
+def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):
+    folder = tmp_path / "gpu"
+    folder.mkdir()
+    (folder / "test_x.py").write_text(
+        "import time, pytest\n"
+        "@pytest.mark.gpu\ndef test_bad(): assert False\n"
+        "@pytest.mark.gpu\ndef test_hangs(): time.sleep(600)\n"
+    )
+    out = tmp_path / "out"
+    benchmark = Benchmark(Plan(20.0, out, tests=folder), H200, make_runner(), generate=pretended)
+    benchmark._tests(3.0)  # the test that hangs is stopped, not waited for
+    tests = benchmark.results["tests"]
+    assert tests["timed_out"] and benchmark.failed
+    assert tests["failed"] == 1, "what failed before the time was over is told"
+    assert "def test_bad(): assert False" in (out / "gpu-tests.log").read_text()
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_tests_that_merely_run_out_of_time_are_left_out_and_no_failure(make_runner, tmp_path, monkeypatch, deaf):
+    """Whether they stop when they are told to, or the worker must be killed."""
+    folder = tmp_path / "gpu"
+    folder.mkdir()
+    ignores = "signal.signal(signal.SIGINT, signal.SIG_IGN); " if deaf else ""
+    (folder / "test_x.py").write_text(
+        "import signal, time, pytest\n"
+        "@pytest.mark.gpu\ndef test_good(): pass\n"
+        f"@pytest.mark.gpu\ndef test_slow(): {ignores}time.sleep(600)\n"
+    )
+    if deaf:
+        monkeypatch.setattr(gpu, "REPORT_SECONDS", 0.5)
+    benchmark = Benchmark(Plan(20.0, tmp_path / "out", tests=folder), H200, make_runner(), generate=pretended)
+    benchmark._tests(3.0)
+    assert benchmark.results["tests"]["timed_out"]
+    assert benchmark.results["tests"]["returncode"] in ((None,) if deaf else (None, 2))
+    assert not benchmark.failed
+    assert benchmark.results["left_out"] == ["some of the tests: no time was left"]
+
+
+def test_an_emulation_that_runs_out_of_time_is_left_out_and_no_failure(make_runner, tmp_path, monkeypatch):
+    late = SimpleNamespace(status="timeout", reason="not done after 1 s")
+    monkeypatch.setattr(gpu, "check_host", lambda: None)
+    monkeypatch.setattr(gpu, "emulate", lambda *_, **options: late)
+    plan = Plan(600.0, tmp_path / "out", agreement=(SHAPES[1][1],))
+    benchmark = Benchmark(plan, H200, make_runner(), generate=pretended)
+    benchmark._agree(60.0)
+    assert not benchmark.failed
+    assert benchmark.results["agreement"] == []
+    assert benchmark.results["left_out"] == ["some candidates of the emulator: no time was left"]
+
+
+def test_parts_that_are_not_wanted_take_no_time(make_runner, tmp_path, no_tests, monkeypatch):
+    monkeypatch.setattr(gpu, "others", lambda: iter([("matvec", SHAPES[0][1])]))
+    asked = []
+    monkeypatch.setattr(Benchmark, "_shapes", lambda self, shapes, until, entrants: asked.append((len(shapes), until)))
+    for parts, wanted in ((("tests", "matmul"), [2]), (("others",), [1])):
+        asked.clear()
+        plan = Plan(3600.0, tmp_path / parts[0], tests=no_tests, matmuls=SHAPES, parts=parts)
+        benchmark = Benchmark(plan, H200, make_runner(), generate=pretended)
+        assert sum(map(benchmark._share, parts)) == pytest.approx(3600.0 * (1 - gpu.RESERVE), rel=0.05)
+        assert benchmark.run() == 0
+        assert [count for count, _ in asked] == wanted
+        assert all(until == benchmark._end for _, until in asked), "nothing is kept for what does not come"
+        assert (benchmark.results["tests"] is not None) is ("tests" in parts)
+        assert benchmark.results["agreement"] == []
+
+
+def test_a_second_run_into_the_same_folder_keeps_the_first(make_runner, tmp_path, no_tests):
+    out = tmp_path / "out"
+    for _ in range(3):
+        plan = Plan(600.0, out, trials=8, rounds=7, tests=no_tests, matmuls=SHAPES[:1], agreement=())
+        benchmark = Benchmark(plan, H200, make_runner(), generate=pretended)
+        benchmark._shapes(SHAPES[:1], benchmark._end, ())
+    assert sorted(p.name for p in out.glob("*.json")) == ["results-1.json", "results-2.json", "results.json"]
+    assert sorted(p.name for p in out.glob("*.txt")) == ["table-1.txt", "table-2.txt", "table.txt"]
+    assert len(recording.read(out / "recordings-0.jsonl.gz")) == 3
+
+
+def test_what_a_killed_run_had_measured_becomes_a_recording_of_the_next(make_runner, tmp_path):
+    out = tmp_path / "out"
+    killed = Benchmark(Plan(600.0, out, trials=8), H200, make_runner(), generate=pretended)
+    killed._record = lambda records, path: None  # as if it had ended before
+    killed._shapes(SHAPES[:1], killed._end, ())
+    (left,) = out.glob("trials-*.jsonl")
+    lines = left.read_text().splitlines()
+    left.write_text("\n".join([*lines, lines[0][:100]]))
+    Benchmark(Plan(60.0, out), H200, make_runner(), generate=pretended)
+    assert not left.exists()
+    (kept,) = recording.read(out / "recordings-0.jsonl.gz")
+    assert len(kept.records) == len(lines) - 1 >= 8  # all but the library's, which is no schedule
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_kill_during_the_tests_leaves_no_process(tmp_path, how):
+    tests = tmp_path / "gpu"
+    tests.mkdir()
+    (tests / "test_x.py").write_text(
+        "import os, time, pytest\n"
+        f"@pytest.mark.gpu\ndef test_hangs():\n    open({str(tmp_path / 'pid')!r}, 'x').write(str(os.getpid()))\n"
+        "    time.sleep(600)\n"
+    )
+    program = f"""
+from pathlib import Path
+from functools import partial
+from benchmarks.gpu import run as gpu, simulated_gpu
+from search_spaces.hardware.devices import device
+gpu.cuda_available, gpu.cuda_device = lambda: (True, "it answers"), lambda: device("h200")
+gpu.CudaRunner = partial(gpu.CudaRunner, worker_module=simulated_gpu.MODULE)
+gpu.Plan = partial(gpu.Plan, tests=Path({str(tests)!r}))
+gpu.sys.exit(gpu.main(["--minutes", "5", "--out", {str(tmp_path / "out")!r}]))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "AUTOSCHED_CACHE_DIR": str(tmp_path / "cache")}
+    process = subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.DEVNULL)
+    try:
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        process.send_signal(how)
+        assert process.wait(30) == (1 if how == signal.SIGTERM else -how)
+    finally:
+        process.kill()
+        process.wait()
+    hanging = Path("/proc", (tmp_path / "pid").read_text(), "cmdline")
+    until(lambda: not hanging.exists() or not hanging.read_bytes())
+    if how == signal.SIGTERM:
+        assert json.loads((tmp_path / "out" / "results.json").read_text())["stopped"] == "interrupted"
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(gpu, "cuda_available", lambda: (True, "it answers"))
+    monkeypatch.setattr(gpu, "cuda_device", lambda: H200)
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(SystemExit) as ended:
+        gpu.main(["--minutes", "1", "--out", str(tmp_path / "file")])
+    assert ended.value.code == 2
+    assert f"--out {tmp_path / 'file'} cannot be written" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_no_time_is_said_and_not_overrun(make_runner, tmp_path):
+    out = tmp_path / "out"
+    benchmark = Benchmark(Plan(1.0, out), H200, make_runner(), generate=pretended)
+    time.sleep(1.0)
+    benchmark._shapes(SHAPES, benchmark._end, ())
+    assert benchmark.results["shapes"] == []
+    assert [w for w in benchmark.results["left_out"] if "no time was left" in w] == [
+        "square 256x256x256 f16 rr: no time was left",
+        "odd 127x63x65 f16 rr: no time was left",
+    ]
+
+
+def test_the_gpu_and_the_emulator_agree_where_both_are_near_enough():
+    problem = Matmul(m=9, n=8, k=7, out="f32")
+    inputs = problem.random_inputs(0)
+    right = problem.reference(inputs)["out"].astype(np.float32)
+    near = right + np.float32(0.4) * problem.tolerance(inputs)["out"].astype(np.float32)
+    far = right + np.float32(3.0) * problem.tolerance(inputs)["out"].astype(np.float32)
+    same = agreement(problem, inputs, {"out": right}, {"out": right})
+    assert same["agrees"] and same["same_bits"] and same["apart"] == 0
+    close = agreement(problem, inputs, {"out": near}, {"out": right})
+    assert close["agrees"] and not close["same_bits"] and 0.3 < close["apart"] < 0.5
+    for one, two in (
+        ({"out": far}, {"out": right}),
+        ({"out": right}, {"out": far}),
+        ({"out": right * np.nan}, {"out": right}),
+    ):
+        assert not agreement(problem, inputs, one, two)["agrees"]
+    assert not agreement(problem, inputs, {}, {"out": right})["agrees"]
+    exact, moved = Transpose(3, 5), Transpose(3, 5).random_inputs(0)
+    turned = moved["x"].swapaxes(1, 2)
+    assert agreement(exact, moved, {"out": turned}, {"out": turned})["agrees"], "no tolerance, and no error"
+    assert not agreement(exact, moved, {"out": turned}, {"out": turned + np.uint32(1)})["agrees"]
+
+
+def test_the_shapes_cover_what_they_should():
+    shapes = matmuls()
+    keys = [problem.key() for _, problem in shapes]
+    assert len(set(keys)) == len(keys)
+    assert len(shapes) == 60
+    assert {purpose for purpose, _ in shapes[:8]} == {purpose for purpose, _ in shapes}
+    squares = {p.m for purpose, p in shapes if purpose == "square"}
+    assert {1024, 8192} <= squares
+    assert {(p.order_a, p.order_b) for _, p in shapes} == {(a, b) for a in ("row", "col") for b in ("row", "col")}
+    rest = others()
+    for name, problem in rest:
+        assert not isinstance(problem, str), f"{name}: {problem}"
+    assert {row.name for row in operators()} == {"matmul", *(name for name, _ in rest)}
+    assert rest[0] == ("matvec", Matvec(m=4, n=6656, k=16384))
+    assert {p.columns for name, p in rest if name == "softmax"} == {1024, 8192, 65536}
+    assert ("transpose", Transpose(8192, 8192)) in rest
+
+
+def test_without_a_gpu_it_says_so_in_one_line(tmp_path):
+    if cuda_available()[0]:
+        pytest.skip("a GPU answers here")
+    command = [sys.executable, "-m", "benchmarks.gpu", "--minutes", "1", "--out", str(tmp_path / "out")]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert ran.stdout == ""
+    assert ran.stderr.startswith("benchmarks.gpu: no GPU can be used: ")
+    assert ran.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+BARE = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"sqlalchemy", "optuna", "xgboost", "rich", "typer", "hypothesis", "matplotlib"}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Refuse())
+import importlib.metadata
+def version(name): raise importlib.metadata.PackageNotFoundError(name)
+importlib.metadata.version = version
+import autosched.dispatch.kernel, benchmarks.gpu.run, measurements.runners.cuda.runner  # what tests/gpu imports, too
+from autosched.version import VERSION
+print(VERSION)
+"""
+
+
+def test_it_needs_numpy_alone_to_start():
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([sys.executable, "-c", BARE], cwd=ROOT, capture_output=True, text=True, env=environment)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == VERSION

@@ -1,0 +1,234 @@
+"""The benchmarks of the search, on a recording that is made here."""
+
+import argparse
+import gzip
+import json
+import random
+import sys
+import tempfile
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from autosched.replay import search
+from autosched.samplers import sampler
+from autosched.tuning.in_flight import Pace
+from benchmarks.search import erring_guess, own_spaces, proposal_time, search_clock, search_quality
+from benchmarks.search.search_clock import Costs, Machine, Searcher
+from measurements.tables.reading import read_table
+from search_spaces.hardware.devices import device
+from search_spaces.spaces.schedule import Schedule
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A recording with the best of 60 configurations at x = 8, y = 2."""
+    entries = {}
+    for x, y, z in product((1, 2, 4, 8, 16), (1, 2, 4), (0, 1, 2, 3)):
+        time = 1 + abs(x - 8) / 8 + abs(y - 2) / 2 + 0.2 * z
+        entries[f"{x},{y},{z}"] = {"x": x, "y": y, "z": z, "time": time, "times": [time]}
+    values = {"x": [1, 2, 4, 8, 16], "y": [1, 2, 4], "z": [0, 1, 2, 3]}
+    document = {"device_name": "A GPU", "kernel_name": "k", "problem_size": [1, 1], "tune_params_keys": list(values)}
+    document |= {"tune_params": values, "cache": entries}
+    path = tmp_path / "data"
+    path.mkdir()
+    (path / "small.json.gz").write_bytes(gzip.compress(json.dumps(document).encode()))
+    return path
+
+
+def test_every_method_but_kernel_tuner_searches(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    methods = ["random", "optuna_tpe_ordinal", "xgboost_bootstrap"]
+    given = ["--repeats", "1", "--budget", "12", "--workers", "1", "--results", str(tmp_path / "r"), "--name", "small"]
+    assert search_quality.main([str(folder), *given, "--methods", *methods]) == 0
+    document = json.loads((tmp_path / "r" / "small.json").read_text())
+    assert [row["sampler"] for row in document["recordings"]["small"]] == methods
+    table = (tmp_path / "r" / "small.md").read_text()
+    assert all(f"| {method} |" in table for method in methods)
+    assert (tmp_path / "r" / "small.png").stat().st_size > 1000
+
+
+def test_restrictions_are_those_that_give_what_is_recorded() -> None:
+    values = {
+        "block_size_x": [1, 16, 32],
+        "block_size_y": [16, 32, 64],
+        "tile_size_x": [1, 2],
+        "tile_size_y": [1, 2],
+        "tile_stride_x": [0, 1],
+        "tile_stride_y": [0, 1],
+    }
+    recorded = {
+        (bx, by, tx, ty, sx, sy)
+        for bx, by, tx, ty, sx, sy in product(*values.values())
+        if 32 <= bx * by <= 1024 and (tx > 1 or sx == 0) and (ty > 1 or sy == 0)
+    }
+    assert "tile_size_x > 1 or tile_stride_x == 0" in search_quality._restrictions(values, recorded)
+    with pytest.raises(ValueError, match="add them to RESTRICTIONS"):
+        search_quality._restrictions(values, {*list(recorded)[1:]})
+
+
+def test_kernel_tuner_searches_what_is_recorded_with_its_seed_and_leaves_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for Kernel Tuner, which the tests do not install, draws as its strategies do."""
+
+    def tune_kernel(*given: object, cache: str, **options: object) -> tuple[list[dict[str, object]], None]:
+        entries = list(json.loads(Path(cache).read_text())["cache"].values())
+        return [random.choice(entries), entries[np.random.randint(len(entries))]], None
+
+    monkeypatch.setitem(sys.modules, "kernel_tuner", SimpleNamespace(tune_kernel=tune_kernel))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    jobs = [search_quality.Job(str(folder / "small.json.gz"), "kt_random_sample", seed, 2) for seed in (0, 0, 1)]
+    first, again, other = (search_quality.run(job)[1].quality for job in jobs)
+    assert first == again != other
+    assert not list(tmp_path.glob("search_quality_*"))
+
+
+def test_a_recording_with_texts_and_nothing_left_out_has_no_restrictions() -> None:
+    values = {"order": ["row", "column"], "x": [1, 2], "part": [0.5, 1.0]}
+    assert search_quality._restrictions(values, set(product(*values.values()))) == []
+
+
+def test_a_method_for_one_recording_and_unknown_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [Path("a.json.gz"), Path("b.json.gz")]
+    made = search_quality.jobs(files, ["random", "bayes@b", "tpe@a:1"], repeats=2, budget=9)
+    assert [(job.file[0], job.method, job.seed) for job in made] == [
+        *(("a", "random", 0), ("a", "random", 1), ("b", "random", 0), ("b", "random", 1)),
+        *(("b", "bayes", 0), ("b", "bayes", 1), ("a", "tpe", 0)),
+    ]
+    assert search_quality.main([str(folder), "--methods", "magic"]) == 2
+    assert search_quality.main([str(folder), "--methods", "bayes:few"]) == 2
+    assert search_quality.main([str(folder), "--methods", "bayes@elsewhere"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 3 and "'magic'" in said[0] and "'bayes:few'" in said[1] and "'elsewhere'" in said[2]
+
+
+def test_a_run_that_was_stopped_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_quality, "_write", lambda _, found, *rest: str(found))
+    journal = tmp_path / "journal"
+    given = ["--repeats", "2", "--budget", "9", "--workers", "1", "--methods", "random", "--journal", str(journal)]
+    assert search_quality.main([str(folder), *given]) == 0
+    whole = journal.read_text()
+    first, second = whole.splitlines()
+    altered = first[: first.rindex("[")] + "[0.125]]"
+    journal.write_text(f"{altered}\n{second[:20]}")
+    assert search_quality.main([str(folder), *given]) == 0
+    assert journal.read_text() == f"{altered}\n{second}\n"  # the first is taken as it stands, the second made again
+
+
+def test_what_is_no_journal_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "journal").write_text("[1]\n")
+    assert search_quality.main([str(folder), "--journal", str(tmp_path / "journal")]) == 2
+    assert "line 1 of" in capsys.readouterr().err
+
+
+def test_a_search_is_stopped_at_the_optimum_and_its_curve_goes_on(folder: Path) -> None:
+    path = folder / "small.json.gz"
+    _, made = search_quality.run(search_quality.Job(str(path), "random", seed=0, budget=59))
+    assert len(made.quality) == 59 and made.quality[0] < 1.0
+    table = read_table(path)
+    whole = search(table, table.space(), sampler("random", table.space(), seed=0), budget=59, seed=0)
+    assert made.quality == whole.quality
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert search_quality.main([str(tmp_path)]) == search_clock.main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 2
+
+
+def test_compilers_and_the_gpu_work_at_the_same_time() -> None:
+    machine = Machine(2, Costs(compile=3.0, measure=1.0))
+    assert [machine.finish(0.0) for _ in range(4)] == [4.0, 5.0, 7.0, 8.0]  # two are compiled at a time
+    assert machine.finish(20.0) == 24.0
+
+
+@pytest.mark.parametrize("cores", [2, 16])
+def test_a_simulated_search_ends_at_the_optimum(folder: Path, cores: int) -> None:
+    table, costs = read_table(folder / "small.json.gz"), Costs(compile=1.0, measure=0.1)
+
+    def made() -> Searcher:
+        return Searcher(table, table.space(), "random", cores, costs, 0)
+
+    alone, evaluations = search_clock.stream(made(), Pace(most=1), costs)
+    assert alone == pytest.approx(1.1 * evaluations, rel=0.1) and evaluations <= 60
+    several, same = search_clock.stream(made(), Pace(compilers=cores), costs)
+    assert same == evaluations  # what is drawn at random does not depend on what is known
+    assert several < alone / min(cores, 5) * 1.5
+    by_four, told = search_clock.batches(made(), 4)
+    assert told == evaluations and by_four >= several * 0.9
+
+
+def test_a_search_in_our_own_space_is_judged_by_the_model(tmp_path: Path) -> None:
+    given = ["--trials", "8", "--reference", "200", "--repeats", "1", "--families", "copy", "--results", str(tmp_path)]
+    assert own_spaces.main(given) == 0
+    chip, problem = device("h200"), own_spaces.families()["copy"]
+    family = own_spaces.run("copy", problem, chip, trials=8, reference=200, repeats=1)
+    one = own_spaces.run("copy", problem, chip, trials=1, reference=200, repeats=3)
+    assert family is not None and one is not None and family.schedules > 1000
+    assert 0 <= family.gap < max(one.gaps)
+    assert f"{100 * family.gap:.1f}%" in (tmp_path / "own_spaces.md").read_text()
+
+
+def test_a_guess_errs_by_the_same_factors_for_every_search(tmp_path: Path) -> None:
+    here, there = (Schedule("t", (("x", x), ("y", 1))) for x in (1, 2))
+    one, same = (erring_guess.distorted(lambda _: 0.0, seed=0) for _ in range(2))
+    assert (one(here), one(there)) == (same(here), same(there)) and one(here) != one(there)
+    assert erring_guess.distorted(lambda _: 0.0, seed=1)(here) != one(here)
+    assert erring_guess.distorted(lambda _: 3.0, seed=0)(here) == pytest.approx(one(here) + 3.0)
+    given = ["--trials", "6", "--repeats", "2", "--families", "copy", "--workers", "1", "--results", str(tmp_path)]
+    assert erring_guess.main([*given, "--methods", "bayes+", "random"]) == 0
+    assert "| copy | bayes+ |" in (tmp_path / "erring_guess.md").read_text()
+    assert erring_guess.main(["--repeats", "1"]) == 2
+
+
+def test_a_gap_is_that_to_the_best_of_any_search_with_the_same_factors() -> None:
+    curves = {"a": np.log([[2.0, 1.0], [8.0, 6.0]]), "b": np.log([[1.5, 1.5], [4.0, 4.0]])}
+    table = erring_guess.report({"copy": curves}, argparse.Namespace(trials=2, repeats=2, device="h200"))
+    assert "| copy | a | 25.0 ± 25.0% |" in table and "| copy | b | 25.0 ± 25.0% |" in table
+
+
+def test_a_proposal_is_timed_where_nothing_is_pruned(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    space, judge = proposal_time.unpruned(device("h200"))
+    assert space.count() > 10**13
+    judged = [judge(schedule).ok for schedule in space.sample(8, 0)]
+    assert any(judged)
+    table = read_table(folder / "small.json.gz")
+    spent = proposal_time.proposals(table.space(), table.measurements.__getitem__, 7, seed=0)
+    assert len(spent) == 7 and all(seconds > 0 for seconds in spent)
+
+
+def test_torch_trees_order_configurations_by_their_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A made-up tree in PyTorch's place: the list of a small matmul has cuBLAS first, then b, then a."""
+    from benchmarks.cost_model import torch_trees
+
+    choices = {0: "extern_mm", 1: "a", 2: "b"}
+
+    class Context(dict[str, object]):
+        def add_feature(self, name: str, value: object, _: bool) -> None:
+            self[name] = value
+
+        def apply_operations(self, operations: list[str]) -> None:
+            assert operations == ["products"]
+
+    def best(context: Context) -> list[tuple[float, int]]:
+        return [(0.5, 0), (0.3, 2), (0.2, 1)] if context["m"] == 16 else [(1.0, 0)]
+
+    tree = SimpleNamespace(get_choice=choices.get, get_best_choices=best)
+    module = SimpleNamespace(
+        AHContext=Context, mm_operations=lambda: ["products"], MMRankingA100=lambda: tree, MMRankingH100=lambda: tree
+    )
+    monkeypatch.setattr(torch_trees, "import_module", lambda _: module)
+    order = torch_trees.order()
+    assert order is not None
+
+    def recorded(m: int) -> SimpleNamespace:
+        row = (("m", str(m)), ("mat1_dtype", "torch.float16"))
+        return SimpleNamespace(row=row, device=device("h100"), choices=("a", "b", "c"))
+
+    assert order(recorded(16)).tolist() == [2, 1, 3]  # type: ignore[arg-type,union-attr]
+    assert order(recorded(32)) is None  # type: ignore[arg-type]

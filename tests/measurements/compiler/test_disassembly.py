@@ -1,0 +1,99 @@
+"""Loops and kinds of instructions in machine code, on real cubins and on code written down here."""
+
+from __future__ import annotations
+
+import pytest
+
+from measurements.compiler.disassembly import (
+    DisassemblerMissing,
+    Instruction,
+    NotDisassembled,
+    disassemble,
+    loops,
+    main_loop,
+    mix,
+    nvdisasm,
+)
+from measurements.compiler.nvrtc import NvrtcMissing, compile_source, toolchain_version
+from search_spaces.templates.headers import Headers
+
+try:
+    toolchain_version()
+    nvdisasm()
+except (NvrtcMissing, DisassemblerMissing) as missing:
+    pytestmark = pytest.mark.skip(reason=str(missing))
+
+STREAM = """
+extern "C" __global__ void stream(const float4* in, float* out, int n) {
+  __shared__ float sums[32];
+  float sum = 0;
+  for (int i = threadIdx.x; i < n; i += 32) {
+    float4 v = __ldg(in + i);
+    sum += v.x * v.y + v.z * v.w;
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    sum += sums[31 - threadIdx.x];
+    __syncthreads();
+  }
+  out[threadIdx.x] = sum;
+}
+"""
+
+
+def code(*rows: str) -> tuple[Instruction, ...]:
+    """Instructions written as "opcode operands", one every 16 bytes."""
+    made = []
+    for i, row in enumerate(rows):
+        opcode, _, operands = row.partition(" ")
+        made.append(Instruction(16 * i, "", opcode, operands))
+    return tuple(made)
+
+
+def test_the_main_loop_of_a_compiled_kernel() -> None:
+    built = compile_source(STREAM, "stream", "sm_80", Headers(()))
+    assert built.cubin is not None
+    body = disassemble(built.cubin, "stream")
+    assert body[-1].kind == "control"
+    loop = mix(main_loop(body))
+    assert 10 < loop.instructions < len(body) * 2 // 3 + 60
+    assert loop.loaded_bytes and loop.loaded_bytes % 16 == 0, "float4 is loaded whole"
+    turns = loop.loaded_bytes // 16  # the compiler unrolls
+    assert loop.count("barrier") >= 2 * turns
+    assert loop.count("float") >= 2 * turns
+    assert loop.after_barrier is not None and loop.after_barrier < loop.instructions
+
+
+def test_a_function_that_is_not_there_and_what_is_no_cubin() -> None:
+    built = compile_source(STREAM, "stream", "sm_80", Headers(()))
+    assert built.cubin is not None
+    with pytest.raises(NotDisassembled, match="no function other"):
+        disassemble(built.cubin, "other")
+    with pytest.raises(NotDisassembled) as error:
+        disassemble(b"no cubin", "stream")
+    assert "\n" not in str(error.value)
+
+
+def test_loops_are_backward_branches_to_other_instructions() -> None:
+    body = code("MOV R1, R2", "FADD R1, R1", "@P0", "BRA 0x10", "BRA 0x60", "EXIT", "BRA 0x60")
+    assert [(b[0].address, b[-1].address) for b in loops(body)] == [(0x10, 0x30)]
+
+
+def test_the_main_loop_is_the_inner_one_that_does_the_work() -> None:
+    inner = ["HMMA.16816.F32 R1", "HMMA.16816.F32 R2", "BRA 0x10"]
+    body = code("S2R R0", *inner, "STG.E [R1]", "BRA 0x0", "EXIT")
+    assert [i.opcode for i in main_loop(body)] == [row.partition(" ")[0] for row in inner]
+    body = code(*["FFMA R0"] * 3, *["FFMA R1"] * 4, "BRA 0x30", *["FFMA R2"] * 5, "BRA 0x0", "EXIT")
+    assert main_loop(body) == body[3:8], "half of what the outer one does besides, and less than half of all"
+    assert main_loop(code("MOV R1", "EXIT")) == code("MOV R1", "EXIT"), "without loops, the whole kernel"
+
+
+def test_kinds_widths_and_the_way_from_the_barrier_to_the_arithmetic() -> None:
+    body = code(
+        *("LDSM.16.M88.4 R4, [R0]", "HMMA.16816.F32 R8, R4", "BAR.SYNC 0x0", "LDGSTS.E.BYPASS.128 [R1], [R2]"),
+        *("LDG.E.U16 R1, [R2]", "LDG.E R1, [R2]", "IMAD.MOV.U32 R3, R4", "BRA 0x0"),
+    )
+    found = mix(body)
+    assert [i.kind for i in body] == ["shared", "tensor", "barrier", "load", "load", "load", "integer", "control"]
+    assert found.loaded_bytes == 16 + 2 + 4
+    assert found.after_barrier == 6, "around the end of the loop: five, then LDSM"
+    assert sum(count for _, count in found.kinds) == found.instructions == 8

@@ -1,0 +1,50 @@
+"""NVRTC in a process of its own, with a time limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import autosched
+from measurements.compiler import ptx as ptx_compiler
+from measurements.compiler.nvrtc import compile_to_ptx as compile_here
+from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
+from search_spaces.templates.headers import Headers
+
+SOURCE = '#include "scale.cuh"\nextern "C" __global__ void scale(float* x) { x[threadIdx.x] *= SCALE; }\n'
+HEADERS = Headers.of({"scale.cuh": "#define SCALE 3.0f\n"})
+# Each macro is twice the one before: 2^40 tokens.
+DOUBLED = "\n".join(f"#define A{k} A{k - 1} A{k - 1}" for k in range(1, 41))
+ENDLESS = f'#define A0 +1\n{DOUBLED}\nextern "C" __global__ void endless(int* x) {{ x[0] = 0 A40; }}\n'
+
+
+def test_ptx_is_that_of_a_compile_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = compile_here(SOURCE, "scale", "compute_80", HEADERS)
+    there = compile_to_ptx(SOURCE, "scale", "compute_80", HEADERS)
+    assert here.text == there.text is not None and there.entry == here.entry
+    # Options name folders from where this process is now.
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "scale.cuh").write_text("#define SCALE 3.0f\n")
+    monkeypatch.chdir(tmp_path)
+    found = compile_to_ptx(SOURCE, "scale", "compute_80", Headers(()), ("-I", "own"))
+    assert found.text is not None
+
+
+def test_what_does_not_compile_says_so_as_ever() -> None:
+    output = compile_to_ptx("void kernel( {", "kernel", "compute_80", Headers(()))
+    assert output.text is None and "error" in output.log
+
+
+def test_a_compile_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_to_ptx(SOURCE, "scale", "compute_80", HEADERS)  # starts the compiler
+    monkeypatch.setattr(ptx_compiler, "COMPILE_SECONDS", 0.5)
+    with pytest.raises(CompilerStopped, match="not compiled within") as stopped:
+        compile_to_ptx(ENDLESS, "endless", "compute_80", Headers(()))
+    assert stopped.value.status == "compile_timeout"
+    x = np.zeros(1, np.int32)
+    done = autosched.emulate(ENDLESS, kernel="endless", arguments=(x,), grid=1, block=1)
+    assert done.status == "compile_timeout" and done.reason == "not compiled within 0.5 s"
+    monkeypatch.undo()
+    assert compile_to_ptx(SOURCE, "scale", "compute_80", HEADERS).text is not None

@@ -1,0 +1,145 @@
+"""A check passes what rounds, and nothing else."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from measurements.records.comparison import Check, check, compare
+from search_spaces.hardware.dtypes import BF16, F16, F32
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.row_reduction import LayerNorm, Reduce, Softmax
+
+PROBLEM = Matmul(m=17, n=33, k=20, batch=2, out="f32")
+INPUTS = PROBLEM.random_inputs(7)
+
+
+def right_output(problem=PROBLEM, inputs=INPUTS):
+    return {"out": problem.out_dtype.store(problem.reference(inputs)["out"])}
+
+
+@pytest.mark.parametrize("out", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_the_rounded_reference_passes(out, order):
+    problem = Matmul(m=17, n=33, k=20, out=out, order_a=order, order_b=order)
+    inputs = problem.random_inputs(3)
+    found = check(problem, inputs, right_output(problem, inputs))
+    assert found.ok
+    assert 0 <= found.worst <= 1
+    assert found.reason == ""
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 2 * 17 * 33 - 1), st.sampled_from([math.nan, math.inf, -math.inf, 1e6]))
+def test_one_wrong_element_anywhere_is_found_and_named(index, value):
+    outputs = right_output()
+    outputs["out"].reshape(-1)[index] = value
+    found = check(PROBLEM, INPUTS, outputs)
+    where = [int(i) for i in np.unravel_index(index, outputs["out"].shape)]
+    assert not found.ok
+    assert found.worst > 1
+    assert found.reason.startswith(f"out{where} is ")
+    assert "1 of 1122 elements are wrong" in found.reason
+
+
+def test_the_border_is_the_tolerance_itself():
+    wanted, allowed = np.array([1.0, 2.0]), np.array([0.5, 0.5])
+    assert compare("x", F32, np.float32([1.5, 1.5]), wanted, allowed) == Check(True, 1.0)
+    found = compare("x", F32, np.float32([1.5, 2.625]), wanted, allowed)
+    assert (found.ok, found.worst) == (False, 1.25)
+    assert found.reason.startswith("x[1] is 2.625, should be 2 within 0.5")
+
+
+def test_an_exact_result_may_have_no_tolerance():
+    zero = np.zeros(2)
+    assert compare("x", F32, np.float32([0, 0]), zero, zero) == Check(True, 0.0)
+    assert compare("x", F32, np.float32([0, 1e-30]), zero, zero).worst == math.inf
+
+
+@pytest.mark.parametrize(("dtype", "poison"), [(F16, np.uint16(0xFFFF).view(np.float16)), (BF16, np.uint16(0xFFFF))])
+def test_an_element_that_was_never_written_is_wrong(dtype, poison):
+    stored = dtype.store(np.ones(5))
+    stored[3] = poison
+    found = compare("x", dtype, stored, np.ones(5), np.full(5, 1e9))
+    assert (found.ok, found.worst) == (False, math.inf)
+    assert found.reason.startswith("x[3] is nan")
+
+
+def test_arrays_longer_than_a_chunk_are_checked_to_the_end():
+    stored = np.ones((3, 1_000_003), dtype=np.float32)
+    assert compare("x", F32, stored, np.ones(1), np.zeros(1)).ok
+    stored[2, 1_000_002] = 2
+    assert compare("x", F32, stored, np.ones(1), np.full(1, 0.5)).reason.startswith("x[2, 1000002] is 2")
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [{}, {"out": np.zeros((2, 33, 17), np.float32)}, {"out": np.zeros((2, 17, 33), np.float16)}],
+)
+def test_an_output_of_another_form_is_refused(outputs):
+    with pytest.raises(ValueError, match="output out"):
+        check(PROBLEM, INPUTS, outputs)
+
+
+def test_reference_and_tolerance_may_be_given():
+    zeros = {"out": np.zeros((2, 17, 33))}
+    outputs = {"out": np.full((2, 17, 33), 0.5, np.float32)}
+    assert check(PROBLEM, INPUTS, outputs, reference=zeros, tolerance={"out": np.full((2, 17, 33), 0.5)}).worst == 1.0
+
+
+def test_what_is_not_finite_must_be_the_same():
+    wanted, allowed = np.array([np.nan, np.inf, -np.inf, 0.0]), np.array([np.nan, np.inf, np.nan, np.inf])
+    assert compare("x", F32, np.float32([np.nan, np.inf, -np.inf, 0]), wanted, allowed) == Check(True, 0.0)
+    for place, value in ((0, 1.0), (0, np.inf), (1, -np.inf), (1, 3e38), (2, np.nan), (3, 1e-30)):
+        stored = np.float32([np.nan, np.inf, -np.inf, 0])
+        stored[place] = value
+        found = compare("x", F32, stored, wanted, allowed)
+        assert not found.ok and found.reason.startswith(f"x[{place}] is "), (place, value)
+
+
+def test_what_rounds_to_infinity_may_be_one():
+    wanted = np.array([70000.0, -1e30, 65500.0])
+    assert compare("x", F16, np.float16([np.inf, -np.inf, 65504]), wanted, np.full(3, 8.0)).ok
+    assert not compare("x", F16, np.float16([np.inf, -np.inf, np.inf]), wanted, np.full(3, 8.0)).ok
+    assert not compare("x", F16, np.float16([-np.inf, -np.inf, 65504]), wanted, np.full(3, 8.0)).ok
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Matmul(m=17, n=33, k=20, epilogue="bias+silu", reduction="row_max", out="bf16"),
+        Reduce(5, 90, kind="sumsq"),
+        Reduce(5, 90, kind="mean", dtype="f32", out="bf16"),
+        Softmax(3, 90),
+        LayerNorm(3, 90),
+        Matvec(2, 10, 50),
+    ],
+    ids=lambda p: p.operator,
+)
+def test_the_rounded_reference_passes_on_provoking_inputs(problem):
+    for given_inputs in problem.provoking_inputs(1):
+        reference = problem.reference(given_inputs.inputs)
+        with np.errstate(over="ignore"):
+            outputs = {o.name: o.dtype.store(reference[o.name]) for o in problem.operands() if o.role == "output"}
+        assert check(problem, given_inputs.inputs, outputs).ok
+
+
+@pytest.mark.parametrize(
+    ("problem", "operand", "term"),
+    [
+        (Matmul(m=40, n=20, k=300, out="f32"), "a", -1),
+        (Reduce(40, 3000, dtype="f32"), "x", -1),
+        (Matvec(2, 40, 3000, out="f32"), "w", 0),
+    ],
+    ids=lambda p: getattr(p, "operator", ""),
+)
+def test_a_missing_term_of_a_sum_of_integers_shows(problem, operand, term):
+    """By one part in thousands, which the rounding errors of as many random terms would hide."""
+    full = next(iter(problem.provoking_inputs(0))).inputs
+    cut = {name: array.copy() for name, array in full.items()}
+    cut[operand][..., term] = 0
+    outputs = {"out": problem.out_dtype.store(problem.reference(cut)["out"])}
+    assert not check(problem, full, outputs).ok

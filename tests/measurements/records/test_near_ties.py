@@ -1,0 +1,92 @@
+"""Who wins among programs timed in turns: laws of the choice, and how often two finals agree."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from measurements.records import near_ties as ties
+from measurements.records.near_ties import Behind, choose
+
+
+def noisy(centre: float, sigma: float, rounds: int, seed: int) -> list[float]:
+    return list(centre * np.exp(sigma * np.random.default_rng(seed).standard_normal(rounds)))
+
+
+def test_the_simplest_of_the_equally_fast_wins() -> None:
+    fast, equal, slow = [1.0] * 20, [1.002] * 20, [1.2] * 20
+    assert choose([fast, equal, slow], [5, 3, 1]).winner == 1
+    assert choose([fast, equal, slow], [3, 5, 1]).winner == 0
+    assert choose([fast, equal, slow], [3, 3, 1]).winner == 0
+    found = choose([fast, equal, slow], [5, 3, 1])
+    assert found.clear and found.fastest == 0 and found.tied == (0, 1)
+    assert 2 not in found.contenders, "what is shown to be slower is timed no more"
+
+
+def test_one_at_the_edge_is_undecided_only_if_it_would_win() -> None:
+    fast, edge = [1.0] * 20, noisy(1.01, 0.02, 20, 1)
+    found = choose([fast, edge], [5, 1])
+    assert found.undecided == (1,) and not found.clear and found.contenders == (0, 1)
+    assert choose([[1.0] * 40, noisy(1.01, 0.02, 40, 1)], [1, 5]).clear, "in or out of the tie, it does not win"
+    many = choose([[1.0] * 1000, noisy(1.016, 0.02, 1000, 1)], [5, 1])
+    assert many.clear and many.winner == 0, "rounds decide"
+
+
+def test_what_may_be_faster_by_more_than_a_tie_is_undecided_however_complex() -> None:
+    found = choose([[1.0] * 20, [0.9, 1.15] * 10], [1, 5])
+    assert (found.winner, found.undecided) == (0, (1,))
+
+
+def test_those_that_may_be_the_fastest_go_on_being_timed() -> None:
+    times = [noisy(1 + 0.0001 * i, 0.01, 20, i) for i in range(12)] + [noisy(1.01, 0.02, 20, 99)]
+    found = choose(times, [float(12 - i) for i in range(12)] + [-1.0])
+    assert found.undecided[-1] == 12
+    assert ties.REFERENCES <= len(found.contenders) < 13
+
+
+def test_the_incumbent_stays_until_it_is_shown_to_be_slower_by_twice_the_tie() -> None:
+    fast, simple, behind, slow = [1.0] * 20, [1.002] * 20, [1.015] * 20, [1.03] * 20
+    assert choose([fast, simple, behind], [5, 1, 9], incumbent=2).winner == 2
+    assert choose([fast, simple, behind], [5, 1, 9]).winner == 1
+    assert choose([fast, simple, slow], [5, 1, 0], incumbent=2).winner == 1
+    open_yet = choose([fast, simple, noisy(1.02, 0.02, 20, 3)], [5, 1, 9], incumbent=2)
+    assert (open_yet.winner, open_yet.clear) == (2, False)
+    with pytest.raises(ValueError, match="incumbent"):
+        choose([fast], [0], incumbent=1)
+
+
+def test_what_a_round_did_to_all_does_not_count() -> None:
+    shared = np.random.default_rng(0).choice([1.0, 1.4], 40)
+    found = choose([list(1.1 * shared), list(shared), list(1.05 * shared)], [0, 1, 2])
+    assert found.fastest == 1 and found.clear
+    assert [b.centre for b in found.behind] == pytest.approx([math.log(1.1), 0, math.log(1.05)])
+
+
+def test_without_entrants_or_with_unequal_ones_there_is_no_winner() -> None:
+    with pytest.raises(ValueError, match="entrant"):
+        choose([], [])
+    with pytest.raises(ValueError, match="as many times as each other, not 6, 7"):
+        choose([[1.0] * 6, [1.0] * 7], [0, 1])
+
+
+def test_the_centre_is_scipys_trimmed_mean_and_its_error_is_as_large_as_it_says() -> None:
+    rng = np.random.default_rng(5)
+    hits = 0
+    for _ in range(400):
+        times = np.exp(0.02 * rng.standard_t(3, 40))
+        found = Behind.of(list(times), [1.0] * 40)
+        assert found.centre == pytest.approx(stats.trim_mean(np.log(times), ties.TRIM))
+        hits += found.low <= 0 <= found.high
+    assert hits >= 0.985 * 400
+    assert Behind.of([1.0] * 5, [1.0] * 5).low == -math.inf
+
+
+def test_two_clocks_do_not_make_the_centre_jump() -> None:
+    """A fifth of the times at one of two clocks more or less must not move it by as much as a clock does."""
+    centres = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        one, other = (rng.choice([1.0, 1.07], 400) for _ in range(2))
+        centres.append(Behind.of(list(one), list(other)).centre)
+    assert np.std(centres) < 0.004

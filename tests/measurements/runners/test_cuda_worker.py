@@ -1,0 +1,675 @@
+"""The GPU worker's own logic over a pretended cupy.
+
+The double keeps device memory in numpy, so that wrong numbers, changed inputs and writes past the end are real; its
+clock moves only when kernels run, so that times are exact.
+"""
+
+import itertools
+import math
+import sys
+import weakref
+from pathlib import Path
+from types import SimpleNamespace
+
+import device_attributes
+import numpy as np
+import pytest
+
+from measurements.records.measurement import Status
+from measurements.runners.cuda import launch_timer as launch_timing
+from measurements.runners.cuda import worker as cuda_worker
+from measurements.runners.cuda.check_kernels import KERNEL, entry_for
+from measurements.runners.cuda.device import device_row
+from measurements.runners.cuda.launch_timer import LaunchTimer
+from measurements.runners.cuda.references import NOTHING_SENT, PARTS, DataSet, References
+from measurements.runners.cuda.worker import GpuWorker
+from measurements.workers.messages import Message, digest_of
+from search_spaces.hardware.dtypes import SCALAR_DTYPES, U32
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Launch, operand_json
+
+CUBIN = digest_of(b"a cubin")
+BLOBS = {CUBIN: b"a cubin"}
+OPEN = Message({"op": "open", "gpu": 0, "checks": CUBIN}, BLOBS)
+PROBLEM = Matmul(m=17, n=9, k=20, out="f32")
+ATTRIBUTES = device_attributes.OTHERS | {"MultiProcessorCount": 2}  # as Device.attributes of cupy has them
+
+
+class Pointer:
+    def __init__(self, memory, offset=0):
+        self.memory, self.offset = memory, offset
+
+    def __add__(self, offset):
+        return Pointer(self.memory, self.offset + offset)
+
+    def memset_async(self, value, size, stream):
+        self.memory[self.offset : self.offset + size] = value
+
+    def copy_from_device_async(self, source, size, stream):
+        self.memory[self.offset : self.offset + size] = source.memory[source.offset : source.offset + size]
+
+
+class Freed(Exception):
+    """A graph was replayed over memory or a module that is no longer there."""
+
+
+class DeviceArray:
+    def __init__(self, shape, dtype=float, memptr=None):
+        self.shape, self.dtype, self.data = shape, np.dtype(dtype), memptr
+
+    def host(self):
+        size = math.prod(self.shape) * self.dtype.itemsize
+        return self.data.memory[self.data.offset : self.data.offset + size].view(self.dtype).reshape(self.shape)
+
+    def reshape(self, shape):
+        return FakeCupy.asarray(self.host().reshape(shape))
+
+    def __getitem__(self, index):
+        return FakeCupy.asarray(self.host()[index])
+
+
+class CudaError(Exception):
+    def __init__(self, status, text):
+        super().__init__(text)
+        self.status = status
+
+
+class Event:
+    def __init__(self, **_):
+        self.ptr = self
+
+    def record(self, stream):
+        self.at = stream.cupy.now
+
+    def synchronize(self):
+        raise CudaError(700, "cudaErrorIllegalAddress: an illegal memory access was encountered")
+
+
+class Stream:
+    def __init__(self, cupy):
+        self.cupy, self.captured, self.spoiled = cupy, None, False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def synchronize(self):
+        pass
+
+    def begin_capture(self):
+        self.captured = []
+
+    def end_capture(self):
+        work, self.captured = self.captured, None
+        if self.spoiled or work is None:
+            raise CudaError(901, "cudaErrorStreamCaptureInvalidated")
+        self.cupy.graphs.append(len(work))
+        return Graph(work)
+
+
+class Graph:
+    """As CUDA's: of what it launches it knows handles and addresses only, and keeps nothing of it alive."""
+
+    def __init__(self, work):
+        self.work = [(weakref.ref(function), grid, [weak(x) for x in arguments]) for function, grid, arguments in work]
+
+    def launch(self, stream):
+        for function, grid, arguments in self.work:
+            if function() is None or any(memory() is None for memory, *_ in arguments):
+                raise Freed
+            function().run(grid, [DeviceArray(s, t, Pointer(memory(), at)) for memory, at, s, t in arguments])
+
+
+def weak(array):
+    return weakref.ref(array.data.memory), array.data.offset, array.shape, array.dtype
+
+
+class FakeCupy:
+    """As much of cupy as the worker uses. ``time`` is what one launch of a candidate takes."""
+
+    __version__ = "0"
+    ndarray = DeviceArray
+
+    def __init__(self, time=1e-3, memory=1 << 30):
+        self.time, self.free, self.now = time, memory, 0.0
+        self.kept_by_pool = []  # what the pool holds that nobody uses
+        self.modules = {}  # by path, as cupy remembers them
+        self.query, self.graphs, self.launches, self.stream = 0, [], [], Stream(self)
+        runtime = SimpleNamespace(
+            getDeviceProperties=lambda i: {"name": b"NVIDIA H200", "totalGlobalMem": 150, "major": 9, "minor": 0},
+            getDeviceCount=lambda: 1,
+            driverGetVersion=lambda: 13000,
+            runtimeGetVersion=lambda: 13000,
+            eventQuery=lambda event: self.query,
+            deviceSynchronize=self.synchronize,
+            CUDARuntimeError=CudaError,
+        )
+        self.cuda = SimpleNamespace(
+            runtime=runtime,
+            driver=SimpleNamespace(CUDADriverError=CudaError),
+            Device=lambda i: SimpleNamespace(id=i, use=lambda: None, attributes=dict(ATTRIBUTES), pci_bus_id="0"),
+            Stream=lambda non_blocking: self.stream,
+            Event=Event,
+            get_elapsed_time=lambda start, stop: (stop.at - start.at) * 1e3,
+            alloc=self.alloc,
+        )
+
+    def synchronize(self):
+        if self.query not in (0, 600):
+            raise CudaError(self.query, "sticky")
+
+    def alloc(self, size):
+        if size > self.free:
+            raise MemoryError(f"{size} bytes")
+        return Pointer(np.zeros(size, np.uint8))
+
+    def get_default_memory_pool(self):
+        return SimpleNamespace(free_all_blocks=self.kept_by_pool.clear)
+
+    def clear_memo(self):
+        self.modules.clear()
+
+    @staticmethod
+    def asarray(array):
+        array = np.ascontiguousarray(array)
+        return DeviceArray(array.shape, array.dtype, Pointer(array.reshape(-1).view(np.uint8).copy()))
+
+    @staticmethod
+    def asnumpy(array):
+        return array.host().copy()
+
+    def RawModule(self, path):
+        return SimpleNamespace(get_function=lambda name: self.function(path, name))
+
+    def function(self, path, name):
+        """Reads the file anew unless it is remembered, each time a function is asked for, as cupy does."""
+        if path not in self.modules:
+            if not Path(path).exists():
+                raise CudaError(301, "CUDA_ERROR_FILE_NOT_FOUND: file not found")
+            self.modules[path] = Path(path).read_bytes()
+        assert self.modules[path] == b"a cubin"
+        return Function(self, name)
+
+
+class Function:
+    """A kernel: the checking kernels in numpy, or a matmul that does what its name says."""
+
+    def __init__(self, cupy, name):
+        self.cupy, self.name, self.kernel = cupy, name, SimpleNamespace(ptr=77)
+        if name == "missing":
+            raise CudaError(500, "CUDA_ERROR_NOT_FOUND: named symbol not found")
+
+    def __call__(self, grid, block, arguments, shared_mem=0):
+        if self.cupy.stream.captured is not None:
+            self.cupy.stream.captured.append((self, grid, arguments))
+        else:
+            self.run(grid, arguments)
+
+    def run(self, grid, arguments):
+        if self.name == "check_bytes":
+            return self.check_bytes(grid[1], *arguments)
+        if self.name.startswith("check_"):
+            return self.check_output(*arguments)
+        self.cupy.now += self.cupy.time
+        self.cupy.launches.append(arguments[0].data.offset)
+        a, b, out = (x.host() for x in arguments[:3])
+        out[...] = a.astype(np.float32) @ b.astype(np.float32)
+        turn = len(self.cupy.launches)
+        if self.name == "two_phases" and turn % 2:
+            out[...] = 0  # the second launch finishes
+        if self.name == "wrong":
+            out[0, 3, 4] += 1
+        if self.name == "nothing":
+            out.view(np.uint8)[...] = 0xFF
+        if self.name == "partial":
+            out[0, 16, 8] = np.float32(np.nan)
+        if self.name == "sometimes" and turn > 5:
+            out[0, 0, 0] = 0
+        if self.name == "overwrites":
+            b[0, 1, 1] = 0
+        if self.name == "overruns":
+            end = arguments[2].data
+            end.memory[end.offset + out.nbytes + 7] = 0
+        if self.name == "unclean":
+            arguments[3].host()[2] = 1
+        if self.name == "illegal":
+            self.cupy.query = 700
+        if self.name == "endless":
+            self.cupy.query = 600
+        if self.name == "large":
+            raise CudaError(701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested")
+        return None
+
+    def check_bytes(self, copies, slots, expected, size, stride, mode, guard, report):
+        first = slots.data.offset
+        rows = slots.data.memory[first : first + int(copies) * int(stride)].reshape(int(copies), int(stride))
+        inside, behind = rows[:, : int(size)], rows[:, int(size) :]
+        wanted = {1: expected.host().reshape(-1).view(np.uint8), 2: 0}.get(int(mode))
+        wrong = np.zeros(1) if wanted is None else inside != wanted
+        report.host()[0] += np.uint64(wrong.sum())
+        report.host()[2] += np.uint64((behind != int(guard)).sum())
+
+    def check_output(self, found, wanted, allowed, count, report):
+        error = np.abs(found.host().astype(np.float64) - wanted.host()).reshape(-1)
+        limit = allowed.host().reshape(-1)
+        bad = ~(error <= limit)
+        ratio = np.nan_to_num(error / limit, nan=np.inf)
+        answer = report.host()
+        answer[0] += np.uint64(bad.sum())
+        answer[1] = np.uint64(bad.argmax()) if bad.any() else answer[1]
+        answer[2:3].view(np.float64)[0] = ratio.max()
+
+
+@pytest.fixture(autouse=True)
+def no_spin_up(monkeypatch):
+    """Warming up looks at the clock once, and takes no time of the tests."""
+    monkeypatch.setattr(launch_timing, "_SPIN_UP_SECONDS", 0.0)
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    references = References()
+    yield references.computed(DataSet(PROBLEM, 0, 0), ["reference", "tolerance"])
+    references.close()
+
+
+def test_gpus_are_counted_without_taking_one():
+    cupy = FakeCupy()
+    cupy.cuda.Device = None
+    assert GpuWorker(cupy).handle({"op": "count", "gpu": 0, "checks": None}) == {"gpus": 1}
+
+
+@pytest.mark.parametrize("name", [b"NVIDIA H200", b"NVIDIA Something"])
+def test_what_is_told_of_a_gpu_is_enough_for_its_device_row(name):
+    cupy = FakeCupy()
+    properties = cupy.cuda.runtime.getDeviceProperties(0)
+    cupy.cuda.runtime.getDeviceProperties = lambda i: properties | {"name": name}
+    told = GpuWorker(cupy).handle({"op": "open", "gpu": 0, "checks": None})
+    row = device_row(told["name"], told["attributes"], told["memory_bytes"])
+    assert (row.sm, row.sm_count) == (90, 2)
+
+
+def opened(cupy, arrays, cold_bytes=0):
+    worker = GpuWorker(cupy)
+    worker.handle(OPEN)
+    worker.handle(Message({"op": "health"}))
+    ready = worker.handle(prepare(arrays, cold_bytes))
+    assert "missing" not in ready and "status" not in ready
+    return worker
+
+
+def prepare(arrays, cold_bytes=0, problem=None):
+    request = {
+        "op": "prepare", "data": "key", "problem": problem or PROBLEM.to_json(), "seed": 0, "cold_bytes": cold_bytes,
+        "operands": [operand_json(o) for o in PROBLEM.operands()], "arrays": arrays.digests,
+    }  # fmt: skip
+    return Message(request, arrays.blobs)
+
+
+def kernel(name, workspace=False, launches=1):
+    counters = (Operand("counters", "workspace", U32, (4,), zeroed=True),) if workspace else ()
+    launch = Launch(
+        entry=name,
+        arguments=(*PROBLEM.operands(), *counters),
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+        dynamic_shared_bytes=4096,
+        launches=launches,
+    )
+    return {"cubin": CUBIN, "launch": launch.launch_json()}
+
+
+RULE = {"target": 0.01, "min_repeats": 5, "max_repeats": 20, "max_seconds": 10.0}
+
+
+def measure(worker, name, workspace=False, launch_limit=0.05, best=None, launches=1, launch=None):
+    described = kernel(name, workspace, launches)
+    described["launch"] |= launch or {}
+    request = {
+        "op": "measure", "data": "key", "kernel": described, "rule": RULE, "best": best,
+        "launch_limit": launch_limit, "graph_below": 100e-6,
+    }  # fmt: skip
+    return worker.handle(Message(request, BLOBS))
+
+
+def test_a_right_kernel_is_measured_at_its_own_time(arrays):
+    cupy = FakeCupy(time=2e-3)
+    answer = measure(opened(cupy, arrays), "right")
+    assert answer["status"] == Status.OK
+    assert answer["seconds"] == pytest.approx([2e-3] * len(answer["seconds"]))
+    assert len(answer["seconds"]) >= 5
+    assert 0 < answer["error"] <= 1
+    assert cupy.graphs == []
+    assert "poisoned" not in answer
+
+
+def test_every_type_of_an_output_has_a_check():
+    assert all(f"CHECK({name}," in KERNEL.source and entry_for(name) == f"check_{name}" for name in SCALAR_DTYPES)
+
+
+def test_kernels_beyond_those_that_cupy_may_remember_are_checked_too(arrays):
+    worker = opened(FakeCupy(time=2e-3), arrays)
+    assert {measure(worker, "right")["status"] for _ in range(130)} == {Status.OK}
+    assert measure(worker, "wrong")["status"] == Status.WRONG_RESULT
+
+
+def test_a_grid_that_is_no_larger_than_what_runs_at_a_time_is_in_the_record(arrays, monkeypatch):
+    monkeypatch.setattr("measurements.runners.launch._clusters_at_a_time", lambda cp, function, launch: 6)
+    assert measure(opened(FakeCupy(time=2e-3), arrays), "right")["reason"] == ""
+    shrinking = {"grid": [8, 1, 1], "grid_may_shrink": True}
+    answer = measure(opened(FakeCupy(time=40e-3), arrays), "right", best=12e-3, launch=shrinking)
+    assert answer["status"] == Status.OK
+    assert answer["reason"] == (
+        "launched 6 of 8 blocks: no more run at a time; repeated 3 times only: over 3 times slower than the best"
+    )
+
+
+def test_a_slow_kernel_is_given_up_after_a_few_repeats_and_says_so(arrays):
+    answer = measure(opened(FakeCupy(time=40e-3), arrays), "right", best=12e-3)
+    assert answer["status"] == Status.OK
+    assert answer["seconds"] == pytest.approx([40e-3] * 3)
+    assert answer["reason"] == "repeated 3 times only: over 3 times slower than the best"
+    answer = measure(opened(FakeCupy(time=40e-3), arrays), "right", best=14e-3)
+    assert len(answer["seconds"]) >= RULE["min_repeats"]
+    assert answer["reason"] == ""
+
+
+@pytest.fixture
+def set_clocks(monkeypatch):
+    """What NVML says one time after the other, and ever after."""
+
+    def install(first, ever_after):
+        clocks = itertools.chain(first, itertools.repeat(ever_after))
+        nvml = SimpleNamespace(
+            nvmlInit=lambda: None,
+            nvmlDeviceGetHandleByPciBusId=lambda bus: bus,
+            nvmlSystemGetDriverVersion=lambda: "580",
+            nvmlDeviceGetClockInfo=lambda handle, kind: next(clocks),
+            NVML_CLOCK_SM=1,
+            NVMLError=RuntimeError,
+        )
+        monkeypatch.setitem(sys.modules, "pynvml", nvml)
+
+    return install
+
+
+def test_repeats_at_a_throttled_clock_are_left_out(arrays, set_clocks):
+    set_clocks([1980.0, 1980.0, 900.0, 900.0], 1980.0)
+    answer = measure(opened(FakeCupy(time=20e-3), arrays), "right")
+    assert answer["status"] == Status.OK
+    assert answer["reason"] == "2 of 7 repeats at a throttled clock are left out"
+    assert len(answer["seconds"]) == 5
+    assert answer["clock_mhz"] == 1980.0
+
+
+@pytest.fixture
+def warm_up(monkeypatch):
+    """Warms up again and again by launches of 1 ms, after clocks that read as given, and tells for how many seconds of
+    the pretended GPU. All other time stands still."""
+    cupy = FakeCupy(time=1e-3)
+    clocks = []
+    monkeypatch.setattr(launch_timing, "time", SimpleNamespace(perf_counter=lambda: cupy.now))
+    monkeypatch.setattr(launch_timing, "_SPIN_UP_SECONDS", 0.1)
+    timer = LaunchTimer(cupy, cupy.stream, lambda: clocks.pop(0) if len(clocks) > 1 else clocks[0])
+
+    def launch():
+        cupy.now += cupy.time
+
+    def warm(*readings):
+        clocks[:] = readings
+        began = cupy.now
+        assert timer._warmed_up(launch, 1.0) == pytest.approx(1e-3)
+        return cupy.now - began
+
+    return warm
+
+
+@pytest.mark.parametrize("readings", [[345.0], [None], [345.0, 345.0, 1980.0]])
+def test_the_first_time_warming_up_takes_as_long_as_a_clock_may_take_to_rise(warm_up, readings):
+    assert 0.1 < warm_up(*readings) < 0.11
+    assert warm_up(None) < 0.01, "a clock that is not known is not waited for again"
+
+
+def test_warming_up_goes_on_while_the_clock_rises_from_idle(warm_up):
+    warm_up(1980.0)
+    assert warm_up(1980.0) < 0.015, "two looks at the same clock"
+    low, higher = warm_up(1500.0, 1500.0), warm_up(1500.0, 1700.0, 1900.0, 1980.0, 1980.0)
+    assert low < 0.015, "power limits it, and it does not rise"
+    assert higher == pytest.approx(low / 2 * 5)
+
+
+def test_warming_up_goes_on_while_the_clock_is_far_below_the_highest(warm_up):
+    warm_up(1980.0)
+    assert 0.02 < warm_up(345.0, 345.0, 345.0, 1980.0, 1980.0) < 0.04
+    assert 0.1 < warm_up(345.0) < 0.11, "but not without end"
+
+
+def test_a_clock_that_rises_without_end_does_not_keep_it_warming_up(warm_up):
+    for _ in range(2):
+        assert 0.1 < warm_up(*map(float, range(1, 1000))) < 0.11
+
+
+@pytest.mark.parametrize("time", [5e-6, 2.2e-6, 1e-6])
+def test_a_short_kernel_is_measured_through_a_graph_that_visits_every_copy_equally_often(arrays, time):
+    """Else replays would begin with copies that the one before has left in the L2."""
+    cupy = FakeCupy(time=time)
+    worker = opened(cupy, arrays, cold_bytes=1_000_000)
+    answer = measure(worker, "right")
+    assert answer["seconds"] == pytest.approx([time] * len(answer["seconds"]))
+    size = sum(o.bytes for o in PROBLEM.operands())
+    copies = -(-1_000_000 // size)
+    assert len(cupy.graphs) == 1
+    assert cupy.graphs[0] % copies == 0
+    assert copies * time <= cupy.graphs[0] * time <= 2 * max(2e-3, copies * time)
+    assert len(set(cupy.launches)) == copies
+    assert len(set(cupy.launches[-copies:])) == copies
+
+
+@pytest.mark.parametrize("time", [5e-6, 2e-3])  # in a graph, and launch by launch
+def test_a_kernel_of_two_launches_is_right_after_both_and_timed_as_a_whole(arrays, time):
+    answer = measure(opened(FakeCupy(time=time), arrays), "two_phases", launches=2)
+    assert answer["status"] == Status.OK
+    assert answer["seconds"] == pytest.approx([2 * time] * len(answer["seconds"]))
+    assert measure(opened(FakeCupy(time=time), arrays), "two_phases")["status"] == Status.WRONG_RESULT
+
+
+def test_a_warm_cache_means_one_copy(arrays):
+    cupy = FakeCupy(time=5e-6)
+    measure(opened(cupy, arrays), "right")
+    assert len(set(cupy.launches)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "reason", "poisoned"),
+    [
+        ("wrong", Status.WRONG_RESULT, "out[0, 3, 4] is", False),
+        ("nothing", Status.WRONG_RESULT, "153 of 153 elements are wrong", False),
+        ("partial", Status.WRONG_RESULT, "out[0, 16, 8] is nan", False),
+        ("sometimes", Status.WRONG_RESULT, "after repeated launches: out[0, 0, 0] is 0", False),
+        ("overwrites", Status.WRONG_RESULT, "bytes of input b were changed", True),
+        ("overruns", Status.WRONG_RESULT, "1 bytes behind out were written", True),
+        ("unclean", Status.WRONG_RESULT, "workspace counters were not left zero", True),
+        ("illegal", Status.LAUNCH_ERROR, "illegal memory access", True),
+        ("missing", Status.LAUNCH_ERROR, "named symbol not found", True),
+        ("endless", Status.TIMEOUT, "a launch did not finish within 0.05 s", True),
+        ("large", Status.OUT_OF_RESOURCES, "too many resources", False),
+    ],
+)
+def test_what_goes_wrong_has_a_status_and_says_whether_the_process_is_spent(arrays, name, status, reason, poisoned):
+    answer = measure(opened(FakeCupy(), arrays), name, workspace=True)
+    assert answer["status"] == status
+    assert reason in answer["reason"]
+    assert answer.get("poisoned", False) == poisoned
+    assert answer["seconds"] == []
+
+
+def test_a_harmless_failure_leaves_the_next_candidate_alone(arrays):
+    worker = opened(FakeCupy(), arrays)
+    assert measure(worker, "wrong")["status"] == Status.WRONG_RESULT
+    assert measure(worker, "right")["status"] == Status.OK
+
+
+def test_too_little_memory_is_a_status(arrays):
+    cupy = FakeCupy()
+    worker = opened(cupy, arrays)
+    cupy.free = 100
+    answer = measure(worker, "right", workspace=True)
+    assert (answer["status"], answer.get("poisoned", False)) == (Status.OUT_OF_RESOURCES, False)
+    ready = worker.handle(prepare(arrays))
+    assert ready["status"] == Status.OUT_OF_RESOURCES
+
+
+def test_a_reference_that_the_gpu_cannot_compute_is_asked_for():
+    worker = GpuWorker(FakeCupy())
+    worker.handle(OPEN)
+    answer = worker.handle(prepare(NOTHING_SENT))
+    assert answer["missing"] == ["reference", "tolerance"]
+    assert answer["why"]
+
+
+STRANGER = {**PROBLEM.to_json(), "family": "nobody's", "operator": "nobody's"}
+
+
+def test_a_problem_that_only_the_tuner_knows_comes_with_all_its_arrays():
+    cupy, references = FakeCupy(time=2e-3), References()
+    worker = GpuWorker(cupy)
+    worker.handle(OPEN)
+    answer = worker.handle(prepare(NOTHING_SENT, problem=STRANGER))
+    assert answer["missing"] == list(PARTS)
+    assert "nobody's" in answer["why"]
+    sent = references.computed(DataSet(PROBLEM, 5, 0), answer["missing"])
+    assert "missing" not in worker.handle(prepare(sent, problem=STRANGER))
+    assert measure(worker, "right")["status"] == Status.OK
+    assert measure(worker, "wrong")["status"] == Status.WRONG_RESULT
+    mine, copy = compare(worker, ["right"], ["copy"])
+    assert (mine["status"], copy["status"]) == (Status.OK, Status.LAUNCH_ERROR)
+    assert copy["reason"] == "the operator of this problem is not known to the worker"
+
+
+def test_outputs_come_as_bytes(arrays):
+    worker = opened(FakeCupy(), arrays)
+    request = {"op": "outputs", "data": "key", "kernel": kernel("right"), "launch_limit": 1.0}
+    answer = worker.handle(Message(request, BLOBS))
+    assert answer["status"] == Status.OK
+    inputs = PROBLEM.random_inputs(0)
+    found = np.frombuffer(answer.blobs[answer["outputs"]["out"]], np.float32).reshape(1, 17, 9)
+    np.testing.assert_array_equal(found, inputs["a"].astype(np.float32) @ inputs["b"].astype(np.float32))
+
+
+def test_a_kernel_that_takes_what_its_problem_has_not_is_refused(arrays):
+    described = kernel("right")
+    described["launch"]["arguments"][0]["name"] = "another"
+    request = {"op": "outputs", "data": "key", "kernel": described, "launch_limit": 1.0}
+    answer = opened(FakeCupy(), arrays).handle(Message(request, BLOBS))
+    assert (answer["status"], answer["reason"]) == (
+        Status.LAUNCH_ERROR,
+        "the kernel takes another, which its problem does not have",
+    )
+
+
+def test_what_computing_a_reference_took_is_given_back(monkeypatch):
+    """torch and kernels with local memory take theirs from what cupy's pool leaves."""
+    cupy, zeros = FakeCupy(), DeviceArray((1, 17, 9), np.float64, Pointer(np.zeros(17 * 9 * 8, np.uint8)))
+
+    def computed(problem, inputs):
+        cupy.kept_by_pool.append("temporaries")
+        return {"out": zeros}
+
+    cupy.ascontiguousarray = lambda array: array
+    monkeypatch.setattr(Matmul, "reference", computed)
+    monkeypatch.setattr(Matmul, "tolerance", computed)
+    worker = GpuWorker(cupy)
+    worker.handle(OPEN)
+    assert "missing" not in worker.handle(prepare(NOTHING_SENT))
+    assert cupy.kept_by_pool == []
+
+
+def test_an_unhealthy_gpu_is_noticed(arrays, monkeypatch):
+    worker = opened(FakeCupy(), arrays)
+    monkeypatch.setattr(Function, "check_bytes", lambda *_: None)
+    with pytest.raises(RuntimeError, match="known-good kernel missed the differences"):
+        worker.handle(Message({"op": "health"}))
+
+
+def compare(worker, names, baselines, workspace=False):
+    request = {
+        "op": "compare", "data": "key", "kernels": [kernel(name, workspace) for name in names], "rounds": 7,
+        "baselines": baselines, "launch_limit": 0.05, "graph_below": 100e-6,
+    }  # fmt: skip
+    return worker.handle(Message(request, BLOBS))["entrants"]
+
+
+def test_a_comparison_times_the_able_in_every_round_and_says_why_there_is_no_triton(arrays, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    worker = opened(FakeCupy(time=3e-4), arrays)
+    right, wrong, again, triton = compare(worker, ["right", "wrong", "right"], ["triton"])
+    # The pretended clock adds up, so that equal launches differ by roundings that depend on how long warming up took.
+    assert right["seconds"] == pytest.approx([3e-4] * 7)
+    assert again["seconds"] == pytest.approx([3e-4] * 7)
+    assert (wrong["status"], wrong["seconds"]) == (Status.WRONG_RESULT, [])
+    assert triton["reason"].startswith("triton cannot be called: ModuleNotFoundError")
+
+
+def test_a_library_that_spoils_a_capture_is_timed_without_a_graph(arrays, monkeypatch):
+    monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
+    for entrant in compare(opened(FakeCupy(time=5e-6), arrays), ["right"], ["uncapturable"]):
+        assert entrant["seconds"] == pytest.approx([5e-6] * 7), entrant
+
+
+def test_arms_of_a_comparison_are_in_graphs_even_where_launches_alone_are_slow_to_queue(arrays, monkeypatch):
+    """Queueing a library's kernels can take longer than they run: it must not be what is compared."""
+    monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
+    for time, graphs in ((3e-4, 2), (3e-3, 0)):
+        cupy = FakeCupy(time=time)
+        for entrant in compare(opened(cupy, arrays), ["right"], ["right"]):
+            assert entrant["seconds"] == pytest.approx([time] * 7)
+        assert len(cupy.graphs) == graphs
+
+
+def test_what_a_graph_launches_lives_as_long_as_its_rounds(arrays, monkeypatch):
+    monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
+    mine, again, theirs = compare(opened(FakeCupy(time=5e-6), arrays), ["right", "right"], ["right"], workspace=True)
+    for entrant in (mine, again, theirs):
+        assert entrant["seconds"] == pytest.approx([5e-6] * 7)
+
+
+def pretended_library(name, cupy, stream, problem, copies, cold_bytes):
+    """A baseline that does what its name says."""
+
+    if name == "missing":
+        return "it is not here"
+    function = Function(cupy, name)
+
+    def call(copy):
+        operands = copies[copy]
+        function((1, 1, 1), (32, 1, 1), (operands["a"], operands["b"], operands["out"]))
+        if name == "uncapturable" and cupy.stream.captured is not None:
+            cupy.stream.spoiled = True
+        if name == "roughly":
+            operands["out"].host()[...] *= np.float32(1 + 1e-4)
+
+    call(0)
+    return call
+
+
+def test_a_baseline_may_round_in_its_own_way_but_must_compute_the_same(arrays, monkeypatch):
+    monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
+    names = ["right", "roughly", "nothing", "wrong", "missing"]
+    mine, *others = compare(opened(FakeCupy(time=3e-4), arrays), ["right"], names)
+    for entrant in (mine, *others[:2]):
+        assert entrant["seconds"] == pytest.approx([3e-4] * 7)
+    assert others[0]["error"] <= 1 < others[1]["error"]
+    for entrant, name in zip(others[2:4], names[2:4], strict=True):
+        assert (entrant["status"], entrant["seconds"]) == (Status.LAUNCH_ERROR, [])
+        assert entrant["reason"].startswith(f"{name} computes something else: it is off by")
+    assert others[4]["reason"] == "it is not here"
+
+
+def test_a_baseline_that_never_ends_fails_alone_as_far_as_it_can(arrays, monkeypatch):
+    monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
+    answer = compare(opened(FakeCupy(time=3e-4), arrays), ["right"], ["endless", "right"])
+    assert [entrant["status"] for entrant in answer] == [Status.OK, Status.TIMEOUT]
+    assert answer[0]["seconds"] == []

@@ -1,0 +1,331 @@
+"""One launch: arguments as the kernel's parameters, and what the driver is told of tensor maps and clusters."""
+
+import ctypes
+import dataclasses
+import itertools
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+import autosched
+from measurements.compiler.nvrtc import NvrtcMissing, compile_source
+from measurements.runners import launch, tensor_map_builder
+from measurements.runners.launch import LaunchRefused, LoadedLaunch, encode_tensor_map
+from search_spaces.hardware.dtypes import BF16, F16, F32, SCALAR_DTYPES
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Launch, Scalar
+from search_spaces.templates.tensor_map import ELEMENT_BYTES, TensorMap
+
+A = Operand("a", "input", F16, (128, 256))
+OUT = Operand("out", "output", F32, (64,))
+MAP = TensorMap.dense("a_map", A, (64, 64), swizzle="128B", l2_promotion="L2_256B")
+LAUNCH = Launch(
+    entry="f",
+    arguments=(OUT, MAP, Scalar("n", SCALAR_DTYPES["i64"], -3)),
+    grid=(4, 2, 1),
+    block=(64, 1, 1),
+    dynamic_shared_bytes=70_000,
+    launches=2,
+)
+
+
+class Function:
+    """A loaded function that writes down how it is called."""
+
+    def __init__(self):
+        self.calls = []
+        self.kernel = SimpleNamespace(ptr=77)
+
+    def __call__(self, grid, block, parameters, *, shared_mem):
+        self.calls.append((grid, block, parameters, shared_mem))
+
+
+def loaded(described=LAUNCH):
+    function = Function()
+    cupy = SimpleNamespace(
+        RawModule=lambda path: SimpleNamespace(get_function=lambda name: function),
+        cuda=SimpleNamespace(Device=lambda: SimpleNamespace(attributes={"MultiProcessorCount": 40})),
+    )
+    return LoadedLaunch(cupy, described, "f.cubin"), function
+
+
+def array(address):
+    return SimpleNamespace(data=SimpleNamespace(ptr=address))
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """A pretended cuTensorMapEncodeTiled: the map holds a running number. What it was asked, in order."""
+    asked, numbers = [], itertools.count(1)
+
+    def encode(target, *values):
+        assert target % 64 == 0
+        rank = values[1]
+        sizes, strides, *boxes = (tuple(v) for v in values[3:7])
+        dimensions = [*values[:3], sizes, strides[: rank - 1], *boxes, *values[7:]]
+        asked.append(dimensions)
+        ctypes.memset(target, next(numbers), 128)
+        return 0
+
+    monkeypatch.setattr(launch, "_encode_function", lambda: encode)
+    return asked
+
+
+def test_addresses_stand_for_arrays(driver):
+    program, function = loaded()
+    program.launch_with(program.parameters({"out": 4096, "a": 8192}))
+    out, a_map, _ = function.calls[0][2]
+    assert (out, a_map.tobytes(), driver[0][2]) == (4096, b"\x01" * 128, 8192)
+
+
+def test_parameters_are_pointers_maps_and_values_in_the_kernels_order(driver):
+    program, function = loaded()
+    arrays = {"out": array(4096), "a": array(8192)}
+    program(arrays)
+    assert function.max_dynamic_shared_size_bytes == 70_000
+    assert len(function.calls) == 2
+    for grid, block, (out, a_map, n), shared in function.calls:
+        assert (grid, block, shared) == ((4, 2, 1), (64, 1, 1), 70_000)
+        assert out is arrays["out"]
+        assert (a_map.size, a_map.nbytes, a_map.tobytes()) == (1, 128, b"\x01" * 128)
+        assert (n.size, n.dtype, int(n[0])) == (1, np.int64, -3)
+
+
+def test_a_map_is_encoded_once_for_each_address(driver, monkeypatch):
+    monkeypatch.setattr(launch, "_KEPT_MAPS", 2)
+    program, function = loaded(dataclasses.replace(LAUNCH, launches=1))
+    for address in (4096, 8192, 4096, 12288, 4096):
+        program({"out": array(0), "a": array(address)})
+    assert [values[2] for values in driver] == [4096, 8192, 12288, 4096], "no more than two are kept"
+    assert function.calls[0][2][1].tobytes() == function.calls[2][2][1].tobytes() != function.calls[1][2][1].tobytes()
+
+
+def test_the_driver_is_told_all_of_a_map(driver):
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    encode_tensor_map(MAP, 4096)
+    element = bindings.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+    swizzle = bindings.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B
+    promotion = bindings.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+    wanted = [int(element), 2, 4096, (256, 128), (512,), (64, 64), (1, 1), 0, int(swizzle), int(promotion), 0]
+    assert driver == [wanted]
+
+
+def test_every_choice_of_a_map_is_one_of_the_drivers(driver):
+    wide = Operand("x", "input", SCALAR_DTYPES["f64"], (2, 64, 64))
+    for element, size in ELEMENT_BYTES.items():
+        x = dataclasses.replace(wide, dtype={1: SCALAR_DTYPES["i8"], 2: BF16, 4: F32, 8: SCALAR_DTYPES["f64"]}[size])
+        strides = (64 * size, 4096 * size)
+        encode_tensor_map(TensorMap("m", x, element, (64, 64, 2), strides, (16, 2, 2), (1, 1, 1)), 64)
+    f32 = dataclasses.replace(wide, dtype=F32)
+    plain = TensorMap("m", f32, "FLOAT32", (64, 64, 2), (256, 16384), (8, 2, 2), (1, 1, 1))
+    changes = [
+        *({"swizzle": s} for s in ("NONE", "32B", "64B", "128B")),
+        *({"l2_promotion": p} for p in ("NONE", "L2_64B", "L2_128B", "L2_256B")),
+        {"interleave": "16B"},
+        {"interleave": "32B", "swizzle": "32B"},
+        {"fill": "NAN_REQUEST_ZERO_FMA"},
+    ]
+    for change in changes:
+        encode_tensor_map(dataclasses.replace(plain, **change), 64)
+    assert len(driver) == len(ELEMENT_BYTES) + len(changes)
+
+
+def test_what_the_driver_refuses_is_one_line(monkeypatch):
+    pytest.importorskip("cuda.bindings.driver")
+    monkeypatch.setattr(launch, "_encode_function", lambda: lambda *_: 1)
+    with pytest.raises(LaunchRefused, match="refuses tensor map a_map: CUDA_ERROR_INVALID_VALUE"):
+        encode_tensor_map(MAP, 4096)
+    with pytest.raises(LaunchRefused, match="a must start at a multiple of 16 bytes"):
+        encode_tensor_map(MAP, 4104)
+
+
+@pytest.fixture
+def no_driver(monkeypatch):
+    launch._encode_function.cache_clear()
+
+    def missing(name):
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+
+
+class EmulatedCupy:
+    """One GPU, on which the kernel that makes tensor maps is emulated."""
+
+    def __init__(self):
+        self.cuda = SimpleNamespace(Device=lambda: SimpleNamespace(id=0))
+        self.function, self.loaded, self.made = Function(), [], []
+
+    def RawModule(self, path):
+        self.loaded.append(Path(path).stem)
+        builds = self.loaded[-1] == "fill_tensor_map"
+        return SimpleNamespace(get_function=lambda name: self.build if builds else self.function)
+
+    def zeros(self, size, dtype):
+        return np.zeros(size, dtype)
+
+    def asnumpy(self, array):
+        return array
+
+    def build(self, grid, block, parameters):
+        made, fields = parameters
+        assert (grid, block, made.nbytes, fields.size) == ((1,), (1,), 128, 1)
+        self.made.append(fields.view(tensor_map_builder.FIELDS)[0])
+        text = dict(tensor_map_builder.headers().files)
+        done = autosched.emulate(tensor_map_builder.SOURCE, arguments=(made, fields[0]), grid=1, block=1, headers=text)
+        assert done.ok, done.reason
+        made[:] = done.arrays[0]
+
+
+@needs_compiler
+@needs_nvrtc
+def test_maps_are_made_on_the_gpu_where_the_driver_has_no_function(no_driver):
+    cupy = EmulatedCupy()
+    program = LoadedLaunch(cupy, LAUNCH, "f.cubin")
+    for address in (4096, 8192, 4096):
+        program({"out": array(0), "a": array(address)})
+    assert cupy.loaded == ["f", "fill_tensor_map"]
+    assert [int(fields["address"]) for fields in cupy.made] == [4096, 8192], "once for each address"
+    maps = [parameters[1] for _, _, parameters, _ in cupy.function.calls]
+    assert {(m.size, m.nbytes) for m in maps} == {(1, 128)}
+    assert maps[0].tobytes() == maps[4].tobytes() != maps[2].tobytes()
+    of = cupy.made[0]
+    assert (of["rank"], of["element"], of["swizzle"], of["fill"]) == (2, 6, 3, 0)
+    assert of["sizes"].tolist() == [256, 128, 0, 0, 0] and of["strides"].tolist() == [512, 0, 0, 0]
+    with pytest.raises(LaunchRefused, match="a must start at a multiple of 16 bytes"):
+        program({"out": array(0), "a": array(4104)})
+
+
+def test_a_machine_without_driver_and_compiler_says_so(no_driver, monkeypatch):
+    def missing(*_):
+        raise NvrtcMissing("no libnvrtc")
+
+    monkeypatch.setattr(tensor_map_builder, "compile_source", missing)
+    program = LoadedLaunch(EmulatedCupy(), LAUNCH, "f.cubin")
+    with pytest.raises(
+        LaunchRefused, match=r"does not support tensor maps .*none can be made on the GPU: NVRTC was not"
+    ):
+        program({"out": array(0), "a": array(4096)})
+
+
+@needs_nvrtc
+def test_the_kernel_that_makes_maps_compiles_for_hopper():
+    b = tensor_map_builder
+    done = compile_source(b.SOURCE, b.ENTRY, b.ARCH, b.headers())
+    assert done.cubin is not None and done.entry == b.ENTRY and "0 bytes spill stores" in done.log
+
+
+def test_a_machine_without_a_driver_says_so(no_driver):
+    pytest.importorskip("cuda.bindings.driver")
+    with pytest.raises(LaunchRefused, match=r"does not support tensor maps \(libcuda"):
+        encode_tensor_map(MAP, 4096)
+
+
+@pytest.mark.parametrize(("cluster", "large"), [((2, 1, 1), False), ((4, 2, 2), True)])
+def test_the_cluster_is_that_of_the_compiled_function(monkeypatch, cluster, large):
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    attributes = bindings.CUfunction_attribute
+    sides = dict(zip([
+        attributes.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+        attributes.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+        attributes.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH,
+    ], cluster, strict=True))  # fmt: skip
+    allowed = []
+
+    def set_attribute(function, attribute, value):
+        allowed.append((int(function), attribute, value))
+        return (bindings.CUresult.CUDA_SUCCESS,)
+
+    monkeypatch.setattr(
+        bindings, "cuFuncGetAttribute", lambda side, function: (bindings.CUresult.CUDA_SUCCESS, sides[side])
+    )
+    monkeypatch.setattr(bindings, "cuFuncSetAttribute", set_attribute)
+    clustered = dataclasses.replace(LAUNCH, grid=(8, 2, 2), cluster=cluster)
+    loaded(clustered)
+    assert allowed == ([(77, attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)] if large else [])
+    with pytest.raises(LaunchRefused, match=r"__cluster_dims__ is .* in the source, but the launch says"):
+        loaded(dataclasses.replace(clustered, cluster=(2, 2, 1)))
+    broken = bindings.CUresult.CUDA_ERROR_INVALID_HANDLE
+    monkeypatch.setattr(bindings, "cuFuncGetAttribute", lambda *_: (broken, 0))
+    with pytest.raises(LaunchRefused, match="cannot be read: CUDA_ERROR_INVALID_HANDLE"):
+        loaded(clustered)
+
+
+SHRINKING = dataclasses.replace(LAUNCH, grid=(128, 1, 1), launches=1, grid_may_shrink=True)
+
+
+@pytest.fixture
+def occupancy(monkeypatch):
+    """A pretended driver that says how many blocks of an SM, or clusters of the GPU, run at a time."""
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    fine, asked = bindings.CUresult.CUDA_SUCCESS, []
+    said = SimpleNamespace(status=fine, blocks_of_sm=2, clusters=31, asked=asked)
+
+    def blocks(function, threads, shared_bytes):
+        asked.append((int(function), threads, shared_bytes))
+        return said.status, said.blocks_of_sm
+
+    def clusters(function, config):
+        sizes = (
+            (config.gridDimX, config.gridDimY, config.gridDimZ),
+            (config.blockDimX, config.blockDimY, config.blockDimZ),
+        )
+        asked.append((int(function), *sizes, config.sharedMemBytes, config.numAttrs))
+        return said.status, said.clusters
+
+    monkeypatch.setattr(bindings, "cuOccupancyMaxActiveBlocksPerMultiprocessor", blocks)
+    monkeypatch.setattr(bindings, "cuOccupancyMaxActiveClusters", clusters)
+    monkeypatch.setattr(launch, "_check_cluster", lambda function, cluster: None)
+    return said
+
+
+def launched(described):
+    """The grid of two launches, which is that of ``grid``, and what is said of it."""
+    program, function = loaded(described)
+    parameters = program.parameters({"out": 4096, "a": 8192})
+    for _ in range(2):
+        program.launch_with(parameters)
+    assert {call[0] for call in function.calls} == {program.grid}
+    return program.grid, program.shrunk()
+
+
+@pytest.mark.parametrize(
+    ("cluster", "running", "blocks"),
+    [(1, 4, 128), (1, 3, 120), (2, 31, 62), (4, 31, 124), (4, 32, 128), (4, 33, 128), (4, 1, 4)],
+)
+def test_no_more_blocks_are_launched_than_run_at_a_time(driver, occupancy, cluster, running, blocks):
+    """40 SMs, or so many clusters on all of the GPU. The driver is asked once, of the kernel as it is launched."""
+    occupancy.blocks_of_sm = occupancy.clusters = running
+    grid, said = launched(dataclasses.replace(SHRINKING, cluster=(cluster, 1, 1)))
+    assert grid == (blocks, 1, 1)
+    assert said == ("" if blocks == 128 else f"launched {blocks} of 128 blocks: no more run at a time")
+    clustered = (77, (128, 1, 1), (64, 1, 1), 70_000, 0)
+    assert occupancy.asked == [(77, 64, 70_000) if cluster == 1 else clustered]
+
+
+def test_a_grid_that_may_not_shrink_is_launched_without_a_question(driver, occupancy):
+    assert launched(LAUNCH) == ((4, 2, 1), "")
+    assert launched(dataclasses.replace(SHRINKING, grid_may_shrink=False)) == ((128, 1, 1), "")
+    assert occupancy.asked == []
+
+
+@pytest.mark.parametrize("cluster", [1, 4])
+def test_where_the_driver_has_no_answer_the_grid_is_the_described_one(driver, occupancy, monkeypatch, cluster):
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    described = dataclasses.replace(SHRINKING, cluster=(cluster, 1, 1))
+    occupancy.blocks_of_sm = occupancy.clusters = 0  # of a kernel that does not fit: the launch will say so
+    assert launched(described) == ((128, 1, 1), "")
+    occupancy.blocks_of_sm = occupancy.clusters = 1
+    assert launched(described)[1]
+    occupancy.status = bindings.CUresult.CUDA_ERROR_INVALID_CLUSTER_SIZE
+    assert launched(described) == ((128, 1, 1), "")
+
+    def missing(*_):
+        raise RuntimeError('Function "cuOccupancyMaxActiveClusters" not found')
+
+    for name in ("cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuOccupancyMaxActiveClusters"):
+        monkeypatch.setattr(bindings, name, missing)
+    assert launched(described) == ((128, 1, 1), "")

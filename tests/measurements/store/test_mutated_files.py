@@ -1,0 +1,203 @@
+"""Mutated databases, exports and recordings: a clear error or a correct load, never an invalid schedule as the best.
+
+10,000 of them with ``--nightly``, each made from its own number, so that one that fails can be made again.
+"""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from store_records import record
+
+from autosched.dispatch.database import Database, NoSchedule
+from measurements.records import recording
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.recording import Recording, RecordingError
+from measurements.store import export as store_export
+from measurements.store import maintenance as store_care
+from measurements.store.export import ExportError
+from measurements.store.store import Store, StoreError
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.transpose import Transpose
+
+PROBLEM, H200 = Transpose(64, 64), device("h200")
+TEMPLATE = template("transpose")
+DEFAULT, NIGHTLY = 66, 3334  # of each kind
+ODD: tuple[Any, ...] = (
+    *(None, True, -1, 0, 1, 2**31, 2**63, -(2**70), 0.5, 1e308, float("inf"), float("nan")),
+    *("", "x", "\x1b[2J", "\u202e", "\0", "h200", "measured", "ok", "wrong_result", "{", "[1]", "{}", "9" * 5000),
+    *([], {}, [[]], {"a": {"b": []}}, "[" * 3000, '{"operator":"matmul"}', "2026-01-01T00:00:00+00:00"),
+)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole")
+    with Store.open(folder / "a.db") as store:
+        for i, schedule in enumerate(TEMPLATE.space(PROBLEM, H200).sample(8, 0)):
+            time = 1e-6 * (1 + i)
+            outcome = Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 9), error=0.5)
+            if i == 3:
+                outcome = Measurement(Status.WRONG_RESULT, Provenance.MEASURED, "it did")
+            store.append(record(schedule, outcome, PROBLEM))
+    with Store.open(folder / "a.db", create=False) as store:
+        store_export.write(store, folder)
+        recording.write(folder / "a.jsonl.gz", Recording.of(store.trials()))
+    return folder
+
+
+def broken(content: bytes, random: Random) -> bytes:
+    """Some bytes changed, or the rest cut off, or a piece moved."""
+    made = bytearray(content)
+    kind = random.randrange(4)
+    if kind == 0:
+        return bytes(made[: random.randrange(len(made))])
+    if kind == 1:
+        start, size = random.randrange(len(made)), random.randrange(1, 200)
+        made[start : start + size] = made[:size]
+        return bytes(made)
+    for _ in range(random.choice((1, 3, 30))):
+        made[random.randrange(len(made))] = random.randrange(256)
+    return bytes(made)
+
+
+def changed(document: Any, random: Random) -> Any:
+    """The JSON with one of its values changed, removed, doubled or exchanged."""
+    made = copy.deepcopy(document)
+    places: list[tuple[Any, Any]] = []
+
+    def walk(node: Any) -> None:
+        for key in list(node) if isinstance(node, dict) else range(len(node)):
+            places.append((node, key))
+            if isinstance(node[key], (dict, list)):
+                walk(node[key])
+
+    walk(made)
+    for _ in range(random.choice((1, 1, 2, 5))):
+        node, key = random.choice(places)
+        kind = random.randrange(4)
+        if kind == 0 and isinstance(node, dict):
+            node.pop(key, None)
+        elif kind == 1 and isinstance(node, list) and node:
+            node.append(copy.deepcopy(node[0]))
+        elif kind == 2 and isinstance(node, dict):
+            other, name = random.choice(places)
+            if isinstance(other, dict) and name in other and not isinstance(other[name], (dict, list)):
+                node[key] = other[name]
+        elif not isinstance(node, list) or key < len(node):
+            node[key] = random.choice(ODD)
+    return made
+
+
+def edited(path: Path, random: Random) -> None:
+    """Cells of a database changed by someone who knows SQL."""
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("PRAGMA ignore_check_constraints = ON")
+        for _ in range(random.choice((1, 2, 4))):
+            table = random.choice(("trials", "trials", "entries", "meta"))
+            columns = [row[1] for row in raw.execute(f"PRAGMA table_info({table})")]
+            value = random.choice([odd for odd in ODD if not isinstance(odd, (list, dict)) and abs_fits(odd)])
+            where = "" if table != "trials" else f" WHERE id = {random.randrange(1, 9)}"
+            try:
+                if random.random() < 0.1:
+                    raw.execute(f"DELETE FROM {table}{where}")
+                else:
+                    raw.execute(f"UPDATE {table} SET {random.choice(columns)} = ?{where}", (value,))
+            except sqlite3.IntegrityError:
+                continue
+        if random.random() < 0.3 and raw.execute("SELECT count(*) FROM entries").fetchone()[0]:
+            raw.execute("UPDATE entries SET ranked_id = NULL")
+
+
+def abs_fits(value: Any) -> bool:
+    return not isinstance(value, int) or abs(value) < 2**63
+
+
+def use(path: Path) -> None:
+    """What a program and a user do with a database. Raises StoreError or NoSchedule."""
+    found = Database(path).best(PROBLEM, "h200")
+    if found is not None:
+        TEMPLATE.config(PROBLEM, found.schedule, H200)  # is valid
+        assert found.ok and found.problem == PROBLEM and found.device == "h200"
+    with Store.open(path, create=False) as store:
+        for summary in store.problems():
+            store.best_of(summary)
+        store.trials()
+        store_care.check(store)
+
+
+@pytest.fixture
+def numbers(nightly: bool) -> range:
+    return range(NIGHTLY if nightly else DEFAULT)
+
+
+def test_databases(whole: Path, tmp_path: Path, numbers: range) -> None:
+    loaded = 0
+    for number in numbers:
+        random, path = Random(number), tmp_path / "x.db"
+        content = (whole / "a.db").read_bytes()
+        path.write_bytes(broken(content, random) if number % 3 == 0 else content)
+        if number % 3:
+            edited(path, random)
+        try:
+            use(path)
+            loaded += 1
+        except (StoreError, NoSchedule) as error:
+            assert "\n" not in str(error) and str(error).isprintable(), number
+        except Exception as error:
+            raise AssertionError(f"database {number}") from error
+        for left in tmp_path.iterdir():
+            left.unlink()
+    assert 0 < loaded < len(numbers)
+
+
+def test_exports(whole: Path, tmp_path: Path, numbers: range) -> None:
+    original, loaded = json.loads((whole / "h200.transpose.json").read_text()), 0
+    for number in numbers:
+        random, path = Random(number), tmp_path / "x.json"
+        if number % 3 == 0:
+            path.write_bytes(broken((whole / "h200.transpose.json").read_bytes(), random))
+        else:
+            path.write_text(json.dumps(changed(original, random)))
+        try:
+            store = store_export.read([path])
+            for summary in store.problems():
+                best = store.best_of(summary)
+                assert best is not None and best.ok
+            loaded += 1
+        except ExportError as error:
+            assert "\n" not in str(error) and str(error).isprintable(), number
+        except Exception as error:
+            raise AssertionError(f"export {number}") from error
+    assert 0 < loaded < len(numbers)
+
+
+def test_recordings(whole: Path, tmp_path: Path, numbers: range) -> None:
+    content, loaded = (whole / "a.jsonl.gz").read_bytes(), 0
+    lines = [json.loads(line) for line in gzip.decompress(content).splitlines()]
+    for number in numbers:
+        random, path = Random(number), tmp_path / "x.jsonl.gz"
+        if number % 3 == 0:
+            path.write_bytes(broken(content, random))
+        else:
+            text = "\n".join(json.dumps(line) for line in changed(lines, random))
+            path.write_bytes(gzip.compress(text.encode(), 1))
+        try:
+            for one in recording.read(path):
+                assert one.records
+                recording.place(one.problem_key, one.device, tmp_path)
+            loaded += 1
+        except RecordingError as error:
+            assert "\n" not in str(error) and str(error).isprintable(), number
+        except Exception as error:
+            raise AssertionError(f"recording {number}") from error
+    assert 0 < loaded < len(numbers)

@@ -1,0 +1,159 @@
+"""The record store on a PostgreSQL server keeps the contract that it keeps in a file; many processes write at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from postgresql_server import server
+
+import tests.measurements.store.test_store as contract
+from autosched.cli import main
+from measurements.store import maintenance as store_care
+from measurements.store.merge import Verdict, merge
+from measurements.store.store import Store, StoreError
+
+_NUMBERS = count()
+
+
+@pytest.fixture(scope="module")
+def urls() -> Iterator[str]:
+    with server() as url:
+        yield url
+
+
+@pytest.fixture
+def url(urls: str) -> str:
+    name = f"test_{next(_NUMBERS)}"
+    admin = sa.create_engine(urls.format("postgres"), isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    admin.dispose()
+    return urls.format(name)
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    with Store.open(url) as opened:
+        yield opened
+
+
+class TestRecords(contract.TestRecords):
+    test_the_database_itself_refuses_a_time_of_a_failure = None  # asks SQLite
+    test_a_url_and_a_database_in_memory_work = None
+
+
+class TestBest(contract.TestBest):
+    test_agrees_with_the_definition = None  # in memory
+
+
+class TestGuards(contract.TestGuards):
+    test_one_that_cannot_be_read_is_named = None  # SQLite alone lets any cell hold anything
+
+
+def test_entries_are_those_of_the_trials(store: Store) -> None:
+    for tile in (1, 2, 1, 3):
+        store.append(contract.record(tile, contract.ok(1e-6 * tile)))
+    store.rank()
+    assert store_care.check(store) == [] and not store.in_memory
+    found = store_care.stats(store)
+    assert (found.trials, found.problems, found.size) == (4, 1, None)
+    assert store_care.collect(store, keep=1).left == store.count() == 2
+
+
+def test_a_server_and_a_file_are_merged(store: Store, tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db") as file:
+        file.append(contract.record(1))
+        assert [e.verdict for e in merge(file, store).entries] == [Verdict.NEW]
+        assert [e.verdict for e in merge(store, file).entries] == [Verdict.SAME]
+    assert store.count() == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; "
+        "CREATE TRIGGER t BEFORE INSERT ON trials FOR EACH ROW EXECUTE FUNCTION f()",
+        "CREATE RULE r AS ON INSERT TO trials DO INSTEAD NOTHING",
+    ],
+)
+def test_what_runs_by_itself_is_refused(url: str, statement: str) -> None:
+    Store.open(url).close()
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(statement)
+    engine.dispose()
+    with pytest.raises(StoreError, match="holds what autosched never makes"):
+        Store.open(url, create=False)
+
+
+@pytest.mark.parametrize("given", ["://autosched:se@cret@", "password=se@cret"])
+def test_no_command_shows_a_password(
+    url: str, given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = url.replace("://autosched@", given) if given.startswith(":") else f"{url}&{given}"
+    assert place != url
+    Store.open(url).close()
+    for command in (
+        "export --out x",
+        "db gc --json",
+        "db stats --json",
+        "db migrate",
+        "check --static --json",
+        "best copy",
+    ):
+        main([*command.split(), "--db", place])
+    Store.open(url).append(contract.record(1))
+    for command in ("db stats", "db check", "best matmul", "export --out x", "check --static --no-emulate"):
+        main([*command.split(), "--db", place])
+    out, err = capsys.readouterr()
+    assert "cret" not in out + err and "***" in out + err and "Traceback" not in err
+
+
+def test_a_server_that_does_not_answer_is_said_to_be_that(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="check that it exists and may be used") as caught:
+        Store.open(f"postgresql+psycopg://nobody:secret@/none?host={tmp_path}")
+    assert "secret" not in str(caught.value) and "\n" not in str(caught.value)
+
+
+WRITER = """
+import sys
+sys.path[:0] = PATHS
+import tests.measurements.store.test_store as t
+from measurements.store.store import Store
+url, who, number = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+with Store.open(url) as store:
+    for i in range(number):
+        store.append(t.record(1000 * who + i, t.ok(1e-6 * (1 + (i * 7919 + who) % 1000))))
+"""
+
+
+@pytest.mark.timeout(1800)  # ten processes may share few cores
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_processes_that_write_at_once_lose_nothing_and_double_nothing(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, nightly: bool
+) -> None:
+    place = str(tmp_path / "a.db") if kind == "sqlite" else request.getfixturevalue("url")
+    writers, each = (10, 1000) if nightly else (4, 20)
+    code = WRITER.replace("PATHS", json.dumps([str(Path(__file__).parents[3]), *(p for p in sys.path if p)]))
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, place, str(who), str(each)], stderr=subprocess.PIPE, text=True)
+        for who in range(writers)
+    ]
+    for process in started:
+        _, err = process.communicate()
+        assert process.returncode == 0, err
+    with Store.open(place, create=False) as store:
+        tiles = Counter(record.schedule["tile_m"] for record in store.trials())
+        assert tiles == {1000 * who + i: 1 for who in range(writers) for i in range(each)}
+        assert store_care.check(store) == []
+        best = store.best(contract.PROBLEM, "h200")
+        assert best is not None and best.seconds == min(r.seconds or 1 for r in store.trials())

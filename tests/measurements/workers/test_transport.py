@@ -1,0 +1,417 @@
+"""What every transport to a worker must do: a child over pipes, and one over TCP; and the messages that both carry."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import measurements.workers.channel
+from measurements.workers.messages import BlobStore, Message, Unframer, checked, digest_of, frame
+from measurements.workers.remote import RemoteWorker, is_proof, proof
+from measurements.workers.server import WorkerServer, main
+from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
+from measurements.workers.worker import Worker
+
+TOKEN = "a token for the tests"
+MODULE = r"""
+import ctypes, os, time
+from contextlib import suppress
+from measurements.workers.messages import Message
+from measurements.workers.worker import serve
+
+known = []
+
+def handle(request):
+    what = request["what"]
+    if what == "echo":
+        return {"back": request["text"]}
+    if what == "turn":
+        answer = Message()
+        answer["turned"] = [answer.attach(bytes(request.blobs[d])[::-1]) for d in request["digests"]]
+        return answer
+    if what == "count":
+        known.append(1)
+        return {"calls": len(known)}
+    if what == "hang":
+        with open(request["file"], "w") as file:
+            file.write(str(os.getpid()))
+        time.sleep(1000)
+    if what == "segfault":
+        ctypes.string_at(0)
+    if what == "garbage":
+        for fd in range(3, 64):
+            with suppress(OSError):
+                os.write(fd, b'{"id": 1, "blobs": [["short", 3]]}\n')
+        time.sleep(1000)
+    if what == "half":
+        for fd in range(3, 64):
+            with suppress(OSError):
+                os.write(fd, b'{"id": 1, "resu')
+        os._exit(3)
+    if what == "raise":
+        raise ValueError("not this")
+
+if __name__ == "__main__":
+    serve(handle, store_bytes=1000)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "lent_worker.py").write_text(MODULE)
+    return tmp_path
+
+
+@pytest.fixture
+def server(folder):
+    with WorkerServer("lent_worker", TOKEN, python_path=[str(folder)]) as s:
+        yield s
+
+
+@pytest.fixture(params=["pipe", "tcp"])
+def worker(request, folder):
+    if request.param == "pipe":
+        with Worker("lent_worker", python_path=[str(folder)]) as w:
+            yield w
+    else:
+        with RemoteWorker(request.getfixturevalue("server").address, TOKEN) as w:
+            yield w
+
+
+def alive(pid: int) -> bool:
+    """A zombie that init has yet to collect is dead enough."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(condition, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def turn(worker, *contents):
+    """What the worker makes of blobs: each back to front."""
+    blobs = {digest_of(content): content for content in contents}
+    answer = worker.request({"what": "turn", "digests": list(blobs)}, 60, blobs)
+    return [bytes(answer.blobs[digest]) for digest in answer["turned"]]
+
+
+class TestTransport:
+    def test_answers_come_back_in_order_from_one_worker(self, worker):
+        for i in range(20):
+            assert worker.request({"what": "echo", "text": f"näive {i}\n"}, 10) == {"back": f"näive {i}\n"}
+        assert worker.starts == 1
+        assert alive(worker.pid)
+
+    def test_blobs_go_both_ways(self, worker):
+        assert turn(worker, b"abc", b"", memoryview(b"12345")) == [b"cba", b"", b"54321"]
+
+    def test_a_large_blob_is_no_matter(self, worker):
+        content = os.urandom(1 << 20) * 64
+        assert turn(worker, content) == [content[::-1]]
+
+    def test_a_blob_is_sent_once_and_again_where_it_was_forgotten(self, worker, monkeypatch):
+        sent = []
+
+        def note(header, blobs):
+            sent.extend(len(content) for content in blobs.values())
+            return frame(header, blobs)
+
+        monkeypatch.setattr(measurements.workers.channel, "frame", note)
+        large, small, other = b"l" * 600, b"s" * 100, b"o" * 700
+        turn(worker, large, small)
+        hops = len(sent) // 2  # one pipe, or a connection and the pipe behind it
+        assert sent == [600, 100] * hops
+        del sent[:]
+        turn(worker, small, large)
+        assert sent == []
+        turn(worker, other)  # the worker's store of 1000 bytes forgets for it
+        assert sent == [700] * hops
+        del sent[:]
+        assert turn(worker, large) == [large]
+        assert 600 in sent and worker.starts == 1
+        worker.stop()
+        del sent[:]
+        turn(worker, large)
+        assert 600 in sent, "a new worker has nothing"
+
+    def test_bytes_of_another_digest_are_refused(self, worker):
+        wrong = digest_of(b"these")
+        with pytest.raises(WorkerFailed, match="do not have the digest"):
+            worker.request({"what": "turn", "digests": [wrong]}, 10, {wrong: b"those"})
+        assert turn(worker, b"these") == [b"eseht"]
+        assert worker.starts == 1
+
+    def test_an_exception_is_an_answer_and_the_worker_stays(self, worker):
+        with pytest.raises(WorkerFailed, match="ValueError: not this"):
+            worker.request({"what": "raise"}, 10)
+        assert worker.request({"what": "count"}, 10) == {"calls": 1}
+        assert worker.request({"what": "count"}, 10) == {"calls": 2}
+
+    def test_a_death_tells_how_and_the_next_request_finds_a_new_worker(self, worker):
+        worker.request({"what": "count"}, 10)
+        with pytest.raises(WorkerDied, match="was killed by SIGSEGV") as caught:
+            worker.request({"what": "segfault"}, 10)
+        assert caught.value.returncode == -signal.SIGSEGV
+        assert worker.pid is None
+        assert worker.request({"what": "count"}, 10) == {"calls": 1}
+        assert worker.starts == 2
+
+    def test_a_worker_killed_while_it_works_has_died(self, worker, folder):
+        file = folder / "pid"
+
+        def kill():
+            wait_until(lambda: file.exists() and file.read_text())
+            os.kill(int(file.read_text()), signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        with pytest.raises(WorkerDied, match="SIGKILL"):
+            worker.request({"what": "hang", "file": str(file)}, 60)
+        killer.join()
+        assert worker.request({"what": "count"}, 10) == {"calls": 1}
+
+    def test_a_worker_killed_while_idle_is_replaced_and_that_is_told(self, worker):
+        worker.request({"what": "count"}, 10)
+        pid = worker.pid
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not alive(pid))
+        try:
+            answer = worker.request({"what": "count"}, 10)
+        except WorkerDied:
+            answer = worker.request({"what": "count"}, 10)
+        assert answer == {"calls": 1}
+        assert worker.starts == 2
+
+    def test_an_overrun_kills_the_worker(self, worker, folder):
+        worker.start()
+        with pytest.raises(WorkerTimeout, match=r"no answer within 0\.5 s"):
+            worker.request({"what": "hang", "file": str(folder / "pid")}, 0.5)
+        wait_until(lambda: not alive(int((folder / "pid").read_text())))
+        assert worker.request({"what": "count"}, 10) == {"calls": 1}
+        assert worker.starts == 2
+
+    @pytest.mark.parametrize("what", ["garbage", "half"])
+    def test_an_answer_that_makes_no_sense_is_a_death(self, worker, what):
+        with pytest.raises(WorkerDied, match="malformed" if what == "garbage" else "ended with exit status 3"):
+            worker.request({"what": what}, 10)
+        assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
+
+    @pytest.mark.parametrize(("end", "error"), [("kill", WorkerDied), ("close", WorkerClosed)])
+    def test_the_end_of_a_request_may_come_from_another_thread(self, worker, folder, end, error):
+        file = folder / "pid"
+
+        def finish():
+            wait_until(lambda: file.exists() and file.read_text())
+            getattr(worker, end)()
+
+        other = threading.Thread(target=finish)
+        other.start()
+        with pytest.raises(error):
+            worker.request({"what": "hang", "file": str(file)}, 60)
+        other.join()
+        wait_until(lambda: not alive(int(file.read_text())))
+        if end == "close":
+            with pytest.raises(WorkerClosed):
+                worker.request({"what": "count"}, 10)
+        else:
+            assert worker.request({"what": "count"}, 10) == {"calls": 1}
+
+    def test_stop_ends_the_worker_and_the_next_request_starts_another(self, worker):
+        worker.start()
+        pid = worker.pid
+        worker.stop()
+        worker.stop()
+        wait_until(lambda: not alive(pid))
+        assert worker.request({"what": "count"}, 10) == {"calls": 1}
+
+
+class TestServer:
+    def test_only_who_knows_the_token_gets_a_worker(self, server):
+        with RemoteWorker(server.address, "another token, as long") as worker:
+            with pytest.raises(WorkerDied, match="refused: the tokens differ"):
+                worker.start()
+            assert worker.pid is None
+
+    def test_a_server_that_does_not_know_the_token_gets_no_request(self):
+        with socket.create_server(("127.0.0.1", 0)) as impostor:
+
+            def pretend():
+                connection, _ = impostor.accept()
+                with connection:
+                    connection.sendall(b'{"challenge": "00"}\n')
+                    connection.recv(4096)
+                    connection.sendall(b'{"proof": "%s"}\n{"pid": 1}\n' % (b"0" * 64))
+                    assert connection.recv(4096) == b"", "the client has gone"
+
+            thread = threading.Thread(target=pretend)
+            thread.start()
+            with (
+                RemoteWorker(impostor.getsockname(), TOKEN) as worker,
+                pytest.raises(WorkerDied, match="does not know the token"),
+            ):
+                worker.start()
+            thread.join()
+
+    def test_a_proof_is_for_one_challenge_and_one_end(self):
+        token = TOKEN.encode()
+        assert is_proof(proof(token, "client", "1"), token, "client", "1")
+        for said in (proof(token, "server", "1"), proof(token, "client", "2"), proof(b"x", "client", "1"), "é", None):
+            assert not is_proof(said, token, "client", "1")
+
+    @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", b"{}\n", b'{"proof": 5}\n', b"x" * 10_000, b""])
+    def test_strangers_are_let_go_and_others_served(self, server, sent):
+        with socket.create_connection(server.address) as stranger:
+            stranger.settimeout(10)
+            stranger.sendall(sent)
+            with contextlib.suppress(OSError):  # let go already
+                stranger.shutdown(socket.SHUT_WR)
+            with suppress(ConnectionError):  # in time: a TimeoutError is none
+                while stranger.recv(4096):
+                    pass
+        with RemoteWorker(server.address, TOKEN) as worker:
+            assert worker.request({"what": "count"}, 10) == {"calls": 1}
+
+    def test_two_clients_have_a_worker_each(self, server):
+        with RemoteWorker(server.address, TOKEN) as one, RemoteWorker(server.address, TOKEN) as other:
+            assert one.request({"what": "count"}, 10) == other.request({"what": "count"}, 10) == {"calls": 1}
+            assert one.pid != other.pid
+
+    def test_what_crossed_for_one_worker_does_not_cross_for_the_next(self, server, monkeypatch):
+        content = b"once" * 1000
+        with RemoteWorker(server.address, TOKEN) as one:
+            turn(one, content)
+        store = server._store
+        assert store.missing([digest_of(content)]) == []
+
+    def test_a_client_that_is_killed_takes_its_worker_along(self, server, folder):
+        file = folder / "pid"
+        program = (
+            "from measurements.workers.remote import RemoteWorker\n"
+            f"w = RemoteWorker({server.address!r}, {TOKEN!r})\n"
+            f"w.request({{'what': 'hang', 'file': {str(file)!r}}}, 1000)\n"
+        )
+        with subprocess.Popen([sys.executable, "-c", program]) as client:
+            wait_until(lambda: file.exists() and file.read_text())
+            pid = int(file.read_text())
+            assert alive(pid)
+            client.kill()
+        wait_until(lambda: not alive(pid))
+
+    def test_a_server_that_goes_is_a_death_and_one_that_is_gone_cannot_be_reached(self, folder):
+        server = WorkerServer("lent_worker", TOKEN, python_path=[str(folder)])
+        with RemoteWorker(server.address, TOKEN) as worker:
+            worker.start()
+            pid = worker.pid
+            server.close()
+            server.close()
+            wait_until(lambda: not alive(pid))
+            with pytest.raises(WorkerDied, match="cut"):
+                worker.request({"what": "count"}, 10)
+            with pytest.raises(WorkerDied, match="cannot be reached"):
+                worker.request({"what": "count"}, 10)
+
+    def test_a_module_that_does_not_start_is_told(self):
+        with (
+            WorkerServer("no_such_module", TOKEN) as server,
+            RemoteWorker(server.address, TOKEN) as worker,
+            pytest.raises(WorkerDied, match="refused: no_such_module ended with exit status 1"),
+        ):
+            worker.start()
+
+    def test_a_token_that_anyone_could_guess_is_refused(self):
+        with pytest.raises(ValueError, match="at least 16 characters"):
+            WorkerServer("lent_worker", "secret")
+        with pytest.raises(ValueError, match="at least 16 characters"):
+            RemoteWorker(("127.0.0.1", 1), "secret")
+
+    def test_the_server_is_a_program(self, folder):
+        (folder / "token").write_text(f"{TOKEN}\n")
+        command = [sys.executable, "-m", "measurements.workers.server", "--module", "lent_worker"]
+        command += ["--token-file", str(folder / "token"), "--path", str(folder)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            host, port = process.stdout.readline().removeprefix("listening on ").strip().split(":")
+            with RemoteWorker((host, int(port)), TOKEN) as worker:
+                assert worker.request({"what": "count"}, 10) == {"calls": 1}
+                pid = worker.pid
+                process.send_signal(signal.SIGINT)
+                assert process.wait(20) == 0
+        wait_until(lambda: not alive(pid))
+
+    @pytest.mark.parametrize("wrong", [["--token-file", "/nonexistent"], ["--token-file", "T", "--port", "99999"]])
+    def test_bad_arguments_are_one_line(self, folder, capsys, wrong):
+        (folder / "token").write_text(TOKEN)
+        assert main([str(folder / "token") if word == "T" else word for word in wrong]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+CONTENTS = st.lists(st.binary(max_size=50), max_size=4, unique=True)
+HEADERS = st.dictionaries(st.sampled_from(["id", "payload", "needs"]), st.text(max_size=10) | st.integers())
+
+
+@given(st.lists(st.tuples(HEADERS, CONTENTS), max_size=4), st.lists(st.integers(1, 40), min_size=1, max_size=20))
+def test_messages_arrive_whole_however_their_bytes_are_cut(messages, cuts):
+    stream = b"".join(
+        bytes(piece)
+        for header, contents in messages
+        for piece in frame(header, {digest_of(content): content for content in contents})
+    )
+    unframer, arrived, at, turn = Unframer(), [], 0, 0
+    while at < len(stream):
+        step = cuts[turn % len(cuts)]
+        unframer.feed(stream[at : at + step])
+        at, turn = at + step, turn + 1
+        while (message := unframer.next()) is not None:
+            arrived.append((dict(checked(message)), list(message.blobs.values())))
+    assert arrived == messages
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xff\x00",
+        b"[1]",
+        b'{"blobs": 5}',
+        b'{"blobs": [5]}',
+        b'{"blobs": [["00", 1]]}',
+        b'{"blobs": [["' + b"0" * 64 + b'", -1]]}',
+        b'{"blobs": [["' + b"0" * 64 + b'", true]]}',
+        b'{"blobs": [["' + b"0" * 64 + b'", 1e3]]}',
+        b'{"blobs": [["' + b"0" * 64 + b'", 99999999999999]]}',
+        b'{"blobs": [[5, 5]]}',
+    ],
+)
+def test_what_is_no_message_is_refused(line):
+    unframer = Unframer()
+    unframer.feed(line + b"\n")
+    with pytest.raises(ValueError, match=r"not a JSON object|malformed|announced more"):
+        unframer.next()
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True), max_size=20))
+def test_a_store_keeps_what_was_used_last_within_its_limit(requests):
+    contents = [bytes([i]) * 100 for i in range(10)]
+    names = [digest_of(content) for content in contents]
+    store, recent = BlobStore(350), []
+    for wanted in requests:
+        missing = store.missing([names[i] for i in wanted])
+        assert missing == [names[i] for i in wanted if i not in recent[-3:]]
+        store.add(Message({}, {name: contents[names.index(name)] for name in missing}))
+        assert store.take([names[i] for i in wanted]) == {names[i]: contents[i] for i in wanted}
+        recent = [i for i in recent if i not in wanted] + wanted
+    with pytest.raises(ValueError, match="do not have the digest"):
+        store.add(Message({}, {names[0]: b"else"}))

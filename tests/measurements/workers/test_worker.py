@@ -1,0 +1,271 @@
+"""Workers: real processes that hang, crash, hoard, shout and lie, and none of them left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import measurements.workers.worker
+from measurements.workers.worker import Worker, WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
+
+ROOT = str(Path(measurements.workers.worker.__file__).resolve().parents[2])
+
+PLAIN = r"""
+import ctypes, os, signal, subprocess, sys, time
+from measurements.workers.worker import serve
+
+print("printed while importing")
+
+def handle(request):
+    what = request["what"]
+    if what == "echo":
+        return {"back": request["text"]}
+    if what == "print":
+        print("a line on standard output")
+        os.write(1, b"and one below Python\n")
+        subprocess.run(["echo", "and one of a child"], check=True)
+        return {"read": sys.stdin.read()}
+    if what == "hang":
+        child = subprocess.Popen(["sleep", "1000"])
+        open(request["file"], "w").write(f"{os.getpid()} {child.pid}")
+        time.sleep(1000)
+    if what == "segfault":
+        ctypes.string_at(0)
+    if what == "abort":
+        os.abort()
+    if what == "exit":
+        sys.stderr.write("last words\n")
+        sys.stderr.flush()
+        os._exit(3)
+    if what == "raise":
+        raise ValueError("not this")
+    if what == "hoard":
+        return {"length": len(bytearray(1 << 40))}
+    if what == "set":
+        return {"set": {1, 2}}
+    if what == "list":
+        return [1]
+    if what == "leave a child":
+        if os.fork() == 0:
+            time.sleep(1000)
+        os._exit(3)
+    if what == "paint":
+        sys.stderr.write("\x1b]0;title\x07 red \x00\n")
+        sys.stderr.flush()
+        os._exit(3)
+    if what == "flood":
+        sys.stderr.write("noise " * 1_000_000)
+        return {}
+
+serve(handle)
+"""
+
+
+@pytest.fixture
+def worker(tmp_path):
+    (tmp_path / "plain_worker.py").write_text(PLAIN)
+    with Worker("plain_worker", python_path=[str(tmp_path)]) as w:
+        yield w
+
+
+def alive(pid: int) -> bool:
+    """A zombie that init has yet to collect is dead enough."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(condition, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def test_answers_come_back_in_order_from_one_process(worker):
+    for i in range(50):
+        assert worker.request({"what": "echo", "text": i}, 10) == {"back": i}
+    assert worker.starts == 1
+
+
+def test_a_document_larger_than_every_pipe_goes_both_ways(worker):
+    text = "näive\n" * 500_000
+    assert worker.request({"what": "echo", "text": text}, 30) == {"back": text}
+
+
+def test_prints_of_python_libraries_and_children_do_not_reach_the_protocol(worker):
+    assert worker.request({"what": "print"}, 10) == {"read": ""}
+    assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
+
+
+def test_a_flood_on_standard_error_blocks_nobody(worker):
+    assert worker.request({"what": "flood"}, 10) == {}
+
+
+def test_an_overrun_kills_the_whole_process_group_and_the_next_request_restarts(worker, tmp_path):
+    worker.start()
+    with pytest.raises(WorkerTimeout, match=r"no answer within 0\.5 s"):
+        worker.request({"what": "hang", "file": str(tmp_path / "pids")}, 0.5)
+    pids = [int(p) for p in (tmp_path / "pids").read_text().split()]
+    wait_until(lambda: not any(map(alive, pids)))
+    assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
+    assert worker.starts == 2
+
+
+@pytest.mark.parametrize(
+    ("what", "returncode", "text"),
+    [
+        ("segfault", -signal.SIGSEGV, "was killed by SIGSEGV"),
+        ("abort", -signal.SIGABRT, "was killed by SIGABRT"),
+        ("exit", 3, "ended with exit status 3: last words"),
+    ],
+)
+def test_a_death_tells_how_and_the_next_request_restarts(worker, what, returncode, text):
+    with pytest.raises(WorkerDied, match=text) as caught:
+        worker.request({"what": what}, 10)
+    assert caught.value.returncode == returncode
+    assert worker.pid is None
+    assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
+
+
+def test_a_death_is_noticed_while_a_child_of_the_child_keeps_the_pipes(worker):
+    with pytest.raises(WorkerDied, match="ended with exit status 3"):
+        worker.request({"what": "leave a child"}, 60)
+
+
+def test_last_words_that_a_terminal_would_obey_are_spelled_out(worker):
+    with pytest.raises(WorkerDied) as caught:
+        worker.request({"what": "paint"}, 10)
+    assert str(caught.value).endswith(r": \x1b]0;title\x07 red \x00")
+
+
+@pytest.mark.parametrize(("what", "text"), [("raise", "ValueError: not this"), ("set", "TypeError")])
+def test_an_exception_is_an_answer_and_the_process_stays(worker, what, text):
+    worker.start()
+    pid = worker.pid
+    with pytest.raises(WorkerFailed, match=text):
+        worker.request({"what": what}, 10)
+    assert worker.pid == pid
+    assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
+
+
+def test_an_answer_that_is_no_object_ends_the_process(worker):
+    with pytest.raises(WorkerDied, match="not a JSON object"):
+        worker.request({"what": "list"}, 10)
+    assert worker.pid is None
+
+
+def test_memory_beyond_the_limit_is_refused(tmp_path):
+    (tmp_path / "plain_worker.py").write_text(PLAIN)
+    with Worker("plain_worker", python_path=[str(tmp_path)], memory_limit=4 << 30) as worker:
+        with pytest.raises(WorkerFailed, match="MemoryError"):
+            worker.request({"what": "hoard"}, 10)
+        assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "text"),
+    [
+        ("raise ImportError('no such library')", WorkerDied, "exit status 1: ImportError: no such library"),
+        ("import time; time.sleep(1000)", WorkerTimeout, "did not start within 1 s"),
+        ("import os; os.write(OUT, b'\\xff\\x00 garbage\\n')", WorkerDied, "not a JSON object"),
+        ("import os; os.write(OUT, b'{\"hello\": 1}\\n')", WorkerDied, "protocol's first line"),
+        ("import os, time; os.close(OUT); time.sleep(1000)", WorkerDied, "closed its output but did not exit"),
+    ],
+)
+def test_a_child_that_does_not_greet_as_it_should_is_ended(tmp_path, source, error, text):
+    find = "import os\nOUT = max(int(f) for f in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{f}'))\n"
+    (tmp_path / "rude_worker.py").write_text(find + source)
+    with Worker("rude_worker", python_path=[str(tmp_path)], start_timeout=1.0) as worker:
+        with pytest.raises(error, match=text):
+            worker.request({}, 10)
+        assert worker.pid is None
+
+
+def test_an_answer_to_another_question_ends_the_process(tmp_path):
+    (tmp_path / "wrong_worker.py").write_text(
+        "import os, sys\n"
+        "out = max(int(f) for f in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{f}'))\n"
+        "os.write(out, b'{\"ready\": true}\\n')\n"
+        'os.write(out, b\'{"id": 77, "result": {}}\\n\')\n'
+        "import time; time.sleep(1000)\n"
+    )
+    with (
+        Worker("wrong_worker", python_path=[str(tmp_path)]) as worker,
+        pytest.raises(WorkerDied, match="a question that was not asked"),
+    ):
+        worker.request({}, 10)
+
+
+def test_a_child_that_died_while_idle_is_replaced_without_fuss(worker):
+    worker.start()
+    os.kill(worker.pid, signal.SIGKILL)
+    time.sleep(0.1)
+    assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
+    assert worker.starts == 2
+
+
+def test_close_from_another_thread_ends_a_request_at_once(worker, tmp_path):
+    worker.start()
+    timer = threading.Timer(0.2, worker.close)
+    timer.start()
+    with pytest.raises(WorkerClosed):  # not WorkerTimeout
+        worker.request({"what": "hang", "file": str(tmp_path / "pids")}, 60)
+    timer.join()
+    with pytest.raises(WorkerClosed):
+        worker.request({"what": "echo", "text": 1}, 10)
+
+
+def test_kill_from_another_thread_is_a_death(worker, tmp_path):
+    worker.start()
+    timer = threading.Timer(0.2, worker.kill)
+    timer.start()
+    with pytest.raises(WorkerDied, match="SIGKILL"):
+        worker.request({"what": "hang", "file": str(tmp_path / "pids")}, 60)
+    timer.join()
+
+
+def test_close_leaves_neither_process_nor_zombie(worker):
+    worker.start()
+    pid = worker.pid
+    worker.close()
+    worker.close()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_the_child_ends_when_its_parent_is_killed(tmp_path, busy):
+    (tmp_path / "plain_worker.py").write_text(PLAIN)
+    pids = tmp_path / "pids"
+    request = {"what": "hang", "file": str(pids)} if busy else {"what": "echo", "text": 1}
+    program = (
+        "import sys, time\n"
+        f"sys.path.insert(0, {ROOT!r})\n"
+        "from measurements.workers.worker import Worker\n"
+        f"w = Worker('plain_worker', python_path=[{str(tmp_path)!r}])\n"
+        "w.start()\n"
+        "print(w.pid, flush=True)\n"
+        f"w.request({request!r}, 1000)\n"
+        "time.sleep(1000)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        children = [int(parent.stdout.readline())]
+        if busy:
+            wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+            children = [int(p) for p in pids.read_text().split()]
+        assert all(map(alive, children))
+        parent.kill()
+    wait_until(lambda: not any(map(alive, children)))
+
+
+def test_the_compiler_process_imports_nothing_heavy():
+    program = "import sys, measurements.compiler.nvrtc_worker; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"numpy", "cupy", "xgboost", "optuna", "sqlalchemy", "rich", "typer"}

@@ -1,0 +1,43 @@
+"""docs/explanation/layouts.md: every example runs, and its pictures show what the examples draw."""
+
+import re
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "layouts.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+
+
+def texts(svg):
+    return Counter(
+        "".join(e.itertext()).strip() for e in ElementTree.parse(svg).iter("{http://www.w3.org/2000/svg}text")
+    )
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """The folder in which all examples of the page have run, in order, as one program."""
+    folder = tmp_path_factory.mktemp("layouts")
+    line_of = [PAGE[: PAGE.index(block)].count("\n") for block in BLOCKS]
+    names = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for block, line in zip(BLOCKS, line_of, strict=True):
+            # padded, so that a failure names the line of the page
+            exec(compile("\n" * line + block, DOCS / "layouts.md", "exec"), names)
+    return folder
+
+
+def test_examples_run(drawn):
+    assert len(BLOCKS) == PAGE.count("```python") >= 8
+
+
+@pytest.mark.parametrize("picture", re.findall(r"!\[.*?\]\((.*?)\)", PAGE))
+def test_pictures_are_up_to_date(drawn, picture):
+    assert texts(DOCS / picture) == texts(drawn / picture)

@@ -1,0 +1,46 @@
+"""Whether the baselines of a comparison that have no times have a right to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from measurements.records.measurement import Status
+from measurements.runners.base import Entrant
+from measurements.runners.cuda import baselines as cuda_library
+from search_spaces.operators.problem import Problem
+
+# What a call of ours raises that is wrong; what is not installed is a ModuleNotFoundError.
+_MISTAKE = re.compile(r"\b(Type|Attribute|Name|Value|Key|Import)Error\b")
+
+
+def unjustified(problem: Problem, baselines: Sequence[Entrant], *, torch_works: bool) -> list[str]:
+    """A line for each baseline that should have been timed, or whose reason is a mistake of ours.
+
+    Those are cuBLASLt for a matmul that cuBLAS computes, and torch, where it works, for all that is in its table.
+    """
+    able = {entrant.label for entrant in baselines if entrant.status is Status.OK}
+    due = set()
+    if problem.operator == "matmul" and "library" in able:
+        due.add("cublaslt")
+    if torch_works and _torch_has(problem):
+        due.add("torch")
+    return [
+        f"{entrant.label}: {entrant.reason}"
+        for entrant in baselines
+        if entrant.label not in able and (entrant.label in due or _mistaken(entrant, torch_works))
+    ]
+
+
+def _mistaken(entrant: Entrant, torch_works: bool) -> bool:
+    found = _MISTAKE.search(entrant.reason)
+    broken = entrant.label in ("torch", "triton") and not torch_works  # an installation may raise ImportError
+    return found is not None and not (broken and found[1] == "Import")
+
+
+def _torch_has(problem: Problem) -> bool:
+    try:
+        cuda_library._entry("torch", cuda_library._TORCH, problem)
+    except cuda_library.Unable:
+        return False
+    return True

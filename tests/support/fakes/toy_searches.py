@@ -1,0 +1,183 @@
+"""Small spaces with a known best, samplers of them, and guides and models that can be told apart."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import optuna
+
+from autosched.samplers import Sampler, sampler
+from autosched.samplers.advised import Advised
+from autosched.samplers.base import Matrix
+from autosched.samplers.bayes import sampler as bayes
+from autosched.samplers.bayes.sampler import BayesSampler
+from autosched.samplers.evolution import EvolutionSampler, Settings
+from autosched.samplers.tpe import OptunaSampler
+from cost_models import gaussian_process
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from search_spaces.arrays import FloatArray
+from search_spaces.spaces.parameters import categorical, ordinal
+from search_spaces.spaces.rules import Rule
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
+from search_spaces.spaces.space import Space
+from search_spaces.spaces.union_space import UnionSpace
+
+
+def toy(size: int = 8) -> Space:
+    """``size`` x ``size`` x 3 combinations, of which those with x <= y and a letter are legal."""
+    numbers = tuple(2**i for i in range(size))
+    return Space(
+        "toy",
+        (ordinal("x", numbers), ordinal("y", numbers), categorical("letter", ("a", "b", "c"))),
+        (),
+        (
+            Rule("order", lambda x, y: x <= y, "{x} is more than {y}"),
+            Rule("no_small_c", lambda x, letter: (x > 2) | (letter != "c"), "c needs more than {x}"),
+        ),
+    )
+
+
+TOY = toy()
+FLAT = Space(
+    "flat",
+    (ordinal("x", tuple(2**i for i in range(6))), ordinal("depth", (1, 2, 3, 4)), categorical("letter", ("b", "z"))),
+    (),
+    (Rule("depth", lambda x, depth: x >= depth, "{depth} is more than {x}"),),
+    stratified_by="letter",
+)
+BOTH = UnionSpace([TOY, FLAT])
+EVERYTHING = {id(space): frozenset(s.key() for s in space.sample(10**6, 0)) for space in (TOY, BOTH)}
+
+
+def seconds(schedule: Schedule) -> float:
+    """A time that is smallest, 1 us, at x = 8, y = 32, letter b; a schedule of ``flat`` takes as long as one of ``toy``
+    with y = 32, and longer with less depth."""
+    if schedule.template == "flat":
+        same = Schedule("toy", (("x", schedule["x"]), ("y", 32), ("letter", schedule["letter"])))
+        return seconds(same) * 1.2 ** (4 - schedule.integer("depth"))
+    distance = abs(math.log2(schedule.integer("x")) - 3) + abs(math.log2(schedule.integer("y")) - 5)
+    return 1e-6 * 1.5 ** (distance + (schedule["letter"] != "b"))
+
+
+def ok(time: float) -> Measurement:
+    return Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 10))
+
+
+def failed() -> Measurement:
+    return Measurement(Status.TIMEOUT, Provenance.MEASURED, reason="too slow")
+
+
+class ToyGuide:
+    """The encoding, and a guess that is right but for the letter; it holds x = 1 to be impossible."""
+
+    def __init__(self, space: SearchSpace = TOY) -> None:
+        self.space = space
+
+    def features(self, schedules: Sequence[Schedule]) -> Matrix:
+        return self.space.encode(schedules)
+
+    def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
+        blind = (s.replace(letter="b") for s in schedules)
+        return np.array([math.inf if s["x"] == 1 else math.log(3 * seconds(s)) for s in blind], dtype=np.float64)
+
+
+class Nearest:
+    """A model for tests: the logarithm of the time of the nearest row that was trained on. Missing values are far from
+    all others."""
+
+    def __init__(self, rows: Matrix, times: FloatArray) -> None:
+        assert not np.isinf(rows).any() and np.isfinite(times).all() and (times > 0).all()
+        self.rows, self.times = np.nan_to_num(rows, nan=-100.0), times
+
+    def predict(self, X: Matrix) -> FloatArray:
+        distances = np.abs(np.nan_to_num(X, nan=-100.0)[:, None, :] - self.rows[None, :, :]).sum(axis=2)
+        return np.log(self.times[distances.argmin(axis=1)])
+
+
+FEW = gaussian_process.Settings(starts=1, iterations=5)
+LIVING = bayes.Settings(whole=0, living=32, moves=8, rounds=1, growth=1.5, model=FEW)
+WHOLE = bayes.Settings(growth=1.5, model=FEW)
+QUICK = Settings(warmup=6, population=24, generations=2)
+Make = Callable[[SearchSpace, int], Sampler]
+MAKERS: dict[str, Make] = {
+    "bayes": lambda space, seed: BayesSampler(space, seed, settings=WHOLE),
+    "bayes_guided": lambda space, seed: BayesSampler(space, seed, prior=ToyGuide(space), settings=WHOLE),
+    "bayes_of_a_living_pool": lambda space, seed: BayesSampler(space, seed, settings=LIVING),
+    "random": lambda space, seed: sampler("random", space, seed=seed),
+    "bayes_advised": lambda space, seed: Advised(
+        BayesSampler(space, seed, prior=ToyGuide(space), settings=WHOLE), space.sample(3, 99), "somebody"
+    ),
+    "tpe": lambda space, seed: sampler("tpe", space, seed=seed),
+    "optuna_random": lambda space, seed: OptunaSampler(space, seed, optuna.samplers.RandomSampler(seed=seed)),
+    "evolution": lambda space, seed: sampler("evolution", space, seed=seed),
+    "evolution_of_nearest": lambda space, seed: EvolutionSampler(space, seed, fit=Nearest, settings=QUICK),
+    "evolution_guided": lambda space, seed: EvolutionSampler(
+        space, seed, fit=Nearest, prior=ToyGuide(space), settings=QUICK
+    ),
+    "evolution_of_a_prior_alone": lambda space, seed: EvolutionSampler(
+        space, seed, fit=None, prior=ToyGuide(space), settings=QUICK
+    ),
+}
+CASES: dict[str, tuple[Make, SearchSpace]] = {
+    **{name: (make, TOY) for name, make in MAKERS.items()},
+    **{
+        f"{name}_of_a_union": (MAKERS[name], BOTH)
+        for name in ("random", "tpe", "bayes_guided", "evolution", "evolution_guided")
+    },
+}
+
+
+def outcome(schedule: Schedule) -> Measurement:
+    """Some fail, whatever their time would have been."""
+    return failed() if (schedule["x"], schedule["letter"]) in ((4, "a"), (16, "c")) else ok(seconds(schedule))
+
+
+def run(made: Sampler, rounds: int, n: int = 5) -> list[Schedule]:
+    asked: list[Schedule] = []
+    for _ in range(rounds):
+        batch = made.ask(n)
+        asked += batch
+        for schedule in batch:
+            made.tell(schedule, outcome(schedule))
+    return asked
+
+
+_PROPOSED: dict[tuple[Make, int], list[Schedule]] = {}
+
+
+def proposed(make: Make, space: SearchSpace) -> list[Schedule]:
+    """What seed 5 proposes in eight rounds of five, found once for all tests."""
+    key = make, id(space)
+    if key not in _PROPOSED:
+        _PROPOSED[key] = run(make(space, 5), 8)
+    return _PROPOSED[key]
+
+
+HILL = Space(
+    "hill",
+    tuple(ordinal(name, tuple(range(1, 13))) for name in "abcde"),
+    (),
+    (Rule("product", lambda a, b: a * b <= 48, "{a} * {b} is over 48"),),
+)
+
+
+def hill_seconds(schedule: Schedule) -> float:
+    return 1e-6 * 1.3 ** sum(
+        abs(schedule.integer(name) - top) for name, top in zip("abcde", (4, 9, 7, 2, 11), strict=True)
+    )
+
+
+def best_after(made: Sampler, trials: int) -> float:
+    best = math.inf
+    while trials > 0:
+        batch = made.ask(min(8, trials))
+        trials -= len(batch)
+        for schedule in batch:
+            best = min(best, hill_seconds(schedule))
+            made.tell(schedule, ok(hill_seconds(schedule)))
+    return best
+
+
+def median_of_best(name: str, trials: int) -> float:
+    return float(np.median([best_after(sampler(name, HILL, seed=seed), trials) for seed in range(5)]))

@@ -1,0 +1,141 @@
+"""A small space, runners that pretend to measure it, and ``Tuner`` over them."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autosched.samplers import Sampler, sampler
+from autosched.tuning.in_flight import Pace
+from autosched.tuning.loop import Tuner
+from autosched.tuning.result import Observer, Progress, Start, TuneResult
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.runners.base import Candidate
+from measurements.store.store import Store
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.parameters import categorical, ordinal
+from search_spaces.spaces.rules import Rule
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.kernel import Kernel
+
+H200, A100 = device("h200"), device("a100")
+PROBLEM = Matmul(m=64, n=48, k=32)
+SPACE = Space(
+    "toy",
+    (ordinal("x", (1, 2, 4, 8, 16, 32)), ordinal("y", (1, 2, 4, 8, 16, 32)), categorical("letter", ("a", "b", "c"))),
+    (),
+    (Rule("order", lambda x, y: x <= y, "{x} is more than {y}"),),
+)
+TOTAL = SPACE.count()
+
+
+def seconds(schedule: Schedule) -> float:
+    """Smallest, 1 us, at x = 8, y = 16; the letter does not matter, and does not reach the kernel."""
+    return 1e-6 * 1.3 ** (abs(math.log2(schedule.integer("x")) - 3) + abs(math.log2(schedule.integer("y")) - 4))
+
+
+def generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
+    """The letter is dead code: schedules that differ in it alone give the same kernel."""
+    if schedule["x"] == 2 and schedule["y"] == 32:
+        raise ValueError("2 does not go with 32")
+    return Kernel(entry="k", source=f"{schedule['x']} {schedule['y']}", arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
+
+
+class FakeRunner:
+    """Times by formula, and results in reverse order of each batch; what ``fail`` names fails."""
+
+    name = "fake"
+
+    def __init__(
+        self,
+        provenance: Provenance = Provenance.MEASURED,
+        *,
+        time_of: Callable[[Schedule], float] = seconds,
+        fail: Callable[[Schedule], Status | None] = lambda s: None,
+        raises: tuple[int, BaseException] | None = None,
+        fingerprint: dict[str, str] | None = None,
+    ) -> None:
+        self.provenance = provenance
+        self.measured: list[Schedule] = []
+        self.abandoned = 0
+        self._time_of, self._fail, self._raises = time_of, fail, raises
+        self._fingerprint = fingerprint or {"device": "h200", "toolchain": "tool 1", "driver": "driver 2"}
+
+    def describe(self) -> str:
+        return "backend fake: times by formula"
+
+    def fingerprint(self) -> dict[str, str]:
+        return self._fingerprint
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
+        finished = False
+        try:
+            for position in reversed(range(len(candidates))):
+                if self._raises is not None and len(self.measured) == self._raises[0]:
+                    raise self._raises[1]
+                schedule = candidates[position].schedule
+                self.measured.append(schedule)
+                status = self._fail(schedule)
+                if status is not None:
+                    yield position, Measurement(status, self.provenance, f"it is {status}")
+                else:
+                    time = self._time_of(schedule)
+                    yield position, Measurement(Status.OK, self.provenance, timing=Timing(time, time, time * 1.1, 9))
+            finished = True
+        finally:
+            self.abandoned += not finished
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Outcome:
+    ok: bool
+    status: str = "ok"
+    reason: str = ""
+    worst: float | None = 0.5
+
+
+class Log(Observer):
+    def __init__(self) -> None:
+        self.starts: list[Start] = []
+        self.steps: list[Progress] = []
+
+    def started(self, start: Start) -> None:
+        self.starts.append(start)
+
+    def trial(self, progress: Progress) -> None:
+        self.steps.append(progress)
+
+
+def tuned(
+    store: Store,
+    trials: int,
+    runner: FakeRunner | None = None,
+    made: Sampler | None = None,
+    *,
+    on: Device = H200,
+    space_version: str = "s1",
+    min_gain: float = 0.0,
+    limit: float = math.inf,
+    out: int = 4,
+    pace: Pace | None = None,
+    **arguments: Any,
+) -> TuneResult:
+    parts = Tuner(
+        PROBLEM,
+        on,
+        runner or FakeRunner(),
+        store,
+        made or sampler("random", SPACE, seed=1),
+        seed=1,
+        space_versions={"toy": space_version},
+        generate=generate,
+        pace=pace or Pace(compilers=out),
+        **arguments,
+    )
+    return parts.run(trials, limit, min_gain=min_gain)

@@ -1,0 +1,27 @@
+"""Marks of tests that need what a machine may lack."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
+
+
+def _nvrtc_missing() -> bool:
+    try:
+        toolchain_version()
+    except NvrtcMissing:
+        return True
+    return False
+
+
+def cpp_compiler() -> str:
+    """Any C++ compiler of the host; skips the test where there is none."""
+    found = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    return found or pytest.skip("no host C++ compiler")
+
+
+needs_nvrtc = pytest.mark.skipif(_nvrtc_missing(), reason="NVRTC is not installed")
+needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")

@@ -1,0 +1,78 @@
+"""Break kernels by one edit of one header, and see whether the emulator or the reference notices."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from header_edits import edited
+from kernels import generate
+
+from autosched.proofs.proof import prove
+from search_spaces.catalogue import problem_from_json
+from search_spaces.hardware.devices import device
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.device_source import include_dir
+from search_spaces.templates.headers import Headers
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """Replace ``old``, which occurs once in ``header`` (below include/autosched) or its folder, by ``new``, and run
+    ``case``, a golden case whose schedule reaches the edited line, on its problem with some ``fields`` replaced. An
+    edit that does not compile proves nothing about the emulator, so only one that ``breaks_a_type`` on purpose may be
+    refused by the compiler."""
+
+    name: str
+    case: str
+    header: str
+    old: str
+    new: str
+    breaks_a_type: bool = False
+    fields: tuple[tuple[str, str | int | float], ...] = ()
+
+
+def found_in(case: str, headers: Headers | None = None, **fields: str | int | float) -> str:
+    """ "ok", or what was found when the golden case ``case`` was emulated, with other ``headers`` and some ``fields``
+    of its problem replaced."""
+    data = json.loads((GOLDEN / f"{case}.json").read_text())
+    problem = dataclasses.replace(problem_from_json(data["problem"]), **fields)
+    kernel = generate(problem, Schedule.from_json(data["template"], data["schedule"]), device(data["device"]))
+    if headers is not None:
+        kernel = dataclasses.replace(kernel, headers=headers)
+    *_, last = prove(problem, kernel, seed=3, time_limit=30)
+    return "ok" if last.status == "ok" else f"{last.status}: {last.reason}"
+
+
+def found_with(mutation: Mutation) -> str:
+    """``found_in`` with the mutated headers."""
+    right = Headers.from_folder(include_dir())
+    headers = edited(right, f"autosched/{mutation.header}", mutation.old, mutation.new)
+    return found_in(mutation.case, headers, **dict(mutation.fields))
+
+
+def mutation_tests(
+    mutations: tuple[Mutation, ...], *more_cases: str
+) -> tuple[Callable[[str], None], Callable[[Mutation], None]]:
+    """Two tests: the cases are clean as long as nothing is broken (``more_cases`` too), and each mutation is found."""
+
+    cases = {(m.case, m.fields) for m in mutations} | {(case, ()) for case in more_cases}
+
+    @pytest.mark.parametrize(("case", "fields"), sorted(cases), ids=lambda x: "" if isinstance(x, tuple) else x)
+    def unbroken(case: str, fields: tuple[tuple[str, str | int | float], ...]) -> None:
+        found = found_in(case, **dict(fields))
+        assert found == "ok", found
+
+    @pytest.mark.parametrize("mutation", mutations, ids=lambda m: m.name)
+    def broken(mutation: Mutation) -> None:
+        found = found_with(mutation)
+        assert found != "ok", f"nobody noticed: {mutation.name}"
+        assert mutation.breaks_a_type or not found.startswith("compile_error"), found
+
+    return unbroken, broken

@@ -83,7 +83,7 @@ class Database:
         return record
 
     def look_up(self, problem: Problem, device: str | Device | None = None, *, exact: bool = False) -> Answer:
-        """Which kernel this database gives for ``problem`` on ``device``, and why: ``autosched.dispatch.lookup`` has the rules.
+        """Which kernel this database gives for ``problem`` on ``device``, and why: ``lookup`` has the rules.
 
         Needs no GPU, and compiles nothing. Without ``device`` as in ``best``. With ``exact``, only what was
         tuned for this problem on this device. Raises NoSchedule, and ValueError for an invalid problem or device.
@@ -101,8 +101,8 @@ class Database:
     def kernel(self, problem: Problem, *, exact: bool = False) -> LoadedKernel:
         """The kernel for ``problem`` on the current GPU, compiled and loaded: ``out = kernel(a, b)``.
 
-        What was tuned for it, else for the nearest problem, else what the time model chooses: ``autosched.dispatch.lookup`` has
-        the rules, ``kernel.provenance`` says which it is. Warns NotTuned or StaleSchedule, once for each problem. With
+        What was tuned for it, else for the nearest problem, else what the time model chooses: ``lookup`` has the rules,
+        ``kernel.provenance`` says which it is. Warns NotTuned or StaleSchedule, once for each problem. With
         ``exact``, only what was tuned for this very problem and GPU. Raises NoSchedule where nothing can be used,
         RuntimeUnavailable where kernels cannot be compiled or called, and ValueError for what is no problem.
         """

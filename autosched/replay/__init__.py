@@ -1,1 +1,1 @@
-"""How good is a search on recorded measurements? Start at ``search``."""
+"""How good is a search? Samplers in tables of recorded measurements: ``search``, and its pictures in ``curves``."""

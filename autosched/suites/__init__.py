@@ -1,1 +1,1 @@
-"""Many problems, tuned one after another. Start at ``suite``."""
+"""Many problems, tuned one after another: from a suite file (``suite``) or from calls that were logged."""

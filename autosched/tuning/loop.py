@@ -1,6 +1,6 @@
 """The loop of ``tune``: ask a sampler, generate, measure, record, tell; until the trials are done.
 
-Some trials are out at a time (``autosched/tuning/in_flight.py``). Whenever one is back, the sampler is told and asked for the next,
+Some trials are out at a time (``in_flight``). Whenever one is back, the sampler is told and asked for the next,
 while compilers and GPUs work on the others. On a GPU results are taken as they come; elsewhere in the order of
 proposals, so that the same seed finds the same whatever the machine.
 

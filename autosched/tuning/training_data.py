@@ -43,7 +43,7 @@ class TrainingData:
 
 
 def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], kind: str) -> TrainingData:
-    """All times of ``kind`` ("measured" or "estimated") in some databases and recordings of ``measurements.records.recording``,
+    """All times of ``kind`` ("measured" or "estimated") in some databases and recordings (``measurements.records``),
     the last source first in doubt. Raises StoreError and RecordingError, both ValueErrors, and OSError."""
     sources: list[Sequence[Record]] = []
     for database in databases:

@@ -1,1 +1,4 @@
-"""A user's own kernel: a ``.cu`` file and a TOML file that says what may vary, how it is launched, what it computes."""
+"""A user's own kernel: a ``.cu`` file and what may vary, how it is launched, what it computes.
+
+Start at ``user_kernel``; ``document`` and ``reading`` have the TOML, ``template`` makes it a kernel template.
+"""

@@ -1,6 +1,6 @@
 """The time model against measured matmuls: ``python -m benchmarks.cost_model.model_against_measured FOLDER``.
 
-FOLDER holds the recordings of AutoHeuristic (``*_mm.txt``, see ``benchmarks/cost_model/autoheuristic.py``); nothing is fetched.
+FOLDER holds the recordings of AutoHeuristic (``*_mm.txt``, see ``autoheuristic``); nothing is fetched.
 The model's constants may be fitted to ``a100_mm.txt`` and ``h100_mm.txt`` alone: the other files judge it. Judged are
 f16 and bf16 matmuls of contiguous operands whose n and k are multiples of 8, timed one launch at a time.
 """

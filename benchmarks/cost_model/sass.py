@@ -1,4 +1,4 @@
-"""What kernels compile to: ``python -m benchmarks.cost_model.sass matmul softmax --device h200``, or ``... kernel.json``.
+"""What kernels compile to: ``python -m benchmarks.cost_model.sass matmul --device h200``, or ``... kernel.json``.
 
 Without a GPU. An operator stands for its golden kernels (``tests/golden``); a file is one document with ``problem``,
 ``template`` and ``schedule``, as golden kernels have. A turn is one of the main loop, as one warp runs it.

@@ -1,4 +1,4 @@
-"""The time model beside NVIDIA's own: ``python -m benchmarks.cost_model.second_judge`` (needs nvidia-matmul-heuristics).
+"""The time model beside NVIDIA's own: ``python -m benchmarks.cost_model.second_judge`` (needs autosched[judge]).
 
 nvMatmulHeuristics proposes CUTLASS configurations of a matmul and predicts the time of each. The time model here ranks
 the same ones: how alike are the two orders, and what does our first choice cost by NVIDIA's clock? Neither is a

@@ -1,12 +1,12 @@
-"""Times of problems that were never measured, foretold from others: ``python -m benchmarks.cost_model.zero_shot FOLDER``.
+"""Times of unmeasured problems, foretold from others: ``python -m benchmarks.cost_model.zero_shot FOLDER``.
 
-FOLDER holds the recordings of AutoHeuristic (``*_mm.txt``, see ``benchmarks/cost_model/autoheuristic.py``); nothing is fetched.
+FOLDER holds the recordings of AutoHeuristic (``*_mm.txt``, see ``autoheuristic``); nothing is fetched.
 Models learn from ``a100_mm.txt`` and ``h100_mm.txt`` and are judged on the problems of the other files that are not in
 these: the analytic model alone, trees that learn time over the best of the problem, and trees that correct the
 analytic time, as ``autosched train`` makes them. Where Triton is installed, every configuration is compiled
-(``benchmarks/cost_model/compiled_triton.py``), and both kinds of trees are also grown with features of the machine code: the first
+(``compiled_triton``), and both kinds of trees are also grown with features of the machine code: the first
 from these, the problem, the device and the grid of the launch alone, which any kernel has. Where PyTorch is installed,
-its own learned trees are judged too (``benchmarks/cost_model/torch_trees.py``), and all models on the problems of which these name
+its own learned trees are judged too (``torch_trees``), and all models on the problems of which these name
 at least one recorded configuration.
 """
 

@@ -1,13 +1,13 @@
 """Plant faults in the device code, one at a time, and see whether a proof reports them.
 
-    python -m benchmarks.emulator.mutations [--of headers|ptx|all] [--sample 1000] [--seed 0] [--workers 2] [--header F ...]
-        [--case NAME ...] [--log FILE]
+    python -m benchmarks.emulator.mutations [--of headers|ptx|all] [--sample 1000] [--seed 0] [--workers 2]
+        [--header F ...] [--case NAME ...] [--log FILE]
     python -m benchmarks.emulator.mutations --again LOG
     python -m benchmarks.emulator.mutations --report LOG [LOG ...]
 
-Mutants are made by ``benchmarks/emulator/mutants.py`` (C++ of the headers) and ``benchmarks/emulator/ptx_mutants.py`` (inline PTX of the
-headers, PTX that NVRTC makes of golden kernels). One of a header runs with the cases (``benchmarks/emulator/mutation_cases.py``)
-that include it, those first that differ in what they do (``benchmarks/emulator/cases_of_mutants.py``), until one reports it; one
+Mutants are made by ``mutants`` (C++ of the headers) and ``ptx_mutants`` (inline PTX of the
+headers, PTX that NVRTC makes of golden kernels). One of a header runs with the cases (``mutation_cases``)
+that include it, those first that differ in what they do (``cases_of_mutants``), until one reports it; one
 of a case's PTX with that case. Proofs are quick ones (``autosched verify``), and where those of all cases find nothing,
 full ones of the smallest. What does not compile is no mutant; one that leaves the PTX of all cases as it was, but for
 names of registers, is not reached. Both are left out of the score. Results go to a log of JSON lines as they come: one

@@ -1,1 +1,1 @@
-"""Kernels on a GPU machine: ``python -m benchmarks.gpu``."""
+"""Everything that wants a GPU, or prepares for one: ``python -m benchmarks.gpu``."""

@@ -1,8 +1,8 @@
-"""Our matmuls on Ampere and Ada, estimated, beside published times of cuBLAS: ``python -m benchmarks.gpu.against_cublas``.
+"""Our matmuls on Ampere and Ada, estimated, beside times of cuBLAS: ``python -m benchmarks.gpu.against_cublas``.
 
 Nothing of ours is measured. The first choice of the time model is priced by it, without a compile, and compared with
 
-- cuBLAS as AutoHeuristic recorded it on an A100 (``--folder``, see ``benchmarks/cost_model/autoheuristic.py``), where ours is
+- cuBLAS as AutoHeuristic recorded it on an A100 (``--folder``, see ``cost_model/autoheuristic.py``), where ours is
   launched by the model as that machine launched, under its limit of power;
 - cuBLAS (torch.matmul) on an RTX 4090, as published;
 - NVIDIA's own configuration (``pip install 'autosched[judge]'``), as the nearest schedule of ours, by the same model.

@@ -10,7 +10,7 @@ alone, in the same time. What it writes to OUT it writes as it goes:
 
 - ``results.json``: what was left out and why, the device, and a row per test run, candidate and shape;
 - ``table.txt``: the same, short; it is printed at the end, too;
-- ``recordings-N.jsonl.gz``: every measurement; ``python -m measurements.records.recording`` installs them for ``replay``;
+- ``recordings-N.jsonl.gz``: every measurement; ``python -m measurements.records.recording`` installs them;
 - ``gpu-tests.xml`` and ``gpu-tests.log``; ``trials-*.jsonl`` of a shape that was under way when the run was killed.
 
 A run into the folder of an earlier one loses nothing of it: results and table stay as ``results-N.json`` and

@@ -2,7 +2,7 @@
 
     python -m benchmarks.overhead.call_overhead [--rounds 200] [--calls 500] [--starts 7] [--json]
 
-Everything is measured in one run over the simulated driver (``benchmarks.gpu.simulated_driver``): cupy's own arrays, and
+Everything is measured in one run over the simulated driver (``gpu/simulated_driver.py``): cupy's own arrays, and
 launches that return at once. Rounds of each way of calling take turns; the raw launch of the same round is
 subtracted, and the median of the differences counts, beside the least. Times are those of the processor.
 

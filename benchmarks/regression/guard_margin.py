@@ -1,8 +1,8 @@
-"""How far the model may put a neighbour's schedule behind its own: ``python -m benchmarks.regression.guard_margin FOLDER``.
+"""How far a neighbour's schedule may lie behind: ``python -m benchmarks.regression.guard_margin FOLDER``.
 
-FOLDER holds the recordings of AutoHeuristic (``benchmarks/cost_model/autoheuristic.py``). Each recorded matmul in turn is one that
-was not tuned: the fastest configuration of its nearest neighbours, as ``autosched.dispatch.distance`` has it, is taken if
-the model predicts at most ``margin`` times what it predicts of its own choice, as ``autosched.dispatch.lookup`` does. Every
+FOLDER holds the recordings of AutoHeuristic (``cost_model/autoheuristic.py``). Each recorded matmul in turn is one that
+was not tuned: the fastest configuration of its nearest neighbours, as ``dispatch.distance`` has it, is taken if
+the model predicts at most ``margin`` times what it predicts of its own choice, as ``dispatch.lookup`` does. Every
 configuration's real time is known, so that what the guard lets through can be judged.
 """
 

@@ -1,6 +1,7 @@
 """Searches with a guess that errs by factors, as the time model's does on a GPU, in the spaces of our own kernels.
 
-    python -m benchmarks.search.erring_guess [--trials 150] [--repeats 10] [--families F ...] [--methods M ...] [--device h200]
+    python -m benchmarks.search.erring_guess [--trials 150] [--repeats 10] [--families F ...] [--methods M ...]
+        [--device h200]
 
 The time of a schedule is what the analytic model says, times factors that nobody is told: one for its template, one
 for each of its parameters' values, one for the two values of each of PAIRS pairs of parameters. Their logarithms are

@@ -1,6 +1,6 @@
 """What the time model would try first for the matmuls of ``benchmarks.gpu.problems``, beside NVIDIA's heuristics.
 
-``python -m benchmarks.search.first_choices [--device h200] [--shapes N] > benchmarks/results/first_choices.md``. Nothing is
+``python -m benchmarks.search.first_choices [--device h200] [--shapes N] > first_choices.md``. Nothing is
 measured: a choice is the first guess of the sampler ``bayes`` over all kernel templates of the problem. ``--compile``
 compiles each and ends with their spills, what ptxas serialises, and the CPU time of compiling, in place of the table.
 nvMatmulHeuristics (``pip install 'autosched[judge]'``, NVIDIA's licence) names a CUTLASS configuration; what comes

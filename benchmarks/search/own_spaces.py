@@ -1,6 +1,7 @@
 """The default search in the spaces of our own kernels, with the time model in place of a GPU.
 
-    python -m benchmarks.search.own_spaces [--trials 300] [--reference 20000] [--repeats 3] [--device h200] [--families F ...]
+    python -m benchmarks.search.own_spaces [--trials 300] [--reference 20000] [--repeats 3] [--device h200]
+        [--families F ...]
 
 The time of a schedule is what the analytic model says of it, times noise of 2% that is different at each measurement;
 the sampler is told neither the model nor its features. The reference is the best of ``--reference`` random schedules
@@ -122,8 +123,9 @@ def report(found: Sequence[Family], trials: int, reference: int, repeats: int, c
     lines = [
         "# The search in our own spaces",
         "",
-        f"Written by `python -m benchmarks.search.own_spaces --trials {trials} --reference {reference} --repeats {repeats}`, "
-        f"{datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} cores ({platform.machine()}) without a GPU.",
+        f"Written by `python -m benchmarks.search.own_spaces --trials {trials} --reference {reference} "
+        f"--repeats {repeats}`, {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} cores ({platform.machine()}) "
+        "without a GPU.",
         f"Times are those of the analytic model for {chip}, which the sampler is not told, with {NOISE:.0%} noise. The",
         f"gap is how much slower the choice after {trials} trials is than the best of {reference:,} random schedules",
         "and of all searches.",

@@ -4,9 +4,10 @@
 
 The large space has all schedules of the first matmul of ``benchmarks/gpu/problems.py`` that are valid, whether or not a
 template's pruning rules leave them out. The time of a schedule is what the analytic model says, as in
-``benchmarks/search/own_spaces.py``, and the sampler is not told the model. ``--recording`` is a cache of Kernel Tuner that is
-searched besides. One trial at a time. Prints the processor time of asking and telling, as the mean over each ``--part``
-trials; that of building the space and its first sample apart. Goals: under 100 ms in the large space, 30 ms at 20,000.
+``benchmarks/search/own_spaces.py``, and the sampler is not told the model. ``--recording`` is a cache of Kernel Tuner
+that is searched besides. One trial at a time. Prints the processor time of asking and telling, as the mean over each
+``--part`` trials; that of building the space and its first sample apart. Goals: under 100 ms in the large space, 30 ms
+at 20,000.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How long a search space takes to build: this project against Kernel Tuner, same parameters and restrictions.
 
-Run ``pip install kernel_tuner`` first, then ``python benchmarks/search/space_build.py [--out FILE]``. Kernel Tuner gets its
-restrictions as strings, the form its documentation recommends, and its default solver; it lists every legal
+Run ``pip install kernel_tuner`` first, then ``python benchmarks/search/space_build.py [--out FILE]``. Kernel Tuner gets
+its restrictions as strings, the form its documentation recommends, and its default solver; it lists every legal
 configuration. "build" of this project ends when the space is counted and ready to be sampled, "list" when every legal
 configuration has been written out as columns too. Each figure is the CPU time of the median of three builds, the two
 interleaved in one run; the counts, and the configurations themselves, must agree.

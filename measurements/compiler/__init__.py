@@ -1,1 +1,4 @@
-"""From CUDA C++ to PTX and cubins. Start at ``pool``."""
+"""From CUDA C++ to PTX and cubins: start at ``pool``.
+
+Compilers run in processes of their own and give a result or a failure with a reason; cubins are kept on disk.
+"""

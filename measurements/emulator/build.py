@@ -109,7 +109,7 @@ def _runtime_object(compiler: HostCompiler, source: Path, flags: tuple[str, ...]
     digest = _digest(compiler, flags, str(place), source.read_text(), headers)
     kept, made = cache_folder() / f"{name}-{digest}.o", folder / f"{name}.o"
     if not intact(kept):
-        if place.parts[0] == "isa" or name.startswith("ptx_"):
+        if place.parts[0] == "isa":
             flags = (*flags, "-O1")  # many small functions: -O2 takes twice as long to compile and gains little
         _compile_runtime(compiler, made, [*flags, "-I", str(RUNTIME), "-c", str(source)])
         seal(made)  # a linker reads no further than the headers say

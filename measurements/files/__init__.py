@@ -1,1 +1,1 @@
-"""What has nothing to do with GPUs: text, atomic writes, the cache folder."""
+"""Files and texts that have nothing to do with GPUs: atomic writes, the cache folder, texts of strangers."""

@@ -1,1 +1,1 @@
-"""Backends: each takes candidates and gives one measurement for every one of them."""
+"""How long does a kernel take? Start at ``base``, the protocol: on a GPU (``cuda``), as recorded, or estimated."""

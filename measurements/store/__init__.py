@@ -1,1 +1,4 @@
-"""What is known, on disk? Start at ``store``."""
+"""What is known, on disk? SQLite or PostgreSQL.
+
+Start at ``store``; ``schema`` has the tables, ``best_index`` the best of each problem, ``migrations`` older databases.
+"""

@@ -1,1 +1,1 @@
-"""Tables of measured configurations that come as files, to search in again and to learn from."""
+"""Tables of measured configurations that come as files, to search in again and to learn from: ``reading``."""

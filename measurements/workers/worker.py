@@ -29,7 +29,10 @@ from measurements.workers.channel import Channel
 from measurements.workers.messages import BlobStore, Buffer, Message, Unframer, frame
 from measurements.workers.transport import NO_BLOBS, WorkerClosed, WorkerDied, WorkerError, WorkerFailed, WorkerTimeout
 
-_BOOTSTRAP = "import sys; sys.path.extend(sys.argv[2:]); from measurements.workers.worker import run_child; run_child(sys.argv[1])"
+_BOOTSTRAP = (
+    "import sys; sys.path.extend(sys.argv[2:]); "
+    "from measurements.workers.worker import run_child; run_child(sys.argv[1])"
+)
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 STORE_BYTES = 1 << 30  # of blobs, kept by a child
 _READ = 1 << 18  # bytes

@@ -1,7 +1,8 @@
 """What hand-picked schedules compile to, as counts: code that becomes worse is seen without a GPU.
 
 Another release of NVRTC schedules a little differently, so counts may differ by a tenth. ``pytest
-tests/golden/test_sass.py --update-golden`` accepts what is compiled now; ``python -m benchmarks.cost_model.sass FILE`` shows it.
+tests/golden/test_sass.py --update-golden`` accepts what is compiled now; ``python -m benchmarks.cost_model.sass
+FILE`` shows it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """``autosched best``: what the database knows to be fastest.
 
-``--json``: ``database`` and ``best``, a list of records (``measurements.records.record.Record.to_json``), one for each problem
-and device, each with its ``provenance``, ``timing`` in seconds and ``schedule``, and besides ``flops_per_second``, and
-``trials`` and ``ok``: how many of its provenance there are, and how many of them have a time, and ``stale``: what has
-changed in the code of the kernel since it was timed.
+``--json``: ``database`` and ``best``, a list of records (``Record.to_json``), one for each problem and device, each
+with its ``provenance``, ``timing`` in seconds and ``schedule``, and besides ``flops_per_second``, and ``trials`` and
+``ok``: how many of its provenance there are, and how many of them have a time, and ``stale``: what has changed in the
+code of the kernel since it was timed.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,1 +1,1 @@
-"""What options say: problems, kernels, launches, devices, stored schedules."""
+"""What do options mean? From texts of the command line to problems, kernels, devices and stored schedules."""

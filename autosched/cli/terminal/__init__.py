@@ -1,1 +1,1 @@
-"""The terminal: progress, tables, streams, interrupts, errors."""
+"""How does a command talk to a terminal? Tables, progress, Ctrl-C, errors in one line, files that it writes."""

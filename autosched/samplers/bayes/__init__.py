@@ -1,1 +1,1 @@
-"""Bayesian optimisation: the default sampler."""
+"""Bayesian optimisation, the default sampler: start at ``sampler``. Candidates, coordinates, acquisition."""

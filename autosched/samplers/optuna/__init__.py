@@ -1,1 +1,1 @@
-"""Optuna as a sampler, and ours as one of Optuna's."""
+"""Our samplers inside an Optuna study: ``study_sampler``, with the axes of a study's parameters."""

@@ -97,8 +97,8 @@ def _tensor_map_fence(i: Instruction) -> Form:
 
 
 _MAP_BYTES = 128
-# What tensormap.replace can set, in the order of MapField in runtime/memory/tensor_map.hpp, and how many dimensions have one
-# (0: the map has). The largest number of those that are immediate, of what the machine has.
+# What tensormap.replace can set, in the order of MapField in runtime/memory/tensor_map.hpp, and how many dimensions
+# have one (0: the map has). The largest number of those that are immediate, of what the machine has.
 _FIELDS = {
     "global_address": 0, "rank": 0, "box_dim": 5, "global_dim": 5, "global_stride": 4, "element_stride": 5,
     "elemtype": 0, "interleave_layout": 0, "swizzle_mode": 0, "fill_mode": 0,

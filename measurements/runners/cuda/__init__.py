@@ -1,1 +1,1 @@
-"""How long does a kernel take on a GPU? Start at ``runner``."""
+"""Times on a GPU: start at ``runner``. ``worker`` is the process that launches, ``baselines`` the libraries."""

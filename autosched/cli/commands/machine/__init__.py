@@ -1,1 +1,1 @@
-"""Commands about this machine."""
+"""What can this machine do? ``autosched doctor`` and ``autosched devices``."""

@@ -1,1 +1,1 @@
-"""How well the time of users' kernels is estimated: kernels of Kernel Tuner's benchmark hub against their recordings."""
+"""How well times of users' kernels are estimated: kernels of Kernel Tuner's hub against their recordings."""

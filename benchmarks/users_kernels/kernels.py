@@ -263,7 +263,8 @@ CASES = (
 
 def read_recording(path: Path) -> tuple[tuple[str, ...], Recording]:
     """The parameters' names, and seconds by their values; failures are left out."""
-    text = gzip.open(path, "rt").read()
+    with gzip.open(path, "rt") as file:
+        text = file.read()
     try:
         data = json.loads(text)
     except ValueError:  # a cache that its tuner left open

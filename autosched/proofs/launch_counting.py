@@ -1,4 +1,4 @@
-"""Counts of a launch by emulating some of its blocks, at its true sizes and on its true inputs: no loop is shortened."""
+"""Counts of a launch by emulating some of its blocks, at its true sizes and on its inputs: no loop is shortened."""
 
 from __future__ import annotations
 

@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 
 from measurements.emulator.findings import Emulation
+from measurements.emulator.host import HostFailure
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.sparse import emulate_blocks
+from search_spaces.hardware.devices import Device
 from search_spaces.hardware.launch_counts import LaunchCounts
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel, Launch
+from search_spaces.templates.template import KernelTemplate
 
 SECONDS = 10.0  # of the CPU, that the first block may take
 SOON = 0.15  # seconds; where the first block takes less, others are run, too
+MOST_BYTES = 2**31  # of the inputs, which lie in one file
 _LINE_SECTORS = 4
 _LOADS, _STORES, _ATOMICS = ("ld", "cp.async", "wmma.load"), ("st", "wmma.store"), ("atom", "red")
+
+
+@lru_cache(maxsize=2**10)
+def counted(template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device) -> LaunchCounts | None:
+    """``count_launch`` of a schedule, on the problem's random inputs; None also where these are too large.
+
+    Raises ValueError for a schedule that is not valid, and as ``count_launch`` and the problem's inputs do.
+    """
+    kernel = template.kernel(problem, schedule, device)
+    if problem.min_bytes > MOST_BYTES:
+        return None
+    try:
+        return count_launch(kernel, _inputs(problem))
+    except (HostFailure, OSError):  # no compiler for the emulator, no room for the inputs
+        return None
+
+
+@lru_cache(maxsize=1)
+def _inputs(problem: Problem) -> InputsFile:
+    return InputsFile(problem.random_inputs(0))
 
 
 def count_launch(kernel: Kernel, inputs: InputsFile) -> LaunchCounts | None:
@@ -58,6 +85,7 @@ def _counts(launch: Launch, runs: Sequence[Emulation], sampled: int) -> LaunchCo
         blocks=prod(launch.grid),
         threads=prod(launch.block),
         sampled=sampled,
+        code=max(run.code for run in runs),
         executed=tuple(sorted(executed.items())),
         chain_cycles=cycles / max(warps, 1),
         shared_wavefronts=sum(s.wavefronts for run in runs for s in run.shared_sites) / sampled,

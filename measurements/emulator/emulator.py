@@ -40,6 +40,7 @@ from measurements.emulator.ptx.build import (
 from measurements.emulator.work_folders import temporary_folder
 from measurements.files.text import harmless
 from search_spaces.hardware.dtypes import U32
+from search_spaces.hardware.ptx_costs import IN_PLACE, costs
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Kernel, Launch, Scalar
 from search_spaces.templates.tensor_map import ELEMENT_BYTES, SWIZZLE_BYTES, TensorMap
@@ -451,6 +452,7 @@ def run_blocks(
         from_cache=compiled.from_cache,
         executed=tuple(sorted(events.executed.items())),
         chains=events.chains,
+        code=events.code,
     )
 
 
@@ -469,7 +471,8 @@ def _refused(compiled: CompiledKernel, said: str) -> Emulation:
 def _operation(shown: str) -> str:
     """``fma.rn.f32`` of ``PTX line 12: @%p1 fma.rn.f32 %f1, %f2, ...``."""
     text = re.sub(r"^@!?\S+\s+", "", shown.partition(": ")[2].strip())
-    return text.split(None, 1)[0].rstrip(";") if text else ""
+    operation = text.split(None, 1)[0].rstrip(";") if text else ""
+    return operation + IN_PLACE if operation.startswith("ld.const") and "[%" not in text else operation
 
 
 class _Events:
@@ -485,6 +488,7 @@ class _Events:
         self.end: dict[str, Any] | None = None
         self.executed: dict[str, int] = {}
         self.chains = (0, 0)
+        self.code = 0
         ids: list[int] = []
         counts: dict[int, int] = {}
         for line in text.splitlines(keepends=True):
@@ -510,6 +514,7 @@ class _Events:
                     place = places.get(event["function"])
                     operation = "" if place is None else _operation(place.ptx)
                     self.executed[operation] = self.executed.get(operation, 0) + event["times"]
+                    self.code += bool(costs(operation))
                 case "chains":
                     self.chains = (event["warps"], event["cycles"])
                 case "end":

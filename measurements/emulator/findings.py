@@ -138,7 +138,8 @@ class Emulation:
     ``from_cache`` says that the compiled object was there already. ``defined`` and ``written`` are of arrays that came
     with flags (memory.Memory): of each byte, whether it holds a value now, and whether the launch has written it.
     Where the launch is counted, ``executed`` has how often warps executed each PTX operation ("fma.rn.f32"), and
-    ``chains`` the number of warps and the cycles of their longest chains of dependent instructions together.
+    ``chains`` the number of warps and the cycles of their longest chains of dependent instructions together, and
+    ``code`` how many different instructions there were that have machine code.
     """
 
     status: EmulationStatus
@@ -155,6 +156,7 @@ class Emulation:
     written: Mapping[str, Flags] = field(default_factory=dict)
     executed: tuple[tuple[str, int], ...] = ()
     chains: tuple[int, int] = (0, 0)
+    code: int = 0
 
     @property
     def ok(self) -> bool:

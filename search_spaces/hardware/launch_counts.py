@@ -16,6 +16,7 @@ class LaunchCounts:
         blocks: of the whole grid.
         threads: of a block.
         sampled: blocks that were run.
+        code: different instructions that they executed, but for those that vanish in machine code.
         executed: how often warps executed each PTX operation ("fma.rn.f32"), divergent groups of lanes each for itself.
         chain_cycles: of a warp: its longest chain of dependent instructions, by a compiler that orders each basic block
             as well as can be, and loads that find in L1 what their block has asked for before.
@@ -34,6 +35,7 @@ class LaunchCounts:
     blocks: int
     threads: int
     sampled: int
+    code: int
     executed: tuple[tuple[str, float], ...]
     chain_cycles: float
     shared_wavefronts: float

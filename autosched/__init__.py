@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from autosched.dispatch.call_log import recording
     from autosched.dispatch.database import Database
     from autosched.dispatch.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
-    from autosched.proofs.emulate import emulate
+    from autosched.proofs.emulate import Struct, Surface, TensorMapOf, Texture, emulate
     from autosched.samplers.optuna.study_sampler import StudySampler
     from autosched.tuning.tune import tune
     from autosched.user_kernels.user_kernel import Kernel
@@ -38,7 +38,11 @@ __all__ = [
     "Reduce",
     "RmsNorm",
     "Softmax",
+    "Struct",
     "StudySampler",
+    "Surface",
+    "TensorMapOf",
+    "Texture",
     "Transpose",
     "__version__",
     "emulate",
@@ -66,7 +70,7 @@ _HOMES = {
     "Softmax": "search_spaces.operators.row_reduction",
     "Transpose": "search_spaces.operators.transpose",
     "StudySampler": "autosched.samplers.optuna.study_sampler",
-    "emulate": "autosched.proofs.emulate",
+    **dict.fromkeys(("Struct", "Surface", "TensorMapOf", "Texture", "emulate"), "autosched.proofs.emulate"),
     "recording": "autosched.dispatch.call_log",
     "tune": "autosched.tuning.tune",
     **dict.fromkeys(

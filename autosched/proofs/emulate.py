@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from autosched.proofs.kernel_signature import demangled, find_kernel, parameters_of
+from autosched.proofs.launch_memory import Struct, Surface, TensorMapOf, Texture, pass_arguments, size_of
 from measurements.compiler.nvrtc import PTX_OPTIONS
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 from measurements.emulator import ASCENDING, Emulation, Finding, GlobalSite, Order, SharedSite, emulate_ptx
 from measurements.emulator.architecture import source_arch
 from measurements.emulator.ptx.parser import PtxError, parse
-from measurements.emulator.ptx.syntax import Function, Module, Variable
-from search_spaces.hardware.dtypes import SCALAR_DTYPES
-from search_spaces.operators.problem import Array, Operand
+from measurements.emulator.ptx.syntax import Function, Module, Number
+from search_spaces.operators.problem import Array
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Argument, Launch, Scalar, Size3
+from search_spaces.templates.kernel import Launch, Size3
+
+__all__ = ["EmulatedLaunch", "Struct", "Surface", "TensorMapOf", "Texture", "emulate", "is_ptx"]
 
 Size = int | Sequence[int]
-_UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +32,13 @@ class EmulatedLaunch:
     """What came of a launch.
 
     ``arrays`` are the arguments as the kernel left them, None for those that are no arrays, and for all where it did
-    not finish. ``status`` and the rest are those of ``measurements.emulator.Emulation``.
+    not finish; of a list or a ``Struct`` a tuple of the same. ``symbols`` are the variables that were asked for.
+    ``status`` and the rest are those of ``measurements.emulator.Emulation``.
     """
 
     emulation: Emulation
-    arrays: tuple[Array | None, ...]
+    arrays: tuple[Any, ...]
+    symbols: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def status(self) -> str:
@@ -49,6 +53,10 @@ class EmulatedLaunch:
         return self.emulation.reason
 
     @property
+    def printed(self) -> str:
+        return self.emulation.printed
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         return self.emulation.findings
 
@@ -61,20 +69,6 @@ class EmulatedLaunch:
         return self.emulation.global_sites
 
 
-@dataclass(frozen=True)
-class _Bytes(Scalar):
-    """A struct that is passed by value."""
-
-    data: bytes = b""
-
-    def __post_init__(self) -> None:
-        pass
-
-    @property
-    def stored(self) -> Array:
-        return np.frombuffer(self.data, dtype=np.uint8)
-
-
 def emulate(
     program: Any,
     *,
@@ -84,7 +78,8 @@ def emulate(
     block: Size | None = None,
     shared_bytes: int | None = None,
     outputs: Sequence[int] = (),
-    aliases: Mapping[int, int] | None = None,
+    aliases: Mapping[int, int | tuple[int, int]] | None = None,
+    symbols: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
     time_limit: float = 60.0,
@@ -95,16 +90,22 @@ def emulate(
     """Run one launch of a kernel on the CPU, instruction by instruction of its PTX, and say what is wrong with it.
 
     - ``program``: CUDA C++ (which NVRTC compiles), PTX text, or what ``triton.compile`` returned for a CUDA target.
-    - ``kernel``: the name of its ``__global__`` function, or a name expression (``"scale<float, 4>"``); may be left out
-      where there is one.
-    - ``arguments``: numpy arrays, and numbers or structs (``numpy.void``, bytes) for parameters that are no pointers,
-      in the order of the parameters. The arrays given are not changed. Of the pointers that Triton adds, that of its
-      global scratch memory is made where the kernel needs it; others that a compiler adds are null.
+    - ``kernel``: the name of its ``__global__`` function, or a name expression (``"scale<float, 4>"``); may be left
+      out where there is one. In PTX a kernel is found by its mangled name, or by its name in C++.
+    - ``arguments``: in the order of the parameters. A numpy array is a pointer to it; arrays that overlap on the host
+      (a view, the same array twice) do so for the kernel. A number or numpy scalar is converted as C would, None is a
+      null pointer, a list of arrays an array of pointers, ``Struct`` a struct (``numpy.void`` and bytes are structs
+      without pointers), ``TensorMapOf`` a tensor map, ``Texture`` and ``Surface`` are such objects. The arrays given
+      are not changed. Of the pointers that Triton adds, that of its global scratch memory is made where the kernel
+      needs it; others that a compiler adds are null. An array whose type is not that of the parameter is refused, where
+      the source or a mangled name says what that is.
+    - ``symbols``: contents of ``__device__``, ``__constant__`` and ``__managed__`` variables by name, which come back
+      as ``symbols`` of the result; None for one that is only to be read.
     - ``grid``, ``block``: one to three sizes each; ``shared_bytes``: dynamic shared memory. A Triton kernel knows its
       block and its shared memory.
     - ``outputs``: positions of arrays that the kernel fills: what is read or left before it is written is a finding.
-    - ``aliases``: ``{3: 0}`` passes the array of argument 0 as argument 3, too, as in place; the one that stands there
-      is not used.
+    - ``aliases``: ``{3: 0}`` passes the array of argument 0 as argument 3, too, as in place, and ``{3: (0, 64)}`` its
+      part from byte 64 on; what stands there is not used.
     - ``headers``, ``options``: texts by include name, and options of NVRTC. CUDA's own headers are found by themselves
       where a toolkit, or the wheel nvidia-cuda-runtime, is installed.
     - ``order``: of blocks, and with a seed also of the turns of warps, lanes and atomics: what waits for nothing, and
@@ -124,31 +125,89 @@ def emulate(
         module = parse(text)
     except PtxError as error:
         return EmulatedLaunch(Emulation("compile_error", {}, (), (), (), reason=str(error)), (None,) * len(arguments))
-    entry = entry or _only(module)
-    if entry not in module.kernels:
-        raise ValueError(f"the program has no kernel {entry!r}; it has {', '.join(module.kernels) or 'none'}")
+    entry = find_kernel(entry, module.kernels) if entry else _only(module)
     function = module.functions[entry]
-    _check_block(function, _three(block))
+    _check_block(function, size_of(block))
     parameters = function.parameters
-    aliases = aliases or {}
-    left_out = len(parameters) > len(arguments)
-    given = [*arguments, *(_scratch(program, math.prod(_three(grid))) if left_out else ())]
-    passed, inputs = _arguments(parameters, given, outputs, aliases)
+    given = _aliased(arguments, aliases or {})
+    if len(parameters) > len(given):
+        given += _scratch(program, math.prod(size_of(grid)))
+    added = len(parameters) - len(given)
+    if added < 0 or any(p.bytes != 8 for p in parameters[len(given) :]):
+        raise ValueError(f"the kernel takes {len(parameters)} arguments, not {len(given)}")
+    source = program if isinstance(program, str) and not is_ptx(program) else ""
+    signature = parameters_of(source, entry, len(parameters))
+    contents = {name: _content(module, name, value) for name, value in _named(module, symbols or {}).items()}
+    passed = pass_arguments(parameters, signature, [*given, *[0] * added], outputs, contents)
     launch = Launch(
         entry=entry,
-        arguments=passed,
-        grid=_three(grid),
-        block=_three(block),
+        arguments=passed.arguments,
+        grid=size_of(grid),
+        block=size_of(block),
         dynamic_shared_bytes=shared_bytes,
     )
-    run = emulate_ptx(text, launch, inputs, time_limit=time_limit, perturb=perturb, order=order, calls=launches)
-    arrays = tuple(
-        run.outputs[name].reshape(-1).view(a.dtype).reshape(a.shape)
-        if isinstance(a, np.ndarray) and (name := f"argument_{aliases.get(k, k)}") in run.outputs
-        else None
-        for k, a in enumerate(arguments)
-    )
-    return EmulatedLaunch(run, arrays)
+    run = emulate_ptx(
+        text, launch, passed.inputs, time_limit=time_limit, perturb=perturb, order=order, calls=launches,
+        memory=passed.memory,
+    )  # fmt: skip
+    arrays = tuple(passed.result(given[k] if k in (aliases or {}) else a, run.outputs) for k, a in enumerate(arguments))
+    left = {}
+    for asked, name in zip(symbols or {}, contents, strict=True):
+        array = passed.memory.symbols[name]
+        if array in run.outputs:
+            left[asked] = run.outputs[array].view(contents[name].dtype).reshape(contents[name].shape)
+    return EmulatedLaunch(run, arrays, left)
+
+
+def _aliased(arguments: Sequence[Any], aliases: Mapping[int, int | tuple[int, int]]) -> list[Any]:
+    given = list(arguments)
+    for k, alias in aliases.items():
+        first, offset = alias if isinstance(alias, tuple) else (alias, 0)
+        both = [given[n] for n in (first, k) if 0 <= n < len(given)]
+        if first >= k or first in aliases or len(both) < 2 or not all(isinstance(a, np.ndarray) for a in both):
+            raise ValueError(f"aliases: argument {k} cannot be the array of argument {first}: name one in front of it")
+        if not offset and both[0].nbytes != both[1].nbytes:
+            raise ValueError(f"aliases: arguments {first} and {k} have {both[0].nbytes} and {both[1].nbytes} bytes")
+        if not 0 <= offset <= both[0].nbytes or offset % both[1].dtype.itemsize:
+            raise ValueError(f"aliases: argument {first} has no element at byte {offset}")
+        if not both[0].flags.c_contiguous:
+            raise ValueError(f"aliases: argument {first} is no contiguous array")
+        part = both[0].reshape(-1).view(np.uint8)[offset:]
+        given[k] = part[: part.size // both[1].dtype.itemsize * both[1].dtype.itemsize].view(both[1].dtype)
+        if not offset:
+            given[k] = given[k].reshape(both[1].shape)
+    return given
+
+
+def _named(module: Module, symbols: Mapping[str, Any]) -> dict[str, Any]:
+    """By the names of variables in the PTX. Raises ValueError for one that is not there."""
+    own = [v.name for v in module.variables if v.space in ("global", "const")]
+    names = {}
+    for asked, value in symbols.items():
+        found = [n for n in own if n == asked] or [n for n in own if demangled(n).rpartition("::")[2] == asked]
+        if len(found) != 1:
+            known = ", ".join(demangled(n) for n in own if not n.startswith(("$", "__"))) or "none"
+            raise ValueError(f"symbols: the program has {'no' if not found else 'several'} {asked}; it has {known}")
+        names[found[0]] = value
+    return names
+
+
+def _content(module: Module, name: str, value: Any) -> Array:
+    """What a variable holds before the launch; where it is only to be read, what the program gives it."""
+    variable = next(v for v in module.variables if v.name == name)
+    if value is None:
+        data = bytearray(variable.bytes)
+        for k, initial in enumerate(variable.initial):
+            if not isinstance(initial, Number):
+                raise ValueError(f"symbols: {name} holds addresses that the program gives it: it cannot be read")
+            size = variable.element_bytes
+            data[k * size : (k + 1) * size] = (initial.bits & (1 << 8 * size) - 1).to_bytes(size, "little")
+        letter = {"f": "f", "s": "i"}.get(variable.type[0], "u")
+        return np.frombuffer(bytes(data), dtype=f"{letter}{variable.element_bytes}")
+    array = np.ascontiguousarray(value)
+    if array.nbytes != variable.bytes:
+        raise ValueError(f"symbols: {name} has {variable.bytes} bytes, and its value {array.nbytes}")
+    return array
 
 
 def is_ptx(program: str) -> bool:
@@ -204,14 +263,6 @@ def _only(module: Module) -> str:
     return module.kernels[0]
 
 
-def _three(size: Size) -> Size3:
-    sizes = (size,) if isinstance(size, int) else tuple(size)
-    if not 1 <= len(sizes) <= 3:
-        raise ValueError(f"a grid or a block has one to three sizes, not {sizes}")
-    x, y, z = (*(int(n) for n in sizes), 1, 1)[:3]
-    return x, y, z
-
-
 def _check_block(function: Function, block: Size3) -> None:
     """Raises ValueError where the driver would refuse the launch: ``__launch_bounds__``, ``__block_size__``."""
     most, exact = function.most_threads, function.exact_threads
@@ -222,62 +273,3 @@ def _check_block(function: Function, block: Size3) -> None:
         )
     if exact and block != exact:
         raise ValueError(f"{function.name} is compiled for blocks of {exact} threads, not of {block}")
-
-
-def _arguments(
-    parameters: Sequence[Variable], given: Sequence[Any], outputs: Sequence[int], aliases: Mapping[int, int]
-) -> tuple[tuple[Argument, ...], dict[str, Array]]:
-    added = len(parameters) - len(given)
-    if added < 0 or any(p.bytes != 8 for p in parameters[len(given) :]):
-        raise ValueError(f"the kernel takes {len(parameters)} arguments, not {len(given)}")
-    for k, first in aliases.items():
-        both = [given[n] for n in (first, k) if 0 <= n < len(given)]
-        if first >= k or first in aliases or len(both) < 2 or not all(isinstance(a, np.ndarray) for a in both):
-            raise ValueError(f"aliases: argument {k} cannot be the array of argument {first}: name one in front of it")
-        if both[0].nbytes != both[1].nbytes:
-            raise ValueError(f"aliases: arguments {first} and {k} have {both[0].nbytes} and {both[1].nbytes} bytes")
-    filled = {aliases.get(k, k) for k in outputs}
-    passed: list[Argument] = []
-    inputs: dict[str, Array] = {}
-    for k, (parameter, value) in enumerate(zip(parameters, [*given, *[0] * added], strict=True)):
-        name = f"argument_{k}"
-        if k in aliases:
-            passed.append(passed[aliases[k]])
-        elif isinstance(value, np.ndarray):
-            if parameter.bytes != 8:
-                raise ValueError(
-                    f"argument {k} is an array, and its parameter has {parameter.bytes} bytes: pass a number"
-                )
-            plain = np.ascontiguousarray(value).reshape(-1)
-            plain = plain.view(_unsigned(plain.dtype.itemsize)) if plain.size else plain.astype(np.uint8)
-            role = "output" if k in filled else "inout"
-            dtype = SCALAR_DTYPES[_UNSIGNED[plain.dtype.itemsize]]
-            passed.append(Operand(name, role, dtype, plain.shape))  # type: ignore[arg-type]
-            if role == "inout":
-                inputs[name] = plain
-        else:
-            passed.append(_Bytes(name, SCALAR_DTYPES["u8"], 0, _value_bytes(k, parameter, value)))
-    return tuple(passed), inputs
-
-
-def _unsigned(bytes_: int) -> np.dtype[Any]:
-    return np.dtype(SCALAR_DTYPES[_UNSIGNED[next(n for n in (8, 4, 2, 1) if bytes_ % n == 0)]].storage)
-
-
-def _value_bytes(k: int, parameter: Variable, value: Any) -> bytes:
-    """A number or a struct in as many bytes as the parameter has."""
-    if isinstance(value, np.generic | bytes | bytearray):
-        data = value.tobytes() if isinstance(value, np.generic) else bytes(value)
-        if len(data) != parameter.bytes:
-            raise ValueError(f"argument {k} has {len(data)} bytes, and its parameter {parameter.bytes}")
-        return data
-    if isinstance(value, float) and parameter.bytes in (2, 4, 8):
-        return np.array(value, dtype=f"f{parameter.bytes}").tobytes()
-    if isinstance(value, int):
-        if parameter.type in ("f32", "f64"):
-            return _value_bytes(k, parameter, float(value))
-        try:
-            return value.to_bytes(parameter.bytes, "little", signed=value < 0)
-        except OverflowError:
-            pass
-    raise ValueError(f"argument {k}: {value!r} does not fit a parameter of {parameter.bytes} bytes")

@@ -145,8 +145,8 @@ def emulate_ptx(
     that lie in arrays.
     """
     with machine_failures():
-        arrays = _check(launch, inputs, time_limit)
         memory.check(launch)
+        arrays = _check(launch, inputs, time_limit, memory)
         compile_it = partial(ptx_to_program, text, launch.entry)
         return _emulate(launch, compile_it, arrays, time_limit, check, perturb, order, calls, memory)
 
@@ -210,8 +210,10 @@ def _emulate_job(job: EmulationJob) -> Emulation:
     return emulate(job.kernel, job.inputs, time_limit=job.time_limit, check=job.check)
 
 
-def _check(kernel: Launch, inputs: Mapping[str, Array], time_limit: float) -> dict[str, Array]:
-    expected = {o.name: o for o in kernel.operands if o.role in ("input", "inout")}
+def _check(
+    kernel: Launch, inputs: Mapping[str, Array], time_limit: float, memory: Memory = PLAIN_MEMORY
+) -> dict[str, Array]:
+    expected = {o.name: o for o in memory.operands(kernel) if o.role in ("input", "inout")}
     if set(inputs) != set(expected):
         raise ValueError(f"inputs must be {sorted(expected)}, not {sorted(inputs)}")
     if not time_limit > 0:
@@ -284,12 +286,13 @@ def _job_text(
         lines.append(f"inputs {inputs.path}")
     if blocks is not None:
         lines.append(f"blocks {len(blocks)} {' '.join(map(str, blocks))}")
-    for operand in kernel.operands:
+    operands = memory.operands(kernel)
+    for operand in operands:
         name, zeroed = "".join(operand.name.split()) or "unnamed", int(operand.zeroed)
         size, offset = operand.bytes, offsets[operand.name]
         content = (contents or {}).get(operand.name, "none 0")
         lines.append(f"buffer {name} {operand.role} {size} {operand.dtype.bytes} {zeroed} {offset} {content}")
-    numbers_of = {operand: k for k, operand in enumerate(kernel.operands)}
+    numbers_of = {operand: k for k, operand in enumerate(operands)}
     for position, argument in enumerate(kernel.arguments):
         start = memory.offsets.get(position, 0)
         match argument:
@@ -302,13 +305,16 @@ def _job_text(
     number_of = {operand.name: k for operand, k in numbers_of.items()}
     lines += [f"defined {number_of[name]} {at}" for name, at in _flags_at(kernel, offsets, memory).items()]
     lines += [f"address {number_of[a.array]} {a.at} {number_of[a.target]} {a.offset}" for a in memory.addresses]
-    lines += [f"symbol {operand.name} {numbers_of[operand]}" for operand in kernel.symbols]
+    lines += [f"inside {a.position} {a.at} {number_of[a.target]} {a.offset}" for a in memory.inside]
+    lines += [f"symbol {name} {number_of[array]}" for name, array in memory.symbols.items()]
+    lines += [t.line(number_of[t.array]) for t in memory.textures]
+    lines += [f"fill {operand.name} {numbers_of[operand]}" for operand in kernel.symbols]
     return "\n".join(lines) + "\n"
 
 
 def _flags_at(kernel: Launch, offsets: Mapping[str, int], memory: Memory) -> dict[str, int]:
     """Where the flags of each array that has some lie in the data file: behind all arrays."""
-    end = max((offsets[o.name] + o.bytes for o in kernel.operands), default=0)
+    end = max((offsets[o.name] + o.bytes for o in memory.operands(kernel)), default=0)
     places = {}
     for name, flags in memory.defined.items():
         places[name] = end
@@ -332,7 +338,7 @@ def _write_data(
     path: Path, kernel: Launch, arrays: Mapping[str, Array], offsets: Mapping[str, int], memory: Memory
 ) -> None:
     with path.open("wb") as file:
-        for operand in kernel.operands:
+        for operand in memory.operands(kernel):
             file.seek(offsets[operand.name])
             if operand.role in ("input", "inout"):
                 file.write(arrays[operand.name].tobytes())
@@ -343,9 +349,9 @@ def _write_data(
             file.write(memory.defined[name].tobytes())
 
 
-def _read_outputs(path: Path, kernel: Launch, offsets: Mapping[str, int]) -> dict[str, Array]:
+def _read_outputs(path: Path, operands: Sequence[Operand], offsets: Mapping[str, int]) -> dict[str, Array]:
     outputs: dict[str, Array] = {}
-    for operand in kernel.operands:
+    for operand in operands:
         if operand.role in ("output", "inout"):
             offset = offsets[operand.name]
             flat = np.fromfile(path, dtype=operand.dtype.storage, count=operand.size, offset=offset)
@@ -378,7 +384,8 @@ def run_launch(
 ) -> Emulation:
     """Run a compiled kernel with ``arrays`` as its inputs, in ``folder``. Raises HostFailure, OSError."""
     blocks = None if order.blocks == "ascending" else [int(b) for b in order.of(math.prod(kernel.grid))]
-    offsets = offsets_of(kernel.operands)
+    operands = memory.operands(kernel)
+    offsets = offsets_of(operands)
     data = folder / "data"
     _write_data(data, kernel, arrays, offsets, memory)
     done = run_blocks(
@@ -387,7 +394,7 @@ def run_launch(
     if done.status not in ("ok", "findings"):
         return done
     defined, written = _read_flags(data, kernel, offsets, memory)
-    return dataclasses.replace(done, outputs=_read_outputs(data, kernel, offsets), defined=defined, written=written)
+    return dataclasses.replace(done, outputs=_read_outputs(data, operands, offsets), defined=defined, written=written)
 
 
 def run_blocks(
@@ -409,11 +416,17 @@ def run_blocks(
     """Run ``blocks`` (None: all) of a launch on the file ``data`` of ``folder``, which the runner rewrites; without
     outputs. With ``contents`` of the inputs, buffers are sparse (sparse.py), and ``data`` gets what was written.
     ``count``: what is executed is counted."""
+    text = _job_text(
+        kernel, offsets, time_limit, check, perturb, blocks, order, contents, calls, memory, count, inputs
+    )
+    return run_job(compiled, text, folder, time_limit)
+
+
+def run_job(compiled: CompiledKernel, text: str, folder: Path, time_limit: float) -> Emulation:
+    """Run the launch that ``text`` describes (runtime/main.cpp) on the file ``data`` of ``folder``."""
     program = runner()
     job, data, report = folder / "job", folder / "data", folder / "report"
-    job.write_text(
-        _job_text(kernel, offsets, time_limit, check, perturb, blocks, order, contents, calls, memory, count, inputs)
-    )
+    job.write_text(text)
     report.touch()
     started = time.monotonic()
     command = [str(program), str(compiled.path), str(job), str(data), str(report)]
@@ -447,6 +460,7 @@ def run_blocks(
         shared_sites=events.shared_sites,
         global_sites=events.global_sites,
         reason=reason,
+        printed=events.printed,
         compile_seconds=compiled.seconds,
         run_seconds=time.monotonic() - started,
         from_cache=compiled.from_cache,
@@ -491,6 +505,7 @@ class _Events:
         self.code = 0
         ids: list[int] = []
         counts: dict[int, int] = {}
+        printed: list[str] = []
         for line in text.splitlines(keepends=True):
             if not line.endswith("\n"):
                 continue
@@ -517,11 +532,14 @@ class _Events:
                     self.code += bool(costs(operation))
                 case "chains":
                     self.chains = (event["warps"], event["cycles"])
+                case "print":
+                    printed.append(event["text"])
                 case "end":
                     self.end = event
         self.shared_sites, self.global_sites = tuple(_summed(shared)), tuple(_summed(global_))
         counted = [dataclasses.replace(f, count=counts.get(i, 1)) for i, f in zip(ids, self.findings, strict=True)]
         self.findings = _merged(counted)
+        self.printed = "".join(printed)
 
     def status(self, killed: bool, code: int, time_limit: float) -> tuple[EmulationStatus, str]:
         """The status and its reason; a crash and a timeout become findings too."""

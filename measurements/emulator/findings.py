@@ -42,6 +42,7 @@ class FindingKind(StrEnum):
     MBARRIER_MISUSE = "mbarrier_misuse"  # too many arrivals, a lapped phase, use without or before initialization
     BLOCK_EXITED = "block_exited"  # shared memory of a block of the cluster that may have exited
     HEAP_MISUSE = "heap_misuse"  # memory that was freed, or that malloc did not return
+    UNSET_SYMBOL = "unset_symbol"  # a __constant__ or __device__ variable that is read and that nobody sets
     DEADLOCK = "deadlock"  # threads that ask memory for what nobody ever writes; ends the launch
     CRASH = "crash"
     TIMEOUT = "timeout"
@@ -134,9 +135,10 @@ class Emulation:
     ``status`` is ok where the launch ended without a finding, unsupported where the emulator lacks something that the
     kernel needs, compile_timeout where NVRTC was ended at its time limit. ``outputs`` are there for ok and findings, in
     the operands' storage types and shapes; elements never written hold bytes of 0xFF. ``reason`` is one sentence for
-    every status but ok, ``log`` the compiler's output where that failed. Seconds are host wall-clock time;
-    ``from_cache`` says that the compiled object was there already. ``defined`` and ``written`` are of arrays that came
-    with flags (memory.Memory): of each byte, whether it holds a value now, and whether the launch has written it.
+    every status but ok, ``log`` the compiler's output where that failed, ``printed`` what the kernel printed
+    (``printf``). Seconds are host wall-clock time; ``from_cache`` says that the compiled object was there already.
+    ``defined`` and ``written`` are of arrays that came with flags (memory.Memory): of each byte, whether it holds a
+    value now, and whether the launch has written it.
     Where the launch is counted, ``executed`` has how often warps executed each PTX operation ("fma.rn.f32"), and
     ``chains`` the number of warps and the cycles of their longest chains of dependent instructions together, and
     ``code`` how many different instructions there were that have machine code.
@@ -149,6 +151,7 @@ class Emulation:
     global_sites: tuple[GlobalSite, ...]
     reason: str = ""
     log: str = ""
+    printed: str = ""
     compile_seconds: float = 0.0
     run_seconds: float = 0.0
     from_cache: bool = False

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Launch, Scalar
 from search_spaces.templates.tensor_map import TensorMap
 
@@ -29,6 +30,63 @@ class Address:
     offset: int = 0
 
 
+@dataclass(frozen=True)
+class Inside:
+    """Eight bytes of an argument that is passed by value, at its byte ``at``, that are the address of a byte of the
+    array ``target``. ``position`` is the argument's."""
+
+    position: int
+    at: int
+    target: str
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class TextureObject:
+    """A texture or surface object: how an array that lies texel by texel, row by row, is fetched from.
+
+    ``handle`` is what a kernel gets. ``extent`` counts texels, the contiguous dimension first; of a ``layered`` one the
+    last is the number of layers. ``pitch`` and ``slice`` are bytes from row to row and from plane to plane.
+    ``kind`` of a channel: "f", "i" or "u". ``modes``: wrap, clamp, mirror or border, for each dimension.
+    """
+
+    handle: int
+    array: str
+    dimensions: int
+    extent: tuple[int, int, int]
+    pitch: int
+    slice: int
+    channels: int
+    channel_bytes: int
+    kind: str
+    layered: bool = False
+    normalized_read: bool = False
+    linear: bool = False
+    normalized_coordinates: bool = False
+    modes: tuple[str, str, str] = ("clamp", "clamp", "clamp")
+    border: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    offset: int = 0
+
+    def line(self, buffer: int) -> str:
+        """As the runner reads it (runtime/isa/texture.cpp)."""
+        head = (
+            self.handle,
+            buffer,
+            self.offset,
+            self.dimensions,
+            int(self.layered),
+            *self.extent,
+            self.pitch,
+            self.slice,
+        )
+        texel = (self.channels, self.channel_bytes, self.kind, int(self.normalized_read), int(self.linear))
+        tail = (int(self.normalized_coordinates), *map(MODES.index, self.modes), *self.border)
+        return " ".join(map(str, ("texture", *head, *texel, *tail)))
+
+
+MODES = ("wrap", "clamp", "mirror", "border")  # the order of cudaTextureAddressMode
+
+
 @dataclass(frozen=True, eq=False)
 class Memory:
     """Raises ValueError from ``check`` for what does not fit the launch.
@@ -40,14 +98,31 @@ class Memory:
             one before it is written is a finding, as of an output. ``Emulation.defined`` and ``Emulation.written`` have
             the flags after the launch.
         addresses: pointers that lie in arrays.
+        others: arrays that no argument is, and that ``addresses``, ``inside``, ``symbols`` and ``textures`` name.
+        inside: pointers that lie in arguments passed by value.
+        symbols: by the name of a variable in the PTX, the array that is its memory.
+        textures: texture and surface objects.
     """
 
     offsets: Mapping[int, int] = field(default_factory=dict)
     defined: Mapping[str, Flags] = field(default_factory=dict)
     addresses: tuple[Address, ...] = ()
+    others: tuple[Operand, ...] = ()
+    inside: tuple[Inside, ...] = ()
+    symbols: Mapping[str, str] = field(default_factory=dict)
+    textures: tuple[TextureObject, ...] = ()
+
+    def operands(self, launch: Launch) -> tuple[Operand, ...]:
+        """All arrays of the launch: those of its arguments first."""
+        return (*launch.operands, *self.others)
 
     def check(self, launch: Launch) -> None:
-        operands = {o.name: o for o in launch.operands}
+        operands = {o.name: o for o in self.operands(launch)}
+        if len(operands) < len(self.operands(launch)):
+            raise ValueError("others: each array needs a name of its own")
+        for name in (*(i.target for i in self.inside), *self.symbols.values(), *(t.array for t in self.textures)):
+            if name not in operands:
+                raise ValueError(f"{name} is no array of the launch")
         for position, offset in self.offsets.items():
             if not 0 <= position < len(launch.arguments) or isinstance(launch.arguments[position], Scalar):
                 raise ValueError(f"offsets: argument {position} is no pointer and no tensor map")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "adding-a-kernel.md"
-REPOSITORY = PAGE.parents[1]
+REPOSITORY = PAGE.parents[2]
 
 
 def files(text: str) -> dict[str, str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, Source, Unsupported
-from measurements.emulator.ptx.syntax import Address, Instruction, Number, Operand, Register, Vector
+from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Number, Operand, Register, Vector
 
-_ARRIVALS = ("plain", "expect_tx", "noComplete", "drop")  # the order of Arrival in runtime/isa/sync/mbarrier.cpp
+_ARRIVALS = ("plain", "expect_tx", "noComplete")  # the order of Arrival in runtime/isa/sync/mbarrier.cpp
 _INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))  # of wgmma with 8-bit integers (PTX ISA 9.7.15.2)
 # Bytes of an element of A and B of wgmma, and the k of one instruction: 32 bytes.
 _ELEMENT_BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
@@ -56,17 +56,16 @@ def _mbarrier(i: Instruction) -> Form:
         if isinstance(to, Address):  # .shared::cluster has no result
             to, rest = Register("_"), [to, *rest]
         at = _address(rest[0])
-        kind = "drop" if what == "arrive_drop" else "plain"
-        kind = next((q for q in i.qualifiers if q in _ARRIVALS[1:3]), kind)
-        if what == "arrive_drop" and kind != "drop":
-            raise Unsupported
+        kind = next((q for q in i.qualifiers if q in _ARRIVALS), "plain")
         counts = [Source(rest[1], 4)] if len(rest) > 1 else []
-        immediates = [at.offset, _ARRIVALS.index(kind), len(counts)]
+        immediates = [at.offset, _ARRIVALS.index(kind), len(counts), int(what == "arrive_drop")]
         return Form("mbarrier.arrive", flags, _sink(to), [Source(at.base, 8), *counts], immediates)
     if what in ("expect_tx", "complete_tx"):
         at = _address(i.operands[0])
         immediates = [at.offset, int(what == "complete_tx")]
         return Form("mbarrier.tx", flags, (), [Source(at.base, 8), Source(i.operands[1], 4)], immediates)
+    if what == "pending_count":
+        return Form("mbarrier.pending_count", 0, [i.operands[0]], [Source(i.operands[1], 8)])
     if what in ("test_wait", "try_wait"):
         at = _address(i.operands[1])
         parity = "parity" in i.qualifiers
@@ -215,6 +214,20 @@ def _tensor_load(i: Instruction) -> Form:
     return Form("tensor.load", 0, (), sources, [rank, to.offset, map_.offset, barrier.offset, int(multicast)])
 
 
+def _st(i: Instruction) -> Form | None:
+    """``st.async [to], values, [mbarrier]``."""
+    if i.qualifiers[:1] != ("async",):
+        return None
+    if "mbarrier::complete_tx::bytes" not in i.qualifiers:
+        raise Unsupported  # st.async.mmio and its like, of sm_100
+    to, barrier = _address(i.operands[0]), _address(i.operands[2])
+    each = TYPE_BYTES[i.qualifiers[-1]]
+    values = [Source(v, each) for v in _values(i.operands[1])]
+    return Form(
+        "st.async", 0, (), [Source(to.base, 8), Source(barrier.base, 8), *values], [to.offset, barrier.offset, each]
+    )
+
+
 def _prefetch(i: Instruction) -> Form | None:
     if "tensormap" not in i.qualifiers:
         return None
@@ -282,5 +295,5 @@ def _setmaxnreg(i: Instruction) -> Form:
 
 _ASYNC: dict[str, Callable[[Instruction], Form | None]] = {
     "mbarrier": _mbarrier, "fence": _fence, "cp": _cp, "prefetch": _prefetch, "wgmma": _wgmma, "barrier": _barrier,
-    "mapa": _mapa, "tensormap": _tensormap, "getctarank": _getctarank, "setmaxnreg": _setmaxnreg,
+    "st": _st, "mapa": _mapa, "tensormap": _tensormap, "getctarank": _getctarank, "setmaxnreg": _setmaxnreg,
 }  # fmt: skip

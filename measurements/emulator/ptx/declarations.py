@@ -9,7 +9,8 @@ from measurements.emulator.ptx.operands import negative, number
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Operand, Symbol, Variable
 
 VARIABLE = re.compile(
-    r"(?:\.(?:visible|extern|weak|common)\s+)*\.(global|const|shared|local|param|reg)\b((?:\s*\.\w+(?:\s+\d+)?)*)\s*([^;]*?)$",
+    r"(?:\.(?:visible|extern|weak|common)\s+)*\.(global|const|shared|local|param|reg)\b"
+    r"((?:\s*\.attribute\s*\([^)]*\)|\s*\.\w+(?:\s+\d+)?)*)\s*([^;]*?)$",
     re.DOTALL,
 )
 PARAMETER = re.compile(r"\.(param|reg)\b((?:\s*\.\w+(?:\s+\d+)?)*)\s+([%$\w]+)\s*((?:\[\s*\d*\s*\])*)")

@@ -124,9 +124,15 @@ def _general(i: Instruction) -> Form:
 
 
 def _lop3(i: Instruction) -> Form:
-    if i.qualifiers != ("b32",) or len(i.operands) != 5:
+    if i.qualifiers == ("b32",) and len(i.operands) == 5:
+        return Form("lop3.b32", 0, [i.operands[0]], _all(i.operands[1:4]), [_number(i.operands[4])])
+    joined, *rest = i.qualifiers
+    both = i.operands[0]
+    if joined not in ("or", "and") or rest != ["b32"] or len(i.operands) != 6 or not isinstance(both, Pair):
         raise Unsupported
-    return Form("lop3.b32", 0, [i.operands[0]], _all(i.operands[1:4]), [_number(i.operands[4])])
+    negated, last = (1, i.operands[5].operand) if isinstance(i.operands[5], Not) else (0, i.operands[5])
+    immediates = [_number(i.operands[4]), int(joined == "and"), negated]
+    return Form("lop3.joined", 0, [both.first, both.second], [*_all(i.operands[1:4]), Source(last, 0)], immediates)
 
 
 def _prmt(i: Instruction) -> Form:
@@ -275,7 +281,7 @@ def _st(i: Instruction) -> Form:
 
 
 _ATOMIC_TYPES = (
-    "b16", "b32", "b64", "u32", "s32", "u64", "s64", "f16", "f16x2", "bf16", "bf16x2", "f32", "f64",
+    "b16", "b32", "b64", "b128", "u32", "s32", "u64", "s64", "f16", "f16x2", "bf16", "bf16x2", "f32", "f64",
 )  # fmt: skip
 
 
@@ -285,7 +291,9 @@ def _atom(i: Instruction) -> Form:
     if operation is None:
         raise Unsupported
     is_vector = any(q in ("v2", "v4", "v8") for q in i.qualifiers)
-    kind = next(q for q in reversed(i.qualifiers) if q in _ATOMIC_TYPES)
+    kind = next((q for q in reversed(i.qualifiers) if q in _ATOMIC_TYPES), None)
+    if kind is None:
+        raise Unsupported
     space = _space(i.qualifiers)
     flags = FLAGS["cta"] if "cta" in i.qualifiers else 0
     if "acquire" in i.qualifiers or "acq_rel" in i.qualifiers:
@@ -385,13 +393,18 @@ def _shfl(i: Instruction) -> Form:
     return Form("shfl", 0, destinations, _all((mask, a, b, c)), [0, mode])
 
 
+_VOTES = ("all", "any", "uni", "ballot")
+
+
 def _vote(i: Instruction) -> Form:
-    if i.qualifiers[0] != "sync":
+    # ``vote.sync.ballot`` and, as CUB writes it, ``vote.ballot.sync``.
+    modes = [q for q in i.qualifiers if q in _VOTES]
+    if "sync" not in i.qualifiers[:2] or len(modes) != 1:
         raise Unsupported
     predicate, negated = i.operands[1], 0
     if isinstance(predicate, Not):
         predicate, negated = predicate.operand, 1
-    mode = ("all", "any", "uni", "ballot").index(i.qualifiers[1])
+    mode = _VOTES.index(modes[0])
     return Form("vote", 0, [i.operands[0]], _all((i.operands[2], predicate)), [0, mode, negated])
 
 

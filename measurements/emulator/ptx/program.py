@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass, field
 
@@ -21,15 +22,17 @@ from measurements.emulator.ptx.syntax import (
     Symbol,
     Variable,
 )
+from measurements.emulator.ptx.texture_forms import texture_form
 
 LANES = 32
 _HEAD = 32  # bytes before the values of a register
 _SHARED_WINDOW = 1024  # where static shared memory begins, as in runtime/memory/shared_memory.cpp
-_IGNORED_FUNCTIONS = ("vprintf",)
+_PRINT = "vprintf"
 _HEAP_FUNCTIONS = ("malloc", "free")
 _STOPPING_FUNCTIONS = ("__assertfail", "__assert_fail")
 _CLOCKS = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
 _WIDE_SPECIALS = ("%gridid",)
+_WIDE_COUNTER = re.compile(r"%pm\d_64")  # of performance, always 0
 
 
 class NotExecutable(Exception):
@@ -131,6 +134,7 @@ class _Translation:
             *(["truncates_tf32"] if self.module.by_llvm else []),
             *([f"cluster {' '.join(map(str, kernel.function.cluster))}"] if kernel.function.cluster else []),
             *(f"parameter {kernel.parameter_offsets[p.name]} {p.bytes}" for p in parameters),
+            *(f"shared {at} {self.variables[name].bytes} {name.split('#')[0]}" for name, at in self.shared.items()),
             *self.variable_lines(),
             *(self.function_line(self.frames[name]) for name in self.pending),
             *(f"file {name}" for name in self.files),
@@ -211,8 +215,8 @@ class _Translation:
 
     def new_register_token(self, f: _Frame, name: str) -> str:
         if name not in f.function.registers and name[0] == "%":
-            width = 8 if name in _WIDE_SPECIALS else 4
-            if name == "%is_explicit_cluster" or name.startswith("%pm"):
+            width = 8 if name in _WIDE_SPECIALS or _WIDE_COUNTER.fullmatch(name) else 4
+            if name == "%is_explicit_cluster":
                 raise Unsupported
             return f"s{width}:{name[1:]}"
         slot, width = self.register(f, name)
@@ -271,7 +275,9 @@ class _Translation:
             guard = self.register(f, i.guard)[0] if i.guard else 0
             try:
                 self.instruction(f, i, site, guard)
-            except (Unsupported, ValueError, IndexError, KeyError, AssertionError) as error:
+            except NotExecutable:
+                raise
+            except Exception as error:  # a form that no table foresees is one that the machine lacks
                 raise NotExecutable(
                     f"{shown_frame(i.frames, i.line)}: not supported: PTX line {i.line}: {i.text}"
                 ) from error
@@ -293,7 +299,7 @@ class _Translation:
         elif i.opcode == "mov" and isinstance(i.operands[1], Register) and i.operands[1].name in _CLOCKS:
             form = Form("clock", 0, [i.operands[0]])
         else:
-            form = self.with_parameters(f, i, block_scaled_form(i) or async_form(i) or form_of(i))
+            form = self.with_parameters(f, i, block_scaled_form(i) or async_form(i) or texture_form(i) or form_of(i))
         if form.key == "cp.async" and form.immediates[3] == 2:
             last = form.sources[2].operand
             predicate = isinstance(last, Register) and f.function.registers.get(last.name) == 0
@@ -336,8 +342,11 @@ class _Translation:
         if isinstance(target, Symbol):
             function = self.module.functions.get(target.name)
             if function is None or not function.is_defined:
-                if target.name in _IGNORED_FUNCTIONS:
-                    return Form("nothing")
+                if target.name == _PRINT:
+                    passed = [n for o in (*arguments, *results) for n in self.passed(f, o)]
+                    if passed[1::2][:2] != [8, 8]:
+                        raise Unsupported
+                    return Form("print", immediates=passed)
                 if target.name in _STOPPING_FUNCTIONS:
                     return Form("trap")
                 if target.name in _HEAP_FUNCTIONS:

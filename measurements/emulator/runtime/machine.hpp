@@ -161,6 +161,7 @@ void note_uninitialized(SiteIndex site, const std::function<std::string()>& text
 // Something that a thread does to another block, which therefore must not have exited: by `who` in `epoch`.
 void touch_block(unsigned rank, Who who, Epoch epoch);
 void check_exits();
+void name_shared(std::string name, unsigned begin, unsigned bytes);  // a static array
 void reserve_shared(std::size_t static_bytes);
 void allot_shared();  // to blocks that are not resident yet
 std::size_t shared_books_bytes();  // what they take at most, with the books about it
@@ -240,6 +241,8 @@ struct BufferSpec {
   // `file`: what the job's file of inputs holds from byte `seed` on.
   enum class Content { none, f16, bf16, f32, e4m3, e5m2, bits, file } content = Content::none;
   std::uint64_t seed = 0;
+  void* address = nullptr;  // where it lies already, in memory that others have mapped
+  bool unset = false;       // a variable of the program that has no value of its own, until something writes it
 };
 inline int inputs_file = -1;
 // Reserves the buffers with guard zones; returns their addresses.

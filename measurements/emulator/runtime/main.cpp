@@ -27,6 +27,7 @@
 #include "isa/ptx.hpp"
 #include "isa/counts.hpp"
 #include "memory/tensor_map.hpp"
+#include "memory/texture.hpp"
 
 namespace autosched::emulator {
 namespace {
@@ -45,6 +46,12 @@ struct AddressInMemory {
   std::uint64_t stood = 0;
 };
 
+// The same in the bytes of a parameter that is passed by value.
+struct AddressInValue {
+  std::size_t parameter, at;
+  Target target;
+};
+
 struct Job {
   std::vector<BufferSpec> buffers;
   std::vector<std::size_t> offsets;  // in DATA
@@ -52,16 +59,28 @@ struct Job {
   std::vector<TensorMapSpec> maps;
   // Of each parameter: p with a pointer, v with a value, t with a tensor map, by their indices.
   std::vector<std::pair<char, std::size_t>> parameters;
-  std::vector<std::pair<std::string, std::size_t>> symbols;  // __constant__ variables that buffers are copied to
+  std::string arena;
+  std::vector<std::pair<std::string, std::size_t>> symbols;  // variables of the program that are buffers
+  std::vector<ptx::Texture> textures;
+  std::vector<std::pair<std::string, std::size_t>> fills;  // __constant__ variables that buffers are copied to
   std::vector<Target> pointers;
   std::vector<std::pair<std::size_t, std::size_t>> defined;  // buffer, and where in DATA the flags of its bytes are
   std::vector<AddressInMemory> addresses;
+  std::vector<AddressInValue> inside;
   double time_limit = 60;
 };
 
 [[noreturn]] void fail(const std::string& message) {
   std::fprintf(stderr, "emulator: %s\n", message.c_str());
   std::exit(1);
+}
+
+void map_arena(const char* path, std::uint64_t base, std::size_t bytes) {
+  const int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) fail("cannot open the memory of the program");
+  void* at = mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, fd, 0);
+  close(fd);
+  if (at != reinterpret_cast<void*>(base)) fail("cannot map the memory of the program where it has it");
 }
 
 Job read_job(const char* path) {
@@ -147,12 +166,17 @@ Job read_job(const char* path) {
         fail("an address of no buffer");
       }
       job.addresses.push_back(a);
-    } else if (key == "symbol") {
+    } else if (key == "inside") {
+      AddressInValue a{};
+      file >> a.parameter >> a.at >> a.target.buffer >> a.target.offset;
+      if (a.target.buffer >= job.buffers.size()) fail("an address of no buffer");
+      job.inside.push_back(a);
+    } else if (key == "fill") {
       std::string name;
       std::size_t buffer = 0;
       file >> name >> buffer;
       if (buffer >= job.buffers.size()) fail("a symbol of no buffer");
-      job.symbols.push_back({name, buffer});
+      job.fills.push_back({name, buffer});
     } else if (key == "tensor_map") {
       TensorMapSpec m{};
       file >> m.buffer >> m.offset >> m.element_bytes >> m.rank;
@@ -164,6 +188,31 @@ Job read_job(const char* path) {
       file >> m.swizzle_bytes >> m.fills_nan >> m.kind;
       job.parameters.push_back({'t', job.maps.size()});
       job.maps.push_back(m);
+    } else if (key == "arena") {
+      // Memory of another process, and where its buffers lie: at the same addresses as there.
+      std::uint64_t base = 0;
+      std::size_t bytes = 0;
+      file >> job.arena >> base >> bytes;
+      map_arena(job.arena.c_str(), base, bytes);
+    } else if (key == "placed") {
+      BufferSpec b{};
+      std::string role;
+      std::uint64_t address = 0;
+      file >> b.name >> role >> b.bytes >> b.element_bytes >> address >> b.unset;
+      b.role = role == "input" ? BufferSpec::Role::input : BufferSpec::Role::variable;
+      b.zeroed = true;
+      b.address = reinterpret_cast<void*>(address);
+      job.buffers.push_back(b);
+      job.offsets.push_back(0);
+    } else if (key == "symbol") {
+      std::string name;
+      std::size_t buffer = 0;
+      file >> name >> buffer;
+      if (buffer >= job.buffers.size()) fail("a symbol in no buffer");
+      job.symbols.emplace_back(name, buffer);
+    } else if (key == "texture") {
+      job.textures.push_back(ptx::read_texture(file));
+      if (job.textures.back().buffer >= job.buffers.size()) fail("a texture of no buffer");
     } else if (key == "value") {
       std::string digits;
       file >> digits;
@@ -270,6 +319,7 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
   }
   if (launch.sparse) write_touched_outputs(data);
   for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
+    if (job.buffers[i].address != nullptr) continue;
     if (job.buffers[i].role == BufferSpec::Role::output || job.buffers[i].role == BufferSpec::Role::variable) {
       transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], false);
     }
@@ -313,6 +363,8 @@ int run(int argc, char** argv) {
   if (!ptx::load_program(argv[1]) || !arrange_cluster()) return 5;
   reserve_shared(ptx::program.static_shared_bytes);
   allot_shared();
+  for (const auto& [name, buffer] : job.symbols) ptx::bind_variable(name);
+  for (const auto& [name, buffer] : job.fills) ptx::expect_filled(name);
   std::vector<BufferSpec> specs = job.buffers;
   for (const BufferSpec& variable : ptx::variable_specs()) specs.push_back(variable);
   // {bytes, barrier}, as cooperative_groups/details/driver_abi.h has it.
@@ -322,12 +374,14 @@ int run(int argc, char** argv) {
     ptx::program.grid_workspace = reinterpret_cast<std::uint64_t>(buffers.back());
     buffers.pop_back();
   }
+  for (const auto& [name, buffer] : job.symbols) ptx::place_bound_variable(name, buffers[buffer]);
   ptx::place_variables({buffers.begin() + static_cast<std::ptrdiff_t>(job.buffers.size()), buffers.end()});
   buffers.resize(job.buffers.size());
+  for (const ptx::Texture& t : job.textures) ptx::place_texture(t, reinterpret_cast<std::uint64_t>(buffers[t.buffer]));
   for (std::size_t i = 0; i < buffers.size() && !launch.sparse; ++i) {
-    transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
+    if (job.buffers[i].address == nullptr) transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
   }
-  for (const auto& [name, buffer] : job.symbols) {
+  for (const auto& [name, buffer] : job.fills) {
     if (!ptx::fill_variable(name, buffers[buffer], job.buffers[buffer].bytes)) return 5;
   }
   for (AddressInMemory& a : job.addresses) {
@@ -350,6 +404,11 @@ int run(int argc, char** argv) {
       const std::uint64_t address = address_of(buffers, job.pointers[index]);
       arguments.emplace_back(reinterpret_cast<const char*>(&address), sizeof address);
     }
+  }
+  for (const AddressInValue& a : job.inside) {
+    const std::uint64_t address = address_of(buffers, a.target);
+    if (a.parameter >= arguments.size() || a.at + sizeof address > arguments[a.parameter].size()) fail("an address in no value");
+    std::memcpy(arguments[a.parameter].data() + a.at, &address, sizeof address);
   }
   if (!ptx::set_arguments(arguments)) return 5;
   ptx::start();

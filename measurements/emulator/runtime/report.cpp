@@ -32,6 +32,23 @@ class Line {
     }
     return raw("\"");
   }
+  // As text, but that control characters stay what they are.
+  Line& escaped(const char* key, const char* value) {
+    raw(", \"").raw(key).raw("\": \"");
+    const std::size_t limit = size_ + 2 * longest_text;
+    for (const char* p = value; *p != 0 && size_ < limit; ++p) {
+      const auto c = static_cast<unsigned char>(*p);
+      if (c == '"' || c == '\\') {
+        buffer_[size_++] = '\\';
+        buffer_[size_++] = static_cast<char>(c);
+      } else if (c < 0x20) {
+        size_ += static_cast<std::size_t>(std::snprintf(buffer_ + size_, 8, "\\u%04x", unsigned{c}));
+      } else {
+        buffer_[size_++] = static_cast<char>(c);
+      }
+    }
+    return raw("\"");
+  }
   Line& number(const char* key, std::uint64_t value) {
     char digits[24];
     std::snprintf(digits, sizeof digits, "%llu", static_cast<unsigned long long>(value));
@@ -113,6 +130,7 @@ const char* kind_name(Kind kind) {
     case Kind::mbarrier_misuse: return "mbarrier_misuse";
     case Kind::block_exited: return "block_exited";
     case Kind::heap_misuse: return "heap_misuse";
+    case Kind::unset_symbol: return "unset_symbol";
     case Kind::deadlock: return "deadlock";
   }
   return "";
@@ -177,6 +195,8 @@ void report_end(const char* status, SiteIndex site, const char* message) {
   }
   Line("end").text("status", status).site(site).text("message", message).write();
 }
+
+void report_print(const char* text) { Line("print").escaped("text", text).write(); }
 
 void report_to(int file_descriptor) { output = file_descriptor; }
 

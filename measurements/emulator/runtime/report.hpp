@@ -52,6 +52,7 @@ enum class Kind {
   mbarrier_misuse,
   block_exited,
   heap_misuse,
+  unset_symbol,
   deadlock,
 };
 constexpr Kind last_kind = Kind::deadlock;
@@ -77,6 +78,9 @@ void report_chains(std::uint64_t warps, std::uint64_t cycles);
 // The last words: status is "done", "stopped" (after a deadlock), "crashed" or "timeout". Also writes the counts of
 // the findings. Allocates nothing, as signal handlers call it.
 void report_end(const char* status, SiteIndex site, const char* message);
+
+// What a kernel prints, in the order of the calls.
+void report_print(const char* text);
 
 // Where the lines go.
 void report_to(int file_descriptor);

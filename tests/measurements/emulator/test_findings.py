@@ -130,8 +130,8 @@ def test_kernel_without_the_fault_is_clean(
 
 def test_every_kind_has_a_case() -> None:
     # Of PTX text test_ptx_instructions.py, of sm_90 test_ptx_hopper.py, of a broken runner test_emulator_seal.py,
-    # of the heap test_emulate_heap.py.
-    of_ptx = {K.UNDEFINED_REGISTER, K.WRONG_STATE_SPACE, K.OUT_OF_BOUNDS_LOCAL, K.CRASH, K.HEAP_MISUSE}
+    # of the heap test_emulate_heap.py, of symbols test_arguments.py.
+    of_ptx = {K.UNSET_SYMBOL, K.UNDEFINED_REGISTER, K.WRONG_STATE_SPACE, K.OUT_OF_BOUNDS_LOCAL, K.CRASH, K.HEAP_MISUSE}
     of_hopper = {K.WGMMA_IN_FLIGHT, K.BULK_COPY_IN_FLIGHT, K.MISSING_WGMMA_FENCE, K.MISSING_PROXY_FENCE,
                  K.MBARRIER_MISUSE, K.BLOCK_EXITED}  # fmt: skip
     assert {case.kind for case in CASES} == set(FindingKind) - of_ptx - of_hopper

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[3] / "docs" / "explanation"
 PAGE = (DOCS / "layouts.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 

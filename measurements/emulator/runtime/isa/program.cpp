@@ -1,4 +1,6 @@
 // Reads the program that measurements/emulator/ptx/program.py wrote, and gives registers their first values.
+#include <cxxabi.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -34,9 +36,11 @@ struct Relocation {
   std::uint64_t addend;
 };
 struct Variable {
+  std::string name;  // as PTX has it
   BufferSpec spec;
   std::vector<unsigned char> bytes;
   std::uint64_t address = 0;
+  bool bound = false;  // to a buffer of the launch, which has its content
 };
 
 std::vector<Constant> constants;
@@ -57,7 +61,8 @@ const std::unordered_multimap<std::string_view, const Row*>& rows_by_name() {
     for (const Rows* rows : {&integer_rows, &bit_rows, &float_rows, &half_rows, &compare_rows, &convert_rows,
                              &address_rows, &memory_rows, &atomic_rows, &async_rows, &warp_rows, &ldmatrix_rows, &mma_rows,
                              &wmma_rows, &call_rows, &control_rows, &mbarrier_rows, &bulk_rows, &tensor_rows, &tensor_map_rows, &wgmma_rows,
-                             &cluster_rows, &block_scaled_rows}) {
+                             &cluster_rows, &block_scaled_rows, &print_rows,
+                             &texture_rows}) {
       for (const Row* row = rows->begin; row != rows->end; ++row) t->emplace(row->name, row);
     }
     return t;
@@ -104,6 +109,24 @@ class Text {
   }
   std::string_view left_;
 };
+
+// What a variable is called in the source: of a mangled name, the last part of what C++ makes of it.
+std::string demangled(std::string_view mangled) {
+  if (!mangled.starts_with("_Z")) return std::string(mangled);
+  int status = 0;
+  char* whole = abi::__cxa_demangle(std::string(mangled).c_str(), nullptr, nullptr, &status);
+  if (whole == nullptr) return std::string(mangled);
+  std::string name = whole;
+  std::free(whole);
+  unsigned depth = 0;  // of brackets: what is within them names types
+  for (std::size_t at = name.size(); at-- > 1;) {
+    const char c = name[at];
+    depth += c == ')' || c == '>' ? 1 : 0;
+    depth -= (c == '(' || c == '<') && depth != 0 ? 1 : 0;
+    if (depth == 0 && c == ':' && name[at - 1] == ':') return name.substr(at + 1);
+  }
+  return name;
+}
 
 struct Token {
   char kind = 'r';
@@ -285,6 +308,10 @@ bool load_program(const char* path) {
       program.truncates_tf32 = true;
     } else if (word == "static_shared") {
       in.read(program.static_shared_bytes);
+    } else if (word == "shared") {
+      unsigned begin = 0, bytes = 0;
+      in.read(begin), in.read(bytes);
+      name_shared(demangled(in.word()), begin, bytes);
     } else if (word == "parameter") {
       Span s{};
       in.read(s.offset), in.read(s.bytes);
@@ -300,12 +327,14 @@ bool load_program(const char* path) {
     } else if (word == "variable") {
       Variable v;
       bool constant = false;
-      v.spec.name = in.word();
+      v.name = in.word();
+      v.spec.name = demangled(v.name);
       in.read(constant), in.read(v.spec.bytes), in.read(v.spec.element_bytes);
       const std::string_view digits = in.word();
       v.spec.role = constant ? BufferSpec::Role::input : BufferSpec::Role::variable;
       v.spec.zeroed = true;
       if (digits != "-") v.bytes = bytes_of(digits);
+      v.spec.unset = v.bytes.empty() && v.spec.bytes != 0;
       variables.push_back(std::move(v));
     } else if (word == "relocation") {
       Relocation r{};
@@ -313,6 +342,7 @@ bool load_program(const char* path) {
       r.kind = in.word()[0];
       in.read(r.index), in.read(r.addend);
       relocations.push_back(r);
+      variables.at(r.variable).spec.unset = false;
     }
   }
   if (program.functions.empty() || program.code.empty()) {
@@ -339,20 +369,34 @@ bool set_arguments(const std::vector<std::string>& bytes) {
   return true;
 }
 
+void bind_variable(const std::string& name) {
+  for (Variable& v : variables) v.bound = v.bound || v.name == name;
+}
+void place_bound_variable(const std::string& name, void* address) {
+  for (Variable& v : variables) {
+    if (v.name == name) v.address = reinterpret_cast<std::uint64_t>(address);
+  }
+}
+
 std::vector<BufferSpec> variable_specs() {
   std::vector<BufferSpec> specs;
-  for (const Variable& v : variables) specs.push_back(v.spec);
+  for (const Variable& v : variables) {
+    if (!v.bound) specs.push_back(v.spec);
+  }
   if (program.uses_heap) specs.push_back(heap_spec());
   return specs;
 }
 
 void place_variables(const std::vector<void*>& addresses) {
   if (program.uses_heap) place_heap(addresses.back());
-  for (std::size_t k = 0; k < variables.size(); ++k) {
-    variables[k].address = reinterpret_cast<std::uint64_t>(addresses[k]);
-    std::memcpy(addresses[k], variables[k].bytes.data(), std::min(variables[k].bytes.size(), variables[k].spec.bytes));
+  auto address = addresses.begin();
+  for (Variable& v : variables) {
+    if (v.bound) continue;
+    v.address = reinterpret_cast<std::uint64_t>(*address);
+    std::memcpy(*address++, v.bytes.data(), std::min(v.bytes.size(), v.spec.bytes));
   }
   for (const Relocation& r : relocations) {
+    if (variables[r.variable].bound) continue;
     const std::uint64_t base = r.kind == 'v'   ? variables[r.index].address
                                : r.kind == 'f' ? function_base | r.index
                                                : shared_base | r.index;
@@ -367,12 +411,27 @@ bool is_constant(std::uint64_t address) {
   });
 }
 
-bool fill_variable(const std::string& name, const void* from, std::size_t bytes) {
-  // A name in a namespace ends, mangled, with its length and itself.
+namespace {
+
+// Whether a constant variable is the one that the host calls so: a name in a namespace ends, mangled, with its length and
+// itself.
+bool is_constant_called(const Variable& v, const std::string& name) {
   const std::string mangled = std::to_string(name.size()) + name;
+  const bool inside = v.name.starts_with("_Z") && v.name.find(mangled) != std::string::npos;
+  return v.spec.role == BufferSpec::Role::input && (v.name == name || inside);
+}
+
+}  // namespace
+
+void expect_filled(const std::string& name) {
+  for (Variable& v : variables) {
+    if (is_constant_called(v, name)) v.spec.unset = false;
+  }
+}
+
+bool fill_variable(const std::string& name, const void* from, std::size_t bytes) {
   for (const Variable& v : variables) {
-    const bool inside = v.spec.name.starts_with("_Z") && v.spec.name.find(mangled) != std::string::npos;
-    if (v.spec.role != BufferSpec::Role::input || (v.spec.name != name && !inside)) continue;
+    if (!is_constant_called(v, name)) continue;
     if (bytes > v.spec.bytes) {
       std::fprintf(stderr, "arguments: %s has %zu bytes in the source, but the array %zu\n", name.c_str(), v.spec.bytes, bytes);
       return false;

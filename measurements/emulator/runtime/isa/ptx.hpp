@@ -225,7 +225,8 @@ struct Rows {
 };
 extern const Rows integer_rows, bit_rows, float_rows, half_rows, compare_rows, convert_rows, address_rows,
     memory_rows, atomic_rows, async_rows, warp_rows, ldmatrix_rows, mma_rows, wmma_rows, call_rows, control_rows, mbarrier_rows,
-    bulk_rows, tensor_rows, tensor_map_rows, wgmma_rows, cluster_rows, block_scaled_rows;
+    bulk_rows, tensor_rows, tensor_map_rows, wgmma_rows, cluster_rows, block_scaled_rows, print_rows,
+    texture_rows;
 
 // Reads a program that measurements/emulator/ptx/program.py wrote. False where it needs what the machine lacks: a line
 // on stderr says what.
@@ -237,11 +238,15 @@ void start_block();
 void end_block();
 void run_warp(unsigned w);  // until its lanes wait, exit, or let others go on
 // Module-scope variables, to be reserved behind the launch's own buffers; then where they are.
+// A bound one is a buffer of the launch.
+void bind_variable(const std::string& name);
+void place_bound_variable(const std::string& name, void* address);
 std::vector<BufferSpec> variable_specs();
 void place_variables(const std::vector<void*>& addresses);
 bool is_constant(std::uint64_t address);  // whether it is in a __constant__ variable
 // Copies the host's bytes to the __constant__ variable of a name. False, with a line on stderr, where it is too small.
 // One that the kernel does not read is not in the program, and left alone.
+void expect_filled(const std::string& name);  // before variable_specs
 bool fill_variable(const std::string& name, const void* from, std::size_t bytes);
 void fill_constants(Warp& warp);
 void fill_special(Warp& warp);

@@ -29,9 +29,14 @@ struct Page {
 std::vector<Page> touched_pages;
 
 Buffer* find(const void* address, int bytes) {
+  static std::size_t last = 0;
   const char* p = static_cast<const char*>(address);
+  const auto holds = [&](const Buffer& b) { return p >= b.begin && p + bytes <= b.begin + b.spec.bytes; };
+  if (last < buffers.size() && holds(buffers[last])) return &buffers[last];
   for (Buffer& b : buffers) {
-    if (p >= b.begin && p + bytes <= b.begin + b.spec.bytes) return &b;
+    if (!holds(b)) continue;
+    last = static_cast<std::size_t>(&b - buffers.data());
+    return &b;
   }
   return nullptr;
 }
@@ -107,6 +112,13 @@ Buffer* check_access(const void* address, int bytes, const char* instruction) {
   return b;
 }
 
+void note_unset_read(Buffer& b) {
+  if (b.unset_read == 0) b.unset_read = self->site;
+  if (b.writable()) return;  // the kernel itself may set it later
+  FINDING(unset_symbol, self->site, "%s reads %s, a __constant__ variable that nobody has set: it is zero", describe_self().c_str(),
+          b.spec.name.c_str());
+}
+
 }  // namespace global_shadow
 
 void* reserve_zeroed(std::size_t bytes) {
@@ -128,6 +140,13 @@ std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::vector<void*> addresses;
   for (const BufferSpec& spec : specs) {
+    if (spec.address != nullptr) {
+      Buffer b{spec, static_cast<char*>(spec.address), nullptr, std::min(spec.element_bytes, launch.narrowest_store), nullptr};
+      if (b.writable()) b.cells = static_cast<Cell*>(reserve_zeroed((spec.bytes / b.cell_bytes + 1) * sizeof(Cell)));
+      buffers.push_back(b);
+      addresses.push_back(spec.address);
+      continue;
+    }
     const std::size_t body = (spec.bytes + page - 1) / page * page;
     // Not reserved: a page takes memory when it is touched.
     void* zone = mmap(nullptr, body + 2 * guard_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -170,21 +189,27 @@ void flag_written_bytes(std::size_t buffer, unsigned char* flags) {
 
 std::string locate_global(const void* address) {
   const char* p = static_cast<const char*>(address);
-  for (const Buffer& b : buffers) {
+  const auto distance = [p](const Buffer& b) {
     const char* end = b.begin + b.spec.bytes;
-    if (p < b.begin - guard_bytes || p >= end + guard_bytes) continue;
-    char text[256];
-    const auto size = static_cast<unsigned long long>(b.spec.bytes);
-    if (p < b.begin) {
-      std::snprintf(text, sizeof text, "%lld bytes before %s, which has %llu bytes",
-                    static_cast<long long>(b.begin - p), b.spec.name.c_str(), size);
-    } else {
-      std::snprintf(text, sizeof text, "byte %lld of %s, which has %llu bytes", static_cast<long long>(p - b.begin),
-                    b.spec.name.c_str(), size);
-    }
-    return text;
+    return p < b.begin ? b.begin - p : p < end ? 0 : p - end;
+  };
+  const Buffer* nearest = nullptr;
+  for (const Buffer& b : buffers) {
+    if (static_cast<std::size_t>(distance(b)) >= guard_bytes) continue;
+    if (nearest == nullptr || distance(b) < distance(*nearest)) nearest = &b;
   }
-  return "";
+  if (nearest == nullptr) return "";
+  const Buffer& b = *nearest;
+  char text[512];
+  const auto size = static_cast<unsigned long long>(b.spec.bytes);
+  if (p < b.begin) {
+    std::snprintf(text, sizeof text, "%lld bytes before %s, which has %llu bytes", static_cast<long long>(b.begin - p),
+                  b.spec.name.c_str(), size);
+  } else {
+    std::snprintf(text, sizeof text, "byte %lld of %s, which has %llu bytes", static_cast<long long>(p - b.begin),
+                  b.spec.name.c_str(), size);
+  }
+  return text;
 }
 
 void write_touched_outputs(int file) {
@@ -244,6 +269,10 @@ void check_after_call() {
     return;
   }
   for (const Buffer& b : buffers) {
+    if (b.spec.unset && b.writable() && b.unset_read != 0) {
+      FINDING(unset_symbol, b.unset_read, "%s is read, a __device__ variable that neither the host nor the kernel sets: it is zero",
+              b.spec.name.c_str());
+    }
     if (is_zeroed_workspace(b)) check_zero(b, b.begin, b.begin + b.spec.bytes);
     if (b.spec.role != BufferSpec::Role::output || !launch.check) continue;
     const std::size_t each = b.spec.element_bytes / b.cell_bytes;

@@ -160,6 +160,7 @@ void read_global(void* to, const void* address, int bytes, const char* instructi
     return;
   }
   check_alignment(*b, address, bytes, instruction);
+  if (b->spec.unset) [[unlikely]] note_unset_read(*b);
   shadow_read(*b, address, bytes, read_only, relaxed, narrow);
   if (relaxed && any_release && launch.check) acquire_from(address);
   std::memcpy(to, address, static_cast<std::size_t>(bytes));
@@ -174,6 +175,7 @@ void write_global(void* address, const void* from, int bytes, const char* instru
     return;
   }
   check_alignment(*b, address, bytes, instruction);
+  b->spec.unset = false;
   shadow_write(*b, address, bytes, relaxed, std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0, narrow);
   if (any_release) forget_releases(address);
   if (relaxed && launch.check) synchronize(address);
@@ -189,6 +191,7 @@ unsigned char* update_global(void* address, int bytes, const char* instruction, 
     return nullptr;
   }
   check_alignment(*b, address, bytes, instruction);
+  b->spec.unset = false;
   if (launch.check) {
     const Cell& cell = *cells_of(*b, address, bytes).begin;
     if (cell.write.epoch == 0 && !b->held_value(cell)) {

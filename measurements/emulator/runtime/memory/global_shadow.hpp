@@ -31,6 +31,7 @@ struct Buffer {
   Cell* cells;  // of outputs and workspaces: one an element, or several where the kernel stores parts of elements
   unsigned cell_bytes;
   unsigned char* touched;  // of a sparse launch: one a page, whether it has its content
+  SiteIndex unset_read = 0;  // of a variable that nothing has set: where it is read
   std::vector<unsigned char> defined = {};  // of each byte, whether it holds a value; empty: all do, or none
   std::size_t elements() const { return spec.bytes / spec.element_bytes; }
   bool writable() const { return spec.role != BufferSpec::Role::input; }
@@ -55,6 +56,8 @@ inline Cells cells_of(const Buffer& b, const void* address, int bytes) {
 
 // The buffer of an access, or nullptr (and a finding) where it is in none.
 Buffer* check_access(const void* address, int bytes, const char* instruction);
+// A read of a variable that nothing has set, which is a finding, at the latest once the launch is over.
+void note_unset_read(Buffer& b);
 // Whether an access of the heap is one of what is allotted; a finding where not.
 bool check_heap(const void* address, int bytes, const char* instruction);
 std::string element(const Buffer& b, const void* address);

@@ -22,11 +22,35 @@ unsigned char* dynamic_memory = nullptr;
 unsigned char* reserved_memory = nullptr;  // for those who ask where it is, as cooperative groups do
 const Parked<unsigned char*> parked_memory[] = {Parked(static_memory), Parked(dynamic_memory), Parked(reserved_memory)};
 
+struct SharedArray {
+  std::string name;
+  unsigned begin, bytes;
+};
+std::vector<SharedArray> arrays;  // static ones
+
+// The static array that an address is in, or nearest to; nullptr where there is none.
+const SharedArray* nearest_array(unsigned address) {
+  const auto distance = [&](const SharedArray& a) {
+    return address < a.begin ? a.begin - address : address < a.begin + a.bytes ? 0 : address - (a.begin + a.bytes) + 1;
+  };
+  const auto nearest = std::min_element(arrays.begin(), arrays.end(),
+                                        [&](const SharedArray& a, const SharedArray& b) { return distance(a) < distance(b); });
+  return nearest == arrays.end() ? nullptr : &*nearest;
+}
+
 std::string describe_offset(unsigned address) {
-  char text[128];
-  if (address >= dynamic_begin) {
+  char text[512];
+  const SharedArray* array = nearest_array(address);
+  const bool is_dynamic = address >= dynamic_begin && (launch.dynamic_shared_bytes != 0 || array == nullptr);
+  if (is_dynamic) {
     std::snprintf(text, sizeof text, "byte %u of %u bytes of dynamic shared memory", address - dynamic_begin,
                   launch.dynamic_shared_bytes);
+  } else if (array != nullptr && address < array->begin) {
+    std::snprintf(text, sizeof text, "%u bytes before %s (%u bytes of shared memory)", array->begin - address,
+                  array->name.c_str(), array->bytes);
+  } else if (array != nullptr) {
+    std::snprintf(text, sizeof text, "byte %u of %s (%u bytes of shared memory)", address - array->begin,
+                  array->name.c_str(), array->bytes);
   } else if (address >= window_begin && address < window_begin + static_bytes) {
     std::snprintf(text, sizeof text, "byte %u of %u bytes of static shared memory", address - window_begin,
                   static_bytes);
@@ -93,6 +117,8 @@ void report_out_of_bounds(unsigned address, int bytes, const char* instruction) 
 }
 
 }  // namespace shared_shadow
+
+void name_shared(std::string name, unsigned begin, unsigned bytes) { arrays.push_back({std::move(name), begin, bytes}); }
 
 void reserve_shared(std::size_t bytes) {
   static_bytes = static_cast<unsigned>(bytes);

@@ -94,6 +94,17 @@ void execute_lop3(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
+// immediates: table, whether the predicate is joined by and (else or), whether it is negated. d|p, p = (d != 0) op q.
+void execute_lop3_joined(Warp& w, const Instruction& i, Lanes active) {
+  execute_lop3(w, i, active);
+  const u32* d = w.values<u32>(i.destination(0));
+  Lanes set = 0;
+  for_lanes(active, [&](unsigned k) { set |= static_cast<Lanes>(d[k] != 0) << k; });
+  const Lanes bits = w.head(i.source(3)).bits, other = i.immediate[2] != 0 ? ~bits : bits;
+  Lanes& p = w.head(i.destination(1)).bits;
+  p = (p & ~active) | ((i.immediate[1] != 0 ? set & other : set | other) & active);
+}
+
 void execute_insert(Warp& w, const Instruction& i, Lanes active, bool wide) {
   for_lanes(active, [&](unsigned k) {
     const u32 position = w.values<u32>(i.source(2))[k], length = w.values<u32>(i.source(3))[k];
@@ -200,7 +211,7 @@ constexpr Row rows[] = {
     {"shf.l.clamp.b32", map3<funnel<true, true>, u32, u32>, 0, "4:444"},
     {"shf.r.wrap.b32", map3<funnel<false, false>, u32, u32>, 0, "4:444"},
     {"shf.r.clamp.b32", map3<funnel<false, true>, u32, u32>, 0, "4:444"},
-    {"lop3.b32", execute_lop3, 0, "4:444"},
+    {"lop3.b32", execute_lop3, 0, "4:444"}, {"lop3.joined", execute_lop3_joined, 0, "40:4440"},
     {"prmt.b32", execute_prmt, 0, "4:444"},
     {"popc.b32", map1<count_ones<u32>, u32, u32>, 0, "4:4"}, {"popc.b64", map1<count_ones<u64>, u32, u64>, 0, "4:8"},
     {"clz.b32", map1<leading_zeros<u32>, u32, u32>, 0, "4:4"},

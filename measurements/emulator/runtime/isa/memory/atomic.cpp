@@ -17,6 +17,11 @@ using s32 = std::int32_t;
 using u64 = std::uint64_t;
 using s64 = std::int64_t;
 
+struct u128 {
+  u64 low, high;
+  bool operator==(const u128&) const = default;
+};
+
 // old value, operands -> new value
 template <class T>
 using Update = T (*)(T, T, T);
@@ -200,6 +205,8 @@ u32 extreme_pair(u32 a, u32 b, u32) {
 constexpr std::uint32_t orders = acquire | release | block_scope;
 #define ATOMIC(NAME, T, F, OPERANDS) {"atom." NAME, update<T, F>, orders, "*:*" OPERANDS, Flow::yields, true}
 
+#define WIDE_ATOMIC(NAME, F, OPERANDS) {"atom." NAME, update<u128, F>, orders, "*:*" OPERANDS, Flow::yields, true}
+
 #define VECTOR(NAME, T, F) {"atom.vector." NAME, update_vector<T, F>, orders, "*:**", Flow::yields, true}
 #define VECTOR_OF_HALVES(NAME, FORMAT) \
   VECTOR("add." NAME, u16, add_half<FORMAT>), VECTOR("add." NAME "x2", u32, add_pair<FORMAT>), \
@@ -224,6 +231,7 @@ constexpr Row rows[] = {
     ATOMIC("exch.b32", u32, exchange<u32>, "4"), ATOMIC("exch.b64", u64, exchange<u64>, "8"),
     ATOMIC("cas.b16", u16, compare_and_swap<u16>, "22"), ATOMIC("cas.b32", u32, compare_and_swap<u32>, "44"),
     ATOMIC("cas.b64", u64, compare_and_swap<u64>, "88"),
+    WIDE_ATOMIC("exch.b128", exchange<u128>, "*"), WIDE_ATOMIC("cas.b128", compare_and_swap<u128>, "**"),
     ATOMIC("inc.u32", u32, increment, "4"), ATOMIC("dec.u32", u32, decrement, "4"),
 };
 

@@ -136,6 +136,30 @@ void load(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
+// st.async: Sources: to (shared), mbarrier, values. Immediates: offsets of to and mbarrier, bytes of a value.
+void store_registers(Warp& w, const Instruction& i, Lanes active) {
+  constexpr const char* name = "st.async";
+  const auto each = static_cast<std::uint32_t>(i.immediate[2]), bytes = each * (i.sources - 2);
+  for_lanes(active, [&](unsigned k) {
+    run_as(w, k);
+    self->site = i.site;
+    std::uint32_t to, barrier;
+    if (!shared_operand(w, i, 0, i.immediate[0], k, name, to)) return;
+    if (!shared_operand(w, i, 1, i.immediate[1], k, name, barrier)) return;
+    if (rank_of_address(to) != rank_of_address(barrier)) {
+      FINDING(invalid_argument, self->site, "%s: %s and its mbarrier are in shared memory of different blocks",
+              describe_self().c_str(), name);
+    }
+    if (!check_shared(to, static_cast<int>(bytes), static_cast<int>(bytes), name)) return;
+    if (mbarrier_at(barrier, name, rank_of_address(barrier) != self->rank) == nullptr) return;
+    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, self, i.site};
+    for (unsigned s = 2; s < i.sources; ++s) {
+      std::memcpy(load.data.data() + (s - 2) * each, value_bytes(w, i.source(s), i.width_of_source(s), k), each);
+    }
+    start_bulk_load(std::move(load));
+  });
+}
+
 // Sources: to (global), from (shared), bytes. Immediates: offsets of to and from, what is done (0: it is stored),
 // ElementKind, bytes of an element.
 void store(Warp& w, const Instruction& i, Lanes active) {
@@ -164,6 +188,7 @@ void store(Warp& w, const Instruction& i, Lanes active) {
 constexpr Row rows[] = {
     {"bulk.load", load, 0, ":**4*", Flow::plain, true},
     {"bulk.store", store, 0, ":**4", Flow::plain, true},
+    {"st.async", store_registers, 0, ":****", Flow::plain, true},
     {"bulk.commit_group", commit, 0, ":"},
     {"bulk.wait_group", wait, 0, ":"},
 };

@@ -93,14 +93,20 @@ void invalidate(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-enum Arrival { plain, expecting, no_complete, dropping };
-constexpr const char* arrival_names[] = {"mbarrier.arrive", "mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete",
-                                         "mbarrier.arrive_drop"};
+enum Arrival { plain, expecting, no_complete };
+constexpr const char* arrival_names[2][3] = {
+    {"mbarrier.arrive", "mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete"},
+    {"mbarrier.arrive_drop", "mbarrier.arrive_drop.expect_tx", "mbarrier.arrive_drop.noComplete"}};
 
-// Sources: address, and count or bytes. Immediates: offset, Arrival, whether source 1 is there.
+// A state is opaque to the kernel, but for mbarrier.pending_count: the phase, and above it the arrivals that it lacks.
+constexpr unsigned pending_shift = 32;
+
+// Sources: address, and count or bytes. Immediates: offset, Arrival, whether source 1 is there, whether it drops: what
+// arrives is not expected in the next phases.
 void arrive_on(Warp& w, const Instruction& i, Lanes active) {
   const auto how = static_cast<Arrival>(i.immediate[1]);
-  const char* name = arrival_names[how];
+  const bool drops = i.immediate[3] != 0;
+  const char* name = arrival_names[drops][how];
   std::uint32_t addresses[warp_size];
   Mbarrier* objects[warp_size] = {};
   Lanes good = 0;
@@ -126,10 +132,17 @@ void arrive_on(Warp& w, const Instruction& i, Lanes active) {
     for_lanes(together, [&](unsigned k) {
       run_as(w, k);
       const std::int64_t number = i.immediate[2] != 0 ? w.values<std::uint32_t>(i.source(1))[k] : 1;
-      if (i.destinations != 0) w.values<std::uint64_t>(i.destination(0))[k] = m.phase;
+      const std::int64_t count = how == expecting ? 1 : number;
+      if (i.destinations != 0) {
+        w.values<std::uint64_t>(i.destination(0))[k] = m.phase | static_cast<std::uint64_t>(m.left) << pending_shift;
+      }
       if (how == expecting) expect_bytes(m, number, name);
-      if (how == dropping) m.arrivals -= static_cast<std::uint32_t>(number);
-      arrive(m, how == expecting ? 1 : number, name);
+      if (drops) m.arrivals -= static_cast<std::uint32_t>(count);
+      if (how == no_complete && count >= m.left) {
+        FINDING(mbarrier_misuse, self->site, "%s: %s completes phase %u of the mbarrier at %s, which is undefined behavior",
+                describe_self().c_str(), name, m.phase, describe_shared(m.address).c_str());
+      }
+      arrive(m, count, name);
       if (how != no_complete) finish_phase(m);
     });
   }
@@ -172,7 +185,8 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
     if (rank_of_address(address) != self->rank) {
       FINDING(invalid_argument, self->site, "%s: %s on the mbarrier of another block of the cluster", describe_self().c_str(), name);
     }
-    const std::uint64_t operand = read_bits(w, i.source(1), i.width_of_source(1), k);
+    std::uint64_t operand = read_bits(w, i.source(1), i.width_of_source(1), k);
+    if (i.immediate[1] == 0) operand &= (std::uint64_t{1} << pending_shift) - 1;
     std::uint32_t& awaited = m->awaited[self->linear];
     bool done = i.immediate[1] != 0 ? (m->phase & 1u) != (operand & 1u) : m->phase > operand;
     if (i.immediate[1] != 0 && operand > 1) {
@@ -216,7 +230,10 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
 
 // Sources: state.
 void pending_count(Warp& w, const Instruction& i, Lanes active) {
-  for_lanes(active, [&](unsigned k) { w.values<std::uint32_t>(i.destination(0))[k] = 0; });
+  for_lanes(active, [&](unsigned k) {
+    w.values<std::uint32_t>(i.destination(0))[k] =
+        static_cast<std::uint32_t>(w.values<std::uint64_t>(i.source(0))[k] >> pending_shift);
+  });
 }
 
 // The copies of a thread's cp.async count as one arrival once they have landed: at once, here.

@@ -1,0 +1,189 @@
+"""What a kernel's parameters are called and of what types they are, as its source or its mangled name says.
+
+PTX knows neither: it has the bytes of a parameter, and of numbers whether they are floats. All of this is for messages
+and for checks of what is passed; where nothing is known, nothing is checked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from search_spaces.operators.problem import Array
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_GLOBAL = re.compile(r"\b__global__\b")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_BEFORE_NAME = ("__launch_bounds__", "__attribute__", "__cluster_dims__", "__maxnreg__", "alignas", "__block_size__")
+_QUALIFIERS = re.compile(
+    r"\b(const|volatile|__restrict__|__restrict|restrict|struct|__grid_constant__|typename)\b|[*&]"
+)
+# Bytes and kind of what a pointer of this type points to; "" fits every kind.
+_POINTED = {
+    "float": (4, "f"), "double": (8, "f"), "int": (4, "iu"), "unsigned int": (4, "iu"), "unsigned": (4, "iu"),
+    "long long": (8, "iu"), "unsigned long long": (8, "iu"), "long": (8, "iu"), "unsigned long": (8, "iu"),
+    "size_t": (8, "iu"), "short": (2, ""), "unsigned short": (2, ""), "__half": (2, ""), "half": (2, ""),
+    "__nv_bfloat16": (2, ""), "nv_bfloat16": (2, ""), "int32_t": (4, "iu"), "uint32_t": (4, "iu"),
+    "int64_t": (8, "iu"), "uint64_t": (8, "iu"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """``name`` and ``type`` are empty where nothing says them."""
+
+    name: str = ""
+    type: str = ""
+
+    @property
+    def is_bfloat16(self) -> bool:
+        return self.type.removeprefix("const ").strip() in ("__nv_bfloat16", "nv_bfloat16")
+
+    def refuses(self, array: Array) -> str:
+        """Why an array is none for a pointer of this type; empty where it may be one."""
+        if "*" not in self.type:
+            return ""
+        plain = " ".join(_QUALIFIERS.sub(" ", self.type).split())
+        if plain not in _POINTED or self.type.count("*") != 1:
+            return ""
+        size, kinds = _POINTED[plain]
+        given = np.dtype(array.dtype)
+        if given.itemsize == size and (not kinds or given.kind in kinds + "V" or given.name not in _NUMPY):
+            return ""
+        wanted = {"f": f"float{8 * size}", "iu": f"int{8 * size}", "": f"elements of {size} bytes"}[kinds]
+        return f"is an array of {given.name}, and its parameter is {self.type}: pass {wanted}, or a view of it"
+
+
+_NUMPY = {np.dtype(t).name for t in "?bBhHiIlLqQefdFD"}
+
+
+@cache
+def demangled(name: str) -> str:
+    """What C++ calls a mangled name; the name itself where it is none, or where this machine has no libstdc++."""
+    if not name.startswith("_Z"):
+        return name
+    try:
+        library = ctypes.CDLL("libstdc++.so.6")
+        demangle = library.__cxa_demangle
+        free = ctypes.CDLL(None).free
+    except (OSError, AttributeError):
+        return name
+    demangle.restype = ctypes.c_void_p
+    status = ctypes.c_int()
+    text = demangle(name.encode(), None, None, ctypes.byref(status))
+    if not text:
+        return name
+    try:
+        return ctypes.string_at(text).decode(errors="replace")
+    finally:
+        free(ctypes.c_void_p(text))
+
+
+def find_kernel(asked: str, kernels: Sequence[str]) -> str:
+    """The entry that is meant: by its mangled name, its signature, with template arguments or without.
+
+    Raises ValueError, with the names that there are.
+    """
+    if asked in kernels:
+        return asked
+    wanted = "".join(asked.split())
+    matches = [k for k in kernels if wanted in _names_of(demangled(k))]
+    if len(matches) == 1:
+        return matches[0]
+    known = ", ".join(map(demangled, kernels)) or "none"
+    if matches:
+        several = ", ".join(map(demangled, matches))
+        raise ValueError(f"the program has several kernels {asked!r}: write one of {several}")
+    raise ValueError(f"the program has no kernel {asked!r}; it has {known}")
+
+
+def _names_of(signature: str) -> set[str]:
+    """Without blanks: whole, without parameters, without template arguments, without namespaces."""
+    name = "".join(_before_parameters(signature).removeprefix("void ").split())
+    plain = name.partition("<")[0]
+    return {
+        "".join(signature.split()),
+        name,
+        plain,
+        plain.rpartition("::")[2],
+        name[len(plain.rpartition("::")[0]) :].lstrip(":"),
+    }
+
+
+def _before_parameters(signature: str) -> str:
+    depth = 0
+    for at in range(len(signature) - 1, -1, -1):
+        depth += (signature[at] == ")") - (signature[at] == "(")
+        if depth == 0 and signature[at] == "(":
+            return signature[:at]
+    return signature
+
+
+def parameters_of(source: str, entry: str, count: int) -> tuple[Parameter, ...]:
+    """Those of the kernel ``entry`` of a module, whose ``source`` may be empty: ``count`` of them."""
+    signature = demangled(entry)
+    name = _before_parameters(signature).removeprefix("void ").partition("<")[0].rpartition("::")[2].strip()
+    mangled = signature[len(_before_parameters(signature)) :]
+    types = _split(mangled[1:-1]) if mangled.startswith("(") else []
+    declared = _declared(source, name, count)
+    if declared is not None:
+        # The mangled name knows what stands for a template's parameters.
+        known = types if len(types) == count else [p.type for p in declared]
+        return tuple(Parameter(p.name, t) for p, t in zip(declared, known, strict=True))
+    if len(types) == count:
+        return tuple(Parameter("", t) for t in types)
+    return (Parameter(),) * count
+
+
+def _declared(source: str, name: str, count: int) -> tuple[Parameter, ...] | None:
+    text = _COMMENT.sub(" ", source)
+    for found in _GLOBAL.finditer(text):
+        at = found.end()
+        while (opening := text.find("(", at)) >= 0:
+            words = _IDENTIFIER.findall(text[at:opening])
+            closing = _closing(text, opening)
+            if not words or closing < 0 or ";" in text[at:opening] or "{" in text[at:opening]:
+                break
+            if words[-1] in _BEFORE_NAME or text[opening + 1 : opening + 2] == "(":
+                at = closing + 1
+                continue
+            parts = _split(text[opening + 1 : closing])
+            if words[-1] == name and len(parts) == count:
+                return tuple(map(_parameter, parts))
+            break
+    return None
+
+
+def _parameter(text: str) -> Parameter:
+    declared = " ".join(re.sub(r"=.*", "", text).split())
+    declared = re.sub(r"\[[^\]]*\]$", "*", declared.strip()).strip()
+    words = list(_IDENTIFIER.finditer(declared))
+    if len(words) < 2 or not declared.endswith(words[-1][0]):
+        return Parameter("", declared)
+    return Parameter(words[-1][0], declared[: words[-1].start()].strip())
+
+
+def _closing(text: str, opening: int) -> int:
+    depth = 0
+    for at in range(opening, len(text)):
+        depth += (text[at] == "(") - (text[at] == ")")
+        if depth == 0:
+            return at
+    return -1
+
+
+def _split(text: str) -> list[str]:
+    """Between the commas that are in no brackets."""
+    parts, depth, start = [], 0, 0
+    for at, c in enumerate(text):
+        depth += (c in "(<[{") - (c in ")>]}")
+        if c == "," and depth == 0:
+            parts.append(text[start:at])
+            start = at + 1
+    last = text[start:]
+    return [p.strip() for p in (*parts, last)] if text.strip() and text.strip() != "void" else []

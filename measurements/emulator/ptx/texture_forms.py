@@ -1,0 +1,82 @@
+"""Forms of textures and surfaces (PTX ISA 9.7.10 and 9.7.11) that are passed as objects: a 64-bit handle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from measurements.emulator.ptx.forms import Form, Source, Unsupported
+from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Operand, Vector
+
+# Coordinates that each geometry has, and whether the first one is a layer.
+_GEOMETRIES = {"1d": (1, 0), "2d": (2, 0), "3d": (3, 0), "a1d": (1, 1), "a2d": (2, 1)}
+_COORDINATES = ("s32", "f32")  # the order of the runtime's
+_RESULTS = ("f32", "s32", "u32")
+_QUERIES = ("width", "height", "depth", "channel_data_type", "channel_order", "normalized_coords", "array_size")
+_BORDERS = ("trap", "clamp", "zero")  # what a surface does outside
+
+
+def texture_form(i: Instruction) -> Form | None:
+    """None for all other instructions. Raises Unsupported."""
+    form = _TEXTURES.get(i.opcode)
+    return form(i) if form is not None else None
+
+
+def _place(operand: Operand) -> tuple[Address, tuple[Operand, ...]]:
+    if not isinstance(operand, Address):
+        raise Unsupported
+    return operand, operand.coordinates
+
+
+def _geometry(i: Instruction) -> tuple[int, int]:
+    found = [q for q in i.qualifiers if q in _GEOMETRIES]
+    if len(found) != 1:
+        raise Unsupported  # cubes, and several samples
+    return _GEOMETRIES[found[0]]
+
+
+def _values(operand: Operand) -> tuple[Operand, ...]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def _tex(i: Instruction) -> Form:
+    """``tex.2d.v4.f32.f32 {r, g, b, a}, [handle, {x, y}]``; ``.level`` has the level behind it."""
+    *_, result, coordinate = i.qualifiers
+    dimensions, layered = _geometry(i)
+    at, coordinates = _place(i.operands[1])
+    used = coordinates[: dimensions + layered]
+    if result not in _RESULTS or coordinate not in _COORDINATES or "v4" not in i.qualifiers or "grad" in i.qualifiers:
+        raise Unsupported
+    if len(used) != dimensions + layered or len(i.operands) > (3 if "level" in i.qualifiers else 2):
+        raise Unsupported
+    immediates = [dimensions, layered, _COORDINATES.index(coordinate), _RESULTS.index(result)]
+    return Form("tex", 0, _values(i.operands[0]), [Source(at.base, 8), *(Source(c, 4) for c in used)], immediates)
+
+
+def _surface(i: Instruction) -> Form:
+    """``suld.b.2d.v2.b32.trap {r, g}, [handle, {x, y}]``, ``sust.b...  [handle, {x, y}], {r, g}``; x is in bytes."""
+    load = i.opcode == "suld"
+    kind, border = i.qualifiers[-2:]
+    dimensions, layered = _geometry(i)
+    at, coordinates = _place(i.operands[1 if load else 0])
+    used = coordinates[: dimensions + layered]
+    if i.qualifiers[0] != "b" or border not in _BORDERS or len(used) != dimensions + layered:
+        raise Unsupported  # sust.p
+    values = _values(i.operands[0 if load else 1])
+    immediates = [dimensions, layered, TYPE_BYTES[kind], _BORDERS.index(border), len(used)]
+    sources = [Source(at.base, 8), *(Source(c, 4) for c in used)]
+    if load:
+        return Form("suld", 0, values, sources, immediates)
+    return Form("sust", 0, (), [*sources, *(Source(v, max(TYPE_BYTES[kind], 2)) for v in values)], immediates)
+
+
+def _query(i: Instruction) -> Form:
+    what = i.qualifiers[0]
+    if what not in _QUERIES[:3]:
+        raise Unsupported
+    at, _ = _place(i.operands[1])
+    return Form("txq", 0, [i.operands[0]], [Source(at.base, 8)], [_QUERIES.index(what)])
+
+
+_TEXTURES: dict[str, Callable[[Instruction], Form]] = {
+    "tex": _tex, "suld": _surface, "sust": _surface, "txq": _query, "suq": _query,
+}  # fmt: skip

@@ -1,0 +1,29 @@
+// Texture and surface objects: 64-bit handles of arrays in global memory, which lie texel by texel, row by row.
+#pragma once
+#include <cstdint>
+#include <istream>
+#include <vector>
+
+namespace autosched::emulator::ptx {
+
+struct Texture {
+  enum class Format { unsigned_integer, signed_integer, floating } format;
+  enum class Mode { wrap, clamp, mirror, border };  // the order of cudaTextureAddressMode
+  std::uint64_t handle;
+  std::size_t buffer;     // of the job
+  std::uint64_t address;  // of the first texel; as read: bytes from the start of the buffer
+  unsigned dimensions;
+  bool layered;
+  unsigned extent[3];     // in texels; of a layered one the last is the number of layers
+  std::uint64_t pitch, slice;  // bytes from row to row, from plane to plane
+  unsigned channels, channel_bytes;
+  bool normalized_read, linear, normalized_coordinates;
+  Mode mode[3];
+  float border[4];
+  unsigned texel_bytes() const { return channels * channel_bytes; }
+};
+// A line of the job.
+Texture read_texture(std::istream& in);
+void place_texture(Texture texture, std::uint64_t buffer_address);
+
+}  // namespace autosched::emulator::ptx

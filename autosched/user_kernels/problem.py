@@ -312,6 +312,8 @@ def _checked(told: str, output: Operand, given: Any) -> npt.NDArray[Any]:
                 array = whole.astype(storage)
     except (TypeError, ValueError):
         raise KernelFileError(f"{told} gives no numbers for {output.name}") from None
+    if array.shape == ():
+        array = np.full(output.shape, array)
     if array.shape != output.shape:
         raise KernelFileError(f"{told} gives {output.name} as {array.shape}, which must be {output.shape}")
     return array

@@ -22,7 +22,9 @@ from autosched.user_kernels.kernel_file import (
     KernelFile,
     NamedExpression,
     Reference,
+    UserFunction,
 )
+from autosched.user_kernels.kernel_tuner_files import t1_document
 from autosched.user_kernels.sources import (
     callable_reference,
     python_reference,
@@ -42,7 +44,49 @@ def read_file(path: str | Path, _within: tuple[Path, ...] = ()) -> KernelFile:
     """The kernel of a TOML file. Raises KernelFileError, one line with file and line, for whatever is wrong with it."""
     path = Path(path)
     document, places = read_toml(path.name, read_text(path, Table({}, Places(path.name or str(path))), ""))
-    return read_document(document, places, path.parent, default_name=path.stem, _within=(*_within, path.resolve()))
+    folder, within = path.parent, (*_within, path.resolve())
+    kernel = document.get("kernel")
+    if isinstance(kernel, dict) and "t1" in kernel:
+        document, folder = _over_t1(Table(kernel, places, ("kernel",)), document, folder)
+    return read_document(document, places, folder, default_name=path.stem, _within=within)
+
+
+def read_t1(path: str | Path) -> KernelFile:
+    """The kernel of a T1 file of Kernel Tuner's. Raises KernelFileError."""
+    document, lines, folder = t1_document(path)
+    return read_document(document, Places(Path(path).name, lines), folder)
+
+
+def _over_t1(kernel: Table, document: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Path]:
+    """The document of the T1 file that ``t1`` names, with what the TOML says put over it: tables key by key,
+    arguments by their names; other lists and values as a whole."""
+    path = folder / kernel.text("t1")
+    if not path.is_file():
+        kernel.fail(f"there is no file {kernel.text('t1')!r} next to the kernel file", "t1")
+    base, _, base_folder = t1_document(path)
+    merged = dict(base)
+    for key, value in document.items():
+        if key == "argument" and isinstance(value, list):
+            merged[key] = _arguments_over(base.get(key, []), value)
+        elif key == "launch" and isinstance(value, dict) and {"grid", "problem_size"} & value.keys():
+            kept = {k: v for k, v in base[key].items() if k in ("block", "shared_bytes")}
+            merged[key] = {**kept, **value}
+        elif key in ("parameters", "kernel", "defines", "launch", "sizes") and isinstance(value, dict):
+            merged[key] = {**base.get(key, {}), **{k: v for k, v in value.items() if (key, k) != ("kernel", "t1")}}
+        else:
+            merged[key] = value
+    return merged, base_folder
+
+
+def _arguments_over(base: Sequence[Mapping[str, Any]], given: Sequence[Any]) -> list[Any]:
+    over = {a["name"]: a for a in given if isinstance(a, Mapping) and isinstance(a.get("name"), str)}
+    known = {a["name"] for a in base}
+    merged = []
+    for a in base:
+        new = over.get(a["name"], {})
+        other_kind = "kind" in new and new["kind"] != a["kind"] and new["kind"] in ("output", "scalar")
+        merged.append({**{k: v for k, v in a.items() if not (other_kind and k == "fill")}, **new})
+    return [*merged, *(a for a in given if not isinstance(a, Mapping) or a.get("name") not in known)]
 
 
 def read_document(
@@ -286,6 +330,9 @@ class _Reader:
     ) -> Reference:
         table = self.top.table("reference")
         given = [key for key in ("python", "kernel", "verify") if key in table]
+        if "constants" in table:  # of a T1 file
+            constants = {str(k): float(v) for k, v in table.table("constants").items()}
+            return Reference("constants", repr(constants), UserFunction("constants", given=_constants(constants)))
         if len(given) + (function is not None) + (judge is not None) > 1:
             table.fail("give one reference: python, kernel, or verify")
         made = Reference() if function is None else callable_reference(function)
@@ -311,6 +358,10 @@ class _Reader:
             made = Reference(made.name, made.content, None, made.kernel, _config(table.table("config"), parameters))
         table.done()
         return made
+
+
+def _constants(values: Mapping[str, float]) -> Callable[..., Any]:
+    return lambda: dict(values)
 
 
 def _is_fixed(argument: Argument, sizes: Mapping[str, int]) -> bool:

@@ -27,6 +27,10 @@ _OPTIONS = re.compile(
 _IMPLIED = re.compile(r"--?(O[0-3]|std=c\+\+(03|11|14|17))")  # NVRTC optimises anyway; C++17 is what all compile as
 
 
+# Headers of the host's C library that kernels include for what NVRTC has built in.
+_OF_THE_HOST = {"stdio.h": "", "stdlib.h": "", "string.h": "", "math.h": "#define M_PI 3.14159265358979323846\n"}
+
+
 def read_entry(kernel: Table, source: str, texts: list[str]) -> tuple[str, str]:
     """How parameters reach the source, and the entry function. ``texts`` are the parameters whose values are texts."""
     entry = kernel.text("entry")
@@ -71,7 +75,9 @@ def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tupl
     while waiting:
         for name in included(waiting.pop()):
             path = next((f / name for f in folders if (f / name).is_file()), None)
-            if path is not None and name not in headers:
+            if path is None and name in _OF_THE_HOST:
+                headers[name] = _OF_THE_HOST[name]
+            elif path is not None and name not in headers:
                 headers[name] = read_text(path, kernel, "include")
                 waiting.append(headers[name])
     return tuple(sorted(headers.items()))

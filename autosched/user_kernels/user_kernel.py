@@ -8,9 +8,8 @@ from typing import Any, Self
 
 from autosched.user_kernels.document import Places
 from autosched.user_kernels.kernel_file import KernelFile
-from autosched.user_kernels.kernel_tuner_files import read_t1
 from autosched.user_kernels.problem import KernelProblem, problem_type
-from autosched.user_kernels.reading import read_document, read_file
+from autosched.user_kernels.reading import read_document, read_file, read_t1
 from autosched.user_kernels.template import operator, template
 from search_spaces.catalogue import register
 from search_spaces.operators.operator import Operator

@@ -416,9 +416,7 @@ def run_blocks(
     """Run ``blocks`` (None: all) of a launch on the file ``data`` of ``folder``, which the runner rewrites; without
     outputs. With ``contents`` of the inputs, buffers are sparse (sparse.py), and ``data`` gets what was written.
     ``count``: what is executed is counted."""
-    text = _job_text(
-        kernel, offsets, time_limit, check, perturb, blocks, order, contents, calls, memory, count, inputs
-    )
+    text = _job_text(kernel, offsets, time_limit, check, perturb, blocks, order, contents, calls, memory, count, inputs)
     return run_job(compiled, text, folder, time_limit)
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from autosched.user_kernels.document import KernelFileError
-from autosched.user_kernels.kernel_tuner_files import read_t1
 from autosched.user_kernels.lowering import source_of
 from autosched.user_kernels.problem import problem_type
+from autosched.user_kernels.reading import read_t1
 from autosched.user_kernels.template import template
 from search_spaces.hardware.devices import device
 

@@ -7,8 +7,8 @@ part: their times add up as powers do (``OVERLAP``). A block of ``r`` that live 
 of dependent instructions, of which the others hide all but ``EXPOSED / r``. An SM takes its share of the blocks one
 such time each, and at least one chain. DRAM serves the launch beside that.
 
-The constants were chosen on recordings of Kernel Tuner's benchmark hub; docs/reference/estimates.md says how well that
-ranks.
+No rate is fitted: those of the pipes are the manufacturer's, and ``OVERLAP`` and ``EXPOSED`` are round numbers, which
+fits to recordings of other kernels did not improve on. docs/reference/estimates.md says how well that ranks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from search_spaces.hardware.ptx_costs import by_pipe, f64_rate, tensor_flops
 OVERLAP = 2.0  # exponent with which times of pipes add up: 1 is none, infinity is all
 EXPOSED = 0.3  # of a chain of dependent instructions that nothing hides, where one block lives on an SM
 START = 600.0  # cycles in which a block is launched and retired, shared by those that live together
-ISSUE, SHARED, LINES = 1.1, 1.2, 1.3  # cycles of an instruction, a wavefront, a line: no pipe reaches its rate
 INTEGER_RATE, SPECIAL_RATE = 64.0, 16.0  # results per cycle of an SM, compute capability 7.0 to 12.1
 ATOMIC_SECTORS = 4.0  # sectors that move in the time of one atomic's
 SPILL_WAVEFRONTS = 1.0  # of a spilled word that is stored or loaded
@@ -103,14 +102,14 @@ def _pipes(counts: LaunchCounts, device: Device, resources: CompiledResources) -
     port = min(SM_PORT_BYTES, device.l2_bandwidth / device.clock_hz / min(device.sm_count, counts.blocks))
     sectors = counts.unique_sectors + counts.store_sectors + ATOMIC_SECTORS * counts.atomic_sectors
     return {
-        "issue": ISSUE * (instructions + spills) / device.schedulers_per_sm,
+        "issue": (instructions + spills) / device.schedulers_per_sm,
         "fma": (executed.get("fma", 0.0) + multiplied) * lanes / fma_rate,
         "integer": max(executed.get("alu", 0.0), multiplied) * lanes / INTEGER_RATE,
         "special": executed.get("special", 0.0) * lanes / SPECIAL_RATE,
         "f64": executed.get("f64", 0.0) * lanes / f64_rate(device.sm),
         "tensor": _tensor_cycles(counts, device),
-        "shared": SHARED * counts.shared_wavefronts,
-        "L1": LINES * (counts.wavefronts + SPILL_WAVEFRONTS * spills) + executed.get("constant", 0.0),
+        "shared": counts.shared_wavefronts,
+        "L1": counts.wavefronts + SPILL_WAVEFRONTS * spills + executed.get("constant", 0.0),
         "L2": sectors * SECTOR_BYTES / port,
     }
 

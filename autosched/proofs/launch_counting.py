@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import product
 from math import prod
 
-from measurements.emulator.findings import Emulation
+from measurements.emulator.findings import Emulation, GlobalSite
 from measurements.emulator.host import HostFailure
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.sparse import emulate_blocks
@@ -19,6 +20,7 @@ from search_spaces.templates.template import KernelTemplate
 
 SECONDS = 10.0  # of the CPU, that the first block may take
 SOON = 0.15  # seconds; where the first block takes less, others are run, too
+LEAST_SHARE = 0.02  # of the grid: what less of the blocks do is left out
 MOST_BYTES = 2**31  # of the inputs, which lie in one file
 _LINE_SECTORS = 4
 _LOADS, _STORES, _ATOMICS = ("ld", "cp.async", "wmma.load"), ("st", "wmma.store"), ("atom", "red")
@@ -45,23 +47,40 @@ def _inputs(problem: Problem) -> InputsFile:
 
 
 def count_launch(kernel: Kernel, inputs: InputsFile) -> LaunchCounts | None:
-    """What the blocks in the middle of the grid do; None where they cannot be emulated in ``SECONDS``.
+    """What the blocks of the grid do on average; None where they cannot be emulated in ``SECONDS`` each.
 
     Raises HostFailure where this machine cannot emulate.
     """
-    total = prod(kernel.grid)
-    middle = _middle(kernel.grid)
-    runs = [_run(kernel, (middle,), inputs)]
-    if runs[0] is not None and runs[0].run_seconds < SOON and total > 1:
-        others = tuple(b for b in dict.fromkeys((middle + 1, total // 3, 0)) if b < total and b != middle)
+    parts = _parts(kernel.grid)
+    weighted: list[tuple[float, int, Emulation]] = []
+    for share, block in parts:
+        done = _run(kernel, (block,), inputs)
+        if done is None:
+            return None
+        weighted.append((share, 1, done))
+    share, block = parts[0]
+    others = tuple(
+        b for b in dict.fromkeys((block + 1, prod(kernel.grid) // 3)) if b < prod(kernel.grid) and b != block
+    )
+    if weighted[0][2].run_seconds < SOON and share > 0.9 and others:  # what a block does may depend on its data
         more = _run(kernel, others, inputs)
-        return None if more is None else _counts(kernel, [runs[0], more], 1 + len(others))
-    return None if runs[0] is None else _counts(kernel, [runs[0]], 1)
+        if more is not None:
+            most = share * len(others) / (1 + len(others))
+            weighted[0] = (share - most, 1, weighted[0][2])
+            weighted.append((most, len(others), more))
+    return _counts(kernel, weighted)
 
 
-def _middle(grid: Sequence[int]) -> int:
-    x, y, z = grid
-    return (z // 2 * y + y // 2) * x + x // 2
+def _parts(grid: Sequence[int]) -> list[tuple[float, int]]:
+    """Blocks that stand for parts of the grid, and the share of each, the largest first: one inside, and the last ones
+    along each axis, which may have less to do, as far as they matter."""
+    axes = [[((n - 1) / n, (n - 1) // 2), (1 / n, n - 1)] if n > 1 else [(1.0, 0)] for n in grid]
+    found = []
+    for (share_x, x), (share_y, y), (share_z, z) in product(*axes):
+        found.append((share_x * share_y * share_z, (z * grid[1] + y) * grid[0] + x))
+    found = sorted((part for part in found if part[0] >= LEAST_SHARE), reverse=True)
+    total = sum(share for share, _ in found)
+    return [(share / total, block) for share, block in found]
 
 
 def _run(kernel: Kernel, blocks: Sequence[int], inputs: InputsFile) -> Emulation | None:
@@ -69,33 +88,42 @@ def _run(kernel: Kernel, blocks: Sequence[int], inputs: InputsFile) -> Emulation
     return done if done.status in ("ok", "findings") else None
 
 
-def _counts(launch: Launch, runs: Sequence[Emulation], sampled: int) -> LaunchCounts:
+def _counts(launch: Launch, runs: Sequence[tuple[float, int, Emulation]]) -> LaunchCounts:
+    """Averages over runs, each with its share of the grid and the number of its blocks."""
     executed: dict[str, float] = {}
-    for run in runs:
+    for share, blocks, run in runs:
         for operation, times in run.executed:
-            executed[operation] = executed.get(operation, 0.0) + times / sampled
-    sites = [s for run in runs for s in run.global_sites]
-    constants = [s for s in sites if s.instruction == "ld.const"]
-    loads = [s for s in sites if s.instruction.startswith(_LOADS) and s.instruction != "ld.const"]
-    stores = [s for s in sites if s.instruction.startswith(_STORES)]
-    atomics = [s for s in sites if s.instruction.startswith(_ATOMICS)]
-    reached = [*loads, *stores, *atomics]
-    warps, cycles = (sum(part) for part in zip(*(run.chains for run in runs), strict=True))
+            executed[operation] = executed.get(operation, 0.0) + times * share / blocks
+
+    def total(kinds: tuple[str, ...], count: Callable[[GlobalSite], float]) -> float:
+        return sum(
+            share / blocks * sum(count(s) for s in run.global_sites if s.instruction.startswith(kinds))
+            for share, blocks, run in runs
+        )
+
+    def loads(count: Callable[[GlobalSite], float]) -> float:
+        return total(_LOADS, count) - total(("ld.const",), count)
+
+    def wavefronts(site: GlobalSite) -> float:
+        return max(site.requests * max(1.0, site.bytes / 4), site.sectors / _LINE_SECTORS)
+
     return LaunchCounts(
         blocks=prod(launch.grid),
         threads=prod(launch.block),
-        sampled=sampled,
-        code=max(run.code for run in runs),
+        sampled=sum(blocks for _, blocks, _ in runs),
+        code=max(run.code for _, _, run in runs),
         executed=tuple(sorted(executed.items())),
-        chain_cycles=cycles / max(warps, 1),
-        shared_wavefronts=sum(s.wavefronts for run in runs for s in run.shared_sites) / sampled,
-        requests=sum(s.requests for s in reached) / sampled,
-        wavefronts=sum(max(s.requests * max(1.0, s.bytes / 4), s.sectors / _LINE_SECTORS) for s in reached) / sampled,
-        load_sectors=sum(s.sectors for s in loads) / sampled,
-        unique_sectors=sum(s.unique for s in loads) / sampled,
-        store_sectors=sum(s.sectors for s in stores) / sampled,
-        atomic_sectors=sum(s.sectors for s in atomics) / sampled,
-        constant_requests=sum(s.sectors for s in constants) / sampled,
+        chain_cycles=sum(share * run.chains[1] / max(run.chains[0], 1) for share, _, run in runs),
+        shared_wavefronts=sum(
+            share / blocks * sum(s.wavefronts for s in run.shared_sites) for share, blocks, run in runs
+        ),
+        requests=loads(lambda s: s.requests) + total((*_STORES, *_ATOMICS), lambda s: s.requests),
+        wavefronts=loads(wavefronts) + total((*_STORES, *_ATOMICS), wavefronts),
+        load_sectors=loads(lambda s: s.sectors),
+        unique_sectors=loads(lambda s: s.unique),
+        store_sectors=total(_STORES, lambda s: s.sectors),
+        atomic_sectors=total(_ATOMICS, lambda s: s.sectors),
+        constant_requests=total(("ld.const",), lambda s: s.sectors),
         dram_bytes=float(_least_bytes(launch)),
         dynamic_shared_bytes=launch.dynamic_shared_bytes,
         operand_bytes=sum(o.bytes for o in launch.operands),

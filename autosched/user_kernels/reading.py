@@ -128,16 +128,16 @@ class _Reader:
         name = kernel.text("name", default_name)
         if not _NAME.fullmatch(name):
             kernel.fail(f"{name!r} is no name: use letters, digits, _ . and -", "name")
-        source_name = kernel.text("source", None if source is None else f"{name}.cu")
-        path = self.folder / source_name
-        source = read_text(path, kernel, "source") if source is None else source
+        path, source = self._source(kernel, name, source)
+        headers = read_headers(kernel, source, self.folder, path.parent)
         sizes = self._sizes(top.table("sizes"))
         parameters, floats = self._parameters(top.table("parameters"))
         attributes = self._attributes(top.table("attributes"))
         launch = self._launch(top.table("launch"))
         arguments = read_arguments(top, self.types, sizes, self.folder)
         arrays = {a.name for a in arguments if a.kind != "scalar"}
-        passing, entry = read_entry(kernel, source, [p.name for p in parameters if self.types[p.name] == "text"])
+        names = [p.name for p in parameters if self.types[p.name] == "text"]
+        passing, entry = read_entry(kernel, (source, *(text for _, text in headers)), names)
         cost = top.table("cost")
         flops = self._cost(cost, "flops", dict.fromkeys(sizes, "int"))
         moved = self._cost(cost, "bytes", self.types)
@@ -147,7 +147,7 @@ class _Reader:
             summary=kernel.text("summary", f"the kernel {name}"),
             source_name=path.name,
             source=source,
-            headers=read_headers(kernel, source, self.folder, path.parent),
+            headers=headers,
             entry=entry,
             passing=passing,  # type: ignore[arg-type]  # one of PASSINGS
             options=read_options(kernel),
@@ -177,6 +177,19 @@ class _Reader:
         for problem in (made.sizes, *made.problems):
             check_shapes(top, arguments, dict(problem))
         return made
+
+    def _source(self, kernel: Table, name: str, source: str | None) -> tuple[Path, str]:
+        """The first file of the source, and the text of all of them, one behind the other."""
+        if source is not None:
+            return self.folder / kernel.text("source", f"{name}.cu"), source
+        given = kernel.listed("source") or [kernel.text("source")]
+        texts: list[str] = []
+        for file in given:
+            if not isinstance(file, str):
+                kernel.fail(f"this must be the name of a file, or a list of them, not {file!r}", "source")
+            text = read_text(self.folder / file, kernel, "source")
+            texts.append(text if not texts else f'\n#line 1 "{Path(file).name}"\n{text}')
+        return self.folder / given[0], "".join(texts)
 
     # -- names ---------------------------------------------------------------------------------------------------
 
@@ -239,7 +252,8 @@ class _Reader:
     def _rules(self) -> tuple[FileRule, ...]:
         rules: list[FileRule] = []
         for table in self.top.tables("rule"):
-            text = table.get("expr", str, 'an expression that must hold, such as "block_x * block_y <= 1024"')
+            text = table.values.get("expr") if callable(table.values.get("expr")) and "expr" in table else None
+            text = text or table.get("expr", str, 'an expression that must hold, such as "block_x * block_y <= 1024"')
             expression = table.expression("expr", text, self.types, ("bool", "int"))
             if not expression.names:
                 table.fail(

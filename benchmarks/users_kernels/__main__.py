@@ -36,7 +36,7 @@ Values = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Counted:
-    """A configuration: values by name, counts (None: it could not be emulated), resources, seconds that counting took."""
+    """A configuration: values by name, counts (None: not emulated), resources, seconds that counting took."""
 
     case: str
     config: Mapping[str, int]
@@ -100,7 +100,7 @@ def decoded(line: str) -> Counted:
 def page(rows: Mapping[str, Sequence[Counted]], hub: Path) -> str:
     """The page of results."""
     lines = [
-        "| kernel | GPU | n | Spearman | best rule of one variable | estimate / recorded: 25%, 50%, 75%, max | chosen |",
+        "| kernel | GPU | n | Spearman | best rule of one variable | estimate / recorded (quartiles, max) | chosen |",
         "|---|---|---|---|---|---|---|",
     ]
     seconds = [row.seconds for some in rows.values() for row in some]

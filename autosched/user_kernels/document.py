@@ -47,6 +47,8 @@ def read_toml(name: str, text: str) -> tuple[dict[str, Any], Places]:
     """The document and its places. Raises KernelFileError with the line where the text is no TOML."""
     try:
         document = tomllib.loads(text)
+    except RecursionError:
+        raise KernelFileError(f"{name}: this is nested too deep") from None
     except tomllib.TOMLDecodeError as error:
         at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
         line = at[1] if at and at[1] else str(len(text.splitlines()))

@@ -209,7 +209,7 @@ class KernelProblem(Problem):
 @cache
 def problem_type(file: KernelFile) -> type[KernelProblem]:
     """The problem type of a kernel file: a frozen dataclass with a field for each size."""
-    fields = [(name, "int", option(f"the size {name}", value)) for name, value in file.sizes]
+    fields = [(name, "int", option("a size of the problem", value)) for name, value in file.sizes]
     namespace = {"operator": file.name, "summary": file.summary, "file": file, "__module__": __name__}
     return dataclasses.make_dataclass(
         f"KernelProblem[{file.name}]", fields, bases=(KernelProblem,), namespace=namespace, frozen=True

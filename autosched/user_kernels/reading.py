@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +38,12 @@ from search_spaces.spaces.parameters import Parameter, Value
 
 RESERVED = ("time", "flops", "bytes", *GRID, *BLOCK, *CLUSTER, SHARED)  # what metrics and the launch are called
 _VALUE = (int, float, str, bool)
+_TAKEN = ("file", "sizes", "self", "operator", "summary", "seed")  # of problems, and of the functions that get sizes
+_MOST_REFERENCES = 20  # kernels that are each other's references
+_SECTIONS = (
+    *("kernel", "sizes", "problem", "parameters", "attributes", "defines", "rule", "launch", "argument", "tolerance"),
+    *("reference", "metrics", "cost", "proxy"),
+)
 _NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 
 
@@ -125,6 +132,9 @@ class _Reader:
         within: tuple[Path, ...],
     ) -> KernelFile:
         top, kernel = self.top, self.top.table("kernel")
+        for section in top.values:
+            if section not in _SECTIONS:
+                top.fail(f"unknown section {section!r}, {suggestion(section, _SECTIONS)}", section)
         name = kernel.text("name", default_name)
         if not _NAME.fullmatch(name):
             kernel.fail(f"{name!r} is no name: use letters, digits, _ . and -", "name")
@@ -204,7 +214,7 @@ class _Reader:
         sizes = {}
         for name, value in table.items():
             self._add(table, name, "int")
-            if hasattr(Problem, name) or name in ("file", "sizes"):
+            if hasattr(Problem, name) or name in _TAKEN or keyword.iskeyword(name):
                 table.fail(f"a size cannot be called {name!r}: give it another name", name)
             sizes[name] = table.attempt(name, whole_number, name, value, 1)
         return sizes
@@ -261,8 +271,11 @@ class _Reader:
                 )
             if any(r.expression.text == expression.text for r in rules):
                 table.fail(f'the rule "{expression.text}" is there twice', "expr")
+            name = table.text("name", "")
+            if name and any(r.name == name for r in rules):
+                table.fail(f"another rule is called {name!r}: give this one another name", "name")
             pruning = table.choice("kind", ("valid", "pruning"), "valid") == "pruning"
-            rules.append(FileRule(expression, table.text("reason", ""), pruning, table.text("name", "")))
+            rules.append(FileRule(expression, table.text("reason", ""), pruning, name))
             table.done()
         return tuple(rules)
 
@@ -360,6 +373,8 @@ class _Reader:
             path = self.folder / table.text("kernel")
             if path.resolve() in within:
                 table.fail("the references go round in a circle: end it with a Python function", "kernel")
+            if len(within) >= _MOST_REFERENCES:
+                table.fail(f"more than {_MOST_REFERENCES} kernels are references one after another", "kernel")
             if not path.is_file():
                 table.fail(f"there is no file {table.text('kernel')!r} next to the kernel file", "kernel")
             other = read_file(path, within)

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from autosched.user_kernels import from_arrays
+from autosched.user_kernels.c_header import c_header
 from autosched.user_kernels.document import KernelFileError, Places
 from autosched.user_kernels.expressions import suggestion
 from autosched.user_kernels.function_traits import function_text
@@ -175,6 +176,11 @@ class Kernel:
         made.file = file
         return made
 
+    def c_header(self, targets: Mapping[str, Mapping[str, Any]]) -> str:
+        """A C header with the values of the parameters, by names of devices: ``{"a100": result.best.schedule.values}``.
+        Raises ValueError without any."""
+        return c_header(self.file, targets)
+
     def pinned(self, **values: Any) -> Self:
         """The same kernel with parameters that have one value alone: its records are those of the kernel.
 
@@ -214,7 +220,10 @@ class Kernel:
 
         Raises ValueError where an operator of ours, or of an installed package, has that name.
         """
-        register(self.operator, self.template, replace=True)
+        try:
+            register(self.operator, self.template, replace=True)
+        except ValueError as error:
+            raise KernelFileError(f'{error}: with [kernel] name = "..." the kernel is called otherwise') from None
 
     def problem(self, **sizes: int) -> KernelProblem:
         """The problem of these sizes, and the kernel's own for those not given: what ``tune``, ``Database.kernel`` and

@@ -257,3 +257,35 @@ def test_sources_that_are_no_files_are_refused_at_once(hostile: str, tmp_path: P
     (tmp_path / "k.toml").write_text(f'[kernel]\nsource = "{hostile}"\nentry = "f"\n[parameters]\nb = [1]\n')
     with pytest.raises(KernelFileError, match=r"is no regular file|has more than 16 MiB"):
         Kernel.from_file(tmp_path / "k.toml")
+
+
+BARE = '[kernel]\nname = "bare"\nsource = "bare.cu"\nentry = "bare"\n[parameters]\nb = [32]\n[launch]\nblock = "b"\ngrid = "1"\n'
+OUT = '[[argument]]\nname = "y"\nkind = "output"\ndtype = "f32"\nshape = ["32"]\n'
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("[sizes]\nself = 1\n", "a size cannot be called 'self'"),
+        ("[sizes]\noperator = 1\n", "a size cannot be called 'operator'"),
+        ("[sizes]\nclass = 1\n", "a size cannot be called 'class'"),
+        ('[[rule]]\nexpr = "b > 1"\nname = "r"\n[[rule]]\nexpr = "b > 2"\nname = "r"\n', "another rule is called 'r'"),
+        ("[lunch]\nblock = 1\n", "unknown section 'lunch', did you mean launch"),
+        ("x = " + "[" * 5000 + "]" * 5000 + "\n", "nested too deep|unknown section 'x'|no TOML"),
+    ],
+)
+def test_hostile_kernel_files_get_one_line(more: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "bare.cu").write_text("__global__ void bare(float* y) { y[threadIdx.x] = 0; }\n")
+    text = more + BARE + OUT if more.startswith("x") else BARE + OUT + more
+    (tmp_path / "k.toml").write_text(text)
+    with pytest.raises(KernelFileError, match=said) as error:
+        Kernel.from_file(tmp_path / "k.toml")
+    assert "\n" not in str(error.value)
+
+
+def test_references_one_after_another_end(tmp_path: Path) -> None:
+    (tmp_path / "bare.cu").write_text("__global__ void bare(float* y) { y[threadIdx.x] = 0; }\n")
+    for i in range(60):
+        (tmp_path / f"k{i}.toml").write_text(f'{BARE}{OUT}[reference]\nkernel = "k{i + 1}.toml"\n')
+    with pytest.raises(KernelFileError, match="more than 20 kernels"):
+        Kernel.from_file(tmp_path / "k0.toml")

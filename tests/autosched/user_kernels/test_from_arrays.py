@@ -116,3 +116,14 @@ def test_parameters_may_be_pinned() -> None:
 def test_what_is_neither_an_array_nor_a_number_is_refused() -> None:
     with pytest.raises(ValueError, match="argument 0 must be a numpy array or a number, not list"):
         Kernel.from_arrays("vector_add", ADD, N, [[1.0]], {"block_size_x": [32]})
+
+
+def test_a_c_header_has_the_values_of_each_device() -> None:
+    kernel = add()
+    header = kernel.c_header({"a100": {"block_size_x": 64}, "rtx_a6000": {"block_size_x": 128}})
+    lines = header.splitlines()
+    assert lines.index("#if defined(TARGET_A100)") + 1 == lines.index("#define block_size_x 64")
+    assert lines.index("#elif defined(TARGET_RTX_A6000)") + 1 == lines.index("#define block_size_x 128")
+    assert lines[lines.index("#else  // as on a100") + 1] == "#define block_size_x 64"
+    with pytest.raises(ValueError, match="at least one device"):
+        kernel.c_header({})

@@ -16,8 +16,8 @@ Row = dict[str, Any]
 
 
 def rows(problem: Problem, records: Iterable[Record]) -> list[Row]:
-    """One row a trial: ``status``, ``provenance``, ``seconds`` (None where it has none), registers, spills, static shared
-    memory, each parameter by its name, each metric of the problem by its own."""
+    """One row a trial: ``status``, ``provenance``, ``seconds`` (None where it has none), registers, spills, static
+    shared memory, each parameter by its name, each metric of the problem by its own."""
     table = []
     for record in records:
         measurement = record.measurement

@@ -124,7 +124,7 @@ class Table:
     def expression(self, key: str | int, given: Any, types: Mapping[str, Type], kinds: Sequence[Type]) -> Expression:
         """``given``, the value of ``key`` or a part of it, as an expression of one of the types ``kinds``."""
         if callable(given):
-            return from_function(given, function_text(given), kinds[0], types)
+            return from_function(given, function_text(given), "float" if "float" in kinds else kinds[0], types)
         if isinstance(given, bool) or not isinstance(given, (str, int, float)):
             self.fail(f"this must be an expression, a text or a number, not {_shown(given)}", key)
         made = self.attempt(key, parse, str(given), types)
@@ -199,6 +199,8 @@ def read_text(path: Path, table: Table, key: str) -> str:
         if path.stat().st_size > MOST_TEXT:
             table.fail(f"{path if key else 'this'} has more than {MOST_TEXT >> 20} MiB", key)
         return path.read_text(encoding="utf-8")
+    except KernelFileError:
+        raise
     except UnicodeDecodeError:
         table.fail(f"{path.name if key else 'this'} is not UTF-8 text", key)
     except OSError as error:

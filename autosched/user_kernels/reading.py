@@ -134,7 +134,7 @@ class _Reader:
         top, kernel = self.top, self.top.table("kernel")
         for section in top.values:
             if section not in _SECTIONS:
-                top.fail(f"unknown section {section!r}, {suggestion(section, _SECTIONS)}", section)
+                top.fail(f"unknown key {section!r}, {suggestion(section, _SECTIONS)}", section)
         name = kernel.text("name", default_name)
         if not _NAME.fullmatch(name):
             kernel.fail(f"{name!r} is no name: use letters, digits, _ . and -", "name")
@@ -271,11 +271,11 @@ class _Reader:
                 )
             if any(r.expression.text == expression.text for r in rules):
                 table.fail(f'the rule "{expression.text}" is there twice', "expr")
-            name = table.text("name", "")
+            pruning = table.choice("kind", ("valid", "pruning"), "valid") == "pruning"
+            reason, name = table.text("reason", ""), table.text("name", "")
             if name and any(r.name == name for r in rules):
                 table.fail(f"another rule is called {name!r}: give this one another name", "name")
-            pruning = table.choice("kind", ("valid", "pruning"), "valid") == "pruning"
-            rules.append(FileRule(expression, table.text("reason", ""), pruning, name))
+            rules.append(FileRule(expression, reason, pruning, name))
             table.done()
         return tuple(rules)
 

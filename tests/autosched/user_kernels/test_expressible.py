@@ -259,7 +259,17 @@ def test_sources_that_are_no_files_are_refused_at_once(hostile: str, tmp_path: P
         Kernel.from_file(tmp_path / "k.toml")
 
 
-BARE = '[kernel]\nname = "bare"\nsource = "bare.cu"\nentry = "bare"\n[parameters]\nb = [32]\n[launch]\nblock = "b"\ngrid = "1"\n'
+BARE = """
+[kernel]
+name = "bare"
+source = "bare.cu"
+entry = "bare"
+[parameters]
+b = [32]
+[launch]
+block = "b"
+grid = "1"
+"""
 OUT = '[[argument]]\nname = "y"\nkind = "output"\ndtype = "f32"\nshape = ["32"]\n'
 
 
@@ -270,8 +280,8 @@ OUT = '[[argument]]\nname = "y"\nkind = "output"\ndtype = "f32"\nshape = ["32"]\
         ("[sizes]\noperator = 1\n", "a size cannot be called 'operator'"),
         ("[sizes]\nclass = 1\n", "a size cannot be called 'class'"),
         ('[[rule]]\nexpr = "b > 1"\nname = "r"\n[[rule]]\nexpr = "b > 2"\nname = "r"\n', "another rule is called 'r'"),
-        ("[lunch]\nblock = 1\n", "unknown section 'lunch', did you mean launch"),
-        ("x = " + "[" * 5000 + "]" * 5000 + "\n", "nested too deep|unknown section 'x'|no TOML"),
+        ("[lunch]\nblock = 1\n", "unknown key 'lunch', did you mean launch"),
+        ("x = " + "[" * 5000 + "]" * 5000 + "\n", "nested too deep|unknown key 'x'|no TOML"),
     ],
 )
 def test_hostile_kernel_files_get_one_line(more: str, said: str, tmp_path: Path) -> None:

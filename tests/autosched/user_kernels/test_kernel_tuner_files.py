@@ -114,7 +114,7 @@ WRONG = [
     ("tile_x == 1 or", "tiel_x == 1 or", "stencil.json:13: rule[2].expr: unknown name 'tiel_x', did you mean tile_x?"),
     ("tile_x == 1 or", "tile_x = 1 or", 'stencil.json: ConfigurationSpace.Conditions[2].Expression: "tile_x = 1'),
     ("ProblemSize[0] % tile_x", "ProblemSize[7] % tile_x", "stencil.json:14: rule[3].expr: an index [..] is not part"),
-    ('"ProblemSize": [4096, 1000],', "", "stencil.json:14: rule[3].expr: unknown name 'problem_size_x'"),
+    ('"ProblemSize": [4096, 1000],', "", "stencil.json:31: argument[1].shape: unknown name 'problem_size_x'"),
     ('"Type": "float2"', '"Type": "custom"', "stencil.json: KernelSpecification.Arguments[2].Type: the type 'custom' cannot"),
     ('"MemoryType": "Vector"', '"MemoryType": "Texture"', "stencil.json: KernelSpecification.Arguments[1].MemoryType: memory of the type 'Texture'"),
     ('"FillType": "Random"', '"FillType": "Script"', "stencil.json: KernelSpecification.Arguments[2].FillType: arrays cannot be filled"),

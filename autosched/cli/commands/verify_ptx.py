@@ -1,7 +1,8 @@
 """``autosched verify --ptx FILE``: launches of anyone's kernel, from PTX or CUDA source, and what is wrong with it.
 
-``--json``: ``file``, ``kernel``, ``order``, ``turns``, ``launches``, ``status``, ``reason``, ``findings``,
-``shared_sites``, ``global_sites`` (as in ``measurements.emulator``) and ``seconds``.
+``--json``: ``file``, ``kernel``, ``order``, ``turns``, ``orders`` (of each run, its name), ``not_run``, ``launches``,
+``status``, ``reason``, ``findings``, ``suppressed`` (findings, each with its ``reason``), ``shared_sites``,
+``global_sites`` (as in ``measurements.emulator``) and ``seconds``.
 """
 
 import re
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import numpy as np
 import typer
@@ -17,13 +18,14 @@ import typer
 from autosched.cli.options.launch import LaunchesOption, OrderOption, TurnsOption, order_from
 from autosched.cli.options.problem import whole_number
 from autosched.cli.terminal.errors import MOST_SEED, NO, InputError, bad_input, within
+from autosched.cli.terminal.findings import print_findings
 from autosched.cli.terminal.output import print_json, stdout_console
-from measurements.emulator import check_host
+from measurements.emulator import Suppression, check_host
+from measurements.emulator.findings import Grade
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 
 COMMAND = "verify --ptx FILE"  # as usage errors name it
 _ARRAY = re.compile(r"(?P<out>out\s+)?(?P<dtype>\w+)\[(?P<size>\d+)\]")
-_SHOWN = 20  # findings
 
 
 def expanded(arguments: Sequence[str]) -> list[str]:
@@ -57,17 +59,35 @@ def verify_ptx(
     perturb: Annotated[
         bool, typer.Option("--perturb", help="Approximate functions err as much as the PTX ISA allows.")
     ] = False,
+    suppressed: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--suppress",
+            metavar="KIND:FILE:LINE:REASON",
+            help="A finding that is expected, and why; * stands for any kind or line.",
+        ),
+    ] = None,
+    fail_on: Annotated[
+        str, typer.Option("--fail-on", metavar="GRADE", help="What makes the exit status 1: fault, or note as well.")
+    ] = "fault",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Execute a kernel and report races, bounds, uninitialised memory, barriers and masks.
 
-    One that waits for nothing, or does not reset a counter, may be right by luck: --turns 7 and --launches 2 show it.
-    Exit status 1 where something is found, or where the kernel does not run.
+    It runs twice, with blocks in ascending and in random order, unless --order or --turns say how. One that waits for
+    nothing, or does not reset a counter, may be right by luck: --order interleaved and --launches 2 show it. A note is
+    true by the letter of the PTX ISA and harms nothing.
+    Exit status 1 where a fault is found, or where the kernel does not run.
     """
     from autosched.proofs.emulate import emulate, is_ptx
 
     within("--seed", seed, 0, MOST_SEED)
-    turned = order_from(order, turns, launches)
+    asked = order_from(order, turns, launches)
+    turned = asked if order is not None or turns else None
+    if fail_on not in get_args(Grade):
+        raise InputError(f"--fail-on {fail_on} is no grade: write {' or '.join(get_args(Grade))}")
+    with bad_input():
+        suppressions = [Suppression.parse(one) for one in suppressed or ()]
     try:
         text = Path(ptx).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -89,34 +109,37 @@ def verify_ptx(
             perturb=perturb,
             order=turned,
             launches=launches,
+            suppressions=suppressions,
         )
+    status = 0 if run.ok and not (fail_on == "note" and run.findings) else NO
     if json:
         print_json(
             {
                 "file": ptx,
                 "kernel": name,
-                "order": turned.blocks,
-                "turns": turned.seed,
+                "order": asked.blocks,
+                "turns": asked.seed,
+                "orders": [o.name for o in run.orders],
+                "not_run": run.not_run,
                 "launches": launches,
                 "status": run.status,
                 "reason": run.reason,
                 "findings": [asdict(f) for f in run.findings],
+                "suppressed": [asdict(f) | {"reason": reason} for f, reason in run.suppressed],
                 "shared_sites": [asdict(s) for s in run.shared_sites],
                 "global_sites": [asdict(s) for s in run.global_sites],
                 "seconds": run.emulation.seconds,
             }
         )
-        return 0 if run.ok else NO
+        return status
     console = stdout_console()
-    for finding in run.findings[:_SHOWN]:
-        console.print(str(finding), markup=False, highlight=False, soft_wrap=True)
-    if len(run.findings) > _SHOWN:
-        console.print(f"and {len(run.findings) - _SHOWN} more: --json has all")
-    verdict = "nothing was found" if run.ok else run.status if run.findings else f"{run.status}: {run.reason}"
+    print_findings(console, run.emulation, run.not_run)
+    clean = "nothing was found" if not run.findings else "no fault was found"
+    verdict = clean if run.ok else run.status if run.findings else f"{run.status}: {run.reason}"
     if run.shared_sites:
         verdict += f"; bank conflicts up to {max(s.conflict_degree for s in run.shared_sites):.1f} x"
     console.print(verdict, markup=False, highlight=False, soft_wrap=True)
-    return 0 if run.ok else NO
+    return status
 
 
 def _sizes(flag: str, text: str) -> tuple[int, ...]:

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "isa/ptx.hpp"
+#include "memory/tensor_memory.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {
@@ -278,6 +279,7 @@ bool read_instruction(Text& in, const std::vector<SiteIndex>& sites) {
   if (name.starts_with("heap.")) program.uses_heap = true;
   i.immediate = immediates.emplace_back(std::move(numbers)).data();
   if (std::string_view(i.row->name).starts_with("atom") || (i.flags & by_l2) != 0) mark_strong(i.site);
+  if ((i.flags & is_volatile) != 0) mark_volatile(i.site);
   program.code.push_back(i);
   return true;
 }
@@ -308,10 +310,13 @@ bool load_program(const char* path) {
       in.read(program.cluster.x), in.read(program.cluster.y), in.read(program.cluster.z);
     } else if (word == "blocks_of_sm") {
       in.read(program.blocks_of_sm);
+    } else if (word == "target") {
+      in.read(program.target);
     } else if (word == "uses_pairs") {
       program.uses_pairs = true;
     } else if (word == "truncates_tf32") {
       program.truncates_tf32 = true;
+      grade_of_missing_fences = Grade::note;
     } else if (word == "static_shared") {
       in.read(program.static_shared_bytes);
     } else if (word == "shared") {
@@ -355,6 +360,7 @@ bool load_program(const char* path) {
     std::fprintf(stderr, "the program holds no kernel\n");
     return false;
   }
+  number_effects();
   return true;
 }
 
@@ -411,10 +417,14 @@ void place_variables(const std::vector<void*>& addresses) {
   }
 }
 
-bool is_constant(std::uint64_t address) {
+bool is_in_constant_memory(std::uint64_t address) {
   return std::any_of(variables.begin(), variables.end(), [address](const Variable& v) {
     return v.spec.role == BufferSpec::Role::input && address - v.address < v.spec.bytes;
   });
+}
+
+bool is_constant(std::uint32_t slot) {
+  return std::any_of(constants.begin(), constants.end(), [&](const Constant& c) { return c.slot == slot; });
 }
 
 namespace {

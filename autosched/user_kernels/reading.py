@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 from autosched.user_kernels.arguments import IDENTIFIER, check_shapes, read_arguments
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.document import KernelFileError, Places, Table, read_text, read_toml
-from autosched.user_kernels.expressions import Expression, suggestion, value_list
+from autosched.user_kernels.expressions import Expression, from_function, suggestion, value_list
 from autosched.user_kernels.kernel_file import (
     BLOCK,
     CLUSTER,
@@ -315,11 +316,14 @@ class _Reader:
         for name, axis, size, block in zip(GRID, "xyz", sizes, usual, strict=True):
             key = f"grid_div_{axis}"
             divisors = table.listed(key) if key in table else [block]
-            table.expression("problem_size", size, self.types, ("int", "float"))
-            for divisor in divisors:  # each on its own first: a complaint then shows what was written
-                table.expression(key, divisor, self.types, ("int", "float"))
-            product = " * ".join(f"({d})" for d in divisors) or "1"
-            whole = table.expression(key, f"ceil(({size}) / ({product}))", self.types, ("int",))
+            # Each on its own first: a complaint then shows what was written.
+            extent = table.expression("problem_size", size, self.types, ("int", "float"))
+            by = [table.expression(key, divisor, self.types, ("int", "float")) for divisor in divisors]
+            if callable(size) or any(map(callable, divisors)):
+                whole = _quotient(extent, by, self.types)
+            else:
+                product = " * ".join(f"({d})" for d in divisors) or "1"
+                whole = table.expression(key, f"ceil(({size}) / ({product}))", self.types, ("int",))
             axes.append(NamedExpression(name, whole))
         return axes
 
@@ -387,6 +391,15 @@ class _Reader:
             made = Reference(made.name, made.content, None, made.kernel, _config(table.table("config"), parameters))
         table.done()
         return made
+
+
+def _quotient(extent: Expression, by: Sequence[Expression], types: Mapping[str, Type]) -> Expression:
+    """One axis of a grid whose extent or divisors are functions."""
+
+    def blocks(values: dict[str, Any]) -> int:
+        return math.ceil(float(extent.value(values)) / math.prod(float(d.value(values)) for d in by))
+
+    return from_function(blocks, f"ceil({extent.text} / {' / '.join(d.text for d in by) or 1})", "int", types)
 
 
 def _constants(values: Mapping[str, float]) -> Callable[..., Any]:

@@ -66,7 +66,7 @@ def test_sectors_requests_and_instructions_are_those_of_the_kernel(block: int, s
     assert counts.unique_sectors == 1024 / 8, "each sector once, however it is asked for"
     assert counts.load_sectors == (128 if not strided else 1024), "strided loads use 4 bytes of a sector"
     assert counts.store_sectors == 1 and counts.dram_bytes == 4096 * 1024 * 4 + 4096 * 4 + 16
-    assert counts.constant_requests == 4 * loads, "four addresses a warp"
+    assert counts.constant_requests == 4 * warps, "four addresses, loaded once a warp"
     executed = dict(counts.executed)
     assert executed["fma.rn.f32"] == loads
     assert executed["bar.sync"] == warps

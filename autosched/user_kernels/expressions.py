@@ -113,6 +113,7 @@ def from_function(
     Rules about a function cannot be taken apart: it is called for each combination of the parameters. Where it raises,
     or gives something else, it has no value.
     """
+    names = dict(names)  # of now: a reader adds to its own
 
     def evaluate(look: Callable[[str], Array]) -> Pair:
         columns = [look(n) for n in names]

@@ -26,6 +26,9 @@ from autosched.cli.commands.verify import verify
 from autosched.cli.commands.verify_ptx import COMMAND as VERIFY_PTX
 from autosched.cli.commands.verify_ptx import expanded as ptx_expanded
 from autosched.cli.commands.verify_ptx import verify_ptx
+from autosched.cli.commands.verify_python import COMMAND as VERIFY_PYTHON
+from autosched.cli.commands.verify_python import expanded as python_expanded
+from autosched.cli.commands.verify_python import verify_python
 from autosched.cli.options import kernel as kernel_option
 from autosched.cli.options.problem import for_operator
 from autosched.cli.terminal.errors import BAD_INPUT, NO, InputError
@@ -102,7 +105,7 @@ class _Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
         if found is None:
-            known = [name for name in self.list_commands(ctx) if name not in (COMMAND, VERIFY_PTX)]
+            known = [name for name in self.list_commands(ctx) if name not in (COMMAND, VERIFY_PTX, VERIFY_PYTHON)]
             near = get_close_matches(cmd_name, known, 1)
             perhaps = f", did you mean {near[0]}?" if near else f": use one of {', '.join(known)}"
             instead = ", or give --kernel FILE" if self.name in _INSTEAD and not near else ""
@@ -130,6 +133,7 @@ def build() -> typer.Typer:
     app.command("doctor")(doctor)
     app.command(COMMAND, hidden=True, context_settings=_SETTINGS)(tune_suite)
     app.command(VERIFY_PTX, hidden=True, context_settings=_SETTINGS)(verify_ptx)
+    app.command(VERIFY_PYTHON, hidden=True, context_settings=_SETTINGS)(verify_python)
     for command in (space, tune, best, verify):
         _add_operators(app, command)
     others: dict[str, Callable[..., int]] = {
@@ -219,7 +223,9 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit status. An error of the user's becomes one line on stderr and 2."""
     try:
         with waiting_told():
-            statuses = [_one(line) for line in kernel_option.expanded(ptx_expanded(suite_expanded(arguments)))]
+            statuses = [
+                _one(line) for line in kernel_option.expanded(python_expanded(ptx_expanded(suite_expanded(arguments))))
+            ]
     except _UsageError as error:
         return _complain(_usage_line(error))
     except (InputError, KernelFileError, StoreError, HostFailure) as error:

@@ -15,7 +15,7 @@ from autosched.version import VERSION
 from cost_models.analytic import predict
 from cost_models.features import features
 from cost_models.launch_time import CompiledResources, launch_time, least_seconds
-from measurements.compiler.pool import CompilePool, NvrtcMissing
+from measurements.compiler.pool import CompilePool, NvrtcMissing, cores_beside
 from measurements.records import recording
 from measurements.records.measurement import Resources
 from measurements.runners.base import Candidate, Runner
@@ -129,7 +129,7 @@ def choose(
     wanted = gpu or wanted or device_row(DEFAULT_DEVICE)
     usable = TemplateSet(()) if problem is None else templates_for(problem, wanted, templates)
     try:
-        pool = CompilePool(workers=workers)
+        pool = CompilePool(workers=workers or (cores_beside(len(used)) if gpu is not None else None))
     except NvrtcMissing as error:
         raise BackendError(str(error)) from error
     runner: Runner

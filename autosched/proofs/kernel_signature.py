@@ -6,14 +6,13 @@ and for checks of what is passed; where nothing is known, nothing is checked.
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
+from measurements.emulator.demangle import demangled
 from search_spaces.operators.problem import Array
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -60,28 +59,6 @@ class Parameter:
 
 
 _NUMPY = {np.dtype(t).name for t in "?bBhHiIlLqQefdFD"}
-
-
-@cache
-def demangled(name: str) -> str:
-    """What C++ calls a mangled name; the name itself where it is none, or where this machine has no libstdc++."""
-    if not name.startswith("_Z"):
-        return name
-    try:
-        library = ctypes.CDLL("libstdc++.so.6")
-        demangle = library.__cxa_demangle
-        free = ctypes.CDLL(None).free
-    except (OSError, AttributeError):
-        return name
-    demangle.restype = ctypes.c_void_p
-    status = ctypes.c_int()
-    text = demangle(name.encode(), None, None, ctypes.byref(status))
-    if not text:
-        return name
-    try:
-        return ctypes.string_at(text).decode(errors="replace")
-    finally:
-        free(ctypes.c_void_p(text))
 
 
 def find_kernel(asked: str, kernels: Sequence[str]) -> str:

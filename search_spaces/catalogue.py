@@ -24,6 +24,7 @@ from search_spaces.templates.copy.template import COPY
 from search_spaces.templates.matmul.template import MATMUL
 from search_spaces.templates.matvec.template import MATVEC
 from search_spaces.templates.row_reduction.template import ROW_REDUCTION
+from search_spaces.templates.tcgen05_matmul.template import TCGEN05_MATMUL
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 from search_spaces.templates.transpose.template import TRANSPOSE
 from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
@@ -32,7 +33,7 @@ from search_spaces.templates.wgmma_matmul.transposed import WGMMA_MATMUL_TRANSPO
 ENTRY_POINTS = "autosched.templates"
 
 _OPERATORS = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
-_TEMPLATES = (MATMUL, MATVEC, ROW_REDUCTION, TRANSPOSE, COPY, WGMMA_MATMUL, WGMMA_MATMUL_TRANSPOSED)
+_TEMPLATES = (MATMUL, MATVEC, ROW_REDUCTION, TRANSPOSE, COPY, WGMMA_MATMUL, WGMMA_MATMUL_TRANSPOSED, TCGEN05_MATMUL)
 
 Entry = TypeVar("Entry")
 

@@ -10,6 +10,7 @@ from search_spaces.templates.headers import Headers, included
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.tensor_map import TensorMap
 
+BLACKWELL_ARCH = "compute_100a"
 HOPPER_ARCH = "compute_90a"
 TURING = "sm_75"  # has kernels of its own
 ADA_ARCH = "compute_89"
@@ -18,6 +19,8 @@ ORDINARY_ARCH = "compute_80"
 _OF_ARCH = "__CUDA_ARCH_"  # begins all macros that name it
 # 8-bit floats of mma.sync.
 ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
+# Instructions of sm_100a, and what belongs to tensor memory.
+BLACKWELL = re.compile(r"\b(tcgen05|clusterlaunchcontrol)\b")
 # Instructions of sm_90 and sm_90a in inline PTX.
 HOPPER = re.compile(
     r"\b(wgmma|setmaxnreg|mbarrier|mapa|stmatrix|griddepcontrol|elect\.sync|cp\.async\.bulk|barrier\.cluster|tensormap|"
@@ -32,7 +35,8 @@ def ptx_arch(kernel: Kernel) -> str:
         return TURING.replace("sm_", "compute_")
     if kernel.arch and _asks(kernel.source, kernel.headers):
         return kernel.arch.replace("sm_", "compute_")
-    return HOPPER_ARCH if _launched_for_hopper(kernel) else source_arch(kernel.source, kernel.headers)
+    arch = source_arch(kernel.source, kernel.headers)
+    return HOPPER_ARCH if _launched_for_hopper(kernel) and arch != BLACKWELL_ARCH else arch
 
 
 def _launched_for_hopper(kernel: Kernel) -> bool:
@@ -41,6 +45,8 @@ def _launched_for_hopper(kernel: Kernel) -> bool:
 
 @lru_cache(maxsize=1024)
 def _arch_of(text: str) -> str:
+    if BLACKWELL.search(text):
+        return BLACKWELL_ARCH
     return HOPPER_ARCH if HOPPER.search(text) else ADA_ARCH if ADA.search(text) else ORDINARY_ARCH
 
 
@@ -49,7 +55,7 @@ def source_arch(source: str, headers: Headers) -> str:
     """The architecture of CUDA source: sm_90a or sm_89 where it, or a header that it includes, has instructions of
     that."""
     needed = {_arch_of(text) for text in _used(source, headers)}
-    return next(arch for arch in (HOPPER_ARCH, ADA_ARCH, ORDINARY_ARCH) if arch in needed)
+    return next(arch for arch in (BLACKWELL_ARCH, HOPPER_ARCH, ADA_ARCH, ORDINARY_ARCH) if arch in needed)
 
 
 @lru_cache(maxsize=256)

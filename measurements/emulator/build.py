@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ CACHE_KEEP_SECONDS = 3600.0  # files younger than this are never pruned: another
 CACHE_NOTE_SECONDS = 600.0  # between two notes that a file is in use
 
 _RUNNER = "runner-"
+_INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 RUNTIME_FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off")
 
 
@@ -103,10 +105,9 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
 def _runtime_object(compiler: HostCompiler, source: Path, flags: tuple[str, ...], folder: Path) -> tuple[Path, Path]:
     """Where one file of the runtime is kept compiled, as most of them stay when one of them changes, and where it has
     been compiled now if it was not there: it is kept only once the program that it is part of has run."""
-    headers = "".join(header.read_text() for header in sorted(RUNTIME.rglob("*.hpp")))
     place = source.relative_to(RUNTIME)
     name = "-".join(place.with_suffix("").parts)
-    digest = _digest(compiler, flags, str(place), source.read_text(), headers)
+    digest = _digest(compiler, flags, str(place), *_with_headers(source))
     kept, made = cache_folder() / f"{name}-{digest}.o", folder / f"{name}.o"
     if not intact(kept):
         if place.parts[0] == "isa":
@@ -114,6 +115,18 @@ def _runtime_object(compiler: HostCompiler, source: Path, flags: tuple[str, ...]
         _compile_runtime(compiler, made, [*flags, "-I", str(RUNTIME), "-c", str(source)])
         seal(made)  # a linker reads no further than the headers say
     return kept, made
+
+
+def _with_headers(source: Path) -> list[str]:
+    """The text of a file of the runtime, and of all headers of the runtime that it includes."""
+    texts: dict[Path, str] = {}
+    pending = [source]
+    while pending:
+        file = pending.pop()
+        if file not in texts:
+            texts[file] = file.read_text()
+            pending += [RUNTIME / name for name in _INCLUDE.findall(texts[file])]
+    return [texts[file] for file in sorted(texts)]
 
 
 def _compile_runtime(compiler: HostCompiler, built: Path, arguments: list[str]) -> None:

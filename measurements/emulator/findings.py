@@ -44,6 +44,11 @@ class FindingKind(StrEnum):
     HEAP_MISUSE = "heap_misuse"  # memory that was freed, or that malloc did not return
     UNSET_SYMBOL = "unset_symbol"  # a __constant__ or __device__ variable that is read and that nobody sets
     DEADLOCK = "deadlock"  # threads that ask memory for what nobody ever writes; ends the launch
+    TCGEN05_IN_FLIGHT = "tcgen05_in_flight"  # what an unfinished tcgen05 instruction reads or writes is touched
+    MISSING_TCGEN05_FENCE = "missing_tcgen05_fence"  # around a synchronization of two threads
+    MISSING_TCGEN05_WAIT = "missing_tcgen05_wait"  # registers of a tcgen05.ld that are touched before tcgen05.wait::ld
+    TENSOR_MEMORY_MISUSE = "tensor_memory_misuse"  # not allocated, not freed, another warp's lanes, ...
+    UNINITIALIZED_TENSOR_MEMORY = "uninitialized_tensor_memory"
     CRASH = "crash"
     TIMEOUT = "timeout"
 

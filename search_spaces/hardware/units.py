@@ -56,6 +56,7 @@ UNITS: dict[str, Unit] = {
         Unit("wmma", "wmma does", True, lambda device: device.mma_sync_fraction * WMMA_FRACTION, opaque=True),
         Unit("mma", "mma.sync does", True, lambda device: device.mma_sync_fraction, _mma_sync_type),
         Unit("wgmma", "wgmma does", True, asynchronous=True),
+        Unit("tcgen05", "tcgen05 does", True, asynchronous=True),
     )
 }
 

@@ -1,163 +1,67 @@
 """The language of tile programs in Python: a function that is called once with ``p`` and its arrays, and traced.
 
-Shapes are checked as operations are made; every refusal names the file, the line, the operation and the rule. Rules of
-the XeTile RFC are quoted as such.
+Shapes and types are checked as operations are made; every refusal names the file, the line, the operation and the rule.
+Rules of the XeTile RFC are quoted as such.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal
 
-from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, DType, dtype
-from search_spaces.programs import ir
-from search_spaces.programs.ir import Index, ProgramError, Source
+from search_spaces.hardware.dtypes import BF16, F16, F32, I8, I32, U8, DType, dtype
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.programs import index, ir
+from search_spaces.programs.functions import FUNCTIONS, REDUCTIONS
+from search_spaces.programs.index import Index
+from search_spaces.programs.ir import ProgramError, Shape
+from search_spaces.programs.values import Operand, State, Tile, WindowHandle, caller, fail, shape_text, value_text
+
+ARRAY_DTYPES = {t.name: t for t in (F16, BF16, F32, I32, I8, U8)}
+Role = Literal["input", "output", "inout"]
+LOCALITIES = (0, 1, 2, 3)
 
 
 @dataclass(frozen=True)
 class Argument:
-    """An array of a program: names of its one or two extents, and its type (f16, bf16 or f32)."""
+    """An array of a program: names of its one to four extents, and its type."""
 
     sizes: tuple[str, ...]
     dtype: DType
-    is_output: bool
+    role: Role
 
 
-def _argument(sizes: str, type_: str, is_output: bool) -> Argument:
+def _argument(sizes: str, type_: str, role: Role) -> Argument:
     names = tuple(sizes.split())
-    if not 1 <= len(names) <= 2 or not all(name.isidentifier() for name in names):
-        raise ProgramError(f'an array has one or two extents with names, such as "m k", not {sizes!r}')
+    if not 1 <= len(names) <= 4 or not all(name.isidentifier() for name in names):
+        raise ProgramError(f'an array has one to four extents with names, such as "m k", not {sizes!r}')
     try:
-        return Argument(names, dtype(type_, FLOAT_DTYPES), is_output)
+        return Argument(names, dtype(type_, ARRAY_DTYPES), role)
     except ValueError as error:
         raise ProgramError(str(error)) from error
 
 
 def Input(sizes: str, dtype: str) -> Argument:
     """An array that the program reads: ``Input("m k", "f16")``. Raises ProgramError."""
-    return _argument(sizes, dtype, False)
+    return _argument(sizes, dtype, "input")
 
 
 def Output(sizes: str, dtype: str) -> Argument:
     """An array that the program writes. Raises ProgramError."""
-    return _argument(sizes, dtype, True)
+    return _argument(sizes, dtype, "output")
 
 
-def _caller() -> Source:
-    """The place of the nearest frame outside this module."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
-    return Source(Path(frame.f_code.co_filename).name, frame.f_lineno)
+def InOut(sizes: str, dtype: str) -> Argument:
+    """An array that ``p.atomic_rmw`` combines with what the caller left in it. Raises ProgramError."""
+    return _argument(sizes, dtype, "inout")
 
 
-def _fail(operation: str, reason: str) -> NoReturn:
-    raise ProgramError(f"{_caller()}: {operation}: {reason}")
-
-
-class Tile:
-    """A value of tile shape. Operators work element by element, with tiles of one shape and type or with numbers."""
-
-    def __init__(self, builder: Builder, value: ir.Value) -> None:
-        self.builder = builder
-        self.value = value
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.value.shape
-
-    def __add__(self, other: Tile | State | float) -> Tile:
-        return self.builder.map("add", self, other)
-
-    def __radd__(self, other: float) -> Tile:
-        return self.builder.map("add", other, self)
-
-    def __sub__(self, other: Tile | State | float) -> Tile:
-        return self.builder.map("subtract", self, other)
-
-    def __rsub__(self, other: float) -> Tile:
-        return self.builder.map("subtract", other, self)
-
-    def __mul__(self, other: Tile | State | float) -> Tile:
-        return self.builder.map("multiply", self, other)
-
-    def __rmul__(self, other: float) -> Tile:
-        return self.builder.map("multiply", other, self)
-
-    def __truediv__(self, other: Tile | State | float) -> Tile:
-        return self.builder.map("divide", self, other)
-
-    def __rtruediv__(self, other: float) -> Tile:
-        return self.builder.map("divide", other, self)
-
-    def __neg__(self) -> Tile:
-        return self.builder.map("subtract", 0.0, self)
-
-    def __bool__(self) -> bool:
-        _fail("if", "a tile has many values, and no thread may take a way of its own: use p.maximum or p.minimum")
-
-    def cast(self, to: str) -> Tile:
-        """The values rounded to another type. Raises ProgramError for an unknown one."""
-        return self.builder.cast(self, to)
-
-
-class State:
-    """A variable that a loop carries."""
-
-    def __init__(self, builder: Builder, number: int, shape: tuple[int, int], type_: DType) -> None:
-        self.builder, self.number, self.shape, self.dtype = builder, number, shape, type_
-
-    def set(self, value: Tile) -> None:
-        """Give it another value. Raises ProgramError for another shape or type."""
-        if (value.shape, value.value.dtype) != (self.shape, self.dtype):
-            _fail("set", f"a state of {_shape(self.shape)} {self.dtype.name} cannot become {_told(value.value)}")
-        self.builder.add(ir.Set(self.number, value.value, _caller()))
-
-    def read(self) -> Tile:
-        return self.builder.result(self.shape, self.dtype, lambda v: ir.Read(v, self.number, _caller()))
-
-    def __add__(self, other: Tile | float) -> Tile:
-        return self.read() + other
-
-    def __radd__(self, other: float) -> Tile:
-        return other + self.read()
-
-    def __sub__(self, other: Tile | float) -> Tile:
-        return self.read() - other
-
-    def __mul__(self, other: Tile | float) -> Tile:
-        return self.read() * other
-
-    def __rmul__(self, other: float) -> Tile:
-        return other * self.read()
-
-    def __truediv__(self, other: Tile | float) -> Tile:
-        return self.read() / other
-
-    def cast(self, to: str) -> Tile:
-        return self.read().cast(to)
-
-
-class WindowHandle:
-    """A window on an array, as a program moves it."""
-
-    def __init__(self, builder: Builder, window: ir.Window) -> None:
-        self.builder, self.window = builder, window
-
-    def move(self, rows: int, columns: int) -> None:
-        """Move it by so many elements, relative to where it is (RFC, update_tile_offset)."""
-        self.builder.add(ir.Move(self.window, (rows, columns), _caller()))
-
-
-def _shape(shape: tuple[int, int]) -> str:
-    return f"{shape[0]}x{shape[1]}"
-
-
-def _told(value: ir.Value) -> str:
-    return f"{_shape(value.shape)} {value.dtype.name}"
+def wg_map(sg_layout: tuple[int, int] | list[int], sg_data: tuple[int, int] | list[int]) -> WgMap:
+    """The documents' ``#wg_map<sg_layout, sg_data>``. Raises ValueError as WgMap does."""
+    return WgMap(tuple(sg_layout), tuple(sg_data))  # type: ignore[arg-type]
 
 
 class Builder:
@@ -166,8 +70,8 @@ class Builder:
     def __init__(self, chosen: Mapping[str, int]) -> None:
         self.chosen = dict(chosen)
         self.domains: dict[str, tuple[int, ...]] = {}
-        self.extent: tuple[int, int] | None = None
-        self.tile: tuple[int, int] = (0, 0)
+        self.extent: tuple[int, ...] | None = None
+        self.tile: tuple[int, ...] = ()
         self.scopes: list[list[ir.Operation]] = [[]]
         self._count = 0
 
@@ -178,142 +82,319 @@ class Builder:
         self._count += 1
         return self._count
 
-    def result(self, shape: tuple[int, int], type_: DType, make: Callable[[ir.Value], ir.Operation]) -> Tile:
-        value = ir.Value(self._new(), shape, type_)
+    def result(
+        self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation], map: ir.Given | None = None
+    ) -> Tile:
+        """The tile that a new operation gives."""
+        value = ir.Value(self._new(), shape, type_, map)
         self.add(make(value))
         return Tile(self, value)
+
+    # Sizes and places
 
     def choose(self, **domains: tuple[int, ...]) -> int | tuple[int, ...]:
         """Sizes that the search decides on: ``bm, bn = p.choose(bm=(64, 128), bn=(64, 128))``."""
         for name, values in domains.items():
             if not name.isidentifier() or name in self.domains:
-                _fail("choose", f"{name} is chosen twice")
-            if not values or any(type(v) is not int or v < 1 for v in values):
-                _fail("choose", f"{name} needs whole numbers from 1 up, not {values!r}")
+                fail("choose", f"{name} is chosen twice")
+            if not values or any(type(v) is not int or v < 0 for v in values):
+                fail("choose", f"{name} needs whole numbers from 0 up, not {values!r}")
             self.domains[name] = tuple(sorted(set(values)))
         found = tuple(self.chosen.get(name, self.domains[name][0]) for name in domains)
         return found[0] if len(found) == 1 else found
 
-    def blocks(self, extent: tuple[int, int], tile: tuple[int, int]) -> tuple[Index, Index]:
-        """Cut ``extent`` into tiles, one for each block; gives where the block's tile begins."""
+    def blocks(self, extent: tuple[int, ...], tile: tuple[int, ...]) -> tuple[Index, ...]:
+        """Cut ``extent``, of one to three dimensions, into tiles, one for each block; gives where it begins."""
         if self.extent is not None:
-            _fail("blocks", "a program has one grid of blocks")
+            fail("blocks", "a program has one grid of blocks")
+        if len(extent) != len(tile) or not 1 <= len(tile) <= 3:
+            fail("blocks", f"extent and tile need one to three dimensions each, not {len(extent)} and {len(tile)}")
         if min(tile) < 1:
-            _fail("blocks", f"a tile has at least one element, not {_shape(tile)}")
-        self.extent, self.tile = extent, tile
-        return Index(0, tile[0]), Index(1, tile[1])
+            fail("blocks", f"a tile has at least one element, not {'x'.join(map(str, tile))}")
+        self.extent, self.tile = tuple(extent), tuple(tile)
+        return tuple(Index("block", axis) * size for axis, size in enumerate(tile))
+
+    def cover(self, extent: int) -> int:
+        """The least power of two from ``extent`` up: a tile that holds a whole row."""
+        return 1 << max(extent - 1, 0).bit_length()
 
     def window(
-        self, array: ir.Array, at: tuple[Index | int, Index | int], shape: tuple[int, int], *, column: bool = False
+        self,
+        array: ir.Array,
+        at: tuple[Index | int, Index | int],
+        shape: Shape,
+        *,
+        turned: bool = False,
+        column: bool = False,
+        map: WgMap | None = None,
     ) -> WindowHandle:
-        """A tile of an array (RFC, init_tile). A vector is one row; with ``column`` it is one column."""
+        """A tile of an array (RFC, init_tile). ``turned``: of the transposed array (order = [0, 1]). A vector is one
+        row; with ``column`` it is one column. ``map``: who loads which part of it."""
         if min(shape) < 1:
-            _fail("window", f"a tile has at least one element, not {_shape(shape)}")
+            fail("window", f"a tile has at least one element, not {shape_text(shape)}")
+        if len(array.shape) > 2:
+            fail(
+                "window",
+                f"{array.name} has {len(array.shape)} dimensions: index all before the last two, {array.name}[i]",
+            )
         if column and len(array.sizes) != 1:
-            _fail("window", f"only a vector can be one column, and {array.name} has two extents")
-        places = tuple(i if isinstance(i, Index) else Index(constant=i) for i in at)
-        return WindowHandle(self, ir.Window(self._new(), array, (places[0], places[1]), shape, column))
+            fail("window", f"only a vector can be one column, and {array.name} has {len(array.sizes)} extents")
+        if map is not None:
+            self._verify_map("window", map, shape)
+        places = index.as_index(at[0]), index.as_index(at[1])
+        return WindowHandle(self, ir.Window(self._new(), array, places, shape, turned or column, map))
 
-    def load(self, window: WindowHandle) -> Tile:
-        """The elements of a window (RFC, load_tile); 0 outside of the array."""
-        array = window.window.array
-        if array.role == "output":
-            _fail("load", f"{array.name} is an output: a program does not read what it writes")
-        return self.result(window.window.shape, array.dtype, lambda v: ir.Load(v, window.window, _caller()))
+    def _verify_map(self, operation: str, map: ir.Given, shape: Shape) -> None:
+        try:
+            if isinstance(map, NestedLayout):
+                map.verify(shape, 32)
+            else:
+                map.verify(shape)
+        except ValueError as error:
+            fail(operation, str(error))
+
+    # Memory
+
+    def load(self, window: WindowHandle, *, padding: float = 0.0) -> Tile:
+        """The elements of a window (RFC, load_tile); ``padding`` outside of the array."""
+        target = window.window
+        if target.array.role != "input":
+            fail("load", f"{target.array.name} is an output: a program does not read what it writes")
+        return self.result(
+            target.shape, target.array.dtype, lambda v: ir.Load(v, target, float(padding), caller()), target.map
+        )
 
     def store(self, value: Tile | State, window: WindowHandle) -> None:
         """Write a value to a window of its shape and type (RFC, store_tile); nothing outside of the array."""
-        tile, to = self._read(value), window.window
+        tile, to = value.tile(), window.window
+        self._check_target("store", "store_tile", tile, to)
+        if to.array.role == "inout":
+            fail("store", f"{to.array.name} is InOut: it is combined by p.atomic_rmw")
+        self.add(ir.Store(tile.value, to, caller()))
+
+    def atomic_rmw(self, kind: str, value: Tile | State, window: WindowHandle) -> None:
+        """Combine each element of the window with the value (RFC, atomic_rmw): addf, addi, maxs or mins."""
+        tile, to = value.tile(), window.window
+        self._check_target("atomic_rmw", "atomic_rmw", tile, to)
+        if to.array.role != "inout":
+            fail("atomic_rmw", f"{to.array.name} must be InOut: what is combined has a value before")
+        wanted = {"addf": "f32", "addi": "i32", "maxs": "i32", "mins": "i32"}
+        if wanted.get(kind) != to.array.dtype.name:
+            fail(
+                "atomic_rmw",
+                f"{kind} of {to.array.dtype.name} is not offered: use addf of f32, addi, maxs or mins of i32",
+            )
+        self.add(ir.AtomicRmw(kind, tile.value, to, caller()))
+
+    def _check_target(self, operation: str, rule: str, tile: Tile, to: ir.Window) -> None:
         if to.array.role == "input":
-            _fail("store", f"{to.array.name} is an input")
+            fail(operation, f"{to.array.name} is an input")
         if tile.shape != to.shape:
-            _fail(
-                "store",
-                f"value and tile need one shape (RFC, store_tile), not {_told(tile.value)} and {_shape(to.shape)}",
+            fail(
+                operation,
+                f"value and tile need one shape (RFC, {rule}), not {value_text(tile.value)} and {shape_text(to.shape)}",
             )
         if tile.value.dtype != to.array.dtype:
             name = to.array.dtype.name
-            _fail("store", f'the value is {tile.value.dtype.name}, but {to.array.name} is {name}: use .cast("{name}")')
-        self.add(ir.Store(tile.value, to, _caller()))
+            fail(operation, f'the value is {tile.value.dtype.name}, but {to.array.name} is {name}: use .cast("{name}")')
 
-    def zeros(self, shape: tuple[int, int], type_: str = "f32") -> Tile:
+    def prefetch(self, window: WindowHandle, *, locality: int = 3) -> None:
+        """Ask for a window to be near when it is loaded (RFC, prefetch_tile); ``locality`` 3 is L1, 1 and 2 are L2."""
+        if locality not in LOCALITIES:
+            fail("prefetch", f"locality is 0 to 3 (RFC, prefetch_tile), not {locality}")
+        self.add(ir.Prefetch(window.window, locality, caller()))
+
+    # Values
+
+    def zeros(self, shape: Shape, type_: str = "f32") -> Tile:
         return self.full(shape, 0.0, type_)
 
-    def full(self, shape: tuple[int, int], number: float, type_: str = "f32") -> Tile:
-        return self.result(shape, dtype(type_), lambda v: ir.Fill(v, float(number), _caller()))
+    def full(self, shape: Shape, number: float, type_: str = "f32") -> Tile:
+        """A tile of one number."""
+        try:
+            found = dtype(type_, ARRAY_DTYPES)
+        except ValueError as error:
+            fail("full", str(error))
+        return self.result(shape, found, lambda v: ir.Fill(v, float(number), caller()))
+
+    def rows(self, first: Index | int, count: int) -> Tile:
+        """``first``, ``first + 1``, .. as one column of i32: the places of a window's rows."""
+        return self._coordinates(0, first, (count, 1))
+
+    def columns(self, first: Index | int, count: int) -> Tile:
+        """``first``, ``first + 1``, .. as one row of i32: the places of a window's columns."""
+        return self._coordinates(1, first, (1, count))
+
+    def _coordinates(self, dimension: int, first: Index | int, shape: Shape) -> Tile:
+        base = index.as_index(first)
+        return self.result(shape, I32, lambda v: ir.Coordinates(v, dimension, base, caller()))
 
     def state(self, value: Tile) -> State:
         """A variable that a loop carries, with its first value."""
         state = State(self, self._new(), value.shape, value.value.dtype)
-        self.add(ir.Set(state.number, value.value, _caller()))
+        self.add(ir.Set(state.number, value.value, caller()))
         return state
 
-    def steps(self, extent: int, step: int) -> Iterator[None]:
-        """``for _ in p.steps(k, bk):``, a loop of the program. Its body is traced once."""
+    def steps(self, stop: Index | int, step: int, *, first: Index | int = 0) -> Iterator[Index]:
+        """``for at in p.steps(k, bk):``, a loop of the program over first, first + step, .. below ``stop``. Its body is
+        traced once. ``stop`` may depend on the block."""
         if step < 1:
-            _fail("steps", f"a step has at least one element, not {step}")
-        source = _caller()
+            fail("steps", f"a step has at least one element, not {step}")
+        source, number = caller(), self._new()
+        begin, end = index.as_index(first), index.as_index(stop)
         self.scopes.append([])
-        yield None
+        yield begin + Index("loop", number) * step
         body = tuple(self.scopes.pop())
-        self.add(ir.Loop(extent, step, body, source))
+        self.add(ir.Loop(number, begin, end, step, body, source))
 
-    def mma(self, a: Tile, b: Tile, c: Tile | State | None = None) -> Tile:
-        """a @ b + c, added up in f32 (RFC, tile_mma)."""
+    def mma(self, a: Tile, b: Tile, c: Tile | State | None = None, *, map: WgMap | None = None) -> Tile:
+        """a @ b + c, added up in f32 (RFC, tile_mma). ``map``: which subgroups have which part of the result."""
         (m, k), (depth, n) = a.shape, b.shape
         if k != depth:
-            _fail(
-                "mma", f"the columns of a are the rows of b (RFC, tile_mma), not {_shape(a.shape)} @ {_shape(b.shape)}"
+            fail(
+                "mma",
+                f"columns of a are rows of b (RFC, tile_mma), not {shape_text(a.shape)} @ {shape_text(b.shape)}",
             )
         if a.value.dtype != b.value.dtype:
-            _fail("mma", f"a and b need one type, not {a.value.dtype.name} and {b.value.dtype.name}")
-        added = None if c is None else self._read(c).value
-        if added is not None and (added.shape, added.dtype) != ((m, n), F32):
-            _fail("mma", f"c must be {m}x{n} f32 (RFC, tile_mma), not {_told(added)}")
-        return self.result((m, n), F32, lambda v: ir.Mma(v, a.value, b.value, added, _caller()))
+            fail("mma", f"a and b need one type, not {a.value.dtype.name} and {b.value.dtype.name}")
+        if a.value.dtype not in (F16, BF16, F32):
+            fail("mma", f"a and b are f16, bf16 or f32, not {a.value.dtype.name}")
+        added = None if c is None else c.tile()
+        if added is not None and (added.shape, added.value.dtype) != ((m, n), F32):
+            fail("mma", f"c must be {m}x{n} f32, not {value_text(added.value)}")
+        if map is not None:
+            self._verify_map("mma", map, (m, n))
+        return self.result(
+            (m, n), F32, lambda v: ir.Mma(v, a.value, b.value, None if added is None else added.value, caller()), map
+        )
 
     def transpose(self, value: Tile) -> Tile:
-        """RFC, tile_transpose [1, 0]."""
+        """Rows become columns (RFC, transpose)."""
         rows, columns = value.shape
-        return self.result((columns, rows), value.value.dtype, lambda v: ir.Transpose(v, value.value, _caller()))
+        return self.result((columns, rows), value.value.dtype, lambda v: ir.Transpose(v, value.value, caller()))
 
     def broadcast(self, value: Tile, dim: int, size: int) -> Tile:
-        """Stretch a dimension of 1 to ``size`` (RFC, tile_broadcast)."""
-        if dim not in (0, 1) or value.shape[dim] != 1:
-            _fail("broadcast", f"dimension {dim} of {_shape(value.shape)} is not 1 (RFC, tile_broadcast)")
-        shape = (size, value.shape[1]) if dim == 0 else (value.shape[0], size)
-        return self.result(shape, value.value.dtype, lambda v: ir.Broadcast(v, value.value, dim, _caller()))
+        """Stretch dimension ``dim`` to ``size``: an element fills neighbours (RFC, broadcast, broadcast_size).
 
-    def map(self, function: str, *arguments: Tile | State | float) -> Tile:
-        """An element-wise function of f32 tiles and numbers, by its name in ``functions.py``."""
-        read = [a if isinstance(a, (int, float)) else self._read(a) for a in arguments]
-        tiles = [a.value for a in read if isinstance(a, Tile)]
-        if len({t.shape for t in tiles}) != 1:
-            given = " and ".join(map(_told, tiles))
-            _fail(function, f"operands need one shape, not {given or 'numbers alone'}: use p.broadcast")
-        if any(t.dtype != F32 for t in tiles):
-            _fail(function, f'arithmetic is in f32, not {" and ".join(t.dtype.name for t in tiles)}: use .cast("f32")')
-        values = tuple(a.value if isinstance(a, Tile) else float(a) for a in read)
-        return self.result(tiles[0].shape, F32, lambda v: ir.Map(v, function, values, _caller()))
+        An extent of 1 stretches to any size. Raises ProgramError where ``size`` is no multiple of the extent.
+        """
+        if dim not in (0, 1):
+            fail("broadcast", f"a tile has the dimensions 0 and 1, not {dim}")
+        extent = value.shape[dim]
+        if size % extent:
+            fail(
+                "broadcast",
+                f"dimension {dim} of {shape_text(value.shape)} does not divide {size} (RFC, broadcast_size)",
+            )
+        shape = (size, value.shape[1]) if dim == 0 else (value.shape[0], size)
+        return self.result(shape, value.value.dtype, lambda v: ir.Broadcast(v, value.value, dim, caller()))
+
+    def reduction(self, kind: str, value: Tile | State, dim: int, *, size: int | None = None) -> Tile:
+        """Join the elements along ``dim`` (RFC, reduction); with ``size``, each so many neighbours (reduction_size)."""
+        tile = value.tile()
+        row = REDUCTIONS.get(kind)
+        if row is None:
+            fail("reduction", f"there is no kind {kind}: use {', '.join(REDUCTIONS)}")
+        if tile.value.dtype.name not in row.types:
+            fail("reduction", f"{kind} joins {' or '.join(row.types)}, not {tile.value.dtype.name}")
+        if dim not in (0, 1):
+            fail("reduction", f"a tile has the dimensions 0 and 1, not {dim}")
+        extent = tile.shape[dim]
+        each = extent if size is None else size
+        if each < 1 or extent % each:
+            fail(
+                "reduction",
+                f"groups of {each} do not divide dimension {dim} of {shape_text(tile.shape)} (RFC, reduction_size)",
+            )
+        shape = (extent // each, tile.shape[1]) if dim == 0 else (tile.shape[0], extent // each)
+        return self.result(shape, tile.value.dtype, lambda v: ir.Reduce(v, kind, tile.value, dim, caller()))
+
+    def convert_layout(self, value: Tile | State, map: ir.Given | None = None, *, shared: bool = False) -> Tile:
+        """The same values, held as ``map`` says, or as the search decides (RFC, convert_layout). ``shared``: through
+        shared memory even where registers would do (VectorExt, shared_memory_conversion)."""
+        tile = value.tile()
+        if map is not None:
+            self._verify_map("convert_layout", map, tile.shape)
+        return self.result(tile.shape, tile.value.dtype, lambda v: ir.Convert(v, tile.value, shared, caller()), map)
+
+    def map(self, function: str, *given: object) -> Tile:
+        """An element-wise function of tiles and numbers; extents of 1 stretch."""
+        row = FUNCTIONS.get(function)
+        if row is None:
+            fail(function, f"there is no such function: use {', '.join(FUNCTIONS)}")
+        read = [a.tile() if isinstance(a, (Tile, State)) else a for a in given]
+        if len(read) != row.arity:
+            fail(function, f"it takes {row.arity} arguments, not {len(read)}")
+        tiles = [a for a in read if isinstance(a, Tile)]
+        if not tiles:
+            fail(function, "one operand at least is a tile")
+        shape = tuple(max(t.shape[d] for t in tiles) for d in (0, 1))
+        if any(t.shape[d] not in (1, shape[d]) for t in tiles for d in (0, 1)):
+            given_text = " and ".join(value_text(t.value) for t in tiles)
+            fail(function, f"operands need one shape, or extents of 1, not {given_text}: use p.broadcast")
+        of_numbers = next((t.value.dtype for t in reversed(tiles)), F32)
+        if row.types == "chosen" and not any(isinstance(a, Tile) for a in read[1:]):
+            of_numbers = F32
+        types = tuple(a.value.dtype if isinstance(a, Tile) else of_numbers for a in read)
+        result = row.result(types)
+        if isinstance(result, str):
+            shown = " and ".join(t.value.dtype.name for t in tiles)
+            hint = ': use .cast("f32")' if any(t.value.dtype in (F16, BF16) for t in tiles) else ""
+            fail(function, f"arithmetic is in {result}, not {shown}{hint}")
+        values: list[ir.Value | float] = []
+        for a in read:
+            if isinstance(a, Tile):
+                stretched = a
+                for d in (0, 1):
+                    if stretched.shape[d] != shape[d]:
+                        stretched = self.broadcast(stretched, d, shape[d])
+                values.append(stretched.value)
+            elif isinstance(a, (int, float)):
+                if of_numbers == I32 and a != int(a):
+                    fail(function, f"{a} is no whole number, but the other operand is i32")
+                values.append(float(a))
+            else:
+                fail(function, f"an operand is a tile or a number, not {a!r}")
+        return self.result((shape[0], shape[1]), result, lambda v: ir.Map(v, function, tuple(values), caller()))
+
+    def either(self, truths: str, bits: str, a: Operand, b: Operand) -> Tile:
+        """``&`` and ``|``: of truths, or of the bits of whole numbers."""
+        left = a.tile() if isinstance(a, (Tile, State)) else None
+        return self.map(bits if left is not None and left.value.dtype == I32 else truths, a, b)
 
     def cast(self, value: Tile, to: str) -> Tile:
+        """The values in another type, rounded where it is narrower."""
         try:
-            type_ = dtype(to, FLOAT_DTYPES)
+            type_ = dtype(to, ARRAY_DTYPES)
         except ValueError as error:
-            _fail("cast", str(error))
-        return self.result(value.shape, type_, lambda v: ir.Map(v, "cast", (value.value,), _caller()))
+            fail("cast", str(error))
+        if type_ in (I8, U8) or (type_ == I32 and value.value.dtype.is_float):
+            fail("cast", f"to {to} is not offered: whole numbers become f32, and narrow ones i32")
+        return self.result(value.shape, type_, lambda v: ir.Map(v, "cast", (value.value,), caller()))
 
-    def _read(self, value: Tile | State) -> Tile:
-        return value.read() if isinstance(value, State) else value
+    # Functions by name
 
-    def maximum(self, a: Tile | State | float, b: Tile | State | float) -> Tile:
+    def maximum(self, a: Operand, b: Operand) -> Tile:
         return self.map("maximum", a, b)
 
-    def minimum(self, a: Tile | State | float, b: Tile | State | float) -> Tile:
+    def minimum(self, a: Operand | Index | int, b: Operand | Index | int) -> Tile | Index:
+        """Of tiles element by element, or of two indices or sizes."""
+        if isinstance(a, Index) or isinstance(b, Index):
+            return index.minimum(a, b)  # type: ignore[arg-type]
         return self.map("minimum", a, b)
+
+    def where(self, condition: Tile, yes: Operand, no: Operand) -> Tile:
+        """``yes`` where the condition holds, else ``no``."""
+        return self.map("where", condition, yes, no)
 
     def exp(self, x: Tile | State) -> Tile:
         return self.map("exp", x)
+
+    def exp2(self, x: Tile | State) -> Tile:
+        return self.map("exp2", x)
+
+    def log2(self, x: Tile | State) -> Tile:
+        return self.map("log2", x)
 
     def tanh(self, x: Tile | State) -> Tile:
         return self.map("tanh", x)
@@ -323,6 +404,15 @@ class Builder:
 
     def sqrt(self, x: Tile | State) -> Tile:
         return self.map("sqrt", x)
+
+    def rsqrt(self, x: Tile | State) -> Tile:
+        return self.map("rsqrt", x)
+
+    def sine(self, x: Tile | State) -> Tile:
+        return self.map("sine", x)
+
+    def cosine(self, x: Tile | State) -> Tile:
+        return self.map("cosine", x)
 
     def absolute(self, x: Tile | State) -> Tile:
         return self.map("absolute", x)
@@ -352,21 +442,20 @@ class Program:
         builder, arrays = self._run(sizes, chosen)
         if builder.extent is None:
             raise ProgramError(f"{self.name}: a program cuts its result into blocks: call p.blocks")
+        operations = tuple(builder.scopes[0])
         return ir.Trace(
-            arrays, builder.extent, builder.tile, tuple(builder.scopes[0]), tuple(sorted(builder.chosen.items()))
+            self.name, arrays, builder.extent, builder.tile, operations, tuple(sorted(builder.chosen.items()))
         )
 
     def _run(self, sizes: Mapping[str, int], chosen: Mapping[str, int]) -> tuple[Builder, tuple[ir.Array, ...]]:
         builder = Builder(chosen)
-        arrays = []
-        for name, a in self.arguments:
-            shape = tuple(sizes[s] for s in a.sizes)
-            two = (shape[0], shape[1]) if len(shape) == 2 else (1, shape[0])
-            arrays.append(ir.Array(name, "output" if a.is_output else "input", a.dtype, a.sizes, two))
+        arrays = tuple(
+            ir.Array(name, a.role, a.dtype, a.sizes, tuple(sizes[s] for s in a.sizes)) for name, a in self.arguments
+        )
         self.function(builder, *arrays)
         if len(builder.scopes) != 1:
             raise ProgramError(f"{self.name}: a loop over p.steps was left before its end: do not break out of it")
-        return builder, tuple(arrays)
+        return builder, arrays
 
 
 def program(**arguments: Argument) -> Callable[[Callable[..., None]], Program]:
@@ -376,7 +465,7 @@ def program(**arguments: Argument) -> Callable[[Callable[..., None]], Program]:
     """
 
     def made(function: Callable[..., None]) -> Program:
-        if not any(a.is_output for a in arguments.values()):
+        if all(a.role == "input" for a in arguments.values()):
             raise ProgramError(f"{function.__name__}: a program needs an Output")
         try:
             content = Path(function.__code__.co_filename).read_text("utf-8")

@@ -8,39 +8,65 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
+from search_spaces.arrays import IntArray
 from search_spaces.hardware import intrinsics
 from search_spaces.hardware.dtypes import DType
 from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.shared_layout import sampled_layouts
-from search_spaces.programs.analysis import Analysis, Operand, analyse
+from search_spaces.programs import estimates, ir
+from search_spaces.programs.emit import AFTER, INSIDE
+from search_spaces.programs.infer import Inference, Staged, infer
 from search_spaces.programs.ir import ProgramError
+from search_spaces.programs.memory import EXCHANGES, exchange_bytes, stage_names
 from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.staging import REGISTERS, SHARED
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
-from search_spaces.spaces.parameters import Parameter, categorical, ordinal
+from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
 from search_spaces.spaces.rules import Attribute
 from search_spaces.templates.common.raster import raster
 from search_spaces.templates.common.shared_tiles import stage_bytes
 
 MOST_CHOICES = 1024  # combinations of tile sizes that p.choose may leave open: each is traced
 COPY_COLUMNS = (1, 2, 4, 8, 16, 32, 64, 128)
-REGISTER_OVERHEAD = 24  # for addresses and counters
-AXES = "mnk"
+SUBGROUPS = (1, 2, 4, 8)
+WARPS = (1, 2, 4, 8, 16)
+Combination = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Choices:
-    """What ``p.choose`` leaves open. ``tiles`` has the (m, n, k) of the products for each combination of values;
-    ``deciding`` the names that each of the three depends on."""
+    """What ``p.choose`` leaves open, and the inference of every combination of values."""
 
     domains: Mapping[str, tuple[int, ...]]
-    analysis: Analysis
-    tiles: Mapping[tuple[int, ...], tuple[int, int, int]]
-    deciding: tuple[tuple[str, ...], ...]
+    inferences: Mapping[Combination, Inference]
 
     @property
-    def element(self) -> DType:
-        return self.analysis.operands[0].array.dtype
+    def first(self) -> Inference:
+        return next(iter(self.inferences.values()))
+
+    @property
+    def element(self) -> DType | None:
+        """What products multiply."""
+        types = {o.a.dtype for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma)}
+        return types.pop() if types else None
+
+    def inference(self, values: Mapping[str, Value]) -> Inference:
+        """Of one schedule."""
+        return self.inferences[tuple(int(values[name]) for name in self.domains)]
+
+    def deciding(self, size: Callable[[Inference], int]) -> tuple[tuple[str, ...], dict[Combination, int]]:
+        """The names that a number depends on, and the number for each combination of their values."""
+        table = {values: size(found) for values, found in self.inferences.items()}
+        names, kept = list(self.domains), []
+        for at, name in enumerate(names):
+            seen: dict[Combination, int] = {}
+            if any(seen.setdefault(v[:at] + v[at + 1 :], n) != n for v, n in table.items()):
+                kept.append(name)
+        places = [names.index(name) for name in kept]
+        return tuple(kept), {tuple(v[i] for i in places): n for v, n in table.items()}
 
 
 @lru_cache(maxsize=64)
@@ -51,145 +77,391 @@ def choices(problem: ProgramProblem) -> Choices:
     domains = program.domains(sizes)
     if math.prod(map(len, domains.values())) > MOST_CHOICES:
         raise ProgramError(f"{program.name}: p.choose leaves more than {MOST_CHOICES} combinations of sizes open")
-    found = {
-        values: analyse(program.trace(sizes, dict(zip(domains, values, strict=True))))
+    traces = {
+        values: program.trace(sizes, dict(zip(domains, values, strict=True)))
         for values in itertools.product(*domains.values())
     }
-    first = next(iter(found.values()))
-    if any((a.operands, _kinds(a)) != (first.operands, _kinds(first)) for a in found.values()):
+    # Products are alike where their shapes are in every combination.
+    shapes = [[(o.result.shape, o.result.map) for o, _ in t.walk() if isinstance(o, ir.Mma)] for t in traces.values()]
+    if len({len(s) for s in shapes}) != 1:
+        raise ProgramError(f"{program.name}: the chosen sizes must not change which products there are")
+    of_products = list(zip(*shapes, strict=True))
+    classes = tuple(of_products.index(s) for s in of_products)
+    inferences = {values: infer(trace, classes) for values, trace in traces.items()}
+    found = Choices(domains, inferences)
+    types = {o.a.dtype for o, _ in found.first.trace.walk() if isinstance(o, ir.Mma)}
+    if len(types) > 1:
+        raise ProgramError(f"{program.name}: mma: all products of a program need one type")
+    if any(_signature(i) != _signature(found.first) for i in inferences.values()):
         raise ProgramError(f"{program.name}: the chosen sizes must not change which operations there are")
-    tiles = {values: a.tile for values, a in found.items()}
-    deciding = tuple(tuple(name for at, name in enumerate(domains) if _depends(tiles, at, axis)) for axis in range(3))
-    return Choices(domains, first, tiles, deciding)
+    return found
 
 
-def _kinds(analysis: Analysis) -> list[object]:
-    return [(type(o), getattr(o, "function", None)) for o in analysis.end]
+def _signature(found: Inference) -> object:
+    return (
+        [(s.name, s.side, s.product, s.row_major, s.loop is None) for s in _unique(found)],
+        len(found.stores),
+        len(found.sums),
+        len(found.loops),
+        len(found.trace.blocks),
+    )
 
 
-def _depends(tiles: Mapping[tuple[int, ...], tuple[int, int, int]], at: int, axis: int) -> bool:
-    seen: dict[tuple[int, ...], int] = {}
-    return any(seen.setdefault(v[:at] + v[at + 1 :], tile[axis]) != tile[axis] for v, tile in tiles.items())
+def _unique(found: Inference) -> list[Staged]:
+    return list({s.name: s for s in found.staged.values()}.values())
 
 
-def operand_names(operand: Operand) -> dict[str, str]:
+def staged_operands(problem: ProgramProblem) -> list[Staged]:
+    return _unique(choices(problem).first)
+
+
+def operand_names(staged: Staged) -> dict[str, str]:
     """The columns of one operand, by the names that rules of all operands use."""
-    rows, cols = ("tile_m", "tile_k") if operand.side == "a" else ("tile_k", "tile_n")
-    major, minor = (rows, cols) if operand.row_major else (cols, rows)
-    own = {name: f"{name}_{operand.name}" for name in ("layout", "copy", "vector")}
-    return {
-        **own,
-        "columns": f"copy_columns_{operand.name}",
-        "rows": rows,
-        "cols": cols,
-        "major": major,
-        "minor": minor,
-    }
+    name = staged.name
+    rows, cols = f"rows_{name}", f"cols_{name}"
+    major, minor = (rows, cols) if staged.row_major else (cols, rows)
+    own = {key: f"{key}_{name}" for key in ("layout", "copy", "vector")}
+    return {**own, "columns": f"copy_columns_{name}", "rows": rows, "cols": cols, "major": major, "minor": minor}
 
 
 def rows_of_intrinsics(element: DType) -> tuple[str, ...]:
-    """The rows of mma.sync that multiply the type and add up in f32."""
+    """The rows that multiply the type and add up in f32, with fragments that are known: mma.sync, or FMA for f32."""
     found = intrinsics.intrinsics_for(element.name, tf32=False, acc="f32")
-    return tuple(row.name for row in found if row.unit == "mma" and row.c.layout is not None)
+    unit = "fma" if element.name == "f32" else "mma"
+    return tuple(row.name for row in found if row.unit == unit and row.c.layout is not None)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A number that follows from the chosen sizes: an attribute, or a parameter of one value where it is fixed."""
+
+    name: str
+    size: Callable[[Inference], int]
+    doc: str
+
+    def parameter(self, found: Choices) -> tuple[Parameter, ...]:
+        names, table = found.deciding(self.size)
+        return () if names else (ordinal(self.name, tuple(table.values()), f"{self.doc}, which is fixed"),)
+
+    def attribute(self, found: Choices) -> tuple[Attribute, ...]:
+        names, table = found.deciding(self.size)
+        if not names:
+            return ()
+
+        def size(**chosen: int) -> int:
+            return table[tuple(chosen.values())]
+
+        return (Attribute(self.name, each(size), self.doc, names={n: n for n in names}),)
+
+
+def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
+    """Shapes of products, operands and anchors, and the counts of blocks and turns."""
+    found = choices(problem)
+    sizes = []
+    for p in found.first.products:
+        for d, axis in enumerate("mn"):
+            sizes.append(
+                Sizes(
+                    f"tile_{axis}{p.suffix}",
+                    lambda i, n=p.number, d=d: i.products[n].shape[d],  # type: ignore[misc]
+                    f"{axis} of a product",
+                )
+            )
+        sizes.append(Sizes(f"tile_k{p.suffix}", lambda i, n=p.number: _depth(i, n), "k of a product"))  # type: ignore[misc]
+    for place, s in enumerate(_unique(found.first)):
+        for d, axis in enumerate(("rows", "cols")):
+            sizes.append(
+                Sizes(
+                    f"{axis}_{s.name}",
+                    lambda i, at=place, d=d: _unique(i)[at].shape[d],  # type: ignore[misc]
+                    f"{axis} of the tile of {s.name}",
+                )
+            )
+    for a in range(anchor_count(found)):
+        doc = f"elements of a line of block {a + 1}"
+        sizes.append(Sizes(f"line_{a + 1}", lambda i, a=a: _anchor_line(i, a)[0], doc))  # type: ignore[misc]
+        sizes.append(Sizes(f"lines_{a + 1}", lambda i, a=a: _anchor_line(i, a)[1], f"lines of block {a + 1}"))  # type: ignore[misc]
+    shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
+    for place, store in enumerate(found.first.stores):
+        if is_turnable(found.first, place):
+            sizes.append(
+                Sizes(
+                    f"shape_store_{place + 1}",
+                    lambda i, at=place: shapes.index(i.stores[at].value.shape),  # type: ignore[misc]
+                    f"which of the program's shapes the tile of {store.window.array.name} has",
+                )
+            )
+    sizes.append(Sizes("blocks", lambda i: i.trace.block_count, "blocks of the launch"))
+    for place, name in enumerate(stage_names(found.first).values()):
+        sizes.append(
+            Sizes(
+                name.replace("stages", "turns"),
+                lambda i, at=place: max(1, i.trace.turns()[list(stage_names(i))[at]]),  # type: ignore[misc]
+                "turns of the loop, at most",
+            )
+        )
+    if len(found.first.trace.blocks) > 1:
+        for d, axis in ((-2, "rows"), (-1, "columns")):
+            sizes.append(Sizes(f"grid_{axis}", lambda i, d=d: i.trace.blocks[d], f"{axis} of the grid of tiles"))  # type: ignore[misc]
+    return tuple(sizes)
+
+
+def _depth(found: Inference, number: int) -> int:
+    """What all depths of a group's products are multiples of."""
+    depths = [
+        o.a.shape[1] for o, _ in found.trace.walk() if isinstance(o, ir.Mma) and found.product_of[o.result.id] == number
+    ]
+    return math.gcd(*depths)
+
+
+def anchor_count(found: Choices) -> int:
+    return max(len(i.anchors) for i in found.inferences.values())
+
+
+def _anchor_line(found: Inference, number: int) -> tuple[int, int]:
+    """(elements of a line, lines); 1 and 1 where tiles of these sizes share another anchor."""
+    if number >= len(found.anchors):
+        return 1, 1
+    anchor = found.anchors[number]
+    return anchor.shape[anchor.along], anchor.shape[1 - anchor.along]
 
 
 def parameters(problem: ProgramProblem) -> tuple[Parameter, ...]:
+    """Every decision of the program, by the user's names."""
     found = choices(problem)
-    element_bytes = found.element.bytes
-    vectors = tuple(v for v in (1, 2, 4, 8) if v * element_bytes <= 16)
-    of_operands: list[Parameter] = []
-    for o in found.analysis.operands:
-        of_operands += [
-            categorical(
-                f"layout_{o.name}", sampled_layouts(element_bytes), f"shared-memory layout of a tile of {o.name}"
-            ),
-            categorical(f"copy_{o.name}", ("cp.async", "ld.global"), f"how {o.name} goes to shared memory"),
-            ordinal(f"vector_{o.name}", vectors, f"elements of {o.name} that a thread copies at a time"),
-            ordinal(f"copy_columns_{o.name}", COPY_COLUMNS, f"threads along contiguous memory of {o.name}"),
+    first = found.first
+    listed: list[Parameter] = [
+        ordinal(name, values, "a size that the program leaves open") for name, values in found.domains.items()
+    ]
+    for sizes in derived_sizes(problem):
+        listed += sizes.parameter(found)
+    if found.element is not None:
+        listed.append(categorical("intrinsic", rows_of_intrinsics(found.element), "what multiplies fragments"))
+    for p in first.products:
+        if p.given is None:
+            listed += [
+                ordinal(f"sg_rows{p.suffix}", SUBGROUPS, "subgroups along the rows of a tile (wg_map of the products)"),
+                ordinal(
+                    f"sg_columns{p.suffix}", SUBGROUPS, "subgroups along the columns of a tile (wg_map of the products)"
+                ),
+            ]
+    if not first.products:
+        listed.append(
+            ordinal(
+                "warps", given_warps(found) or WARPS, "warps of a block", default=4 if not given_warps(found) else None
+            )
+        )
+    for a in range(anchor_count(found)):
+        listed += [
+            ordinal(f"width_{a + 1}", (1, 2, 4, 8), f"neighbours that a lane has of block {a + 1}"),
+            ordinal(f"lanes_{a + 1}", (1, 2, 4, 8, 16, 32), f"lanes side by side on a line of block {a + 1}"),
         ]
-    return (
-        *(ordinal(name, values, "a size that the program leaves open") for name, values in found.domains.items()),
-        *(
-            ordinal(f"tile_{AXES[axis]}", (found.analysis.tile[axis],), f"{AXES[axis]} of a product, which is fixed")
-            for axis in range(3)
-            if not found.deciding[axis]
-        ),
-        categorical("intrinsic", rows_of_intrinsics(found.element), "what multiplies fragments"),
-        ordinal("sg_rows", (1, 2, 4, 8), "subgroups along the rows of a tile (wg_map of the products)"),
-        ordinal("sg_columns", (1, 2, 4, 8), "subgroups along the columns of a tile (wg_map of the products)"),
-        *of_operands,
-        ordinal("stages", (1, 2, 3, 4, 5), "steps of the loop in shared memory at a time"),
-        ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),
-        raster(),
-    )
+    for s in _unique(first):
+        listed += _of_operand(s)
+    for name in stage_names(first).values():
+        listed.append(ordinal(name, (1, 2, 3, 4, 5), "steps of the loop in shared memory at a time"))
+    for i in range(len(first.sums)):
+        listed.append(categorical(f"sum_{i + 1}", (INSIDE, AFTER), "when the lanes' parts of a sum are joined"))
+    for place, store in enumerate(first.stores):
+        if is_turnable(first, place):
+            listed.append(
+                categorical(f"store_{place + 1}", ("direct", "turned"), f"how {store.window.array.name} leaves")
+            )
+    if estimates.may_exchange(found.inferences.values()):
+        listed.append(categorical("exchange", EXCHANGES, "layout of tiles that change hands in shared memory"))
+    listed.append(ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"))
+    if len(first.trace.blocks) > 1:
+        listed.append(raster())
+    return tuple(listed)
+
+
+def is_turnable(found: Inference, place: int) -> bool:
+    """Whether a store may go through shared memory to leave in whole lines."""
+    return isinstance(found.stores[place], ir.Store) and found.stored[place].kind in ("result", "swap")
+
+
+def given_warps(found: Choices) -> tuple[int, ...]:
+    """The warps that maps of the user say, where no product does."""
+    counts = {estimates.map_warps(m) for m in found.first.given.values()}
+    return (max(counts),) if counts else ()
+
+
+def _of_operand(staged: Staged) -> list[Parameter]:
+    name, element_bytes = staged.name, staged.load.window.array.dtype.bytes
+    vectors = tuple(v for v in (1, 2, 4, 8) if v * element_bytes <= 16)
+    home = [] if staged.loop is not None else [categorical(f"home_{name}", (REGISTERS, SHARED), f"where {name} stays")]
+    return [
+        *home,
+        categorical(f"layout_{name}", sampled_layouts(element_bytes), f"shared-memory layout of a tile of {name}"),
+        categorical(f"copy_{name}", ("cp.async", "ld.global"), f"how {name} goes to shared memory"),
+        ordinal(f"vector_{name}", vectors, f"elements of {name} that a thread copies at a time"),
+        ordinal(f"copy_columns_{name}", COPY_COLUMNS, f"threads along contiguous memory of {name}"),
+    ]
+
+
+def shaping_names(problem: ProgramProblem) -> dict[str, str]:
+    """The parameters that distributions depend on."""
+    found = choices(problem)
+    known = [p.name for p in parameters(problem)]
+    prefixes = ("sg_rows", "sg_columns", "width_", "lanes_", "warps", "intrinsic")
+    return {name: name for name in known if name in found.domains or name.startswith(prefixes)}
 
 
 def attributes(problem: ProgramProblem) -> tuple[Attribute, ...]:
     """Derived columns, shared by rules, lowering and counts."""
     found = choices(problem)
-    operands, element_bytes = found.analysis.operands, found.element.bytes
-    products = len(found.analysis.products)
-    sums = {f"bytes_{i}": f"stage_bytes_{o.name}" for i, o in enumerate(operands)}
-    staged = {f"registers_{i}": f"staging_{o.name}" for i, o in enumerate(operands)}
-    lefts = sum(o.side == "a" for o in operands)
-    rights = len(operands) - lefts
+    first, operands = found.first, _unique(found.first)
+    listed: list[Attribute] = []
+    for sizes in derived_sizes(problem):
+        listed += sizes.attribute(found)
+    listed.append(_threads(found))
+    for s in operands:
+        listed += _operand_attributes(s)
+    shaping = shaping_names(problem)
 
-    def registers(accumulators, fragments_m, fragments_n, staging):  # type: ignore[no-untyped-def]  # columns
-        return accumulators + 4 * lefts * fragments_m + 2 * rights * fragments_n + staging + REGISTER_OVERHEAD
+    shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
+    bit = {shape: 1 << at for at, shape in enumerate(shapes)}
 
-    return (
-        *(_tile_attribute(found, axis) for axis in range(3) if found.deciding[axis]),
-        Attribute("threads", lambda sg_rows, sg_columns: sg_rows * sg_columns * WARP, "threads of a block"),
-        Attribute("sg_data_m", lambda tile_m, sg_rows: tile_m // sg_rows, "rows of a subgroup's sub-tile"),
-        Attribute("sg_data_n", lambda tile_n, sg_columns: tile_n // sg_columns, "columns of a subgroup's sub-tile"),
-        Attribute("fragments_m", lambda sg_data_m: sg_data_m // 16, "fragments along the rows of a sub-tile"),
-        Attribute("fragments_n", lambda sg_data_n: sg_data_n // 8, "fragments along the columns of a sub-tile"),
-        *(
-            Attribute(
-                f"stage_bytes_{o.name}",
-                each(lambda layout, rows, cols: stage_bytes(layout, rows, cols, element_bytes)),
-                f"shared bytes of one stage of {o.name}",
-                names=operand_names(o),
-            )
-            for o in operands
-        ),
-        *(
-            Attribute(
-                f"staging_{o.name}",
-                lambda rows, cols, threads, copy: (
-                    (copy == "ld.global") * ceil_div(rows * cols * element_bytes, 4 * threads)
-                ),
-                f"registers that copy {o.name}",
-                names=operand_names(o),
-            )
-            for o in operands
-        ),
-        Attribute("stage_bytes", lambda **c: sum(c.values()), "shared bytes of one stage", names=sums),
-        Attribute("staging", lambda **c: sum(c.values()), "registers of a thread that copy operands", names=staged),
-        Attribute("shared_bytes", lambda stage_bytes, stages: stage_bytes * stages, "shared memory of a block"),
+    def needs(read: Callable[[estimates.Needs], int]) -> Callable[..., object]:
+        return each(lambda **values: read(estimates.needs(found.inference(values), values)))
+
+    def mask(of: frozenset[tuple[int, int]]) -> int:
+        return sum(bit[shape] for shape in of)
+
+    for name, read, doc in (
+        ("live_registers", lambda n: n.registers, "registers of values, a lower estimate"),
+        ("exchanged_inside", lambda n: mask(n.inside), "which tiles are exchanged in loops, a bit for each shape"),
+        ("exchanged_outside", lambda n: mask(n.outside), "which tiles are exchanged outside of loops"),
+        ("joined_inside", lambda n: n.joined_inside, "shared bytes of reductions across warps in loops"),
+        ("joined_outside", lambda n: n.joined_outside, "shared bytes of reductions across warps outside of loops"),
+    ):
+        listed.append(Attribute(name, needs(read), doc, names=shaping))
+    staging = {f"registers_{i}": f"staging_{s.name}" for i, s in enumerate(operands)}
+    listed.append(
         Attribute(
-            "accumulators",
-            lambda tile_m, tile_n, threads: products * ceil_div(tile_m * tile_n, threads),
-            "accumulators of a thread, of all products",
-        ),
-        Attribute("registers", registers, "registers of a thread, a lower estimate"),
-        *(_count_attribute(found, axis) for axis in range(3)),
-        Attribute("blocks", lambda tiles_m, tiles_n: tiles_m * tiles_n, "blocks of the launch"),
+            "registers",
+            lambda live, **c: live + sum(c.values()),
+            "registers of a thread, a lower estimate",
+            names={"live": "live_registers", **staging},
+        )
+    )
+    exchange = {"exchange": "exchange"} if estimates.may_exchange(found.inferences.values()) else {}
+    stored: dict[str, str] = {}
+    for p in parameters(problem):
+        if p.name.startswith("store_"):
+            stored |= {p.name: p.name, f"shape_{p.name}": f"shape_{p.name}"}
+
+    def scratch(exchanged: int, joined: int, exchange: str = "identity", **turned: Value) -> int:
+        held = {shape for shape, b in bit.items() if exchanged & b}
+        held |= {shapes[int(turned[f"shape_{name}"])] for name, how in turned.items() if how == "turned"}
+        return max([joined, *(exchange_bytes(exchange, shape) for shape in held)])
+
+    listed.append(
+        Attribute(
+            "scratch_inside",
+            each(scratch),
+            "shared bytes of exchanges in loops",
+            names={"exchanged": "exchanged_inside", "joined": "joined_inside", **exchange},
+        )
+    )
+    listed.append(
+        Attribute(
+            "scratch_outside",
+            each(scratch),
+            "shared bytes of exchanges outside of loops",
+            names={"exchanged": "exchanged_outside", "joined": "joined_outside", **exchange, **stored},
+        )
+    )
+    kept = {f"kept_{i}": f"kept_bytes_{s.name}" for i, s in enumerate(operands) if s.loop is None}
+    listed.append(
+        Attribute(
+            "kept_bytes",
+            lambda inside, **c: sum(c.values()) + 0 * inside,
+            "shared bytes of tiles that stay",
+            names={"inside": "scratch_inside", **kept},
+        )
+    )
+    rings = []
+    for place, name in enumerate(stage_names(first).values()):
+        loop = list(stage_names(first))[place]
+        own = {f"bytes_{i}": f"stage_bytes_{s.name}" for i, s in enumerate(operands) if s.loop == loop}
+        ring = name.replace("stages", "ring_bytes")
+        listed.append(
+            Attribute(
+                ring,
+                lambda stages, **c: stages * sum(c.values()),
+                "shared bytes of a ring",
+                names={"stages": name, **own},
+            )
+        )
+        rings.append(ring)
+
+    def shared(kept: IntArray, inside: IntArray, outside: IntArray, **c: IntArray) -> IntArray:
+        most = np.zeros_like(kept)
+        for ring in c.values():
+            most = np.maximum(most, ring)
+        total: IntArray = kept + np.maximum(most + inside, outside)
+        return total
+
+    listed.append(
+        Attribute(
+            "shared_bytes",
+            shared,
+            "shared memory of a block",
+            names={
+                "kept": "kept_bytes",
+                "inside": "scratch_inside",
+                "outside": "scratch_outside",
+                **{f"ring_{i}": name for i, name in enumerate(rings)},
+            },
+        )
+    )
+    return tuple(listed)
+
+
+def _threads(found: Choices) -> Attribute:
+    products = found.first.products
+    if not products:
+        return Attribute("threads", lambda warps: warps * WARP, "threads of a block")
+    given = next((p.given for p in products if p.given is not None), None)
+    if given is not None:
+        count = estimates.map_warps(given) * WARP
+        return Attribute("threads", lambda min_blocks: 0 * min_blocks + count, "threads of a block")
+    suffix = products[0].suffix
+    return Attribute(
+        "threads",
+        lambda rows, columns: rows * columns * WARP,
+        "threads of a block",
+        names={"rows": f"sg_rows{suffix}", "columns": f"sg_columns{suffix}"},
     )
 
 
-def _tile_attribute(found: Choices, axis: int) -> Attribute:
-    names = found.deciding[axis]
-    at = [list(found.domains).index(name) for name in names]
-    table = {tuple(values[i] for i in at): tile[axis] for values, tile in found.tiles.items()}
+def _operand_attributes(s: Staged) -> list[Attribute]:
+    element_bytes = s.load.window.array.dtype.bytes
+    names = operand_names(s)
+    bytes_name = f"stage_bytes_{s.name}" if s.loop is not None else f"kept_bytes_{s.name}"
 
-    def size(**chosen: int) -> int:
-        return table[tuple(chosen.values())]
+    def size(layout: str, rows: int, cols: int, home: str = SHARED) -> int:
+        return stage_bytes(layout, rows, cols, element_bytes) if home == SHARED else 0
 
-    return Attribute(f"tile_{AXES[axis]}", each(size), f"{AXES[axis]} of a product", names={n: n for n in names})
+    def in_registers(layout: str, rows: int, cols: int, home: str) -> int:
+        return size(layout, rows, cols, home)
 
-
-def _count_attribute(found: Choices, axis: int) -> Attribute:
-    extent = (*found.analysis.trace.extent, found.analysis.depth)[axis]
-    count: Callable[..., object] = lambda tile: ceil_div(extent, tile)  # noqa: E731
-    return Attribute(f"tiles_{AXES[axis]}", count, f"tiles along {AXES[axis]}", names={"tile": f"tile_{AXES[axis]}"})
+    if s.loop is None:
+        names = {**names, "home": f"home_{s.name}"}
+    return [
+        Attribute(
+            bytes_name,
+            each(size) if s.loop is not None else each(in_registers),
+            f"shared bytes of one tile of {s.name}",
+            names=names,
+        ),
+        Attribute(
+            f"staging_{s.name}",
+            lambda rows, cols, threads, copy: (
+                (copy == "ld.global") * ceil_div(rows * cols * element_bytes, 4 * threads)
+            ),
+            f"registers that copy {s.name}",
+            names=names,
+        ),
+    ]

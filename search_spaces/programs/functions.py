@@ -1,62 +1,221 @@
-"""Element-wise functions of tile programs: on numpy, in CUDA C++, and how far each carries errors of its arguments.
+"""Element-wise functions and reductions of tile programs: on numpy, in CUDA C++, and how far each carries errors.
 
-A bound is called with the arguments, their bounds and the result, all float64. ``U`` is the unit roundoff of f32.
+A bound is called with the arguments, their bounds and the result, all float64; whole numbers are exact, and a truth is
+0 or 1. ``U`` is the unit roundoff of f32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from search_spaces.arrays import FloatArray
+from search_spaces.hardware.dtypes import F32, I32, DType
 
 U = 2.0**-24
+BOOL = DType("bool", 8, 1, "bool", "bool")
 Numbers = tuple[FloatArray, ...]
+Bound = Callable[[Numbers, Numbers, FloatArray], FloatArray]
+Types = Literal["floats", "numbers", "whole", "compared", "truths", "chosen"]
 
 
 @dataclass(frozen=True)
 class Function:
-    """``arity`` arguments; ``code`` has their places as {0}, {1}; ``cost`` is in instructions an element."""
+    """``code`` has its arguments as {0}, {1}; ``cost`` is in instructions an element, ``special`` in those of the
+    special-function unit.
+
+    ``types``: floats -> f32; numbers: f32 or i32, as the arguments; whole: i32; compared: numbers -> truth; truths;
+    chosen: a truth and two numbers -> the numbers' type.
+    """
 
     arity: int
     on_numpy: Callable[..., FloatArray]
     code: str
-    bound: Callable[[Numbers, Numbers, FloatArray], FloatArray]
+    bound: Bound
     cost: int = 1
+    types: Types = "floats"
+    special: int = 0
+
+    def result(self, types: tuple[DType, ...]) -> DType | str:
+        """The type of the result, or what the arguments must be."""
+        kinds = set(types[1:] if self.types == "chosen" else types)
+        if self.types == "floats":
+            return F32 if kinds == {F32} else "f32"
+        if self.types == "whole":
+            return I32 if kinds == {I32} else "i32"
+        if self.types == "truths":
+            return BOOL if kinds == {BOOL} else "truths, as comparisons give them"
+        if len(kinds) > 1 or not kinds <= {F32, I32} or (self.types == "chosen" and types[0] != BOOL):
+            return "a truth and two of f32, or two of i32" if self.types == "chosen" else "f32, or i32"
+        return BOOL if self.types == "compared" else kinds.pop()
+
+
+def _exact(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
+    return np.zeros_like(r)
+
+
+def _sum(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
+    return e[0] + e[1] + U * np.abs(r)
+
+
+def _product(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
+    return np.abs(x[0]) * e[1] + np.abs(x[1]) * e[0] + e[0] * e[1] + U * np.abs(r)
 
 
 def _quotient(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
     smallest = np.abs(x[1]) - e[1]
-    with np.errstate(all="ignore"):
-        return np.where(smallest > 0, (e[0] + np.abs(r) * e[1]) / smallest + 2 * U * np.abs(r), np.inf)
+    return np.where(smallest > 0, (e[0] + np.abs(r) * e[1]) / smallest + 2 * U * np.abs(r), np.inf)
 
 
 def _root(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
     return np.minimum(np.sqrt(e[0]), e[0] / np.maximum(r, 1e-300)) + 2 * U * r
 
 
+def _reverse_root(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
+    least = x[0] - e[0]
+    return np.where(least > 0, 0.5 * e[0] * np.maximum(least, 1e-300) ** -1.5 + 4 * U * r, np.inf)
+
+
+def _logarithm(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
+    least = x[0] - e[0]
+    return np.where(least > 0, e[0] / np.maximum(least, 1e-300) * 1.4427 + 2 * U * np.abs(r) + 4 * U, np.inf)
+
+
+def _compared(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
+    """1 where the other answer lies within the bounds of the operands."""
+    near = np.abs(x[0] - x[1]) <= e[0] + e[1]
+    return np.where(near & (e[0] + e[1] > 0), 1.0, 0.0)
+
+
+def _chosen(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
+    own = np.where(x[0] != 0, e[1], e[2])
+    return np.where(e[0] > 0, np.abs(x[1] - x[2]) + np.maximum(e[1], e[2]), own)
+
+
 def _sigmoid(x: FloatArray) -> FloatArray:
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
 
 
+def _select(c: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    return np.where(c != 0, x, y)
+
+
+def _largest(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
+    return np.maximum(e[0], e[1])
+
+
+def _either(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
+    return np.maximum(e[0], e[1])
+
+
+def _bits(function: Callable[..., object]) -> Callable[..., FloatArray]:
+    return lambda *x: np.asarray(function(*(v.astype(np.int64) for v in x)), dtype=np.float64)
+
+
+def _truth(function: Callable[..., object]) -> Callable[..., FloatArray]:
+    return lambda *x: np.asarray(function(*x), dtype=np.float64)
+
+
+def _comparison(function: Callable[..., object], sign: str) -> Function:
+    return Function(2, _truth(function), f"({{0}} {sign} {{1}})", _compared, 1, "compared")
+
+
+def _integers(function: Callable[..., object], sign: str) -> Function:
+    return Function(2, _bits(function), f"({{0}} {sign} {{1}})", _exact, 1, "whole")
+
+
 FUNCTIONS = {
-    "add": Function(2, np.add, "({0} + {1})", lambda x, e, r: e[0] + e[1] + U * np.abs(r)),
-    "subtract": Function(2, np.subtract, "({0} - {1})", lambda x, e, r: e[0] + e[1] + U * np.abs(r)),
-    "multiply": Function(
-        2,
-        np.multiply,
-        "({0} * {1})",
-        lambda x, e, r: np.abs(x[0]) * e[1] + np.abs(x[1]) * e[0] + e[0] * e[1] + U * np.abs(r),
-    ),
-    "divide": Function(2, np.divide, "({0} / {1})", _quotient, 8),
+    "add": Function(2, np.add, "({0} + {1})", _sum, 1, "numbers"),
+    "subtract": Function(2, np.subtract, "({0} - {1})", _sum, 1, "numbers"),
+    "multiply": Function(2, np.multiply, "({0} * {1})", _product, 1, "numbers"),
+    "divide": Function(2, np.divide, "({0} / {1})", _quotient, 8, "floats", 1),
     # NaN stays NaN, as in numpy and in the RFC's maximumf and minimumf.
-    "maximum": Function(2, np.maximum, "autosched::tile::maximum({0}, {1})", lambda x, e, r: np.maximum(e[0], e[1]), 2),
-    "minimum": Function(2, np.minimum, "autosched::tile::minimum({0}, {1})", lambda x, e, r: np.maximum(e[0], e[1]), 2),
-    "exp": Function(1, np.exp, "expf({0})", lambda x, e, r: r * np.expm1(e[0]) + 4 * U * r, 6),
-    "tanh": Function(1, np.tanh, "tanhf({0})", lambda x, e, r: e[0] + 4 * U, 16),
-    "sigmoid": Function(1, _sigmoid, "(1.0f / (1.0f + expf(-{0})))", lambda x, e, r: 0.25 * e[0] + 8 * U, 16),
-    "sqrt": Function(1, np.sqrt, "sqrtf({0})", _root, 8),
-    "absolute": Function(1, np.abs, "fabsf({0})", lambda x, e, r: e[0]),
+    "maximum": Function(2, np.maximum, "tile::maximum({0}, {1})", _largest, 1, "numbers"),
+    "minimum": Function(2, np.minimum, "tile::minimum({0}, {1})", _largest, 1, "numbers"),
+    "exp": Function(1, np.exp, "expf({0})", lambda x, e, r: r * np.expm1(e[0]) + 4 * U * r, 6, "floats", 1),
+    # Results below the smallest normal number become 0.
+    "exp2": Function(
+        1,
+        np.exp2,
+        "ptx::ex2_approx_ftz({0})",
+        lambda x, e, r: r * np.expm1(e[0] * 0.6931472) + 4 * U * r + 2.0**-126,
+        1,
+        "floats",
+        1,
+    ),
+    "log2": Function(1, np.log2, "tile::log2({0})", _logarithm, 6, "floats", 1),
+    "tanh": Function(1, np.tanh, "tanhf({0})", lambda x, e, r: e[0] + 4 * U, 16, "floats", 2),
+    "sigmoid": Function(
+        1, _sigmoid, "(1.0f / (1.0f + expf(-{0})))", lambda x, e, r: 0.25 * e[0] + 8 * U, 16, "floats", 2
+    ),
+    "sqrt": Function(1, np.sqrt, "sqrtf({0})", _root, 8, "floats", 1),
+    "rsqrt": Function(1, lambda x: 1.0 / np.sqrt(x), "tile::rsqrt({0})", _reverse_root, 4, "floats", 1),
+    "sine": Function(1, np.sin, "sinf({0})", lambda x, e, r: np.minimum(e[0], 2.0) + 4 * U, 24),
+    "cosine": Function(1, np.cos, "cosf({0})", lambda x, e, r: np.minimum(e[0], 2.0) + 4 * U, 24),
+    "absolute": Function(1, np.abs, "tile::absolute({0})", lambda x, e, r: e[0], 1, "numbers"),
+    "less": _comparison(np.less, "<"),
+    "less_equal": _comparison(np.less_equal, "<="),
+    "equal": _comparison(np.equal, "=="),
+    "and": Function(2, _truth(np.logical_and), "({0} & {1})", _either, 1, "truths"),
+    "or": Function(2, _truth(np.logical_or), "({0} | {1})", _either, 1, "truths"),
+    "not": Function(1, _truth(np.logical_not), "(!{0})", lambda x, e, r: e[0], 1, "truths"),
+    "where": Function(3, _select, "({0} ? {1} : {2})", _chosen, 1, "chosen"),
+    "bit_and": _integers(np.bitwise_and, "&"),
+    "bit_or": _integers(np.bitwise_or, "|"),
+    "bit_xor": _integers(np.bitwise_xor, "^"),
+    "shift_right": _integers(np.right_shift, ">>"),
+    "shift_left": _integers(np.left_shift, "<<"),
+    "modulo": Function(2, _bits(np.mod), "({0} % {1})", _exact, 4, "whole"),  # of numbers from 0 up
 }
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """``start`` changes nothing; ``code`` joins {0} and {1}. ``types`` are those it is for."""
+
+    on_numpy: Callable[..., FloatArray]
+    start: float
+    code: str
+    types: tuple[str, ...]
+    ordered: bool = False  # whether the order of its elements changes the result: a sum or a product of floats
+
+    def start_code(self, type_: DType) -> str:
+        """``start`` in CUDA C++."""
+        return number_code(self.start, type_)
+
+
+_INT_LEAST, _INT_MOST = float(-(2**31)), float(2**31 - 1)
+_FLOATS, _WHOLE = ("f32",), ("i32",)
+
+REDUCTIONS = {
+    "add": Reduction(np.add.reduce, 0.0, "({0} + {1})", ("f32", "i32"), True),
+    "mul": Reduction(np.multiply.reduce, 1.0, "({0} * {1})", ("f32", "i32"), True),
+    "maximumf": Reduction(np.maximum.reduce, -np.inf, "tile::maximum({0}, {1})", _FLOATS),
+    "minimumf": Reduction(np.minimum.reduce, np.inf, "tile::minimum({0}, {1})", _FLOATS),
+    "maxnumf": Reduction(np.fmax.reduce, -np.inf, "fmaxf({0}, {1})", _FLOATS),
+    "minnumf": Reduction(np.fmin.reduce, np.inf, "fminf({0}, {1})", _FLOATS),
+    "maxsi": Reduction(np.maximum.reduce, _INT_LEAST, "tile::maximum({0}, {1})", _WHOLE),
+    "minsi": Reduction(np.minimum.reduce, _INT_MOST, "tile::minimum({0}, {1})", _WHOLE),
+    "andi": Reduction(
+        lambda x, axis: np.bitwise_and.reduce(x.astype(np.int64), axis=axis), -1.0, "({0} & {1})", _WHOLE
+    ),
+    "ori": Reduction(lambda x, axis: np.bitwise_or.reduce(x.astype(np.int64), axis=axis), 0.0, "({0} | {1})", _WHOLE),
+    "xori": Reduction(lambda x, axis: np.bitwise_xor.reduce(x.astype(np.int64), axis=axis), 0.0, "({0} ^ {1})", _WHOLE),
+}
+
+
+def number_code(number: float, type_: DType) -> str:
+    """A constant in CUDA C++."""
+    if type_.name == "bool":
+        return "true" if number else "false"
+    if not type_.is_float:
+        return "(-2147483647 - 1)" if number == _INT_LEAST else str(int(number))
+    if number != number:
+        return "__int_as_float(0x7fffffff)"
+    if number in (np.inf, -np.inf):
+        return "__int_as_float(0x7f800000)" if number > 0 else "__int_as_float(0xff800000)"
+    text = repr(float(np.float32(number)))
+    return f"{text}f" if number >= 0 else f"({text}f)"

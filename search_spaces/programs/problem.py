@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
+import math
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from search_spaces.arrays import FloatArray
-from search_spaces.operators.problem import Array, Operand, Problem, option
-from search_spaces.programs.analysis import Analysis, analyse
+from search_spaces.operators.problem import Array, Operand, Problem, option, standard_normal
+from search_spaces.programs import ir
 from search_spaces.programs.builder import Program
 from search_spaces.programs.interpret import interpret, rounded
 from search_spaces.programs.ir import Trace
@@ -37,8 +41,8 @@ class ProgramProblem(Problem):
 
     def operands(self) -> tuple[Operand, ...]:
         return tuple(
-            Operand(name, "output" if a.is_output else "input", a.dtype, tuple(self.sizes[s] for s in a.sizes))
-            for name, a in sorted(self.program.arguments, key=lambda item: item[1].is_output)
+            Operand(name, a.role, a.dtype, tuple(self.sizes[s] for s in a.sizes))
+            for name, a in sorted(self.program.arguments, key=lambda item: item[1].role != "input")
         )
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
@@ -53,27 +57,38 @@ class ProgramProblem(Problem):
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         return self.expected(inputs)[1]
 
-    @property
-    def multiplied_as(self) -> str:
-        """The type that the products multiply; "" for a program that is not compiled."""
-        found = self._analysed
-        return "" if found is None else found.operands[0].array.dtype.name
+    def random_inputs(self, seed: int) -> dict[str, Array]:
+        """Standard normal floats, and whole numbers over all of 8 bits, or from 0 up to the largest size."""
+        rng = np.random.default_rng(seed)
+        found: dict[str, Array] = {}
+        for o in self.operands():
+            if o.role == "output":
+                continue
+            if o.dtype.is_float:
+                found[o.name] = standard_normal(rng, o.shape, o.dtype)
+            else:
+                low, high = {"i8": (-128, 128), "u8": (0, 256)}.get(o.dtype.name, (0, max(self.sizes.values())))
+                found[o.name] = rng.integers(low, high, o.shape).astype(o.dtype.storage)
+        return found
 
     @property
-    def _analysed(self) -> Analysis | None:
-        try:
-            return analyse(self.usual_trace())
-        except ValueError:
-            return None
+    def multiplied_as(self) -> str:
+        """The type that the products multiply; "" without products."""
+        types = {o.a.dtype.name for o, _ in self.usual_trace().walk() if isinstance(o, ir.Mma)}
+        return types.pop() if types else ""
 
     @property
     def flops(self) -> float:
-        """Of the products; 0 for a program that is not compiled."""
-        found = self._analysed
-        if found is None:
-            return 0.0
-        m, n = found.trace.extent
-        return 2.0 * m * n * found.depth * len(found.products)
+        """Of the products, over the arrays' extents; of a program without any, one for each element that it takes."""
+        trace = self.usual_trace()
+        covered = math.prod(b * t for b, t in zip(trace.blocks, trace.tile, strict=True))
+        inside = math.prod(trace.extent) / covered
+        total = 0.0
+        for operation, around in trace.walk():
+            if isinstance(operation, ir.Mma):
+                (m, k), n = operation.a.shape, operation.b.shape[1]
+                total += 2.0 * m * n * k * inside * _turns(trace, around)
+        return total or float(sum(o.size for o in self.operands() if o.role == "input"))
 
     def to_json(self) -> dict[str, Any]:
         return {**super().to_json(), "computes": computes(self.program)}
@@ -84,6 +99,24 @@ class ProgramProblem(Problem):
         if data.get("computes") != computes(cls.program):
             raise ValueError(f"this was recorded when the program {cls.program.name} was another one")
         return super().from_json({k: v for k, v in data.items() if k != "computes"})
+
+
+SAMPLED = 512  # blocks whose turns are counted
+
+
+def _turns(trace: ir.Trace, around: tuple[ir.Loop, ...]) -> float:
+    """Turns of the loops, of all blocks together; a last one that is cut off counts in part."""
+    if not around:
+        return float(trace.block_count)
+    total, count = 0.0, 0
+    step = -(-trace.block_count // SAMPLED)
+    for block in itertools.islice(itertools.product(*map(range, trace.blocks)), 0, None, step):
+        turns = 1.0
+        for loop in around:
+            zero = {outer.number: 0 for outer in around}
+            turns *= max(0, loop.stop.at(block, zero) - loop.first.at(block, zero)) / loop.step
+        total, count = total + turns, count + 1
+    return total * trace.block_count / count
 
 
 @lru_cache(maxsize=256)

@@ -196,7 +196,7 @@ def _rank(qualifiers: Sequence[str]) -> int:
 
 
 def _tensor_load(i: Instruction) -> Form:
-    if any(q.startswith(("im2col", "tile::", "cta_group")) for q in i.qualifiers):
+    if any(q.startswith(("im2col", "tile::")) for q in i.qualifiers):
         raise Unsupported
     to, map_, barrier = (_address(o) for o in i.operands[:3])
     rank = _rank(i.qualifiers)
@@ -211,7 +211,8 @@ def _tensor_load(i: Instruction) -> Form:
     multicast = "multicast::cluster" in i.qualifiers
     if multicast:
         sources.append(Source(i.operands[3], 2))
-    return Form("tensor.load", 0, (), sources, [rank, to.offset, map_.offset, barrier.offset, int(multicast)])
+    blocks = 2 if "cta_group::2" in i.qualifiers else 1
+    return Form("tensor.load", 0, (), sources, [rank, to.offset, map_.offset, barrier.offset, int(multicast), blocks])
 
 
 def _st(i: Instruction) -> Form | None:

@@ -22,6 +22,7 @@ from measurements.emulator.ptx.syntax import (
     Symbol,
     Variable,
 )
+from measurements.emulator.ptx.tcgen05_forms import tcgen05_form
 from measurements.emulator.ptx.texture_forms import texture_form
 
 LANES = 32
@@ -78,6 +79,15 @@ def translate(module: Module, entry: str = "") -> Program:
     return _Translation(module, entry).program()
 
 
+def special_form(i: Instruction) -> Form | None:
+    """The form of an instruction that has a file of its own; None of others. Raises Unsupported."""
+    for form_of_family in (block_scaled_form, tcgen05_form, async_form, texture_form):
+        form = form_of_family(i)
+        if form is not None:
+            return form
+    return None
+
+
 def _align(n: int, alignment: int) -> int:
     return -(-n // alignment) * alignment
 
@@ -114,6 +124,13 @@ class _Translation:
         self.globals: dict[str, int] = {}
         self.pending: list[str] = [entry]
         self.labels: dict[tuple[int, str], int] = {}
+        # Of blocks: shared addresses say whose they are, as kernels tell the two of a pair apart by a bit.
+        self.uses_pairs = any(
+            "cta_group::2" in i.qualifiers
+            for f in module.functions.values()
+            for i in f.body
+            if i.opcode in ("tcgen05", "cp")
+        )
 
     def program(self) -> Program:
         self.frame(self.entry)
@@ -132,6 +149,7 @@ class _Translation:
             f"blocks_of_sm {kernel.function.blocks_of_sm}",
             # Triton gives tf32 operands as f32: their low bits are dropped, which its users ask for.
             *(["truncates_tf32"] if self.module.by_llvm else []),
+            *(["uses_pairs"] if self.uses_pairs else []),
             *([f"cluster {' '.join(map(str, kernel.function.cluster))}"] if kernel.function.cluster else []),
             *(f"parameter {kernel.parameter_offsets[p.name]} {p.bytes}" for p in parameters),
             *(f"shared {at} {self.variables[name].bytes} {name.split('#')[0]}" for name, at in self.shared.items()),
@@ -235,7 +253,8 @@ class _Translation:
         if v is not None and v.space == "shared":
             if v.bytes == 0:
                 return f"d{width}:0+{addend:x}"
-            return f"c{width}:{self.shared_offset(v) + symbol.offset:x}"
+            offset = self.shared_offset(v) + symbol.offset
+            return f"h{width}:0+{offset:x}" if self.uses_pairs else f"c{width}:{offset:x}"
         if v is not None:
             return f"v{width}:{self.global_index(symbol.name)}+{addend:x}"
         if symbol.name in self.module.functions and self.module.functions[symbol.name].is_defined:
@@ -299,7 +318,7 @@ class _Translation:
         elif i.opcode == "mov" and isinstance(i.operands[1], Register) and i.operands[1].name in _CLOCKS:
             form = Form("clock", 0, [i.operands[0]])
         else:
-            form = self.with_parameters(f, i, block_scaled_form(i) or async_form(i) or texture_form(i) or form_of(i))
+            form = self.with_parameters(f, i, special_form(i) or form_of(i))
         if form.key == "cp.async" and form.immediates[3] == 2:
             last = form.sources[2].operand
             predicate = isinstance(last, Register) and f.function.registers.get(last.name) == 0

@@ -149,11 +149,15 @@ void* reserve_zeroed(std::size_t bytes);
 
 constexpr unsigned reserved_shared_bytes = 1024;  // of the window, in front of the kernel's variables
 
-// Shared memory (shared_memory.cpp). Addresses are those of the running thread's block; with the rank of a block of its
-// cluster plus 1 in the top byte, of that block.
+// Shared memory (shared_memory.cpp). Addresses are those of the running thread's block; with the highest bit and the rank
+// of a block of its cluster in the top byte, of that block. Bit 24 tells the blocks of a pair apart, as on hardware.
 constexpr unsigned rank_shift = 24;
+constexpr std::uint32_t names_block = 0x80000000u;
+constexpr std::uint32_t address_in_block(std::uint32_t address, unsigned rank) {
+  return (address & ((1u << rank_shift) - 1)) | names_block | rank << rank_shift;
+}
 std::uint32_t cluster_address(std::uint32_t address);  // the latter, of either
-inline unsigned rank_of_address(std::uint32_t in_cluster) { return (in_cluster >> rank_shift) - 1; }
+inline unsigned rank_of_address(std::uint32_t in_cluster) { return in_cluster >> rank_shift & 0x7fu; }
 // Where a load read shared memory that nobody had written, in words; nullptr where none did.
 const char* uninitialized_at(SiteIndex site);
 void note_uninitialized(SiteIndex site, const std::function<std::string()>& text);

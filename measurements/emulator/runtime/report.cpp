@@ -132,6 +132,11 @@ const char* kind_name(Kind kind) {
     case Kind::heap_misuse: return "heap_misuse";
     case Kind::unset_symbol: return "unset_symbol";
     case Kind::deadlock: return "deadlock";
+    case Kind::tcgen05_in_flight: return "tcgen05_in_flight";
+    case Kind::missing_tcgen05_fence: return "missing_tcgen05_fence";
+    case Kind::missing_tcgen05_wait: return "missing_tcgen05_wait";
+    case Kind::tensor_memory_misuse: return "tensor_memory_misuse";
+    case Kind::uninitialized_tensor_memory: return "uninitialized_tensor_memory";
   }
   return "";
 }

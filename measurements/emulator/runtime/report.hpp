@@ -54,8 +54,13 @@ enum class Kind {
   heap_misuse,
   unset_symbol,
   deadlock,
+  tcgen05_in_flight,
+  missing_tcgen05_fence,
+  missing_tcgen05_wait,
+  tensor_memory_misuse,
+  uninitialized_tensor_memory,
 };
-constexpr Kind last_kind = Kind::deadlock;
+constexpr Kind last_kind = Kind::uninitialized_tensor_memory;
 const char* kind_name(Kind kind);
 
 // Counts a finding; whether it is the first of its kind at its site.

@@ -10,13 +10,14 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.wgmma import ROWS
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
+from search_spaces.templates.common.boxes import SIDES
 from search_spaces.templates.common.matmul_traffic import dram_bytes
 from search_spaces.templates.common.raster import HILBERT, hilbert_rounds
 from search_spaces.templates.common.stream_k import ADDITIONS, STOPS_TO_EXCHANGE, dealt_share, exchanged_bytes
 from search_spaces.templates.wgmma_matmul.fragments import loading
 from search_spaces.templates.wgmma_matmul.lowering import box
 from search_spaces.templates.wgmma_matmul.movement import copying
-from search_spaces.templates.wgmma_matmul.problem import SIDES, row_of
+from search_spaces.templates.wgmma_matmul.problem import row_of
 
 HILBERT_CYCLES = 100.0  # of a round that finds a tile: 25 instructions that wait for each other
 RUN_OF_STORE = 8  # neighbours of a row of out that four lanes store at a time

@@ -16,7 +16,7 @@ from search_spaces.spaces.columns import TextColumn
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.parameters import Parameter, categorical
 from search_spaces.spaces.rules import Rule
-from search_spaces.templates.wgmma_matmul.problem import along_k
+from search_spaces.templates.common.boxes import along_k
 
 SHARED, REGISTERS = "shared", "registers"  # values of a_from
 FRAGMENT_REGISTERS = 4  # of a thread, of A in one wgmma

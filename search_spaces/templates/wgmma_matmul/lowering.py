@@ -13,13 +13,13 @@ from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
+from search_spaces.templates.common.boxes import SIDES, along_k, box_of
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.kernel import Argument, Kernel
 from search_spaces.templates.tensor_map import MOST_BOX, TensorMap
 from search_spaces.templates.wgmma_matmul.fragments import HEADER, REGISTERS
 from search_spaces.templates.wgmma_matmul.movement import access
-from search_spaces.templates.wgmma_matmul.problem import SIDES, along_k, row_of
-from search_spaces.templates.wgmma_matmul.space import box_of
+from search_spaces.templates.wgmma_matmul.problem import row_of
 
 SOURCE = DeviceSource("autosched/kernels/wgmma_matmul.cuh", "autosched::wgmma_matmul")
 

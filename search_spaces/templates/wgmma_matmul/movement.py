@@ -22,7 +22,7 @@ from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
-from search_spaces.templates.wgmma_matmul.problem import SIDES, STRIDE_BYTES, line_extent
+from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, aligned_bytes, line_extent
 
 COPYING_REGISTERS, SHIFTING_REGISTERS = 48, 64  # that a thread takes which copies, and which shifts lines, too
 BY_TMA, BY_THREADS = "tma", "cp.async"  # values of copy_a and copy_b
@@ -31,11 +31,6 @@ ISSUED_PER_COPY = 4  # with the predicate, the address and the walk of the box
 # A word that is shifted into place is read, exchanged and written, eight at a time: what they wait for, some 110 cycles
 # (an assumption), is more than what they issue.
 ISSUED_PER_SHIFT = 14
-
-
-def aligned_bytes(problem: Matmul, side: OperandSide) -> int:
-    """Bytes that all lines of an operand are aligned to, at most the 16 that TMA needs."""
-    return math.gcd(line_extent(problem, side) * problem.input_dtype.bytes, STRIDE_BYTES)
 
 
 def access(problem: Matmul, config: Config, side: OperandSide) -> int:

@@ -7,21 +7,10 @@ from search_spaces.hardware.intrinsics import TensorIntrinsic
 from search_spaces.hardware.requirements import OperandSide
 from search_spaces.hardware.wgmma import TRANSPOSED_BYTES, wgmma_row
 from search_spaces.operators.matmul import Matmul
+from search_spaces.templates.common.boxes import SIDES, along_k
 from search_spaces.templates.common.tiling import Tiling
 
-SIDES: tuple[OperandSide, ...] = ("a", "b")
 REGISTER_BYTES = 4  # of a register of A: such elements lie along k there, however they lie in shared memory
-STRIDE_BYTES = 16  # of which TMA's strides are multiples (CUDA Driver API, cuTensorMapEncodeTiled)
-
-
-def along_k(problem: Matmul, side: OperandSide) -> bool:
-    """Whether an operand's contiguous lines lie along k, rather than along m or n."""
-    return problem.order_a == "row" if side == "a" else problem.order_b == "col"
-
-
-def line_extent(problem: Matmul, side: OperandSide) -> int:
-    """Elements of an operand's contiguous lines."""
-    return problem.k if along_k(problem, side) else problem.m if side == "a" else problem.n
 
 
 def row_of(problem: Matmul, n: int) -> TensorIntrinsic:

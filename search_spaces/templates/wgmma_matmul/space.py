@@ -20,16 +20,15 @@ from search_spaces.hardware.wgmma import (
     ROWS,
     SWIZZLES,
     WARPGROUP,
-    box_layout,
     line_bytes,
 )
-from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import SCALE_BLOCK, Matmul
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
+from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, along_k, box_of, store_line
 from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.raster import raster, raster_rule
 from search_spaces.templates.wgmma_matmul.fragments import (
@@ -52,7 +51,7 @@ from search_spaces.templates.wgmma_matmul.persistent import (
     persistent_pruning,
     persistent_rules,
 )
-from search_spaces.templates.wgmma_matmul.problem import SIDES, STRIDE_BYTES, along_k, row_of, tiling
+from search_spaces.templates.wgmma_matmul.problem import row_of, tiling
 from search_spaces.templates.wgmma_matmul.registers import (
     END_REGISTERS,
     MOST_REGISTERS,
@@ -131,11 +130,6 @@ def _columns(problem: Matmul) -> tuple[int, ...]:
     if problem.scale == "block":
         return 8, 16, 32, 64, 128  # 256 columns take more registers than a thread has
     return N_OF[problem.multiplied_as]
-
-
-def store_line(tile_n: int, element_bytes: int) -> int:
-    """Bytes of a line of a box of out: the widest swizzle that divides the rows of a tile, or 16 for none."""
-    return next(line for line in (128, 64, 32, 16) if tile_n * element_bytes % line == 0)
 
 
 def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
@@ -301,22 +295,6 @@ def _store_rule(problem: Matmul) -> Rule:
         return None
 
     return Rule.refusing("store_buffers", why_not, "TMA stores out box by box")
-
-
-def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> SharedLayout | str:
-    """The layout of one box of an operand's tile of ``extent`` (along m or n) x ``tile_k``, or why there is none."""
-    by_k = along_k(problem, side)
-    width = line_bytes(swizzle) // problem.input_dtype.bytes
-    across, lines = (tile_k, extent) if by_k else (extent, tile_k)
-    if across % width:
-        axis = "k" if by_k else "m" if side == "a" else "n"
-        return (
-            f"boxes under a swizzle of {swizzle} bytes are {width} elements wide along {axis}, which do not divide the "
-            f"{across} of the tile of {side}"
-        )
-    shape = (lines, width) if by_k == (side == "a") else (width, lines)
-    found = next(s for s in SWIZZLES if s == swizzle)
-    return box_layout(shape, by_k != (side == "a"), found, problem.input_dtype.bytes)
 
 
 def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:

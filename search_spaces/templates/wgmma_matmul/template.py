@@ -5,11 +5,12 @@ from __future__ import annotations
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
+from search_spaces.templates.common.boxes import SIDES
 from search_spaces.templates.drawing import Drawing
 from search_spaces.templates.template import KernelTemplate
 from search_spaces.templates.wgmma_matmul.counts import counts
 from search_spaces.templates.wgmma_matmul.lowering import SOURCE, box, lower
-from search_spaces.templates.wgmma_matmul.problem import SIDES, supports
+from search_spaces.templates.wgmma_matmul.problem import supports
 from search_spaces.templates.wgmma_matmul.proxy import proxy
 from search_spaces.templates.wgmma_matmul.space import space
 

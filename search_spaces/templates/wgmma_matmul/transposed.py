@@ -14,6 +14,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
+from search_spaces.templates.common.boxes import SIDES
 from search_spaces.templates.drawing import Drawing
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.template import KernelTemplate
@@ -21,7 +22,6 @@ from search_spaces.templates.wgmma_matmul import counts as straight_counts
 from search_spaces.templates.wgmma_matmul import lowering
 from search_spaces.templates.wgmma_matmul import proxy as straight_proxy
 from search_spaces.templates.wgmma_matmul import space as straight_space
-from search_spaces.templates.wgmma_matmul.problem import SIDES
 from search_spaces.templates.wgmma_matmul.problem import supports as straight_supports
 
 MOST_ROWS = 64  # of a: from here on wgmma's 64 rows are full without exchanging sides

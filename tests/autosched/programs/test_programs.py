@@ -17,6 +17,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.ir import Array
+from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matmul.template import MATMUL
@@ -46,8 +47,14 @@ def turned(p: Builder, at: Array, bt: Array, c: Array, column: Array, out: Array
     p.store(p.tanh(result).cast("bf16"), p.window(half, (i, j), (bm, bn)))
 
 
-def example(name: str) -> Program:
-    return load_program(str(EXAMPLES / f"{name}.py"))
+def example(name: str, program: str = "") -> Program:
+    return load_program(str(EXAMPLES / f"{name}.py") + (f":{program}" if program else ""))
+
+
+def filled(made: Program, p: ProgramProblem, values: dict[str, int | str]) -> Schedule:
+    """``values``, and those of the parameters that have one."""
+    parameters = template(made).space(p, A100).parameters
+    return Schedule.from_json(made.name, {q.name: q.values[0] for q in parameters if len(q.values) == 1} | values)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +65,15 @@ def example(name: str) -> Program:
         (example("gated_mlp"), {"m": 65, "n": 136, "k": 72}, 3),
         (turned, {"m": 50, "n": 41, "k": 70}, 4),
         (turned, {"m": 72, "n": 64, "k": 64}, 5),
+        (example("attention", "attention"), {"h": 2, "g": 1, "s": 100, "d": 64}, 6),
+        (example("attention", "causal_attention_bf16"), {"h": 2, "g": 2, "s": 96, "d": 32}, 7),
+        (example("softmax_rows", "row_softmax"), {"m": 5, "n": 90}, 8),
+        (example("softmax_rows", "long_softmax"), {"m": 5, "n": 1300}, 9),
+        (example("layernorm_matmul"), {"m": 70, "n": 72, "k": 88}, 10),
+        (example("matmul_softmax"), {"m": 70, "n": 60, "k": 72}, 11),
+        (example("rope_matmul"), {"m": 70, "n": 64, "k": 72, "half": 32}, 12),
+        (example("cross_entropy"), {"m": 6, "n": 1100}, 13),
+        (example("int4_matmul"), {"m": 40, "n": 72, "k": 64, "half": 32, "groups": 2}, 14),
     ],
     ids=lambda value: value.name if isinstance(value, Program) else str(value),
 )
@@ -66,7 +82,7 @@ def test_sampled_schedules_are_right(made: Program, sizes: dict[str, int], seed:
     inputs = p.random_inputs(seed)
     wanted, bounds = p.expected(inputs)
     types = {o.name: o.dtype for o in p.operands()}
-    for schedule in template(made).space(p, A100).valid.sample(3, seed):
+    for schedule in template(made).space(p, A100).valid.sample(2, seed):
         run = emulate(template(made).kernel(p, schedule, A100), inputs, time_limit=60.0)
         assert run.status == "ok", (run.reason, schedule)
         for name, values in wanted.items():
@@ -122,7 +138,8 @@ def test_the_main_loop_is_the_hand_written_templates() -> None:
         }.items()
     }  # fmt: skip
     common = {**operands, "intrinsic": "mma_m16n8k16_f16", "stages": 3, "min_blocks": 1, "raster": "row"}
-    own = Schedule.from_json("gemm_relu", {"bm": 128, "bn": 128, "bk": 32, "sg_rows": 2, "sg_columns": 4, **common})
+    end = {"store_1": "direct", "exchange": "pad(4,1)"}
+    tiles = {"bm": 128, "bn": 128, "bk": 32, "sg_rows": 2, "sg_columns": 4}
     theirs = Schedule.from_json(
         "matmul",
         {
@@ -132,6 +149,7 @@ def test_the_main_loop_is_the_hand_written_templates() -> None:
         },
     )  # fmt: skip
     p = problem(made, m=size, n=size, k=size)
+    own = filled(made, p, {**tiles, **common, **end})
     hand = Matmul(m=size, n=size, k=size, a="f16", out="f16", epilogue="bias+relu")
     registers, turn, kinds = counted(template(made).kernel(p, own, A100))
     their_registers, their_turn, their_kinds = counted(MATMUL.kernel(hand, theirs, A100))

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from search_spaces.hardware.devices import device
-from search_spaces.programs.builder import Builder, Input, Output, program
+from search_spaces.programs.builder import Builder, Input, Output, program, wg_map
 from search_spaces.programs.ir import Array, ProgramError
 from search_spaces.programs.problem import problem_type
 from search_spaces.programs.template import template
+from search_spaces.programs.values import State, Tile
 
 SIZES = {"m": 32, "n": 32, "k": 32}
 ARRAYS = {"a": Input("m k", "f16"), "b": Input("k n", "f16"), "out": Output("m n", "f32")}
@@ -23,17 +24,6 @@ def refused(body: Callable[[Builder, Array, Array, Array], None]) -> str:
         assert reason is not None, "nothing refused the program"
         raise ProgramError(reason)
     return str(error.value)
-
-
-def gemm(p: Builder, a: Array, b: Array, end: Callable[..., None], *, first: float = 0.0, by: int = 32) -> None:
-    i, j = p.blocks((32, 32), (32, 32))
-    x, y = p.window(a, (i, 0), (32, 32)), p.window(b, (0, j), (32, 32))
-    acc = p.state(p.full((32, 32), first))
-    for _ in p.steps(32, 32):
-        acc.set(p.mma(p.load(x), p.load(y), acc))
-        x.move(0, by)
-        y.move(by, 0)
-    end(acc, (i, j))
 
 
 def test_the_language() -> None:
@@ -51,7 +41,7 @@ def test_the_language() -> None:
             pass
 
     def stretched(p: Builder, a: Array, b: Array, out: Array) -> None:
-        p.broadcast(p.zeros((2, 32)), dim=0, size=32)
+        p.broadcast(p.zeros((2, 32)), dim=0, size=33)
 
     def read_output(p: Builder, a: Array, b: Array, out: Array) -> None:
         p.load(p.window(out, (0, 0), (32, 32)))
@@ -64,33 +54,67 @@ def test_the_language() -> None:
     assert "store: the value is f16, but out is f32" in refused(types)
     assert 'use .cast("f32")' in refused(arithmetic)
     assert "if: a tile has many values" in refused(branch)
-    assert "dimension 0 of 2x32 is not 1 (RFC, tile_broadcast)" in refused(stretched)
+    assert "dimension 0 of 2x32 does not divide 33 (RFC, broadcast_size)" in refused(stretched)
     assert "out is an output" in refused(read_output)
     assert "do not break out of it" in refused(left_early)
 
 
-def test_what_is_not_compiled() -> None:
-    def whole(p: Builder, out: Array, place: tuple[object, object]) -> object:
-        return p.window(out, place, (32, 32))  # type: ignore[arg-type]
+def test_types_and_shapes_of_operations() -> None:
+    def whole_number(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.rows(0, 32) + 0.5
 
-    def not_from_zero(p: Builder, a: Array, b: Array, out: Array) -> None:
-        gemm(p, a, b, lambda acc, at: p.store(acc, whole(p, out, at)), first=1.0)  # type: ignore[arg-type]
+    def truths(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.zeros((32, 1)) & p.zeros((32, 1))
 
-    def wrong_move(p: Builder, a: Array, b: Array, out: Array) -> None:
-        gemm(p, a, b, lambda acc, at: p.store(acc, whole(p, out, at)), by=16)  # type: ignore[arg-type]
+    def kind(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.reduction("addf", p.zeros((32, 32)), dim=1)
+
+    def kind_of_floats(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.reduction("xori", p.zeros((32, 32)), dim=1)
+
+    def groups(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.reduction("add", p.zeros((32, 32)), dim=0, size=5)
+
+    def state(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.state(p.zeros((32, 32))).set(p.zeros((32, 16)))
+
+    def map_of_the_user(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.mma(p.zeros((32, 32), "f16"), p.zeros((32, 32), "f16"), map=wg_map([3, 2], [16, 16]))
+
+    def atomic(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.atomic_rmw("addf", p.zeros((32, 32)), p.window(out, (0, 0), (32, 32)))
+
+    def locality(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.prefetch(p.window(a, (0, 0), (32, 32)), locality=4)
+
+    assert "0.5 is no whole number, but the other operand is i32" in refused(whole_number)
+    assert "arithmetic is in truths, as comparisons give them" in refused(truths)
+    assert "there is no kind addf: use add, mul" in refused(kind)
+    assert "xori joins i32, not f32" in refused(kind_of_floats)
+    assert "groups of 5 do not divide dimension 0 of 32x32 (RFC, reduction_size)" in refused(groups)
+    assert "a state of 32x32 f32 cannot become 32x16 f32" in refused(state)
+    assert "one must divide the other" in refused(map_of_the_user)
+    assert "out must be InOut" in refused(atomic)
+    assert "locality is 0 to 3 (RFC, prefetch_tile), not 4" in refused(locality)
+
+
+def test_the_verifier() -> None:
+    def stored(p: Builder, value: Tile | State, out: Array) -> None:
+        i, j = p.blocks((32, 32), (32, 32))
+        p.store(value, p.window(out, (i, j), (32, 32)))
 
     def not_stored(p: Builder, a: Array, b: Array, out: Array) -> None:
-        gemm(p, a, b, lambda acc, at: None)
+        p.blocks((32, 32), (32, 32))
+        p.load(p.window(a, (0, 0), (32, 32)))
 
-    def elsewhere(p: Builder, a: Array, b: Array, out: Array) -> None:
-        gemm(p, a, b, lambda acc, at: p.store(acc, whole(p, out, (0, at[1]))))  # type: ignore[arg-type]
+    def behind_its_loop(p: Builder, a: Array, b: Array, out: Array) -> None:
+        for _ in p.steps(32, 32):
+            value = p.load(p.window(a, (0, 0), (32, 32))).cast("f32")
+        stored(p, value, out)
 
-    def no_loop(p: Builder, a: Array, b: Array, out: Array) -> None:
-        i, j = p.blocks((32, 32), (32, 32))
-        p.store(p.zeros((32, 32)), p.window(out, (i, j), (32, 32)))
+    def before_the_array(p: Builder, a: Array, b: Array, out: Array) -> None:
+        stored(p, p.load(p.window(a, (-1, 0), (32, 32))).cast("f32"), out)
 
-    assert "begins as p.zeros" in refused(not_from_zero)
-    assert "must begin at 0 along k, and move by 32 in each step" in refused(wrong_move)
     assert "the output out is never stored" in refused(not_stored)
-    assert "a block stores its whole tile, at its place" in refused(elsewhere)
-    assert "one loop of products, not 0" in refused(no_loop)
+    assert "a value that a loop made is used behind it: carry it in a p.state" in refused(behind_its_loop)
+    assert "the window begins 1 rows before a" in refused(before_the_array)

@@ -49,6 +49,11 @@ struct Element<signed char> {
   __device__ static __forceinline__ int of(unsigned bits) { return static_cast<signed char>(bits & 0xff); }
 };
 template <>
+struct Element<unsigned char> {
+  using Sum = int;
+  __device__ static __forceinline__ int of(unsigned bits) { return static_cast<int>(bits & 0xff); }
+};
+template <>
 struct Element<int> {
   using Sum = int;
   __device__ static __forceinline__ int of(unsigned bits) { return static_cast<int>(bits); }

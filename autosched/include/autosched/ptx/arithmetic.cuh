@@ -10,6 +10,12 @@ __device__ __forceinline__ float max_nan(float a, float b) {
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
   return y;
 }
+// The smaller one; NaN where either is NaN.
+__device__ __forceinline__ float min_nan(float a, float b) {
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
 // Both halves, rounded to nearest even.
 __device__ __forceinline__ f16x2 add_rn(f16x2 a, f16x2 b) {
   unsigned y;

@@ -64,6 +64,28 @@ __device__ __forceinline__ void st_global(void* address, const AlignedVector<Byt
   }
 }
 
+// Combine in memory, in any order (red.global); nothing comes back.
+__device__ __forceinline__ void reduce_add(float* address, float value) {
+  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
+}
+__device__ __forceinline__ void reduce_add(int* address, int value) {
+  asm volatile("red.global.add.s32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+__device__ __forceinline__ void reduce_max(int* address, int value) {
+  asm volatile("red.global.max.s32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+__device__ __forceinline__ void reduce_min(int* address, int value) {
+  asm volatile("red.global.min.s32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+
+// Ask for a line to be near (prefetch.global): in L1, or in L2.
+__device__ __forceinline__ void prefetch_l1(const void* address) {
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(address));
+}
+__device__ __forceinline__ void prefetch_l2(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
+
 __device__ __forceinline__ unsigned atomic_add(unsigned* address, unsigned value) {
   unsigned old;
   asm volatile("atom.global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(value) : "memory");

@@ -1,44 +1,56 @@
-// The operands of a tile program's products: where a window's tile lies in shared memory, and the fragments of a warp.
+// The operands of a tile program's products: where a tile lies in shared memory, and the fragments of a warp.
 //
-// C: the Config of the program. L: what is decided about one load: T, Layout, left (whether it is the a of its
-// products), row_major, array_major and array_minor (the array as it lies in memory, contiguous along minor), copy_async,
-// copy_columns, vector, copy_store, transposed (ldmatrix.trans), stage_bytes.
+// L: what is decided about one operand: I (the intrinsic), T, Layout, left (whether it is the a of its products),
+// row_major, rows and columns (of its tile), array_major and array_minor (the array as it lies in memory, contiguous along
+// minor), threads, copy_async, copy_columns, vector, copy_store, transposed (ldmatrix.trans), access_vector, stage_bytes,
+// advance (0: it stays, 1: along major, 2: along minor), groups (subgroups side by side along m or n), group_size (of a
+// sub-tile) and fragments (of a subgroup, along m or n).
 #pragma once
 #include <autosched/common/shared_layout.cuh>
 #include <autosched/common/tile_copy.cuh>
 
 namespace autosched::tile {
 
-template <class C, class L>
+// How far fragment i of a subgroup begins behind its first: sub-tiles are dealt out round robin.
+__host__ __device__ constexpr int fragment_at(int i, int size, int groups, int group_size) {
+  const int each = group_size / size;
+  return i / each * groups * group_size + i % each * size;
+}
+
+template <class L>
 struct Operand : L {
-  using I = typename C::Intrinsic;
+  using I = typename L::I;
   using T = typename L::T;
   using Layout = typename L::Layout;
-  static constexpr int rows = L::left ? C::tile_m : C::tile_k, columns = L::left ? C::tile_k : C::tile_n;
+  static constexpr int rows = L::rows, columns = L::columns;
+  static constexpr int vector = L::access_vector;  // of the intrinsic's own loads
   using Copy = TileCopy<T, Layout, L::row_major ? rows : columns, L::row_major ? columns : rows, L::array_major,
-                        L::array_minor, L::row_major, C::threads, L::copy_columns, L::vector, L::copy_store,
+                        L::array_minor, L::row_major, L::threads, L::copy_columns, L::vector, L::copy_store,
                         L::copy_async>;
   // Fragments of B that one ldmatrix fills.
-  static constexpr int group = C::fragments_n % I::b_group == 0 ? I::b_group : 1;
+  static constexpr int group = L::group_size / I::n % I::b_group == 0 ? I::b_group : 1;
 
+  __host__ __device__ static constexpr int at(int i) {
+    return fragment_at(i, L::left ? I::m : I::n, L::groups, L::group_size);
+  }
   // Whether the place of a lane and the steps between fragments share no bit of the layout's period.
   __host__ __device__ static constexpr bool splits() {
-    if constexpr (Layout::splits) {
+    if constexpr (Layout::splits && L::matrices) {
       int places = 0, steps = 0;
-      for (int i = 0; i < 32 * (L::left ? C::sg_rows : C::sg_columns); ++i) {
+      for (int i = 0; i < 32 * L::groups; ++i) {
         if constexpr (L::left) {
-          places |= Layout::low_bits(i / 32 * C::sg_data_m + I::template a_row<Operand>(i % 32),
+          places |= Layout::low_bits(i / 32 * L::group_size + I::template a_row<Operand>(i % 32),
                                      I::template a_depth<Operand>(i % 32));
         } else {
           places |= Layout::low_bits(I::template b_depth<Operand, group>(i % 32),
-                                     i / 32 * C::sg_data_n + I::template b_col<Operand, group>(i % 32));
+                                     i / 32 * L::group_size + I::template b_col<Operand, group>(i % 32));
         }
       }
-      for (int depth = 0; depth < C::tile_k; depth += I::k) {
+      for (int depth = 0; depth < (L::left ? columns : rows); depth += I::k) {
         if constexpr (L::left) {
-          for (int i = 0; i < C::fragments_m; ++i) steps |= Layout::low_bits(i * I::m, depth);
+          for (int i = 0; i < L::fragments; ++i) steps |= Layout::low_bits(at(i), depth);
         } else {
-          for (int j = 0; j < C::fragments_n; j += group) steps |= Layout::low_bits(depth, j * I::n);
+          for (int j = 0; j < L::fragments; j += group) steps |= Layout::low_bits(depth, at(j));
         }
       }
       return (places & steps) == 0;
@@ -50,51 +62,67 @@ struct Operand : L {
     return byte_offset<Layout, int(sizeof(T)), splits()>(row, column, rows_on, columns_on);
   }
   __device__ static __forceinline__ void advance(Copy& copy) {
-    if constexpr (L::left == L::row_major) {
-      copy.advance_minor();
-    } else {
-      copy.advance_major();
-    }
+    if constexpr (L::advance == 1) copy.advance_major();
+    if constexpr (L::advance == 2) copy.advance_minor();
   }
 };
 
-// A warp's fragments for one step of the intrinsic along k.
-template <class C, class Operand>
+// A warp's fragments for one step of the intrinsic along k. `group` is the subgroup's place along m.
+template <class Operand>
 struct LeftFragments {
-  using I = typename C::Intrinsic;
-  typename I::FragmentA x[C::fragments_m];
-  __device__ __forceinline__ void load(unsigned tile, int step, int warp_m, int lane) {
+  using I = typename Operand::I;
+  typename I::FragmentA x[Operand::fragments];
+  __device__ __forceinline__ void load(unsigned tile, int step, int group, int lane) {
 #pragma unroll
-    for (int i = 0; i < C::fragments_m; ++i) {
-      I::template load_a<Operand>(x[i], tile, warp_m * C::sg_data_m, i * I::m, step * I::k, lane);
+    for (int i = 0; i < Operand::fragments; ++i) {
+      I::template load_a<Operand>(x[i], tile, group * Operand::group_size, Operand::at(i), step * I::k, lane);
     }
   }
 };
-template <class C, class Operand>
+template <class Operand>
 struct RightFragments {
-  using I = typename C::Intrinsic;
-  typename I::FragmentB x[C::fragments_n];
-  __device__ __forceinline__ void load(unsigned tile, int step, int warp_n, int lane) {
+  using I = typename Operand::I;
+  typename I::FragmentB x[Operand::fragments];
+  __device__ __forceinline__ void load(unsigned tile, int step, int group, int lane) {
 #pragma unroll
-    for (int j = 0; j < C::fragments_n; j += Operand::group) {
-      I::template load_b<Operand, Operand::group>(&x[j], tile, step * I::k, warp_n * C::sg_data_n, j * I::n, lane);
+    for (int j = 0; j < Operand::fragments; j += Operand::group) {
+      I::template load_b<Operand, Operand::group>(&x[j], tile, step * I::k, group * Operand::group_size,
+                                                  Operand::at(j), lane);
     }
   }
 };
 
-template <class C>
-struct Accumulators {
-  typename C::Intrinsic::FragmentC x[C::fragments_m][C::fragments_n] = {};
-};
+// All of a warp's fragments of a tile, step after step, as registers.
+template <class Operand, class Register>
+__device__ __forceinline__ void load_fragments(Register* x, unsigned tile, int group, int lane) {
+  using I = typename Operand::I;
+  using Fragment = conditional<Operand::left, typename I::FragmentA, typename I::FragmentB>;
+  constexpr int steps = (Operand::left ? Operand::columns : Operand::rows) / I::k;
+  constexpr int registers = int(sizeof(Fragment) / sizeof(Register));
+#pragma unroll
+  for (int step = 0; step < steps; ++step) {
+    conditional<Operand::left, LeftFragments<Operand>, RightFragments<Operand>> fragments;
+    fragments.load(tile, step, group, lane);
+#pragma unroll
+    for (int i = 0; i < Operand::fragments; ++i) {
+#pragma unroll
+      for (int r = 0; r < registers; ++r) {
+        x[(step * Operand::fragments + i) * registers + r] = Register(fragments.x[i].x[r]);
+      }
+    }
+  }
+}
 
-template <class C, class Left, class Right>
-__device__ __forceinline__ void multiply(Accumulators<C>& acc, const Left& a, const Right& b) {
+// acc += a @ b for FM x FN fragments; acc holds them row by row.
+template <class I, int FM, int FN, class Sum>
+__device__ __forceinline__ void multiply(Sum* acc, const typename I::FragmentA* a, const typename I::FragmentB* b) {
 #pragma unroll
-  for (int i = 0; i < C::fragments_m; ++i) {
+  for (int i = 0; i < FM; ++i) {
 #pragma unroll
-    for (int j = 0; j < C::fragments_n; ++j) {
+    for (int j = 0; j < FN; ++j) {
       // The operand types only serve intrinsics of two different types.
-      C::Intrinsic::template multiply<void, void>(acc.x[i][j], a.x[i], b.x[j]);
+      I::template multiply<void, void>(
+          *reinterpret_cast<typename I::FragmentC*>(acc + (i * FN + j) * I::c_registers), a[i], b[j]);
     }
   }
 }

@@ -39,7 +39,7 @@ struct Loads<First, Rest...> {
   }
 };
 
-// Runs `body(stage address)` for each of `steps`, with the loads of later steps on their way. One commit group, one wait
+// Runs `body(stage address, turn)` for each of `steps`, with the loads of later steps on their way. One commit group, one wait
 // and one barrier a step; a single stage needs a second barrier before it is filled again.
 template <class C, class Loads, class Body>
 __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int steps, const Body& body) {
@@ -72,14 +72,14 @@ __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int step
         loads.load();
       }
       commit();
-      body(tile);
+      body(tile, steps - left);
       if (more) loads.store(stage_at(fill));
       loads.advance();
       stage = stage + 1 == C::stages ? 0 : stage + 1;
       fill = fill + 1 == C::stages ? 0 : fill + 1;
     } else {
       if (more) loads.load();
-      body(tile);
+      body(tile, steps - left);
       ptx::barrier_sync();  // everybody has read the only stage
       if (more) {
         loads.start(tile);

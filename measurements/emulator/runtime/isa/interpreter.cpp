@@ -112,6 +112,7 @@ void place_lanes(Warp& w, Lanes lanes, std::uint32_t pc) {
 
 void execute(Warp& w, const Instruction& i, Lanes active) {
   if (program.uses_wgmma) [[unlikely]] track_registers(w, i);
+  if (program.uses_tcgen05) [[unlikely]] track_tensor_loads(w, i);
   if (i.own) {
     if (i.strict) {
       Lanes defined = all_lanes;
@@ -190,11 +191,13 @@ void start_block() {
   start_block_bulk();
   start_block_wgmma(machine);
   start_block_cluster();
+  start_block_tcgen05();
 }
 
 void end_block() {
   end_block_bulk();
   end_block_wgmma();
+  end_block_tcgen05();
   check_exits();
 }
 

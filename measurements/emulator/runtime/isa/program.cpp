@@ -18,7 +18,7 @@ namespace {
 
 // A value that all lanes of all warps have, known once the launch is.
 struct Constant {
-  enum class Kind { number, variable, dynamic_shared, function, local } kind;
+  enum class Kind { number, variable, dynamic_shared, static_shared, function, local } kind;
   std::uint32_t slot;
   unsigned width;
   std::uint64_t value;  // addend
@@ -62,7 +62,7 @@ const std::unordered_multimap<std::string_view, const Row*>& rows_by_name() {
                              &address_rows, &memory_rows, &atomic_rows, &async_rows, &warp_rows, &ldmatrix_rows, &mma_rows,
                              &wmma_rows, &call_rows, &control_rows, &mbarrier_rows, &bulk_rows, &tensor_rows, &tensor_map_rows, &wgmma_rows,
                              &cluster_rows, &block_scaled_rows, &print_rows,
-                             &texture_rows}) {
+                             &texture_rows, &tcgen05_rows, &tcgen05_mma_rows}) {
       for (const Row* row = rows->begin; row != rows->end; ++row) t->emplace(row->name, row);
     }
     return t;
@@ -166,7 +166,10 @@ std::uint32_t slot_of(const Token& t, unsigned width) {
     // index+addend in hexadecimal
     c.index = Text::integer(t.text, 10);
     c.value = Text::integer(t.text.substr(t.text.find('+') + 1), 16);
-    c.kind = t.kind == 'v' ? Constant::Kind::variable : t.kind == 'f' ? Constant::Kind::function : Constant::Kind::dynamic_shared;
+    c.kind = t.kind == 'v'   ? Constant::Kind::variable
+             : t.kind == 'f' ? Constant::Kind::function
+             : t.kind == 'h' ? Constant::Kind::static_shared
+                             : Constant::Kind::dynamic_shared;
   }
   constants.push_back(c);
   return slot;
@@ -271,6 +274,7 @@ bool read_instruction(Text& in, const std::vector<SiteIndex>& sites) {
   if (launch.interleaved && (name == "ld" || name == "st") && numbers[3] < 2) i.flow = Flow::yields;
   i.copies = name == "mov" || name.starts_with("mov.b");
   if (name == "wgmma.mma_async") program.uses_wgmma = true;
+  if (name == "tcgen05.ld") program.uses_tcgen05 = true;
   if (name.starts_with("heap.")) program.uses_heap = true;
   i.immediate = immediates.emplace_back(std::move(numbers)).data();
   if (std::string_view(i.row->name).starts_with("atom") || (i.flags & by_l2) != 0) mark_strong(i.site);
@@ -304,6 +308,8 @@ bool load_program(const char* path) {
       in.read(program.cluster.x), in.read(program.cluster.y), in.read(program.cluster.z);
     } else if (word == "blocks_of_sm") {
       in.read(program.blocks_of_sm);
+    } else if (word == "uses_pairs") {
+      program.uses_pairs = true;
     } else if (word == "truncates_tf32") {
       program.truncates_tf32 = true;
     } else if (word == "static_shared") {
@@ -441,6 +447,9 @@ void fill_constants(Warp& warp) {
     if (c.kind == Constant::Kind::variable) value += variables[c.index].address;
     if (c.kind == Constant::Kind::function) value += function_base | c.index;
     if (c.kind == Constant::Kind::dynamic_shared) value += dynamic_shared_address();
+    const bool shared = c.kind == Constant::Kind::dynamic_shared || c.kind == Constant::Kind::static_shared;
+    // Kernels for pairs of blocks find the other one's mbarriers by a bit of an address.
+    if (shared && program.uses_pairs) value = address_in_block(static_cast<std::uint32_t>(value), warp.index / block_warps());
     Register& head = warp.head(c.slot);
     head.defined = all_lanes;
     head.bits = value != 0 ? all_lanes : 0;

@@ -19,10 +19,11 @@ struct Register {
   Lanes defined;
   Lanes bits;        // of a predicate; of a parameter of a device function: lanes that do not know all its bits
   SiteIndex origin;  // of the first instruction that read unknown bits to make this one
-  // For wgmma (ptx_wgmma.cpp): the last of the warp's operations that has it as an operand, the one whose result it is
+  // For wgmma (matrix/wgmma.cpp): the last of the warp's operations that has it as an operand, the one whose result it is
   // or is a copy of (both counted from 1), and the number of the warp's wgmma.fence before it was written, plus 1.
   std::uint32_t flying, carries, written;
-  unsigned char unused[8];
+  std::uint32_t loading;  // the warp's tcgen05.ld (matrix/tcgen05.cpp) whose result, or a copy of it, this is; counted from 1
+  unsigned char unused[4];
 };
 static_assert(sizeof(Register) == 32);
 
@@ -173,6 +174,8 @@ struct Program {
   std::vector<Span> parameter_spans;
   bool perturb = false;  // approximate functions err as much as the PTX ISA allows
   bool uses_wgmma = false;
+  bool uses_tcgen05 = false;
+  bool uses_pairs = false;  // of blocks: .cta_group::2
   bool uses_heap = false;
   bool truncates_tf32 = false;  // its compiler leaves it to the tensor core to drop the low bits of tf32 operands
   bool uses_grid_workspace = false;  // as cooperative groups do for this_grid().sync()
@@ -222,7 +225,7 @@ struct Rows {
 extern const Rows integer_rows, bit_rows, float_rows, half_rows, compare_rows, convert_rows, address_rows,
     memory_rows, atomic_rows, async_rows, warp_rows, ldmatrix_rows, mma_rows, wmma_rows, call_rows, control_rows, mbarrier_rows,
     bulk_rows, tensor_rows, tensor_map_rows, wgmma_rows, cluster_rows, block_scaled_rows, print_rows,
-    texture_rows;
+    texture_rows, tcgen05_rows, tcgen05_mma_rows;
 
 // Reads a program that measurements/emulator/ptx/program.py wrote. False where it needs what the machine lacks: a line
 // on stderr says what.
@@ -245,17 +248,21 @@ void expect_filled(const std::string& name);  // before variable_specs
 bool fill_variable(const std::string& name, const void* from, std::size_t bytes);
 void fill_constants(Warp& warp);
 void fill_special(Warp& warp);
-// What the asynchronous units of a block remember (ptx_mbarrier.cpp, ptx_bulk.cpp, ptx_wgmma.cpp).
+// What the asynchronous units of a block remember (sync/mbarrier.cpp, memory/bulk.cpp, matrix/wgmma.cpp).
 void start_block_mbarriers();
 void start_block_bulk();
 void start_block_wgmma(std::vector<Warp>& machine);
 void start_block_cluster();
+void start_block_tcgen05();
 void end_block_bulk();
 void end_block_wgmma();
+void end_block_tcgen05();
 void report_waiting();
 void report_waiting_for_cluster();
+void report_waiting_for_tensor_memory();
 // Registers of wgmma: what an instruction does to them, and what is wrong with that.
 void track_registers(Warp& w, const Instruction& i);
+void track_tensor_loads(Warp& w, const Instruction& i);
 [[noreturn]] void stop_launch(emulator::Kind kind, SiteIndex site, const char* message);
 
 }  // namespace autosched::emulator::ptx

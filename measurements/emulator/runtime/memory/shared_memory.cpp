@@ -304,8 +304,8 @@ std::string describe_shared(unsigned address) {
 }
 
 std::uint32_t cluster_address(std::uint32_t address) {
-  if (address >> rank_shift != 0) return address;
-  return address | ((self != nullptr ? self->rank : 0) + 1) << rank_shift;
+  if ((address & names_block) != 0) return address;
+  return address | names_block | (self != nullptr ? self->rank : 0) << rank_shift;
 }
 
 }  // namespace autosched::emulator

@@ -24,6 +24,9 @@ struct Mbarrier {
 Mbarrier* mbarrier_at(std::uint32_t address, const char* instruction, bool to_engine = false);
 // Bytes of a bulk copy have come.
 void complete_bytes(Mbarrier& m, std::int64_t bytes, SiteIndex site);
+// An arrival that is there once all that an actor has done up to an epoch is done (0: no actor), as tcgen05.commit asks for:
+// who sees the phase end knows that, and what the lane knew.
+void arrive_behind(Mbarrier& m, unsigned warp, unsigned lane, unsigned actor, Epoch epoch, const char* instruction);
 // A fence of the running thread that makes its mbarriers' initialization visible.
 void fence_initializations();
 

@@ -10,6 +10,11 @@ __device__ __forceinline__ float max_nan(float a, float b) {
   const bool nan = !(a == a) || !(b == b);  // one comparison of PTX: setp.nan
   return nan ? __uint_as_float(0x7fffffffu) : fmaxf(a, b);
 }
+// The smaller one; NaN where either is NaN.
+__device__ __forceinline__ float min_nan(float a, float b) {
+  const bool nan = !(a == a) || !(b == b);
+  return nan ? __uint_as_float(0x7fffffffu) : fminf(a, b);
+}
 // Both halves, rounded to nearest even.
 __device__ __forceinline__ f16x2 add_rn(f16x2 a, f16x2 b) {
   unsigned y;

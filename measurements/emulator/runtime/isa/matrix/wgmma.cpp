@@ -4,6 +4,7 @@
 #include "isa/arithmetic/encodings.hpp"
 #include <deque>
 
+#include "isa/matrix/matrix_descriptor.hpp"
 #include "sync/mbarrier.hpp"
 #include "isa/arithmetic/round.hpp"
 
@@ -46,34 +47,6 @@ float value_of(std::int64_t type, const unsigned char* at) {
     default: std::memcpy(&word, at, 4); return from_bits(word & 0xffffe000u);
   }
 }
-
-// A matrix in shared memory (PTX ISA 9.7.15.5.1): where it starts, what lies between its pieces, how it is swizzled.
-struct Descriptor {
-  std::uint32_t start, leading, stride;
-  unsigned swizzle_bytes, base_offset;
-
-  explicit Descriptor(std::uint64_t bits)
-      : start((bits & 0x3fff) << 4), leading((bits >> 16 & 0x3fff) << 4), stride((bits >> 32 & 0x3fff) << 4),
-        base_offset(bits >> 49 & 7) {
-    constexpr unsigned widths[] = {0, 128, 64, 32};
-    swizzle_bytes = widths[bits >> 62];
-  }
-  std::uint32_t swizzled(std::uint32_t address) const {
-    if (swizzle_bytes == 0) return address;
-    return address ^ ((address >> 7 & (swizzle_bytes / 16 - 1)) << 4);
-  }
-  // 16 bytes along k: piece `piece` (of 2) of row `row`.
-  std::uint32_t along_k(unsigned row, unsigned piece) const {
-    if (swizzle_bytes == 0) return start + row % 8 * 16 + row / 8 * stride + piece * leading;
-    return swizzled(start + row % 8 * swizzle_bytes + row / 8 * stride + piece * 16);
-  }
-  // 16 bytes along m or n: piece `piece` of line `k`.
-  std::uint32_t along_mn(unsigned k, unsigned piece) const {
-    if (swizzle_bytes == 0) return start + k % 8 * 16 + k / 8 * leading + piece * stride;
-    const unsigned pieces = swizzle_bytes / 16;
-    return swizzled(start + k % 8 * swizzle_bytes + k / 8 * stride + piece % pieces * 16 + piece / pieces * leading);
-  }
-};
 
 struct Operation {
   SiteIndex site;
@@ -280,7 +253,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
       }
     }
   } else {
-    read_matrix(w, g, operation, Descriptor(a_bits), a_transposed, a_type, first_row, rows_of_warp,
+    read_matrix(w, g, operation, Descriptor::of_wgmma(a_bits), a_transposed, a_type, first_row, rows_of_warp,
                 [&](unsigned row, unsigned col, float x) { a[row * k + col] = x; });
   }
   if (i.immediate[8] != 0) {
@@ -290,7 +263,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   std::vector<float>& b = o.right;
   b.resize(std::size_t{columns} * k);
   // Every warp reads it, and is checked; the first one's numbers serve all.
-  read_matrix(w, g, operation, Descriptor(b_bits), b_transposed, b_type, 0, columns,
+  read_matrix(w, g, operation, Descriptor::of_wgmma(b_bits), b_transposed, b_type, 0, columns,
               [&](unsigned col, unsigned l, float x) { b[(col / 8 * k + l) * 8 + col % 8] = negate_b ? -x : x; });
 
   const unsigned accumulate_source = a_sources + 1;

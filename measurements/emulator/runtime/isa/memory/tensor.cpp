@@ -115,11 +115,12 @@ bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset,
   return true;
 }
 
-// Immediates: dimensions, offset of the shared address, of the map's address, of the mbarrier's address, multicast.
+// Immediates: dimensions, offset of the shared address, of the map's address, of the mbarrier's address, multicast, blocks.
 // Sources: shared address, map, coordinates, mbarrier, and of multicast the blocks of the cluster as bits.
 void load(Warp& w, const Instruction& i, Lanes active) {
   constexpr const char* name = "cp.async.bulk.tensor";
   const auto rank = static_cast<unsigned>(i.immediate[0]);
+  const bool pairs = i.immediate[5] == 2;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     self->site = i.site;
@@ -140,16 +141,17 @@ void load(Warp& w, const Instruction& i, Lanes active) {
                 cluster_blocks());
         return;
       }
-    } else if (rank_of_address(to) != rank_of_address(barrier)) {
+    } else if (pairs ? rank_of_address(to) / 2 != rank_of_address(barrier) / 2 : rank_of_address(to) != rank_of_address(barrier)) {
       FINDING(invalid_argument, self->site, "%s: %s to one block, counted by the mbarrier of another", describe_self().c_str(), name);
       return;
     }
     for (Lanes left = blocks; left != 0; left &= left - 1) {
-      const std::uint32_t block = static_cast<std::uint32_t>(__builtin_ctz(left) + 1) << rank_shift;
-      constexpr std::uint32_t within = (1u << rank_shift) - 1;
+      const auto block = static_cast<unsigned>(__builtin_ctz(left));
       BulkLoad one = load;
-      one.mbarrier = (barrier & within) | block;
-      const std::uint32_t at = (to & within) | block;
+      // For a pair of blocks, the mbarriers of all even or of all odd blocks count.
+      const unsigned counting = pairs ? block / 2 * 2 + rank_of_address(barrier) % 2 : block;
+      one.mbarrier = address_in_block(barrier, counting);
+      const std::uint32_t at = address_in_block(to, block);
       if (!check_shared(at, static_cast<int>(box.rows * box.pitch), 128, name)) return;
       if (mbarrier_at(one.mbarrier, name, true) == nullptr) return;
       for_pieces(map, box, at, [&](unsigned, std::uint32_t address, unsigned bytes) { one.pieces.push_back({address, bytes}); });

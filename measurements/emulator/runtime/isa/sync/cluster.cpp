@@ -95,7 +95,7 @@ void map_address(Warp& w, const Instruction& i, Lanes active) {
     if (i.immediate[0] != 0 && (a & window_mask) != shared_base) {
       FINDING(wrong_state_space, i.site, "%s: mapa takes no generic address of shared memory", describe_self().c_str());
     }
-    a = (a & ((1u << rank_shift) - 1)) | std::uint64_t{rank + 1} << rank_shift | window;
+    a = address_in_block(static_cast<std::uint32_t>(a), rank) | window;
     write_bits(w, i.destination(0), i.width_of_destination(0), k, a);
   });
 }

@@ -336,6 +336,20 @@ void complete_bytes(Mbarrier& m, std::int64_t bytes, SiteIndex site) {
   finish_phase(m);
 }
 
+void arrive_behind(Mbarrier& m, unsigned warp, unsigned lane, unsigned actor, Epoch epoch, const char* instruction) {
+  m.joining.join(clocks.known[warp]);
+  for (const Alone& a : clocks.alone[warp]) {
+    if ((a.lanes >> lane & 1u) != 0) m.joining.join(a.what);
+  }
+  if (actor != 0) {
+    auto& up_to = m.joining.seen.up_to;
+    if (up_to.size() <= actor) up_to.resize(actor + 1, 0);
+    up_to[actor] = std::max(up_to[actor], epoch);
+  }
+  arrive(m, 1, instruction);
+  finish_phase(m);
+}
+
 void fence_initializations() {
   for (auto& [address, m] : mbarriers) {
     if (m.initializer == self->linear) m.fenced = true;
@@ -346,6 +360,7 @@ void start_block_mbarriers() { mbarriers.clear(); }
 
 void report_waiting() {
   report_waiting_for_cluster();
+  report_waiting_for_tensor_memory();
   for (const auto& [address, m] : mbarriers) {
     for (const Thread& t : threads) {
       if (t.state == State::exited || !t.polls || m.awaited[t.linear] == 0) continue;

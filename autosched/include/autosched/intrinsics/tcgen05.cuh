@@ -1,0 +1,55 @@
+// tcgen05.mma by type: its kind, and the descriptors of the instruction and of matrices (PTX ISA 9.7.16.4).
+#pragma once
+#include <autosched/common/numeric.cuh>
+#include <autosched/intrinsics/wgmma.cuh>
+#include <autosched/ptx/tcgen05.cuh>
+
+namespace autosched {
+
+// `code`: of the type in the instruction descriptor; `sums`: of the type of sums there.
+template <class T>
+struct Tcgen05Type;
+template <>
+struct Tcgen05Type<f16> {
+  static constexpr ptx::Tcgen05Kind kind = ptx::Tcgen05Kind::f16;
+  static constexpr unsigned code = 0, sums = 1;
+};
+template <>
+struct Tcgen05Type<bf16> {
+  static constexpr ptx::Tcgen05Kind kind = ptx::Tcgen05Kind::f16;
+  static constexpr unsigned code = 1, sums = 1;
+};
+template <>
+struct Tcgen05Type<float> {
+  static constexpr ptx::Tcgen05Kind kind = ptx::Tcgen05Kind::tf32;
+  static constexpr unsigned code = 2, sums = 1;
+};
+template <>
+struct Tcgen05Type<e4m3> {
+  static constexpr ptx::Tcgen05Kind kind = ptx::Tcgen05Kind::f8f6f4;
+  static constexpr unsigned code = 0, sums = 1;
+};
+template <>
+struct Tcgen05Type<e5m2> {
+  static constexpr ptx::Tcgen05Kind kind = ptx::Tcgen05Kind::f8f6f4;
+  static constexpr unsigned code = 1, sums = 1;
+};
+template <>
+struct Tcgen05Type<signed char> {
+  static constexpr ptx::Tcgen05Kind kind = ptx::Tcgen05Kind::i8;
+  static constexpr unsigned code = 1, sums = 2;
+};
+
+// Of M x N sums of two matrices of T. MajorA and MajorB are 1 where the tile lies along m or n, 0 where it lies along k.
+template <class T, int M, int N, int MajorA, int MajorB>
+inline constexpr unsigned tcgen05_instruction = Tcgen05Type<T>::sums << 4 | Tcgen05Type<T>::code << 7 |
+                                                Tcgen05Type<T>::code << 10 | unsigned(MajorA) << 15 |
+                                                unsigned(MajorB) << 16 | unsigned(N / 8) << 17 | unsigned(M / 16) << 24;
+
+// Tiles lie as wgmma reads them, and its descriptors become those of tcgen05 by one bit.
+template <class Operand>
+__device__ __forceinline__ unsigned long long tcgen05_matrix(unsigned address) {
+  return Operand::descriptor(address) | 1ull << 46;
+}
+
+}  // namespace autosched

@@ -1,0 +1,81 @@
+// C = epilogue(A * B) on GPUs with tensor memory: one thread has TMA copy tiles of A and B into a ring of stages, one
+// thread multiplies them by tcgen05 onto tensor memory, and four warps take finished sums from there, a lane of 32 columns
+// at a time, and store them. Two mbarriers for each stage say that it is full, and that it has been multiplied; two for
+// each buffer of sums that it is complete, and that it has been read. In the folder tcgen05_matmul: the rings and the work
+// of a block (plan), the copies (producer), the multiplications (multiplier), and the stores (epilogue).
+//
+// A tile of 256 rows is that of a pair of blocks: each has half of the rows of A and of C, and half of the columns of B, and
+// one thread of the first block multiplies for both. A block may compute several tiles one after another.
+//
+// Config: the parameters and attributes of search_spaces/templates/tcgen05_matmul/space.py, and the problem: m, n, k,
+// batch, order_a, order_b, scale, has_bias, activation, and the types T (of A and B), Sum and Out.
+#pragma once
+#include <autosched/kernels/tcgen05_matmul/epilogue.cuh>
+#include <autosched/kernels/tcgen05_matmul/multiplier.cuh>
+#include <autosched/kernels/tcgen05_matmul/plan.cuh>
+#include <autosched/kernels/tcgen05_matmul/producer.cuh>
+#include <autosched/ptx/barrier.cuh>
+#include <autosched/ptx/cluster.cuh>
+#include <autosched/ptx/elect.cuh>
+#include <autosched/ptx/shared_memory.cuh>
+
+namespace autosched {
+
+template <class Config>
+struct Tcgen05Matmul : Tcgen05Plan<Config> {
+  using Plan = Tcgen05Plan<Config>;
+  using typename Plan::C, typename Plan::End, typename Plan::Out;
+  using Plan::pair, Plan::producing_warp, Plan::multiplying_warp;
+
+  __device__ static __forceinline__ void run(const ptx::TensorMap& a, const ptx::TensorMap& b, const End& ends, Out* out,
+                                             const ptx::TensorMap* out_map) {
+    const unsigned shared = ptx::shared_memory();
+    const int warp = Plan::warp();
+    if (warp == producing_warp && ptx::elect()) {
+      ptx::prefetch_map(a);
+      ptx::prefetch_map(b);
+      Plan::make_barriers(shared);
+    }
+    sync();  // of a pair, the other block has begun, too: allocating is done by both
+    if (warp == multiplying_warp) {
+      ptx::tcgen05_alloc<pair>(shared + Plan::address_at, C::tensor_columns);
+      ptx::tcgen05_relinquish_alloc_permit<pair>();
+      ptx::tcgen05_fence_before_sync();
+    }
+    ptx::barrier_sync();
+    ptx::tcgen05_fence_after_sync();
+    const unsigned sums = ptx::ld_shared<4>(shared + Plan::address_at).word[0];
+    if (warp == producing_warp) {
+      if (ptx::elect()) Tcgen05Producer<Config>::produce(a, b, shared);
+    } else if (warp == multiplying_warp) {
+      if (Plan::rank() == 0 && ptx::elect()) Tcgen05Multiplier<Config>::multiply(shared, sums);
+    } else {
+      Tcgen05Epilogue<Config>::finish_tiles(ends, out, out_map, shared, sums, warp);
+    }
+    ptx::tcgen05_fence_before_sync();
+    sync();  // nobody reads tensor memory any more, nor arrives at a barrier of the other block
+    if (warp == multiplying_warp) {
+      ptx::tcgen05_fence_after_sync();
+      ptx::tcgen05_dealloc<pair>(sums, C::tensor_columns);
+    }
+  }
+
+  // Of the block, or of both of a pair.
+  __device__ static __forceinline__ void sync() {
+    if constexpr (pair == 2) {
+      ptx::cluster_arrive();
+      ptx::cluster_wait();
+    } else {
+      ptx::barrier_sync();
+    }
+  }
+};
+
+template <class Config>
+__device__ __forceinline__ void tcgen05_matmul(const ptx::TensorMap& a, const ptx::TensorMap& b, const float* scale_a,
+                                               const float* scale_b, const typename Config::Out* bias,
+                                               typename Config::Out* out, const ptx::TensorMap* out_map) {
+  Tcgen05Matmul<Config>::run(a, b, {bias, scale_a, scale_b}, out, out_map);
+}
+
+}  // namespace autosched

@@ -1,0 +1,128 @@
+// What all parts of tcgen05_matmul go by: types and sizes, where things lie in shared memory, and the rules that a config
+// keeps; the blocks of a pair; what a block computes, one tile of C after another; the rings of stages and of sums.
+#pragma once
+#include <autosched/common/choice.cuh>
+#include <autosched/common/finish.cuh>
+#include <autosched/common/raster.cuh>
+#include <autosched/intrinsics/tcgen05.cuh>
+#include <autosched/intrinsics/wgmma.cuh>
+#include <autosched/ptx/mbarrier.cuh>
+#include <autosched/ptx/shuffle.cuh>
+
+namespace autosched {
+
+template <class Config>
+struct Tcgen05Plan {
+  using C = Config;
+  using T = typename C::T;
+  using Out = typename C::Out;
+  using Sum = typename C::Sum;
+  using End = Ends<C>;
+  static constexpr int pair = C::tile_m / 128;  // blocks that compute a tile together
+  static constexpr int rows = 128;              // of A and C, of one block
+  using A = WgmmaOperand<T, rows, C::tile_k, C::order_a == "row", C::swizzle_a>;
+  using B = WgmmaOperand<T, C::tile_n / pair, C::tile_k, C::order_b == "col", C::swizzle_b>;
+
+  static constexpr int producing_warp = 0, multiplying_warp = 1, first_finishing_warp = 2, finishing_warps = 4;
+  static constexpr int works = C::blocks;  // of a pair, or of a lone block: tiles of C
+  static constexpr int box_bytes = 32 * C::store_line;  // of C in shared memory, of one warp
+  static constexpr int boxes_at = C::stages * C::stage_bytes;
+  static constexpr int barriers_at = boxes_at + finishing_warps * C::store_buffers * box_bytes;
+  static constexpr int sums_barriers_at = barriers_at + 16 * C::stages;
+  static constexpr int address_at = sums_barriers_at + 16 * C::sum_buffers;
+
+  static_assert(C::tile_m == 128 || C::tile_m == 256, "rule tile_m: 128 rows of a block, or of each of a pair");
+  static_assert(C::threads == 32 * (first_finishing_warp + finishing_warps),
+                "rule threads: a warp that copies, one that multiplies, and four that finish");
+  static_assert(C::tile_n % 16 == 0 && C::tile_n <= 256 &&
+                    (Tcgen05Type<T>::kind != ptx::Tcgen05Kind::i8 || C::tile_n % (16 * pair) == 0),
+                "rule columns: n of tcgen05.mma");
+  static_assert(C::sum_buffers * C::tile_n <= C::tensor_columns && C::tensor_columns <= 512,
+                "rule tensor_memory: the sums of the tiles that a block holds at a time");
+  static_assert(C::stage_bytes == A::bytes + B::bytes && address_at + 16 <= C::shared_bytes,
+                "rule shared_memory: the stages, boxes of out and barriers must fit into the block's shared memory");
+  static_assert(A::bytes % 1024 == 0 && B::bytes % 1024 == 0, "rule alignment: a swizzle repeats after 1024 bytes");
+  static_assert(C::sum_buffers == 1 || C::tiles_of_block > 1, "rule sum_buffers: one tile has one buffer of sums");
+
+  // By a shuffle, behind which ptxas knows that all lanes have the same.
+  __device__ static __forceinline__ int warp() { return int(ptx::shfl_idx(threadIdx.x / 32, 0)); }
+  __device__ static __forceinline__ int rank() { return pair == 1 ? 0 : int(blockIdx.x) % 2; }
+
+  // Where the first block of a pair has what lies at `address` of either: shared addresses of a cluster tell its two blocks
+  // apart by one bit.
+  __device__ static __forceinline__ unsigned in_first(unsigned address) {
+    return pair == 1 ? address : address & 0xfeffffffu;
+  }
+
+  struct Work {
+    int batch, m0, n0;  // of this block's rows, and of the tile's columns
+
+    __device__ __forceinline__ explicit Work(int id) {
+      constexpr int of_matrix = C::tiles_m * C::tiles_n;
+      batch = id / of_matrix;
+      const TileIndex tile =
+          raster<raster_order(C::raster), raster_group(C::raster), C::tiles_m, C::tiles_n>(id % of_matrix);
+      m0 = tile.m * C::tile_m + rank() * rows;
+      n0 = tile.n * C::tile_n;
+    }
+  };
+
+  // Everything that this block computes: body(work).
+  template <class Body>
+  __device__ static __forceinline__ void for_each_work(const Body& body) {
+    const int id = int(blockIdx.x) / pair;
+    if constexpr (C::tiles_of_block == 1) {
+      body(Work(id));
+    } else {
+      const int launched = int(gridDim.x) / pair;  // fewer where fewer run at a time
+#pragma unroll 1
+      for (int next = id; next < works; next += launched) body(Work(next));
+    }
+  }
+
+  // A place in a ring of Count: all who go around it do so in the same order.
+  template <int Count, int At>
+  struct Ring {
+    unsigned shared;
+    int place = 0;
+    unsigned parity = 0;  // of the rounds done
+
+    __device__ __forceinline__ unsigned full() const { return shared + unsigned(At + 16 * place); }
+    __device__ __forceinline__ unsigned empty() const { return full() + 8; }
+    __device__ __forceinline__ void advance() {
+      if (++place == Count) {
+        place = 0;
+        parity ^= 1u;
+      }
+    }
+  };
+  struct Stages : Ring<C::stages, barriers_at> {
+    __device__ __forceinline__ unsigned tile() const { return this->shared + unsigned(this->place * C::stage_bytes); }
+  };
+  using Sums = Ring<C::sum_buffers, sums_barriers_at>;
+
+  __device__ static __forceinline__ void wait(unsigned barrier, unsigned parity) {
+    while (!ptx::mbarrier_try_wait(barrier, parity)) {
+    }
+  }
+
+  // One thread. A stage is full when what the first block of a pair expects has come, and empty by a commit of its
+  // multiplier; sums are full by a commit, and empty when all warps that finish them, of both blocks, have read them.
+  __device__ static __forceinline__ void make_barriers(unsigned shared) {
+    Stages stage{{shared}};
+#pragma unroll 1
+    for (; stage.parity == 0; stage.advance()) {
+      ptx::mbarrier_init(stage.full(), 1);
+      ptx::mbarrier_init(stage.empty(), 1);
+    }
+    Sums sums{shared};
+#pragma unroll 1
+    for (; sums.parity == 0; sums.advance()) {
+      ptx::mbarrier_init(sums.full(), 1);
+      ptx::mbarrier_init(sums.empty(), finishing_warps * pair);
+    }
+    ptx::fence_mbarrier_init();
+  }
+};
+
+}  // namespace autosched

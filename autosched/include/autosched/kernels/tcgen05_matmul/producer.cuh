@@ -1,0 +1,52 @@
+// The copies of tcgen05_matmul: one thread has TMA fill every stage as soon as it is empty.
+#pragma once
+#include <autosched/kernels/tcgen05_matmul/plan.cuh>
+#include <autosched/ptx/tensor_map.cuh>
+#include <autosched/ptx/tensor_map_pair.cuh>
+
+namespace autosched {
+
+template <class Config>
+struct Tcgen05Producer : Tcgen05Plan<Config> {
+  using Plan = Tcgen05Plan<Config>;
+  using typename Plan::A, typename Plan::B, typename Plan::C, typename Plan::Stages, typename Plan::Work;
+  using Plan::pair;
+
+  __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, unsigned shared) {
+    constexpr ptx::Evict evict_a = evict(C::kept == "a", C::kept == "b"), evict_b = evict(C::kept == "b", C::kept == "a");
+    Stages stage{{shared}};
+    Plan::for_each_work([&](const Work& work) {
+      const int column = work.n0 + Plan::rank() * (C::tile_n / pair);
+#pragma unroll 1
+      for (int t = 0; t < C::tiles_k; ++t, stage.advance()) {
+        Plan::wait(stage.empty(), stage.parity ^ 1u);  // the first round finds all stages empty
+        const unsigned full = Plan::in_first(stage.full());
+        if (Plan::rank() == 0) ptx::mbarrier_arrive_expect_tx(stage.full(), pair * C::stage_bytes);
+        load<A>(a, stage.tile(), work.m0, t * C::tile_k, work.batch, full, evict_a);
+        load<B>(b, stage.tile() + A::bytes, column, t * C::tile_k, work.batch, full, evict_b);
+      }
+    });
+  }
+
+  __device__ static constexpr ptx::Evict evict(bool keep, bool other) {
+    return keep ? ptx::Evict::last : other ? ptx::Evict::first : ptx::Evict::normally;
+  }
+
+  template <class Operand>
+  __device__ static __forceinline__ void load(const ptx::TensorMap& map, unsigned to, int mn0, int k0, int batch,
+                                              unsigned barrier, ptx::Evict evict) {
+#pragma unroll
+    for (int box = 0; box < Operand::boxes; ++box) {
+      const unsigned at = to + unsigned(box * Operand::box_bytes);
+      const int along = box * Operand::width;
+      const int x = (Operand::major ? mn0 : k0) + along, y = Operand::major ? k0 : mn0;
+      if constexpr (pair == 2) {
+        ptx::load_box_of_pair(at, map, x, y, batch, barrier, evict);
+      } else {
+        ptx::load_box(at, map, x, y, batch, barrier, evict);
+      }
+    }
+  }
+};
+
+}  // namespace autosched

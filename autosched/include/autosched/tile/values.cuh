@@ -1,0 +1,101 @@
+// Values in registers: element-wise functions, and vectors of neighbouring elements to and from memory.
+//
+// A thread has a value as an array, in the order of its distribution: f16 and bf16 as floats, or, as operands of a
+// product, as pairs in words.
+#pragma once
+#include <autosched/common/numeric.cuh>
+#include <autosched/ptx/global_memory.cuh>
+#include <autosched/ptx/shared_memory.cuh>
+#include <autosched/ptx/shuffle.cuh>
+
+namespace autosched::tile {
+
+// As numpy has them: NaN stays NaN.
+__device__ __forceinline__ float maximum(float a, float b) { return ptx::max_nan(a, b); }
+__device__ __forceinline__ float minimum(float a, float b) { return ptx::min_nan(a, b); }
+__device__ __forceinline__ int maximum(int a, int b) { return a > b ? a : b; }
+__device__ __forceinline__ int minimum(int a, int b) { return a < b ? a : b; }
+__device__ __forceinline__ float absolute(float x) { return fabsf(x); }
+__device__ __forceinline__ int absolute(int x) { return abs(x); }
+__device__ __forceinline__ float log2(float x) { return log2f(x); }
+__device__ __forceinline__ float rsqrt(float x) { return rsqrtf(x); }
+
+// x rounded to T.
+template <class T>
+__device__ __forceinline__ float rounded(float x) {
+  return Element<T>::of(round_to<T>(x));
+}
+
+// Two numbers of 16 bits in a word, and one of them.
+template <class T>
+__device__ __forceinline__ unsigned packed(float low, float high) {
+  return round_to<T>(low) | round_to<T>(high) << 16;
+}
+template <class T>
+__device__ __forceinline__ float unpacked(const unsigned* words, int i) {
+  return Element<T>::of((words[i / 2] >> (16 * (i % 2))) & 0xffffu);
+}
+
+// The V elements from `from` on, or `padding` where they are not inside: all of them are, or none.
+template <class T, int V, class X>
+__device__ __forceinline__ void load(X* x, const T* from, bool inside, X padding) {
+#pragma unroll
+  for (int i = 0; i < V; ++i) x[i] = padding;
+  if (inside) {
+    const auto vector = ptx::ld_global_nc<V * int(sizeof(T))>(from);
+#pragma unroll
+    for (int i = 0; i < V; ++i) x[i] = X(get_element<T>(vector, i));
+  }
+}
+// Two elements of 16 bits as they are, side by side (V of 2) or a stride apart.
+template <class T, int V>
+__device__ __forceinline__ unsigned load_pair(const T* from, int stride, bool inside, bool second_inside) {
+  unsigned word = 0;
+  if constexpr (V == 2) {
+    if (inside) word = ptx::ld_global_nc<4>(from).word[0];
+  } else {
+    if (inside) word = ptx::ld_global_nc<2>(from).half;
+    if (second_inside) word |= unsigned(ptx::ld_global_nc<2>(from + stride).half) << 16;
+  }
+  return word;
+}
+
+template <class T, int V, class X>
+__device__ __forceinline__ void store(T* to, const X* x, bool inside) {
+  if (inside) ptx::st_global(to, pack<T, V>(x));
+}
+
+// Bits of a register of any type, as they move between threads.
+__device__ __forceinline__ unsigned bits(float x) { return ptx::bits_of(x); }
+__device__ __forceinline__ unsigned bits(int x) { return unsigned(x); }
+__device__ __forceinline__ unsigned bits(unsigned x) { return x; }
+__device__ __forceinline__ unsigned bits(bool x) { return x; }
+template <class X>
+__device__ __forceinline__ X of_bits(unsigned word) {
+  if constexpr (is_same<X, float>) {
+    return ptx::float_of(word);
+  } else {
+    return X(word);
+  }
+}
+// The value of the lane whose number differs by `mask`.
+template <class X>
+__device__ __forceinline__ X exchanged(X x, int mask) {
+  return of_bits<X>(ptx::shfl_bfly(bits(x), mask));
+}
+// V registers side by side to shared memory and back.
+template <int V, class X>
+__device__ __forceinline__ void put(unsigned address, const X* x) {
+  AlignedVector<4 * V> words;
+#pragma unroll
+  for (int i = 0; i < V; ++i) words.word[i] = bits(x[i]);
+  ptx::st_shared(address, words);
+}
+template <int V, class X>
+__device__ __forceinline__ void get(X* x, unsigned address) {
+  const auto words = ptx::ld_shared<4 * V>(address);
+#pragma unroll
+  for (int i = 0; i < V; ++i) x[i] = of_bits<X>(words.word[i]);
+}
+
+}  // namespace autosched::tile

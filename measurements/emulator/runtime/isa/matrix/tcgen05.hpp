@@ -1,0 +1,15 @@
+// What the files of tcgen05 share.
+#pragma once
+#include "isa/matrix/matrix_descriptor.hpp"
+#include "sync/mbarrier.hpp"
+#include "isa/interpreter.hpp"
+#include "memory/tensor_memory.hpp"
+
+namespace autosched::emulator::ptx {
+
+// A descriptor of a matrix in shared memory; findings at self->site where it is none that the emulator knows.
+Descriptor matrix(std::uint64_t bits, const char* name);
+// 16 bytes of the shared memory of a block of the cluster, as an operation of self reads them; all ones where that cannot be.
+void read_operand(std::uint32_t address, unsigned rank, const TensorActor& actor, const TensorUse& use, const char* name, void* to);
+
+}  // namespace autosched::emulator::ptx

@@ -1,0 +1,58 @@
+"""tcgen05.mma, the multiplication of GPUs with tensor memory: rows of intrinsics that read operands from shared memory
+and add up in tensor memory.
+
+One thread multiplies 128 x k by k x n elements for its block, or 256 x k by k x n for a pair of blocks, each of which
+has half of the rows of a and of the columns of b (PTX ISA 9.7.16.10). Operands lie in boxes as wgmma reads them: a
+matrix descriptor differs from wgmma's by one bit.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES
+from search_spaces.hardware.fragments import WARP, Fragment
+from search_spaces.hardware.intrinsics import STORED, TensorIntrinsic
+from search_spaces.hardware.wgmma import K_BYTES, SwizzledBoxes
+from search_spaces.layouts.nested_layout import NestedLayout
+
+ROWS = 128  # of a and of the sums, of one block: a lane of tensor memory each
+LANES = 4 * WARP  # of tensor memory
+COLUMNS = 512  # of tensor memory, of 32 bits
+ALLOCATION = 32  # columns that are allocated at least; a power of two
+KINDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8")
+
+
+def n_of(kind: str, blocks: int) -> tuple[int, ...]:
+    """Columns of a multiplication with sums of 128 rows a block: multiples of 16, and of 32 for integers of a pair."""
+    return tuple(range(16, 257, 16)) if blocks == 1 or kind != "i8" else tuple(range(32, 257, 32))
+
+
+@lru_cache(maxsize=256)
+def tcgen05_row(kind: str, m: int, n: int) -> TensorIntrinsic:
+    """``tcgen05_m128n256k16_bf16`` of operands of type ``kind``, accumulating in f32, or in i32 for i8; of m = 256 for
+    a pair of blocks.
+
+    Raises ValueError for a type, an m or an n that it does not have.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"tcgen05 multiplies {', '.join(KINDS)}, not {kind!r}")
+    if m not in (ROWS, 2 * ROWS) or n not in n_of(kind, m // ROWS):
+        raise ValueError(f"tcgen05 of {kind} has no m of {m} with n of {n}")
+    k = K_BYTES // MULTIPLIED_DTYPES[STORED.get(kind, kind)].bytes
+    # A row of the sums is a lane of tensor memory, which one thread reads.
+    sums = NestedLayout((m // WARP, 1), (1, 1), (1, 1), (WARP, 1), (1, n), (1, 0), (1, 0))
+    return TensorIntrinsic(
+        unit="tcgen05",
+        type_a=kind,
+        type_b=kind,
+        a=Fragment((m, k), 0),
+        b=Fragment((k, n), 0),
+        c=Fragment((m, n), n, sums, lanes=m),
+        load=SwizzledBoxes(),
+        needs="tcgen05_i8" if kind == "i8" else "tcgen05",
+        instructions=1,
+        results=n,
+        cpp="autosched::Tcgen05Type<{a}>",
+        header="autosched/intrinsics/tcgen05.cuh",
+    )

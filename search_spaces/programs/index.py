@@ -1,0 +1,181 @@
+"""Where a window begins, and how far a loop goes: whole numbers that are the same for all threads of a block.
+
+An index is made of constants, the block's coordinates and the counters of loops. Problem sizes are constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Literal
+
+Kind = Literal["constant", "block", "loop", "add", "multiply", "floordiv", "mod", "minimum", "maximum"]
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Index:
+    """``number``: the constant, the axis of the grid, the number of the loop, or the factor or divisor of ``args``.
+
+    Python's ``+ - * // %`` and ``minimum`` work on indices and whole numbers; products and quotients need a whole
+    number on the right. Raises TypeError for others.
+    """
+
+    kind: Kind
+    number: int = 0
+    args: tuple[Index, ...] = ()
+
+    def __add__(self, other: Index | int) -> Index:
+        right = as_index(other)
+        if self.kind == right.kind == "constant":
+            return constant(self.number + right.number)
+        if right == ZERO:
+            return self
+        if self == ZERO:
+            return right
+        return Index("add", 0, (self, right))
+
+    def __radd__(self, other: int) -> Index:
+        return as_index(other) + self
+
+    def __sub__(self, other: Index | int) -> Index:
+        return self + as_index(other) * -1
+
+    def __rsub__(self, other: int) -> Index:
+        return as_index(other) - self
+
+    def __mul__(self, factor: int) -> Index:
+        if self.kind == "constant":
+            return constant(self.number * _whole(factor))
+        if factor in (0, 1):
+            return self if factor else ZERO
+        return Index("multiply", _whole(factor), (self,))
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, divisor: int) -> Index:
+        if self.kind == "constant":
+            return constant(self.number // _positive(divisor))
+        return self if divisor == 1 else Index("floordiv", _positive(divisor), (self,))
+
+    def __mod__(self, divisor: int) -> Index:
+        if self.kind == "constant":
+            return constant(self.number % _positive(divisor))
+        return Index("mod", _positive(divisor), (self,))
+
+    def at(self, block: Sequence[int], loops: Mapping[int, int]) -> int:
+        """Its value in a block, in one turn of each loop around it."""
+        if self.kind == "constant":
+            return self.number
+        if self.kind == "block":
+            return block[self.number]
+        if self.kind == "loop":
+            return loops[self.number]
+        return _combined(self.kind, self.number, [a.at(block, loops) for a in self.args])
+
+    def interval(self, blocks: Sequence[int], turns: Mapping[int, int]) -> Interval:
+        """The least and the largest value, for a grid of ``blocks`` and loops of so many turns at most."""
+        if self.kind == "constant":
+            return self.number, self.number
+        if self.kind == "block":
+            return 0, blocks[self.number] - 1
+        if self.kind == "loop":
+            return 0, max(turns.get(self.number, 1) - 1, 0)
+        inner = [a.interval(blocks, turns) for a in self.args]
+        if self.kind == "mod":
+            low, high = inner[0]
+            return (low, high) if low >= 0 and high < self.number else (0, self.number - 1)
+        ends = [_combined(self.kind, self.number, [i[e] for i in inner]) for e in (0, 1)]
+        return min(ends), max(ends)
+
+    @property
+    def divisor(self) -> int:
+        """A number that divides it in every block and turn; 0 for zero itself."""
+        if self.kind == "constant":
+            return abs(self.number)
+        if self.kind in ("block", "loop"):
+            return 1
+        inner = [a.divisor for a in self.args]
+        if self.kind == "multiply":
+            return inner[0] * abs(self.number)
+        if self.kind == "mod":
+            return gcd(inner[0], self.number)
+        if self.kind == "floordiv":
+            return inner[0] // self.number if inner[0] % self.number == 0 else 1
+        return gcd(*inner)
+
+    @property
+    def loops(self) -> frozenset[int]:
+        """The loops whose turn it depends on."""
+        own = frozenset((self.number,)) if self.kind == "loop" else frozenset()
+        return own.union(*(a.loops for a in self.args))
+
+    @property
+    def code(self) -> str:
+        """The value in CUDA C++: ``block_0`` and ``turn_3`` are the block's coordinate and the turn of loop 3."""
+        if self.kind == "constant":
+            return str(self.number)
+        if self.kind in ("block", "loop"):
+            return f"{'block' if self.kind == 'block' else 'turn'}_{self.number}"
+        inner = [a.code for a in self.args]
+        signs = {"multiply": "*", "floordiv": "/", "mod": "%"}
+        if self.kind in signs:  # never of negative numbers: the builder refuses a window that begins before its array
+            return f"({inner[0]} {signs[self.kind]} {self.number})"
+        return f"({inner[0]} + {inner[1]})" if self.kind == "add" else f"tile::{self.kind}({', '.join(inner)})"
+
+    def __str__(self) -> str:
+        return self.code.replace("tile::", "")
+
+
+def constant(number: int) -> Index:
+    return Index("constant", number)
+
+
+ZERO = constant(0)
+
+
+def as_index(value: Index | int) -> Index:
+    """Raises TypeError for what is neither an index nor a whole number."""
+    return value if isinstance(value, Index) else constant(_whole(value))
+
+
+def minimum(a: Index | int, b: Index | int) -> Index:
+    return _bound("minimum", as_index(a), as_index(b))
+
+
+def maximum(a: Index | int, b: Index | int) -> Index:
+    return _bound("maximum", as_index(a), as_index(b))
+
+
+def _bound(kind: Literal["minimum", "maximum"], a: Index, b: Index) -> Index:
+    if a.kind == b.kind == "constant":
+        return constant(_combined(kind, 0, [a.number, b.number]))
+    return a if a == b else Index(kind, 0, (a, b))
+
+
+def _combined(kind: Kind, number: int, args: Sequence[int]) -> int:
+    match kind:
+        case "add":
+            return args[0] + args[1]
+        case "multiply":
+            return args[0] * number
+        case "floordiv":
+            return args[0] // number
+        case "mod":
+            return args[0] % number
+        case "minimum":
+            return min(args)
+    return max(args)
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"an index needs a whole number, not {value!r}")
+    return value
+
+
+def _positive(value: int) -> int:
+    if _whole(value) < 1:
+        raise TypeError(f"an index is divided by a positive number, not {value}")
+    return value

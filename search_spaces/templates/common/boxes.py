@@ -1,0 +1,49 @@
+"""Boxes: what one TMA copy moves between a matrix and a tile in shared memory, as wgmma and tcgen05 read them."""
+
+from __future__ import annotations
+
+import math
+
+from search_spaces.hardware.requirements import OperandSide
+from search_spaces.hardware.wgmma import SWIZZLES, box_layout, line_bytes
+from search_spaces.layouts.shared_layout import SharedLayout
+from search_spaces.operators.matmul import Matmul
+
+SIDES: tuple[OperandSide, ...] = ("a", "b")
+STRIDE_BYTES = 16  # of which TMA's strides are multiples (CUDA Driver API, cuTensorMapEncodeTiled)
+
+
+def along_k(problem: Matmul, side: OperandSide) -> bool:
+    """Whether an operand's contiguous lines lie along k, rather than along m or n."""
+    return problem.order_a == "row" if side == "a" else problem.order_b == "col"
+
+
+def line_extent(problem: Matmul, side: OperandSide) -> int:
+    """Elements of an operand's contiguous lines."""
+    return problem.k if along_k(problem, side) else problem.m if side == "a" else problem.n
+
+
+def aligned_bytes(problem: Matmul, side: OperandSide) -> int:
+    """Bytes that all lines of an operand are aligned to, at most the 16 that TMA needs."""
+    return math.gcd(line_extent(problem, side) * problem.input_dtype.bytes, STRIDE_BYTES)
+
+
+def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> SharedLayout | str:
+    """The layout of one box of an operand's tile of ``extent`` (along m or n) x ``tile_k``, or why there is none."""
+    by_k = along_k(problem, side)
+    width = line_bytes(swizzle) // problem.input_dtype.bytes
+    across, lines = (tile_k, extent) if by_k else (extent, tile_k)
+    if across % width:
+        axis = "k" if by_k else "m" if side == "a" else "n"
+        return (
+            f"boxes under a swizzle of {swizzle} bytes are {width} elements wide along {axis}, which do not divide the "
+            f"{across} of the tile of {side}"
+        )
+    shape = (lines, width) if by_k == (side == "a") else (width, lines)
+    found = next(s for s in SWIZZLES if s == swizzle)
+    return box_layout(shape, by_k != (side == "a"), found, problem.input_dtype.bytes)
+
+
+def store_line(tile_n: int, element_bytes: int) -> int:
+    """Bytes of a line of a box of out: the widest swizzle that divides the rows of a tile, or 16 for none."""
+    return next(line for line in (128, 64, 32, 16) if tile_n * element_bytes % line == 0)

@@ -1,0 +1,1 @@
+"""Matmuls by tcgen05, on GPUs with tensor memory."""

@@ -1,0 +1,68 @@
+"""What one tcgen05 schedule demands of the machine: counts that follow from the config, not times."""
+
+from __future__ import annotations
+
+import math
+
+from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.tcgen05 import ROWS
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.config import Config
+from search_spaces.templates.common.boxes import SIDES
+from search_spaces.templates.common.matmul_traffic import dram_bytes
+from search_spaces.templates.tcgen05_matmul.lowering import blocks_of_tile, box
+from search_spaces.templates.tcgen05_matmul.problem import row_of
+
+SECTOR_BYTES = 32  # of L2
+
+
+def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
+    """The cost counts of a valid config, of one block."""
+    tile_m, tile_n, tile_k = config.integers("tile_m", "tile_n", "tile_k")
+    steps, stages, sum_buffers = config.integers("tiles_k", "stages", "sum_buffers")
+    launched, store_buffers = config.integers("launched_blocks", "store_buffers")
+    pair = blocks_of_tile(config)
+    tiles = -(-config.integer("blocks") * pair // launched)  # of a block
+    row = row_of(problem, tile_m, tile_n)
+    element = problem.input_dtype.bytes
+
+    # Each multiplication reads a block's rows of a and its columns of b from shared memory, which TMA has written once.
+    multiplications = tile_k // row.k
+    stage_bytes = config.integer("stage_bytes")
+    read_bytes = multiplications * element * row.k * (ROWS + tile_n // pair)
+    wavefronts = (read_bytes + stage_bytes) / device.shared_bytes_per_cycle
+    boxes = sum(config.integer(f"stage_bytes_{side}") / (box(problem, config, side).size * element) for side in SIDES)
+    # One thread multiplies, and one copies: each with a wait and the walk of the ring.
+    issued = 4 * multiplications + 4 * boxes + 40
+    results = ROWS * tile_n
+    out_bytes = results * problem.out_dtype.bytes
+    # A thread loads, finishes and stores a row: a store of 16 bytes a lane touches as many sectors as it fills in part.
+    finishing = 5.0 * results / device.warp_size
+    stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / 16 / 2)
+    beside = (tiles - 1) * stored if sum_buffers > 1 else 0.0
+    ends = 1 if sum_buffers > 1 else tiles
+    return CostCounts(
+        blocks=launched,
+        threads=config.integer("threads"),
+        shared_bytes=config.integer("shared_bytes"),
+        registers=config.integer("registers"),
+        unit=row.unit,
+        operand_dtype=row.rated_as,
+        flops=2.0 * ROWS * tile_n * tile_k * steps * tiles,
+        instructions=(issued * steps + finishing) * tiles,
+        shared_wavefronts=(
+            wavefronts * steps + (2.0 * out_bytes / device.shared_bytes_per_cycle if store_buffers else 0.0)
+        )
+        * tiles,
+        load_bytes=stage_bytes * steps * tiles + beside,
+        store_bytes=stored * tiles - beside,
+        dram_bytes=dram_bytes(problem, config, device, (1, 1)),
+        iterations=math.ceil(steps * tiles),
+        cluster=pair,
+        stages=stages,
+        barriers_per_iteration=0,
+        run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
+        drains=ends,
+        drain_instructions=finishing * ends,
+    )

@@ -1,0 +1,93 @@
+"""From a config to the kernel of ``autosched/kernels/tcgen05_matmul.cuh``: tensor maps."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.fragments import WARP
+from search_spaces.hardware.requirements import OperandSide
+from search_spaces.hardware.tcgen05 import ROWS
+from search_spaces.hardware.wgmma import line_bytes
+from search_spaces.layouts.shared_layout import SharedLayout
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Operand
+from search_spaces.spaces.config import Config
+from search_spaces.templates.common.boxes import along_k, box_of
+from search_spaces.templates.device_source import DeviceSource
+from search_spaces.templates.kernel import Argument, Kernel
+from search_spaces.templates.tensor_map import TensorMap
+
+SOURCE = DeviceSource("autosched/kernels/tcgen05_matmul.cuh", "autosched::tcgen05_matmul")
+
+_SWIZZLE_NAMES: dict[int, Literal["NONE", "32B", "64B", "128B"]] = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
+_PROMOTIONS: dict[int, Literal["L2_128B", "L2_256B"]] = {128: "L2_128B", 256: "L2_256B"}
+_SUMS = {"f32": "float", "i32": "int"}
+# Of autosched::tcgen05_matmul, behind its maps of a and b.
+_CALL = ("scale_a", "scale_b", "bias", "out", "&out_map")
+
+
+def blocks_of_tile(config: Config) -> int:
+    """Blocks that compute a tile together."""
+    return config.integer("tile_m") // ROWS
+
+
+def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
+    """Where one box of an operand's tile lies in the shared memory of a block."""
+    extent = ROWS if side == "a" else config.integer("tile_n") // blocks_of_tile(config)
+    found = box_of(problem, side, extent, config.integer("tile_k"), config.integer(f"swizzle_{side}"))
+    if isinstance(found, str):
+        raise ValueError(found)
+    return found
+
+
+def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
+    """How TMA copies ``operand``, which is a side of ``problem``: a box of one matrix at a time, whose lines are the
+    width of the swizzle."""
+    swizzle = config.integer(f"swizzle_{side}")
+    extent = ROWS if side == "a" else config.integer("tile_n") // blocks_of_tile(config)
+    lines = extent if along_k(problem, side) else config.integer("tile_k")
+    return TensorMap.dense(
+        f"{operand.name}_map",
+        operand,
+        (1, lines, line_bytes(swizzle) // operand.dtype.bytes),
+        swizzle=_SWIZZLE_NAMES[swizzle],
+        l2_promotion=_PROMOTIONS[config.integer("l2_promotion")],
+    )
+
+
+def out_map(config: Config, out: Operand) -> TensorMap:
+    """How TMA stores out: boxes of the rows of one warp."""
+    line = config.integer("store_line")
+    swizzle = _SWIZZLE_NAMES[0 if line == line_bytes(0) else line]
+    return TensorMap.dense("out_map", out, (1, WARP, line // out.dtype.bytes), swizzle=swizzle)
+
+
+def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
+    """The kernel of a valid config."""
+    a, b, *rest = problem.operands()
+    *read, out = rest
+    arguments: tuple[Argument, ...] = (
+        tensor_map(problem, config, "a", a),
+        tensor_map(problem, config, "b", b),
+        *read,
+        out_map(config, out) if config.integer("store_buffers") else out,
+    )
+    names = {argument.name for argument in arguments}
+    return SOURCE.kernel(
+        config,
+        constants={
+            name: getattr(problem, name)
+            for name in ("m", "n", "k", "batch", "order_a", "order_b", "scale", "has_bias", "activation")
+        },
+        types={"T": problem.input_dtype.c_name, "Sum": _SUMS[problem.acc], "Out": problem.out_dtype.c_name},
+        arguments=arguments,
+        call=(
+            "a_map",
+            "b_map",
+            *(name if name.removeprefix("&") in names else "nullptr" for name in _CALL),
+        ),
+        blocks=config.integer("launched_blocks"),
+        cluster=(blocks_of_tile(config), 1, 1),
+        grid_may_shrink=config.integer("tiles_of_block") > 1,
+    )

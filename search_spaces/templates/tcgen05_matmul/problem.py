@@ -1,0 +1,46 @@
+"""The problems that the tcgen05 kernel computes."""
+
+from __future__ import annotations
+
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.intrinsics import TensorIntrinsic
+from search_spaces.hardware.tcgen05 import ROWS, tcgen05_row
+from search_spaces.hardware.wgmma import TRANSPOSED_BYTES
+from search_spaces.operators.matmul import Matmul
+from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, aligned_bytes, along_k
+from search_spaces.templates.common.tiling import Tiling
+
+
+def row_of(problem: Matmul, tile_m: int, tile_n: int) -> TensorIntrinsic:
+    """The instruction that multiplies a tile. Raises ValueError for sizes that it does not have."""
+    return tcgen05_row(problem.multiplied_as, tile_m, tile_n)
+
+
+def supports(problem: Matmul, device: Device) -> str | None:
+    """None, or in one sentence why the tcgen05 kernel cannot compute ``problem`` on ``device``."""
+    if problem.a == "f32" and problem.precision == "ieee":
+        return "tcgen05 multiplies f32 as tf32, but the problem asks for ieee precision"
+    reason = row_of(problem, ROWS, 256).why_not(device)
+    if reason is not None:
+        return reason
+    if problem.acc == "f16":
+        return "the tcgen05 kernel adds up in f32, but the problem asks for sums in f16"
+    if problem.scale == "block":
+        return "the tcgen05 kernel has no scales of blocks"
+    if problem.reduction != "none":
+        return f"the tcgen05 kernel has no second output, which {problem.reduction} needs"
+    for side in SIDES:
+        if not along_k(problem, side) and problem.input_dtype.bytes != TRANSPOSED_BYTES:
+            order = "row" if side == "a" else "col"
+            return f"tcgen05 reads {problem.multiplied_as} along k only: store {side} with order_{side} = {order}"
+        aligned = aligned_bytes(problem, side)
+        if aligned < STRIDE_BYTES:
+            return (
+                f"the tcgen05 kernel loads {side} by TMA, which takes lines that are a multiple of {STRIDE_BYTES} "
+                f"bytes apart, but they are a multiple of {aligned}"
+            )
+    return None
+
+
+def tiling(problem: Matmul) -> Tiling:
+    return Tiling((problem.m, problem.n, problem.k), ("tile_m", "tile_n", "tile_k"), problem.batch)

@@ -1,0 +1,30 @@
+"""The same schedule on a problem small enough to emulate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.tcgen05_matmul.problem import tiling
+
+TILES_OF_BLOCK = 3  # of a block that computes several: both buffers of sums, and the first one again
+
+
+def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
+    """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original (``Tiling.proxy``): enough
+    k-tiles to reuse each stage, several tiles of a block where it computes several, and two matrices of the batch."""
+    m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
+    batch = min(problem.batch, 2)
+    sizes = {"m": m, "n": n}
+    tile = {axis: schedule.integer(f"tile_{axis}") for axis in sizes}
+    most = {axis: -(-int(getattr(problem, axis)) // tile[axis]) for axis in sizes}
+    counts = {axis: -(-size // tile[axis]) for axis, size in sizes.items()}
+    several = min(schedule.integer("tiles_of_block"), TILES_OF_BLOCK)
+    for axis, other in (("n", "m"), ("m", "n")):
+        counts[axis] = min(most[axis], max(counts[axis], -(-several // (batch * counts[other]))))
+    cut = {
+        axis: min(extent, (counts[axis] - 1) * tile[axis] + (extent % tile[axis] or tile[axis]))
+        for axis, extent in (("m", problem.m), ("n", problem.n))
+    }
+    return replace(problem, m=cut["m"], n=cut["n"], k=k, batch=batch)

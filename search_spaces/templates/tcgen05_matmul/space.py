@@ -1,0 +1,320 @@
+"""The schedules of matmuls by tcgen05: those that the kernel can run, and those worth a try.
+
+The kernel is ``autosched/kernels/tcgen05_matmul.cuh``; its ``static_assert``s carry the names of the rules here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import IntArray
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.fragments import WARP
+from search_spaces.hardware.requirements import OperandSide, Refusal
+from search_spaces.hardware.tcgen05 import ALLOCATION, COLUMNS, ROWS, n_of
+from search_spaces.hardware.wgmma import SWIZZLES, line_bytes
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.columns import ceil_div
+from search_spaces.spaces.each import each
+from search_spaces.spaces.parameters import Parameter, categorical, ordinal
+from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, along_k, box_of, store_line
+from search_spaces.templates.common.launch_rules import device_rules
+from search_spaces.templates.common.raster import raster, raster_rule
+from search_spaces.templates.tcgen05_matmul.problem import row_of, tiling
+
+TILES_OF_BLOCK = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 48, 64)
+FINISHING_WARPS = 4  # of a block: each reaches a quarter of the lanes of tensor memory
+THREADS = (2 + FINISHING_WARPS) * WARP  # one warp copies, and one multiplies
+BARRIER_BYTES = 16  # of shared memory for each stage, and for each buffer of sums: two mbarriers
+ADDRESS_BYTES = 16  # of shared memory: where the sums lie in tensor memory
+REGISTERS = 96  # of a thread: a warp that finishes holds 32 sums at a time
+BALANCED_N = 128  # from so many columns on shared memory keeps up with the multiplications
+FEW_STAGES = 3  # one that is multiplied, and two on their way
+
+
+@lru_cache(maxsize=64)
+def space(problem: Matmul, device: Device) -> Space:
+    """All schedules of ``problem`` on ``device``."""
+    return Space(
+        "tcgen05_matmul",
+        parameters(problem),
+        attributes(problem, device),
+        validity_constraints(problem, device),
+        pruning_rules(problem, device),
+    )
+
+
+def parameters(problem: Matmul) -> tuple[Parameter, ...]:
+    """The domains, before any rule applies."""
+    span = 128 // problem.input_dtype.bytes
+    return (
+        ordinal("tile_m", (ROWS, 2 * ROWS), "rows of the tile of out: of one block, or of a pair"),
+        ordinal("tile_n", n_of(problem.multiplied_as, 1), "columns of the tile of out, the n of one multiplication"),
+        ordinal("tile_k", (span, 2 * span), "depth of one pipeline stage"),
+        ordinal("swizzle_a", SWIZZLES, "bytes that the swizzle of a's boxes spans, 0 without one"),
+        ordinal("swizzle_b", SWIZZLES, "bytes that the swizzle of b's boxes spans, 0 without one"),
+        ordinal("stages", (2, 3, 4, 5, 6, 7, 8, 10, 12, 16), "k-tiles in shared memory at a time"),
+        ordinal(
+            "sum_buffers",
+            (1, 2),
+            "tiles of out in tensor memory at a time: one is finished while the next is multiplied",
+        ),
+        ordinal("split_k", (1,), "blocks that share the k of one tile"),
+        raster(hilbert=True),
+        ordinal(
+            "store_buffers",
+            (0, 1, 2, 4),
+            "boxes of 32 rows of out that each warp has in shared memory for TMA to store; 0: it stores registers",
+        ),
+        ordinal("tiles_of_block", TILES_OF_BLOCK, "tiles of out that a block, or a pair, computes one after another"),
+        ordinal("l2_promotion", (128, 256), "bytes around what TMA asks for that L2 takes from DRAM"),
+        categorical(
+            "kept", ("neither", "a", "b"), "the operand that L2 is to keep longest, and the other one shortest"
+        ),
+    )
+
+
+def _blocks_of(tile_m: IntArray) -> IntArray:
+    """Blocks that compute a tile together."""
+    return tile_m // ROWS
+
+
+def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
+    """Derived columns, shared by rules, code generation and cost models."""
+    element_bytes = problem.input_dtype.bytes
+    return (
+        *tiling(problem).attributes(),
+        Attribute("threads", lambda tile_m: np.full_like(np.asarray(tile_m), THREADS), "threads of a block"),
+        Attribute(
+            "min_blocks", lambda tile_m: np.ones_like(np.asarray(tile_m)), "blocks per SM: one has its tensor memory"
+        ),
+        Attribute(
+            "stage_bytes_a", lambda tile_k: ROWS * tile_k * element_bytes, "shared bytes of a's stage, of a block"
+        ),
+        Attribute(
+            "stage_bytes_b",
+            lambda tile_m, tile_n, tile_k: tile_n // _blocks_of(tile_m) * tile_k * element_bytes,
+            "shared bytes of b's stage, of a block",
+        ),
+        Attribute(
+            "stage_bytes",
+            lambda stage_bytes_a, stage_bytes_b: stage_bytes_a + stage_bytes_b,
+            "shared bytes of one stage",
+        ),
+        Attribute(
+            "store_line",
+            each(lambda tile_n: store_line(tile_n, problem.out_dtype.bytes)),
+            "bytes of a row of out in one box in shared memory",
+        ),
+        Attribute(
+            "store_bytes",
+            lambda store_buffers, store_line: FINISHING_WARPS * store_buffers * WARP * store_line,
+            "shared bytes of the boxes of out",
+        ),
+        Attribute(
+            "shared_bytes",
+            lambda stage_bytes, stages, store_bytes, sum_buffers: (
+                (stage_bytes + BARRIER_BYTES) * stages + store_bytes + BARRIER_BYTES * sum_buffers + ADDRESS_BYTES
+            ),
+            "dynamic shared memory of a block",
+        ),
+        Attribute(
+            "tensor_columns",
+            each(lambda tile_n, sum_buffers: max(ALLOCATION, 1 << (tile_n * sum_buffers - 1).bit_length())),
+            "columns of tensor memory that a block allocates",
+        ),
+        Attribute(
+            "launched_blocks",
+            lambda blocks, tile_m, tiles_of_block: ceil_div(blocks, tiles_of_block) * _blocks_of(tile_m),
+            "blocks of the launch",
+        ),
+        Attribute(
+            "registers", lambda tile_m: np.full_like(np.asarray(tile_m), REGISTERS), "registers of a thread, roughly"
+        ),
+    )
+
+
+def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    """Rules without which the kernel does not compile, launch or compute ``problem``."""
+    return (
+        Rule(
+            "columns",
+            each(lambda tile_m, tile_n: tile_n in n_of(problem.multiplied_as, tile_m // ROWS)),
+            "the pair of blocks of a tile of {tile_m} rows cannot multiply n = {tile_n} columns of "
+            f"{problem.multiplied_as}: they are multiples of 32",
+        ),
+        *(_layout_rule(problem, side) for side in SIDES),
+        Rule(
+            "tensor_memory",
+            lambda tile_n, sum_buffers: tile_n * sum_buffers <= COLUMNS,
+            f"{{sum_buffers}} tiles of {{tile_n}} columns are more than the {COLUMNS} of tensor memory",
+        ),
+        Rule(
+            "sum_buffers",
+            lambda sum_buffers, tiles_of_block: (sum_buffers == 1) | (tiles_of_block > 1),
+            "{sum_buffers} tiles of out in tensor memory are too many for blocks that compute {tiles_of_block}",
+        ),
+        _store_rule(problem),
+        tiling(problem).split_rule(),
+        *tiling(problem).grid_rules(parameters(problem)),
+        *device_rules(device),
+    )
+
+
+def _store_rule(problem: Matmul) -> Rule:
+    row_bytes = problem.n * problem.out_dtype.bytes
+
+    def why_not(store_buffers: int) -> str | None:
+        if store_buffers == 0 or row_bytes % STRIDE_BYTES == 0:
+            return None
+        return (
+            f"TMA stores rows that are a multiple of {STRIDE_BYTES} bytes apart, but those of out along n = "
+            f"{problem.n} have {row_bytes} bytes"
+        )
+
+    return Rule.refusing("store_buffers", why_not, "TMA stores out box by box")
+
+
+def _extents(side: OperandSide, tile_m: int, tile_n: int) -> int:
+    """Rows of a, or columns of b, in the shared memory of one block."""
+    return ROWS if side == "a" else tile_n // (tile_m // ROWS)
+
+
+def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
+    row = row_of(problem, ROWS, 256)
+
+    def why_not(tile_m: int, tile_n: int, tile_k: int, swizzle: int) -> str | None:
+        extent = _extents(side, tile_m, tile_n)
+        box = box_of(problem, side, extent, tile_k, swizzle)
+        if isinstance(box, str):
+            return box
+        if extent * tile_k * problem.input_dtype.bytes % 1024:
+            return f"the tile of {side} has {extent} x {tile_k} elements, which are no whole kilobytes"
+        answer = row.requirement(side, box, problem.input_dtype.bytes)
+        return answer.reason if isinstance(answer, Refusal) else None
+
+    return Rule.refusing(
+        f"layout_{side}",
+        why_not,
+        f"whole boxes make up the tile of {side}, and tcgen05 reads their layout",
+        names={"swizzle": f"swizzle_{side}"},
+    )
+
+
+def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    """Rules that leave out schedules which a simpler or smaller one equals or beats."""
+    return (
+        *(_tile_size_rule(axis, int(getattr(problem, axis)), parameters(problem)) for axis in "mnk"),
+        *(_swizzle_rule(problem, side) for side in SIDES),
+        Rule(
+            "stages",
+            lambda stages, tile_k: (stages <= ceil_div(problem.k, tile_k)) | (stages == 2),
+            f"{{stages}} stages are more than the k-tiles of k = {problem.k} by {{tile_k}}",
+        ),
+        raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
+        _waves_rule(problem, device),
+        _narrow_rule(problem, device),
+        _few_stages_rule(problem, device),
+        _kept_rule(problem, device),
+        Rule(
+            "one_buffer",
+            lambda tile_n, sum_buffers, tiles_of_block: (
+                (sum_buffers == 2) | (tiles_of_block == 1) | (2 * tile_n > COLUMNS)
+            ),
+            "with {sum_buffers} tile in tensor memory nothing is multiplied while one of the {tiles_of_block} tiles of "
+            "a block is finished, and there is room for two",
+        ),
+    )
+
+
+def _waves_rule(problem: Matmul, device: Device) -> Rule:
+    """Blocks of several tiles are as many as run at a time: then none waits for another, and they all end together."""
+
+    def why_not(tile_m: int, tile_n: int, tiles_of_block: int) -> str | None:
+        if tiles_of_block == 1:
+            return None
+        blocks = tile_m // ROWS
+        tiles = problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n)
+        resident = device.sms_of_clusters(blocks) // blocks
+        needed = -(-tiles // resident)
+        if tiles_of_block != TILES_OF_BLOCK[min(bisect_left(TILES_OF_BLOCK, needed), len(TILES_OF_BLOCK) - 1)]:
+            return (
+                f"a block computes {tiles_of_block} tiles, but {needed} from each of {resident} that run at a time on "
+                f"{device.name} are all {tiles}"
+            )
+        return None
+
+    return Rule.refusing("tiles_of_block_waves", why_not)
+
+
+def _narrow_rule(problem: Matmul, device: Device) -> Rule:
+    return Rule(
+        "narrow",
+        lambda tile_m, tile_n: (
+            (tile_n >= BALANCED_N)
+            | (problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, BALANCED_N) < device.sm_count)
+            | (problem.n < BALANCED_N)
+        ),
+        "tile_n is {tile_n}, for which reading shared memory takes longer than multiplying, and tiles of {tile_m} x "
+        f"{BALANCED_N} are enough for the {device.sm_count} SMs of {device.name}",
+    )
+
+
+def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
+    room = device.shared_per_block
+
+    def enough(
+        stages: IntArray, tile_k: IntArray, stage_bytes: IntArray, store_bytes: IntArray
+    ) -> npt.NDArray[np.bool_]:
+        more = (stage_bytes + BARRIER_BYTES) * FEW_STAGES + store_bytes + 2 * BARRIER_BYTES + ADDRESS_BYTES
+        return np.asarray((stages >= FEW_STAGES) | (ceil_div(problem.k, tile_k) < FEW_STAGES) | (more > room))
+
+    return Rule(
+        "few_stages",
+        enough,
+        f"{{stages}} stages hide less of what loads take than {FEW_STAGES}, for which shared memory has room",
+    )
+
+
+def _kept_rule(problem: Matmul, device: Device) -> Rule:
+    size = problem.batch * problem.k * (problem.m + problem.n) * problem.input_dtype.bytes
+    fits = size <= device.l2_bytes // 2
+    return Rule.refusing(
+        "kept",
+        lambda kept: (
+            f"{kept} is to be kept in L2, but a and b fit into it together with {size} bytes"
+            if fits and kept != "neither"
+            else None
+        ),
+    )
+
+
+def _tile_size_rule(axis: str, extent: int, known: tuple[Parameter, ...]) -> Rule:
+    sizes = next(p for p in known if p.name == f"tile_{axis}").values
+    enough = min([int(s) for s in sizes if int(s) >= extent], default=max(int(s) for s in sizes))
+    return Rule(
+        f"tile_size_{axis}",
+        lambda tile: tile <= enough,
+        f"tile_{axis} is {{tile}}, but a tile of {enough} already covers {axis} = {extent}",
+        names={"tile": f"tile_{axis}"},
+    )
+
+
+def _swizzle_rule(problem: Matmul, side: OperandSide) -> Rule:
+    by_k = along_k(problem, side)
+    element_bytes = problem.input_dtype.bytes
+
+    def why_not(tile_m: int, tile_n: int, tile_k: int, swizzle: int) -> str | None:
+        across = (tile_k if by_k else _extents(side, tile_m, tile_n)) * element_bytes
+        widest = max(s for s in SWIZZLES if across % line_bytes(s) == 0)
+        if swizzle == widest:
+            return None
+        return f"the swizzle of {side} spans {swizzle} bytes, where {widest} would divide its lines of {across} too"
+
+    return Rule.refusing(f"swizzle_{side}", why_not, names={"swizzle": f"swizzle_{side}"})

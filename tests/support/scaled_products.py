@@ -1,0 +1,41 @@
+"""Operands with block scales as numbers and as bytes, for products of Triton and of PTX."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.hardware.dtypes import E4M3, E5M2
+
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+# By name: elements, how many share a scale, and what scales are.
+CASES = {
+    "mxf8": ("e4m3", 32, "ue8m0"),
+    "mxf8 e5m2": ("e5m2", 32, "ue8m0"),
+    "mxf4": ("e2m1", 32, "ue8m0"),
+    "nvf4": ("e2m1", 16, "ue4m3"),
+}
+POINTERS = {"e4m3": "*fp8e4nv", "e5m2": "*fp8e5", "e2m1": "*u8", "ue8m0": "*u8", "ue4m3": "*fp8e4nv"}
+
+
+def values(kind: str, stored: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+    """The numbers of stored lines; of e2m1 the lower half of a byte comes first."""
+    if kind == "e2m1":
+        return np.stack([E2M1[stored & 15], E2M1[stored >> 4]], axis=-1).reshape(len(stored), -1)
+    return (E4M3 if kind == "e4m3" else E5M2).load(stored)
+
+
+def scales(kind: str, stored: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+    return np.ldexp(1.0, stored.astype(np.int64) - 127) if kind == "ue8m0" else E4M3.load(stored)
+
+
+def random_elements(rng: np.random.Generator, kind: str, lines: int, k: int) -> npt.NDArray[np.uint8]:
+    if kind == "e2m1":
+        return rng.integers(0, 256, (lines, k // 2), dtype=np.uint8)
+    return (E4M3 if kind == "e4m3" else E5M2).store(rng.normal(size=(lines, k))).astype(np.uint8)
+
+
+def random_scales(rng: np.random.Generator, kind: str, lines: int, count: int) -> npt.NDArray[np.uint8]:
+    low, high = (120, 134) if kind == "ue8m0" else (1, 0x7E)
+    return rng.integers(low, high, (lines, count), dtype=np.uint8)

@@ -12,10 +12,21 @@ import numpy as np
 from autosched.proofs.device_source import device_part, has_host_code, standard_headers
 from autosched.proofs.kernel_signature import find_kernel, parameters_of
 from autosched.proofs.launch_memory import Struct, Surface, TensorMapOf, Texture, pass_arguments, size_of
+from autosched.proofs.orders import in_orders
 from measurements.compiler.nvrtc import PTX_OPTIONS
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
-from measurements.emulator import ASCENDING, Emulation, Finding, GlobalSite, Order, SharedSite, emulate_ptx
+from measurements.emulator import (
+    ASCENDING,
+    Emulation,
+    Finding,
+    GlobalSite,
+    Order,
+    SharedSite,
+    Suppression,
+    emulate_ptx,
+    suppress,
+)
 from measurements.emulator.architecture import source_arch
 from measurements.emulator.demangle import demangled
 from measurements.emulator.ptx.parser import PtxError, parse
@@ -34,13 +45,16 @@ class EmulatedLaunch:
     """What came of a launch.
 
     ``arrays`` are the arguments as the kernel left them, None for those that are no arrays, and for all where it did
-    not finish; of a list or a ``Struct`` a tuple of the same. ``symbols`` are the variables that were asked for.
-    ``status`` and the rest are those of ``measurements.emulator.Emulation``.
+    not finish, after the first of the runs in ``orders``; of a list or a ``Struct`` a tuple of the same. ``symbols``
+    are the variables that were asked for. ``not_run`` names runs that may find more, as the arguments that ask for
+    them. ``status`` and the rest are those of ``measurements.emulator.Emulation``.
     """
 
     emulation: Emulation
     arrays: tuple[Any, ...]
     symbols: Mapping[str, Array] = field(default_factory=dict)
+    orders: tuple[Order, ...] = (ASCENDING,)
+    not_run: tuple[str, ...] = ()
 
     @property
     def status(self) -> str:
@@ -86,8 +100,9 @@ def emulate(
     options: Sequence[str] = (),
     time_limit: float = 60.0,
     perturb: bool = False,
-    order: Order = ASCENDING,
+    order: Order | None = None,
     launches: int = 1,
+    suppressions: Sequence[Suppression] = (),
 ) -> EmulatedLaunch:
     """Run one launch of a kernel on the CPU, instruction by instruction of its PTX, and say what is wrong with it.
 
@@ -112,9 +127,11 @@ def emulate(
     - ``headers``, ``options``: texts by include name, and options of NVRTC. CUDA's own headers are found by themselves
       where a toolkit, or the wheel nvidia-cuda-runtime, is installed.
     - ``order``: of blocks, and with a seed also of the turns of warps, lanes and atomics: what waits for nothing, and
-      is right by the luck of an order, is wrong in another one (``measurements.emulator.Order``).
+      is right by the luck of an order, is wrong in another one (``measurements.emulator.Order``). None: ascending, and
+      once more at random (autosched/proofs/orders.py).
     - ``launches``: how often the kernel runs, one after another, each time on what the one before has left, but for
       ``outputs``, which must be written again: what a launch does not leave as it found it shows.
+    - ``suppressions``: findings that are expected (``measurements.emulator.Suppression``).
     - ``perturb``: approximate instructions (``ex2.approx``, ``rcp.approx``) err as much as the PTX ISA allows.
 
     Raises ValueError for arguments that do not fit the kernel, NvrtcMissing for CUDA source without NVRTC, and
@@ -149,17 +166,22 @@ def emulate(
         block=size_of(block),
         dynamic_shared_bytes=shared_bytes,
     )
-    run = emulate_ptx(
-        text, launch, passed.inputs, time_limit=time_limit, perturb=perturb, order=order, calls=launches,
-        memory=passed.memory,
-    )  # fmt: skip
+
+    def in_order(order: Order) -> Emulation:
+        return emulate_ptx(
+            text, launch, passed.inputs, time_limit=time_limit, perturb=perturb, order=order, calls=launches,
+            memory=passed.memory,
+        )  # fmt: skip
+
+    runs = in_orders(in_order, order, launches=launches, perturb=perturb, time_limit=time_limit)
+    run = suppress(runs.emulation, suppressions)
     arrays = tuple(passed.result(given[k] if k in (aliases or {}) else a, run.outputs) for k, a in enumerate(arguments))
     left = {}
     for asked, name in zip(symbols or {}, contents, strict=True):
         array = passed.memory.symbols[name]
         if array in run.outputs:
             left[asked] = run.outputs[array].view(contents[name].dtype).reshape(contents[name].shape)
-    return EmulatedLaunch(run, arrays, left)
+    return EmulatedLaunch(run, arrays, left, runs.orders, runs.not_run)
 
 
 def _aliased(arguments: Sequence[Any], aliases: Mapping[int, int | tuple[int, int]]) -> list[Any]:

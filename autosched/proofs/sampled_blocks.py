@@ -99,10 +99,9 @@ def prove_blocks(
 
 def _without_ends(emulation: Emulation) -> Emulation:
     """Without the findings that the ends of a chain make, whose neighbours are not run: what these would have reset."""
-    left = tuple(f for f in emulation.findings if f.kind is not FindingKind.WORKSPACE_NOT_ZERO)
     if emulation.status != "findings":
         return emulation
-    return replace(emulation, findings=left, status="findings" if left else "ok", reason="; ".join(map(str, left)))
+    return emulation.with_findings([f for f in emulation.findings if f.kind is not FindingKind.WORKSPACE_NOT_ZERO])
 
 
 def _block(group: int, part: int, count: int, stride: int) -> int:

@@ -2,7 +2,7 @@
 
 from measurements.emulator.build import cache_folder, emulator_version
 from measurements.emulator.emulator import EmulationJob, emulate, emulate_many, emulate_ptx
-from measurements.emulator.findings import Emulation, Finding, FindingKind, GlobalSite, SharedSite
+from measurements.emulator.findings import Emulation, Finding, FindingKind, GlobalSite, SharedSite, by_cause
 from measurements.emulator.host import (
     HostCompilerMissing,
     HostFailure,
@@ -15,6 +15,7 @@ from measurements.emulator.memory import Address, Memory
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import ptx_digest
 from measurements.emulator.sparse import SparseEmulation, emulate_blocks
+from measurements.emulator.suppression import Suppression, suppress
 
 __all__ = [
     "ASCENDING",
@@ -30,6 +31,8 @@ __all__ = [
     "Order",
     "SharedSite",
     "SparseEmulation",
+    "Suppression",
+    "by_cause",
     "cache_folder",
     "check_compiler",
     "check_host",
@@ -41,4 +44,5 @@ __all__ = [
     "emulator_version",
     "host_compiler",
     "ptx_digest",
+    "suppress",
 ]

@@ -23,7 +23,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from measurements.emulator.build import runner
-from measurements.emulator.findings import Emulation, EmulationStatus, Finding, FindingKind, GlobalSite, SharedSite
+from measurements.emulator.findings import (
+    Emulation,
+    EmulationStatus,
+    Finding,
+    FindingKind,
+    GlobalSite,
+    SharedSite,
+    status_of,
+)
 from measurements.emulator.host import HostFailure, last_line, machine_sentence
 from measurements.emulator.memory import PLAIN_MEMORY, Flags, Memory
 from measurements.emulator.order import ASCENDING, Order
@@ -479,6 +487,7 @@ class _Events:
         self.end: dict[str, Any] | None = None
         ids: list[int] = []
         counts: dict[int, int] = {}
+        lowered: dict[int, str] = {}  # faults that have turned out to be notes
         printed: list[str] = []
         for line in text.splitlines(keepends=True):
             if not line.endswith("\n"):
@@ -488,11 +497,16 @@ class _Events:
                 case "finding":
                     kind = FindingKind(event["kind"])
                     place = places.get(event["function"])
-                    found = Finding(kind, event["message"], event["file"], event["line"])
+                    other = f"{event['other_file']}:{event['other_line']}" if "other_file" in event else ""
+                    found = Finding(
+                        kind, event["message"], event["file"], event["line"], grade=event["grade"], other=other
+                    )
                     if place is not None:
                         found = dataclasses.replace(found, instruction=place.ptx, callers=place.callers)
                     self.findings.append(found)
                     ids.append(event["id"])
+                case "note":
+                    lowered[event["id"]] = event["why"]
                 case "count":
                     counts[event["id"]] = event["count"]
                 case "shared":
@@ -504,8 +518,13 @@ class _Events:
                 case "end":
                     self.end = event
         self.shared_sites, self.global_sites = tuple(_summed(shared)), tuple(_summed(global_))
-        counted = [dataclasses.replace(f, count=counts.get(i, 1)) for i, f in zip(ids, self.findings, strict=True)]
-        self.findings = _merged(counted)
+        graded = []
+        for i, f in zip(ids, self.findings, strict=True):
+            found = dataclasses.replace(f, count=counts.get(i, 1))
+            if i in lowered:
+                found = dataclasses.replace(found, grade="note", message=f"{found.message}; {lowered[i]}")
+            graded.append(found)
+        self.findings = sorted(_merged(graded), key=lambda f: not f.is_fault)
         self.printed = "".join(printed)
 
     def status(self, killed: bool, code: int, time_limit: float) -> tuple[EmulationStatus, str]:
@@ -519,10 +538,7 @@ class _Events:
             message = f"not done after {time_limit:g} s" + (f": {end['message']}" if end["message"] else "")
             self.findings.append(Finding(FindingKind.TIMEOUT, message, end["file"], end["line"]))
             return "timeout", str(self.findings[-1])
-        if self.findings:
-            more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
-            return "findings", f"{self.findings[0]}{more}"
-        return "ok", ""
+        return status_of(self.findings)
 
 
 def _summed(sites: list[_Site]) -> Iterator[_Site]:
@@ -542,7 +558,7 @@ def _merged(findings: list[Finding]) -> list[Finding]:
     """Findings of one kind at one line as one: unrolled loops have many instructions there."""
     merged: dict[tuple[object, ...], Finding] = {}
     for f in findings:
-        key = (f.kind, f.file, f.line)
+        key = (f.kind, f.file, f.line, f.grade)
         known = merged.get(key)
         merged[key] = f if known is None else dataclasses.replace(known, count=known.count + f.count)
     return list(merged.values())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar, Literal
 
@@ -44,6 +44,7 @@ class FindingKind(StrEnum):
     HEAP_MISUSE = "heap_misuse"  # memory that was freed, or that malloc did not return
     UNSET_SYMBOL = "unset_symbol"  # a __constant__ or __device__ variable that is read and that nobody sets
     DEADLOCK = "deadlock"  # threads that ask memory for what nobody ever writes; ends the launch
+    LAUNCH_LIMIT = "launch_limit"  # more shared memory than a block can have
     TCGEN05_IN_FLIGHT = "tcgen05_in_flight"  # what an unfinished tcgen05 instruction reads or writes is touched
     MISSING_TCGEN05_FENCE = "missing_tcgen05_fence"  # around a synchronization of two threads
     MISSING_TCGEN05_WAIT = "missing_tcgen05_wait"  # registers of a tcgen05.ld that are touched before tcgen05.wait::ld
@@ -53,13 +54,17 @@ class FindingKind(StrEnum):
     TIMEOUT = "timeout"
 
 
+Grade = Literal["fault", "note"]
+
+
 @dataclass(frozen=True)
 class Finding:
-    """A fault at a line of the kernel's source. ``message`` describes its first occurrence.
+    """What is wrong at a line of the kernel's source. ``message`` describes its first occurrence.
 
     ``file`` is relative to the include folder; it is empty, and ``line`` 0, where no line can be named. Where PTX was
     executed, ``instruction`` is its text and ``callers`` are the lines into which the line is inlined, the nearest
-    first.
+    first. ``grade``: a note is true by the letter of the PTX ISA, and harms nothing on the GPUs that the kernel is for.
+    ``other`` is the line of the other access, of what two of them do ("" where there is none).
     """
 
     kind: FindingKind
@@ -69,9 +74,16 @@ class Finding:
     count: int = 1
     instruction: str = ""
     callers: tuple[str, ...] = ()
+    grade: Grade = "fault"
+    other: str = ""
+
+    @property
+    def is_fault(self) -> bool:
+        return self.grade == "fault"
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}: " if self.file else ""
+        where += "note: " if not self.is_fault else ""
         times = f" ({self.count} times)" if self.count > 1 else ""
         ptx = f" [{self.instruction}]" if self.instruction else ""
         called = f", inlined at {', '.join(self.callers)}" if self.callers else ""
@@ -124,25 +136,69 @@ class GlobalSite:
         return self.sectors / self.requests
 
 
+# Of one missing barrier, or fence, there are findings of several kinds, at several lines.
+_OF_ORDER = frozenset(
+    {
+        FindingKind.SHARED_RACE,
+        FindingKind.GLOBAL_RACE,
+        FindingKind.ASYNC_READ_BEFORE_WAIT,
+        FindingKind.UNINITIALIZED_SHARED_READ,
+        FindingKind.LOST_WRITE,
+    }
+)
+
+
+def by_cause(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings that look like one cause together, in the order of their first: those of one grade and kind at one line
+    of several inlined copies, and races whose accesses share a line, on whichever side."""
+    causes: list[tuple[set[str], list[Finding]]] = []
+    for finding in findings:
+        family = "order" if finding.kind in _OF_ORDER else str(finding.kind)
+        lines = {f"{finding.file}:{finding.line}", finding.other} - {"", ":0"} or {finding.message}
+        keys = {f"{finding.grade} {family} {line}" for line in lines}
+        same = [cause for cause in causes if cause[0] & keys]
+        first = same[0] if same else (set(), [])
+        if not same:
+            causes.append(first)
+        for other in same[1:]:
+            first[0].update(other[0])
+            first[1].extend(other[1])
+            causes.remove(other)
+        first[0].update(keys)
+        first[1].append(finding)
+    order = {id(finding): k for k, finding in enumerate(findings)}
+    return [sorted(cause, key=lambda f: order[id(f)]) for _, cause in causes]
+
+
 EmulationStatus = Literal["ok", "findings", "timeout", "crashed", "compile_error", "compile_timeout", "unsupported"]
+
+
+def status_of(findings: Sequence[Finding]) -> tuple[EmulationStatus, str]:
+    """The status and its reason of a launch that has ended."""
+    faults = [f for f in findings if f.is_fault]
+    if not faults:
+        return "ok", ""
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return "findings", f"{faults[0]}{more}"
 
 
 @dataclass(frozen=True, eq=False)
 class Emulation:
     """What came of one emulated launch.
 
-    ``status`` is ok where the launch ended without a finding, unsupported where the emulator lacks something that the
-    kernel needs, compile_timeout where NVRTC was ended at its time limit. ``outputs`` are there for ok and findings, in
-    the operands' storage types and shapes; elements never written hold bytes of 0xFF. ``reason`` is one sentence for
-    every status but ok, ``log`` the compiler's output where that failed, ``printed`` what the kernel printed
-    (``printf``). Seconds are host wall-clock time; ``from_cache`` says that the compiled object was there already.
-    ``defined`` and ``written`` are of arrays that came with flags (memory.Memory): of each byte, whether it holds a
-    value now, and whether the launch has written it.
+    ``status`` is ok where the launch ended without a fault (``findings`` may hold notes), unsupported where the
+    emulator lacks something that the kernel needs, compile_timeout where NVRTC was ended at its time limit. ``outputs``
+    are there for ok and findings, in the operands' storage types and shapes; elements never written hold bytes of 0xFF.
+    ``reason`` is one sentence for every status but ok, ``log`` the compiler's output where that failed, ``printed``
+    what the kernel printed (``printf``). Seconds are host wall-clock time; ``from_cache`` says that the compiled object
+    was there already. ``defined`` and ``written`` are of arrays that came with flags (memory.Memory): of each byte,
+    whether it holds a value now, and whether the launch has written it. ``suppressed`` are findings that are expected,
+    each with the reason that was given (suppression.py).
     """
 
     status: EmulationStatus
     outputs: dict[str, Array]
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...]  # faults first
     shared_sites: tuple[SharedSite, ...]
     global_sites: tuple[GlobalSite, ...]
     reason: str = ""
@@ -153,10 +209,27 @@ class Emulation:
     from_cache: bool = False
     defined: Mapping[str, Flags] = field(default_factory=dict)
     written: Mapping[str, Flags] = field(default_factory=dict)
+    suppressed: tuple[tuple[Finding, str], ...] = ()
 
     @property
     def ok(self) -> bool:
         return self.status == "ok"
+
+    def with_findings(self, findings: Sequence[Finding]) -> Emulation:
+        """This launch with other findings; the status of one that has ended is theirs."""
+        ordered = tuple(sorted(findings, key=lambda f: not f.is_fault))
+        if self.status not in ("ok", "findings"):
+            return replace(self, findings=ordered)
+        status, reason = status_of(ordered)
+        return replace(self, status=status, reason=reason, findings=ordered)
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if f.is_fault)
+
+    @property
+    def notes(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if not f.is_fault)
 
     @property
     def seconds(self) -> float:

@@ -1,15 +1,15 @@
 """``autosched emulate FILE``: one launch of anyone's kernel, from PTX or CUDA source, and what is wrong with it.
 
-``--json``: ``file``, ``kernel``, ``order``, ``turns``, ``launches``, ``status``, ``reason``, ``printed``, ``findings``,
-``differences`` (by argument, from --expect), ``shared_sites``, ``global_sites`` (as in ``measurements.emulator``) and
-``seconds``.
+``--json``: ``file``, ``kernel``, ``order``, ``turns``, ``orders`` (of each run, its name), ``not_run``, ``launches``,
+``status``, ``reason``, ``printed``, ``findings``, ``suppressed`` (findings, each with its ``reason``), ``differences``
+(by argument, from --expect), ``shared_sites``, ``global_sites`` (as in ``measurements.emulator``) and ``seconds``.
 """
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import numpy as np
 import typer
@@ -18,10 +18,11 @@ from autosched.cli.options.arrays import read_argument, read_arguments, read_arr
 from autosched.cli.options.launch import LaunchesOption, OrderOption, TurnsOption, order_from
 from autosched.cli.options.problem import real_number, whole_number
 from autosched.cli.terminal.errors import MOST_SEED, NO, InputError, bad_input, within
+from autosched.cli.terminal.findings import print_findings
 from autosched.cli.terminal.output import print_json, stdout_console
-from measurements.emulator import HostFailure, check_host
+from measurements.emulator import HostFailure, Suppression, check_host
+from measurements.emulator.findings import Grade
 
-_SHOWN = 20  # findings
 _TOLERANCE = 1e-5  # relative, of --expect
 
 
@@ -81,6 +82,17 @@ def emulate(
     perturb: Annotated[
         bool, typer.Option("--perturb", help="Approximate functions err as much as the PTX ISA allows.")
     ] = False,
+    suppressed: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--suppress",
+            metavar="KIND:FILE:LINE:REASON",
+            help="A finding that is expected, and why; * stands for any kind or line.",
+        ),
+    ] = None,
+    fail_on: Annotated[
+        str, typer.Option("--fail-on", metavar="GRADE", help="What makes the exit status 1: fault, or note as well.")
+    ] = "fault",
     time_limit: Annotated[
         float, typer.Option("--time-limit", parser=real_number, metavar="S", help="CPU seconds of the launch.")
     ] = 60.0,
@@ -88,15 +100,22 @@ def emulate(
 ) -> int:
     """Execute a kernel on the CPU and report races, bounds, uninitialised memory, barriers and masks.
 
-    CUDA files may hold host code: nvcc compiles them where it is installed, else NVRTC their device part. A kernel that
-    waits for nothing, or does not reset a counter, may be right by luck: --turns 7 and --launches 2 show it.
-    Exit status 1 where something is found, where the kernel does not run, or where --expect differs.
+    CUDA files may hold host code: nvcc compiles them where it is installed, else NVRTC their device part. It runs
+    twice, with blocks in ascending and in random order, unless --order or --turns say how. A kernel that waits for
+    nothing, or does not reset a counter, may be right by luck: --order interleaved and --launches 2 show it. A note is
+    true by the letter of the PTX ISA and harms nothing.
+    Exit status 1 where a fault is found, where the kernel does not run, or where --expect differs.
     """
     from autosched.proofs.emulate import emulate as run_kernel
     from autosched.proofs.emulate import is_ptx
 
     within("--seed", seed, 0, MOST_SEED)
-    turned = order_from(order, turns, launches)
+    asked = order_from(order, turns, launches)
+    turned = asked if order is not None or turns else None
+    if fail_on not in get_args(Grade):
+        raise InputError(f"--fail-on {fail_on} is no grade: write {' or '.join(get_args(Grade))}")
+    with bad_input():
+        suppressions = [Suppression.parse(one) for one in suppressed or ()]
     rng = np.random.default_rng(seed)
     program, is_source = _program(file, is_ptx, define or [])
     values, outputs = read_arguments(argument or [], rng)
@@ -118,23 +137,27 @@ def emulate(
             order=turned,
             launches=launches,
             time_limit=time_limit,
+            suppressions=suppressions,
         )
     differences = {k: _difference(run.arrays[k], array, tolerance) for k, array in wanted.items()}
     if keep:
         _keep(keep, run.arrays)
-    wrong = not run.ok or any(differences.values())
+    wrong = not run.ok or any(differences.values()) or (fail_on == "note" and bool(run.findings))
     if json:
         print_json(
             {
                 "file": file,
                 "kernel": name,
-                "order": turned.blocks,
-                "turns": turned.seed,
+                "order": asked.blocks,
+                "turns": asked.seed,
+                "orders": [o.name for o in run.orders],
+                "not_run": run.not_run,
                 "launches": launches,
                 "status": run.status,
                 "reason": run.reason,
                 "printed": run.printed,
                 "findings": [asdict(f) for f in run.findings],
+                "suppressed": [asdict(f) | {"reason": reason} for f, reason in run.emulation.suppressed],
                 "differences": {str(k): text for k, text in differences.items()},
                 "shared_sites": [asdict(s) for s in run.shared_sites],
                 "global_sites": [asdict(s) for s in run.global_sites],
@@ -145,19 +168,13 @@ def emulate(
     console = stdout_console()
     if run.printed:
         console.print(run.printed, end="", markup=False, highlight=False, soft_wrap=True)
-    for finding in run.findings[:_SHOWN]:
-        console.print(str(finding), markup=False, highlight=False, soft_wrap=True)
-    if len(run.findings) > _SHOWN:
-        console.print(f"and {len(run.findings) - _SHOWN} more: --json has all")
+    print_findings(console, run.emulation, run.not_run)
     for k, text in differences.items():
         console.print(f"argument {k}: {text or 'as expected'}", markup=False, highlight=False, soft_wrap=True)
-    verdict = "nothing was found" if run.ok else run.status if run.findings else f"{run.status}: {run.reason}"
+    clean = "nothing was found" if not run.findings else "no fault was found"
+    verdict = clean if run.ok else run.status if run.findings else f"{run.status}: {run.reason}"
     if run.shared_sites:
         verdict += f"; bank conflicts up to {max(s.conflict_degree for s in run.shared_sites):.1f} x"
-    if run.ok and turned.seed == 0 and launches == 1:
-        verdict += (
-            "; not tried: other turns (--turns 7), other orders of blocks (--order), a second launch (--launches 2)"
-        )
     console.print(verdict, markup=False, highlight=False, soft_wrap=True)
     return NO if wrong else 0
 

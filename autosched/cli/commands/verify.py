@@ -256,7 +256,8 @@ def _emulate(
 def _show(console: Console, problem: Problem, results: Sequence[Verification]) -> None:
     numbers = ("of tolerance", "error", "conflicts", "sectors", "time")
     faults = [
-        formatting.reasons(Counter(str(f.kind) for f in v.findings)) or ("" if v.ok else v.status) for v in results
+        formatting.reasons(Counter(str(f.kind) for f in v.findings if f.is_fault)) or ("" if v.ok else v.status)
+        for v in results
     ]
     shown = ("findings",) if any(faults) else ()
     made = formatting.table("#", "result", *numbers, *shown, right=("#", *numbers), fold=shown)

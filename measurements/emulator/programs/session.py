@@ -35,6 +35,7 @@ from measurements.emulator.programs.libraries import (
 from measurements.emulator.ptx.build import CompiledKernel, KernelCompileError, ptx_to_program
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Module, Number, Symbol
+from measurements.emulator.suppression import Suppression, suppress
 from measurements.emulator.work_folders import temporary_folder
 from search_spaces.hardware.devices import Device
 
@@ -51,12 +52,14 @@ class ProgramRefused(ValueError):
 
 @dataclass(frozen=True)
 class ProgramOptions:
-    """``time_limit``: CPU seconds of a launch. ``order``, ``perturb``: of each launch, as ``emulate`` takes them."""
+    """``time_limit``: CPU seconds of a launch. ``order``, ``perturb`` and ``suppressions``: of each launch, as
+    ``emulate`` takes them."""
 
     device: Device
     time_limit: float = 60.0
     order: Order = ASCENDING
     perturb: bool = False
+    suppressions: tuple[Suppression, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,10 @@ class LaunchFinding:
     kernel: str = ""
     launch: int = 0
     shape: str = ""
+
+    @property
+    def is_fault(self) -> bool:
+        return self.finding is None or self.finding.is_fault
 
 
 @dataclass(eq=False)
@@ -84,8 +91,8 @@ class ProgramResult:
     emulated_seconds: float = 0.0
 
     @property
-    def ok(self) -> bool:
-        return not self.findings and not self.lacking
+    def faults(self) -> int:
+        return sum(f.is_fault for f in self.findings)
 
 
 def run_program(
@@ -300,6 +307,7 @@ class _Session:
         job = asked.job(self.options, self.arena)
         (self.work / "data").touch()
         done = run_job(loaded.programs[asked.kernel], job, self.work, self.options.time_limit)
+        done = suppress(done, self.options.suppressions)
         self.result.emulated_seconds += done.run_seconds
         shape = f"grid ({', '.join(map(str, asked.grid))}), block ({', '.join(map(str, asked.block))})"
         kernel = demangled(asked.kernel)
@@ -320,7 +328,7 @@ def _error_of(done: Emulation) -> tuple[int, bool]:
         return _TIMEOUT, True
     if done.status == "crashed":
         return _LAUNCH_FAILURE, True
-    kinds = {f.kind for f in done.findings}
+    kinds = {f.kind for f in done.findings if f.is_fault}
     if FindingKind.TRAP in kinds:
         return _ASSERTION, True
     if kinds & {FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED, FindingKind.MISSING_LANES}:

@@ -33,7 +33,7 @@ class Unsupported(Exception):
 FLAGS = {
     "ftz": 1 << 0, "sat": 1 << 1, "approx": 1 << 2, "full": 1 << 3, "relu": 1 << 4, "NaN": 1 << 5, "xorsign": 1 << 6,
     "cc": 1 << 7, "satfinite": 1 << 8, "nc": 1 << 10, "strong": 1 << 11, "acquire": 1 << 12, "release": 1 << 13,
-    "cta": 1 << 19,
+    "cta": 1 << 19, "volatile": 1 << 21,
 }  # fmt: skip
 _ROUNDING = {"rn": 1, "rz": 2, "rm": 3, "rp": 4, "rna": 5}
 ROUNDING = {name: code << 16 for name, code in _ROUNDING.items()}
@@ -250,7 +250,7 @@ def _access(i: Instruction) -> tuple[int, int, str]:
     for q in i.qualifiers[:-1]:
         if q in _STRONG:
             flags |= FLAGS["strong"] if i.opcode != "st" or q not in ("cg",) else 0
-            flags |= FLAGS.get(q, 0) if q in ("acquire", "release") else 0
+            flags |= FLAGS.get(q, 0) if q in ("acquire", "release", "volatile") else 0
         elif q == "nc":
             flags |= FLAGS["nc"]
         elif q not in _HARMLESS and not q.startswith(("L1::", "L2::")) and not _space([q]):

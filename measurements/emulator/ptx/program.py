@@ -147,6 +147,7 @@ class _Translation:
             f"registers {self.slots}",
             f"static_shared {self.shared_end - _SHARED_WINDOW}",
             f"blocks_of_sm {kernel.function.blocks_of_sm}",
+            f"target {_architecture(self.module.target)}",
             # Triton gives tf32 operands as f32: their low bits are dropped, which its users ask for.
             *(["truncates_tf32"] if self.module.by_llvm else []),
             *(["uses_pairs"] if self.uses_pairs else []),
@@ -453,6 +454,12 @@ def _kept(f: _Frame) -> str:
     """All registers and parameters of a function, and whether each is a register."""
     own = [f"{slot} {f.widths[n]} {int(n in f.function.registers)}" for n, slot in f.slots.items()]
     return " ".join([str(len(own)), *own])
+
+
+def _architecture(target: str) -> int:
+    """90 of sm_90a; 0 where it is none."""
+    found = re.match(r"sm_(\d+)", target)
+    return int(found[1]) if found else 0
 
 
 def _f32_of_f64(bits: int) -> int:

@@ -52,6 +52,7 @@ struct Thread {
   bool polls = false;  // waits by asking again and again
   bool spins = false;  // has got the same answer as before from where it asked last, in memory
   std::uint64_t asked = 0;
+  SiteIndex asked_at = 0;
 
   const Collective* collective = nullptr;  // while gathering
   unsigned mask = 0;  // while gathering: the lanes that it waits for; 0: the whole warp
@@ -109,8 +110,16 @@ inline bool of_running(Epoch epoch) {
   return epoch >= clocks.resumed || (epoch >= clocks.first && block_of_epoch(epoch) == block_index);
 }
 
-// A whole warp has reached a barrier. False where its arguments are invalid; `completed` lists the warps that go on.
+// All living threads of a warp have reached a barrier. False where its arguments are invalid; `completed` lists the warps
+// that go on.
 bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed);
+// All threads of a warp have exited: barriers of the whole block wait for those that have not (Volta and later). The
+// numbers of those that go on, each with the warps that do.
+std::vector<std::pair<int, std::vector<unsigned>>> leave_barriers(unsigned w);
+// Whether a thread that has exited has gone around a barrier, and done something behind it.
+bool skipped_barrier(const Thread& thread, SiteIndex barrier);
+// One of the running blocks that gets the answer that it knows; nullptr where there is none.
+const Thread* waiting_thread();
 // Runs the whole grid (residents.cpp). Returns false where the launch was ended by a deadlock.
 bool run_grid();
 
@@ -184,14 +193,28 @@ unsigned char* update_shared(unsigned address, int bytes, const char* instructio
 bool shared_window_holds(unsigned address, int bytes);
 // Accesses of such sites do not race with each other: atomics, volatile and relaxed loads and stores.
 void mark_strong(SiteIndex site);
+void mark_volatile(SiteIndex site);
+
+// What comes of a value that was read while another thread writes it (isa/dropped.cpp): where nothing does, the finding
+// of that kind at self->site is a note. ``just_now``: what the reader has done before makes no difference.
+void watch_read(Kind kind, SiteIndex load, Who reader, bool just_now);
+// Such a finding is a fault for other reasons, too.
+void confirm_race(Kind kind, SiteIndex site);
+void settle_watched_reads();  // of the running blocks, which have ended
+void lower_harmless_races();  // the launch has ended
+// Whether a store stores nothing but constants.
+bool stores_constant(SiteIndex store);
+// Whether a decision depends on what an instruction loads, as on a flag.
+bool decides(SiteIndex load);
 // cp.async of one thread.
 void start_copy(unsigned shared, const void* global, int bytes, int source_bytes);
 void commit_copies();
 void wait_copies(int in_flight);
 enum class Access { read, write };
 // Checks a warp-wide access and returns its bytes, or nullptr where they are out of bounds. ``value``: what is written.
+// ``whole``: the read is a lazy one, and whether it found all known.
 unsigned char* collective_shared_access(Access access, unsigned address, int bytes, int alignment,
-                                        const char* instruction, const void* value = nullptr);
+                                        const char* instruction, const void* value = nullptr, bool* whole = nullptr);
 
 // What the async proxy does, on behalf of the running thread: bulk copies and wgmma.
 bool check_shared(unsigned address, int bytes, int alignment, const char* instruction);
@@ -216,7 +239,15 @@ Kind in_flight_kind(unsigned actor);
 class IdlePolls {
  public:
   void operator++() { ++count_, ++vain_; }
-  void operator=(int) { count_ = vain_ = 0, ++progress_; }
+  void operator=(int) {
+    count_ = vain_ = 0, ++progress_;
+    met_ = false;
+  }
+  // Warps have met at a barrier, as those of a block also do in a loop that waits.
+  void meet() { met_ = true; }
+  bool met() const { return met_; }
+  // Something has changed, if nothing that anybody has asked for.
+  void move() { count_ = vain_ = 0; }
   operator std::uint64_t() const { return count_; }
   std::uint64_t vain() const { return vain_; }
   std::uint64_t progress() const { return progress_; }
@@ -227,6 +258,7 @@ class IdlePolls {
 
  private:
   std::uint64_t count_ = 0, vain_ = 0, progress_ = 0, laps_ = 0;
+  bool met_ = false;
 };
 extern IdlePolls idle_polls;
 // Random numbers of the launch's order; below 1: 0.

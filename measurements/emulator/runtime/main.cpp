@@ -253,7 +253,16 @@ void on_crash(int signal) {
 }
 
 void on_time_limit(int) {
-  last_words("timeout", "the time limit ended the launch");
+  // Who waits for what never comes says more than who has just run.
+  if (const Thread* waits = waiting_thread()) {
+    char message[512];
+    const std::string where = locate_global(reinterpret_cast<const void*>(waits->asked));
+    std::snprintf(message, sizeof message, "the time limit ended the launch, in which %s waits here%s%s: it asks again and again and gets the same answer",
+                  describe(waits->who, block_index).c_str(), where.empty() ? "" : " for ", where.c_str());
+    report_end("timeout", waits->asked_at, message);
+  } else {
+    last_words("timeout", "the time limit ended the launch");
+  }
   _exit(2);
 }
 
@@ -301,6 +310,7 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
   setitimer(ITIMER_PROF, &off, nullptr);
   if (finished) {
     check_after_call();
+    lower_harmless_races();
   }
   for (const AddressInMemory& a : job.addresses) replace_address(buffers, a, address_of(buffers, a.target), a.stood);
   for (const auto& [buffer, offset] : job.defined) {
@@ -341,6 +351,16 @@ bool arrange_cluster() {
   return true;
 }
 
+// What no GPU on which the program runs gives a block: it is compiled for the least of them.
+void check_shared_limit() {
+  constexpr unsigned most_of_any = 227 * 1024, most_of_sm_120 = 99 * 1024;
+  const unsigned all = ptx::program.static_shared_bytes + launch.dynamic_shared_bytes;
+  const unsigned most = ptx::program.target >= 120 ? most_of_sm_120 : most_of_any;
+  if (all > most) {
+    FINDING(launch_limit, 0, "the launch needs %u bytes of shared memory for a block, of which GPUs have at most %u", all, most);
+  }
+}
+
 // Exit status 5 where the program needs what the machine lacks.
 int run(int argc, char** argv) {
   if (argc != 5) fail("usage: runner PROGRAM JOB DATA REPORT");
@@ -351,6 +371,7 @@ int run(int argc, char** argv) {
   report_to(report);
 
   if (!ptx::load_program(argv[1]) || !arrange_cluster()) return 5;
+  check_shared_limit();
   reserve_shared(ptx::program.static_shared_bytes);
   allot_shared();
   for (const auto& [name, buffer] : job.symbols) ptx::bind_variable(name);

@@ -77,10 +77,12 @@ class Line {
   std::size_t size_ = 0;
 };
 
-// How often each kind was found, by site; [0, kinds) are those without a site.
+// How often each kind was found, by site and grade; those without a site come first.
 constexpr std::size_t kinds = static_cast<std::size_t>(last_kind) + 1;
 std::vector<std::uint64_t> counts;
-std::size_t finding_id(Kind kind, SiteIndex site) { return site * kinds + static_cast<std::size_t>(kind); }
+std::size_t finding_id(Kind kind, SiteIndex site, Grade grade) {
+  return (site * kinds + static_cast<std::size_t>(kind)) * 2 + static_cast<std::size_t>(grade);
+}
 
 std::vector<SourceSite> sites = {{"", "", 0}};
 
@@ -132,6 +134,7 @@ const char* kind_name(Kind kind) {
     case Kind::heap_misuse: return "heap_misuse";
     case Kind::unset_symbol: return "unset_symbol";
     case Kind::deadlock: return "deadlock";
+    case Kind::launch_limit: return "launch_limit";
     case Kind::tcgen05_in_flight: return "tcgen05_in_flight";
     case Kind::missing_tcgen05_fence: return "missing_tcgen05_fence";
     case Kind::missing_tcgen05_wait: return "missing_tcgen05_wait";
@@ -141,24 +144,40 @@ const char* kind_name(Kind kind) {
   return "";
 }
 
-bool count_finding(Kind kind, SiteIndex site) {
-  const std::size_t id = finding_id(kind, site);
-  if (id >= counts.size()) counts.resize((site + std::size_t{16}) * kinds);
+bool count_finding(Kind kind, SiteIndex site, Grade grade) {
+  const std::size_t id = finding_id(kind, site, grade);
+  if (id >= counts.size()) counts.resize((site + std::size_t{16}) * kinds * 2);
   return ++counts[id] == 1;
 }
 
-void write_finding(Kind kind, SiteIndex site, const char* format, ...) {
+namespace {
+void write_message(Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, va_list arguments) {
   char message[2048];
+  std::vsnprintf(message, sizeof message, format, arguments);
+  Line line("finding");
+  line.number("id", finding_id(kind, site, grade)).text("kind", kind_name(kind)).site(site).text("message", message);
+  line.text("grade", grade == Grade::note ? "note" : "fault");
+  if (other != 0) line.text("other_file", source_site(other).file).number("other_line", source_site(other).line);
+  line.write();
+}
+}  // namespace
+
+void write_finding(Kind kind, SiteIndex site, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  std::vsnprintf(message, sizeof message, format, arguments);
+  write_message(kind, Grade::fault, site, 0, format, arguments);
   va_end(arguments);
-  Line("finding")
-      .number("id", finding_id(kind, site))
-      .text("kind", kind_name(kind))
-      .site(site)
-      .text("message", message)
-      .write();
+}
+
+void write_graded(Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  write_message(kind, grade, site, other, format, arguments);
+  va_end(arguments);
+}
+
+void lower_to_note(Kind kind, SiteIndex site, const char* why) {
+  Line("note").number("id", finding_id(kind, site, Grade::fault)).text("why", why).write();
 }
 
 void report_shared(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t wavefronts,

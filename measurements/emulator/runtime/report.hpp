@@ -54,6 +54,7 @@ enum class Kind {
   heap_misuse,
   unset_symbol,
   deadlock,
+  launch_limit,
   tcgen05_in_flight,
   missing_tcgen05_fence,
   missing_tcgen05_wait,
@@ -63,14 +64,27 @@ enum class Kind {
 constexpr Kind last_kind = Kind::uninitialized_tensor_memory;
 const char* kind_name(Kind kind);
 
-// Counts a finding; whether it is the first of its kind at its site.
-bool count_finding(Kind kind, SiteIndex site);
+// A note is true by the letter, and harms nothing.
+enum class Grade { fault, note };
+
+// Counts a finding; whether it is the first of its kind and grade at its site.
+bool count_finding(Kind kind, SiteIndex site, Grade grade = Grade::fault);
 void write_finding(Kind kind, SiteIndex site, const char* format, ...) __attribute__((format(printf, 3, 4)));
+// ``other``: the site of the access that it is about, too (0: none).
+void write_graded(Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, ...)
+    __attribute__((format(printf, 5, 6)));
+// What was reported as a fault has turned out to be a note.
+void lower_to_note(Kind kind, SiteIndex site, const char* why);
 // Reports a finding with a printf-style message. A macro, because a fault may happen a million times: the message is
 // made for the first alone.
 #define FINDING(KIND, SITE, ...)                                                       \
   do {                                                                                 \
     if (count_finding(Kind::KIND, SITE)) write_finding(Kind::KIND, SITE, __VA_ARGS__); \
+  } while (false)
+// The same of two accesses, with its grade.
+#define FINDING_OF_TWO(KIND, GRADE, SITE, OTHER, ...)                                                     \
+  do {                                                                                                    \
+    if (count_finding(Kind::KIND, SITE, GRADE)) write_graded(Kind::KIND, GRADE, SITE, OTHER, __VA_ARGS__); \
   } while (false)
 
 void report_shared(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t wavefronts,

@@ -130,11 +130,14 @@ def test_kernel_without_the_fault_is_clean(
 
 def test_every_kind_has_a_case() -> None:
     # Of PTX text test_ptx_instructions.py, of sm_90 test_ptx_hopper.py, of a broken runner test_emulator_seal.py,
-    # of the heap test_emulate_heap.py, of symbols test_arguments.py.
-    of_ptx = {K.UNSET_SYMBOL, K.UNDEFINED_REGISTER, K.WRONG_STATE_SPACE, K.OUT_OF_BOUNDS_LOCAL, K.CRASH, K.HEAP_MISUSE}
+    # of the heap test_heap.py, of symbols test_arguments.py, of limits test_corpus.py.
+    of_ptx = {K.UNSET_SYMBOL, K.UNDEFINED_REGISTER, K.WRONG_STATE_SPACE, K.OUT_OF_BOUNDS_LOCAL, K.CRASH, K.HEAP_MISUSE,
+              K.LAUNCH_LIMIT}  # fmt: skip
     of_hopper = {K.WGMMA_IN_FLIGHT, K.BULK_COPY_IN_FLIGHT, K.MISSING_WGMMA_FENCE, K.MISSING_PROXY_FENCE,
                  K.MBARRIER_MISUSE, K.BLOCK_EXITED}  # fmt: skip
-    assert {case.kind for case in CASES} == set(FindingKind) - of_ptx - of_hopper
+    of_blackwell = {K.TCGEN05_IN_FLIGHT, K.MISSING_TCGEN05_FENCE, K.MISSING_TCGEN05_WAIT, K.TENSOR_MEMORY_MISUSE,
+                    K.UNINITIALIZED_TENSOR_MEMORY}  # fmt: skip
+    assert {case.kind for case in CASES} == set(FindingKind) - of_ptx - of_hopper - of_blackwell
 
 
 def test_runtime_and_python_name_the_same_kinds() -> None:
@@ -155,9 +158,11 @@ def test_message_names_both_sides_of_a_race(run: Callable[..., Emulation], test_
 def test_deadlock_says_who_is_where(run: Callable[..., Emulation], test_kernel: Callable[[str], str]) -> None:
     case = next(case for case in CASES if case.kernel == "barrier_in_a_branch")
     emulation, _ = emulate_case(case, True, run, test_kernel)
-    (deadlock,) = emulation.findings
-    assert "waits for 64 threads and 32 have come" in deadlock.message
-    assert "threads 32-63: exited" in deadlock.message
+    (gone_around,) = emulation.findings
+    assert "is gone around by threads that go on behind it (threads 32-63: exited)" in gone_around.message
+    case = next(case for case in CASES if case.kernel == "barriers_that_miss_each_other")
+    emulation, _ = emulate_case(case, True, run, test_kernel)
+    assert "barrier 1 of block 0 waits for 64 threads and 32 have come" in emulation.findings[0].message
 
 
 def test_a_wild_pointer_names_the_array(run: Callable[..., Emulation], test_kernel: Callable[[str], str]) -> None:

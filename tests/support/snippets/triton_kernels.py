@@ -103,3 +103,37 @@ def compiled(
         attrs={(i,): [["tt.divisibility", 16]] for i in range(aligned)},
     )
     return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options or None)
+
+
+@triton.jit
+def rope_in_place(q, cosine, sine, HALF: tl.constexpr):
+    """A tile smaller than the block: most threads hold copies of elements, and load them."""
+    row = tl.program_id(0)
+    k = tl.arange(0, HALF)
+    first, second = q + row * 2 * HALF + k, q + row * 2 * HALF + HALF + k
+    x, y = tl.load(first), tl.load(second)
+    c, s = tl.load(cosine + k), tl.load(sine + k)
+    tl.store(first, x * c - y * s)
+    tl.store(second, y * c + x * s)
+
+
+@triton.jit
+def rms_norm(o, x, n, eps, BLOCK: tl.constexpr):
+    """A row of at most one element a thread."""
+    row = tl.program_id(0)
+    column = tl.arange(0, BLOCK)
+    v = tl.load(x + row * n + column, mask=column < n, other=0.0)
+    scale = 1 / tl.sqrt(tl.sum(v * v, axis=0) / n + eps)
+    tl.store(o + row * n + column, v * scale, mask=column < n)
+
+
+@triton.jit
+def in_turns(lock, o):
+    """Each program waits for the one behind it: a loop that asks, with barriers inside."""
+    last = tl.num_programs(0) - 1
+    turn = last - tl.program_id(0)
+    while tl.atomic_cas(lock, turn, turn) != turn:
+        pass
+    tl.store(o + tl.program_id(0), turn)
+    tl.debug_barrier()
+    tl.atomic_add(lock, 1)

@@ -256,7 +256,7 @@ void release_allocation(Warp& w, const Instruction& i, Lanes active) {
 constexpr Row rows[] = {
     {"heap.malloc", allocate, 0, ":", Flow::plain, false, true},
     {"heap.free", release_allocation, 0, ":", Flow::plain, false, true},
-    {"ld.frame", load_frame, read_only | by_l2 | acquire | block_scope, "*:", Flow::plain, false, true},
+    {"ld.frame", load_frame, read_only | by_l2 | acquire | block_scope | is_volatile, "*:", Flow::plain, false, true},
     {"st.frame", store_frame, 0, ":*", Flow::plain, false, true},
 };
 

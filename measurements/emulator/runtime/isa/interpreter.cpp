@@ -21,6 +21,7 @@ const Parked<decltype(machine)> parked_machine{machine};
 
 // Turns after which lanes that others of their warp or block may wait for are let go on.
 constexpr unsigned patience = 4096;
+constexpr unsigned patience_before_state = 512;  // questions of each warp, after which it is looked at
 constexpr std::size_t most_answers = 1 << 14;  // that a warp remembers
 
 struct Group {
@@ -95,13 +96,26 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
   for_lanes(lanes, [&](unsigned k) {
     Thread& t = w.thread[k];
     t.spins = same;
+    t.asked_at = i.site;
     t.asked = read_bits(w, i.source(0), i.width_of_source(0), k) + static_cast<std::uint64_t>(i.immediate[0]);
   });
-  if (same) {
-    ++idle_polls;
-  } else {
+  if (!same) {
     idle_polls = 0;
+    return;
   }
+  ++idle_polls;
+  // Warps that meet at barriers in between get old answers in other loops, too: one that waits changes nothing, neither
+  // in memory nor in its registers.
+  if (!idle_polls.met() || idle_polls.vain() < std::uint64_t{patience_before_state} * warp_count) return;
+  std::uint64_t state = 0;
+  for (std::size_t at = 0; at + 8 <= program.register_bytes; at += 8) {
+    std::uint64_t word;
+    std::memcpy(&word, w.registers + at, 8);
+    state = mix(state, word);
+  }
+  std::uint64_t& before = w.states[&i];
+  if (before != state) idle_polls.move();
+  before = state;
 }
 
 void place_lanes(Warp& w, Lanes lanes, std::uint32_t pc) {
@@ -111,6 +125,7 @@ void place_lanes(Warp& w, Lanes lanes, std::uint32_t pc) {
 }  // namespace
 
 void execute(Warp& w, const Instruction& i, Lanes active) {
+  if (i.effect != 0) note_effect(w, i, active);
   if (program.uses_wgmma) [[unlikely]] track_registers(w, i);
   if (program.uses_tcgen05) [[unlikely]] track_tensor_loads(w, i);
   if (i.own) {
@@ -145,6 +160,7 @@ void start() {
   for (unsigned w = 0; w < warp_count; ++w) {
     Warp& warp = machine[w];
     warp.index = w;
+    warp.effects.resize(program.effects + std::size_t{1});
     warp.registers = static_cast<unsigned char*>(reserve_zeroed(program.register_bytes));
     warp.known = static_cast<unsigned char*>(reserve_zeroed(program.register_bytes));
     fill_constants(warp);
@@ -184,6 +200,7 @@ void start_block() {
     warp.yielded_at = ~0u;
     warp.ahead = false;
     if (!warp.answers.empty()) warp.answers.clear();
+    warp.states.clear();
     fill_special(warp);
   }
   start_block_collectives();
@@ -191,12 +208,14 @@ void start_block() {
   start_block_bulk();
   start_block_wgmma(machine);
   start_block_cluster();
+  start_block_effects();
   start_block_tcgen05();
 }
 
 void end_block() {
   end_block_bulk();
   end_block_wgmma();
+  settle_watched_reads();
   end_block_tcgen05();
   check_exits();
 }
@@ -209,7 +228,6 @@ void run_warp(unsigned index) {
     Lanes runnable = runnable_lanes(w);
     if (runnable == 0) {
       if (complete_collectives(w) && !w.retry) continue;
-      if (!w.retry) idle_polls = 0;
       w.retry = false;
       return;
     }
@@ -272,9 +290,13 @@ void run_warp(unsigned index) {
           });
           break;
         case Flow::call: call(w, i, pc, now); break;
-        case Flow::leave: leave(w, now); break;
+        case Flow::leave:
+          leave(w, now);
+          exit_lanes(w);
+          break;
         case Flow::exit:
           for_lanes(now, [&](unsigned k) { w.thread[k].state = State::exited; });
+          exit_lanes(w);
           break;
         case Flow::trap:
           run_as(w, static_cast<unsigned>(__builtin_ctz(now)));

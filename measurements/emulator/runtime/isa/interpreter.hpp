@@ -14,6 +14,8 @@ void execute(Warp& w, const Instruction& i, Lanes active);
 void start_block_collectives();
 // Lanes come to a collective; it runs once all that it names are there.
 void gather(Warp& w, const Instruction& i, std::uint32_t pc, Lanes arriving);
+// Lanes have exited: who waits for no others goes on.
+void exit_lanes(Warp& w);
 // Executes what waiting lanes are ready for; whether any were.
 bool complete_collectives(Warp& w);
 

@@ -278,6 +278,7 @@ bool read_instruction(Text& in, const std::vector<SiteIndex>& sites) {
   if (name.starts_with("heap.")) program.uses_heap = true;
   i.immediate = immediates.emplace_back(std::move(numbers)).data();
   if (std::string_view(i.row->name).starts_with("atom") || (i.flags & by_l2) != 0) mark_strong(i.site);
+  if ((i.flags & is_volatile) != 0) mark_volatile(i.site);
   program.code.push_back(i);
   return true;
 }
@@ -308,6 +309,8 @@ bool load_program(const char* path) {
       in.read(program.cluster.x), in.read(program.cluster.y), in.read(program.cluster.z);
     } else if (word == "blocks_of_sm") {
       in.read(program.blocks_of_sm);
+    } else if (word == "target") {
+      in.read(program.target);
     } else if (word == "uses_pairs") {
       program.uses_pairs = true;
     } else if (word == "truncates_tf32") {
@@ -355,6 +358,7 @@ bool load_program(const char* path) {
     std::fprintf(stderr, "the program holds no kernel\n");
     return false;
   }
+  number_effects();
   return true;
 }
 
@@ -409,6 +413,10 @@ void place_variables(const std::vector<void*>& addresses) {
     const std::uint64_t value = base + r.addend;
     std::memcpy(reinterpret_cast<unsigned char*>(variables[r.variable].address) + r.offset, &value, sizeof value);
   }
+}
+
+bool is_constant(std::uint32_t slot) {
+  return std::any_of(constants.begin(), constants.end(), [&](const Constant& c) { return c.slot == slot; });
 }
 
 namespace {

@@ -49,6 +49,7 @@ enum Flag : std::uint32_t {
   rounding_mask = 7u << 16,
   block_scope = 1u << 19,
   to_integral = 1u << 20,  // .rni and its like
+  is_volatile = 1u << 21,
 };
 enum class Rounding { none, nearest, zero, down, up, away };
 constexpr Rounding rounding(std::uint32_t flags) {
@@ -92,6 +93,7 @@ struct Instruction {
   Flow flow = Flow::plain;
   bool strict = false, own = false, negated = false;
   bool copies = false;  // mov of one register or constant
+  std::uint32_t effect = 0;  // its number among those by which values leave a lane's registers; 0: none
   SiteIndex site = 0;
   std::uint32_t guard = 0;  // register, 0: none
   std::uint32_t flags = 0;
@@ -133,6 +135,15 @@ struct Local {
   std::unordered_map<std::uint64_t, SiteIndex> origins;  // of bytes that hold what was never written
 };
 
+// When each lane last executed an instruction by which values leave its registers: some lanes at `tick`, others as `last`
+// says.
+struct Effect {
+  Lanes lanes = 0;
+  std::uint64_t tick = 0;
+  std::uint64_t last[warp_size] = {};
+  std::uint64_t of(unsigned lane) const { return lanes >> lane & 1u ? tick : last[lane]; }
+};
+
 struct Warp {
   unsigned char* registers = nullptr;
   unsigned char* known = nullptr;  // laid out as the registers: their known bits, in lanes where they are not defined
@@ -148,8 +159,10 @@ struct Warp {
   Lanes carry = 0;
   std::uint32_t yielded_at = ~0u;
   std::unordered_map<std::uint64_t, std::uint64_t> answers;  // what memory said last, by where and what lanes asked
+  std::unordered_map<const Instruction*, std::uint64_t> states;  // of its registers, where it asks and waits
   bool ahead = false;  // the lanes furthest ahead run next
   const Instruction* waiting[warp_size] = {};  // at a collective or a barrier
+  std::vector<Effect> effects;                 // by their numbers
   bool retry = false;  // a collective cannot go on yet: its lanes come again
 
   template <class T>
@@ -169,6 +182,8 @@ struct Program {
   std::vector<Instruction> code;
   std::vector<Function> functions;  // 0: the kernel
   std::uint32_t register_bytes = 0;
+  std::uint32_t effects = 0;
+  unsigned target = 0;  // the architecture that it is for: 90 of sm_90a
   std::uint32_t static_shared_bytes = 0;
   std::vector<unsigned char> parameters;  // of the kernel, as ld.param reads them
   std::vector<Span> parameter_spans;
@@ -260,6 +275,11 @@ void end_block_tcgen05();
 void report_waiting();
 void report_waiting_for_cluster();
 void report_waiting_for_tensor_memory();
+bool is_constant(std::uint32_t slot);  // a number of the program
+// What values of registers become (isa/dropped.cpp): numbers the effects of a program, and notes one of some lanes.
+void number_effects();
+void note_effect(Warp& w, const Instruction& i, Lanes lanes);
+void start_block_effects();
 // Registers of wgmma: what an instruction does to them, and what is wrong with that.
 void track_registers(Warp& w, const Instruction& i);
 void track_tensor_loads(Warp& w, const Instruction& i);

@@ -3,7 +3,10 @@
 #include <cstring>
 #include <iterator>
 
+#include <unordered_map>
+
 #include "memory/global_shadow.hpp"
+#include "memory/nearly_equal.hpp"
 
 namespace autosched::emulator {
 
@@ -11,18 +14,36 @@ using namespace global_shadow;
 
 namespace {
 
+// The last write that was no atomic, where atomics have come on top of it.
+std::unordered_map<const Cell*, Stamp> under_atomics;
+
 Stamp stamp(bool atomic, bool narrow = false) {
   return {clocks.now[self->warp], self->fences, self->who, self->site, atomic, narrow};
 }
 // Whether an atomic that wrote, of the scope of its block, is none to the running block.
 bool too_narrow(const Stamp& write, bool narrow) { return (narrow || write.narrow) && !of_running(write.epoch); }
 
-void report_race(const Buffer& b, const Cell& cell, const char* doing, const Stamp& other, const char* did) {
-  const bool same_block = of_running(other.epoch);
-  FINDING(global_race, self->site, "%s %s %s, which %s %s at %s, and nothing orders the two%s", describe_self().c_str(),
-          doing, element(b, cell).c_str(), describe(other.who, block_of_epoch(other.epoch)).c_str(), did,
-          place(other.site).c_str(),
-          same_block ? " (a barrier would)" : " (a fence and an atomic on both sides would)");
+// A race of what the running thread does with what another one did.
+struct Race {
+  const char* doing;
+  const Stamp& other;
+  const char* did;
+};
+void report_race(const Buffer& b, const Cell& cell, const Race& race, Grade grade = Grade::fault, const char* why = "") {
+  const bool same_block = of_running(race.other.epoch);
+  FINDING_OF_TWO(global_race, grade, self->site, race.other.site, "%s %s %s, which %s %s at %s, and nothing orders the two%s%s",
+                 describe_self().c_str(), race.doing, element(b, cell).c_str(),
+                 describe(race.other.who, block_of_epoch(race.other.epoch)).c_str(), race.did, place(race.other.site).c_str(),
+                 same_block ? " (a barrier would)" : " (a fence and an atomic on both sides would)", why);
+  if (grade == Grade::note) return;
+  // It is a note where nothing comes of the value that a thread has read.
+  if (race.doing[0] == 'r') {
+    watch_read(Kind::global_race, self->site, self->who, true);
+  } else if (race.did[0] == 'r' && same_block) {
+    watch_read(Kind::global_race, race.other.site, race.other.who, false);
+  } else {
+    confirm_race(Kind::global_race, self->site);
+  }
 }
 
 void check_alignment(const Buffer& b, const void* address, int bytes, const char* instruction) {
@@ -40,19 +61,26 @@ bool observed(const Cell& cell) {
   });
 }
 
+// Where a read is kept: reads by plain loads race with atomics, and others do not, so that they stay.
+Stamp* place_of_read(Cell& cell, const Stamp& mine) {
+  Stamp* slot = nullptr;
+  for (Stamp& read : cell.reads) {
+    if (read.epoch != 0 && read.who == mine.who && read.atomic == mine.atomic && of_running(read.epoch)) return &read;
+    if (slot == nullptr && read.epoch == 0) slot = &read;
+  }
+  for (Stamp& read : cell.reads) {
+    if (slot == nullptr && read.atomic >= mine.atomic && ordered(read)) slot = &read;
+  }
+  if (slot != nullptr) return slot;
+  if (!mine.atomic) return cell.reads[1].atomic ? &cell.reads[1] : &cell.reads[0];
+  return cell.reads[0].atomic ? &cell.reads[0] : cell.reads[1].atomic ? &cell.reads[1] : nullptr;
+}
+
 void note_read(Cell& cell, bool strong, bool narrow, bool constant) {
   cell.write_was_read = true;
   Stamp mine = stamp(strong, narrow);
   mine.constant = constant;
-  Stamp* slot = nullptr;
-  for (Stamp& read : cell.reads) {
-    if (read.who == mine.who && of_running(read.epoch)) {
-      slot = &read;
-      break;
-    }
-    if (slot == nullptr && (read.epoch == 0 || ordered(read))) slot = &read;
-  }
-  *(slot != nullptr ? slot : &cell.reads[0]) = mine;
+  if (Stamp* const slot = place_of_read(cell, mine)) *slot = mine;
 }
 
 void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool relaxed, bool narrow = false) {
@@ -74,26 +102,43 @@ void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
       return;
     } else if (!(relaxed && write.atomic && !too_narrow(write, narrow)) && !ordered(write) &&
                !observed(*cell)) {
-      report_race(b, *cell, "reads", write, "wrote");
+      report_race(b, *cell, {"reads", write, "wrote"});
       return;
     }
     note_read(*cell, relaxed, narrow, read_only);
   }
 }
 
-// ``same_value``: what is written is there already. Lanes of a warp may write one value with one instruction.
-void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, bool same_value = false,
-                  bool narrow = false) {
+// What two threads write at once: the same harms nothing where they may write at all, and nearly the same is no bug.
+void report_two_writes(const Buffer& b, const Cell& cell, const char* doing, const void* address, const void* from, int bytes) {
+  const Stamp& write = cell.write;
+  const bool same = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
+  // A flag, or what all threads of a block have computed; not an element of two tiles.
+  const bool by_block = b.spec.role == BufferSpec::Role::variable && write.site == self->site && of_running(write.epoch);
+  if (same && (by_block || (stores_constant(write.site) && stores_constant(self->site)))) {
+    report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; both write the same value");
+  } else if (from != nullptr && !same && write.site == self->site && nearly_equal(address, from, bytes)) {
+    report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; the values are not deterministic in the last bits");
+  } else {
+    report_race(b, cell, {doing, write, "wrote"});
+  }
+}
+
+// ``from``: what is written, nullptr for an atomic's result. Lanes of a warp may write one value with one instruction.
+void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, const void* from, bool narrow = false) {
   if (!launch.check) return;
   const Cells cells = cells_of(b, address, bytes);
+  const bool same_value = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
+  const char* const doing = atomic ? "updates" : "writes";
   bool reported = false;
   for (Cell* cell = cells.begin; cell != cells.end; ++cell) {
     const Stamp& write = cell->write;
+    const bool both_strong = atomic && write.atomic && !too_narrow(write, narrow);
     const bool together = same_value && write.site == self->site && of_running(write.epoch) &&
                           warp_of(write.who) == self->warp && write.who != self->who;
-    if (!reported && write.epoch != 0 && !(atomic && write.atomic && !too_narrow(write, narrow)) && !together) {
-      if (!ordered(write)) {
-        report_race(b, *cell, atomic ? "updates" : "writes", write, "wrote");
+    if (!reported && write.epoch != 0 && !both_strong && !together) {
+      if (!ordered(write) && !observed(*cell)) {
+        report_two_writes(b, *cell, doing, address, from, bytes);
         reported = true;
       } else if (b.spec.role == BufferSpec::Role::output && !atomic && !cell->write_was_read &&
                  (write.who != self->who || !of_running(write.epoch))) {
@@ -103,10 +148,22 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, bool s
         reported = true;
       }
     }
+    if (!under_atomics.empty()) {
+      const auto under = under_atomics.find(cell);
+      if (under != under_atomics.end() && !reported && atomic && !ordered(under->second)) {
+        report_race(b, *cell, {doing, under->second, "wrote"});
+        reported = true;
+      }
+      if (under != under_atomics.end() && !atomic) under_atomics.erase(under);
+    }
+    Cell next{stamp(atomic, narrow), {}, false};
+    unsigned kept = 0;
     for (const Stamp& read : cell->reads) {
-      if (reported || read.epoch == 0) continue;
-      if (!atomic && !ordered(read)) {
-        report_race(b, *cell, "writes", read, "read");
+      if (read.epoch == 0) continue;
+      if (atomic && !read.atomic) next.reads[kept++] = read;
+      if (reported) continue;
+      if ((!atomic || !read.atomic) && !ordered(read)) {
+        report_race(b, *cell, {doing, read, "read"});
         reported = true;
       } else if (read.constant && read.epoch >= launch.began) {
         FINDING(read_only_load_of_written, self->site,
@@ -116,7 +173,8 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, bool s
         reported = true;
       }
     }
-    *cell = Cell{stamp(atomic, narrow), {}, false};
+    if (atomic && !write.atomic && write.epoch >= launch.began && write.epoch != 0) under_atomics[cell] = write;
+    *cell = next;
   }
 }
 
@@ -148,7 +206,7 @@ void write_global_bulk(void* address, const void* from, int bytes, const char* i
             element(*b, address).c_str());
     return;
   }
-  shadow_write(*b, address, bytes, false);
+  shadow_write(*b, address, bytes, false, from);
   std::memcpy(address, from, static_cast<std::size_t>(bytes));
 }
 
@@ -176,9 +234,10 @@ void write_global(void* address, const void* from, int bytes, const char* instru
   }
   check_alignment(*b, address, bytes, instruction);
   b->spec.unset = false;
-  shadow_write(*b, address, bytes, relaxed, std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0, narrow);
+  shadow_write(*b, address, bytes, relaxed, from, narrow);
   if (any_release) forget_releases(address);
   if (relaxed && launch.check) synchronize(address);
+  if (idle_polls.met() && idle_polls.vain() != 0 && std::memcmp(address, from, static_cast<std::size_t>(bytes)) != 0) idle_polls.move();
   std::memcpy(address, from, static_cast<std::size_t>(bytes));
 }
 
@@ -198,7 +257,7 @@ unsigned char* update_global(void* address, int bytes, const char* instruction, 
       FINDING(uninitialized_global_read, self->site, "%s updates %s, which nobody has written",
               describe_self().c_str(), element(*b, address).c_str());
     }
-    shadow_write(*b, address, bytes, true, false, narrow);
+    shadow_write(*b, address, bytes, true, nullptr, narrow);
     synchronize(address);
   }
   return static_cast<unsigned char*>(address);

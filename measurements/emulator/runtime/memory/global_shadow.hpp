@@ -21,7 +21,7 @@ struct Stamp {
 };
 struct Cell {
   Stamp write;
-  Stamp reads[2];  // two readers since that stand for all
+  Stamp reads[2];  // two readers since that stand for all; those by plain loads stay under atomics
   bool write_was_read;
 };
 

@@ -145,6 +145,7 @@ void start_block_shared() {
     clocks.begin();
   }
   unknown.clear();
+  forget_plain_writes();
   forget_remote_uses();
 }
 
@@ -185,10 +186,8 @@ void write_shared(unsigned address, const void* from, int bytes, const char* ins
   }
   unsigned char* const to = bytes_at(place);
   check_alignment(address, bytes, instruction);
-  if (launch.check) {
-    const bool same_value = std::memcmp(to, from, static_cast<std::size_t>(bytes)) == 0;
-    shadow_write(place, bytes, self->who, same_value);
-  }
+  if (idle_polls.met() && idle_polls.vain() != 0 && std::memcmp(to, from, static_cast<std::size_t>(bytes)) != 0) idle_polls.move();
+  if (launch.check) shadow_write(place, bytes, self->who, from);
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
@@ -226,7 +225,7 @@ unsigned char* update_shared(unsigned address, int bytes, const char* instructio
               describe_self().c_str(), describe_place(place).c_str());
     }
     check_known(place, bytes);
-    shadow_write(place, bytes, self->who);
+    shadow_update(place, bytes, self->who);
   }
   return bytes_at(place);
 }
@@ -279,7 +278,7 @@ void wait_copies(int in_flight) {
 }
 
 unsigned char* collective_shared_access(Access access, unsigned address, int bytes, int alignment,
-                                        const char* instruction, const void* value) {
+                                        const char* instruction, const void* value, bool* whole) {
   const unsigned place = find(address, bytes);
   if (place == nowhere) {
     report_out_of_bounds(address, bytes, instruction);
@@ -289,10 +288,10 @@ unsigned char* collective_shared_access(Access access, unsigned address, int byt
   if (launch.check) {
     const Who warp = who_of(self->warp, whole_warp);
     if (access == Access::read) {
-      shadow_read(place, bytes, warp);
+      const bool known = shadow_read(place, bytes, warp, whole != nullptr);
+      if (whole != nullptr) *whole = known;
     } else {
-      shadow_write(place, bytes, warp,
-                   value != nullptr && std::memcmp(bytes_at(place), value, static_cast<std::size_t>(bytes)) == 0);
+      shadow_write(place, bytes, warp, value);
     }
   }
   return bytes_at(place);

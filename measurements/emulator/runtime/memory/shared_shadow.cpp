@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "memory/nearly_equal.hpp"
+
 namespace autosched::emulator {
 namespace shared_shadow {
 
@@ -27,7 +29,20 @@ const Parked<std::uint32_t*> parked_masks[] = {Parked(readers), Parked(together)
 // Sites whose accesses do not race with each other: atomics, and volatile or relaxed loads and stores.
 std::vector<bool> strong_sites;
 bool strong(SiteIndex site) { return site < strong_sites.size() && strong_sites[site]; }
-bool both_strong(const Stamp& other) { return strong(other.site) && strong(self->site); }
+// A volatile access of data, which is no question whether something has happened.
+std::vector<bool> volatile_sites;
+bool is_volatile(SiteIndex site) { return site < volatile_sites.size() && volatile_sites[site]; }
+bool reads_data(SiteIndex load) { return is_volatile(load) && !decides(load); }
+
+// Whether two accesses may come in any order. Volatile ones of data may not: volatile orders nothing.
+bool both_strong(const Stamp& other, SiteIndex load) {
+  return strong(other.site) && strong(self->site) &&
+         !(is_volatile(other.site) && is_volatile(self->site) && (load == 0 || reads_data(load)));
+}
+
+// The last write of a place that was no atomic, where atomics have come on top of it.
+std::unordered_map<unsigned, Stamp> under_atomics;
+const Parked<decltype(under_atomics)> parked_under_atomics{under_atomics};
 
 // Whether the bytes of an access have one thing to say, as nearly always; at worst it is asked byte by byte.
 template <class T>
@@ -45,7 +60,7 @@ const Stamp* unordered_read(unsigned a, Who me, bool same_value) {
     for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < clocks.actors; actor += 32) {
       if (last_read[actor] == nullptr) continue;
       const Stamp& read = last_read[actor][a];
-      if (read.epoch < clocks.first || clocks.ordered(read.who, read.epoch, me) || both_strong(read)) continue;
+      if (read.epoch < clocks.first || clocks.ordered(read.who, read.epoch, me) || both_strong(read, read.site)) continue;
       if (!same_value || read.site != self->site) return &read;
     }
   }
@@ -59,7 +74,7 @@ bool is_clear(unsigned address, int bytes, Who me, bool same_value) {
   }
   const Stamp& write = last_write[address];
   const bool together = same_value && write.site == self->site && warp_of(write.who) == warp_of(me);
-  if (write.epoch >= clocks.first && !together && !clocks.ordered(write.who, write.epoch, me) && !both_strong(write)) {
+  if (write.epoch >= clocks.first && !together && !clocks.ordered(write.who, write.epoch, me) && !both_strong(write, 0)) {
     return false;
   }
   for (std::uint32_t left = readers[address]; left != 0; left &= left - 1) {
@@ -67,7 +82,7 @@ bool is_clear(unsigned address, int bytes, Who me, bool same_value) {
       if (last_read[actor] == nullptr) continue;
       const Stamp* const read = last_read[actor] + address;
       if (!uniform(read, bytes)) return false;
-      if (read->epoch >= clocks.first && !clocks.ordered(read->who, read->epoch, me) && !both_strong(*read)) return false;
+      if (read->epoch >= clocks.first && !clocks.ordered(read->who, read->epoch, me) && !both_strong(*read, read->site)) return false;
     }
   }
   return true;
@@ -89,22 +104,33 @@ void reserve_shadow() {
   last_read = zeroed_array<Stamp*>(max_actors);
 }
 
-void report_race(unsigned address, Who me, const char* doing, const Stamp& other, const char* did) {
+void report_race(unsigned address, Who me, const char* doing, const Stamp& other, const char* did, Grade grade,
+                 const char* why) {
   if (by_engine(other.who)) {
     const bool read = did[0] == 'r';
     const Kind kind = read              ? in_flight_kind(warp_of(other.who))
                       : doing[0] == 'w' ? Kind::shared_race
                                         : Kind::async_read_before_wait;
     if (count_finding(kind, self->site)) {
-      write_finding(kind, self->site, "%s %s %s, which %s %s (%s), and nothing says that it is done",
-                    describe_here(me).c_str(), doing, describe_place(address).c_str(),
-                    describe_here(other.who).c_str(), did, place(other.site).c_str());
+      write_graded(kind, Grade::fault, self->site, other.site, "%s %s %s, which %s %s (%s), and nothing says that it is done",
+                   describe_here(me).c_str(), doing, describe_place(address).c_str(), describe_here(other.who).c_str(),
+                   did, place(other.site).c_str());
     }
     return;
   }
-  FINDING(shared_race, self->site, "%s %s %s, which %s %s at %s, and no barrier is in between",
-          describe_here(me).c_str(), doing, describe_place(address).c_str(), describe_here(other.who).c_str(), did,
-          place(other.site).c_str());
+  const bool both_volatile = is_volatile(other.site) && is_volatile(self->site);
+  FINDING_OF_TWO(shared_race, grade, self->site, other.site, "%s %s %s, which %s %s at %s, and no barrier is in between%s%s",
+                 describe_here(me).c_str(), doing, describe_place(address).c_str(), describe_here(other.who).c_str(),
+                 did, place(other.site).c_str(), both_volatile ? " (volatile orders nothing)" : "", why);
+  if (grade == Grade::note) return;
+  // It is a note where nothing comes of the value that a thread has read.
+  if (doing[0] == 'r') {
+    watch_read(Kind::shared_race, self->site, me, true);
+  } else if (did[0] == 'r') {
+    watch_read(Kind::shared_race, other.site, other.who, false);
+  } else {
+    confirm_race(Kind::shared_race, self->site);
+  }
 }
 
 void report_pending(unsigned address, Who me, const char* doing, bool writing) {
@@ -168,7 +194,7 @@ bool shadow_read(unsigned address, int bytes, Who me, bool lazily) {
   Stamp* const reads = reads_of(warp);
   if (uniform(last_write + address, bytes) && uniform(reads + address, bytes) && nothing_pending(address, bytes)) {
     const Stamp& write = last_write[address];
-    if (write.epoch >= clocks.first && (clocks.ordered(write.who, write.epoch, me) || both_strong(write))) {
+    if (write.epoch >= clocks.first && (clocks.ordered(write.who, write.epoch, me) || both_strong(write, self->site))) {
       const bool others_too = reads[address].epoch == mine.epoch && reads[address].who != me;
       const Who who = others_too ? both_of(reads[address].who, me) : me;
       std::fill_n(reads + address, bytes, Stamp{mine.epoch, who, mine.site});
@@ -194,7 +220,7 @@ bool shadow_read(unsigned address, int bytes, Who me, bool lazily) {
               describe_here(me).c_str(), describe_place(a).c_str());
       return true;
     }
-    if (!clocks.ordered(write.who, write.epoch, me) && !both_strong(write) && (together[a] >> warp % 32 & 1u) == 0) {
+    if (!clocks.ordered(write.who, write.epoch, me) && !both_strong(write, self->site) && (together[a] >> warp % 32 & 1u) == 0) {
       report_race(a, me, "reads", write, "wrote");
       return true;
     }
@@ -206,7 +232,9 @@ bool shadow_read(unsigned address, int bytes, Who me, bool lazily) {
   return whole;
 }
 
-bool check_write(unsigned address, int bytes, Who me, bool same_value) {
+bool check_write(unsigned address, int bytes, Who me, const void* from, bool* nearly) {
+  const unsigned char* const there = from != nullptr ? bytes_at(address) : nullptr;
+  const bool same_value = from != nullptr && std::memcmp(there, from, static_cast<std::size_t>(bytes)) == 0;
   if (is_clear(address, bytes, me, same_value)) return true;
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
     if (pending[a].what != Under::nothing) {
@@ -216,11 +244,24 @@ bool check_write(unsigned address, int bytes, Who me, bool same_value) {
     const Stamp& write = last_write[a];
     const bool same_write = same_value && write.site == self->site;
     if (write.epoch >= clocks.first && !same_write && !clocks.ordered(write.who, write.epoch, me) &&
-        !both_strong(write)) {
+        !both_strong(write, 0)) {
+      if (same_value) {
+        report_race(a, me, "writes", write, "wrote", Grade::note, "; both write the same value");
+        return true;
+      }
+      if (nearly != nullptr && write.site == self->site && nearly_equal(there, from, bytes)) {
+        report_race(a, me, "writes", write, "wrote", Grade::note, "; the values are not deterministic in the last bits");
+        *nearly = true;
+        return true;
+      }
       report_race(a, me, "writes", write, "wrote");
       return false;
     }
     if (const Stamp* read = unordered_read(a, me, same_value)) {
+      if (nearly != nullptr && read->site == self->site && nearly_equal(there, from, bytes)) {
+        *nearly = true;  // others that have written it with this instruction
+        return true;
+      }
       report_race(a, me, "writes", *read, "read");
       return false;
     }
@@ -232,15 +273,21 @@ void mark_written(unsigned address, int bytes, Who me, SiteIndex site) {
   if (!unknown.empty()) [[unlikely]] {
     for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) unknown.erase(a);
   }
+  if (!under_atomics.empty()) [[unlikely]] {
+    for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) under_atomics.erase(a);
+  }
   const Stamp mine{clocks.now[warp_of(me)], me, site};
   std::fill_n(last_write + address, bytes, mine);
   std::fill_n(readers + address, bytes, 0u);
   std::fill_n(together + address, bytes, 0u);
 }
 
-void shadow_write(unsigned address, int bytes, Who me, bool same_value) {
-  check_write(address, bytes, me, same_value);
-  if (!same_value) return mark_written(address, bytes, me, self->site);
+void shadow_write(unsigned address, int bytes, Who me, const void* from) {
+  bool nearly = false;
+  check_write(address, bytes, me, from, &nearly);
+  const bool joins_others =
+      nearly || (from != nullptr && std::memcmp(bytes_at(address), from, static_cast<std::size_t>(bytes)) == 0);
+  if (!joins_others) return mark_written(address, bytes, me, self->site);
   const unsigned warp = warp_of(me);
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
     const Stamp& write = last_write[a];
@@ -256,6 +303,22 @@ void shadow_write(unsigned address, int bytes, Who me, bool same_value) {
     reads_of(warp)[a] = {clocks.now[warp], me, self->site};
   }
 }
+
+void shadow_update(unsigned address, int bytes, Who me) {
+  const Stamp write = last_write[address];
+  auto under = under_atomics.find(address);
+  Stamp plain{};
+  if (under != under_atomics.end()) {
+    plain = under->second;
+    if (!clocks.ordered(plain.who, plain.epoch, me)) report_race(address, me, "updates", plain, "wrote");
+  } else if (write.epoch >= clocks.first && !strong(write.site)) {
+    plain = write;
+  }
+  shadow_write(address, bytes, me);
+  if (plain.epoch != 0) under_atomics[address] = plain;
+}
+
+void forget_plain_writes() { under_atomics.clear(); }
 
 }  // namespace shared_shadow
 
@@ -275,6 +338,11 @@ void note_uninitialized(SiteIndex site, const std::function<std::string()>& text
 void mark_strong(SiteIndex site) {
   if (site >= shared_shadow::strong_sites.size()) shared_shadow::strong_sites.resize(site + std::size_t{64});
   shared_shadow::strong_sites[site] = true;
+}
+
+void mark_volatile(SiteIndex site) {
+  if (site >= shared_shadow::volatile_sites.size()) shared_shadow::volatile_sites.resize(site + std::size_t{64});
+  shared_shadow::volatile_sites[site] = true;
 }
 
 }  // namespace autosched::emulator

@@ -57,9 +57,13 @@ bool shadow_read(unsigned place, int bytes, Who me, bool lazily = false);
 // Whether nothing is wrong. Threads may write one value with one instruction: lanes of a warp, of which "only one thread
 // performs a write, and which thread does it is undefined" (CUDA Programming Guide, SIMT architecture), and warps that
 // hold copies of one value, as those of Triton's layouts do.
-bool check_write(unsigned place, int bytes, Who me, bool same_value = false);
+// ``from``: what is written. Where that differs in its last bits alone from what the same instruction has written for
+// another thread, `nearly` is set.
+bool check_write(unsigned place, int bytes, Who me, const void* from = nullptr, bool* nearly = nullptr);
 void mark_written(unsigned place, int bytes, Who me, SiteIndex site);
-void shadow_write(unsigned place, int bytes, Who me, bool same_value = false);
+void shadow_write(unsigned place, int bytes, Who me, const void* from = nullptr);
+void shadow_update(unsigned place, int bytes, Who me);  // an atomic's
+void forget_plain_writes();
 // Bytes of which a thread stored what it had never written, and the bits of them that are known.
 struct Unknown {
   unsigned char known;
@@ -68,7 +72,8 @@ struct Unknown {
 extern std::unordered_map<unsigned, Unknown> unknown;
 // What is stored there is used: a finding where it was never written.
 void check_known(unsigned place, int bytes);
-void report_race(unsigned place, Who me, const char* doing, const Stamp& other, const char* did);
+void report_race(unsigned place, Who me, const char* doing, const Stamp& other, const char* did,
+                 Grade grade = Grade::fault, const char* why = "");
 // What a thread finds at a byte that is no data yet, or never.
 void report_pending(unsigned place, Who me, const char* doing, bool writing);
 bool check_alignment(unsigned address, int alignment, const char* instruction);

@@ -87,29 +87,32 @@ unsigned take_waiting() {
   return slot;
 }
 
-// Of the running blocks: a finding for each line at which threads ask for what never comes.
-bool report_spinning(unsigned begun, unsigned all) {
+// Of the running blocks: a finding for each line at which threads ask for what never comes. In a loop with barriers they
+// may stand at one of them.
+bool report_spinning(unsigned begun, unsigned all, bool at_barriers) {
   bool any = false;
   for (const Thread& t : threads) {
-    if (t.state != State::runnable || !t.spins) continue;
+    if (!t.spins || t.state == State::exited || (t.state != State::runnable && !at_barriers)) continue;
     any = true;
-    if (!count_finding(Kind::deadlock, t.site)) continue;
+    if (!count_finding(Kind::deadlock, t.asked_at)) continue;
     const std::string where = locate_global(reinterpret_cast<const void*>(t.asked));
     char others[128] = "";
     if (begun < all) {
       std::snprintf(others, sizeof others, ", while %u blocks have not begun, as they do when one of %u ends", all - begun,
                     residents.count());
     }
-    write_finding(Kind::deadlock, t.site, "%s waits here for ever%s%s%s", describe(t.who, block_index).c_str(),
+    write_finding(Kind::deadlock, t.asked_at, "%s waits here for ever%s%s%s", describe(t.who, block_index).c_str(),
                   where.empty() ? "" : ": nobody changes ", where.c_str(), others);
   }
   return any;
 }
 
-void report_endless(unsigned begun, unsigned all) {
+// ``in_vain``: they ask again and again, and do not just wait for each other.
+void report_endless(unsigned begun, unsigned all, bool in_vain) {
   auto& waiting = residents.waiting;
   for (;;) {
-    if (!report_spinning(begun, all)) report_deadlock();
+    const bool found = report_spinning(begun, all, false) || (in_vain && report_spinning(begun, all, true));
+    if (!found) report_deadlock();
     ptx::report_waiting();
     if (waiting.empty()) return;
     resume(waiting.back());
@@ -154,7 +157,7 @@ bool run_launch(unsigned first, unsigned units) {
         return true;
       }
     } else if (turn == Turn::stuck || (!more && wait_in_vain(residents.count()))) {
-      report_endless(begun, units);
+      report_endless(begun, units, turn != Turn::stuck || idle_polls.met());
       return false;
     } else if (launch.interleaved && steps > 0) {
       --steps;

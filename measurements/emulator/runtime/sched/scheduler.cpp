@@ -26,6 +26,7 @@ constexpr unsigned barriers_per_block = 16;
 struct Barrier {
   unsigned expected = 0;  // threads
   unsigned arrived = 0;
+  bool whole = true;  // of the block, however many threads it has
   SiteIndex site = 0;             // of the first arrival
   std::vector<unsigned> waiting;  // warps that go on when it completes
   Knowledge joined;
@@ -135,6 +136,12 @@ void report_deadlock() {
   }
 }
 
+const Thread* waiting_thread() {
+  const auto waits = [](const Thread& t) { return t.spins && t.state != State::exited; };
+  const auto found = std::find_if(threads.begin(), threads.end(), waits);
+  return found == threads.end() ? nullptr : &*found;
+}
+
 void start_blocks(Epoch first) {
   clocks.start_block(warp_count, first);
   engine_actors.clear();
@@ -157,7 +164,7 @@ void start_blocks(Epoch first) {
     t.lane = i % warp_size;
     t.who = who_of(t.warp, t.lane);
     t.state = State::runnable;
-    t.polls = false;
+    t.polls = t.spins = false;
     t.site = 0;
     t.copies.clear();
     t.group = 0;
@@ -174,6 +181,7 @@ namespace {
 
 constexpr unsigned patience_of_pollers = 2048;  // of each warp: more questions in vain are a deadlock
 constexpr unsigned patience_of_turns = 8;       // of each warp: more are a reason to let others run
+constexpr unsigned patience_where_warps_meet = 8;  // times as many turns where barriers stand in between
 constexpr unsigned patience_of_loops = 256;     // of long loops
 constexpr unsigned furthest = 24;               // waits that a warp may be ahead in one round
 
@@ -206,7 +214,8 @@ Turn run_blocks(bool others) {
     }
     if (!others) {
       if (idle_polls > patience_of_pollers * warp_count) break;
-    } else if (idle_polls > patience_of_turns * warp_count || idle_polls.laps() > patience_of_loops) {
+    } else if (idle_polls > patience_of_turns * warp_count * (idle_polls.met() ? patience_where_warps_meet : 1) ||
+               idle_polls.laps() > patience_of_loops) {
       self = nullptr;
       return Turn::waits;
     }
@@ -296,6 +305,56 @@ void choose_clusters() {
   launch.blocks = clusters;
 }
 
+namespace {
+
+bool has_exited(unsigned w) {
+  const Thread* const first = &threads[w * warp_size];
+  return std::all_of(first, first + warps[w].lanes, [](const Thread& t) { return t.state == State::exited; });
+}
+
+bool is_complete(const Barrier& b, unsigned rank) {
+  unsigned there = b.arrived;
+  for (unsigned w = rank * block_warps(); b.whole && w < (rank + 1) * block_warps(); ++w) {
+    if (has_exited(w)) there += warps[w].lanes;
+  }
+  return there >= b.expected;
+}
+
+// A barrier of the whole block goes on without threads that have exited: the hardware does so since Volta. Who has gone
+// around it to something behind it has done that without having waited.
+void report_exited(const Barrier& b, unsigned id, unsigned rank) {
+  constexpr unsigned last_note = 75;  // of architectures
+  const auto exited = [rank](const Thread& t) { return t.rank == rank && t.state == State::exited && t.lane < warps[t.warp].lanes; };
+  const auto skipped = [&](const Thread& t) { return exited(t) && skipped_barrier(t, b.site); };
+  if (std::any_of(threads.begin(), threads.end(), skipped)) {
+    FINDING(barrier_not_reached, b.site, "barrier %u of block %u is gone around by threads that go on behind it (%s)", id,
+            block_in_grid(block_index, rank), describe_others(skipped).c_str());
+  } else if (ptx::program.target != 0 && ptx::program.target <= last_note && std::any_of(threads.begin(), threads.end(), exited)) {
+    FINDING_OF_TWO(barrier_not_reached, Grade::note, b.site, SiteIndex{0},
+                   "barrier %u of block %u does not wait for threads that have exited, on which only Volta and later GPUs "
+                   "may be relied (%s)", id, block_in_grid(block_index, rank), describe_others(exited).c_str());
+  }
+}
+
+// The warps that go on.
+std::vector<unsigned> complete(Barrier& b, unsigned id, unsigned rank) {
+  if (b.whole) report_exited(b, id, rank);
+  for (const unsigned v : b.waiting) {
+    clocks.known[v].join(b.joined);
+    for (unsigned lane = 0; lane < warps[v].lanes; ++lane) {
+      Thread& t = threads[v * warp_size + lane];
+      if (t.state == State::at_barrier) t.state = State::runnable;
+    }
+  }
+  std::vector<unsigned> completed = std::move(b.waiting);
+  std::vector<std::pair<unsigned, Epoch>> arrivals = std::move(b.arrivals);
+  b = Barrier{};
+  b.before = std::move(arrivals);
+  return completed;
+}
+
+}  // namespace
+
 bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed) {
   const bool whole_block = count == all_threads;
   if (id < 0 || id >= static_cast<int>(barriers_per_block) ||
@@ -308,12 +367,14 @@ bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<un
   const unsigned expected = whole_block ? launch.threads : static_cast<unsigned>(count);
   if (b.arrived == 0) {
     b.expected = expected;
+    b.whole = whole_block;
     b.site = self->site;
   } else if (b.expected != expected) {
     FINDING(invalid_argument, self->site, "barrier %d is used with %u and with %u threads at a time", id, b.expected,
             expected);
   }
-  idle_polls = 0;
+  b.whole = b.whole && whole_block;
+  idle_polls.meet();
   b.arrived += whole_block ? warps[w].lanes : warp_size;
   const Epoch arrival = clocks.now[w];
   clocks.advance(w);
@@ -332,20 +393,24 @@ bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<un
     b.waiting.push_back(w);
     for (unsigned lane = 0; lane < warps[w].lanes; ++lane) {
       Thread& t = threads[w * warp_size + lane];
+      if (t.state == State::exited) continue;
       t.state = State::at_barrier;
       t.barrier = static_cast<unsigned>(id);
     }
   }
-  if (b.arrived < b.expected) return true;
-  for (const unsigned v : b.waiting) {
-    clocks.known[v].join(b.joined);
-    for (unsigned lane = 0; lane < warps[v].lanes; ++lane) threads[v * warp_size + lane].state = State::runnable;
-  }
-  completed = b.waiting;
-  std::vector<std::pair<unsigned, Epoch>> arrivals = std::move(b.arrivals);
-  b = Barrier{};
-  b.before = std::move(arrivals);
+  if (is_complete(b, w / block_warps())) completed = complete(b, static_cast<unsigned>(id), w / block_warps());
   return true;
+}
+
+std::vector<std::pair<int, std::vector<unsigned>>> leave_barriers(unsigned w) {
+  std::vector<std::pair<int, std::vector<unsigned>>> completed;
+  const unsigned rank = w / block_warps();
+  for (unsigned id = 0; id < barriers_per_block; ++id) {
+    Barrier& b = barriers[rank * barriers_per_block + id];
+    if (b.arrived == 0 || !is_complete(b, rank)) continue;
+    completed.emplace_back(static_cast<int>(id), complete(b, id, rank));
+  }
+  return completed;
 }
 
 }  // namespace autosched::emulator

@@ -293,12 +293,44 @@ def test_verify_ptx_in_other_orders_and_several_times(tmp_path: Path, capsys: py
         launch = tuple(document[key] for key in ("order", "turns", "launches"))
         return status, launch, {f["kind"] for f in document["findings"]} & {"trap"}
 
-    assert said() == (0, ("ascending", 0, 1), set())
+    assert said() == (1, ("ascending", 0, 1), {"trap"})  # once more at random
     assert said("--perturb", "--order", "ascending") == (0, ("ascending", 0, 1), set())
-    assert said("--launches", "2") == (1, ("ascending", 0, 2), {"trap"})
+    assert said("--launches", "2", "--order", "ascending") == (1, ("ascending", 0, 2), {"trap"})
     for order in ("descending", "interleaved"):
         assert said("--order", order) == (1, (order, 0, 1), {"trap"})
     assert any(said("--turns", str(seed))[0] == 1 for seed in range(1, 5))
+
+
+FLAG = """extern "C" __global__ void flag(int* done) {
+  if (threadIdx.x > 4) *done = 1;
+}
+"""
+
+
+def test_verify_ptx_grades_suppresses_and_says_what_was_not_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "flag.cu").write_text(FLAG)
+    verify = ["verify", "--ptx", str(tmp_path / "flag.cu"), "--argument", "i32[1]", "--grid", "2", "--block", "64"]
+    assert main(verify) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith("flag.cu:2: note: global_race: ") and "both write the same value" in out[0]
+    assert out[1:] == ["not run: order=descending, order=interleaved, launches=2, perturb", "no fault was found"]
+    assert main([*verify, "--fail-on", "note"]) == 1
+    capsys.readouterr()
+    suppress = ("--suppress", "global_race:flag.cu:2:all store 1")
+    assert main([*verify, "--fail-on", "note", *suppress]) == 0
+    out = capsys.readouterr().out
+    assert "suppressed: flag.cu:2: global_race, and flag.cu:2" in out and ": all store 1\n" in out
+    assert main([*verify, *suppress, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["orders"] == ["ascending", "random, turns of seed 7"] and not document["findings"]
+    assert [(f["kind"], f["grade"], f["reason"]) for f in document["suppressed"]] == [
+        ("global_race", "note", "all store 1")
+    ]
+    for bad in (("--fail-on", "error"), ("--suppress", "flag.cu:2")):
+        assert main([*verify, *bad]) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

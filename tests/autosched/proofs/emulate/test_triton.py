@@ -150,3 +150,35 @@ def test_faults_of_descriptors_made_on_the_device(old: str, new: str, kind: str,
     assert changed
     result = run_doubling(text)
     assert any(f.kind == FindingKind(kind) and said in f.message for f in result.findings), result.reason
+
+
+def test_threads_that_hold_copies_of_what_others_overwrite_are_no_race() -> None:
+    q = RNG.standard_normal((3, 32)).astype(np.float32)
+    angle = RNG.standard_normal(16)
+    c, s = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+    signature = {"q": "*fp32", "cosine": "*fp32", "sine": "*fp32"}
+    compiled = triton_kernels.compiled("rope_in_place", signature, {"HALF": 16}, num_warps=4)
+    result = autosched.emulate(compiled, arguments=(q, c, s), grid=3)
+    assert result.ok, result.reason
+    x, y = q[:, :16], q[:, 16:]
+    np.testing.assert_allclose(result.arrays[0], np.hstack((x * c - y * s, y * c + x * s)), rtol=1e-5, atol=1e-6)
+
+
+def test_sums_of_copies_may_differ_in_their_last_bits() -> None:
+    x = RNG.standard_normal((5, 60), dtype=np.float32)
+    compiled = triton_kernels.compiled(
+        "rms_norm", {"o": "*fp32", "x": "*fp32", "n": "i32", "eps": "fp32"}, {"BLOCK": 64}, num_warps=4
+    )
+    result = autosched.emulate(compiled, arguments=(np.zeros_like(x), x, 60, 1e-5), grid=5, outputs=(0,))
+    assert result.ok, result.reason
+    expected = x / np.sqrt(np.square(x.astype(np.float64)).mean(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(result.arrays[0], expected, rtol=1e-5)
+
+
+def test_programs_wait_for_later_ones_in_a_loop_with_barriers() -> None:
+    compiled = triton_kernels.compiled("in_turns", {"lock": "*i32", "o": "*i32"}, {})
+    result = autosched.emulate(
+        compiled, arguments=(np.zeros(1, np.int32), np.zeros(6, np.int32)), grid=6, outputs=(1,), time_limit=20
+    )
+    assert result.ok, result.reason
+    assert result.arrays[1].tolist() == [5, 4, 3, 2, 1, 0] and result.arrays[0].tolist() == [6]

@@ -3,6 +3,6 @@
 
 extern "C" __global__ void kernel(const float* a, float* o) {
   const unsigned t = threadIdx.x;
-  st_global(o + t, ld_global_nc<4>(a + t));
   if (!BROKEN || t != 40) barrier_sync();  // found here
+  st_global(o + t, ld_global_nc<4>(a + t));
 }

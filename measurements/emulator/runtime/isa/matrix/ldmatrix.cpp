@@ -3,6 +3,7 @@
 
 #include "memory/counting.hpp"
 #include "isa/memory/memory.hpp"
+#include "isa/undefined.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {
@@ -25,6 +26,7 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
   for (unsigned k = 0; k < matrices * 8; ++k) {
     run_as(w, k);
     self->site = i.site;
+    if ((w.head(i.source(0)).defined >> k & 1u) == 0) report_undefined(w, i, origin_of(w, i.source(0), i), k);
     const std::uint64_t address = address_of(w, i, 0, i.immediate[1], k);
     // A generic address of shared memory is what the instruction takes without .shared.
     const Place p = (address & window_mask) == shared_base ? Place{Space::shared, address & ~window_mask}
@@ -35,6 +37,8 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
   count_shared_rows(i.site, name, 16, addresses, matrices);
   for (unsigned which = 0; which < matrices; ++which) {
     std::uint16_t element[8][8];
+    std::uint16_t bits[8][8];  // of the elements, that are known
+    SiteIndex origin = 0;      // of the others; 0: there are none
     const std::uint32_t at = Store ? i.source(1 + which) : i.destination(which);
     if constexpr (Store) {
       for (unsigned lane = 0; lane < warp_size; ++lane) {
@@ -50,9 +54,14 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
       run_as(w, k);
       self->site = i.site;
       unsigned char* p = nullptr;
+      bool whole = true;
       if (good[k]) {
         p = collective_shared_access(Store ? Access::write : Access::read, addresses[k], 16, 16, name,
-                                     Store ? element[row] : nullptr);
+                                     Store ? element[row] : nullptr, &whole);
+      }
+      if (!Store) {
+        std::memset(bits[row], 0xff, 16);
+        if (!whole) origin = known_shared(addresses[k], 16, reinterpret_cast<unsigned char*>(bits[row]));
       }
       if (p == nullptr) {
         if (!Store) std::memset(element[row], 0xff, 16);
@@ -68,13 +77,18 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
         for (unsigned h = 0; h < 2; ++h) {
           w.values<std::uint16_t>(at)[2 * lane + h] = trans ? element[col + h][row] : element[row][col + h];
         }
+        if (origin != 0) {
+          const std::uint32_t low = trans ? bits[col][row] : bits[row][col], high = trans ? bits[col + 1][row] : bits[row][col + 1];
+          set_known(w, at, 4, lane, low | high << 16, origin);
+        }
       }
+      if (origin == 0) w.head(at).defined = all_lanes;
     }
   }
 }
 
 constexpr Row rows[] = {
-    {"ldmatrix", matrix<false>, 0, "*:*", Flow::collective},
+    {"ldmatrix", matrix<false>, 0, "*:*", Flow::collective, false, true},
     {"stmatrix", matrix<true>, 0, ":**", Flow::collective, true},
 };
 

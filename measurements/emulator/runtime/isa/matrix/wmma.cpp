@@ -1,4 +1,5 @@
 // wmma: PTX ISA 9.7.14. All lanes are there when a handler runs.
+#include <algorithm>
 #include <cmath>
 
 #include "memory/counting.hpp"
@@ -126,10 +127,15 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
       break;
     }
   }
-  if (f.bytes_of(stride) % 16 != 0) {
-    FINDING(invalid_argument, i.site, "%s: the stride of %u elements is not a multiple of 16 bytes", name, stride);
+  // Each row is aligned to what a lane holds of the fragment (PTX ISA, wmma.load): 32 bytes of f16, 8 of u8 m16n16k16.
+  const unsigned alignment = std::min(32u, registers * f.word_bytes);
+  const unsigned of_rows = std::min(16u, alignment);
+  if (f.bytes_of(stride) % of_rows != 0) {
+    FINDING(invalid_argument, i.site, "%s: the stride of %u elements is not a multiple of %u bytes", name, stride, of_rows);
   }
-  if (address % 32 != 0) FINDING(misaligned_access, i.site, "%s: the address is not aligned to 32 bytes", name);
+  if (address % alignment != 0) {
+    FINDING(misaligned_access, i.site, "%s: the address is not aligned to %u bytes", name, alignment);
+  }
   const bool shared = space == Space::shared || (space == Space::generic && (address & window_mask) == shared_base);
   if (shared) count_wmma(i, f, which, Store, name, address & ~window_mask, stride);
   if (which == operand_c && !f.row_major) {

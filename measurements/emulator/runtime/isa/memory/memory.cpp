@@ -63,6 +63,7 @@ void write_local(Warp& w, unsigned lane, const void* from, std::uint64_t offset,
   if (!local_place(w, lane, offset, bytes, "st.local")) return;
   const auto count = static_cast<unsigned>(bytes);
   Local& local = w.local[lane];
+  if (idle_polls.met() && idle_polls.vain() != 0 && std::memcmp(local.bytes.data() + offset, from, count) != 0) idle_polls.move();
   std::memcpy(local.bytes.data() + offset, from, count);
   if (known.whole) {
     std::memset(local.known.data() + offset, 0xff, count);
@@ -291,7 +292,8 @@ void clock(Warp& w, const Instruction& i, Lanes active) {
   for_lanes(active, [&](unsigned k) { write_bits(w, i.destination(0), i.width_of_destination(0), k, ticks); });
 }
 
-constexpr std::uint32_t loads = read_only | by_l2 | acquire | block_scope, stores = by_l2 | release | block_scope;
+constexpr std::uint32_t loads = read_only | by_l2 | acquire | block_scope | is_volatile,
+                        stores = by_l2 | release | block_scope | is_volatile;
 
 constexpr Row rows[] = {
     {"ld", load, loads, "*:*", Flow::plain, true, true},

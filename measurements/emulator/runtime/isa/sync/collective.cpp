@@ -38,6 +38,7 @@ void gather(Warp& w, const Instruction& i, std::uint32_t pc, Lanes arriving) {
     w.waiting[k] = &i;
     w.pc[k] = pc;
   });
+  if (i.effect != 0) note_effect(w, i, arriving);
 }
 
 namespace {
@@ -64,6 +65,8 @@ BarrierReduction& reduction(const Warp& w, int id) {
 }
 
 void arrive(Warp& w, const Instruction& i, Lanes lanes);
+// Of bar.red, to the warps for which a barrier of the block of `w` has completed.
+void give_results(const Warp& w, int id, const std::vector<unsigned>& completed);
 
 }  // namespace
 
@@ -73,9 +76,9 @@ bool complete_collectives(Warp& w) {
     if (w.thread[k].state != State::gathering) continue;
     const Instruction& i = *w.waiting[k];
     const Lanes there = companions(w, k), live = live_lanes(w);
-    // Instructions of the whole warp need all 32 lanes, but barriers those that the block has.
-    const unsigned exist = i.row->flow == Flow::barrier ? emulator::warps[w.index].lanes : warp_size;
-    const Lanes needed = w.thread[k].mask != 0 ? w.thread[k].mask & live : all_lanes >> (warp_size - exist);
+    // Instructions of the whole warp need all 32 lanes, but barriers those that have not exited.
+    const bool is_barrier = i.row->flow == Flow::barrier;
+    const Lanes needed = w.thread[k].mask != 0 ? w.thread[k].mask & live : is_barrier ? live : all_lanes;
     if ((needed & ~there) != 0) continue;
     any = true;
     for_lanes(there, [&](unsigned l) {
@@ -135,7 +138,12 @@ void arrive(Warp& w, const Instruction& i, Lanes lanes) {
     });
   }
   std::vector<unsigned> completed;
-  if (!arrive_at_barrier(w.index, id, count, i.immediate[0] != 0, completed) || completed.empty()) return;
+  if (arrive_at_barrier(w.index, id, count, i.immediate[0] != 0, completed) && !completed.empty()) {
+    give_results(w, id, completed);
+  }
+}
+
+void give_results(const Warp& w, int id, const std::vector<unsigned>& completed) {
   const BarrierReduction result = reduction(w, id);
   reduction(w, id) = {};
   for (const unsigned v : completed) {
@@ -156,5 +164,11 @@ void arrive(Warp& w, const Instruction& i, Lanes lanes) {
 }
 
 }  // namespace
+
+void exit_lanes(Warp& w) {
+  if (live_lanes(w) != 0) return;
+  idle_polls = 0;
+  for (const auto& [id, completed] : leave_barriers(w.index)) give_results(w, id, completed);
+}
 
 }  // namespace autosched::emulator::ptx

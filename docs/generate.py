@@ -1,0 +1,146 @@
+"""Make the reference pages that the code itself knows: ``python docs/generate.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+import typer
+
+from autosched.cli.app import build
+from measurements.store.schema import META, SCHEMA_VERSION
+from search_spaces.catalogue import templates
+from search_spaces.hardware.devices import device
+from search_spaces.operators.copy import Copy
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import Reduce, Softmax
+from search_spaces.operators.transpose import Transpose
+from search_spaces.spaces.parameters import Parameter
+
+FOLDER = Path(__file__).parent / "reference"
+MADE = "<!-- made by docs/generate.py -->\n"
+_OWN = {"--out", "--dtype"}  # options of single operators
+MOST_SHOWN = 8  # values of a parameter
+CHIPS = {"tcgen05_matmul": "b200"}  # where a template is not for an H200
+# For each template the problems whose spaces together have all of its parameters.
+SPACES: dict[str, tuple[Problem, ...]] = {
+    "tcgen05_matmul": (Matmul(m=4096, n=4096, k=4096),),
+    "matmul": (Matmul(m=4096, n=4096, k=4096),),
+    "wgmma_matmul": (Matmul(m=4096, n=4096, k=4096),),
+    "wgmma_matmul_transposed": (Matmul(m=16, n=4096, k=4096),),
+    "matvec": (Matvec(m=4, n=4096, k=4096),),
+    "row_reduction": (Softmax(rows=4096, columns=4096), Reduce(rows=4096, columns=4096, axis="column")),
+    "transpose": (Transpose(rows=4096, columns=4096),),
+    "copy": (Copy(rows=4096, columns=4096),),
+}
+
+
+def schedule_parameters() -> str:
+    """Every parameter of every template: what it says and the values it may have."""
+    lines = [
+        "# Schedule parameters\n",
+        MADE,
+        "What a schedule decides, template by template, as `autosched best` prints it and `--explain` takes it.\n",
+        "Values are those that the space of an f16 problem draws from, on an H200 (tcgen05: a B200), before any\n",
+        "rule; `autosched space` counts what the rules leave. The value in bold is the parameter's default.\n",
+    ]
+    for its in templates():
+        name, problems = its.name, SPACES[its.name]
+        chip = device(CHIPS.get(name, "h200"))
+        known: dict[str, Parameter] = {}
+        for problem in problems:
+            known |= {p.name: p for p in its.space(problem, chip).parameters if p.name not in known}
+        lines += [f"\n## `{name}`\n", f"{its.summary}. Computes {', '.join(its.operators)}.\n\n"]
+        lines += ["| parameter | what it decides | values |\n", "|---|---|---|\n"]
+        lines += [f"| `{p.name}` | {p.doc} | {_values(p)} |\n" for p in known.values()]
+    return "".join(lines)
+
+
+def _values(parameter: Parameter) -> str:
+    shown = [f"**{v}**" if v == parameter.default else str(v) for v in parameter.values[:MOST_SHOWN]]
+    left = len(parameter.values) - MOST_SHOWN
+    if left > 0:
+        default = "" if parameter.default in parameter.values[:MOST_SHOWN] else f", **{parameter.default}**"
+        shown.append(f"... ({left} more{default})")
+    return ", ".join(shown)
+
+
+def command_line() -> str:
+    """Every command with its options."""
+    root = typer.main.get_command(build())
+    lines = [
+        "# Command line\n",
+        MADE,
+        "`autosched COMMAND --help` says the same. Where a command takes a problem, it takes an operator with its\n",
+        "sizes (`matmul -m 4096 -n 4096 -k 4096`, see `autosched tune matmul --help`), or\n",
+        "`--kernel FILE --size NAME=N`.\n\n",
+        "Exit status: 0 done; 1 the check failed (a wrong kernel, a regression, nothing found); 2 bad input, or\n",
+        "nothing could be written, in one line that says what to do; 130: stopped by Ctrl-C, everything kept.\n",
+    ]
+    for path, summary, parameters in _commands(root, "autosched"):
+        lines.append(f"\n## `{path}`\n{summary}\n")
+        options = [p for p in parameters if p.param_type_name == "option" and not p.hidden and p.name != "help"]
+        if options:
+            lines += ["\n| option | what it says |\n", "|---|---|\n"]
+            lines += [f"| `{', '.join(o.opts)}` | {_first(o.help)} |\n" for o in options]
+    return "".join(lines)
+
+
+def _commands(command: Any, path: str) -> Iterator[tuple[str, str, list[Any]]]:
+    """Path, summary and parameters of each command. Of those that take an operator, what all operators share."""
+    context = typer.Context(command, info_name=path)
+    names = command.list_commands(context) if hasattr(command, "list_commands") else []
+    inner = {name: command.get_command(context, name) for name in names}
+    if "matmul" in inner and "softmax" in inner:
+        theirs = {p.name for p in inner["softmax"].params}
+        yield (
+            path,
+            _first(command.help),
+            [p for p in inner["matmul"].params if p.name in theirs and not _OWN & set(p.opts)],
+        )
+    elif names:
+        for name, its in inner.items():
+            if not its.hidden:
+                yield from _commands(its, f"{path} {name}")
+    else:
+        yield path, _first(command.help), command.params
+
+
+def _first(text: str | None) -> str:
+    return " ".join((text or "").split("\n\n")[0].split()).replace("|", "\\|")
+
+
+def database_schema() -> str:
+    """The tables of a database of today."""
+    lines = [
+        "# Database schema\n",
+        MADE,
+        f"Schema {SCHEMA_VERSION}, the same in SQLite and PostgreSQL. `autosched export` gives its contents as JSON,\n",
+        "the form to exchange; these tables are for people who ask a database themselves. Older schemas are migrated\n",
+        "when a database is opened.\n",
+    ]
+    for table in META.metadata.sorted_tables:
+        lines += [f"\n## `{table.name}`\n\n", "| column | type | |\n", "|---|---|---|\n"]
+        for column in table.columns:
+            notes = [word for word, holds in (("key", column.primary_key), ("may be null", _nullable(column))) if holds]
+            lines.append(f"| `{column.name}` | {column.type} | {', '.join(notes)} |\n")
+    return "".join(lines)
+
+
+def _nullable(column: sa.Column[object]) -> bool:
+    return bool(column.nullable) and not column.primary_key
+
+
+PAGES = {
+    "schedule-parameters.md": schedule_parameters,
+    "command-line.md": command_line,
+    "database-schema.md": database_schema,
+}
+
+if __name__ == "__main__":
+    for name, make in PAGES.items():
+        (FOLDER / name).write_text(make(), "utf-8")

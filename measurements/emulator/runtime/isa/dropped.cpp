@@ -1,0 +1,197 @@
+// What comes of values that lanes load while others write them. Lanes that hold copies of what others store, as those of
+// Triton's layouts do, and code that reads ahead, load what they then drop: such a race harms nothing.
+//
+// Where a value may go is read off the program: forwards from the load through registers, whatever the order of the
+// instructions. Its effects are the instructions by which it leaves the lane's registers: stores, atomics, shuffles,
+// products of a whole warp. It is dropped where the lane has executed none of them since.
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "isa/interpreter.hpp"
+
+namespace autosched::emulator {
+
+using namespace ptx;
+
+namespace {
+
+// Where a value goes. ``lost``: further than is followed here, as into an address, a decision, or a device function.
+struct Use {
+  bool decides = false, lost = false;
+  std::vector<std::uint32_t> effects;
+};
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> beginnings) {
+  return std::any_of(beginnings.begin(), beginnings.end(), [&](auto begin) { return name.starts_with(begin); });
+}
+
+bool has_effect(const Instruction& i) {
+  const std::string_view name = i.row->name;
+  if (is_one_of(name, {"ld", "call", "bra", "brx", "ret", "exit", "trap"})) return false;
+  return i.flow != Flow::plain || i.destinations == 0 || is_one_of(name, {"st", "atom", "red", "cp."});
+}
+
+void follow(const Instruction& i, std::unordered_set<std::uint32_t>& tainted, Use& use) {
+  const auto is_tainted = [&](std::uint32_t at) { return tainted.contains(at); };
+  if (i.guard != 0 && is_tainted(i.guard)) use.decides = use.lost = true;
+  const std::uint32_t* const sources = i.operand + i.destinations;
+  if (std::none_of(sources, sources + i.sources, is_tainted)) return;
+  if (i.effect != 0) {
+    if (std::find(use.effects.begin(), use.effects.end(), i.effect) == use.effects.end()) use.effects.push_back(i.effect);
+    if (i.flow == Flow::plain) return;
+  } else if (i.flow != Flow::plain || is_one_of(i.row->name, {"ld", "st", "call"})) {
+    use.lost = true;
+    return;
+  }
+  tainted.insert(i.operand, sources);
+}
+
+const Use& use_of(SiteIndex load) {
+  static std::unordered_map<SiteIndex, Use> known;
+  const auto [at, is_new] = known.try_emplace(load);
+  Use& use = at->second;
+  if (!is_new) return use;
+  std::unordered_set<std::uint32_t> tainted;
+  for (const Instruction& i : program.code) {
+    if (i.site == load) tainted.insert(i.operand, i.operand + i.destinations);
+  }
+  for (std::size_t before = 0; before != tainted.size();) {
+    before = tainted.size();
+    for (const Instruction& i : program.code) follow(i, tainted, use);
+  }
+  return use;
+}
+
+struct Watched {
+  Kind kind;
+  SiteIndex site, load;  // of the finding, and of the read
+  Who reader;
+  std::uint64_t since;
+};
+constexpr std::size_t most_watched = 1 << 16;  // of the running blocks
+std::vector<Watched> watched;
+std::uint64_t begun = 0;  // the running blocks
+const Parked<decltype(watched)> parked_watched{watched};
+const Parked<std::uint64_t> parked_begun{begun};
+std::uint64_t effects_so_far = 0;
+
+std::unordered_map<std::uint64_t, bool> races;  // by kind and site: whether one of them is a fault
+std::uint64_t race_of(Kind kind, SiteIndex site) { return static_cast<std::uint64_t>(kind) << 32 | site; }
+
+bool is_used(const Watched& one) {
+  const Use& use = use_of(one.load);
+  if (use.lost) return true;
+  const ptx::Warp& w = machine[warp_of(one.reader)];
+  for (std::uint32_t lanes = lanes_of(one.reader); lanes != 0; lanes &= lanes - 1) {
+    const auto lane = static_cast<unsigned>(__builtin_ctz(lanes));
+    for (const std::uint32_t effect : use.effects) {
+      if (w.effects[effect].of(lane) > one.since) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+void watch_read(Kind kind, SiteIndex load, Who reader, bool just_now) {
+  const auto [race, is_new] = races.try_emplace(race_of(kind, self->site), false);
+  if (race->second) return;
+  if (watched.size() >= most_watched || warp_of(reader) >= warp_count) {
+    race->second = true;
+    return;
+  }
+  watched.push_back({kind, self->site, load, reader, just_now ? effects_so_far : begun});
+}
+
+void confirm_race(Kind kind, SiteIndex site) { races[race_of(kind, site)] = true; }
+
+void settle_watched_reads() {
+  for (const Watched& one : watched) {
+    bool& is_fault = races[race_of(one.kind, one.site)];
+    is_fault = is_fault || is_used(one);
+  }
+  watched.clear();
+}
+
+void lower_harmless_races() {
+  for (const auto& [race, is_fault] : races) {
+    if (!is_fault) lower_to_note(static_cast<Kind>(race >> 32), static_cast<SiteIndex>(race), "nothing comes of the value that is read");
+  }
+}
+
+// Behind a barrier is what can be reached from it without going back.
+bool skipped_barrier(const Thread& thread, SiteIndex barrier) {
+  static std::unordered_map<SiteIndex, std::vector<bool>> behind;
+  const auto at_site = [](SiteIndex site) {
+    const auto found = std::find_if(program.code.begin(), program.code.end(), [&](const Instruction& i) { return i.site == site; });
+    return static_cast<std::size_t>(found - program.code.begin());
+  };
+  const std::size_t from = at_site(barrier), last = at_site(thread.site);
+  if (from >= program.code.size() || last >= program.code.size()) return false;
+  const std::uint32_t effect = program.code[from].effect;
+  if (machine[thread.warp].effects[effect].of(thread.lane) > begun) return false;  // it has been there before
+  std::vector<bool>& reached = behind[barrier];
+  if (reached.empty()) {
+    reached.resize(program.code.size());
+    if (from + 1 < reached.size()) reached[from + 1] = true;
+    for (std::size_t pc = from + 1; pc < reached.size(); ++pc) {
+      if (!reached[pc]) continue;
+      const Instruction& i = program.code[pc];
+      const bool ends = i.guard == 0 && (i.flow == Flow::branch || i.flow == Flow::leave || i.flow == Flow::exit || i.flow == Flow::trap);
+      if (!ends && pc + 1 < reached.size()) reached[pc + 1] = true;
+      if (i.flow == Flow::branch && static_cast<std::size_t>(i.immediate[0]) > pc) reached[static_cast<std::size_t>(i.immediate[0])] = true;
+    }
+  }
+  return reached[last];
+}
+
+bool stores_constant(SiteIndex store) {
+  static std::unordered_map<SiteIndex, bool> known;
+  const auto [at, is_new] = known.try_emplace(store, false);
+  if (!is_new) return at->second;
+  const auto moves_constant = [](std::uint32_t slot) {
+    bool any = false;
+    for (const Instruction& i : program.code) {
+      if (std::find(i.operand, i.operand + i.destinations, slot) == i.operand + i.destinations) continue;
+      if (!i.copies || !is_constant(i.source(0))) return false;
+      any = true;
+    }
+    return any;
+  };
+  for (const Instruction& i : program.code) {
+    if (i.site != store || i.sources < 2) continue;
+    at->second = true;
+    for (unsigned s = 1; s < i.sources; ++s) at->second = at->second && (is_constant(i.source(s)) || moves_constant(i.source(s)));
+  }
+  return at->second;
+}
+
+bool decides(SiteIndex load) { return use_of(load).decides; }
+
+namespace ptx {
+
+void number_effects() {
+  for (Instruction& i : program.code) {
+    if (has_effect(i)) i.effect = ++program.effects;
+  }
+}
+
+void note_effect(Warp& w, const Instruction& i, Lanes lanes) {
+  Effect& effect = w.effects[i.effect];
+  if (effect.lanes != lanes) {
+    for_lanes(effect.lanes, [&](unsigned k) { effect.last[k] = effect.tick; });
+    effect.lanes = lanes;
+  }
+  effect.tick = ++effects_so_far;
+}
+
+void start_block_effects() {
+  begun = effects_so_far;
+  watched.clear();
+}
+
+}  // namespace ptx
+
+}  // namespace autosched::emulator

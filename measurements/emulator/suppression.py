@@ -1,0 +1,56 @@
+"""Findings that are expected: named by kind, file and line, each with the reason why it is none to mend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from measurements.emulator.findings import Emulation, Finding, FindingKind
+
+_FORM = "write KIND:FILE:LINE:REASON, where * stands for any kind or line"
+
+
+@dataclass(frozen=True)
+class Suppression:
+    """Takes findings of a kind (None: any) at a line (None: any) of a file out of a result. ``file`` is a name, or the
+    end of a path. ``reason`` says why, for who reads the result."""
+
+    kind: FindingKind | None
+    file: str
+    line: int | None
+    reason: str
+
+    @classmethod
+    def parse(cls, text: str) -> Suppression:
+        """``global_race:bfs.cu:31:all threads store true``. Raises ValueError for what has another form."""
+        kind, file, line, reason = (*(part.strip() for part in text.split(":", 3)), "", "", "", "")[:4]
+        if not file or not reason or not (line == "*" or line.isdigit()):
+            raise ValueError(f"{text!r} suppresses nothing: {_FORM}")
+        if kind != "*" and kind not in set(FindingKind):
+            raise ValueError(f"{kind!r} is no kind of finding: {_FORM}")
+        return cls(None if kind == "*" else FindingKind(kind), file, None if line == "*" else int(line), reason)
+
+    def matches(self, finding: Finding) -> bool:
+        parts, named = PurePath(finding.file).parts, PurePath(self.file).parts
+        return (
+            self.kind in (None, finding.kind)
+            and self.line in (None, finding.line)
+            and bool(named)
+            and parts[-len(named) :] == named
+        )
+
+
+def suppress(emulation: Emulation, suppressions: Sequence[Suppression]) -> Emulation:
+    """Without the findings that one of ``suppressions`` matches, which ``suppressed`` keeps; the status is that of the
+    others. Of a launch that crashed, or did not end, none is taken out."""
+    if emulation.status not in ("ok", "findings") or not suppressions:
+        return emulation
+    kept, taken = [], []
+    for finding in emulation.findings:
+        reason = next((s.reason for s in suppressions if s.matches(finding)), None)
+        if reason is None:
+            kept.append(finding)
+        else:
+            taken.append((finding, reason))
+    return replace(emulation.with_findings(kept), suppressed=(*emulation.suppressed, *taken))

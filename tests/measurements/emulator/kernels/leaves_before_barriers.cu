@@ -1,0 +1,15 @@
+// Threads beyond the end leave before the barriers, which since Volta wait for the others alone.
+extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
+  __shared__ float s[64];
+  const unsigned t = threadIdx.x;
+  if (t >= 40) {
+    o[t] = 0;
+    return;
+  }
+  for (unsigned k = 0; k < 3; ++k) {
+    s[t] = a[t] + k;  // found here
+    __syncthreads();
+    o[t] = s[39 - t];
+    if (!BROKEN) __syncthreads();  // what is read may be overwritten
+  }
+}

@@ -1,0 +1,7 @@
+// All threads read the first element while one of them overwrites it.
+extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
+  const unsigned t = threadIdx.x, first = c[0];
+  if (!BROKEN) __syncthreads();
+  c[t] = first + t;  // found here
+  o[t] = a[t];
+}

@@ -1,0 +1,10 @@
+// Warps that have added up the same terms in other orders store their sums to one place.
+extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {
+  __shared__ float sum;
+  const unsigned t = threadIdx.x;
+  float own = 1.0f / 3 + a[0];
+  if (t >= 32) own += BROKEN ? 6e-8f : 0;
+  sum = own;  // found here
+  __syncthreads();
+  o[t] = sum;
+}

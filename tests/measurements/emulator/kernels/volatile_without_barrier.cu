@@ -1,0 +1,8 @@
+// Volatile shared memory orders nothing: neither warps, nor, since Volta, the lanes of one.
+extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {
+  __shared__ volatile float s[64];
+  const unsigned t = threadIdx.x;
+  s[t] = a[t];
+  if (!BROKEN) __syncthreads();
+  o[t] = s[63 - t];  // found here
+}

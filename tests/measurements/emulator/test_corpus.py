@@ -1,0 +1,131 @@
+"""Kernels in the manner of those in the wild: sound ones are never condemned, and each fault is found at its line.
+
+A kernel takes the input ``a``, the output ``o`` and the counters ``c``, which it reads and writes. Built with BROKEN 1
+it has what the table says, at the line that ends in ``// found here``; with BROKEN 0 it has no fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from measurements.emulator import Emulation, FindingKind, Order, emulate, emulate_ptx
+from measurements.emulator.findings import Grade
+from search_spaces.hardware.dtypes import F32, U32
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Kernel, Launch
+
+K = FindingKind
+
+
+@dataclass(frozen=True)
+class Case:
+    """``note``: the sound kernel has a note of the same kind."""
+
+    kernel: str
+    kind: FindingKind
+    grade: Grade = "fault"
+    note: bool = False
+    grid: int = 1
+    block: int = 64
+    shared: int = 0
+
+    @property
+    def threads(self) -> int:
+        return self.grid * self.block
+
+
+CASES = (
+    Case("counter_cleared_late", K.SHARED_RACE),
+    Case("total_cleared_by_a_block", K.GLOBAL_RACE, grid=4),
+    Case("last_block_by_plain_read", K.GLOBAL_RACE, grid=4),
+    Case("volatile_without_barrier", K.SHARED_RACE),
+    Case("volatile_tree_of_a_warp", K.SHARED_RACE, block=32),
+    Case("volatile_flag", K.SHARED_RACE),
+    Case("flag_of_many", K.GLOBAL_RACE, "note", grid=2),
+    Case("index_of_many", K.GLOBAL_RACE, grid=2),
+    Case("replicas_in_place", K.GLOBAL_RACE, note=True),
+    Case("read_in_place_by_all", K.GLOBAL_RACE),
+    Case("sums_of_replicas", K.SHARED_RACE, "note"),
+    Case("lock_given_back", K.GLOBAL_RACE, grid=4),
+    Case("ldmatrix_read_ahead", K.UNINITIALIZED_SHARED_READ, block=32, shared=256),
+    Case("waits_with_barriers", K.DEADLOCK, grid=4, block=128),
+    Case("leaves_before_barriers", K.SHARED_RACE),
+    Case("shuffle_from_an_absent_lane", K.UNDEFINED_REGISTER, block=48),
+    Case("wmma_of_bytes", K.MISALIGNED_ACCESS, block=32),
+)
+
+MakeKernel = Callable[..., Kernel]
+Source = Callable[[str], str]
+
+
+def launched(case: Case, broken: bool, order: Order, kernel_of: MakeKernel, test_kernel: Source) -> Emulation:
+    arguments = (
+        Operand("a", "input", F32, (max(case.threads, 64),)),
+        Operand("o", "output", F32, (case.threads,)),
+        Operand("c", "inout", U32, (64,)),
+    )
+    source = f"#define BROKEN {int(broken)}\n{test_kernel(case.kernel)}"
+    kernel = kernel_of(source, arguments, grid=case.grid, block=case.block, shared=case.shared)
+    a = np.arange(max(case.threads, 64), dtype=np.float32)
+    return emulate(kernel, {"a": a, "c": np.zeros(64, np.uint32)}, time_limit=20, order=order)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.kernel)
+def test_the_fault_is_found_at_its_line(case: Case, kernel_of: MakeKernel, test_kernel: Source) -> None:
+    done = launched(case, True, Order(), kernel_of, test_kernel)
+    lines = f"#define BROKEN 1\n{test_kernel(case.kernel)}".splitlines()
+    line = next(i for i, text in enumerate(lines, 1) if text.endswith("// found here"))
+    places = {(f.kind, f.line, f.grade) for f in done.findings}
+    assert (case.kind, line, case.grade) in places, [str(f) for f in done.findings]
+    assert done.status == ("ok" if case.grade == "note" else "findings")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.kernel)
+@pytest.mark.parametrize("order", [Order(), Order("random", 3)], ids=lambda order: order.name)
+def test_the_sound_kernel_is_not_condemned(
+    case: Case, order: Order, kernel_of: MakeKernel, test_kernel: Source
+) -> None:
+    done = launched(case, False, order, kernel_of, test_kernel)
+    assert done.ok, done.reason
+    assert {f.kind for f in done.notes} == ({case.kind} if case.note else set()), [str(f) for f in done.findings]
+
+
+EXITS = """.version 8.5
+.target TARGET
+.address_size 64
+.visible .entry kernel(.param .u64 out) {
+.reg .pred %q; .reg .b32 %t; .reg .b64 %p;
+mov.u32 %t, %tid.x;
+setp.ge.u32 %q, %t, 40;
+@%q ret;
+bar.sync 0;
+ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "shared", "finds"), [("sm_90", 232448, 0), ("sm_90", 300000, 1), ("sm_120", 232448, 1)]
+)
+def test_more_shared_memory_than_a_block_can_have_is_a_fault(target: str, shared: int, finds: int) -> None:
+    text = EXITS.replace("TARGET", target).replace("8.5", "8.7")
+    launch = Launch(
+        entry="kernel",
+        arguments=(Operand("out", "inout", U32, (1,)),),
+        grid=(1, 1, 1),
+        block=(64, 1, 1),
+        dynamic_shared_bytes=shared,
+    )
+    done = emulate_ptx(text, launch, {"out": np.zeros(1, np.uint32)})
+    assert [f.kind for f in done.findings] == [K.LAUNCH_LIMIT] * finds, done.reason
+
+
+@pytest.mark.parametrize(("target", "notes"), [("sm_75", 1), ("sm_80", 0)])
+def test_who_exits_before_a_barrier_is_a_note_up_to_turing(target: str, notes: int) -> None:
+    launch = Launch(entry="kernel", arguments=(Operand("out", "inout", U32, (1,)),), grid=(1, 1, 1), block=(64, 1, 1))
+    done = emulate_ptx(EXITS.replace("TARGET", target), launch, {"out": np.zeros(1, np.uint32)})
+    assert done.ok and len(done.notes) == notes, [str(f) for f in done.findings]

@@ -2,8 +2,8 @@
 
 >>> import autosched
 >>> problem = autosched.Matmul(m=4096, n=4096, k=4096)
->>> result = autosched.tune(problem, trials=256, database="best.db")  # doctest: +SKIP
->>> kernel = autosched.Database("best.db").kernel(problem)  # doctest: +SKIP
+>>> result = autosched.tune(problem)  # 64 trials, kept in result.database  # doctest: +SKIP
+>>> c = autosched.matmul(a, b)  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -15,36 +15,64 @@ from autosched.version import VERSION
 
 if TYPE_CHECKING:
     from autosched.dispatch.call_log import recording
-    from autosched.dispatch.database import Database
+    from autosched.dispatch.database import Database, NotTuned, StaleSchedule
     from autosched.dispatch.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
-    from autosched.proofs.emulate import Struct, Surface, TensorMapOf, Texture, emulate
+    from autosched.dispatch.kernel import RuntimeUnavailable
+    from autosched.dispatch.provenance import NoSchedule
+    from autosched.proofs.emulate import EmulatedLaunch, Struct, Surface, TensorMapOf, Texture, emulate
     from autosched.samplers.optuna.study_sampler import StudySampler
+    from autosched.tuning.backends import BackendError
+    from autosched.tuning.result import TuneResult
     from autosched.tuning.tune import tune
+    from autosched.user_kernels.document import KernelFileError
     from autosched.user_kernels.user_kernel import Kernel
+    from measurements.emulator import Finding, HostFailure, Order
+    from measurements.records.measurement import Provenance
+    from measurements.records.record import Record
+    from measurements.store.errors import StoreError
+    from search_spaces.hardware.devices import Device, device
     from search_spaces.operators.copy import Copy
     from search_spaces.operators.matmul import Matmul
     from search_spaces.operators.matvec import Matvec
     from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
     from search_spaces.operators.transpose import Transpose
+    from search_spaces.spaces.schedule import Schedule
 
 __version__ = VERSION
 __all__ = [
+    "BackendError",
     "Copy",
     "Database",
+    "Device",
+    "EmulatedLaunch",
+    "Finding",
+    "HostFailure",
     "Kernel",
+    "KernelFileError",
     "LayerNorm",
     "Matmul",
     "Matvec",
+    "NoSchedule",
+    "NotTuned",
+    "Order",
+    "Provenance",
+    "Record",
     "Reduce",
     "RmsNorm",
+    "RuntimeUnavailable",
+    "Schedule",
     "Softmax",
+    "StaleSchedule",
+    "StoreError",
     "Struct",
     "StudySampler",
     "Surface",
     "TensorMapOf",
     "Texture",
     "Transpose",
+    "TuneResult",
     "__version__",
+    "device",
     "emulate",
     "layernorm",
     "matmul",
@@ -59,6 +87,23 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BackendError": "autosched.tuning.backends",
+    "Device": "search_spaces.hardware.devices",
+    "EmulatedLaunch": "autosched.proofs.emulate",
+    "Finding": "measurements.emulator",
+    "HostFailure": "measurements.emulator",
+    "KernelFileError": "autosched.user_kernels.document",
+    "NoSchedule": "autosched.dispatch.provenance",
+    "NotTuned": "autosched.dispatch.database",
+    "Order": "measurements.emulator",
+    "Provenance": "measurements.records.measurement",
+    "Record": "measurements.records.record",
+    "RuntimeUnavailable": "autosched.dispatch.kernel",
+    "Schedule": "search_spaces.spaces.schedule",
+    "StaleSchedule": "autosched.dispatch.database",
+    "StoreError": "measurements.store.errors",
+    "TuneResult": "autosched.tuning.result",
+    "device": "search_spaces.hardware.devices",
     "Copy": "search_spaces.operators.copy",
     "Database": "autosched.dispatch.database",
     "Kernel": "autosched.user_kernels.user_kernel",
@@ -86,3 +131,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'autosched' has no attribute {name!r}")
     found = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -67,11 +67,19 @@ def plain_terminal() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Compiled objects of all tests go to one folder for the run, unless the caller names one to keep."""
+    """Compiled objects of all tests go to one folder beside those of pytest's runs, where the next run finds them: to
+    compile the emulator takes a minute. The user's own cache is left alone."""
     if "AUTOSCHED_CACHE_DIR" not in os.environ:
         root = tmp_path_factory.getbasetemp()
-        base: Path = root.parent if os.environ.get("PYTEST_XDIST_WORKER") else root
-        os.environ["AUTOSCHED_CACHE_DIR"] = str(base / "autosched-cache")
+        run: Path = root.parent if os.environ.get("PYTEST_XDIST_WORKER") else root
+        os.environ["AUTOSCHED_CACHE_DIR"] = str(run.parent / "autosched-cache")
+
+
+@pytest.fixture(autouse=True)
+def no_database_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the developer has tuned takes no part, nor do tests add to it."""
+    monkeypatch.delenv("AUTOSCHED_DB", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 
 @pytest.fixture(scope="session", autouse=True)

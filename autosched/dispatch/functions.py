@@ -1,9 +1,10 @@
 """Tuned operators as functions of arrays: ``autosched.matmul(a, b)`` and the like, for cupy, torch and DLPack.
 
 Each call looks up the kernel of its shapes, strides and types in a table of this process; the first one asks the
-database: the ``database`` argument, else the one of ``use``, else that of AUTOSCHED_DB, which is read once. What runs
-is what ``Database.kernel`` gives, with its warnings; ``chosen`` shows it. Everything is queued on the current stream of
-cupy, or of torch where the first array is a tensor, and nothing waits. Any number of threads may call.
+database: the ``database`` argument, else the one of ``use``, else that of AUTOSCHED_DB, which is read once, else the
+one that ``tune`` keeps where none is named. What runs is what ``Database.kernel`` gives, with its warnings; ``chosen``
+shows it. Everything is queued on the current stream of cupy, or of torch where the first array is a tensor, and nothing
+waits. Any number of threads may call.
 
 All raise ValueError, in one line, for arrays that are not on one GPU, or do not fit together, or are not dense (a
 matrix of ``matmul`` may also be column-major, such as ``b.T``), and for an ``out`` that overlaps an input; and
@@ -26,9 +27,8 @@ from autosched.dispatch.call_signature import Facts, Plan
 from autosched.dispatch.database import Database
 from autosched.dispatch.kernel import ALIGNMENT, LoadedKernel, as_gpu_array, check_apart, cupy_module, torch_of
 from autosched.dispatch.provenance import KernelProvenance
+from measurements.files.data_folder import VARIABLE, default_database
 from search_spaces.hardware.dtypes import NAMES
-
-VARIABLE = "AUTOSCHED_DB"
 
 Source = Database | str | Path
 
@@ -196,11 +196,14 @@ class _Default:
 
     def get(self) -> Database:
         if self._database is None and not self._asked:
-            path = os.environ.get(VARIABLE)
-            self._database, self._asked = None if not path else _opened(path), True
+            path = default_database()
+            known = bool(os.environ.get(VARIABLE)) or os.path.exists(path)
+            self._database, self._asked = _opened(path) if known else None, True
         if self._database is None:
             self._asked = False
-            raise ValueError(f"no database: give database=..., call autosched.use(...), or set {VARIABLE}")
+            raise ValueError(
+                f"no database: tune something, give database=..., call autosched.use(...), or set {VARIABLE}"
+            )
         return self._database
 
 

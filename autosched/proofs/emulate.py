@@ -77,6 +77,18 @@ class EmulatedLaunch:
         return self.emulation.findings
 
     @property
+    def faults(self) -> tuple[Finding, ...]:
+        return self.emulation.faults
+
+    @property
+    def notes(self) -> tuple[Finding, ...]:
+        return self.emulation.notes
+
+    @property
+    def suppressed(self) -> tuple[tuple[Finding, str], ...]:
+        return self.emulation.suppressed
+
+    @property
     def shared_sites(self) -> tuple[SharedSite, ...]:
         return self.emulation.shared_sites
 

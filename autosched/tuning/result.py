@@ -70,7 +70,7 @@ class TuneResult:
     ``interrupted``: by Ctrl-C. ``stopped`` says why measuring or proving could not go on, "" if they could.
     ``remeasured`` is how the fastest did in turns, where the backend can do that; its candidates are ``entrants``.
     ``worth`` says what a warm start was worth, "" where there was none. ``proof`` is what the full proof of the best
-    found, in one line, "" where there was none.
+    found, in one line, "" where there was none. ``database`` is where all of it is kept.
     """
 
     problem: Problem
@@ -90,6 +90,7 @@ class TuneResult:
     entrants: tuple[Schedule, ...] = ()
     worth: str = ""
     proof: str = ""
+    database: str = ""
 
     @property
     def ok(self) -> int:

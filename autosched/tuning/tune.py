@@ -21,6 +21,7 @@ from autosched.tuning.loop import Tuner
 from autosched.tuning.result import Observer, TuneResult
 from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
 from autosched.user_kernels.problem import KernelProblem
+from measurements.files.data_folder import default_database
 from measurements.records.measurement import Provenance
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem, whole_number
@@ -28,12 +29,14 @@ from search_spaces.spaces.recorded_space import recorded_union
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
 
+TRIALS = 64  # by default: some minutes on a GPU
+
 
 def tune(
     problem: Problem,
     *,
-    trials: int,
-    database: str | Path,
+    trials: int = TRIALS,
+    database: str | Path | None = None,
     device: str | Device | None = None,
     backend: str = "auto",
     sampler: str = DEFAULT,
@@ -49,7 +52,9 @@ def tune(
     seconds: float | None = None,
     proof_seconds: float | None = None,
 ) -> TuneResult:
-    """Try ``trials`` further schedules of ``problem`` and keep every result in ``database`` (a path or SQLAlchemy URL).
+    """Try ``trials`` further schedules of ``problem`` and keep every result in ``database`` (a path or SQLAlchemy URL),
+    by default the one of AUTOSCHED_DB, else ``autosched/best.db`` in the user's data folder; ``result.database`` says
+    which, and ``autosched.matmul`` and the like look there, too.
 
     ``device`` names the GPU to tune for; by default it is the one of this machine, or h200 where there is none.
     ``workers`` is the number of compilers, by default one per core. ``verify`` emulates each new best before it is
@@ -83,6 +88,8 @@ def tune(
         raise ValueError(f"progress must be an object with methods started and trial, or None, not {progress!r}")
     from measurements.store.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
 
+    usual = database is None
+    database = default_database() if database is None else database
     trained = None if model is None else warm_start.loaded(model)
     with backends.choose(
         backend,
@@ -106,6 +113,8 @@ def tune(
         verifier, note = winner_proof.of_new_bests(chosen) if verify else (None, "")
         if chosen.pool is not None:
             chosen.pool.cache.check()  # before the database is made, so that a refusal leaves nothing behind
+        if usual and "://" not in str(database):
+            Path(database).parent.mkdir(parents=True, exist_ok=True)
         with Store.open(database) as store:
             if store.in_memory:
                 raise StoreError(f"{database} is a database in memory, which keeps nothing: give the path of a file")
@@ -148,7 +157,7 @@ def tune(
                 full=full,
                 proof_seconds=proof_seconds,
             )
-            return dataclasses.replace(result, worth=start.worth(result.trials))
+            return dataclasses.replace(result, worth=start.worth(result.trials), database=str(database))
 
 
 def _default_schedule(problem: Problem, chosen: backends.Backend) -> Schedule | None:

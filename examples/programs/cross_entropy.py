@@ -19,6 +19,7 @@ def cross_entropy(p, logits, label, loss):
         peak = p.maximum(top, p.reduction("maximumf", tile, dim=1))
         grown = p.exp2((top - peak) * LOG2_E)
         total.set(total * grown + p.reduction("add", p.exp2((tile - peak) * LOG2_E), dim=1))
-        own.set(own + p.reduction("add", p.where(p.columns(j, width) == wanted, tile, 0.0), dim=1))
+        hit = (p.columns(j, width) == wanted) & (p.columns(j, width) < n)
+        own.set(own + p.reduction("add", p.where(hit, tile, 0.0), dim=1))
         top.set(peak)
     p.store(p.log2(total) / LOG2_E + top - own, p.window(loss, (i, 0), (rows, 1), column=True))

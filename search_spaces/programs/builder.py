@@ -144,6 +144,11 @@ class Builder:
         places = index.as_index(at[0]), index.as_index(at[1])
         return WindowHandle(self, ir.Window(self._new(), array, places, shape, turned or column, map))
 
+    def _map(self, operation: str, map: WgMap | None, shape: Shape) -> WgMap | None:
+        if map is not None:
+            self._verify_map(operation, map, shape)
+        return map
+
     def _verify_map(self, operation: str, map: ir.Given, shape: Shape) -> None:
         try:
             if isinstance(map, NestedLayout):
@@ -268,12 +273,17 @@ class Builder:
             (m, n), F32, lambda v: ir.Mma(v, a.value, b.value, None if added is None else added.value, caller()), map
         )
 
-    def transpose(self, value: Tile) -> Tile:
+    def transpose(self, value: Tile, *, map: WgMap | None = None) -> Tile:
         """Rows become columns (RFC, transpose)."""
         rows, columns = value.shape
-        return self.result((columns, rows), value.value.dtype, lambda v: ir.Transpose(v, value.value, caller()))
+        return self.result(
+            (columns, rows),
+            value.value.dtype,
+            lambda v: ir.Transpose(v, value.value, caller()),
+            self._map("transpose", map, (columns, rows)),
+        )
 
-    def broadcast(self, value: Tile, dim: int, size: int) -> Tile:
+    def broadcast(self, value: Tile, dim: int, size: int, *, map: WgMap | None = None) -> Tile:
         """Stretch dimension ``dim`` to ``size``: an element fills neighbours (RFC, broadcast, broadcast_size).
 
         An extent of 1 stretches to any size. Raises ProgramError where ``size`` is no multiple of the extent.
@@ -287,9 +297,16 @@ class Builder:
                 f"dimension {dim} of {shape_text(value.shape)} does not divide {size} (RFC, broadcast_size)",
             )
         shape = (size, value.shape[1]) if dim == 0 else (value.shape[0], size)
-        return self.result(shape, value.value.dtype, lambda v: ir.Broadcast(v, value.value, dim, caller()))
+        return self.result(
+            shape,
+            value.value.dtype,
+            lambda v: ir.Broadcast(v, value.value, dim, caller()),
+            self._map("broadcast", map, shape),
+        )
 
-    def reduction(self, kind: str, value: Tile | State, dim: int, *, size: int | None = None) -> Tile:
+    def reduction(
+        self, kind: str, value: Tile | State, dim: int, *, size: int | None = None, map: WgMap | None = None
+    ) -> Tile:
         """Join the elements along ``dim`` (RFC, reduction); with ``size``, each so many neighbours (reduction_size)."""
         tile = value.tile()
         row = REDUCTIONS.get(kind)
@@ -307,7 +324,12 @@ class Builder:
                 f"groups of {each} do not divide dimension {dim} of {shape_text(tile.shape)} (RFC, reduction_size)",
             )
         shape = (extent // each, tile.shape[1]) if dim == 0 else (tile.shape[0], extent // each)
-        return self.result(shape, tile.value.dtype, lambda v: ir.Reduce(v, kind, tile.value, dim, caller()))
+        return self.result(
+            shape,
+            tile.value.dtype,
+            lambda v: ir.Reduce(v, kind, tile.value, dim, caller()),
+            self._map("reduction", map, shape),
+        )
 
     def convert_layout(self, value: Tile | State, map: ir.Given | None = None, *, shared: bool = False) -> Tile:
         """The same values, held as ``map`` says, or as the search decides (RFC, convert_layout). ``shared``: through

@@ -458,10 +458,18 @@ def _operand_attributes(s: Staged) -> list[Attribute]:
         ),
         Attribute(
             f"staging_{s.name}",
-            lambda rows, cols, threads, copy: (
-                (copy == "ld.global") * ceil_div(rows * cols * element_bytes, 4 * threads)
+            (
+                lambda rows, cols, threads, copy: (
+                    (copy == "ld.global") * ceil_div(rows * cols * element_bytes, 4 * threads)
+                )
+            )
+            if s.loop is not None
+            else (
+                lambda rows, cols, threads, home: (
+                    (home == REGISTERS) * ceil_div(rows * cols * element_bytes, 4 * threads)
+                )
             ),
-            f"registers that copy {s.name}",
+            f"registers that copy or keep {s.name}",
             names=names,
         ),
     ]

@@ -119,6 +119,12 @@ class Distribution:
         digits = tuple(tuple(reversed(kept)) if d == dimension else of for d, of in enumerate(self.digits))
         return Distribution((digits[0], digits[1])).packed()
 
+    def expand(self, dimension: int, size: int) -> Distribution:
+        """Of ``size`` neighbours along ``dimension`` for each element, in registers of the same thread."""
+        more = Digit(size, "register", self.registers)
+        digits = tuple((*of, more) if d == dimension else of for d, of in enumerate(self.digits))
+        return Distribution((digits[0], digits[1]))
+
     def swap(self) -> Distribution:
         """Of the transposed tile, in the same registers."""
         return Distribution((self.digits[1], self.digits[0]))

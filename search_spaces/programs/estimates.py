@@ -104,17 +104,21 @@ def _why_not(found: Inference, made: Numbers) -> str | None:
 
 
 def _registers(found: Inference, made: Numbers) -> int:
-    """States, the widest other value, and fragments."""
+    """In a loop, its states, the widest other value and fragments; elsewhere the widest value of all."""
     states = sum(made.of(spread).registers for spread in found.states.values())
-    widest = 0
+    inside = outside = 0
     for id_ in found.heavy:
         for spread in found.computed_in(found.made[id_].result):
-            widest = max(widest, made.of(spread).registers)
+            count = made.of(spread).registers
+            if found.inside[id_]:
+                inside = max(inside, count)
+            else:
+                outside = max(outside, count)
     if not states:
-        widest = max(
-            [widest, *(made.of(s).registers for i in found.made.values() for s in found.computed_in(i.result))],
+        outside = max(
+            [outside, *(made.of(s).registers for i in found.made.values() for s in found.computed_in(i.result))],
         )
-    return states + widest + _fragments(found, made) + OVERHEAD
+    return max(states + inside + _fragments(found, made), outside) + OVERHEAD
 
 
 def _fragments(found: Inference, made: Numbers) -> int:

@@ -13,18 +13,20 @@ from functools import cached_property, lru_cache
 from math import gcd
 from typing import Literal
 
+from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs import ir
 from search_spaces.programs.index import Index
 from search_spaces.programs.ir import Shape
 from search_spaces.programs.places import resolve
 
-Kind = Literal["result", "left", "right", "blocked", "given", "drop", "group", "swap"]
+Derived = Literal["drop", "group", "expand", "swap"]
+Kind = Literal["result", "left", "right", "blocked", "given"] | Derived
 
 
 @dataclass(frozen=True)
 class Spread:
     """``result``, ``left`` and ``right`` of product ``number``; ``blocked`` of anchor ``number``; the ``given`` map of
-    value ``number``; ``drop`` and ``group`` (of ``size``) along dimension ``number`` of another one, and its ``swap``.
+    value ``number``; ``drop``, ``group`` and ``expand`` (of ``size``) of another along a dimension; its ``swap``.
 
     ``shape`` is that of the tile that it distributes.
     """
@@ -46,11 +48,19 @@ class Spread:
         """Of one value for every ``size`` along ``dimension``."""
         if size == 1:
             return self
+        if self.kind == "expand" and self.of is not None and (self.number, self.size) == (dimension, size):
+            return self.of
         if size == self.shape[dimension]:
             return self.drop(dimension)
         rows, columns = self.shape
         shape = (rows // size, columns) if dimension == 0 else (rows, columns // size)
         return Spread("group", shape, dimension, self, size)
+
+    def expand(self, dimension: int, size: int) -> Spread:
+        """Of ``size`` neighbours along ``dimension`` for each element, in registers of one thread."""
+        rows, columns = self.shape
+        shape = (rows * size, columns) if dimension == 0 else (rows, columns * size)
+        return Spread("expand", shape, dimension, self, size)
 
     def swap(self) -> Spread:
         """Of the transposed tile."""
@@ -67,8 +77,8 @@ class Spread:
         match self.kind:
             case "drop":
                 return f"drop({self.of}, {self.number})"
-            case "group":
-                return f"group({self.of}, {self.number}, {self.size})"
+            case "group" | "expand":
+                return f"{self.kind}({self.of}, {self.number}, {self.size})"
             case "swap":
                 return f"swap({self.of})"
         return f"{self.kind}_{self.number}"
@@ -143,7 +153,8 @@ class Inference:
     def heavy(self) -> list[int]:
         """Values that take registers of their own beside states."""
         of_states = {o.value.id for o, _ in self.trace.walk() if isinstance(o, ir.Set)}
-        cheap = ir.Read | ir.Load | ir.Fill | ir.Coordinates | ir.Broadcast
+        of_states |= {o.c.id for o in self.made.values() if isinstance(o, ir.Mma) and o.c is not None}
+        cheap = ir.Read | ir.Load | ir.Fill | ir.Coordinates | ir.Broadcast | ir.Transpose
         return [id_ for id_, o in self.made.items() if not isinstance(o, cheap) and id_ not in of_states]
 
     @cached_property
@@ -255,8 +266,10 @@ def _line(window: ir.Window) -> int:
 
 def _is_light(found: Inference, operation: ir.Computing) -> bool:
     match operation:
-        case ir.Load() | ir.Fill() | ir.Coordinates() | ir.Broadcast():
-            return operation.result.map is None
+        case ir.Broadcast():
+            return not _cuts_across(found, operation)
+        case ir.Load() | ir.Fill() | ir.Coordinates():
+            return True
         case ir.Map() | ir.Transpose():
             return all(found.light[v.id] for v in ir.inputs(operation))
     return False
@@ -274,18 +287,25 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
                 found.given[result.id] = result.map
                 return Spread("given", result.shape, result.id)
             return _anchored(found, result.shape, 1, operation.source, False)
-        case ir.Load() if result.map is not None:
+        case ir.Load() | ir.Broadcast() if result.map is not None:  # what uses it prefers the map
             found.given[result.id] = result.map
             return Spread("given", result.shape, result.id)
         case ir.Reduce(_, _, value, dimension):
             source = found.natural.get(value.id)
-            if source is None:
+            if _is_split(found, source, dimension, operation):
+                small = _anchored(found, result.shape, 1, operation.source, False)
+                source = small.expand(dimension, operation.size)
+            elif source is None:
                 source = _anchored(found, value.shape, 1, operation.source, dimension == 1)
                 _settle(found, value, source)
             found.sources[result.id] = source
             return source.group(dimension, operation.size)
         case ir.Broadcast(_, value, dimension):
             own = found.natural.get(value.id)
+            if _cuts_across(found, operation):
+                return (own or _anchored(found, value.shape, 1, operation.source, False)).expand(
+                    dimension, operation.size
+                )
             if own is not None and own.kind in ("drop", "group") and own.of is not None and own.number == dimension:
                 return own.of if own.of.shape == result.shape else None
             return None
@@ -299,15 +319,41 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
     return None
 
 
+def _is_split(found: Inference, source: Spread | None, dimension: int, operation: ir.Reduce) -> bool:
+    """Whether groups of a reduction would lie across what a warp, a lane or a register has: those that are no power of
+    two, and those that a map of the user gives to several subgroups."""
+    size = operation.size
+    if size == operation.value.shape[dimension]:
+        return False
+    given = found.given.get(source.number) if source is not None and source.kind == "given" else None
+    return size & (size - 1) != 0 or (isinstance(given, WgMap) and given.sg_data[dimension] % size != 0)
+
+
+def _cuts_across(found: Inference, operation: ir.Broadcast) -> bool:
+    """Whether what a broadcast fills may lie across what a thread has: no power of two, or cut by maps of the user."""
+    if operation.value.shape[operation.dimension] == 1:
+        return False
+    return operation.size & (operation.size - 1) != 0 or bool(found.given) or found.trace.mapped
+
+
 def _product(found: Inference, operation: ir.Mma) -> int:
     """The number of the product's group."""
     place = len(found.product_of)
+    given = _result_map(operation)
     known = list(dict.fromkeys(found.classes))
     number = known.index(found.classes[place])
     if number == len(found.products):
-        found.products.append(Product(number, operation.result.shape, operation.result.map, ""))
+        found.products.append(Product(number, operation.result.shape, given, ""))
     found.product_of[operation.result.id] = number
     return number
+
+
+def _result_map(operation: ir.Mma) -> ir.Given | None:
+    """The map of a product's result: the one that the program says, or that follows from those of both operands."""
+    a, b = operation.a.map, operation.b.map
+    if operation.result.map is None and isinstance(a, WgMap) and isinstance(b, WgMap):
+        return WgMap(a.sg_layout, (a.sg_data[0], b.sg_data[1]))
+    return operation.result.map
 
 
 def _name_products(found: Inference) -> None:

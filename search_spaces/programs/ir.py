@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from search_spaces.hardware.dtypes import DType
@@ -292,6 +293,15 @@ class Trace:
     @property
     def block_count(self) -> int:
         return math.prod(self.blocks)
+
+    @cached_property
+    def mapped(self) -> bool:
+        """Whether the user says who holds what of some value."""
+        return any(
+            o.result.map is not None
+            for o, _ in self.walk()
+            if not isinstance(o, Store | AtomicRmw | Prefetch | Move | Set | Loop)
+        )
 
     def walk(self) -> Iterator[tuple[Operation, tuple[Loop, ...]]]:
         """Every operation, with the loops around it."""

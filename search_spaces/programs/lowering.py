@@ -17,6 +17,7 @@ from search_spaces.templates.kernel import Kernel
 
 INCLUDES = (
     "autosched/common/raster.cuh",
+    "autosched/common/shared_layout.cuh",
     "autosched/ptx/barrier.cuh",
     "autosched/ptx/shared_memory.cuh",
     "autosched/tile/values.cuh",

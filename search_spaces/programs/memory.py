@@ -6,6 +6,7 @@ stands in front of everything that is written again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -48,9 +49,8 @@ def aligned(size: int) -> int:
 
 def across_bytes(source: Distribution, dimension: int, folded: Distribution) -> int:
     """What a reduction across warps needs: a part of each warp for each result; 0 where it stays in a warp."""
-    parts = 1
-    for _, size in source.used("warp", 0, dimension):
-        parts *= size
+    before, behind = (math.prod(size for _, size in of.used("warp", 0, dimension)) for of in (source, folded))
+    parts = before // behind
     return 0 if parts == 1 else aligned(4 * parts * folded.shape[0] * folded.shape[1])
 
 

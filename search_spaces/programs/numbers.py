@@ -67,6 +67,8 @@ def _evaluate(numbers: Numbers, spread: Spread) -> Distribution:
                 return inner.drop(spread.number)
             case "group":
                 return inner.group(spread.number, spread.size)
+            case "expand":
+                return inner.expand(spread.number, spread.size)
         return inner.swap()
     match spread.kind:
         case "blocked":

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.layouts.wg_map_consistency import (
+    check_broadcast,
+    check_convert_layout,
+    check_mma,
+    check_reduction,
+    check_transpose,
+)
 from search_spaces.programs import ir
 from search_spaces.programs.infer import Inference
 from search_spaces.programs.ir import ProgramError, Source
+from search_spaces.programs.padding import check_padding
 
 
 def _refuse(source: Source, operation: str, reason: str) -> NoReturn:
@@ -18,6 +28,8 @@ def verify(found: Inference) -> None:
     _check_scopes(found)
     _check_windows(found)
     _check_outputs(found)
+    _check_maps(found)
+    check_padding(found.trace)
 
 
 def _check_scopes(found: Inference) -> None:
@@ -61,3 +73,69 @@ def _check_outputs(found: Inference) -> None:
     for array in found.trace.arrays:
         if array.role != "input" and array.name not in written:
             raise ProgramError(f"the output {array.name} is never stored")
+
+
+def _check_maps(found: Inference) -> None:
+    """Maps that the user wrote agree where operations meet (RFC, workgroup-level extension)."""
+    states: dict[int, int] = {}
+    for operation, _ in found.trace.walk():
+        if isinstance(operation, ir.Set):
+            states[operation.state] = operation.value.id
+    maps: dict[int, tuple[WgMap, Source]] = {}
+    for operation, _ in found.trace.walk():
+        if isinstance(operation, ir.Loop | ir.Store | ir.AtomicRmw | ir.Prefetch | ir.Move | ir.Set):
+            continue
+        result = operation.result
+        if isinstance(operation, ir.Map):
+            known = [maps[v.id] for v in ir.inputs(operation) if v.id in maps]
+            if known:
+                maps[result.id] = known[0]
+        elif isinstance(operation, ir.Read):
+            before = maps.get(states.get(operation.state, -1))
+            if before is not None:
+                maps[result.id] = before
+        elif isinstance(result.map, WgMap):
+            maps[result.id] = result.map, operation.source
+        reasons = _disagreements(operation, {id_: m for id_, (m, _) in maps.items()})
+        if reasons:
+            others = ", ".join(str(maps[v.id][1]) for v in ir.inputs(operation) if v.id in maps)
+            name = type(operation).__name__.lower()
+            _refuse(operation.source, name, f"{reasons[0]} (RFC, wg_map; maps of operands are those of {others})")
+    _check_subgroups(found, maps)
+
+
+def _disagreements(operation: ir.Computing, maps: dict[int, WgMap]) -> tuple[str, ...]:
+    result = maps.get(operation.result.id)
+    match operation:
+        case ir.Mma(value, a, b):
+            if result is not None and a.id in maps and b.id in maps:
+                return check_mma(maps[a.id], maps[b.id], result, *value.shape, a.shape[1])
+        case ir.Reduce(_, _, value, dimension):
+            if result is not None and value.id in maps:
+                size = None if operation.size == value.shape[dimension] else operation.size
+                return check_reduction(maps[value.id], result, value.shape, dimension, size)
+        case ir.Broadcast(made, value, dimension):
+            if result is not None and value.id in maps:
+                size = None if value.shape[dimension] == 1 else operation.size
+                return check_broadcast(maps[value.id], result, made.shape, dimension, size)
+        case ir.Transpose(made, value):
+            if result is not None and value.id in maps:
+                return check_transpose(maps[value.id], result, made.shape)
+        case ir.Convert(made, value):
+            if result is not None and value.id in maps:
+                return check_convert_layout(maps[value.id], result, made.shape)
+    return ()
+
+
+def _check_subgroups(found: Inference, maps: dict[int, tuple[WgMap, Source]]) -> None:
+    """A workgroup has one number of subgroups."""
+    counts = [(m.subgroups, source) for m, source in maps.values()]
+    counts += [(m.subgroups, found.made[id_].source) for id_, m in found.given.items() if isinstance(m, NestedLayout)]
+    for count, source in counts[1:]:
+        if count != counts[0][0]:
+            _refuse(
+                source,
+                "wg_map",
+                f"it has {count} subgroups, but the map at {counts[0][1]} has {counts[0][0]}: a "
+                "workgroup has one number of them",
+            )

@@ -157,7 +157,7 @@ def emulate(
                 "reason": run.reason,
                 "printed": run.printed,
                 "findings": [asdict(f) for f in run.findings],
-                "suppressed": [asdict(f) | {"reason": reason} for f, reason in run.emulation.suppressed],
+                "suppressed": [asdict(f) | {"reason": reason} for f, reason in run.suppressed],
                 "differences": {str(k): text for k, text in differences.items()},
                 "shared_sites": [asdict(s) for s in run.shared_sites],
                 "global_sites": [asdict(s) for s in run.global_sites],

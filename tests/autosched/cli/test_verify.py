@@ -201,6 +201,8 @@ def test_json_is_one_document(run: Run, fake: FakeEmulator) -> None:
         "count": 7,
         "instruction": "",
         "callers": [],
+        "grade": "fault",
+        "other": "",
     }
     assert (bad["error_over_tolerance"], good["error_over_tolerance"]) == ("inf", 0.25)
     assert good["shared_sites"][0]["conflict_degree"] == 1.5

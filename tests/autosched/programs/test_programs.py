@@ -51,6 +51,10 @@ def example(name: str, program: str = "") -> Program:
     return load_program(str(EXAMPLES / f"{name}.py") + (f":{program}" if program else ""))
 
 
+def listing(name: str, program: str = "") -> Program:
+    return load_program(str(EXAMPLES.parent / "seeds" / f"{name}.py") + (f":{program}" if program else ""))
+
+
 def filled(made: Program, p: ProgramProblem, values: dict[str, int | str]) -> Schedule:
     """``values``, and those of the parameters that have one."""
     parameters = template(made).space(p, A100).parameters
@@ -73,6 +77,14 @@ def filled(made: Program, p: ProgramProblem, values: dict[str, int | str]) -> Sc
         (example("matmul_softmax"), {"m": 70, "n": 60, "k": 72}, 11),
         (example("rope_matmul"), {"m": 70, "n": 64, "k": 72, "half": 32}, 12),
         (example("cross_entropy"), {"m": 6, "n": 1100}, 13),
+        (listing("gemm_prefetch"), {"m": 150, "n": 264, "k": 72}, 15),
+        (listing("gemm_reduction"), {"m": 150, "n": 264, "k": 72}, 16),
+        (listing("order", "plain"), {"m": 70, "n": 72, "k": 40}, 17),
+        (listing("order", "viewed"), {"m": 70, "n": 72, "k": 40}, 18),
+        (listing("order", "transposed"), {"m": 70, "n": 72, "k": 40}, 19),
+        (listing("wg_maps", "copied"), {"m": 130, "n": 132}, 20),
+        (listing("wg_maps", "converted"), {"m": 130, "n": 260}, 21),
+        (listing("wg_maps", "partly_reduced"), {"m": 256, "n": 130, "parts": 8}, 22),
         (example("int4_matmul"), {"m": 40, "n": 72, "k": 64, "half": 32, "groups": 2}, 14),
     ],
     ids=lambda value: value.name if isinstance(value, Program) else str(value),
@@ -157,3 +169,30 @@ def test_the_main_loop_is_the_hand_written_templates() -> None:
         assert kinds.get(kind, 0) == their_kinds.get(kind, 0), (kinds, their_kinds)
     assert turn <= 1.05 * their_turn, (kinds, their_kinds)
     assert registers <= their_registers, (registers, their_registers)
+
+
+@pytest.mark.parametrize(("d", "most"), [(64, 340), (128, 500)])
+def test_attention_has_few_instructions(d: int, most: int) -> None:
+    """128x64 tiles, 8 warps, 2 stages on sm_80: instructions of a turn, and no spills."""
+    try:
+        nvdisasm()
+    except DisassemblerMissing as missing:
+        pytest.skip(str(missing))
+    made = example("attention", "attention")
+    p = problem(made, h=16, g=16, s=4096, d=d)
+    swizzle = f"swizzle(3,3,{3 if d == 64 else 4})"
+    values: dict[str, int | str] = {
+        "bm": 128, "bn": 64, "sg_rows_1": 8, "sg_columns_1": 1, "sg_rows_2": 8, "sg_columns_2": 1, "stages": 2,
+        "sum_1": "after_loop", "store_1": "direct", "exchange": "pad(4,1)", "home_q": "registers", "min_blocks": 1,
+        "raster": "row",
+    }  # fmt: skip
+    for name, layout in (("q", swizzle), ("k", f"transpose+{swizzle}"), ("v", swizzle)):
+        copy = {"layout": layout, "copy": "cp.async", "vector": 8, "copy_columns": d // 8}
+        values |= {f"{key}_{name}": value for key, value in copy.items()}
+    kernel = template(made).kernel(p, filled(made, p, values), A100)
+    with CompilePool() as pool:
+        ((_, result),) = pool.compile_many([kernel], A100.arch)
+    assert not isinstance(result, CompileFailure), result.reason
+    loop = mix(main_loop(disassemble(result.cubin, result.entry)))
+    assert loop.instructions <= most and loop.kinds["tensor"] == d, dict(loop.kinds)
+    assert result.resources.spill_store_bytes == 0

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_searches import CASES, EVERYTHING, HILL, TOY, Make, failed, hill_seconds, ok, outcome, proposed, run, toy
+from toy_searches import CASES, HILL, hill_seconds
 
 from autosched.samplers import sampler, samplers
 from autosched.samplers.base import Unseen
+from autosched.testing import SamplerContract
+from autosched.testing.samplers import TOY, Make, everything, failed, ok, outcome, run, toy
 from search_spaces.spaces.parameters import ordinal
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.schedule import Schedule
@@ -23,103 +25,9 @@ from search_spaces.spaces.union_space import UnionSpace
 
 
 @pytest.mark.parametrize(("make", "space"), CASES.values(), ids=CASES)
-class TestContract:
-    def test_proposals_are_legal_and_never_repeated(self, make: Make, space: SearchSpace) -> None:
-        asked = proposed(make, space)
-        assert len(asked) == 40
-        assert all(s in space for s in asked)
-        assert len({s.key() for s in asked}) == 40
-
-    def test_the_parameters_stand_in_the_order_of_the_space(self, make: Make, space: SearchSpace) -> None:
-        for schedule in proposed(make, space):
-            assert list(schedule) == [p.name for p in space.members[schedule.template].parameters]
-
-    def test_nothing_is_asked_twice_without_being_told(self, make: Make, space: SearchSpace) -> None:
-        made = make(space, 4)
-        asked = [*made.ask(7), *made.ask(7), *made.ask(7)]
-        assert len({s.key() for s in asked}) == 21
-
-    def test_the_same_seed_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
-        assert run(make(space, 5), 8) == proposed(make, space)
-
-    def test_another_seed_proposes_something_else(self, make: Make, space: SearchSpace) -> None:
-        assert proposed(make, space)[:15] != run(make(space, 6), 3)
-
-    def test_the_global_generator_is_neither_used_nor_moved(self, make: Make, space: SearchSpace) -> None:
-        expected = proposed(make, space)[:20]
-        np.random.seed(1)
-        assert run(make(space, 5), 4) == expected
-        drawn = np.random.random()
-        np.random.seed(1)
-        assert np.random.random() == drawn
-
-    def test_everything_is_proposed_once_and_then_nothing(self, make: Make, space: SearchSpace) -> None:
-        made = make(space, 7)
-        keys: list[str] = []
-        while batch := made.ask(16):
-            assert len(batch) == min(16, len(EVERYTHING[id(space)]) - len(keys))
-            for schedule in batch:
-                made.tell(schedule, outcome(schedule))
-            keys += [s.key() for s in batch]
-        assert len(keys) == len(EVERYTHING[id(space)])
-        assert set(keys) == EVERYTHING[id(space)]
-        assert made.ask(16) == []
-
-    def test_a_restored_sampler_proposes_nothing_it_was_told(self, make: Make, space: SearchSpace) -> None:
-        told = proposed(make, space)[:30]
-        restored = make(space, 5)
-        for schedule in told:
-            restored.tell(schedule, outcome(schedule))
-        more = run(restored, 4)
-        assert len(more) == 20
-        assert not {s.key() for s in told} & {s.key() for s in more}
-
-    def test_restored_twice_from_the_same_records_it_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
-        told = proposed(make, space)[:30]
-        proposals = []
-        for _ in range(2):
-            restored = make(space, 5)
-            for schedule in told:
-                restored.tell(schedule, outcome(schedule))
-            proposals.append(run(restored, 3))
-        assert proposals[0] == proposals[1]
-
-    def test_results_may_come_in_any_order_and_more_than_once(self, make: Make, space: SearchSpace) -> None:
-        made = make(space, 9)
-        batch = made.ask(12)
-        for schedule in reversed(batch):
-            made.tell(schedule, outcome(schedule))
-        for schedule in batch[:4]:
-            made.tell(schedule, outcome(schedule))
-        assert not {s.key() for s in made.ask(12)} & {s.key() for s in batch}
-
-    def test_schedules_that_were_never_asked_may_be_told(self, make: Make, space: SearchSpace) -> None:
-        made = make(space, 10)
-        others = space.sample(30, 99)
-        for schedule in others:
-            made.tell(schedule, outcome(schedule))
-        assert not {s.key() for s in run(made, 3)} & {s.key() for s in others}
-
-    def test_only_failures_do_not_stop_it(self, make: Make, space: SearchSpace) -> None:
-        made = make(space, 11)
-        total = 0
-        while batch := made.ask(20):
-            for schedule in batch:
-                made.tell(schedule, failed())
-            total += len(batch)
-        assert total == len(EVERYTHING[id(space)])
-
-    def test_counts(self, make: Make, space: SearchSpace) -> None:
-        assert make(space, 1).ask(0) == []
-        with pytest.raises(ValueError, match="cannot ask for -1"):
-            make(space, 1).ask(-1)
-
-    def test_it_has_a_name_for_the_records(self, make: Make, space: SearchSpace) -> None:
+class TestContract(SamplerContract):
+    def test_the_name_is_known(self, make: Make, space: SearchSpace) -> None:
         assert make(space, 1).name in samplers()
-
-    def test_nothing_is_printed(self, make: Make, space: SearchSpace, capfd: pytest.CaptureFixture[str]) -> None:
-        run(make(space, 2), 4)
-        assert capfd.readouterr() == ("", "")
 
     @settings(deadline=None, max_examples=5)
     @given(data=st.data())
@@ -131,7 +39,7 @@ class TestContract:
             batch = made.ask(data.draw(st.integers(0, 30)))
             keys = {s.key() for s in batch}
             assert len(keys) == len(batch)
-            assert keys <= EVERYTHING[id(space)]
+            assert keys <= everything(space)
             assert not keys & seen
             seen |= keys
             waiting += batch

@@ -45,6 +45,7 @@ CASES = (
     Case("volatile_without_barrier", K.SHARED_RACE),
     Case("volatile_tree_of_a_warp", K.SHARED_RACE, block=32),
     Case("volatile_flag", K.SHARED_RACE),
+    Case("volatile_handshake", K.SHARED_RACE),
     Case("flag_of_many", K.GLOBAL_RACE, "note", grid=2),
     Case("index_of_many", K.GLOBAL_RACE, grid=2),
     Case("replicas_in_place", K.GLOBAL_RACE, note=True),
@@ -106,6 +107,29 @@ bar.sync 0;
 ret;
 }
 """
+
+
+COUNTS_ITS_QUESTIONS = """extern "C" __global__ void kernel(unsigned* c) {
+  __shared__ unsigned there;
+  unsigned asked = 0;
+  do {
+    __syncthreads();
+    if (threadIdx.x == 0) there = atomicCAS(c, 5u, 5u);
+    __syncthreads();
+    ++asked;
+  } while (there != 5);
+  c[1 + threadIdx.x] = asked;
+}
+"""
+
+
+def test_a_time_limit_names_the_wait(kernel_of: MakeKernel) -> None:
+    """What changes a register each time is no deadlock that can be proven."""
+    kernel = kernel_of(COUNTS_ITS_QUESTIONS, (Operand("c", "inout", U32, (65,)),), block=64)
+    done = emulate(kernel, {"c": np.zeros(65, np.uint32)}, time_limit=1.0)
+    (timeout,) = done.findings
+    assert (done.status, timeout.kind, timeout.line) == ("timeout", K.TIMEOUT, 6)
+    assert "thread (0, 0, 0) of block (0, 0, 0) waits here for byte 0 of c" in timeout.message
 
 
 @pytest.mark.parametrize(

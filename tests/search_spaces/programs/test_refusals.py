@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from search_spaces.hardware.devices import device
+from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.builder import Builder, Input, Output, program, wg_map
 from search_spaces.programs.ir import Array, ProgramError
 from search_spaces.programs.problem import problem_type
@@ -118,3 +119,60 @@ def test_the_verifier() -> None:
     assert "the output out is never stored" in refused(not_stored)
     assert "a value that a loop made is used behind it: carry it in a p.state" in refused(behind_its_loop)
     assert "the window begins 1 rows before a" in refused(before_the_array)
+
+
+def test_padding() -> None:
+    """The sizes are 32; tiles of 48 reach beyond."""
+
+    def tile(p: Builder, a: Array, padding: float = 0.0) -> Tile:
+        i, _ = p.blocks((32, 32), (32, 32))
+        return p.load(p.window(a, (i, 0), (32, 48)), padding=padding).cast("f32")
+
+    def kept(p: Builder, value: Tile, out: Array) -> None:
+        p.store(value, p.window(out, (0, 0), value.shape))
+
+    def maximum(p: Builder, a: Array, b: Array, out: Array) -> None:
+        kept(p, p.reduction("maximumf", tile(p, a), dim=1), out)
+
+    def maximum_of_padding(p: Builder, a: Array, b: Array, out: Array) -> None:
+        kept(p, p.reduction("maximumf", tile(p, a, -float("inf")) * 2.0 - 1.0, dim=1), out)
+
+    def maximum_of_masked(p: Builder, a: Array, b: Array, out: Array) -> None:
+        kept(p, p.reduction("maximumf", p.where(p.columns(0, 48) < 32, tile(p, a), -float("inf")), dim=1), out)
+
+    def masked_too_late(p: Builder, a: Array, b: Array, out: Array) -> None:
+        kept(p, p.reduction("maximumf", p.where(p.columns(0, 48) < 40, tile(p, a), -float("inf")), dim=1), out)
+
+    def sum_of_shifted(p: Builder, a: Array, b: Array, out: Array) -> None:
+        kept(p, p.reduction("add", tile(p, a) + 1.0, dim=1), out)
+
+    def product(p: Builder, a: Array, b: Array, out: Array) -> None:
+        right = p.load(p.window(b, (0, 0), (48, 32)), padding=1.0)
+        kept(p, p.mma((tile(p, a) + 1.0).cast("f16"), right), out)
+
+    assert "maximumf sees 0 in columns outside of the array (loaded at test_refusals.py:" in refused(maximum)
+    assert "load with padding=-inf, or use p.where with p.columns" in refused(maximum)
+    for right in (maximum_of_padding, maximum_of_masked):
+        with pytest.raises(AssertionError, match="nothing refused the program"):
+            refused(right)
+    assert "maximumf sees what nobody knows in columns" in refused(masked_too_late)
+    assert "add sees 1 in columns" in refused(sum_of_shifted)
+    assert "neither operand is known to be 0 along k outside of the arrays" in refused(product)
+
+
+def test_maps() -> None:
+    def tile(p: Builder, a: Array, layout: WgMap) -> Tile:
+        i, j = p.blocks((32, 32), (32, 32))
+        return p.load(p.window(a, (i, j), (32, 32), map=layout)).cast("f32")
+
+    def reduction(p: Builder, a: Array, b: Array, out: Array) -> None:
+        value = p.reduction("add", tile(p, a, wg_map([2, 2], [16, 16])), dim=1, map=wg_map([4, 1], [8, 1]))
+        p.store(value, p.window(out, (0, 0), (32, 1)))
+
+    def conversion(p: Builder, a: Array, b: Array, out: Array) -> None:
+        value = p.convert_layout(tile(p, a, wg_map([2, 2], [16, 16])), wg_map([2, 1], [16, 32]))
+        p.store(value, p.window(out, (0, 0), (32, 32)))
+
+    assert "reduction" in refused(reduction) or "reduce: the source has sg_layout [2, 2]" in refused(reduction)
+    assert "(RFC, wg_map; maps of operands are those of test_refusals.py:" in refused(reduction)
+    assert "the source has 4 subgroups but the result has 2" in refused(conversion)

@@ -1,7 +1,7 @@
 """Small spaces with a known best, samplers of them, and guides and models that can be told apart."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import optuna
@@ -13,59 +13,14 @@ from autosched.samplers.bayes import sampler as bayes
 from autosched.samplers.bayes.sampler import BayesSampler
 from autosched.samplers.evolution import EvolutionSampler, Settings
 from autosched.samplers.tpe import OptunaSampler
+from autosched.testing.samplers import BOTH, FLAT, TOY, Make, failed, ok, outcome, proposed, run, seconds
 from cost_models import gaussian_process
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from search_spaces.arrays import FloatArray
-from search_spaces.spaces.parameters import categorical, ordinal
+from search_spaces.spaces.parameters import ordinal
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.spaces.space import Space
-from search_spaces.spaces.union_space import UnionSpace
-
-
-def toy(size: int = 8) -> Space:
-    """``size`` x ``size`` x 3 combinations, of which those with x <= y and a letter are legal."""
-    numbers = tuple(2**i for i in range(size))
-    return Space(
-        "toy",
-        (ordinal("x", numbers), ordinal("y", numbers), categorical("letter", ("a", "b", "c"))),
-        (),
-        (
-            Rule("order", lambda x, y: x <= y, "{x} is more than {y}"),
-            Rule("no_small_c", lambda x, letter: (x > 2) | (letter != "c"), "c needs more than {x}"),
-        ),
-    )
-
-
-TOY = toy()
-FLAT = Space(
-    "flat",
-    (ordinal("x", tuple(2**i for i in range(6))), ordinal("depth", (1, 2, 3, 4)), categorical("letter", ("b", "z"))),
-    (),
-    (Rule("depth", lambda x, depth: x >= depth, "{depth} is more than {x}"),),
-    stratified_by="letter",
-)
-BOTH = UnionSpace([TOY, FLAT])
-EVERYTHING = {id(space): frozenset(s.key() for s in space.sample(10**6, 0)) for space in (TOY, BOTH)}
-
-
-def seconds(schedule: Schedule) -> float:
-    """A time that is smallest, 1 us, at x = 8, y = 32, letter b; a schedule of ``flat`` takes as long as one of ``toy``
-    with y = 32, and longer with less depth."""
-    if schedule.template == "flat":
-        same = Schedule("toy", (("x", schedule["x"]), ("y", 32), ("letter", schedule["letter"])))
-        return seconds(same) * 1.2 ** (4 - schedule.integer("depth"))
-    distance = abs(math.log2(schedule.integer("x")) - 3) + abs(math.log2(schedule.integer("y")) - 5)
-    return 1e-6 * 1.5 ** (distance + (schedule["letter"] != "b"))
-
-
-def ok(time: float) -> Measurement:
-    return Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 10))
-
-
-def failed() -> Measurement:
-    return Measurement(Status.TIMEOUT, Provenance.MEASURED, reason="too slow")
 
 
 class ToyGuide:
@@ -98,8 +53,9 @@ class Nearest:
 FEW = gaussian_process.Settings(starts=1, iterations=5)
 LIVING = bayes.Settings(whole=0, living=32, moves=8, rounds=1, growth=1.5, model=FEW)
 WHOLE = bayes.Settings(growth=1.5, model=FEW)
+__all__ = ["BOTH", "FLAT", "TOY", "Make", "failed", "ok", "outcome", "proposed", "run", "seconds"]  # for tests
+
 QUICK = Settings(warmup=6, population=24, generations=2)
-Make = Callable[[SearchSpace, int], Sampler]
 MAKERS: dict[str, Make] = {
     "bayes": lambda space, seed: BayesSampler(space, seed, settings=WHOLE),
     "bayes_guided": lambda space, seed: BayesSampler(space, seed, prior=ToyGuide(space), settings=WHOLE),
@@ -126,32 +82,6 @@ CASES: dict[str, tuple[Make, SearchSpace]] = {
         for name in ("random", "tpe", "bayes_guided", "evolution", "evolution_guided")
     },
 }
-
-
-def outcome(schedule: Schedule) -> Measurement:
-    """Some fail, whatever their time would have been."""
-    return failed() if (schedule["x"], schedule["letter"]) in ((4, "a"), (16, "c")) else ok(seconds(schedule))
-
-
-def run(made: Sampler, rounds: int, n: int = 5) -> list[Schedule]:
-    asked: list[Schedule] = []
-    for _ in range(rounds):
-        batch = made.ask(n)
-        asked += batch
-        for schedule in batch:
-            made.tell(schedule, outcome(schedule))
-    return asked
-
-
-_PROPOSED: dict[tuple[Make, int], list[Schedule]] = {}
-
-
-def proposed(make: Make, space: SearchSpace) -> list[Schedule]:
-    """What seed 5 proposes in eight rounds of five, found once for all tests."""
-    key = make, id(space)
-    if key not in _PROPOSED:
-        _PROPOSED[key] = run(make(space, 5), 8)
-    return _PROPOSED[key]
 
 
 HILL = Space(

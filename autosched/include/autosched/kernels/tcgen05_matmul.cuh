@@ -36,7 +36,13 @@ struct Tcgen05Matmul : Tcgen05Plan<Config> {
       ptx::prefetch_map(b);
       Plan::make_barriers(shared);
     }
-    sync();  // of a pair, the other block has begun, too: allocating is done by both
+    // Of a pair, the other block has begun, too: both allocate. The fence behind the making of barriers has published them.
+    if constexpr (pair == 2) {
+      ptx::cluster_arrive_relaxed();
+      ptx::cluster_wait();
+    } else {
+      ptx::barrier_sync();
+    }
     if (warp == multiplying_warp) {
       ptx::tcgen05_alloc<pair>(shared + Plan::address_at, C::tensor_columns);
       ptx::tcgen05_relinquish_alloc_permit<pair>();
@@ -53,20 +59,16 @@ struct Tcgen05Matmul : Tcgen05Plan<Config> {
       Tcgen05Epilogue<Config>::finish_tiles(ends, out, out_map, shared, sums, warp);
     }
     ptx::tcgen05_fence_before_sync();
-    sync();  // nobody reads tensor memory any more, nor arrives at a barrier of the other block
-    if (warp == multiplying_warp) {
-      ptx::tcgen05_fence_after_sync();
-      ptx::tcgen05_dealloc<pair>(sums, C::tensor_columns);
-    }
-  }
-
-  // Of the block, or of both of a pair.
-  __device__ static __forceinline__ void sync() {
+    // Nobody reads tensor memory any more, nor arrives at a barrier of the other block.
     if constexpr (pair == 2) {
       ptx::cluster_arrive();
       ptx::cluster_wait();
     } else {
       ptx::barrier_sync();
+    }
+    if (warp == multiplying_warp) {
+      ptx::tcgen05_fence_after_sync();
+      ptx::tcgen05_dealloc<pair>(sums, C::tensor_columns);
     }
   }
 };

@@ -34,10 +34,11 @@ std::vector<bool> volatile_sites;
 bool is_volatile(SiteIndex site) { return site < volatile_sites.size() && volatile_sites[site]; }
 bool reads_data(SiteIndex load) { return is_volatile(load) && !decides(load); }
 
-// Whether two accesses may come in any order. Volatile ones of data may not: volatile orders nothing.
+// Whether two accesses may come in any order. A volatile read of data may not: volatile orders nothing. ``load``: that of
+// the two which reads; 0: neither does.
 bool both_strong(const Stamp& other, SiteIndex load) {
   return strong(other.site) && strong(self->site) &&
-         !(is_volatile(other.site) && is_volatile(self->site) && (load == 0 || reads_data(load)));
+         !(load != 0 && is_volatile(other.site) && is_volatile(self->site) && reads_data(load));
 }
 
 // The last write of a place that was no atomic, where atomics have come on top of it.

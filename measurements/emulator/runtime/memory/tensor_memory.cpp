@@ -7,6 +7,9 @@
 #include <unordered_map>
 
 namespace autosched::emulator {
+
+Grade grade_of_missing_fences = Grade::fault;
+
 namespace {
 
 std::vector<TensorMemory> memories;  // by rank; empty until the first use
@@ -42,7 +45,7 @@ void check_order(const TensorUse& other, const TensorUse& use, Who me, unsigned 
   if (warp_of(from.issuer) == warp_of(me)) return;
   const bool before = from.commits || other.epoch <= from.fenced;
   if (before && is_fenced_after(other, me)) return;
-  FINDING(missing_tcgen05_fence, self->site,
+  FINDING_OF_TWO(missing_tcgen05_fence, grade_of_missing_fences, self->site, other.site,
           "%s: %s %s column %u of tensor memory, which %s %s at %s: no tcgen05.fence::%s stands %s their synchronization",
           describe(me, block_index).c_str(), name, doing, column, describe(other.who, block_index).c_str(), did,
           place(other.site).c_str(), before ? "after_thread_sync" : "before_thread_sync", before ? "behind" : "in front of");

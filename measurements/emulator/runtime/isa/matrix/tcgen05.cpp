@@ -398,8 +398,9 @@ void track_tensor_loads(Warp& w, const Instruction& i) {
   const auto report = [&](const char* what) {
     run_as(w, 0);
     self->site = i.site;
-    FINDING(missing_tcgen05_wait, i.site, "%s %s a register of a tcgen05.ld that it has not waited for (tcgen05.wait::ld)",
-            describe(who_of(w.index, whole_warp), block_index).c_str(), what);
+    FINDING_OF_TWO(missing_tcgen05_wait, grade_of_missing_fences, i.site, 0,
+                   "%s %s a register of a tcgen05.ld that it has not waited for (tcgen05.wait::ld)",
+                   describe(who_of(w.index, whole_warp), block_index).c_str(), what);
   };
   if (mine.issued > mine.waited) {
     for (unsigned k = 0; k < i.sources; ++k) {

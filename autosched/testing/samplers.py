@@ -1,0 +1,208 @@
+"""The contract of a sampler, as one class of tests that every sampler passes.
+
+from autosched.testing import SAMPLER_SPACES, SamplerContract
+
+@pytest.mark.parametrize("space", SAMPLER_SPACES.values(), ids=SAMPLER_SPACES)
+@pytest.mark.parametrize("make", [lambda space, seed: MySampler(space, seed)])
+class TestMySampler(SamplerContract):
+    pass
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autosched.samplers.base import Sampler
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from search_spaces.spaces.parameters import categorical, ordinal
+from search_spaces.spaces.rules import Rule
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
+from search_spaces.spaces.space import Space
+from search_spaces.spaces.union_space import UnionSpace
+
+Make = Callable[[SearchSpace, int], Sampler]  # a new sampler of a space, from a seed
+
+
+def toy(size: int = 8) -> Space:
+    """``size`` x ``size`` x 3 combinations, of which those with x <= y and a letter are legal."""
+    numbers = tuple(2**i for i in range(size))
+    return Space(
+        "toy",
+        (ordinal("x", numbers), ordinal("y", numbers), categorical("letter", ("a", "b", "c"))),
+        (),
+        (
+            Rule("order", lambda x, y: x <= y, "{x} is more than {y}"),
+            Rule("no_small_c", lambda x, letter: (x > 2) | (letter != "c"), "c needs more than {x}"),
+        ),
+    )
+
+
+TOY = toy()
+FLAT = Space(
+    "flat",
+    (ordinal("x", tuple(2**i for i in range(6))), ordinal("depth", (1, 2, 3, 4)), categorical("letter", ("b", "z"))),
+    (),
+    (Rule("depth", lambda x, depth: x >= depth, "{depth} is more than {x}"),),
+    stratified_by="letter",
+)
+BOTH = UnionSpace([TOY, FLAT])
+SAMPLER_SPACES: dict[str, SearchSpace] = {"one template": TOY, "two templates": BOTH}
+
+
+def everything(space: SearchSpace) -> frozenset[str]:
+    """The keys of all legal schedules of a small space."""
+    return frozenset(s.key() for s in space.sample(10**6, 0))
+
+
+def seconds(schedule: Schedule) -> float:
+    """A time that is smallest, 1 us, at x = 8, y = 32, letter b; a schedule of ``flat`` takes as long as one of ``toy``
+    with y = 32, and longer with less depth."""
+    if schedule.template == "flat":
+        same = Schedule("toy", (("x", schedule["x"]), ("y", 32), ("letter", schedule["letter"])))
+        return seconds(same) * 1.2 ** (4 - schedule.integer("depth"))
+    distance = abs(math.log2(schedule.integer("x")) - 3) + abs(math.log2(schedule.integer("y")) - 5)
+    return float(1e-6 * 1.5 ** (distance + (schedule["letter"] != "b")))
+
+
+def ok(time: float) -> Measurement:
+    """A measurement of ``time`` seconds."""
+    return Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 10))
+
+
+def failed() -> Measurement:
+    """A measurement that failed."""
+    return Measurement(Status.TIMEOUT, Provenance.MEASURED, reason="too slow")
+
+
+def outcome(schedule: Schedule) -> Measurement:
+    """Some fail, whatever their time would have been."""
+    return failed() if (schedule["x"], schedule["letter"]) in ((4, "a"), (16, "c")) else ok(seconds(schedule))
+
+
+def run(made: Sampler, rounds: int, n: int = 5) -> list[Schedule]:
+    """What a sampler proposes in so many rounds of ``n``, told the outcome of each."""
+    asked: list[Schedule] = []
+    for _ in range(rounds):
+        batch = made.ask(n)
+        asked += batch
+        for schedule in batch:
+            made.tell(schedule, outcome(schedule))
+    return asked
+
+
+_proposed: dict[tuple[Make, int], list[Schedule]] = {}
+
+
+def proposed(make: Make, space: SearchSpace) -> list[Schedule]:
+    """What seed 5 proposes in eight rounds of five, found once for all tests."""
+    key = make, id(space)
+    if key not in _proposed:
+        _proposed[key] = run(make(space, 5), 8)
+    return _proposed[key]
+
+
+class SamplerContract:
+    """Subclass it, parametrized over ``make`` and ``space``."""
+
+    def test_proposals_are_legal_and_never_repeated(self, make: Make, space: SearchSpace) -> None:
+        asked = proposed(make, space)
+        assert len(asked) == 40
+        assert all(s in space for s in asked)
+        assert len({s.key() for s in asked}) == 40
+
+    def test_the_parameters_stand_in_the_order_of_the_space(self, make: Make, space: SearchSpace) -> None:
+        for schedule in proposed(make, space):
+            assert list(schedule) == [p.name for p in space.members[schedule.template].parameters]
+
+    def test_nothing_is_asked_twice_without_being_told(self, make: Make, space: SearchSpace) -> None:
+        made = make(space, 4)
+        asked = [*made.ask(7), *made.ask(7), *made.ask(7)]
+        assert len({s.key() for s in asked}) == 21
+
+    def test_the_same_seed_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
+        assert run(make(space, 5), 8) == proposed(make, space)
+
+    def test_another_seed_proposes_something_else(self, make: Make, space: SearchSpace) -> None:
+        assert proposed(make, space)[:15] != run(make(space, 6), 3)
+
+    def test_the_global_generator_is_neither_used_nor_moved(self, make: Make, space: SearchSpace) -> None:
+        expected = proposed(make, space)[:20]
+        np.random.seed(1)
+        assert run(make(space, 5), 4) == expected
+        drawn = np.random.random()
+        np.random.seed(1)
+        assert np.random.random() == drawn
+
+    def test_everything_is_proposed_once_and_then_nothing(self, make: Make, space: SearchSpace) -> None:
+        made = make(space, 7)
+        keys: list[str] = []
+        while batch := made.ask(16):
+            assert len(batch) == min(16, len(everything(space)) - len(keys))
+            for schedule in batch:
+                made.tell(schedule, outcome(schedule))
+            keys += [s.key() for s in batch]
+        assert len(keys) == len(everything(space))
+        assert set(keys) == everything(space)
+        assert made.ask(16) == []
+
+    def test_a_restored_sampler_proposes_nothing_it_was_told(self, make: Make, space: SearchSpace) -> None:
+        told = proposed(make, space)[:30]
+        restored = make(space, 5)
+        for schedule in told:
+            restored.tell(schedule, outcome(schedule))
+        more = run(restored, 4)
+        assert len(more) == 20
+        assert not {s.key() for s in told} & {s.key() for s in more}
+
+    def test_restored_twice_from_the_same_records_it_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
+        told = proposed(make, space)[:30]
+        proposals = []
+        for _ in range(2):
+            restored = make(space, 5)
+            for schedule in told:
+                restored.tell(schedule, outcome(schedule))
+            proposals.append(run(restored, 3))
+        assert proposals[0] == proposals[1]
+
+    def test_results_may_come_in_any_order_and_more_than_once(self, make: Make, space: SearchSpace) -> None:
+        made = make(space, 9)
+        batch = made.ask(12)
+        for schedule in reversed(batch):
+            made.tell(schedule, outcome(schedule))
+        for schedule in batch[:4]:
+            made.tell(schedule, outcome(schedule))
+        assert not {s.key() for s in made.ask(12)} & {s.key() for s in batch}
+
+    def test_schedules_that_were_never_asked_may_be_told(self, make: Make, space: SearchSpace) -> None:
+        made = make(space, 10)
+        others = space.sample(30, 99)
+        for schedule in others:
+            made.tell(schedule, outcome(schedule))
+        assert not {s.key() for s in run(made, 3)} & {s.key() for s in others}
+
+    def test_only_failures_do_not_stop_it(self, make: Make, space: SearchSpace) -> None:
+        made = make(space, 11)
+        total = 0
+        while batch := made.ask(20):
+            for schedule in batch:
+                made.tell(schedule, failed())
+            total += len(batch)
+        assert total == len(everything(space))
+
+    def test_counts(self, make: Make, space: SearchSpace) -> None:
+        assert make(space, 1).ask(0) == []
+        with pytest.raises(ValueError, match="cannot ask for -1"):
+            make(space, 1).ask(-1)
+
+    def test_it_has_a_name_for_the_records(self, make: Make, space: SearchSpace) -> None:
+        name = make(space, 1).name
+        assert name and name == name.strip() and "\n" not in name
+
+    def test_nothing_is_printed(self, make: Make, space: SearchSpace, capfd: pytest.CaptureFixture[str]) -> None:
+        run(make(space, 2), 4)
+        assert capfd.readouterr() == ("", "")

@@ -1,0 +1,28 @@
+"""XeTile RFC, appendix 2.2: GEMM with transpose, broadcast, convert_layout and reduction, halved along m (see 2.1).
+
+In the document every block of columns stores its part of the row sums over the others'. Here they are added up, by
+``atomic_rmw <addf>`` into an array that the caller has set to zero.
+"""
+
+from search_spaces.programs.builder import InOut, Input, program, wg_map
+
+A, B, C = wg_map([4, 4], [32, 32]), wg_map([4, 4], [32, 64]), wg_map([4, 4], [32, 64])
+BT = wg_map([4, 4], [64, 32])
+ROW, WIDE, SUMS = wg_map([4, 4], [1, 64]), wg_map([16, 1], [8, 256]), wg_map([16, 1], [8, 1])
+
+
+@program(a=Input("m k", "f16"), bt=Input("n k", "f16"), row=Input("n", "f32"), res=InOut("m", "f32"))
+def gemm_reduction(p, a, bt, row, res):
+    """res += the sums of the rows of a @ bt^T + row"""
+    n = bt.shape[0]
+    i, j = p.blocks((a.shape[0], n), (128, 256))
+    x, y = p.window(a, (i, 0), (128, 32), map=A), p.window(bt, (j, 0), (256, 32), map=BT)
+    acc = p.state(p.zeros((128, 256)))
+    for _ in p.steps(a.shape[1], 32):
+        acc.set(p.mma(p.load(x), p.transpose(p.load(y), map=B), acc, map=C))
+        x.move(0, 32)
+        y.move(0, 32)
+    added = acc + p.broadcast(p.load(p.window(row, (0, j), (1, 256), map=ROW)), dim=0, size=128, map=C)
+    added = p.where(p.columns(j, 256) < n, added, 0.0)  # what lies behind the last column of bt
+    sums = p.reduction("add", p.convert_layout(added, WIDE), dim=1, map=SUMS)
+    p.atomic_rmw("addf", sums, p.window(res, (i, 0), (128, 1), column=True))

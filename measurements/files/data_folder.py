@@ -1,0 +1,23 @@
+"""Where a user's database is kept when no other is named."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+VARIABLE = "AUTOSCHED_DB"
+
+
+def default_database() -> str:
+    """AUTOSCHED_DB, a path or SQLAlchemy URL; else ``autosched/best.db`` in the user's data folder (XDG).
+
+    Raises ValueError without a home.
+    """
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        return chosen
+    data = os.environ.get("XDG_DATA_HOME")
+    try:
+        return str((Path(data) if data else Path.home() / ".local" / "share") / "autosched" / "best.db")
+    except RuntimeError as error:
+        raise ValueError(f"there is no home folder for a database: name one, or set {VARIABLE}") from error

@@ -1,0 +1,43 @@
+"""``autosched.tune(problem)`` alone, and what finds its results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import autosched
+from autosched.dispatch import functions
+from measurements.files.data_folder import default_database
+from measurements.store.store import Store
+
+COPY = autosched.Copy(rows=64, columns=64)
+
+
+def test_a_problem_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "_default", functions._Default())
+    with pytest.raises(ValueError, match="no database: tune something"):
+        functions._default.get()
+    result = autosched.tune(COPY, trials=1, device="h200", verify=False)
+    assert result.database == str(tmp_path / "data" / "autosched" / "best.db")
+    with Store.open(result.database, create=False) as store:
+        assert store.count() == 1
+    assert functions._default.get().best(COPY) is not None, "calls without a database find it"
+
+
+def test_a_refusal_makes_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="unknown sampler"):
+        autosched.tune(COPY, sampler="none")
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_environment_names_the_usual_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOSCHED_DB", str(tmp_path / "named.db"))
+    assert default_database() == str(tmp_path / "named.db")
+    assert autosched.tune(COPY, trials=1, device="h200", verify=False).database == str(tmp_path / "named.db")
+
+
+def test_everything_public_is_listed_and_exists() -> None:
+    assert dir(autosched) == sorted(autosched.__all__)
+    for name in autosched.__all__:
+        assert getattr(autosched, name) is not None

@@ -1,0 +1,63 @@
+"""What the k-tile loop of tcgen05_matmul compiles to: multiplications one behind the other, sent by one thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tcgen05_planted import B200, SMALL
+
+from measurements.compiler.disassembly import DisassemblerMissing, Instruction, disassemble, nvdisasm
+from measurements.compiler.nvrtc import NvrtcMissing, compile_source, toolchain_version
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+
+try:
+    toolchain_version()
+    nvdisasm()
+except (NvrtcMissing, DisassemblerMissing) as missing:
+    pytestmark = pytest.mark.skip(reason=str(missing))
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "a block": ({"tile_n": 128, "stages": 4}, {}, "UTCHMMA"),
+    "a pair": (
+        {"tile_m": 256, "tile_n": 256, "stages": 4, "sum_buffers": 2, "tiles_of_block": 4, "store_buffers": 2},
+        {},
+        "UTCHMMA.2CTA",
+    ),
+    "fp8": ({"tile_n": 128, "tile_k": 128, "stages": 4}, {"a": "e4m3", "out": "bf16"}, "UTCQMMA"),
+    "i8": ({"tile_n": 128, "tile_k": 128}, {"a": "i8", "acc": "i32", "out": "i32"}, "UTCIMMA"),
+}
+
+
+def machine_code(name: str) -> tuple[tuple[Instruction, ...], str]:
+    schedule, fields, _ = CASES[name]
+    problem = Matmul(**{"m": 4096, "n": 4096, "k": 4096, "a": "bf16", "order_b": "col", **fields})
+    kernel = template("tcgen05_matmul").kernel(problem, SMALL.replace(**schedule), B200)
+    compiled = compile_source(kernel.source, kernel.entry, B200.arch, kernel.headers)
+    assert compiled.cubin is not None, compiled.log
+    return disassemble(compiled.cubin, compiled.entry), compiled.log
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_multiplications_follow_each_other(name: str) -> None:
+    body, log = machine_code(name)
+    multiplications = [k for k, i in enumerate(body) if i.opcode.startswith("UTC") and "MMA" in i.opcode]
+    assert len(multiplications) == 4 and all(body[k].opcode == CASES[name][2] for k in multiplications)
+    between = {i.opcode for i in body[multiplications[0] : multiplications[-1]]} - {CASES[name][2]}
+    assert all(opcode.startswith(("UMOV", "UIADD3", "ULOP3", "NOP")) for opcode in between), between  # uniform, and few
+    assert len(body[multiplications[0] : multiplications[-1]]) <= 12
+    assert " 0 bytes spill stores, 0 bytes spill loads" in log
+    first_wait = next(k for k, i in enumerate(body) if i.opcode.startswith("SYNCS.PHASECHK"))
+    loop = body[min(first_wait, multiplications[0]) : multiplications[-1]]
+    assert not any(i.opcode.startswith(("MEMBAR.ALL.GPU", "CCTL")) for i in loop)
+
+
+@pytest.mark.parametrize("name", ["b300", "jetson_thor"])
+def test_the_family_compiles(name: str) -> None:
+    problem = Matmul(m=4096, n=4096, k=4096, a="bf16", order_b="col")
+    on = device(name)
+    kernel = template("tcgen05_matmul").kernel(problem, SMALL, on)
+    compiled = compile_source(kernel.source, kernel.entry, on.arch, kernel.headers)
+    assert compiled.cubin is not None, compiled.log

@@ -14,91 +14,129 @@ from search_spaces.arrays import IntArray
 from search_spaces.operators.problem import Part, Problem
 from search_spaces.templates.kernel import Kernel
 
-SAMPLED_FLOPS = 2.0**28  # of all blocks that are run
-SAMPLED_BYTES = 2.0**26  # that they move
-_MOST = 80  # groups of blocks
-_FEWEST = 3
+SAMPLED_FLOPS = 2.0**27  # of all blocks that are run
+SAMPLED_BYTES = 2.0**25  # that they move
+QUICK_SHARE = 2.0**-4  # of that, of a quick proof
+_MOST = 48  # groups of blocks
+_WINDOWS = 4.0  # how much more than all others groups may cost that finish results of a further output
+_FEWEST, _HEAVY = 3, 16.0  # of blocks, unless one computes so many times SAMPLED_FLOPS
 _MOST_TOGETHER = 32  # blocks of a launch whose blocks all finish results together, and therefore run together
 
 
 @dataclass(frozen=True)
 class SampledRun:
-    """What came of it: ``status`` as of an emulation, or "wrong_result"; ``blocks`` were run."""
+    """What came of it: ``status`` as of an emulation, or "wrong_result"; ``blocks`` were run. ``left_out``: what could
+    not be compared."""
 
     blocks: tuple[int, ...]
     status: str
     reason: str
     worst: float | None
     emulation: Emulation
+    left_out: str = ""
+
+
+def why_not_sampled(problem: Problem, kernel: Kernel) -> str:
+    """Why some blocks cannot be proven without the rest; "" where they can. Elements of inputs must be such that the
+    runner can make them, those of out must need few others, and where all blocks finish a result together there must be
+    time for all of them."""
+    together = kernel.cooperating[0] == math.prod(kernel.grid) > _MOST_TOGETHER
+    if together and problem.flops > _FEWEST * SAMPLED_FLOPS:
+        return f"all {kernel.cooperating[0]} blocks finish a result together, which is too much to be emulated"
+    if next(problem.parts(np.zeros(1, dtype=np.int64)), None) is None:
+        return f"{problem.operator} does not say which inputs a part of its outputs needs"
+    return "" if can_generate(kernel) else "its operands are of types, or used in ways, that sampled blocks do not have"
 
 
 def can_sample(problem: Problem, kernel: Kernel) -> bool:
-    """Whether some blocks can be proven without the rest: one output, of elements that the runner can make, and a rest,
-    where all blocks finish a result together."""
-    together = kernel.cooperating[0] == math.prod(kernel.grid) > _MOST_TOGETHER
-    if together and problem.flops > _FEWEST * SAMPLED_FLOPS:
-        return False
-    one = sum(o.role == "output" for o in problem.operands()) == 1
-    first = next(problem.parts(np.zeros(1, dtype=np.int64)), None) if one else None
-    return first is not None and can_generate(kernel)
+    """Whether some blocks can be proven without the rest (``why_not_sampled``)."""
+    return not why_not_sampled(problem, kernel)
 
 
-def sampled_blocks(problem: Problem, kernel: Kernel, seed: int) -> tuple[int, ...]:
+def sampled_blocks(problem: Problem, kernel: Kernel, seed: int, share: float = 1.0) -> tuple[int, ...]:
     """Blocks of the first and the last results, of some that are powers of two away from these, and of random ones, as
     far as there is time; with each block those that finish its result with it, and of a chain the next ones, which
     share a result with it.
 
     An index that overflows, or an order of tiles that repeats itself, takes two blocks that are a power of two apart to
-    the same place.
+    the same place. ``share``: of the time that a full proof has.
     """
     count, stride = kernel.cooperating
     total = math.prod(kernel.grid)
     groups = total // count
     cost = max(problem.flops / SAMPLED_FLOPS, problem.min_bytes / SAMPLED_BYTES) / groups
-    most = int(min(_MOST, max(_FEWEST, 1.0 / cost)))
+    cost /= share
+    most = int(min(_MOST * max(share, 0.25), max(_FEWEST if cost * share <= _HEAVY else 1, 1.0 / cost)))
     powers = [2**i for i in range(groups.bit_length() - 1, -1, -1)]
     drawn = np.random.default_rng((seed, 2)).integers(0, groups, 4).tolist()
-    wanted = [0, groups - 1, *drawn[:1], *(p for power in powers for p in (power, groups - 1 - power)), *drawn]
+    wanted = [groups - 1, 0, *drawn[:1], *(p for power in powers for p in (power, groups - 1 - power)), *drawn]
     if kernel.chained:
-        wanted = [0, 1, groups - 1, *(neighbour for g in wanted for neighbour in (g, g + 1))]
+        first = [0, 1, groups - 1] if cost * share <= _HEAVY else [groups - 1]
+        wanted = [*first, *(neighbour for g in wanted for neighbour in (g, g + 1))]
     chosen = list(dict.fromkeys(g for g in wanted if 0 <= g < groups))[:most]
+    if kernel.window > 1 and share == 1.0:  # the first and the last whole rows or columns of out, and one in between
+        last = (groups - 1) // kernel.window
+        windows = list(dict.fromkeys((last, 0, int(drawn[1]) // kernel.window)))
+        if cost * kernel.window <= _WINDOWS:
+            firsts = [w * kernel.window for w in windows[: max(1, int(_WINDOWS / 2 / (cost * kernel.window)))]]
+            whole = (g for first in firsts for g in range(first, min(first + kernel.window, groups)))
+            chosen = list(dict.fromkeys((*chosen, *whole)))
     return tuple(_block(group, part, count, stride) for part in range(count) for group in chosen)
 
 
-def sampled_flops(problem: Problem, kernel: Kernel, seed: int) -> float:
+def sampled_flops(problem: Problem, kernel: Kernel, seed: int, share: float = 1.0) -> float:
     """Of all blocks that are run for ``sampled_blocks``: those of their clusters are, too."""
     cluster = math.prod(kernel.cluster)
-    clusters = {block // cluster for block in sampled_blocks(problem, kernel, seed)}
+    clusters = {block // cluster for block in sampled_blocks(problem, kernel, seed, share)}
     return problem.flops * len(clusters) * cluster / math.prod(kernel.grid)
 
 
 def prove_blocks(
-    problem: Problem, kernel: Kernel, seed: int, order: Order = ASCENDING, limit: float = 60.0
+    problem: Problem,
+    kernel: Kernel,
+    seed: int,
+    order: Order = ASCENDING,
+    limit: float = 60.0,
+    share: float = 1.0,
 ) -> SampledRun:
     """Run ``sampled_blocks`` and compare every element that they wrote; raises as ``emulate_blocks`` does."""
-    blocks = sampled_blocks(problem, kernel, seed)
+    blocks = sampled_blocks(problem, kernel, seed, share)
     done = emulate_blocks(kernel, blocks, seed=seed, order=order, time_limit=limit)
-    open_chain = kernel.chained and len(blocks) < math.prod(kernel.grid)
+    open_chain = (kernel.chained or kernel.window > 1) and len(blocks) < math.prod(kernel.grid)
     emulation = _without_ends(done.emulation) if open_chain else done.emulation
     if emulation.status not in ("ok", "findings"):
         return SampledRun(blocks, emulation.status, emulation.reason, None, emulation)
-    output = next(o for o in problem.operands() if o.role == "output")
-    written = done.written[output.name]
+    outputs = [o for o in problem.operands() if o.role == "output"]
+    written = done.written[outputs[0].name]
     seeds = seeds_of(kernel, seed)
+    signed = problem.signed_zeros
     worst, wrong = 0.0, _missing(problem, kernel, written)
     for part in problem.parts(written.places) if written.places.size else ():
         if wrong:
             break
-        found = _compare_part(part, output.name, written, seeds)
+        found = _compare_part(part, outputs[0].name, written, seeds, signed)
         worst = max(worst, found[0])
         wrong = found[1]
+    left_out = []
+    for further in outputs[1:]:
+        of_further, compared = done.written[further.name], False
+        for part in problem.further_parts(further.name, of_further.places) if of_further.places.size else ():
+            if wrong:
+                break
+            compared = True
+            found = _compare_part(part, further.name, of_further, seeds, signed)
+            worst = max(worst, found[0])
+            wrong = found[1]
+        if not compared:
+            left_out.append(f"{further.name} is not compared: no result of it was finished by these blocks")
     status = "wrong_result" if wrong else emulation.status
     reason = "; ".join(text for text in (wrong, emulation.reason) if text)
-    return SampledRun(blocks, status, reason, worst, replace(emulation, outputs={}))
+    return SampledRun(blocks, status, reason, worst, replace(emulation, outputs={}), "; ".join(left_out))
 
 
 def _without_ends(emulation: Emulation) -> Emulation:
-    """Without the findings that the ends of a chain make, whose neighbours are not run: what these would have reset."""
+    """Without the findings that blocks make whose neighbours, of a chain or of a window, are not run: what these would
+    have reset."""
     if emulation.status != "findings":
         return emulation
     return emulation.with_findings([f for f in emulation.findings if f.kind is not FindingKind.WORKSPACE_NOT_ZERO])
@@ -129,7 +167,9 @@ def _missing(problem: Problem, kernel: Kernel, written: Written) -> str:
     )
 
 
-def _compare_part(part: Part, name: str, written: Written, seeds: dict[str, int]) -> tuple[float, str]:
+def _compare_part(
+    part: Part, name: str, written: Written, seeds: dict[str, int], signed_zeros: bool
+) -> tuple[float, str]:
     operands = {o.name: o for o in part.problem.operands()}
     inputs = {
         name: generated(operands[name].dtype, seeds[name], places).reshape(operands[name].shape)
@@ -144,6 +184,7 @@ def _compare_part(part: Part, name: str, written: Written, seeds: dict[str, int]
         written.values[at],
         np.broadcast_to(reference, part.outputs[name].shape).reshape(-1)[there],
         np.broadcast_to(tolerance, part.outputs[name].shape).reshape(-1)[there],
+        signed_zeros=signed_zeros and operands[name].dtype.is_float,
     )
     if found.ok:
         return found.worst, ""

@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from autosched.proofs.coverage import Coverage
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.emulator import emulator_version, ptx_digest
 from measurements.files.text import one_line
 from search_spaces.templates.kernel import Kernel
 
 ABSENT = "it has no proof"
+UNSAID = "it does not say whether it had runs of the true size, of many tiles and far away: autosched verify renews it"
 FULL, QUICK = "full", "quick"
 
 
@@ -73,6 +75,26 @@ def brief(proof: str | None) -> str:
     if said.get("depth") != FULL:
         return QUICK
     return FULL if said.get("whole") is True else "cut short"
+
+
+def coverage(proof: str | None) -> Coverage | None:
+    """What a stored full proof had of each role; None of another one, and of one that does not say."""
+    said = None if proof is None else _read(proof)
+    if said is None or said.get("depth") != FULL:
+        return None
+    try:
+        return Coverage.from_json(said["coverage"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def lacks(proof: str | None) -> tuple[str, ...]:
+    """What a stored full proof lacks, a short text each; of one from before proofs said so, that it does not say."""
+    said = None if proof is None else _read(proof)
+    if said is None or said.get("status") != "ok" or said.get("depth") != FULL:
+        return ()
+    found = coverage(proof)
+    return (UNSAID,) if found is None else found.lacks
 
 
 def summary(proof: str) -> str:

@@ -6,45 +6,86 @@ sizes that overflows. Extents grow by powers of two, which all tiles and vectors
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from autosched.proofs.coverage import Role
+from search_spaces.operators.input_cases import ALL_LARGEST
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Reduce, RowProblem
 from search_spaces.operators.transpose import ArrayMove
+from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.wgmma_matmul.transposed import WGMMA_MATMUL_TRANSPOSED
 
 LONG_STEPS = 72  # of a loop over tiles: every ring of stages has turned over many times
 MANY_TILES = 18  # more: two bands of the largest order of tiles
+_STREAMED = 272  # tiles of stream-K: more than twice as many as most devices have SMs, which all have a share then
+MANY_PARTS = 72  # tiles more along an axis that is reduced: each leaves a part
 MANY = 2**12  # elements, where tiles are not known: at least as many
 LONG = 2**20  # elements of a line, or of a vector's k
 FAR = 2**29  # of one extent: the largest power of two that is allowed
+OVERFLOWING = 2**31  # elements, the first that a signed number of 32 bits does not count
 BEYOND = 2**32  # elements, and more bytes
+LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14  # sums of products of 8-bit integers, beyond what f32 counts one by one
 
 
 @dataclass(frozen=True)
 class ProvokingSize:
-    """``whole``: every block is run; else some, far apart."""
+    """``whole``: every block is run; else some, far apart. ``fewer_blocks``: launched with fewer than planned, where
+    the grid may shrink. ``role``: what a full proof needs it for. ``case``: of the inputs that it is for, one of
+    ``Problem.provoking_inputs``; "" stands for any. ``smaller``: what may stand in where a launch of it takes more
+    memory than a process can address, the largest first."""
 
     name: str
     problem: Problem
     whole: bool
+    role: Role | None = None
+    fewer_blocks: bool = False
+    case: str = ""
+    smaller: tuple[ProvokingSize, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """How much longer each field becomes."""
+
+    name: str
+    extents: dict[str, int]
+    whole: bool = False
+    role: Role | None = None
+    fewer_blocks: bool = False
+    case: str = ""
 
 
 def provoking_sizes(small: Problem, schedule: Schedule) -> Iterator[ProvokingSize]:
-    """Problems that grow out of ``small``, a cut of few tiles; the schedule may be invalid for some of them."""
-    for name, whole, extents in _growths(small, schedule):
-        for less in range(0, 16, 2):  # where an array would be too large, by a smaller power of two
+    """Problems that grow out of ``small``, a cut of few tiles; the schedule may be invalid for some of them. None that
+    is far where no problem is whose arrays may be so large."""
+    for growth in _growths(small, schedule):
+        sizes = list(_from_largest(small, growth))
+        if sizes:
+            largest, *smaller = sizes
+            yield replace(largest, smaller=tuple(smaller))
+
+
+def _from_largest(small: Problem, growth: _Growth) -> Iterator[ProvokingSize]:
+    """By ever smaller powers of two, as long as they are far; with the shorter k before that of ``small``, which may
+    have the tiles that the schedule asks for."""
+    for less in range(0, 16, 2):
+        longer = {f: getattr(small, f) + (n >> less) for f, n in growth.extents.items() if n > 0}
+        shorter = {f: getattr(small, f) + n for f, n in growth.extents.items() if n < 0}
+        for extents in ({**longer, **shorter}, longer) if shorter else (longer,):
             try:
-                grown = replace(
-                    small, **{f: n if f == "k" else getattr(small, f) + (n >> less) for f, n in extents.items()}
-                )
-            except ValueError:
+                grown = replace(small, **extents)
+            except ValueError:  # an array would be too large
                 continue
-            yield ProvokingSize(name, grown, whole)
-            break
+            if growth.role == "far" and max(o.size for o in grown.operands()) < OVERFLOWING:
+                return
+            yield ProvokingSize(growth.name, grown, growth.whole, growth.role, growth.fewer_blocks, growth.case)
+        if growth.role != "far":
+            return
 
 
 def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
@@ -60,42 +101,81 @@ def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
 
 def _of_split(schedule: Schedule) -> int:
     """Elements along k of one tile of each split."""
-    chosen = dict(schedule.items)
+    chosen = schedule.values
     return int(chosen.get("tile_k", 256)) * int(chosen.get("split_k", 1))
 
 
-def _growths(small: Problem, schedule: Schedule) -> Iterator[tuple[str, bool, dict[str, int]]]:
-    """Names, whether all blocks are run, and how much longer each field becomes; k is given as it shall be."""
+def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
+    """Those of one role stand together."""
     match small:
         case Matmul():
-            chosen = dict(schedule.items)
-            of_split = _of_split(schedule)
-            rows, columns = (MANY_TILES * int(chosen[t]) if t in chosen else MANY for t in ("tile_m", "tile_n"))
-            short = min(small.k, small.k % of_split + of_split)
-            smallest = min(small.m * small.n, small.m * small.k, small.n * small.k)
-            yield "long k", False, {"k": small.k + of_split * LONG_STEPS}
-            yield "many rows of tiles", True, {"m": rows, "k": short}
-            yield "many columns of tiles", True, {"n": columns, "k": short}
-            yield "far rows", False, {"m": FAR}
-            yield "far columns", False, {"n": FAR}
-            yield "far matrices", False, {"batch": min(FAR, BEYOND // smallest + 2)}
+            yield from _growths_of_matmul(small, schedule)
         case Matvec():
-            yield "long k", False, {"k": small.k + LONG // 8}
-            yield "many rows", True, {"n": MANY}
-            yield "far rows", False, {"n": FAR}
+            yield _Growth("many rows", {"n": MANY}, True, "many tiles")
+            yield _Growth("far rows", {"n": FAR}, False, "far")
+            yield _Growth("long k", {"k": LONG // 8})
         case Reduce(axis="column"):
-            yield "many columns", True, {"columns": MANY}
-            yield "far columns", False, {"columns": FAR}
+            yield _Growth("many columns", {"columns": MANY}, True, "many tiles")
+            yield _Growth("far columns", {"columns": FAR}, False, "far")
             if small.reduction_size == 0:
-                yield "long columns", False, {"rows": LONG // 8}
+                yield _Growth("long columns", {"rows": LONG // 8})
+            else:
+                far = min(FAR, 1 << (2 * BEYOND // small.columns).bit_length())
+                yield _Growth("far parts", {"rows": small.reduction_size * max(1, far // small.reduction_size)}, False,
+                              "far")  # fmt: skip
         case RowProblem():
+            yield _Growth("many rows", {"rows": MANY // 4}, True, "many tiles")
+            far = min(FAR, 1 << (2 * BEYOND // small.columns).bit_length())
+            yield _Growth("far rows", {"rows": far}, False, "far")
             if not (isinstance(small, Reduce) and small.reduction_size):
-                yield "long rows", True, {"columns": LONG // 4}
-            yield "many rows", True, {"rows": MANY // 4}
-            yield "far rows", False, {"rows": min(FAR, 1 << (2 * BEYOND // small.columns).bit_length())}
+                yield _Growth("long rows", {"columns": LONG // 4}, True)
         case ArrayMove():
-            yield "many rows", True, {"rows": MANY}
-            yield "many columns", True, {"columns": MANY}
-            yield "far rows", False, {"rows": FAR, "columns": 64}
-            yield "far columns", False, {"rows": 64, "columns": FAR}
-            yield "far matrices", False, {"batch": min(FAR, BEYOND // (small.rows * small.columns) + 64)}
+            yield _Growth("many rows", {"rows": MANY}, True, "many tiles")
+            yield _Growth("many columns", {"columns": MANY}, True, "many tiles")
+            yield _Growth("far rows", {"rows": FAR, "columns": 64}, False, "far")
+            yield _Growth("far columns", {"rows": 64, "columns": FAR}, False, "far")
+            yield _Growth(
+                "far matrices", {"batch": min(FAR, BEYOND // (small.rows * small.columns) + 64)}, False, "far"
+            )
+
+
+def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
+    chosen = schedule.values
+    of_split = _of_split(schedule)
+    if schedule.template == WGMMA_MATMUL_TRANSPOSED.name:  # its m is the problem's n
+        swapped = {"m": "n", "n": "m"}
+        chosen = {f"{name[:-1]}{swapped.get(name[-1], name[-1])}": value for name, value in chosen.items()}
+    steps = 2 if chosen.get("stream_k") or int(chosen.get("tiles_of_block", 1)) > 1 else 1
+    shorter = min(0, small.k % of_split + steps * of_split - small.k)
+    rows, columns = (_more_tiles(small, chosen, axis, MANY_TILES) for axis in ("m", "n"))
+    smallest = min(small.m * small.n, small.m * small.k, small.n * small.k)
+    yield _Growth("many rows of tiles", {"m": rows, "k": shorter}, True, "many tiles")
+    yield _Growth("many columns of tiles", {"n": columns, "k": shorter}, True, "many tiles", fewer_blocks=True)
+    if chosen.get("stream_k"):  # all blocks share all tiles: no more of them than it takes
+        yield _Growth(
+            "all workers", {"m": _more_tiles(small, chosen, "m", _STREAMED), "k": shorter}, True, "many tiles"
+        )
+        yield _Growth("far rows", {"m": -(-OVERFLOWING // small.n // rows) * rows, "k": shorter}, False, "far")
+        far = -(-OVERFLOWING // small.m // columns) * columns
+        yield _Growth("far columns", {"n": far, "k": shorter}, False, "far")
+    else:
+        yield _Growth("far rows", {"m": FAR, "k": shorter}, False, "far")
+        yield _Growth("far columns", {"n": FAR, "k": shorter}, False, "far")
+    if small.batch > 1:
+        yield _Growth("far matrices", {"batch": min(FAR, BEYOND // smallest + 2), "k": shorter}, False, "far")
+    yield _Growth("long k", {"k": of_split * LONG_STEPS})
+    if small.a == "i8":
+        more = -(-LARGE_SUMS // LARGEST_PRODUCT // of_split) * of_split
+        yield _Growth("large sums", {"k": more}, True, case=ALL_LARGEST)
+
+
+def _more_tiles(small: Matmul, chosen: Mapping[str, Value], axis: str, least: int) -> int:
+    """Rows or columns of ``least`` tiles more, whole clusters of them: parts of a reduction along the axis, and where
+    blocks compute several tiles one after another, enough for two clusters of them."""
+    if f"tile_{axis}" not in chosen:
+        return MANY
+    cluster = int(chosen.get(f"cluster_{axis}", 1))
+    reduced = {"m": -2, "n": -1}[axis] == small.reduced_axis
+    several = int(chosen.get("tiles_of_block", 1))
+    tiles = max(MANY_PARTS if reduced else least, (several + 1) * cluster if several > 1 else 0)
+    return -(-tiles // cluster) * cluster * int(chosen[f"tile_{axis}"])

@@ -82,6 +82,10 @@ def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
     kernel = template(entry.record.schedule.template).kernel(entry.problem, entry.record.schedule, entry.device)
     doubt = proofs.doubt(entry.record.proof, kernel)
     numbers["proof"] = doubt or "holds"
+    missing = proofs.lacks(entry.record.proof)
+    if missing:
+        numbers["proof_lacks"] = "; ".join(missing)
+        reasons.append(f"its full proof lacks something: {numbers['proof_lacks']}")
     # What was measured was also checked on the GPU; of what was estimated, the proof says all that is known.
     if doubt and (entry.record.proof is not None or entry.record.provenance is Provenance.ESTIMATED):
         if not options.emulate and not verdict.fails:

@@ -22,7 +22,8 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from autosched.proofs.proof import CONDEMNING, emulated_problem, prove
+from autosched.proofs.plan import emulated_problem
+from autosched.proofs.proof import CONDEMNING, prove
 from search_spaces.catalogue import candidates, template
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.copy import Copy

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autosched.proofs.proof import emulated_problem
+from autosched.proofs.plan import emulated_problem
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.matmul import Matmul

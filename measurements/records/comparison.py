@@ -35,10 +35,12 @@ def check(
     *,
     reference: Mapping[str, FloatArray] | None = None,
     tolerance: Mapping[str, FloatArray] | None = None,
+    signed_zeros: bool = False,
 ) -> Check:
     """Compare stored ``outputs`` with ``problem.reference(inputs)`` within ``problem.tolerance(inputs)``.
 
-    Both are computed unless given. Arrays are named and shaped as the problem's operands. Raises ValueError for an
+    Both are computed unless given. Arrays are named and shaped as the problem's operands. With ``signed_zeros`` a -0 is
+    wrong where the reference is +0. Raises ValueError for an
     output that is missing or has another shape or storage type.
     """
     judged = problem.judge(inputs, outputs)
@@ -60,16 +62,28 @@ def check(
                 f"output {operand.name} must be {operand.dtype.storage} of shape {operand.shape}, "
                 f"not {found.dtype} of shape {found.shape}"
             )
-        result = compare(operand.name, operand.dtype, found, reference[operand.name], tolerance[operand.name])
+        result = compare(
+            operand.name, operand.dtype, found, reference[operand.name], tolerance[operand.name],
+            signed_zeros=signed_zeros and operand.dtype.is_float,
+        )  # fmt: skip
         if not result.ok:
             return result
         worst = max(worst, result.worst)
     return Check(True, worst)
 
 
-def compare(name: str, dtype: DType, found: Array, reference: FloatArray, tolerance: FloatArray) -> Check:
+def compare(
+    name: str,
+    dtype: DType,
+    found: Array,
+    reference: FloatArray,
+    tolerance: FloatArray,
+    *,
+    signed_zeros: bool = False,
+) -> Check:
     """Compare one stored array with what it should be; ``reference`` and ``tolerance`` broadcast to its shape. A
-    reference in the stored type, integers of 64 bits, is compared as these."""
+    reference in the stored type, integers of 64 bits, is compared as these. With ``signed_zeros`` a -0 is wrong where
+    the reference is +0."""
     shape = found.shape
     flat = np.ascontiguousarray(found).reshape(-1)
     wanted = np.broadcast_to(reference, shape).reshape(-1)
@@ -87,6 +101,10 @@ def compare(name: str, dtype: DType, found: Array, reference: FloatArray, tolera
             if suspects.size:
                 same = suspects[_same(dtype, values[suspects], wanted[part][suspects], may[suspects])]
                 bad[same], ratio[same] = False, 0.0
+            if signed_zeros:
+                turned = (values == 0) & np.signbit(values) & (wanted[part] == 0) & ~np.signbit(wanted[part])
+                bad |= turned
+                ratio[turned] = math.inf
         worst = max(worst, math.inf if np.isnan(ratio).any() else float(ratio.max(initial=0.0)))
         count = int(bad.sum())
         if count and first < 0:

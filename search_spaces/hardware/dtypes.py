@@ -122,7 +122,7 @@ def round_to_tf32(values: npt.ArrayLike) -> npt.NDArray[np.float32]:
 def _bf16_bits(x: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
     bits = x.view(np.uint32)
     nearest_even = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-    quiet_nan = np.uint32(0x7FFF0000)
+    quiet_nan = np.uint32(0x7FFF0000) | (bits & np.uint32(0x80000000))
     return (np.where(np.isnan(x), quiet_nan, nearest_even) >> np.uint32(16)).astype(np.uint16)
 
 

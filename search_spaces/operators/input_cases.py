@@ -18,6 +18,8 @@ from search_spaces.hardware.dtypes import SMALLEST, DType
 
 Lines = Callable[["np.random.Generator", int, int, DType], FloatArray]  # a text: importing numpy.random takes long
 
+ALL_LARGEST = "all largest"  # both factors of a product: its sums are as large as they can be
+PATTERNS = "every bit pattern"  # of 8-bit types
 EXACT = 2.0**24  # integers up to here are f32 numbers, so that sums of them that stay below are exact in any order
 _EDGES = (
     0,
@@ -130,7 +132,8 @@ def _one_finite(rng: np.random.Generator, count: int, length: int, dtype: DType)
 def _nan(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
     lines = _put(_integers(rng, count, length, dtype), places(rng, count, length), np.inf)
     lines = _put(lines, places(rng, count, length), np.nan)
-    return _put(lines, places(rng, count, length), np.nan)
+    both = np.copysign(np.nan, np.where(_alternating(rng, count), 1.0, -1.0))
+    return _put(lines, places(rng, count, length), both)
 
 
 def _infinity(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:

@@ -46,6 +46,7 @@ MOST_I8_K = 2**17  # products of -128 that 32 bits hold
 ACCUMULATORS = {"f16": ("f32", "f16"), "i8": ("i32",)}  # of the types of a; of others f32 alone
 F16_SUM_BITS = F16.mantissa_bits + 1
 F16_INFINITY = 65520.0  # from here on a sum rounds to infinity
+_PART_ELEMENTS = 2**20  # of one operand of a part of the reduction
 F16_PRODUCTS = 8  # along k, that tensor cores of sm_80 add up at a time (Fasi et al., PeerJ CS 7:e330); later ones more
 
 _ERF = np.frompyfunc(erf, 1, 1)
@@ -171,6 +172,11 @@ class Matmul(Problem):
         return "tf32" if self.a == "f32" else self.a
 
     @property
+    def signed_zeros(self) -> bool:
+        """Sums begin at zero, and so is none of them -0; scales may be negative."""
+        return self.scale == "none"
+
+    @property
     def sums_of_register(self) -> int:
         """Accumulators that share a register of 32 bits."""
         return 2 if self.acc == "f16" else 1
@@ -254,38 +260,103 @@ class Matmul(Problem):
                 "a": dtype.store(a if self.order_a == "row" else a.swapaxes(1, 2)),
                 "b": dtype.store(b.swapaxes(1, 2) if self.order_b == "row" else b),
             }
-            if self.has_bias:
-                stored["bias"] = self.out_dtype.store(rng.integers(-9, 10, self.n).astype(np.float64))
-            for name, shape in self._scale_shapes().items():
-                stored[name] = np.exp2(rng.integers(-2, 3, shape)).astype(np.float32)
-            yield cases.ProvokingInputs(names, {name: np.ascontiguousarray(x) for name, x in stored.items()})
+            yield self._provoking(names, stored, rng)
+        if dtype.bits == 8:
+            yield self._provoking((cases.PATTERNS,), self._patterns(rng, columns), rng)
+        if self.a == "i8":
+            shapes = {o.name: o.shape for o in self.operands()[:2]}
+            largest = {name: rng.integers(126, 128, shape, dtype=np.int8) for name, shape in shapes.items()}
+            yield self._provoking((cases.ALL_LARGEST,), largest, rng)
+
+    def _provoking(
+        self, names: tuple[str, ...], factors: Mapping[str, Array], rng: np.random.Generator
+    ) -> cases.ProvokingInputs:
+        """``factors`` with a bias of integers and scales of powers of two."""
+        stored = dict(factors)
+        if self.has_bias:
+            stored["bias"] = self.out_dtype.store(rng.integers(-9, 10, self.n).astype(np.float64))
+        for name, shape in self._scale_shapes().items():
+            stored[name] = np.exp2(rng.integers(-2, 3, shape)).astype(np.float32)
+        return cases.ProvokingInputs(names, {name: np.ascontiguousarray(x) for name, x in stored.items()})
+
+    def _patterns(self, rng: np.random.Generator, columns: bool) -> dict[str, Array]:
+        """Every bit pattern of 8 bits in a, or in b where columns are reduced: one after another along k, the infinite
+        ones and NaN in turn of the lines, one in each. The other factor is ones and twos."""
+        dtype = self.input_dtype
+        kept, other = (self.n, self.m) if columns else (self.m, self.n)
+        codes = np.arange(256).astype(np.uint8)
+        finite = np.isfinite(dtype.load(codes.view(dtype.storage)))
+        begins = rng.integers(0, 256, (self.batch, kept, 1))
+        lines = np.resize(codes[finite], 256)[(begins + np.arange(self.k)) % 256]
+        special = codes[~finite]
+        if special.size:
+            chosen = np.resize(special, self.batch * kept)
+            at = cases.places(rng, self.batch * kept, self.k)
+            flat = lines.reshape(-1, self.k)
+            every = slice(0, None, 2) if kept > 1 else slice(None)  # of the others all products are numbers
+            flat[np.arange(len(flat))[every], at[every]] = chosen[: len(flat[every])]
+        stored = lines.view(dtype.storage)
+        ones = dtype.store(rng.integers(1, 3, (self.batch, other, self.k)).astype(np.float64))
+        a, b = (ones, stored) if columns else (stored, ones)
+        return {
+            "a": a if self.order_a == "row" else a.swapaxes(1, 2),
+            "b": b.swapaxes(1, 2) if self.order_b == "row" else b,
+        }
 
     def _smaller(self) -> float:
         """What provoking inputs are multiplied by so that sums of up to 3 times 8 stay below 2^15 in f16."""
         return 1.0 if self.acc != "f16" else 2.0 ** min(0, int(np.floor(15 - np.log2(24 * self.k))))
 
     def parts(self, places: Indices) -> Iterator[Part]:
-        """Rectangles of out, one matrix at a time, without the reduction. None with scales of blocks, which columns of
-        a rectangle do not make up."""
-        if self.scale == "block":
-            return
-        depth = np.arange(self.k)
+        """Rectangles of out, one matrix at a time, without the reduction; with scales of blocks, of the columns that
+        share a scale."""
         for rows, columns in rectangles(places, self.n):
             for batch in np.unique(rows // self.m):
                 here = rows[rows // self.m == batch] % self.m
-                a, b, out = (int(batch) * size for size in (self.m * self.k, self.k * self.n, self.m * self.n))
-                of_a = [(here, self.k), (depth, 1)] if self.order_a == "row" else [(depth, self.m), (here, 1)]
-                of_b = [(depth, self.n), (columns, 1)] if self.order_b == "row" else [(columns, self.k), (depth, 1)]
-                inputs = {"a": grid(a, *of_a)[None], "b": grid(b, *of_b)[None]}
-                if self.scale == "tensor":
-                    inputs["scale_a"] = inputs["scale_b"] = np.zeros(1, dtype=np.int64)
-                elif self.scale == "row_column":
-                    inputs["scale_a"] = (int(batch) * self.m + here)[None]
-                    inputs["scale_b"] = (int(batch) * self.n + columns)[None]
-                if self.has_bias:
-                    inputs["bias"] = columns
-                problem = replace(self, m=here.size, n=columns.size, batch=1, reduction="none")
-                yield Part(problem, inputs, {"out": grid(out, (here, self.n), (columns, 1))[None]})
+                if self.scale != "block":
+                    yield self._part(int(batch), here, columns)
+                    continue
+                for block in np.unique(columns // SCALE_BLOCK):
+                    yield self._part(int(batch), here, columns[columns // SCALE_BLOCK == block])
+
+    def further_parts(self, name: str, places: Indices) -> Iterator[Part]:
+        """Of the reduction: the whole rows, or columns, of out that it is of, some at a time."""
+        if name != "reduced":
+            return
+        kept, along = (self.m, np.arange(self.n)) if self.reduced_axis == -1 else (self.n, np.arange(self.m))
+        together = max(1, _PART_ELEMENTS // (along.size + self.k))
+        for batch in np.unique(places // kept):
+            here = places[places // kept == batch] % kept
+            for some in np.split(here, range(together, here.size, together)):
+                rows, columns = (some, along) if self.reduced_axis == -1 else (along, some)
+                for part in (self._part(int(batch), rows, columns),) if self.scale != "block" else ():
+                    reduced = (int(batch) * kept + some)[None]
+                    problem = replace(self, m=rows.size, n=columns.size, batch=1)
+                    yield Part(problem, part.inputs, {**part.outputs, name: reduced})
+
+    def _part(self, batch: int, here: Indices, columns: Indices) -> Part:
+        """The rectangle of rows ``here`` and ``columns`` of a matrix of the batch, without the reduction."""
+        depth = np.arange(self.k)
+        a, b, out = (batch * size for size in (self.m * self.k, self.k * self.n, self.m * self.n))
+        of_a = [(here, self.k), (depth, 1)] if self.order_a == "row" else [(depth, self.m), (here, 1)]
+        of_b = [(depth, self.n), (columns, 1)] if self.order_b == "row" else [(columns, self.k), (depth, 1)]
+        inputs = {"a": grid(a, *of_a)[None], "b": grid(b, *of_b)[None]}
+        if self.scale == "tensor":
+            inputs["scale_a"] = inputs["scale_b"] = np.zeros(1, dtype=np.int64)
+        elif self.scale == "row_column":
+            inputs["scale_a"] = (batch * self.m + here)[None]
+            inputs["scale_b"] = (batch * self.n + columns)[None]
+        elif self.scale == "block":
+            across, deep = -(-self.n // SCALE_BLOCK), -(-self.k // SCALE_BLOCK)
+            blocks = np.arange(deep)
+            inputs["scale_a"] = grid(batch * self.m * deep, (here, deep), (blocks, 1))[None]
+            inputs["scale_b"] = grid(
+                batch * across * deep, (columns[:1] // SCALE_BLOCK, deep), (blocks, 1)
+            )[None]  # fmt: skip
+        if self.has_bias:
+            inputs["bias"] = columns
+        problem = replace(self, m=here.size, n=columns.size, batch=1, reduction="none")
+        return Part(problem, inputs, {"out": grid(out, (here, self.n), (columns, 1))[None]})
 
     def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """a, b, the bias, and what scales each element of their product (which broadcasts). Scales of blocks are in a
@@ -306,14 +377,24 @@ class Matmul(Problem):
             scale = of_a[..., :, None] * of_b[..., None, :]
         return a, b, bias, scale
 
+    def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        """``reference`` and ``tolerance``, of one product."""
+        a, b, bias, scale = self._values(inputs)
+        with np.errstate(invalid="ignore"):
+            product = a @ b
+            return self._results(product, bias, scale), self._tolerance(a, b, bias, scale, product)
+
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         a, b, bias, scale = self._values(inputs)
         with np.errstate(invalid="ignore"):  # infinities of both signs are NaN
-            result = _activate(self.activation, self._held(a @ b) * scale + bias)
-            if self.reduced_axis is None:
-                return {"out": result}
-            reduce = np.sum if self.reduction.endswith("sum") else np.max
-            return {"out": result, "reduced": reduce(result, axis=self.reduced_axis)}
+            return self._results(a @ b, bias, scale)
+
+    def _results(self, product: FloatArray, bias: FloatArray, scale: FloatArray) -> dict[str, FloatArray]:
+        result = _activate(self.activation, self._held(product) * scale + bias)
+        if self.reduced_axis is None:
+            return {"out": result}
+        reduce = np.sum if self.reduction.endswith("sum") else np.max
+        return {"out": result, "reduced": reduce(result, axis=self.reduced_axis)}
 
     def _held(self, sums: FloatArray) -> FloatArray:
         """Sums as accumulators hold them, but for their rounding: in f16 large ones are infinite."""
@@ -354,12 +435,14 @@ class Matmul(Problem):
         under e / 24 for each element. The sum itself adds ``sum_growth`` roundings of partial sums, which for
         random terms do not exceed 4 sqrt(sum x^2) + |sum x|. What activations lose of tiny results, all lose alike.
         """
-        with np.errstate(invalid="ignore"):
-            return self._tolerance(*self._values(inputs))
+        return self.expected(inputs)[1]
 
-    def _tolerance(self, a: FloatArray, b: FloatArray, bias: FloatArray, scale: FloatArray) -> dict[str, FloatArray]:
-        s = np.sqrt(np.square(a) @ np.square(b))
-        product = a @ b
+    def _tolerance(
+        self, a: FloatArray, b: FloatArray, bias: FloatArray, scale: FloatArray, product: FloatArray
+    ) -> dict[str, FloatArray]:
+        exact = self._exact(a, b, bias)
+        # Where all sums are exact, how far they wander is of no interest.
+        s = np.zeros_like(product) if exact.all() else np.sqrt(np.square(a) @ np.square(b))
         partial = 6.0 * s + 2.0 * np.abs(product) + np.abs(bias)
         bound = (self.k / 2 + 16) * 2.0**-23 * partial
         if self.multiplied_as == "tf32" and self.precision == "tf32":
@@ -374,7 +457,7 @@ class Matmul(Problem):
             bound += (self.k / FP8_PRODUCTS + 2) * 2.0 ** (1 - FP8_SUM_BITS) * (2.0 * s + 2.0 * np.abs(product))
         if self.a == "i8":
             bound = 2.0**-23 * (np.abs(product) + np.abs(bias))
-        exact = self._exact(a, b, bias) | (self.out == "i32")
+        exact = exact | (self.out == "i32")
         bound = np.where(exact, 0.0, bound)
         if self.scale != "none":
             product, exact = product * scale, np.zeros_like(exact)

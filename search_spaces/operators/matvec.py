@@ -47,6 +47,11 @@ class Matvec(Problem):
         dtype(self.out)
 
     @property
+    def signed_zeros(self) -> bool:
+        """Sums begin at zero, and so is none of them -0."""
+        return True
+
+    @property
     def input_dtype(self) -> DType:
         return FLOAT_DTYPES[self.x]
 

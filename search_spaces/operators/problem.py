@@ -128,6 +128,15 @@ class Problem(ABC):
             if getattr(self, name) >= 2**30:
                 raise ValueError(f"{name} must be under 2^30, not {getattr(self, name)}")
 
+    def further_parts(self, name: str, places: Indices) -> Iterator[Part]:
+        """As ``parts``, of a further output called ``name``; none where an element needs too much of the rest."""
+        return iter(())
+
+    @property
+    def signed_zeros(self) -> bool:
+        """Whether a kernel may not give -0 where the reference is +0."""
+        return False
+
     @property
     @abstractmethod
     def flops(self) -> float: ...

@@ -77,6 +77,7 @@ class DeviceSource:
         launches: int = 1,
         cooperating: tuple[int, int] = (1, 1),
         chained: bool = False,
+        window: int = 1,
         grid_may_shrink: bool = False,
         includes: Sequence[str] = (),
     ) -> Kernel:
@@ -121,6 +122,8 @@ class DeviceSource:
             launches=launches,
             cooperating=cooperating,
             chained=chained,
+            window=window,
+            repeatable=self.package == _OURS,
             grid_may_shrink=grid_may_shrink,
         )
 

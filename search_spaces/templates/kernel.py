@@ -144,9 +144,11 @@ class Kernel(Launch):
     instantiation of a template. ``compile_options`` are NVRTC's, each one string ("-DTILE=16"), added to those that
     every kernel is compiled with. With ``cooperating`` (count, stride), ``count`` blocks that are ``stride`` apart
     finish a result together: those whose b // stride % count differs alone. Where they are ``chained``, they may also
-    share a result with those before them, and one with those behind. ``arch`` ("sm_90a") is what it is launched on;
-    without one the source does not ask for it (``__CUDA_ARCH__``). Raises ValueError for a malformed entry, and for
-    options with paths: headers are given by content.
+    share a result with those before them, and one with those behind. ``window`` groups of cooperating blocks that
+    follow each other, and begin at a multiple of it, have all that a result of a further output needs; 1 where each
+    has. ``repeatable``: whatever the order of blocks and threads, the same inputs give the same bits. ``arch``
+    ("sm_90a") is what it is launched on; without one the source does not ask for it (``__CUDA_ARCH__``). Raises
+    ValueError for a malformed entry, and for options with paths: headers are given by content.
     """
 
     source: str
@@ -154,6 +156,8 @@ class Kernel(Launch):
     compile_options: tuple[str, ...] = ()
     cooperating: tuple[int, int] = (1, 1)
     chained: bool = False
+    window: int = 1
+    repeatable: bool = False
     arch: str = ""
 
     def __post_init__(self) -> None:

@@ -34,7 +34,9 @@ class KernelTemplate:
     ``supports`` gives None, or in one sentence why this template cannot compute a problem on a device. ``lower`` makes
     the kernel of a config whose schedule is valid. Without ``counts`` a schedule cannot be ranked before it is
     measured. ``proxy`` gives the smallest problem with the same remainders, for the emulator; without one, problems are
-    emulated as they are. The version covers ``content``, the code of these functions and the device source, if any.
+    emulated as they are. ``walk`` tells which tiles each block computes (``autosched/kernels/matmul/walk.cuh``); its
+    configs have the attributes of ``Tiling``. The version covers ``content``, the code of these functions and the
+    device source, if any.
     """
 
     name: str
@@ -48,6 +50,7 @@ class KernelTemplate:
     proxy: Callable[[Any, Schedule], Any] | None = None
     drawings: Callable[[Any, Config, Device], tuple[Drawing, ...]] = lambda problem, config, device: ()
     content: str = ""
+    walk: DeviceSource | None = None
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         """Why this template cannot compute ``problem`` on ``device``; None where it can."""

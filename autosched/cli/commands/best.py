@@ -2,8 +2,8 @@
 
 ``--json``: ``database`` and ``best``, a list of records (``Record.to_json``), one for each problem and device, each
 with its ``provenance``, ``timing`` in seconds and ``schedule``, and besides ``flops_per_second``, and ``trials`` and
-``ok``: how many of its provenance there are, and how many of them have a time, and ``stale``: what has changed in the
-code of the kernel since it was timed.
+``ok``: how many of its provenance there are, and how many of them have a time, ``stale``: what has changed in the code
+of the kernel since it was timed, and ``proof_lacks``: what its full proof had no run for, and why.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,7 @@ from autosched.cli.terminal.output import print_json, say, show, stdout_console
 from autosched.dispatch.database import device_name
 from autosched.proofs import stored_proof as proofs
 from autosched.reporting import formatting
+from measurements.files.text import one_line
 from measurements.records.record import Record
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
@@ -49,6 +50,7 @@ class Best:
             "trials": self.trials,
             "ok": self.ok,
             "stale": list(self.stale),
+            "proof_lacks": list(proofs.lacks(self.record.proof)),
         }
 
 
@@ -136,6 +138,7 @@ def _show_each(console: Console, found: Sequence[Best]) -> None:
         facts = [*formatting.record_facts(b.problem, b.record), ("trials", trials)]
         if b.record.proof is not None:
             facts.append(("proof", proofs.summary(b.record.proof)))
+            facts += [("proof lacks", one_line(text)) for text in proofs.lacks(b.record.proof)]
         if b.stale:
             facts.append(("stale", f"{', '.join(b.stale)} has changed since it was timed: tune the problem again"))
         show(console, formatting.facts(facts))

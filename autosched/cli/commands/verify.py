@@ -4,6 +4,7 @@
 ``interrupted`` (by Ctrl-C), and ``candidates``, each with
 ``problem``, ``emulated_problem``, ``schedule``, ``ok``, ``status``, ``reason``, ``error_over_tolerance``,
 ``max_abs_error`` (both null where the kernel did not finish), ``runs`` (the kinds of inputs, and what came of each),
+``coverage`` (of a full proof: its runs of the true size, of many tiles and far away, or why there are none),
 ``findings``, ``shared_sites``, ``global_sites`` (as in
 ``measurements.emulator``), ``seconds``, and with --db ``stored_proof``: what the database said of the schedule before,
 and what it says now. No time in it is a kernel's.
@@ -38,8 +39,9 @@ from autosched.cli.terminal.errors import (
 )
 from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.terminal.progress import Counter as Progress
-from autosched.proofs.proof import FAILING, AskedLaunch, Depth, Verification
+from autosched.proofs.proof import FAILING, Verification
 from autosched.proofs.proof import verify as emulate_all
+from autosched.proofs.run import AskedLaunch, Depth
 from autosched.reporting import formatting
 from measurements.emulator import SharedSite, check_host
 from measurements.files.text import without_password
@@ -278,6 +280,12 @@ def _show(console: Console, problem: Problem, results: Sequence[Verification]) -
         console.print(line, style="dim")
     if any(v.problem != problem for v in results):
         console.print("too large to emulate whole: each was cut to a few of its tiles, remainders kept", style="dim")
+    missing: dict[str, list[int]] = {}
+    for i, v in enumerate(results, 1):
+        for text in v.lacks:
+            missing.setdefault(text, []).append(i)
+    for text, numbers_of in missing.items():
+        console.print(f"{', '.join(map(str, numbers_of))}: {text}")
     failures = [(i, v) for i, v in enumerate(results, 1) if not v.ok]
     for i, v in failures[:_SHOWN_FAILURES]:
         console.print()
@@ -316,8 +324,10 @@ def _to_json(problem: Problem, v: Verification) -> dict[str, Any]:
         "reason": v.reason,
         "error_over_tolerance": v.worst,
         "max_abs_error": v.max_abs_error,
+        "coverage": None if v.coverage is None else v.coverage.to_json(),
         "runs": [
             {
+                "name": r.name,
                 "problem": r.problem.to_json(),
                 "cases": list(r.cases),
                 "seed": r.seed,

@@ -162,6 +162,30 @@ class Places:
         return () if place is None else place.callers
 
 
+@dataclass(frozen=True)
+class ProgramFacts:
+    """What a program says of its kernel: bytes of static shared memory, the blocks of an SM that it demands
+    (``.minnctapersm``, at least 1), and the text of each different instruction."""
+
+    static_shared: int
+    blocks_of_sm: int
+    instructions: tuple[str, ...]
+
+
+def read_program_facts(path: Path) -> ProgramFacts:
+    """What ``_publish`` wrote."""
+    head, _, places = unsealed(path.read_bytes()).partition(_PLACES)
+    numbers: dict[str, int] = {}
+    for line in head[:400].decode(errors="replace").splitlines():
+        name, _, value = line.partition(" ")
+        if name in ("static_shared", "blocks_of_sm") and value.isdecimal():
+            numbers[name] = int(value)
+    texts = (line.split("\t")[1].partition(": ")[2] for line in places.decode(errors="replace").splitlines())
+    return ProgramFacts(
+        numbers.get("static_shared", 0), max(1, numbers.get("blocks_of_sm", 1)), tuple(dict.fromkeys(texts))
+    )
+
+
 def read_places(path: Path) -> Places:
     """What ``_publish`` wrote of each site."""
     _, _, places = unsealed(path.read_bytes()).partition(_PLACES)

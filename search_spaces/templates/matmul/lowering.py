@@ -16,11 +16,13 @@ from search_spaces.layouts.wg_map import WgMap
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
+from search_spaces.templates.common.raster import RASTER_GROUPS
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.matmul.decisions import contiguous_extent, row_major, tile_shape
 
 SOURCE = DeviceSource("autosched/kernels/matmul.cuh", "autosched::matmul")
+WALK = DeviceSource("autosched/kernels/matmul/walk.cuh", "autosched::matmul_walk")
 SIDES: tuple[OperandSide, ...] = ("a", "b")
 
 # Of autosched::matmul.
@@ -116,6 +118,19 @@ def workspaces(problem: Matmul, config: Config) -> tuple[Operand, ...]:
     return found
 
 
+def _window(problem: Matmul, config: Config) -> int:
+    """Tiles that follow each other and have whole rows, or columns, of out for its reduction; 1 without one."""
+    if problem.reduced_axis is None:
+        return 1
+    tiles_m, tiles_n = config.integers("tiles_m", "tiles_n")
+    matrices = problem.batch if config["batch_mapping"] == "inner" else 1
+    group = RASTER_GROUPS.get(config.text("raster"), tiles_m)
+    if problem.reduced_axis == -1:
+        rows = tiles_m if config.text("raster") == "column" else min(group, tiles_m)
+        return rows * tiles_n * matrices
+    return tiles_m * matrices * (1 if config.text("raster") == "column" else tiles_n)
+
+
 def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
     """The kernel of a valid config."""
     constants: dict[str, int | bool | float | str] = {
@@ -147,11 +162,11 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
         arguments=arguments,
         call=tuple(name if name in names else "nullptr" for name in _CALL),
         blocks=config.integer("launched_blocks"),
-        cooperating=(config.integer("launched_blocks"), 1)
-        if config.integer("stream_k")
-        else (
+        cooperating=(
             config.integer("split_k"),
             math.prod(config.integers("tiles_m", "tiles_n")) * (problem.batch if inner else 1),
         ),
+        chained=config.integer("stream_k") > 0,
+        window=_window(problem, config),
         includes=(row.header,) if row.header else (),
     )

@@ -7,7 +7,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.drawing import Drawing
 from search_spaces.templates.matmul.counts import counts
-from search_spaces.templates.matmul.lowering import SIDES, SOURCE, layout, lower, tile, wg_maps
+from search_spaces.templates.matmul.lowering import SIDES, SOURCE, WALK, layout, lower, tile, wg_maps
 from search_spaces.templates.matmul.proxy import proxy
 from search_spaces.templates.matmul.space import space
 from search_spaces.templates.template import KernelTemplate
@@ -39,4 +39,5 @@ MATMUL = KernelTemplate(
     counts=counts,
     proxy=proxy,
     drawings=_drawings,
+    walk=WALK,
 )

@@ -22,6 +22,7 @@ from search_spaces.templates.wgmma_matmul.movement import access
 from search_spaces.templates.wgmma_matmul.problem import row_of
 
 SOURCE = DeviceSource("autosched/kernels/wgmma_matmul.cuh", "autosched::wgmma_matmul")
+WALK = DeviceSource("autosched/kernels/wgmma_matmul/walk.cuh", "autosched::wgmma_matmul_walk")
 
 _SWIZZLE_NAMES: dict[int, Literal["NONE", "32B", "64B", "128B"]] = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 _SUMS = {"f32": "float", "i32": "int", "f16": "autosched::f16x2"}

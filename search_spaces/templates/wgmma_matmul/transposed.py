@@ -86,5 +86,6 @@ WGMMA_MATMUL_TRANSPOSED = KernelTemplate(
     counts=counts,
     proxy=proxy,
     drawings=_drawings,
+    walk=lowering.WALK,
     content="sides exchanged",
 )

@@ -15,7 +15,8 @@ from kernels import space_of
 
 from autosched.cli import main
 from autosched.cli.commands import verify as command
-from autosched.proofs.proof import AskedLaunch, Verification
+from autosched.proofs.proof import Verification
+from autosched.proofs.run import AskedLaunch
 from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, HostCompilerMissing, Order, SharedSite
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record

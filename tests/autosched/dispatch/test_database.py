@@ -346,7 +346,7 @@ class TestNextProcess:
     def test_it_imports_no_more_than_a_kernel_needs(self) -> None:
         code = (
             "import sys, numpy; before = set(sys.modules)\n"
-            "from autosched import database, resolved_cache, runtime\n"
+            "from autosched.dispatch import database, kernel, resolve_cache\n"
             "print(sorted({'difflib', 'email.parser', 'sqlalchemy', 'statistics'} & (set(sys.modules) - before)))"
         )
         run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

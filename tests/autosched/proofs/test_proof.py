@@ -14,7 +14,8 @@ from kernels import generate
 from needs import needs_compiler, needs_nvrtc
 from wgmma_cases import GOOD, SMALL
 
-from autosched.proofs.proof import EMULATED_FLOPS, at_true_size, emulated_problem, verify, verify_one
+from autosched.proofs.plan import EMULATED_FLOPS, at_true_size, emulated_problem
+from autosched.proofs.proof import verify, verify_one
 from autosched.proofs.sampled_blocks import can_sample, prove_blocks, sampled_blocks, sampled_flops
 from autosched.proofs.stored_proof import summary as proof_line
 from search_spaces.catalogue import template, templates_for
@@ -55,15 +56,18 @@ def test_a_proof_is_json_that_names_every_run() -> None:
     (schedule,) = space(problem, H200).sample(1, seed=3)
     proof = json.loads(json.dumps(verify_one(MATMUL, problem, schedule, H200, seed=5).proof()))
     assert proof["status"] == "ok" and len(proof["emulator"]) == 64
-    first, second, *again = proof["runs"]
+    of_name = {run["name"]: run for run in proof["runs"]}
+    first, edge = of_name["random inputs"], of_name["edge inputs"]
+    assert first == proof["runs"][0]
     assert (first["cases"], first["order"], first["turns"]) == (["random"], "ascending", 0)
-    assert {"integers", "nan"} <= set(second["cases"]) and (second["order"], second["seed"]) == ("random", 5)
-    assert first["problem"] == problem.to_json() and second["blocks"] is None
+    assert {"integers", "nan"} <= set(edge["cases"]) and (edge["order"], edge["seed"]) == ("random", 5)
+    assert first["problem"] == problem.to_json() and edge["blocks"] is None
+    again = [run for run in proof["runs"] if run["name"] == "inputs drawn again"]
     assert {run["seed"] for run in again} == {6, 7, 8} and {run["order"] for run in again} == {"random"}
     shown = proof_line(json.dumps(proof))
     assert (
         shown.startswith(f"ok in {len(proof['runs'])} emulated runs: random, integers")
-        and "blocks ascending, random" in shown
+        and "blocks ascending, " in shown
     )
     assert proof_line('{"runs": 3}') == proof_line('{"some": "other"}') == "of another kind, see --json"
 
@@ -206,14 +210,16 @@ def test_a_large_stream_k_problem_is_sampled() -> None:
     assert can_sample(problem, kernel) and len(sampled_blocks(problem, kernel, 0)) >= 3
 
 
-@pytest.mark.parametrize(("size", "k"), [(4096, 4096), (16384, 640)])
-def test_blocks_of_a_large_persistent_launch_have_a_shorter_k(size: int, k: int) -> None:
+@pytest.mark.parametrize("size", [4096, 16384])
+def test_blocks_of_a_large_persistent_launch_have_a_shorter_k(size: int) -> None:
     """A cluster of 16384^3 alone would take minutes. Tiles, and so the schedule and all places in out, stay."""
     problem = Matmul(size, size, size, a="bf16")
     wgmma = template("wgmma_matmul")
     schedule = GOOD.replace(tiles_of_block=4 if size == 4096 else 32, cluster_m=4, stream_k=0, split_k=1)
     sampled, kernel = at_true_size(wgmma, problem, schedule, H200, seed=0)
-    assert sampled == replace(problem, k=k) and sampled_flops(sampled, kernel, 0) <= 2**34
+    steps = schedule.integer("tile_k")
+    assert sampled == replace(problem, k=sampled.k) and 2 * steps <= sampled.k < size and sampled.k % steps == 0
+    assert sampled_flops(sampled, kernel, 0) <= 2**30 or sampled.k == 2 * steps
     assert kernel.grid == wgmma.kernel(problem, schedule, H200).grid
 
 

@@ -58,7 +58,7 @@ def test_another_file_stays_as_it_is(tmp_path: Path) -> None:
 
 def test_processes_share_a_file_and_a_bad_place_is_one_line(tmp_path: Path) -> None:
     code = (
-        "from autosched import functions; from autosched.call_logs import log\n"
+        "from autosched.dispatch import call_log as log, functions\n"
         "from search_spaces.operators.row_reduction import Softmax\n"
         "for _ in range(3): log.add(Softmax(4, 64))"
     )

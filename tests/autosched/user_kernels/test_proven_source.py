@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from needs import needs_compiler, needs_nvrtc
 
-from autosched.proofs.proof import Depth, Run, prove
+from autosched.proofs.proof import prove
+from autosched.proofs.run import Depth, Run
 from autosched.user_kernels.problem import KernelProblem, problem_type
 from autosched.user_kernels.reading import read_file
 from autosched.user_kernels.template import template

@@ -72,7 +72,7 @@ import os, resource, signal, sys
 sys.path[:0] = PATHS
 from pathlib import Path
 from measurements.store.store import Store, StoreError
-import test_store_faults as t
+import test_faults as t
 path, what, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
 if what == "killed":
     store = Store.open(path)

@@ -59,7 +59,7 @@ def test_neighbours_have_a_place_for_their_sums() -> None:
     kernel = lower(PROBLEM, config, A100)
     launched, accumulators, threads = config.integers("launched_blocks", "accumulators", "threads")
     shapes = {operand.name: operand.shape for operand in kernel.operands}
-    assert kernel.grid == (launched, 1, 1) and kernel.cooperating == (launched, 1)
+    assert kernel.grid == (launched, 1, 1) and kernel.cooperating[0] == 1 and kernel.chained
     assert shapes["partials"] == (launched - 1, accumulators, threads)
     assert shapes["counters"] == (launched - 1, 2)
     whole = space(PROBLEM, A100).valid.config(schedule.replace(stream_k=0))

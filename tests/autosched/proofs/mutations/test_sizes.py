@@ -9,7 +9,8 @@ import pytest
 from header_edits import edited
 from mutation_testing import GOLDEN
 
-from autosched.proofs.proof import provoking_jobs
+from autosched.proofs.plan import provoking_runs
+from autosched.proofs.run import ProofSettings
 from autosched.proofs.stress_sizes import provoking_sizes
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import device
@@ -93,7 +94,10 @@ def found(planted: Planted, broken: bool = True) -> str:
         headers = edited(right, f"autosched/{planted.header}", planted.old, planted.new)
         lower = made.lower
         made = replace(made, lower=lambda p, c, d: replace(lower(p, c, d), headers=headers))
-    return dict(provoking_jobs(made, problem, schedule, where))[planted.size]().status
+    runs = provoking_runs(made, problem, schedule, where, ProofSettings("full"))
+    run = next(run for run in runs if run.name == planted.size)
+    assert run.make is not None, run.absent
+    return run.make().status
 
 
 @pytest.mark.parametrize("planted", FIRST, ids=lambda p: p.name)

@@ -7,7 +7,8 @@ from needs import needs_compiler, needs_nvrtc
 from wgmma_cases import H200
 from wgmma_planted import PLANTED, Planted
 
-from autosched.proofs.proof import Depth, prove
+from autosched.proofs.proof import prove
+from autosched.proofs.run import Depth
 from search_spaces.catalogue import template
 from search_spaces.templates.kernel import Kernel
 

@@ -1,0 +1,125 @@
+"""What a device refuses of a launch, by tables of its own and by the instructions of its PTX.
+
+The rules of a space keep schedules within a device's limits. This does not ask them: a rule that is wrong, or a host
+that gets a launch wrong, shows here, before anything is emulated. The limits are those of the CUDA C++ Programming
+Guide 13.0, "Technical Specifications per Compute Capability"; which architecture has an instruction is the PTX ISA's
+word, its "Target ISA Notes".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from measurements.emulator.ptx.build import KernelCompileError, compile_to_program, read_program_facts
+from search_spaces.hardware.devices import Device
+from search_spaces.templates.kernel import Kernel
+
+_KIB = 1024
+MOST_THREADS, MOST_BLOCKS, MOST_PORTABLE_CLUSTER = 1024, 2**31 - 1, 8
+_RESERVED = 1024  # bytes of each block's shared memory that the driver keeps, since 8.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one compute capability: bytes of shared memory, and threads and blocks of an SM."""
+
+    shared_of_block: int
+    shared_of_sm: int
+    threads_of_sm: int
+    blocks_of_sm: int
+
+
+LIMITS = {
+    sm: Limits(block * _KIB, of_sm * _KIB, threads, blocks)
+    for sm, block, of_sm, threads, blocks in (
+        (75, 64, 64, 1024, 16),
+        (80, 163, 164, 2048, 32),
+        (86, 99, 100, 1536, 16),
+        (87, 163, 164, 1536, 16),
+        (89, 99, 100, 1536, 24),
+        (90, 227, 228, 2048, 32),
+        (100, 227, 228, 2048, 32),
+        (103, 227, 228, 2048, 32),
+        (110, 227, 228, 1536, 24),
+        (120, 99, 100, 1536, 24),
+        (121, 99, 100, 1536, 24),
+    )
+}
+
+# How instructions begin, and the compute capabilities that have them: from one on, or some targets.
+_INSTRUCTIONS: tuple[tuple[str, int | tuple[str, ...]], ...] = (
+    (r"wgmma\.", ("sm_90a",)),
+    (r"setmaxnreg\.", 90),
+    (r"tcgen05\.", ("sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_110a", "sm_110f")),
+    (r"(cp\.(reduce\.)?async\.bulk|tensormap\.)", 90),
+    (r"(barrier\.cluster|mapa)\b", 90),
+    (r"(stmatrix|elect\.sync|griddepcontrol)", 90),
+    (r"mma\.sync\.\S*\.(e4m3|e5m2)\b", 89),
+    (r"cp\.async\b", 80),
+    (r"mma\.sync\.\S*m16n8k16\S*\.(f16|bf16)\b", 80),
+    (r"mma\.sync\.\S*\.(tf32|bf16)\b", 80),
+    (r"mma\.sync\.\S*m16n8k(16|32)\S*\.(s8|u8)\b", 80),
+    (r"mbarrier\.", 80),
+    (r"redux\.sync", 80),
+)
+_COMPILED = tuple((re.compile(pattern), needs) for pattern, needs in _INSTRUCTIONS)
+
+
+def why_refused(kernel: Kernel, device: Device, compiled: Kernel | None = None) -> str:
+    """Why ``device`` cannot run ``kernel``, in one sentence; "" where it can.
+
+    ``compiled`` is the kernel whose instructions are looked at, such as that of the same schedule on a smaller problem;
+    by default ``kernel`` itself. What cannot be compiled is not judged here.
+    """
+    limits = LIMITS.get(device.sm)
+    if limits is None:
+        return ""
+    try:
+        facts = read_program_facts(compile_to_program(compiled or kernel).path)
+    except KernelCompileError:
+        return ""
+    return _launch(kernel, device, limits, facts.static_shared, facts.blocks_of_sm) or _instructions(
+        device, facts.instructions
+    )
+
+
+def _launch(kernel: Kernel, device: Device, limits: Limits, static: int, blocks: int) -> str:
+    shared, reserved = static + kernel.dynamic_shared_bytes, 0 if device.sm < 80 else _RESERVED
+    cluster = math.prod(kernel.cluster)
+    if shared > limits.shared_of_block:
+        return (
+            f"{device.name} refuses the launch: a block asks for {shared} bytes of shared memory, and may have "
+            f"{limits.shared_of_block}"
+        )
+    if blocks * (shared + reserved) > limits.shared_of_sm:
+        return (
+            f"{device.name} cannot hold {blocks} blocks of an SM, which __launch_bounds__ asks for: they need "
+            f"{blocks * (shared + reserved)} bytes of shared memory, {reserved} of each block's for the driver, and an "
+            f"SM has {limits.shared_of_sm}"
+        )
+    if kernel.threads > MOST_THREADS or blocks * kernel.threads > limits.threads_of_sm:
+        return f"{device.name} refuses {max(blocks, 1)} blocks of {kernel.threads} threads on an SM"
+    if blocks > limits.blocks_of_sm:
+        return f"{device.name} holds {limits.blocks_of_sm} blocks on an SM, not {blocks}"
+    if math.prod(kernel.grid) > MOST_BLOCKS:
+        return f"a grid has at most {MOST_BLOCKS} blocks, not {math.prod(kernel.grid)}"
+    if cluster > 1 and device.sm < 90:
+        return f"{device.name} has no clusters, and the launch is of clusters of {cluster} blocks"
+    if cluster > MOST_PORTABLE_CLUSTER:
+        return f"a cluster has {cluster} blocks, and every device with clusters takes {MOST_PORTABLE_CLUSTER} at most"
+    return ""
+
+
+def _instructions(device: Device, instructions: tuple[str, ...]) -> str:
+    for instruction in instructions:
+        for pattern, needs in _COMPILED:
+            if pattern.match(instruction) and not _has(device, needs):
+                since = f"sm_{needs} and later" if isinstance(needs, int) else ", ".join(needs)
+                return f"{device.name} ({device.arch}) lacks an instruction, which is for {since}: {instruction}"
+    return ""
+
+
+def _has(device: Device, needs: int | tuple[str, ...]) -> bool:
+    return device.sm >= needs if isinstance(needs, int) else device.arch in needs

@@ -1,0 +1,370 @@
+"""Which runs a proof consists of, by name and in order, the likeliest faults first.
+
+A quick proof is a few runs of a small problem: on random inputs, and, with warps and blocks in random order, on inputs
+that the operator must answer. A full one has more of both, other orders, a launch on what another one has left, some
+blocks of the problem itself where that is too large to be emulated whole, and the same schedule at sizes that provoke.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+
+from autosched.proofs.coverage import Role
+from autosched.proofs.launch_limits import why_refused
+from autosched.proofs.run import (
+    RANDOM,
+    AskedLaunch,
+    ProofSettings,
+    Run,
+    refused,
+    run_again,
+    run_fewer_blocks,
+    run_perturbed,
+    run_sampled,
+    run_whole,
+)
+from autosched.proofs.sampled_blocks import QUICK_SHARE, sampled_flops, why_not_sampled
+from autosched.proofs.stress_sizes import ProvokingSize, provoking_sizes, with_short_k
+from autosched.proofs.tile_walk import run_walk, why_no_walk
+from measurements.emulator import ASCENDING, Order
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.input_cases import ProvokingInputs
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.template import KernelTemplate
+
+# A problem up to these sizes is emulated as it is, a larger one is cut to a few tiles.
+EMULATED_FLOPS = 2.0 * 256**3
+EMULATED_BYTES = 4 * 2**20  # of its operands
+# A quick proof of a small problem draws its inputs again while all of them stay below these sizes: a few lines do not
+# put a NaN, or a tie, at each place of a line that matters.
+AGAIN_BYTES, AGAIN_FLOPS, AGAIN = 2**17, 2**21, 4
+_LARGE_FLOPS = 2.0**31  # of some blocks at the true size
+_QUICK_FLOPS = 2.0**29  # of the fewest blocks of the true size in a quick proof
+_MOST_FLOPS = 2.0**33  # of the fewest blocks of any size: the time limit of a launch is not far
+_FAR_FLOPS = 2.0**30  # of some blocks of far sizes
+_WINDOW_FLOPS = 2.0**29  # of blocks that finish results of a further output
+_STREAMED_FLOPS = 2.0**32  # of one of a chain of blocks, all of which exchange sums
+_ADDRESSABLE = 2**42  # bytes of arrays, for each of which the emulator reserves some more
+_WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # of a provoking size that is run whole
+
+
+@dataclass(frozen=True)
+class ProofRun:
+    """A run of a plan. ``make`` makes it; None where it cannot be made, for the reason ``absent``, or need not be:
+    ``run_by_first`` says that the first runs are of this size. ``role``: what a cut of few tiles cannot stand for, and
+    this run is for."""
+
+    name: str
+    make: Callable[[], Run] | None
+    role: Role | None = None
+    absent: str = ""
+    run_by_first: bool = False
+
+
+@dataclass(frozen=True)
+class ProofPlan:
+    """The runs of a proof, in their order; each is made when it is asked for. It can be walked once."""
+
+    runs: Iterator[ProofRun]
+
+    def __iter__(self) -> Iterator[ProofRun]:
+        return self.runs
+
+
+def emulated_problem(template: KernelTemplate, problem: Problem, schedule: Schedule) -> Problem:
+    """``problem`` if it is small, else cut to a few tiles of ``schedule`` with the same remainders."""
+    small = problem.flops <= EMULATED_FLOPS and problem.min_bytes <= EMULATED_BYTES
+    if small or template.proxy is None:
+        return problem
+    cut: Problem = template.proxy(problem, schedule)
+    return cut
+
+
+def plan(
+    template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, settings: ProofSettings
+) -> ProofPlan:
+    """The proof of one schedule. Raises ValueError where the schedule is none for ``problem``."""
+    small = emulated_problem(template, problem, schedule)
+    true, cut = template.kernel(problem, schedule, device), template.kernel(small, schedule, device)
+    return ProofPlan(_runs(template, problem, true, small, cut, schedule, device, settings))
+
+
+def plan_of_kernel(problem: Problem, kernel: Kernel, settings: ProofSettings) -> ProofPlan:
+    """The runs of ``kernel`` on the whole of ``problem`` alone."""
+    first, rest = _whole_runs(problem, kernel, settings)
+    return ProofPlan(_chain(first, rest))
+
+
+def _chain(*parts: Iterator[ProofRun]) -> Iterator[ProofRun]:
+    for part in parts:
+        yield from part
+
+
+def _runs(
+    template: KernelTemplate,
+    problem: Problem,
+    true: Kernel,
+    small: Problem,
+    cut: Kernel,
+    schedule: Schedule,
+    device: Device,
+    settings: ProofSettings,
+) -> Iterator[ProofRun]:
+    why = why_refused(true, device, cut)
+    if why:
+        yield ProofRun("launch limits", partial(refused, problem, settings.seed, why))
+    first, rest = _whole_runs(small, cut, settings)
+    yield from first
+    if small != problem or settings.depth == "full":
+        yield from _true_runs(template, problem, true, small, schedule, device, settings)
+    if settings.depth == "full":
+        yield from _large_runs(template, problem, small, schedule, device, settings)
+    else:
+        yield from provoking_runs(template, small, schedule, device, settings, of_cases=True)
+    yield from rest
+
+
+def _whole_runs(
+    problem: Problem, kernel: Kernel, settings: ProofSettings
+) -> tuple[Iterator[ProofRun], Iterator[ProofRun]]:
+    """Runs of the whole of ``problem``: those that a full proof makes before, and behind, those of other sizes."""
+    kept: dict[str, Run] = {}
+    return _first_runs(problem, kernel, settings, kept), _more_runs(problem, kernel, settings, kept)
+
+
+def _first_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept: dict[str, Run]) -> Iterator[ProofRun]:
+    seed, turns = settings.seed, Order("random", settings.seed + 1)
+    random = ProvokingInputs((RANDOM,), problem.random_inputs(seed))
+    together = kernel.cooperating[0] > 1 or kernel.chained  # then the order of blocks may show in sums
+    compares = kernel.repeatable and (settings.depth == "full" or (together and settings.emulates))
+
+    def first() -> Run:
+        kept["first"] = run_whole(problem, kernel, random, ASCENDING, settings, keep_outputs=compares)
+        return replace(kept["first"], outputs={})
+
+    yield ProofRun("random inputs", first)
+    if settings.launch is not None:
+        yield ProofRun("random inputs as asked", partial(run_again, problem, kernel, settings.launch, settings))
+    if settings.depth == "full":
+        return
+    if compares:
+
+        def turned() -> Run:
+            first = kept["first"].outputs
+            return run_again(problem, kernel, AskedLaunch(Order("descending", seed + 4)), settings, same_as=first)
+
+        yield ProofRun("random inputs in turns", turned)
+    most = max(1, EMULATED_BYTES // problem.min_bytes)
+    provoking = list(islice(problem.provoking_inputs(seed), most))
+    for given in provoking:
+        yield ProofRun("edge inputs", partial(run_whole, problem, kernel, given, turns, settings))
+    again = int(min(AGAIN_BYTES / problem.min_bytes, AGAIN_FLOPS / max(1.0, problem.flops)))
+    # a user's kernel, which has none of them, runs in a random order, too, unless it is very large
+    least = int(not provoking and problem.min_bytes <= EMULATED_BYTES)
+    for i, given in islice(_drawn_again(problem, seed), max(again, least)):
+        order = replace(turns, seed=i + 1)
+        yield ProofRun("inputs drawn again", partial(run_whole, problem, kernel, given, order, settings, seed=i))
+
+
+def _more_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept: dict[str, Run]) -> Iterator[ProofRun]:
+    if settings.depth == "quick":
+        return
+    seed = settings.seed
+    random = ProvokingInputs((RANDOM,), problem.random_inputs(seed))
+    for i, order in enumerate(
+        (Order("random", seed + 1), Order("descending", seed + 2), Order("alternating", seed + 3))
+    ):
+        name = f"edge inputs, blocks {order.blocks}"
+        provoked = False
+        for given in problem.provoking_inputs(seed + i):
+            provoked = True
+            yield ProofRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i))
+        if not provoked:  # a user's kernel: on what a quick proof draws again
+            given = ProvokingInputs((RANDOM,), problem.random_inputs(seed + i + 1))
+            yield ProofRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i + 1))
+    turns = Order("random", seed + 4)
+    if settings.emulates:  # a tuner, and whoever calls the kernel, launches it again and again
+        first = kept["first"].outputs if "first" in kept else {}
+        yield ProofRun(
+            "launched twice", partial(run_again, problem, kernel, AskedLaunch(turns, 2), settings, same_as=first)
+        )
+    else:
+        yield ProofRun("random inputs in turns", partial(run_whole, problem, kernel, random, turns, settings))
+    fewer = fewer_blocks(kernel)
+    if fewer != kernel:
+        yield ProofRun(
+            "fewer blocks", partial(run_fewer_blocks, problem, fewer, random, Order("random", seed + 6), settings)
+        )
+    if settings.emulates:
+        yield ProofRun("perturbed", partial(run_perturbed, problem, kernel, random, seed, settings))
+        for given in problem.provoking_inputs(seed + 5):
+            yield ProofRun("edge inputs, perturbed", partial(run_perturbed, problem, kernel, given, seed + 5, settings))
+
+
+def _drawn_again(problem: Problem, seed: int) -> Iterator[tuple[int, ProvokingInputs]]:
+    """Inputs of a quick proof from the seeds after ``seed``, each with its seed."""
+    for i in range(seed + 1, seed + AGAIN):
+        yield i, ProvokingInputs((RANDOM,), problem.random_inputs(i))
+        for given in problem.provoking_inputs(i):
+            yield i, given
+
+
+def fewer_blocks(kernel: Kernel) -> Kernel:
+    """``kernel`` as a GPU launches it on which two thirds of its clusters run at a time, where its grid may shrink."""
+    clusters = kernel.grid[0] // kernel.cluster[0]
+    return replace(kernel, grid=kernel.grid_of(max(1, 2 * clusters // 3)))
+
+
+# Sizes that a cut does not stand for ---------------------------------------------------------------------------------
+
+
+def _true_runs(
+    template: KernelTemplate,
+    problem: Problem,
+    true: Kernel,
+    small: Problem,
+    schedule: Schedule,
+    device: Device,
+    settings: ProofSettings,
+) -> Iterator[ProofRun]:
+    """Runs of the problem as it was asked for."""
+    if template.walk is not None:
+        why = why_no_walk(true)
+        config = template.config(problem, schedule, device)
+        walk = None if why else partial(run_walk, template.walk, problem, config, true, settings)
+        yield ProofRun("walk of all tiles", walk, absent=why)
+    yield true_size_run(template, problem, small, schedule, device, settings)
+
+
+def _large_runs(
+    template: KernelTemplate,
+    problem: Problem,
+    small: Problem,
+    schedule: Schedule,
+    device: Device,
+    settings: ProofSettings,
+) -> Iterator[ProofRun]:
+    """Runs of sizes that grow out of the cut."""
+    named = False
+    for run in provoking_runs(template, small, schedule, device, settings):
+        named = True
+        yield run
+    if not named:
+        why = f"{problem.operator} does not say how its sizes may grow"
+        yield from (ProofRun(role, None, role, why) for role in ("many tiles", "far"))
+
+
+def true_size_run(
+    template: KernelTemplate,
+    problem: Problem,
+    small: Problem,
+    schedule: Schedule,
+    device: Device,
+    settings: ProofSettings,
+) -> ProofRun:
+    """Some blocks of the problem as it was asked for; all where it is small enough."""
+    if small == problem:
+        return ProofRun("true size, emulated whole", None, "true size", run_by_first=True)
+    large, kernel = at_true_size(
+        template, problem, schedule, device, settings.seed, 1.0 if settings.depth == "full" else QUICK_SHARE
+    )
+    why = why_not_sampled(large, kernel)
+    if (
+        not why
+        and settings.depth == "quick"
+        and sampled_flops(large, kernel, settings.seed, QUICK_SHARE) > _QUICK_FLOPS
+    ):
+        why = "each block computes too much of it for a quick proof"
+    name = "true size" if large == problem else f"true size, k of {large.to_json()['k']}"
+    make = None if why else partial(run_sampled, large, kernel, settings)
+    return ProofRun(name, make, "true size", why)
+
+
+def at_true_size(
+    template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, seed: int, share: float = 1.0
+) -> tuple[Problem, Kernel]:
+    """``problem``, with a shorter k where already the fewest blocks that are sampled would take too long: those of a
+    persistent launch compute many tiles each. ``share``: of the time of a full proof."""
+    whole = template.kernel(problem, schedule, device)
+    flops = sampled_flops(problem, whole, seed, share)  # none of a transpose
+    most = share * (_LARGE_FLOPS / 2 if whole.chained or whole.grid_may_shrink else _LARGE_FLOPS)
+    if whole.window > 1 and share == 1.0:  # whole rows or columns of out, however long they are
+        groups = math.prod(whole.grid) // whole.cooperating[0]
+        flops, most = max(flops, problem.flops * 2 * whole.window / groups), _WINDOW_FLOPS
+    if flops > most:
+        shorter = with_short_k(problem, schedule, most / flops)
+        with suppress(ValueError):  # the schedule is none for that k
+            return shorter, template.kernel(shorter, schedule, device)
+    return problem, whole
+
+
+def provoking_runs(
+    template: KernelTemplate,
+    small: Problem,
+    schedule: Schedule,
+    device: Device,
+    settings: ProofSettings,
+    *,
+    of_cases: bool = False,
+) -> Iterator[ProofRun]:
+    """A run for each provoking size, ``of_cases``: those that are for inputs of a certain case; one that cannot be made
+    where ``schedule`` is not valid at that size."""
+    for largest in provoking_sizes(small, schedule):
+        if of_cases and not largest.case:
+            continue
+        why, found = "", None
+        for size in (largest, *largest.smaller):
+            try:
+                kernel = template.kernel(size.problem, schedule, device)
+            except ValueError as error:  # the schedule is none for that size
+                why = why or str(error)
+                continue
+            if sum(o.bytes for o in kernel.operands) <= _ADDRESSABLE:
+                found = size, kernel
+                break
+        if found is None:
+            yield ProofRun(largest.name, None, largest.role, why or "its arrays are too large to be addressed")
+            continue
+        size, kernel = found
+        if size.fewer_blocks:
+            kernel = fewer_blocks(kernel)
+        most = _STREAMED_FLOPS if kernel.chained else _WHOLE_FLOPS
+        if size.whole and size.problem.flops <= most and size.problem.min_bytes <= _WHOLE_BYTES:
+            inputs = _inputs_of(size, settings.seed)
+            make = partial(run_whole, size.problem, kernel, inputs, Order("alternating"), settings)
+            yield ProofRun(size.name, make, size.role)
+        else:
+            sampled, kernel = _affordable(template, size, kernel, schedule, device, settings.seed)
+            why = why_not_sampled(sampled, kernel)
+            flops = sampled_flops(sampled, kernel, settings.seed)
+            if not why and flops > _MOST_FLOPS:
+                why = f"each block computes too much of it: {flops / 1e9:.0f} GFLOP for the fewest blocks"
+            yield ProofRun(size.name, None if why else partial(run_sampled, sampled, kernel, settings), size.role, why)
+
+
+def _affordable(
+    template: KernelTemplate, size: ProvokingSize, kernel: Kernel, schedule: Schedule, device: Device, seed: int
+) -> tuple[Problem, Kernel]:
+    """``size`` with the shortest k where the blocks that are sampled would compute too much: those that compute many
+    tiles each."""
+    flops = sampled_flops(size.problem, kernel, seed)
+    if size.role != "far" or flops <= _FAR_FLOPS:
+        return size.problem, kernel
+    shorter = with_short_k(size.problem, schedule, _FAR_FLOPS / flops)
+    with suppress(ValueError):
+        return shorter, template.kernel(shorter, schedule, device)
+    return size.problem, kernel
+
+
+def _inputs_of(size: ProvokingSize, seed: int) -> ProvokingInputs:
+    for inputs in size.problem.provoking_inputs(seed):
+        if not size.case or size.case in inputs.cases:
+            return inputs
+    return ProvokingInputs((RANDOM,), size.problem.random_inputs(seed))

@@ -1,0 +1,336 @@
+"""48 faults that proofs were not tuned to, planted in our kernels and in the launches that our host code makes.
+
+    python -m benchmarks.emulator.unseen_faults [--only TEXT ...] [--depth quick full] [--log FILE] [--check]
+
+The list was frozen before the first proof saw it (``benchmarks/results/unseen_faults.md``). Each fault is real for its problem: the kernel that a device would launch is wrong, races, or cannot be launched. It is judged
+as the command line judges a schedule: by a quick proof, as candidates have, and by a full one, as winners have.
+``--check`` proves nothing: it says whether each edit applies, and whether the edited kernel compiles.
+"""
+
+# ruff: noqa: E501 - an edit is a line of a table
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.copy import Copy
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
+from search_spaces.operators.transpose import Transpose
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.device_source import include_dir
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.template import KernelTemplate
+from search_spaces.templates.tensor_map import TensorMap
+
+SAMPLED = 6000  # schedules that are drawn to find one that reaches the edited line
+
+Wanted = Mapping[str, Any]  # a parameter's value, or several of them
+Host = Callable[[Kernel], Kernel]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``new`` for ``old``, which occurs once in ``header`` (below include/autosched) or its folder; or ``host``, what
+    the host code gets wrong of the launch. ``wanted``: what the schedule is that it is planted in."""
+
+    name: str
+    kind: str  # indices, bounds, sizes, orders, values, epilogue, scales, stream-K, host, device
+    template: str
+    problem: Problem
+    wanted: Wanted
+    header: str = ""
+    old: str = ""
+    new: str = ""
+    host: Host | None = None
+    device: str = "h200"
+
+    @property
+    def where(self) -> Device:
+        return device(self.device)
+
+    def schedule(self) -> Schedule:
+        return _schedule(self.template, self.problem, self.device, tuple(sorted(self.wanted.items())))
+
+    def planted(self) -> KernelTemplate:
+        """The template whose kernels have the fault, on whatever size they are."""
+        right = template(self.template)
+        lower, headers = right.lower, Headers.of({})
+        if self.header:
+            headers = edited(f"autosched/{self.header}", self.old, self.new)
+
+        def wrong(problem: Any, config: Any, where: Device) -> Kernel:
+            kernel = lower(problem, config, where)
+            if self.header:
+                kernel = replace(kernel, headers=headers)
+            return kernel if self.host is None else self.host(kernel)
+
+        return replace(right, lower=wrong)
+
+
+@cache
+def _schedule(name: str, problem: Problem, device_name: str, wanted: tuple[tuple[str, Any], ...]) -> Schedule:
+    space = template(name).space(problem, device(device_name))
+    for schedule in space.sample(SAMPLED, 0):
+        if all(schedule[p] in v if isinstance(v, tuple) else schedule[p] == v for p, v in wanted):
+            return schedule
+    raise ValueError(f"no schedule of {name} for {problem.key()} is {dict(wanted)}")
+
+
+def edited(header: str, old: str, new: str) -> Headers:
+    """All headers, with ``new`` for ``old`` in ``header`` or the files in its folder. Raises ValueError where they do
+    not have ``old`` once."""
+    headers = Headers.from_folder(include_dir())
+    folder = header.removesuffix(".cuh") + "/"
+    parts = {n: text for n, text in headers.files if n == header or n.startswith(folder)}
+    count = sum(text.count(old) for text in parts.values())
+    if count != 1:
+        raise ValueError(f"{header} and its folder have {count} times {old!r}")
+    return headers | Headers.of({n: text.replace(old, new) for n, text in parts.items() if old in text})
+
+
+# What host code gets wrong ------------------------------------------------------------------------------------------
+
+
+def _whole_sm_shared(kernel: Kernel) -> Kernel:
+    """All of an SM's shared memory, without what the driver keeps of it for each block."""
+    return replace(kernel, dynamic_shared_bytes=100 * 1024)
+
+
+def _maps(kernel: Kernel, change: Callable[[TensorMap], TensorMap]) -> Kernel:
+    return replace(kernel, arguments=tuple(change(a) if isinstance(a, TensorMap) else a for a in kernel.arguments))
+
+
+def _strides_of_32_bits(kernel: Kernel) -> Kernel:
+    return _maps(kernel, lambda m: replace(m, strides=tuple(s % 2**32 or s for s in m.strides)))
+
+
+def _no_tail_in_maps(kernel: Kernel) -> Kernel:
+    """The innermost size of what is copied is rounded down to a whole box."""
+
+    def cut(m: TensorMap) -> TensorMap:
+        box, size = m.box[0], m.sizes[0]
+        return replace(m, sizes=(max(box, size // box * box), *m.sizes[1:])) if m.name != "out_map" else m
+
+    return _maps(kernel, cut)
+
+
+LARGE, DEEP = Matmul(4096, 4096, 4096, a="f16"), Matmul(512, 512, 16384, a="f16")
+MATMUL, WGMMA, LAST = "kernels/matmul.cuh", "kernels/wgmma_matmul.cuh", "common/last_block.cuh"
+ROWS, MATVEC, TRANSPOSE, COPY = (
+    *("kernels/row_reduction.cuh", "kernels/matvec.cuh", "kernels/transpose.cuh", "kernels/copy.cuh"),
+)
+MMA = "mma_m16n8k16_f16"
+
+FAULTS: tuple[Fault, ...] = (
+    # Products by mma.sync, wmma and fma
+    Fault("columns behind the last are stored", "bounds", "matmul", Matmul(1000, 1001, 512, a="f16", order_b="col"),
+          {"epilogue": "shared", "intrinsic": MMA, "stream_k": 0, "split_k": 1}, MATMUL,
+          "out_row < C::m && out_col < C::n) {", "out_row < C::m && out_col <= C::n) {"),
+    Fault("places of turned rows in 32 bits", "sizes", "matmul", Matmul(65536, 65536, 512, a="f16"),
+          {"epilogue": "shared", "intrinsic": MMA}, MATMUL,
+          "ptx::st_global(out + static_cast<long long>(out_row) * C::n + out_col,",
+          "ptx::st_global(out + out_row * C::n + out_col,"),
+    Fault("the last band of tiles is as high as the others", "indices", "matmul", Matmul(4000, 4096, 512, a="f16"),
+          {"raster": ("grouped_4", "grouped_8", "grouped_16"), "split_k": 1, "stream_k": 0}, "common/raster.cuh",
+          "if (first + Group > TilesM) return", "if (first + Group > TilesM + Group) return"),
+    Fault("rows summed over 48 tiles at most", "sizes", "matmul", Matmul(2048, 8192, 256, a="f16", reduction="row_sum"),
+          {"tile_n": (32, 64, 128)}, MATMUL, "for (int i = 0; i < R::across; ++i) {",
+          "for (int i = 0; i < (R::across < 48 ? R::across : 48); ++i) {"),
+    Fault("no copies more than 200 tiles before the end", "sizes", "matmul", Matmul(1024, 1024, 32768, a="f16"),
+          {"split_k": 1, "stream_k": 0, "stages": (2, 3, 4), "tile_k": (32, 64), "fragment_buffers": 1}, MATMUL,
+          "const bool more = left > ahead;", "const bool more = left > ahead && left < 200;"),
+    Fault("the bias repeats after 2048 columns", "epilogue", "matmul", Matmul(4096, 4096, 1024, a="bf16", epilogue="bias"),
+          {"epilogue": "registers", "split_k": 1, "stream_k": 0}, "common/finish.cuh", "(ends.bias + col)",
+          "(ends.bias + col % 2048)"),
+    Fault("relu loses NaN", "values", "matmul", Matmul(2048, 2048, 2048, a="f16", epilogue="relu"), {},
+          "common/activation.cuh", "return x < 0.0f ? 0.0f : x;", "return fmaxf(x, 0.0f);"),
+    Fault("relu gives negative zeros", "values", "matmul", Matmul(2048, 2048, 2048, a="f32", out="f32", epilogue="relu"),
+          {}, "common/activation.cuh", "return x < 0.0f ? 0.0f : x;", "return x < 0.0f ? -0.0f : x;"),
+    Fault("silu overflows to infinity", "values", "matmul", Matmul(2048, 2048, 2048, a="bf16", epilogue="silu"), {},
+          "common/activation.cuh", "return x / (1.0f + expf(-x));", "return x * expf(x) / (1.0f + expf(x));"),
+    Fault("stream-K skips a wave of many", "stream-K", "matmul", LARGE, {"stream_k": 1}, "common/stream_k.cuh",
+          "whole += Workers;", "whole += whole >= 4 * Workers ? 2 * Workers : Workers;"),
+    Fault("stream-K deals out the partial wave alone", "stream-K", "matmul", LARGE, {"stream_k": 1},
+          "common/stream_k.cuh", "dealt_tiles = Workers + Tiles % Workers;", "dealt_tiles = Tiles % Workers;"),
+    Fault("a row outside ends the store of a thread", "indices", "matmul", Matmul(1000, 1000, 512, a="f16", reduction="column_sum"),
+          {}, MATMUL,
+          "if (m0 + row >= C::m || n0 + col >= C::n) continue;", "if (m0 + row >= C::m || n0 + col >= C::n) break;"),
+    Fault("only a thread's first vector is checked", "bounds", "matmul", Matmul(1000, 1000, 1000, a="f32", out="f32"),
+          {"tile_n": (64, 128), "copy_columns_b": (4, 8)}, "common/tile_copy.cuh", "minor_origin + minor + j * minor_step < ArrayMinor",
+          "minor_origin + minor < ArrayMinor"),
+    Fault("the last block reads before the count", "orders", "matmul", DEEP, {"split_k": (2, 4, 8)}, LAST,
+          "    ptx::fence_gpu();\n    ptx::st_shared(flag, AlignedVector<4>{{arrived}});\n  }\n  wait_for_all();",
+          "    ptx::st_shared(flag, AlignedVector<4>{{arrived}});\n  }\n  wait_for_all();"),
+    Fault("splits are added from the own one on", "orders", "matmul", DEEP, {"split_k": (4, 8), "intrinsic": MMA},
+          MATMUL, "acc_registers[r] += Element<Sum>::of(ptx::ld_global_cg<4>(from + r * C::threads).word[0]);",
+          "acc_registers[r] += Element<Sum>::of(ptx::ld_global_cg<4>(from - s * sums + (s + split) % C::split_k * sums "
+          "+ r * C::threads).word[0]);"),
+    Fault("the sums of f16 pairs keep one half", "indices", "matmul", Matmul(2048, 2048, 2048, a="f16", acc="f16"),
+          {"split_k": (2, 4)}, "common/numeric.cuh", "return a = ptx::add_rn(a, b);", "return a = b;"),
+    Fault("bf16 is cut off", "values", "matmul", Matmul(2048, 2048, 2048, a="bf16"), {}, "common/numeric.cuh",
+          "return ptx::cvt_rn_bf16_f32(x);", "return ptx::bits_of(x) >> 16;"),
+    Fault("sums of i8 are clamped at 2^26", "values", "matmul", Matmul(1024, 1024, 16384, a="i8", scale="tensor"),
+          {}, "common/numeric.cuh", "    return registers[i];\n",
+          "    if constexpr (is_same<Sum, int>) return registers[i] < 1 << 26 ? registers[i] : 1 << 26;\n"
+          "    return registers[i];\n"),
+    Fault("tensor scales: that of a twice", "scales", "matmul", Matmul(2048, 2048, 2048, a="e4m3", scale="tensor"),
+          {}, "common/finish.cuh", "return number(scale_a) * number(scale_b);",
+          "return number(scale_a) * number(scale_a);", device="rtx4090"),
+    Fault("column scales of the next matrix by rows", "scales", "matmul",
+          Matmul(1024, 2048, 512, batch=4, a="i8", out="f32", scale="row_column"), {}, "common/finish.cuh",
+          "scale_b + static_cast<long long>(batch) * Columns", "scale_b + static_cast<long long>(batch) * Rows"),
+    Fault("row scales 128 rows further at the end", "scales", "matmul",
+          Matmul(8192, 2048, 512, a="e4m3", scale="row_column"), {}, "common/finish.cuh",
+          "return number(scale_a + row);", "return number(scale_a + (row < 6144 ? row : row - 128));", device="rtx4090"),
+    # Products by wgmma
+    Fault("row scales are read behind the last row", "bounds", "wgmma_matmul",
+          Matmul(4000, 4096, 4096, a="e4m3", scale="row_column"), {"store_buffers": 0}, WGMMA,
+          "ends.of_row(!partial_m || row < last ? row : last);", "ends.of_row(row);"),
+    Fault("scales of blocks repeat after 16", "scales", "wgmma_matmul", Matmul(4096, 4096, 7168, a="e4m3", scale="block"),
+          {}, WGMMA, "(column < blocks_n ? column : blocks_n - 1) * blocks_k + t)",
+          "(column < blocks_n ? column : blocks_n - 1) * blocks_k + t % 16)"),
+    Fault("scales of blocks of b as if k had no rest", "scales", "wgmma_matmul",
+          Matmul(512, 1024, 1424, batch=2, a="e4m3", scale="block"), {}, WGMMA,
+          "static_cast<long long>(work.batch) * blocks_n * blocks_k", "static_cast<long long>(work.batch) * blocks_n * (C::k / block)"),
+    Fault("columns of scales beyond 2048", "scales", "wgmma_matmul", Matmul(1024, 8192, 1024, a="e5m2", scale="block"),
+          {}, WGMMA, "const int column = work.n0 / block + q;", "const int column = work.n0 / block % 16 + q;"),
+    Fault("the parity of a skipped turn stays", "orders", "wgmma_matmul", LARGE, {"ping_pong": 1}, WGMMA,
+          "      parity ^= unsigned(stage / C::stages) & 1u;\n", ""),
+    Fault("four matrices in turns", "indices", "wgmma_matmul", Matmul(1024, 1024, 1024, batch=8, a="bf16"), {}, WGMMA,
+          "batch = id / (of_matrix * C::split_k);", "batch = id / (of_matrix * C::split_k) % 4;"),
+    Fault("one box too many is on its way", "orders", "wgmma_matmul", LARGE, {"store_buffers": (1, 2)}, WGMMA,
+          "ptx::wait_stores_read<C::store_buffers - 1>();", "ptx::wait_stores_read<C::store_buffers>();"),
+    Fault("rows of a transposed out in 32 bits", "sizes", "wgmma_matmul_transposed",
+          Matmul(64, 1 << 26, 128, a="f16"), {}, WGMMA,
+          "out + (static_cast<long long>(work.batch) * C::n + col0) * C::m + row0", "out + (work.batch * C::n + col0) * C::m + row0"),
+    Fault("one column behind the last", "bounds", "wgmma_matmul", Matmul(2048, 2001, 1024, a="bf16", order_b="col"), {},
+          WGMMA, "if (partial_n && col0 + col >= C::n) continue;", "if (partial_n && col0 + col > C::n) continue;"),
+    Fault("64 counters for all tiles", "host", "wgmma_matmul", Matmul(2048, 2048, 8192, a="bf16"), {"split_k": (2, 3, 4)},
+          WGMMA, "counters + work.output_tile, work)", "counters + work.output_tile % 64, work)"),
+    Fault("cuts of stream-K beyond 128 workers", "stream-K", "wgmma_matmul", LARGE, {"stream_k": 1}, WGMMA,
+          "const int place = (work.cut * cluster + rank()) * sharing + rows;",
+          "const int place = (work.cut % 100 * cluster + rank()) * sharing + rows;"),
+    Fault("stream-K: the second part begins a k-tile late", "stream-K", "wgmma_matmul", LARGE, {"stream_k": 1}, WGMMA,
+          "work.first = part.first;", "work.first = part.first > 24 ? part.first + 1 : part.first;"),
+    Fault("the producer keeps its registers", "device", "wgmma_matmul", LARGE, {"producer_registers": (24, 32, 40)}, WGMMA,
+          "if constexpr (gives_registers) ptx::give_registers<C::producer_registers>();", ""),
+    Fault("a stage is released while it is read", "orders", "wgmma_matmul", LARGE, {"in_flight": 1}, WGMMA,
+          "if (t > 0) release(unreleased, elsewhere);", "release(place.empty(), elsewhere);\n        if (false) release(unreleased, elsewhere);"),
+    Fault("strides of maps in 32 bits", "host", "wgmma_matmul", Matmul(1 << 20, 256, 4096, batch=2, a="bf16"), {},
+          host=_strides_of_32_bits),
+    Fault("maps without the rest of k", "host", "wgmma_matmul", Matmul(1024, 1024, 1032, a="bf16", order_b="col"), {},
+          host=_no_tail_in_maps),
+    # Rows
+    Fault("shifts of rows beyond 2^31", "sizes", "row_reduction", Softmax(1 << 20, 4099, "f16"), {"peel": "yes"}, ROWS,
+          "shift[b] = peel ? int(first % C::vector) : 0;", "shift[b] = peel ? int(first) % C::vector : 0;"),
+    Fault("an unbiased variance", "values", "row_reduction", LayerNorm(8192, 4096, "f16"), {"passes": "two"},
+          "kernels/row_operators.cuh", "      row.scale = rsqrtf(state.sum / length + eps);\n    }",
+          "      row.scale = rsqrtf(state.sum / (length - 1.0f) + eps);\n    }"),
+    Fault("outer indices in 32 bits", "sizes", "row_reduction",
+          Reduce(1 << 23, 1024, "f16", axis="column", reduction_size=1024), {}, ROWS,
+          "static_cast<long long>(outer) * C::length * C::inner", "outer * C::length * C::inner"),
+    Fault("the weight of the vector before", "indices", "row_reduction", RmsNorm(4096, 5120, "bf16"), {"peel": "no"}, ROWS,
+          "const auto w = of_columns(weight, b, at);", "const auto w = of_columns(weight, b, at < 4096 ? at : at - C::vector);"),
+    Fault("ties go to the later index", "values", "row_reduction", Reduce(4096, 8192, "f16", kind="argmax"), {},
+          "common/reduce.cuh", "if (equal ? other.index < index", "if (equal ? other.index > index"),
+    # Vectors
+    Fault("counters of 256 tiles", "sizes", "matvec", Matvec(1, 65536, 8192), {"split_k": (2, 4, 8)}, MATVEC,
+          "if (!is_last_block<C::split_k>(counters + tile, sums)) return;",
+          "if (!is_last_block<C::split_k>(counters + tile % 256, sums)) return;"),
+    Fault("the first step of a torn row is not guarded", "bounds", "matvec", Matvec(1, 4096, 4099), {}, MATVEC,
+          "int until = torn && step == 0 ? 0 : whole;", "int until = whole;"),
+    # Moves
+    Fault("the last block moves as many tiles as the others", "bounds", "transpose", Transpose(8000, 8192, dtype="u16"),
+          {"block_tiles": (2, 4, 8)}, TRANSPOSE, "const int count = left < C::block_tiles ? left : C::block_tiles;",
+          "const int count = C::block_tiles;"),
+    Fault("rows of out in 32 bits through registers", "sizes", "transpose", Transpose(65536, 131072, dtype="u16"),
+          {"layout": "none"}, TRANSPOSE, "tile.out + static_cast<long long>(tile.n + Blocks::column(0)) * C::rows",
+          "tile.out + (tile.n + Blocks::column(0)) * C::rows"),
+    # What the host gets wrong of a launch
+    Fault("one word of the tail too few", "bounds", "copy", Copy(4099, 4099, dtype="u8"), {}, COPY,
+          "int(threadIdx.x) < tail) {", "int(threadIdx.x) < tail - 1) {"),
+    Fault("all shared memory of an SM", "device", "matmul", LARGE, {"split_k": 1, "stream_k": 0}, host=_whole_sm_shared,
+          device="rtx4090"),
+)  # fmt: skip
+
+
+def judge(fault: Fault, depth: str) -> dict[str, Any]:
+    """What a proof of ``depth`` says of the schedule with the fault, and in how many seconds."""
+    from autosched.proofs.proof import verify_one
+    from benchmarks.emulator.speed import cpu
+
+    schedule = fault.schedule()
+    started, used = time.monotonic(), cpu()
+    done = verify_one(fault.planted(), fault.problem, schedule, fault.where, depth=depth)  # type: ignore[arg-type]
+    return {
+        "name": fault.name,
+        "kind": fault.kind,
+        "depth": depth,
+        "status": done.status,
+        "reason": done.reason[:300],
+        "run": getattr(done.runs[-1], "name", "") if done.runs else "",
+        "runs": len(done.runs),
+        "seconds": round(time.monotonic() - started, 2),
+        "cpu": round(cpu() - used, 2),
+    }
+
+
+def check(fault: Fault) -> str:
+    """ "" where the edit applies and the kernel compiles at its true size; else why not."""
+    from measurements.emulator.ptx.build import KernelCompileError, compile_to_program
+
+    try:
+        kernel = fault.planted().kernel(fault.problem, fault.schedule(), fault.where)
+        right = template(fault.template).kernel(fault.problem, fault.schedule(), fault.where)
+        broken, whole = compile_to_program(kernel), compile_to_program(right)
+    except (ValueError, KernelCompileError) as error:
+        return str(error)[:200]
+    return (
+        "the edited line is not reached"
+        if fault.host is None and broken.path.read_bytes() == whole.path.read_bytes()
+        else ""
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", default=[""], help="parts of names")
+    parser.add_argument("--depth", nargs="+", choices=("quick", "full"), default=["quick", "full"])
+    parser.add_argument("--log", type=Path, default=Path("unseen_faults.jsonl"))
+    parser.add_argument("--from", dest="first", type=int, default=0, help="number of the first")
+    parser.add_argument("--check", action="store_true", help="whether the edits apply and compile; proves nothing")
+    options = parser.parse_args()
+    chosen = [f for f in FAULTS[options.first :] if any(part in f.name for part in options.only)]
+    if options.check:
+        problems = {f.name: why for f in chosen if (why := check(f))}
+        for name, why in problems.items():
+            print(f"{name}: {why}")
+        print(f"{len(chosen) - len(problems)} of {len(chosen)} apply")
+        return int(bool(problems))
+    for fault in chosen:
+        for depth in options.depth:
+            found = judge(fault, depth)
+            with options.log.open("a") as file:
+                file.write(json.dumps(found) + "\n")
+            print(
+                f"{found['status']:12} {depth:5} {found['seconds']:6.1f} s  {fault.name}: {found['reason'][:120]}",
+                flush=True,
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -26,6 +26,9 @@ from autosched.cli.commands.tune import tune
 from autosched.cli.commands.tune_suite import COMMAND, tune_suite
 from autosched.cli.commands.tune_suite import expanded as suite_expanded
 from autosched.cli.commands.verify import verify
+from autosched.cli.commands.verify_python import COMMAND as VERIFY_PYTHON
+from autosched.cli.commands.verify_python import expanded as python_expanded
+from autosched.cli.commands.verify_python import verify_python
 from autosched.cli.options import kernel as kernel_option
 from autosched.cli.options.problem import for_operator
 from autosched.cli.terminal.errors import BAD_INPUT, NO, InputError
@@ -58,7 +61,7 @@ _EXAMPLES = {
     "tune": f"autosched tune {_PROBLEM} --db best.db",
     "best": f"autosched best {_PROBLEM} --db best.db",
     "emulate": "autosched emulate axpy.cu -a 'out f32[1000]' -a 'f32[1000]' -a 1000 --grid 4 --block 256",
-    "run": "autosched run ./program --size 1000",
+    "run": "autosched run ./program 1000",
     "check": "autosched check --db best.db --static --junit check.xml",
     "train": "autosched train --db best.db --out model.json",
     "replay": "autosched replay gemm_RTX3090.json.gz --sampler bayes --sampler random --plot curves.svg",
@@ -106,7 +109,7 @@ class _Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
         if found is None:
-            known = [name for name in self.list_commands(ctx) if name != COMMAND]
+            known = [name for name in self.list_commands(ctx) if name not in (COMMAND, VERIFY_PYTHON)]
             near = get_close_matches(cmd_name, known, 1)
             perhaps = f", did you mean {near[0]}?" if near else f": use one of {', '.join(known)}"
             instead = ", or give --kernel FILE" if self.name in _INSTEAD and not near else ""
@@ -133,6 +136,7 @@ def build() -> typer.Typer:
     app.command("devices")(devices)
     app.command("doctor")(doctor)
     app.command(COMMAND, hidden=True, context_settings=_SETTINGS)(tune_suite)
+    app.command(VERIFY_PYTHON, hidden=True, context_settings=_SETTINGS)(verify_python)
     # Options behind the program are the program's.
     settings = _SETTINGS | {"allow_interspersed_args": False}
     app.command("run", context_settings=settings, epilog=_example("run"))(run_command)
@@ -226,7 +230,9 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit status. An error of the user's becomes one line on stderr and 2."""
     try:
         with waiting_told():
-            statuses = [_one(line) for line in kernel_option.expanded(ptx_expanded(suite_expanded(arguments)))]
+            statuses = [
+                _one(line) for line in kernel_option.expanded(python_expanded(ptx_expanded(suite_expanded(arguments))))
+            ]
     except _UsageError as error:
         return _complain(_usage_line(error))
     except (InputError, KernelFileError, StoreError, HostFailure) as error:

@@ -30,6 +30,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--autosched-no-emulate", action="store_true", help="do not compute the entries on the CPU")
     group.addoption("--autosched-max-slowdown", metavar="SHARE", default="1%", help="what may be lost (default 1%%)")
     group.addoption("--autosched-against", metavar="DB", help="compare times with the schedules of this database")
+    group.addoption(
+        "--autosched-triton", metavar="DEVICE", help="run every Triton launch in the emulator, for this GPU (h100)"
+    )
+    group.addoption("--autosched-triton-full", action="store_true", help="each launch in several orders, and once more")
     parser.addini("autosched_db", "database of tuned schedules for the fixture tuned_kernel", default="")
 
 
@@ -159,6 +163,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_VERDICTS] = []
     config.pluginmanager.register(_Verdicts(config), "autosched-verdicts")
+    if config.getoption("autosched_triton"):
+        _emulate_triton(config)
+
+
+def _emulate_triton(config: pytest.Config) -> None:
+    try:
+        from autosched.triton.pytest_emulation import TritonEmulation
+    except ImportError as error:
+        raise pytest.UsageError(f"--autosched-triton needs Triton and torch: {error}") from error
+    emulation = TritonEmulation(config.getoption("autosched_triton"), config.getoption("autosched_triton_full"))
+    try:
+        emulation.start()
+    except ValueError as error:
+        raise pytest.UsageError(f"--autosched-triton: {error}") from error
+    config.pluginmanager.register(emulation, "autosched-triton")
 
 
 class _Verdicts:

@@ -16,7 +16,7 @@ from search_spaces.hardware.dtypes import DType
 from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.shared_layout import sampled_layouts
 from search_spaces.programs import estimates, ir
-from search_spaces.programs.emit import AFTER, INSIDE
+from search_spaces.programs.emit_base import AFTER, INSIDE
 from search_spaces.programs.infer import Inference, Staged, infer
 from search_spaces.programs.ir import ProgramError
 from search_spaces.programs.memory import EXCHANGES, exchange_bytes, stage_names

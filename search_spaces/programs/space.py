@@ -25,7 +25,7 @@ from search_spaces.programs.decisions import (
     shaping_names,
     staged_operands,
 )
-from search_spaces.programs.infer import Product, Staged
+from search_spaces.programs.infer import Product, Spread, Staged
 from search_spaces.programs.memory import EXCHANGES, stage_names
 from search_spaces.programs.numbers import warps_across
 from search_spaces.programs.problem import ProgramProblem
@@ -223,6 +223,19 @@ def _size_rules(problem: ProgramProblem) -> tuple[Rule, ...]:
                         names={"columns": f"sg_columns{p.suffix}"},
                     )
                 )
+    for one, other in sorted(_chained(found)):
+        rules.append(
+            Rule(
+                f"chained_{one + 1}_{other + 1}",
+                lambda rows, others: np.equal(rows, others),
+                "{rows} subgroups along the rows of one product and {others} of the one that its results go to: they "
+                "would change hands in shared memory",
+                names={
+                    "rows": f"sg_rows{first.products[one].suffix}",
+                    "others": f"sg_rows{first.products[other].suffix}",
+                },
+            )
+        )
     for name in stage_names(first).values():
         rules.append(
             Rule(
@@ -270,6 +283,24 @@ def _raster_rule() -> Rule:
         return f"raster {raster} orders {down} x {across} tiles as a simpler raster does"
 
     return Rule.refusing("raster", why_not, names={"down": "grid_rows", "across": "grid_columns", "raster": "raster"})
+
+
+def _chained(found: Choices) -> set[tuple[int, int]]:
+    """Pairs of products of which the first one's results, or what follows from them, are wanted as the other's."""
+    pairs = set()
+    for _, source, target in found.first.conversions():
+        one, other = _product_of(source), _product_of(target)
+        if one is None or other is None or one == other:
+            continue
+        if found.first.products[one].given is None and found.first.products[other].given is None:
+            pairs.add((min(one, other), max(one, other)))
+    return pairs
+
+
+def _product_of(spread: Spread) -> int | None:
+    while spread.of is not None:
+        spread = spread.of
+    return spread.number if spread.kind in ("result", "left", "right") else None
 
 
 def _is_reduced(found: Choices, product: Product) -> bool:

@@ -58,9 +58,10 @@ class Launch:
 
     ``entry`` is launched ``launches`` times, one after another on one stream with the same arguments: a launch sees all
     that the one before it wrote. ``symbols`` are inputs that are copied to the ``__constant__`` variables of their
-    names before a launch. ``cluster`` is what ``__cluster_dims__`` says in the source. With ``grid_may_shrink`` any
-    smaller number of whole clusters computes the same: whoever launches it may leave out blocks that would not run at a
-    time with the others. Raises ValueError for a launch that no GPU supports.
+    names before a launch. ``unpassed`` are arrays that no argument leads to: their addresses lie in others, and only
+    the emulator can launch with them. ``cluster`` is what ``__cluster_dims__`` says in the source. With
+    ``grid_may_shrink`` any smaller number of whole clusters computes the same: whoever launches it may leave out blocks
+    that would not run at a time with the others. Raises ValueError for a launch that no GPU supports.
     """
 
     entry: str
@@ -72,6 +73,7 @@ class Launch:
     launches: int = 1
     grid_may_shrink: bool = False
     symbols: tuple[Operand, ...] = ()
+    unpassed: tuple[Operand, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("grid", "block", "cluster"):
@@ -90,7 +92,7 @@ class Launch:
         if len({a.name for a in different}) < len(different):
             raise ValueError(f"each argument needs a name of its own, not {[a.name for a in self.arguments]}")
         names: dict[str, Operand] = {}
-        for operand in (*_all_operands(self.arguments), *self.symbols):
+        for operand in (*_all_operands(self.arguments), *self.symbols, *self.unpassed):
             if names.setdefault(operand.name, operand) != operand:
                 raise ValueError(f"two different arrays are called {operand.name}: rename one")
 
@@ -112,9 +114,9 @@ class Launch:
 
     @cached_property
     def operands(self) -> tuple[Operand, ...]:
-        """The arrays that the launch takes, each once: passed as a pointer, described by a tensor map, or copied to
-        constant memory."""
-        return tuple(dict.fromkeys((*_all_operands(self.arguments), *self.symbols)))
+        """The arrays that the launch takes, each once: passed as a pointer, described by a tensor map, copied to
+        constant memory, or ``unpassed``."""
+        return tuple(dict.fromkeys((*_all_operands(self.arguments), *self.symbols, *self.unpassed)))
 
     def launch_json(self) -> dict[str, Any]:
         """Everything of the launch, as JSON: what ``launch_from_json`` reads.
@@ -225,15 +227,16 @@ def argument_from_json(data: Mapping[str, Any]) -> Argument:
 
 def launch_from_json(data: Mapping[str, Any]) -> Launch:
     """The launch whose ``launch_json()`` this was. Raises KeyError, TypeError and ValueError for anything else."""
-    sizes = {name: _size3(data[name]) for name in ("grid", "block", "cluster")}
     return Launch(
         entry=data["entry"],
         arguments=tuple(argument_from_json(a) for a in data["arguments"]),
+        grid=_size3(data["grid"]),
+        block=_size3(data["block"]),
+        cluster=_size3(data["cluster"]),
         dynamic_shared_bytes=int(data["dynamic_shared_bytes"]),
         launches=int(data["launches"]),
         grid_may_shrink=bool(data.get("grid_may_shrink", False)),
         symbols=tuple(operand_from_json(o) for o in data.get("symbols", ())),
-        **sizes,
     )
 
 

@@ -4,12 +4,15 @@
 took), ``templates``: for each its ``name``, ``version`` and ``why_not``; if that is null, ``raw``, ``legal``,
 ``parameters`` (``name``, ``kind``, ``values``, ``doc``) and ``rules`` (``name``, ``kind``: "valid" or "pruning",
 ``rejects``: how many of the raw combinations it refuses alone, ``doc``). Then ``seed`` and ``samples``, each a
-``template`` and a ``schedule``. With ``--explain``: ``template``, ``schedule``, ``legal`` and ``violations`` (``rule``,
+``template`` and a ``schedule``, and of a tile program its ``values`` (``place``, ``operation``, ``shape``,
+``spread``, ``distribution``, ``registers``) and ``conversions`` (``place``, ``shape``, ``source``, ``target``,
+``route``, ``cost``). With ``--explain``: ``template``, ``schedule``, ``legal`` and ``violations`` (``rule``,
 ``reason``). ``--picture`` draws layouts to a file beside all that.
 """
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +33,8 @@ from search_spaces.catalogue import candidates, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
+from search_spaces.programs import describe
+from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.parameters import Parameter
 from search_spaces.spaces.rules import Rejection
 from search_spaces.spaces.schedule import Schedule
@@ -114,7 +119,9 @@ def space(
                     for t, why_not in listed_templates
                 ],
                 "seed": seed,
-                "samples": [{"template": s.template, "schedule": s.to_json()} for s in samples],
+                "samples": [
+                    {"template": s.template, "schedule": s.to_json(), **_program_json(problem, s)} for s in samples
+                ],
             }
         )
         return 0
@@ -136,6 +143,8 @@ def space(
         console.print()
         console.print(f"sample {i + 1} of {len(samples)}, seed {seed}, template {schedule.template}")
         show(console, formatting.decisions(schedule, console.width))
+        if isinstance(problem, ProgramProblem):
+            _show_program(console, problem, schedule)
     return 0
 
 
@@ -143,6 +152,32 @@ space.__doc__ = f"""Count the legal schedules, and show parameters, rules and sa
 
 {DEVICE_NOTE}
 """
+
+
+def _program_json(problem: Problem, schedule: Schedule) -> dict[str, Any]:
+    """Of a tile program, its ``values`` and ``conversions`` under a schedule."""
+    if not isinstance(problem, ProgramProblem):
+        return {}
+    return {
+        "values": [asdict(v) for v in describe.values(problem, schedule.values)],
+        "conversions": [asdict(c) for c in describe.conversions(problem, schedule.values)],
+    }
+
+
+def _show_program(console: Console, problem: ProgramProblem, schedule: Schedule) -> None:
+    """The distributions of a tile program's values, and its conversions."""
+    console.print()
+    for value in describe.values(problem, schedule.values):
+        console.print(
+            f"{value.place}: {value.operation} {value.shape}: {value.spread}, {value.registers} registers: "
+            f"{value.distribution}",
+            markup=False,
+        )
+    found = describe.conversions(problem, schedule.values)
+    console.print(f"conversions: {len(found) or 'none'}")
+    for c in found:
+        cost = f", {c.cost} warp instructions" if c.cost else ""
+        console.print(f"{c.place}: {c.shape}: {c.source} -> {c.target}: {c.route}{cost}", markup=False)
 
 
 def _space_json(whole: Space, legal: int, rejects: Sequence[Rejection]) -> dict[str, Any]:

@@ -21,13 +21,23 @@ _MODULE_LINE = re.compile(r"\.(version|target|address_size)\s+([^\n]*)")
 _FUNCTION = re.compile(r"((?:\.(?:visible|extern|weak|common)\s+)*)\.(entry|func)\b")
 _NAME = re.compile(r"[%$\w]+")
 
+_INLINE_ASSEMBLY = re.compile(r"// begin inline asm$.*?// end inline asm$", re.MULTILINE | re.DOTALL)
+_LINE = re.compile(r"^\s*\.loc\s+\d+\s+\d+\s+\d+", re.MULTILINE)
+
 
 def parse(text: str) -> Module:
     """Raises PtxError."""
     # Debug sections, which hold only numbers, come last and are as long as all the rest.
     debug = re.search(r"^\s*\.section\b", text, re.MULTILINE)
     files = {int(n): _unescape(name) for n, name in FILE.findall(text)}
-    return _Parser(text[: debug.start()] if debug else text, files).module()
+    text = _INLINE_ASSEMBLY.sub(_at_one_line, text[: debug.start()] if debug else text)
+    return _Parser(text, files).module()
+
+
+def _at_one_line(assembly: re.Match[str]) -> str:
+    """LLVM counts the lines of inline assembly onto that of its source, where the next lines are other statements."""
+    lines = _LINE.findall(assembly[0])
+    return _LINE.sub(lines[0], assembly[0]) if lines else assembly[0]
 
 
 def _unescape(name: str) -> str:

@@ -194,5 +194,6 @@ def test_attention_has_few_instructions(d: int, most: int) -> None:
         ((_, result),) = pool.compile_many([kernel], A100.arch)
     assert not isinstance(result, CompileFailure), result.reason
     loop = mix(main_loop(disassemble(result.cubin, result.entry)))
-    assert loop.instructions <= most and loop.kinds["tensor"] == d, dict(loop.kinds)
+    kinds = dict(loop.kinds)
+    assert loop.instructions <= most and kinds["tensor"] == d, kinds
     assert result.resources.spill_store_bytes == 0

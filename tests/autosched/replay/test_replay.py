@@ -11,9 +11,8 @@ import pytest
 from store_records import record
 
 from autosched.cli import main
-from autosched.replay import search
 from autosched.replay.curves import draw_curves
-from autosched.replay.search import Search, Searches, restricted, searches
+from autosched.replay.search import Search, Searches, restricted, search, searches
 from autosched.samplers import sampler
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.store.store import Store

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from autosched.replay import search
+from autosched.replay.search import search
 from autosched.samplers import sampler
 from autosched.tuning.in_flight import Pace
 from benchmarks.search import erring_guess, own_spaces, proposal_time, search_clock, search_quality

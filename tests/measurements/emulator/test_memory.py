@@ -105,14 +105,13 @@ def follow(addresses: tuple[Address, ...]) -> Emulation:
         Operand("b", "inout", U32, (4,)),
     )
     o = Operand("o", "output", U32, (2,))
-    launch = Launch(entry="follow", arguments=(pointers, o, a, b), grid=(1, 1, 1), block=(2, 1, 1))
-    text = FOLLOW.replace(".param .u64 o)", ".param .u64 o, .param .u64 a, .param .u64 b)")
+    launch = Launch(entry="follow", arguments=(pointers, o), grid=(1, 1, 1), block=(2, 1, 1), unpassed=(a, b))
     inputs = {
         "p": np.array([7, 9], np.uint64),
         "a": np.arange(4, dtype=np.uint32),
         "b": 10 + np.arange(4, dtype=np.uint32),
     }
-    return emulate_ptx(text, launch, inputs, memory=Memory(addresses=addresses))
+    return emulate_ptx(FOLLOW, launch, inputs, memory=Memory(addresses=addresses))
 
 
 def test_addresses_in_an_array() -> None:

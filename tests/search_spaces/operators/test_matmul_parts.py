@@ -46,9 +46,12 @@ def test_parts_of_a_reduction_have_the_whole_rows_or_columns(reduction: str) -> 
     assert seen == places.tolist()
 
 
-@pytest.mark.parametrize("dtype", ["e4m3", "e5m2", "i8"])
-def test_every_pattern_of_8_bits_is_an_input(dtype: str) -> None:
-    problem = Matmul(64, 32, 80, a=dtype)
+@pytest.mark.parametrize(
+    "problem",
+    [*(Matmul(64, 32, 80, a=name) for name in ("e4m3", "e5m2", "i8")), Matmul(64, 32, 80, a="e5m2", scale="block")],
+    ids=str,
+)
+def test_every_pattern_of_8_bits_is_an_input(problem: Matmul) -> None:
     patterns = next(x for x in problem.provoking_inputs(0) if cases.PATTERNS in x.cases)
     assert set(patterns.inputs["a"].view(np.uint8).reshape(-1).tolist()) == set(range(256))
     reference, tolerance = problem.expected(patterns.inputs)

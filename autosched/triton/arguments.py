@@ -1,0 +1,204 @@
+"""The arguments of a Triton launch, as those of an emulated one."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from autosched.triton.storages import Storages, storage_bytes
+from measurements.emulator.memory import Address, Memory
+from measurements.emulator.ptx.syntax import Variable
+from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
+from search_spaces.operators.problem import Array, Operand
+from search_spaces.templates.kernel import Argument, Scalar
+from search_spaces.templates.tensor_map import MOST_BOX, TensorMap
+
+_UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
+_ADDRESS_BYTES = 8
+_FLAGGED_BYTES = 2**26  # of a storage whose every byte holds a value: larger ones go without flags, which take as much
+# By the numbers that Triton's compiler gives element types (those of tensormap.replace) and swizzles.
+_ELEMENTS = (
+    "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT32_FTZ", "FLOAT64",
+    "BFLOAT16", "TFLOAT32", "TFLOAT32_FTZ",
+)  # fmt: skip
+_SWIZZLES = ("NONE", "32B", "64B", "128B")
+
+
+class ArgumentMismatch(ValueError):
+    """An argument that no GPU launch takes, or not this kernel's. The message is one line."""
+
+
+@dataclass(frozen=True)
+class _Raw(Scalar):
+    """Bytes that are passed by value."""
+
+    data: bytes = b""
+
+    def __post_init__(self) -> None:
+        pass
+
+    @property
+    def stored(self) -> Array:
+        return np.frombuffer(self.data, dtype=np.uint8)
+
+
+@dataclass
+class LaunchArguments:
+    """Collects the arguments of one launch: call ``add`` for each in order, then ``fill``.
+
+    ``arguments``, ``inputs`` and ``memory`` are what ``emulate_ptx`` takes; ``tensors`` are the storages by operand.
+    """
+
+    storages: Storages
+    arguments: list[Argument] = field(default_factory=list)
+    offsets: dict[int, int] = field(default_factory=dict)
+    tensors: dict[str, torch.UntypedStorage] = field(default_factory=dict)
+    _operands: dict[int, Operand] = field(default_factory=dict)
+    _addresses: list[Address] = field(default_factory=list)
+    _names: set[str] = field(default_factory=set)
+
+    def pointer(self, name: str, value: Any) -> None:
+        """A tensor, what wraps one, a number that is an address, or None."""
+        if value is None:
+            return self.raw(name, b"\0" * _ADDRESS_BYTES)
+        tensor = tensor_of(value)
+        if tensor is None:
+            return self._number(name, value)
+        address = int(value.data_ptr())
+        storage = tensor.untyped_storage()
+        if storage.nbytes() == 0:
+            return self.raw(name, b"\0" * _ADDRESS_BYTES)
+        operand = self._operand(name, storage, tensor.element_size())
+        self.offsets[len(self.arguments)] = address - storage.data_ptr()
+        self.arguments.append(operand)
+
+    def raw(self, name: str, data: bytes) -> None:
+        """Bytes by value."""
+        self.arguments.append(_Raw(self._unique(name), SCALAR_DTYPES["u8"], 0, data))
+
+    def tensor_map(self, name: str, descriptor: Any, meta: Mapping[str, Any]) -> None:
+        """A host-side tensor descriptor, as ``meta`` of the compiled kernel says that it is encoded."""
+        base = tensor_of(descriptor.base)
+        if base is None:
+            raise ArgumentMismatch(f"{name}: a tensor descriptor of {type(descriptor.base).__name__}, not of a tensor")
+        storage = base.untyped_storage()
+        each = int(meta["elem_size"])
+        operand = self._operand(name, storage, each)
+        sizes = [int(n) for n in descriptor.shape][::-1]
+        strides = [int(n) * each for n in descriptor.strides][::-1]
+        box = [int(n) for n in meta["block_size"]][::-1]
+        if meta.get("fp4_padded") or meta.get("is_im2col"):
+            raise ArgumentMismatch(f"{name}: the emulator knows no im2col and no padded 4-bit tensor descriptors")
+        element = "TFLOAT32" if getattr(descriptor, "round_f32_to_tf32", False) else _ELEMENTS[int(meta["elem_type"])]
+        try:
+            made = TensorMap(
+                self._unique(f"{name} descriptor"),
+                operand,
+                element,
+                tuple(sizes),
+                tuple(strides[1:]),
+                tuple(min(n, MOST_BOX) for n in box),
+                (1,) * len(sizes),
+                swizzle=_SWIZZLES[int(meta["swizzle"])],  # type: ignore[arg-type]
+                fill="NAN_REQUEST_ZERO_FMA" if getattr(descriptor, "padding", "zero") == "nan" else "NONE",
+            )
+        except ValueError as error:
+            raise ArgumentMismatch(str(error)) from error
+        self.offsets[len(self.arguments)] = int(descriptor.base.data_ptr()) - storage.data_ptr()
+        self.arguments.append(made)
+
+    def inputs(self) -> dict[str, Array]:
+        """What the arrays hold."""
+        return {
+            o.name: storage_bytes(self.tensors[o.name]).view(o.dtype.storage).reshape(o.shape)
+            for o in self._operands.values()
+        }
+
+    def memory(self) -> Memory:
+        """Also finds the addresses that lie in arrays of 8-byte elements, and adds the arrays that they point into."""
+        defined = {}
+        for name, storage in self.tensors.items():
+            flags = self.storages.defined(storage)
+            if flags is not None or storage.nbytes() <= _FLAGGED_BYTES:
+                defined[name] = np.ones(storage.nbytes(), bool) if flags is None else flags
+        return Memory(offsets=self.offsets, defined=defined, addresses=tuple(self._addresses))
+
+    def follow_addresses(self) -> list[Operand]:
+        """Arrays that no argument is a pointer to, but an element of one is: kernels of grouped problems take those."""
+        before = len(self._operands)
+        for operand in [o for o in self._operands.values() if o.dtype.bytes == _ADDRESS_BYTES]:
+            values = storage_bytes(self.tensors[operand.name]).view("<i8")
+            for k in range(values.size):
+                storage = self.storages.holding(int(values[k])) if values[k] > 2**16 else None
+                if storage is not None:
+                    target = self._operand(f"{operand.name}[{k}]", storage, 0)
+                    offset = int(values[k]) - storage.data_ptr()
+                    self._addresses.append(Address(operand.name, k * _ADDRESS_BYTES, target.name, offset))
+        return list(self._operands.values())[before:]
+
+    def _number(self, name: str, value: Any) -> None:
+        storage = self.storages.holding(int(value))
+        if storage is None:
+            return self.raw(name, int(value).to_bytes(_ADDRESS_BYTES, "little", signed=int(value) < 0))
+        operand = self._operand(name, storage, 0)
+        self.offsets[len(self.arguments)] = int(value) - storage.data_ptr()
+        self.arguments.append(operand)
+
+    def _operand(self, name: str, storage: torch.UntypedStorage, each: int) -> Operand:
+        if storage.device.type != "cpu":
+            raise ArgumentMismatch(f"{name} is on {storage.device}: emulated programs have their tensors on the CPU")
+        known = self._operands.get(storage.data_ptr())
+        if known is not None:
+            return known
+        bytes_ = storage.nbytes()
+        dtype = _unsigned(bytes_, each)
+        operand = Operand(self._unique(name), "inout", dtype, (bytes_ // dtype.bytes,))
+        self._operands[storage.data_ptr()] = operand
+        self.tensors[operand.name] = storage
+        return operand
+
+    def _unique(self, name: str) -> str:
+        plain, k = "_".join(name.split()), 1
+        while (unique := plain if k == 1 else f"{plain}#{k}") in self._names:
+            k += 1
+        self._names.add(unique)
+        return unique
+
+
+def tensor_of(value: Any) -> torch.Tensor | None:
+    """The tensor that an argument is or wraps (``triton.reinterpret``); None where it is no tensor."""
+    while value is not None and not isinstance(value, torch.Tensor):
+        value = getattr(value, "base", None)
+    return value
+
+
+def flattened(names: Sequence[Any], kinds: Sequence[Any], values: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
+    """Name, type and value of each argument that the compiled kernel takes: no constants, tuples taken apart."""
+    for name, kind, value in zip(names, kinds, values, strict=False):
+        if isinstance(kind, tuple | list):
+            yield from flattened([f"{name}[{k}]" for k in range(len(kind))], kind, tuple(value))
+        elif kind != "constexpr":
+            yield str(name), str(kind), value
+
+
+def scalar_bytes(name: str, kind: str, value: Any, parameter: Variable) -> bytes:
+    """A number as its parameter takes it."""
+    size = parameter.bytes
+    if kind in ("fp16", "bf16", "fp32", "f32", "fp64"):
+        if kind == "bf16" and size == 2:
+            return struct.pack("<f", float(value))[2:]
+        return struct.pack({2: "<e", 4: "<f", 8: "<d"}[size], float(value))
+    number = int(value)
+    if not -(1 << 8 * size - 1) <= number < 1 << 8 * size:
+        raise ArgumentMismatch(f"{name}: {number} does not fit {kind}")
+    return (number % (1 << 8 * size)).to_bytes(size, "little")
+
+
+def _unsigned(bytes_: int, each: int) -> DType:
+    width = next(n for n in (each, 8, 4, 2, 1) if n in _UNSIGNED and bytes_ % n == 0)
+    return SCALAR_DTYPES[_UNSIGNED[width]]

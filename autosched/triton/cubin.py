@@ -1,0 +1,58 @@
+"""What a cubin says of its kernels: registers and local memory, without a driver."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+# Attributes of the section .nv.info, of four bytes of a symbol and four of a value (cuobjdump -elf names them).
+_FORMAT_SIZED = 4
+_FRAME_SIZE, _REGISTERS = 0x11, 0x2F
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+
+
+@dataclass(frozen=True)
+class CubinResources:
+    """Of one thread of the kernel that needs most."""
+
+    registers: int
+    local_bytes: int
+
+
+def cubin_resources(cubin: bytes) -> CubinResources | None:
+    """None where it is no cubin, or says nothing."""
+    values: dict[int, list[int]] = {}
+    try:
+        for attribute, value in _attributes(_section(cubin, ".nv.info")):
+            values.setdefault(attribute, []).append(value)
+    except (struct.error, IndexError, ValueError):
+        return None
+    if _REGISTERS not in values:
+        return None
+    return CubinResources(max(values[_REGISTERS]), max(values.get(_FRAME_SIZE, [0])))
+
+
+def _section(elf: bytes, name: str) -> bytes:
+    if elf[:4] != b"\x7fELF":
+        raise ValueError("no ELF file")
+    (start,) = struct.unpack_from("<Q", elf, 0x28)
+    size, count, names = struct.unpack_from("<HHH", elf, 0x3A)
+    headers = [_SECTION.unpack_from(elf, start + k * size) for k in range(count)]
+    texts = elf[headers[names][4] :][: headers[names][5]]
+    for header in headers:
+        if texts[header[0] :].split(b"\0", 1)[0] == name.encode():
+            return elf[header[4] :][: header[5]]
+    raise ValueError(f"no section {name}")
+
+
+def _attributes(info: bytes) -> list[tuple[int, int]]:
+    found, at = [], 0
+    while at + 4 <= len(info):
+        form, attribute, size = struct.unpack_from("<BBH", info, at)
+        at += 4
+        if form != _FORMAT_SIZED:
+            continue  # the value is in the header
+        if attribute in (_FRAME_SIZE, _REGISTERS):
+            found.append((attribute, struct.unpack_from("<II", info, at)[1]))
+        at += size
+    return found

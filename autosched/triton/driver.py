@@ -1,0 +1,291 @@
+"""Triton's driver object, of which every launch runs in the emulator: the one file that knows Triton's private hooks.
+
+``triton.runtime.driver.set_active`` takes any object with these names; Triton 3.4 to 3.9 call the same ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime.cache import get_cache_manager
+
+from autosched.triton.cubin import cubin_resources
+from search_spaces.hardware.devices import Device
+
+_FILE = re.compile(r'^(\s*\.file\s+\d+\s+")([^"]*)(?=")', re.MULTILINE)
+_FILE_NAME = 150  # letters of a kernel's name that Triton keeps in the names of its cache's files
+
+
+@dataclass(frozen=True, eq=False)
+class TritonLaunch:
+    """One launch as Triton hands it to its driver."""
+
+    name: str
+    ptx: str
+    cubin: bytes
+    grid: tuple[int, int, int]
+    metadata: Any
+    names: tuple[str, ...]
+    kinds: tuple[Any, ...]
+    values: tuple[Any, ...]
+    constants: Mapping[str, Any]
+    scratch: Any = None
+
+
+class Launcher(Protocol):
+    """Runs launches."""
+
+    device: Device
+
+    def launch(self, launch: TritonLaunch) -> None: ...
+
+    def benchmark(self, call: Callable[[], Any]) -> float:
+        """Milliseconds of one call."""
+        ...
+
+    def torch_device(self) -> Any: ...
+
+    def device_interface(self) -> Any: ...
+
+
+class _KernelLauncher:
+    """What Triton makes once for a compiled kernel, and calls for each launch."""
+
+    def __init__(self, src: Any, metadata: Any) -> None:
+        self._metadata = metadata
+        files = get_cache_manager(metadata.hash).get_group(f"{src.name[:_FILE_NAME]}.json") or {}
+        self._ptx, self._cubin = "", b""
+        for name, path in files.items():
+            if name.endswith(".ptx"):
+                self._ptx = _with_own_file(Path(path).read_text(), src)
+            elif name.endswith(".cubin"):
+                self._cubin = Path(path).read_bytes()
+        self._names = tuple(_name(src, key) for key in src.signature)
+        self._kinds = tuple(src.signature.values())
+        self._constants = {_name(src, key): value for key, value in getattr(src, "constants", {}).items()}
+
+    def __call__(
+        self,
+        grid_x: int,
+        grid_y: int,
+        grid_z: int,
+        stream: int,
+        function: Any,
+        kernel_metadata: Any,
+        launch_metadata: Any,
+        enter_hook: Any,
+        exit_hook: Any,
+        *arguments: Any,
+    ) -> None:
+        if enter_hook is not None:
+            enter_hook(launch_metadata)
+        grid = (int(grid_x), int(grid_y), int(grid_z))
+        if min(grid) > 0:
+            ctas = cluster_of(self._metadata)
+            scratch = _scratch(self._metadata, grid[0] * grid[1] * grid[2] * ctas, stream)
+            launch = TritonLaunch(
+                self._metadata.name,
+                self._ptx,
+                self._cubin,
+                grid,
+                self._metadata,
+                self._names,
+                self._kinds,
+                arguments,
+                self._constants,
+                scratch,
+            )
+            _active().launch(launch)
+        if exit_hook is not None:
+            exit_hook(launch_metadata)
+
+
+class _Utils:
+    """Stands for the functions of the CUDA driver."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def get_device_properties(self, _device: int) -> dict[str, int]:
+        d = self._device
+        bus = 5120  # bits; only triton.testing divides by it, and the clock makes up for it
+        return {
+            "max_shared_mem": d.shared_per_block,
+            "max_num_regs": d.registers_per_sm,
+            "multiprocessor_count": d.sm_count,
+            "warpSize": d.warp_size,
+            "sm_clock_rate": int(d.clock_hz / 1e3),
+            "mem_clock_rate": int(d.dram_bandwidth / (2 * bus / 8) / 1e3),
+            "mem_bus_width": bus,
+        }
+
+    def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
+        """Module, function, registers, 32-bit words of local memory, and the most threads of a block."""
+        found = cubin_resources(binary)
+        registers, spills = (found.registers, found.local_bytes // 4) if found is not None else (0, 0)
+        warps = self._device.max_threads_per_block // self._device.warp_size
+        if registers:  # whole warps, and each takes registers in units
+            unit = self._device.register_allocation_unit
+            each = -(-registers * self._device.warp_size // unit) * unit
+            warps = min(warps, self._device.registers_per_block // each)
+        # No module: there is nothing to unload, and Triton would ask a driver to when none may be active any more.
+        return (None, name, registers, spills, self._device.warp_size * warps)
+
+    def unload_module(self, _module: Any) -> None:
+        pass
+
+
+class EmulatedDriver:
+    """Answers Triton's questions for ``launcher.device``; every launch is ``launcher.launch``."""
+
+    launcher_cls = _KernelLauncher
+    # Triton keeps compiled kernels by the number of the device: each emulated device has one that no other has.
+    _numbers: dict[str, int] = {}  # noqa: RUF012
+
+    def __init__(self, launcher: Launcher) -> None:
+        self.launcher = launcher
+        self.utils = _Utils(launcher.device)
+        self._number = self._numbers.setdefault(launcher.device.name, 1000 + len(self._numbers))
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", self.launcher.device.sm, 32)
+
+    def get_current_device(self) -> int:
+        return self._number
+
+    def set_current_device(self, _device: int) -> None:
+        pass
+
+    def get_current_stream(self, _device: int | None = None) -> int:
+        return 0
+
+    def get_device_capability(self, _device: int | None = None) -> tuple[int, int]:
+        return divmod(self.launcher.device.sm, 10)
+
+    def get_active_torch_device(self) -> Any:
+        return self.launcher.torch_device()
+
+    def get_device_interface(self) -> Any:
+        return self.launcher.device_interface()
+
+    def get_benchmarker(self) -> Any:
+        return self.do_bench
+
+    def do_bench(self, fn: Callable[[], Any], *_: Any, quantiles: Sequence[float] | None = None, **more: Any) -> Any:
+        """Milliseconds, in the form of ``triton.testing.do_bench``: those of the time model."""
+        milliseconds = self.launcher.benchmark(fn)
+        if quantiles is not None:
+            return [milliseconds] * len(quantiles) if len(quantiles) > 1 else milliseconds
+        return [milliseconds] if more.get("return_mode") == "all" else milliseconds
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        import torch
+
+        return torch.zeros(1, dtype=torch.int32)
+
+    def clear_cache(self, _cache: Any) -> None:
+        pass
+
+    def map_python_to_cpp_type(self, kind: str) -> str:
+        return kind
+
+    def assemble_tensormap_to_arg(self, _tensormaps_info: Any, args: Any) -> Any:
+        return args
+
+    @classmethod
+    def is_active(cls) -> bool:
+        return True
+
+
+@contextmanager
+def activated(launcher: Launcher) -> Iterator[EmulatedDriver]:
+    """Triton's driver is the emulated one within."""
+    config = triton.runtime.driver
+    place = "_active" if "_active" in vars(config) else "active"  # where 3.6 and 3.4 keep it
+    before = vars(config)[place]  # `reset_active` would ask for a GPU where there is none
+    driver = EmulatedDriver(launcher)
+    config.set_active(driver)
+    try:
+        with _testing_replaced(driver):
+            yield driver
+    finally:
+        vars(config)[place] = before
+
+
+@contextmanager
+def _testing_replaced(driver: EmulatedDriver) -> Iterator[None]:
+    """``triton.testing`` would launch thousands of times to take times that an emulator has not."""
+    names = {"do_bench": driver.do_bench, "do_bench_cudagraph": driver.do_bench}
+    before = {name: getattr(triton.testing, name) for name in names}
+    run = triton.testing.Mark.run
+    try:
+        for name, ours in names.items():
+            setattr(triton.testing, name, ours)
+        triton.testing.Mark.run = _skip_benchmark
+        yield
+    finally:
+        for name, theirs in before.items():
+            setattr(triton.testing, name, theirs)
+        triton.testing.Mark.run = run
+
+
+def _skip_benchmark(self: Any, *_: Any, **__: Any) -> None:
+    """In place of the tables and plots of ``triton.testing.perf_report``."""
+
+
+def _with_own_file(ptx: str, src: Any) -> str:
+    """Triton's cache finds a kernel by its text and line: what it holds may name the file of a copy of it."""
+    function = getattr(getattr(src, "fn", None), "fn", None)
+    if function is None:
+        return ptx
+    own = function.__code__.co_filename
+
+    def renamed(file: re.Match[str]) -> str:
+        return f"{file[1]}{own}" if Path(file[2]).name == Path(own).name else file[0]
+
+    return _FILE.sub(renamed, ptx)
+
+
+def cluster_of(metadata: Any) -> int:
+    """Blocks of a cluster (``num_ctas``), side by side along x."""
+    ctas = getattr(metadata, "num_ctas", None)
+    if ctas is None:
+        x, y, z = getattr(metadata, "cluster_dims", (1, 1, 1))
+        ctas = x * y * z
+    return int(ctas)
+
+
+def _active() -> Launcher:
+    active = triton.runtime.driver.active
+    if not isinstance(active, EmulatedDriver):
+        raise RuntimeError("a kernel that was loaded by `autosched.triton.emulated` is launched outside of it")
+    return active.launcher
+
+
+def _name(src: Any, key: Any) -> str:
+    """The name of a parameter, which Triton gives as such or by its position."""
+    position = key[0] if isinstance(key, tuple) else key
+    if isinstance(position, int):
+        names = getattr(getattr(src, "fn", None), "arg_names", ())
+        rest = "".join(f"[{k}]" for k in key[1:]) if isinstance(key, tuple) else ""
+        return f"{names[position]}{rest}" if position < len(names) else f"argument_{position}"
+    return str(position)
+
+
+def _scratch(metadata: Any, blocks: int, stream: int) -> Any:
+    """Global memory of the launch, from the allocator that the program has given Triton."""
+    size = int(getattr(metadata, "global_scratch_size", 0) or 0)
+    if not size:
+        return None
+    from triton.runtime import _allocation
+
+    allocator = _allocation._allocator
+    allocate = allocator.get() if hasattr(allocator, "get") else allocator
+    return allocate(blocks * size, int(getattr(metadata, "global_scratch_align", 128)), stream)

@@ -1,0 +1,86 @@
+"""What a proof rests on: which instructions are exact, and which within an error bound; what was run, and what not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from measurements.emulator.ptx.parser import parse
+
+if TYPE_CHECKING:
+    from autosched.triton.session import Session
+
+# Results of these are specified by PTX up to an error, not bit by bit; see docs/explanation/emulator.md, Limits.
+_BOUNDED_OPCODES = ("mma", "wmma", "wgmma", "ex2", "lg2", "sin", "cos", "tanh", "tcgen05")
+_BOUNDED_QUALIFIERS = ("approx", "full")
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """Of all launches of a session.
+
+    ``exact`` and ``bounded`` are instructions as PTX spells them without operands; ``unsupported`` are sentences that
+    name the line. ``grids`` are those that each kernel ran with.
+    """
+
+    device: str
+    exact: tuple[str, ...]
+    bounded: tuple[str, ...]
+    unsupported: tuple[str, ...]
+    runs: tuple[str, ...]
+    grids: dict[str, tuple[tuple[int, int, int], ...]]
+    launches: int
+
+    def lines(self) -> list[str]:
+        """The report as text."""
+        grids = "; ".join(
+            f"{kernel}: {', '.join('x'.join(map(str, grid)) for grid in sizes[:6])}"
+            + (f" and {len(sizes) - 6} more" if len(sizes) > 6 else "")
+            for kernel, sizes in self.grids.items()
+        )
+        return [
+            f"device: {self.device}; {self.launches} launches of {len(self.grids)} kernels",
+            f"instructions: {len(self.exact)} exact, {len(self.bounded)} within the error that PTX allows"
+            + (f" ({', '.join(self.bounded)})" if self.bounded else "")
+            + f", {len(self.unsupported)} not supported",
+            *(f"  {reason}" for reason in self.unsupported),
+            f"runs of each launch: {', '.join(self.runs)}",
+            f"grids: {grids}",
+            "not covered: other sizes, other values, other orders of blocks and threads, and time",
+        ]
+
+
+def fidelity_of(session: Session) -> Fidelity:
+    exact: dict[str, None] = {}
+    bounded: dict[str, None] = {}
+    unsupported: dict[str, None] = {}
+    grids: dict[str, dict[tuple[int, int, int], None]] = {}
+    runs: dict[str, None] = {}
+    for ptx in dict.fromkeys(launch.ptx for launch in session.launches):
+        for function in parse(ptx).functions.values():
+            for instruction in function.body:
+                name = ".".join((instruction.opcode, *instruction.qualifiers))
+                (bounded if _is_bounded(instruction.opcode, instruction.qualifiers) else exact)[name] = None
+    for launch in session.launches:
+        grids.setdefault(launch.kernel, {})[launch.grid] = None
+        runs |= dict.fromkeys(name for name, _ in launch.runs)
+        if launch.emulation.status == "unsupported":
+            unsupported[launch.emulation.reason] = None
+    return Fidelity(
+        session.device.name,
+        tuple(exact),
+        tuple(sorted(bounded)),
+        tuple(unsupported),
+        tuple(runs),
+        {kernel: tuple(sizes) for kernel, sizes in grids.items()},
+        len(session.launches),
+    )
+
+
+def _is_bounded(opcode: str, qualifiers: Sequence[str]) -> bool:
+    if opcode in ("mma", "wmma", "wgmma") and "s32" in qualifiers:
+        return False  # integers
+    if opcode in ("wgmma", "wmma"):
+        return any(q.startswith("mma") for q in qualifiers)
+    return opcode in _BOUNDED_OPCODES or any(q in _BOUNDED_QUALIFIERS for q in qualifiers)

@@ -1,0 +1,100 @@
+"""Runs a Python program whose Triton launches are emulated, and says what came of them."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stdout
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from autosched.triton.fidelity import Fidelity, fidelity_of
+from autosched.triton.session import LaunchFailed, LaunchRecord, ProofSettings, Session, emulated
+from search_spaces.hardware.devices import Device
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramProof:
+    """``failure`` says in one line why the program did not end well; it is empty where it did."""
+
+    session: Session
+    failure: str
+    trace: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.session.ok and not self.failure and bool(self.session.launches)
+
+    @property
+    def fidelity(self) -> Fidelity:
+        return fidelity_of(self.session)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "device": self.session.device.name,
+            "ok": self.ok,
+            "failure": self.failure,
+            "launches": [_launch_document(launch) for launch in self.session.launches],
+            "notes": self.session.notes,
+            "fidelity": asdict(self.fidelity),
+        }
+
+
+def run_program(
+    path: Path, arguments: Sequence[str], device: Device, proof: ProofSettings, *, quiet: bool = False
+) -> ProgramProof:
+    """Run the file as ``python FILE ARGUMENTS`` would. ``quiet``: what it prints goes to stderr.
+
+    Raises UnknownDevice, HostFailure and OSError. Whatever the program raises is part of the result.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    before, folder = sys.argv, str(path.resolve().parent)
+    sys.argv = [str(path), *arguments]
+    sys.path.insert(0, folder)
+    failure = trace = ""
+    try:
+        with (
+            redirect_stdout(sys.stderr) if quiet else nullcontext(),
+            emulated(device, proof=proof, check=False) as session,
+        ):
+            failure, trace = _failure_of(lambda: runpy.run_path(str(path), run_name="__main__"))
+    finally:
+        sys.argv = before
+        sys.path.remove(folder)
+    return ProgramProof(session, failure, trace)
+
+
+def _failure_of(run: Callable[[], Any]) -> tuple[str, str]:
+    from measurements.emulator import HostFailure
+
+    try:
+        run()
+    except SystemExit as stop:
+        return ("" if stop.code in (None, 0) else f"the program ended with status {stop.code}"), ""
+    except (HostFailure, KeyboardInterrupt):
+        raise
+    except LaunchFailed as error:
+        return str(error), ""
+    except Exception as error:
+        return f"the program raised {type(error).__name__}: {' '.join(str(error).split())}", traceback.format_exc()
+    return "", ""
+
+
+def _launch_document(launch: LaunchRecord) -> dict[str, Any]:
+    return {
+        "kernel": launch.kernel,
+        "called_at": launch.called_at,
+        "grid": list(launch.grid),
+        "threads": launch.threads,
+        "constants": {name: repr(value) for name, value in launch.constants},
+        "runs": [{"name": name, "status": run.status, "reason": run.reason} for name, run in launch.runs],
+        "differing": list(launch.differing),
+        "findings": [asdict(f) for f in launch.findings],
+        "shared_sites": [asdict(s) for s in launch.emulation.shared_sites],
+        "global_sites": [asdict(s) for s in launch.emulation.global_sites],
+    }

@@ -1,0 +1,389 @@
+"""Runs every launch of a Triton program in the emulator, and keeps what came of it."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from autosched.triton.arguments import LaunchArguments, flattened, scalar_bytes
+from autosched.triton.driver import TritonLaunch, activated, cluster_of
+from autosched.triton.pretended_cuda import PretendedCuda
+from autosched.triton.storages import Storages, UndefinedMemory, storage_bytes
+from measurements.emulator import ASCENDING, Emulation, Finding, Order, emulate_ptx
+from measurements.emulator.ptx.parser import parse
+from measurements.emulator.ptx.syntax import Module
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import device as device_named
+from search_spaces.operators.problem import Array
+from search_spaces.templates.kernel import Launch
+
+_LAUNCH_MICROSECONDS = 2.0  # of the host and the GPU's front end, in the pretended time
+_OURS = ("autosched.", "triton.", "torch.", "contextlib", "functools")
+
+
+class LaunchFailed(RuntimeError):
+    """A launch did not end, or the emulator cannot run it: the program cannot go on. The message is one line."""
+
+
+class FaultsFound(AssertionError):
+    """Launches within ``emulated`` had faults. The message lists them; ``session`` has them all."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        super().__init__("\n".join(session.fault_lines()))
+
+
+@dataclass(frozen=True)
+class ProofSettings:
+    """How each launch is proven.
+
+    Args:
+        orders: of blocks and threads; each launch runs once in each, from the same memory. The program goes on with
+            what the first one left.
+        second_launch: run each launch once more on what it left, to see what it does not leave as it found it.
+        perturb: approximate instructions err as much as the PTX ISA allows, in one more run.
+        time_limit: CPU seconds of one run of a launch.
+    """
+
+    orders: tuple[Order, ...] = (ASCENDING,)
+    second_launch: bool = False
+    perturb: bool = False
+    time_limit: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not self.orders:
+            raise ValueError("a proof needs at least one order of blocks")
+        if not self.time_limit > 0:
+            raise ValueError(f"time_limit must be more than 0 s, not {self.time_limit}")
+
+
+QUICK = ProofSettings()
+THOROUGH = ProofSettings(
+    orders=(ASCENDING, Order("descending"), Order("interleaved", 7), Order("random", 11)), second_launch=True
+)
+
+
+@dataclass(frozen=True, eq=False)
+class LaunchRecord:
+    """What came of one launch.
+
+    ``called_at`` is the line of the program that launched it. ``runs`` has each run's name and result, of which the
+    first is what the program went on with. ``differing`` names the arrays that a run left with other bits than the
+    first one did. ``written`` counts the bytes that the launch wrote, by argument.
+    """
+
+    kernel: str
+    called_at: str
+    grid: tuple[int, int, int]
+    threads: int
+    ptx: str
+    runs: tuple[tuple[str, Emulation], ...]
+    differing: tuple[str, ...] = ()
+    constants: tuple[tuple[str, Any], ...] = ()
+    written: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def emulation(self) -> Emulation:
+        """Of the run that the program went on with."""
+        return self.runs[0][1]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Faults and notes of all runs, each grade and kind at each line once."""
+        found: dict[tuple[object, ...], Finding] = {}
+        for _, run in self.runs:
+            for f in run.findings:
+                found.setdefault((f.grade, f.kind, f.file, f.line), f)
+        return tuple(found.values())
+
+
+@dataclass
+class Session:
+    """All launches within one ``emulated``. Satisfies ``driver.Launcher``."""
+
+    device: Device
+    settings: ProofSettings = QUICK
+    launches: list[LaunchRecord] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    milliseconds: float = 0.0  # of the pretended GPU, so far
+    storages: Storages = field(default_factory=Storages)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _pretended: PretendedCuda | None = None
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Faults and notes, each grade and kind at each line once, over all launches."""
+        return tuple(finding for _, finding in self._first_shown())
+
+    @property
+    def ok(self) -> bool:
+        return not any(f.is_fault for f in self.findings)
+
+    def fault_lines(self) -> list[str]:
+        """One line a fault, with the launch that showed it first."""
+        return [_line(launch, f) for launch, f in self._first_shown() if f.is_fault]
+
+    def note_lines(self) -> list[str]:
+        """One line for what is true and harms nothing: notes of the emulator, and the session's own ``notes``."""
+        own = [f"note: {note}" for note in self.notes]
+        return [_line(launch, f) for launch, f in self._first_shown() if not f.is_fault] + own
+
+    def _first_shown(self) -> list[tuple[LaunchRecord, Finding]]:
+        found: dict[tuple[object, ...], tuple[LaunchRecord, Finding]] = {}
+        for launch in self.launches:
+            for f in launch.findings:
+                found.setdefault((f.grade, f.kind, f.file, f.line), (launch, f))
+        return list(found.values())
+
+    def launch(self, launch: TritonLaunch) -> None:
+        """Emulates one launch, writes its outputs into the program's tensors and records it.
+
+        Raises LaunchFailed where there are no outputs to go on with.
+        """
+        with self._lock:
+            record = self._launch(launch)
+            self.launches.append(record)
+            self.milliseconds += estimated_milliseconds(record, self.device)
+
+    def _launch(self, launch: TritonLaunch) -> LaunchRecord:
+        where = _called_at()
+        arguments, described = self._described(launch)
+        inputs, memory = arguments.inputs(), arguments.memory()
+
+        def run(order: Order, calls: int = 1, perturb: bool = False) -> Emulation:
+            return emulate_ptx(
+                launch.ptx,
+                described,
+                inputs,
+                time_limit=self.settings.time_limit,
+                order=order,
+                calls=calls,
+                perturb=perturb,
+                memory=memory,
+            )
+
+        first, *others = self.settings.orders
+        runs = [(first.name, run(first))]
+        if runs[0][1].status in ("ok", "findings"):
+            runs += [(order.name, run(order)) for order in others]
+            if self.settings.second_launch:
+                runs.append(("launched twice", run(first, calls=2)))
+            if self.settings.perturb:
+                runs.append(("approximate instructions err", run(first, perturb=True)))
+        record = LaunchRecord(
+            launch.name,
+            where,
+            launch.grid,
+            described.threads,
+            launch.ptx,
+            tuple(runs),
+            _differing(runs[0][1], [r for name, r in runs[1:] if name in {o.name for o in others}]),
+            tuple(sorted(launch.constants.items(), key=lambda item: str(item[0]))),
+            tuple((name, int(np.count_nonzero(flags))) for name, flags in runs[0][1].written.items()),
+        )
+        done = record.emulation
+        if done.status not in ("ok", "findings"):
+            self.launches.append(record)
+            raise LaunchFailed(f"{launch.name}, launched at {where}: {done.status}: {done.reason}")
+        for name, storage in arguments.tensors.items():
+            after = done.outputs[name].reshape(-1).view(np.uint8)
+            before = storage_bytes(storage)
+            if not np.array_equal(before, after):
+                before[:] = after
+            if name in done.defined:
+                self.storages.set_defined(storage, done.defined[name])
+        return record
+
+    def _described(self, launch: TritonLaunch) -> tuple[LaunchArguments, Launch]:
+        """The launch's arguments as the emulator takes them."""
+        module = _parsed(launch.ptx)
+        function = module.functions[launch.name if launch.name in module.kernels else module.kernels[0]]
+        arguments = LaunchArguments(self.storages)
+        parameters = function.parameters
+        metas = list(getattr(launch.metadata, "tensordesc_meta", None) or ())
+        for name, kind, value in flattened(launch.names, launch.kinds, launch.values):
+            if kind.startswith("tensordesc"):
+                self._descriptor(arguments, parameters, name, value, metas.pop(0) if metas else None)
+            elif kind.startswith("*"):
+                arguments.pointer(name, value)
+            else:
+                at = len(arguments.arguments)
+                if at >= len(parameters):
+                    raise LaunchFailed(f"{launch.name}: its PTX has {len(parameters)} parameters, and it got more")
+                arguments.raw(name, scalar_bytes(name, kind, value, parameters[at]))
+        for k, parameter in enumerate(parameters[len(arguments.arguments) :]):
+            # Scratch memory comes first of what the compiler adds; what else it adds is null.
+            if k == 0 and launch.scratch is not None:
+                arguments.pointer("scratch", launch.scratch)
+            else:
+                arguments.raw(f"added_{k}", b"\0" * parameter.bytes)
+        unpassed = arguments.follow_addresses()
+        x, y, z = launch.grid
+        ctas = cluster_of(launch.metadata)
+        threads_x, threads_y, threads_z = function.exact_threads or (32 * int(launch.metadata.num_warps), 1, 1)
+        described = Launch(
+            entry=function.name,
+            arguments=tuple(arguments.arguments),
+            grid=(x * ctas, y, z),
+            block=(threads_x, threads_y, threads_z),
+            cluster=(ctas, 1, 1),
+            dynamic_shared_bytes=int(launch.metadata.shared),
+            unpassed=tuple(unpassed),
+        )
+        return arguments, described
+
+    def _descriptor(
+        self, arguments: LaunchArguments, parameters: Sequence[Any], name: str, value: Any, meta: Any
+    ) -> None:
+        """A tensor descriptor is passed as a tensor map, or as pointer, shape and strides; and shape and strides."""
+        shape, strides = list(value.shape), list(value.strides)
+        if meta is not None:
+            arguments.tensor_map(name, value, meta)
+            numbers = [*shape, *strides]
+        else:
+            arguments.pointer(name, value.base)
+            flags = len(parameters) and _descriptor_flags(value)
+            numbers = [*shape, *strides, *(flags or ()), *shape, *strides]
+        for k, number in enumerate(numbers):
+            parameter = parameters[len(arguments.arguments)]
+            arguments.raw(f"{name}.{k}", scalar_bytes(name, "i64", number, parameter))
+
+    def benchmark(self, call: Callable[[], Any]) -> float:
+        """Milliseconds of one call, by the time model: the call is made twice, and must do the same again."""
+        before, first = self.milliseconds, len(self.launches)
+        call()
+        taken, once = self.milliseconds - before, self.launches[first:]
+        call()
+        again = self.launches[first + len(once) :]
+        for a, b in zip(once, again, strict=False):
+            changed = [n for n, values in a.emulation.outputs.items() if not _same(values, b.emulation.outputs.get(n))]
+            if changed:
+                note = (
+                    f"{a.kernel}, launched at {a.called_at}: a repeated call leaves other values in "
+                    f"{', '.join(changed)}. Autotuning repeats calls: name these arguments in reset_to_zero= or "
+                    f"restore_value="
+                )
+                if note not in self.notes:
+                    self.notes.append(note)
+        self.milliseconds = before + taken
+        return max(taken, 1e-6)
+
+    def torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cuda", 0) if self._pretended is not None else torch.device("cpu")
+
+    def device_interface(self) -> Any:
+        import torch
+
+        return torch.cuda if self._pretended is not None else torch.cpu
+
+
+@contextmanager
+def emulated(
+    device: str | Device,
+    *,
+    proof: ProofSettings = QUICK,
+    pretend_cuda: bool = True,
+    undefined_memory: bool = True,
+    check: bool = True,
+) -> Iterator[Session]:
+    """Every launch of a Triton kernel within runs in the emulator, for ``device``, on tensors in the CPU's memory.
+
+    Args:
+        device: a name (``"h100"``) or a row.
+        proof: how each launch is proven; ``THOROUGH`` runs several orders and a second launch.
+        pretend_cuda: the program sees one such GPU: ``device="cuda"``, ``torch.cuda`` and ``is_cuda``. Its tensors
+            are on the CPU all the same.
+        undefined_memory: what ``torch.empty`` returns holds no values until they are written.
+        check: raise FaultsFound at the end where a launch had a fault.
+
+    Raises LaunchFailed within, where a launch does not end or needs what the emulator lacks, UnknownDevice, and
+    HostFailure where this machine cannot emulate.
+    """
+    row = device_named(device) if isinstance(device, str) else device
+    session = Session(row, proof)
+    with ExitStack() as stack:
+        stack.enter_context(activated(session))
+        if undefined_memory:
+            stack.enter_context(UndefinedMemory(session.storages))
+        if pretend_cuda:
+            session._pretended = stack.enter_context(PretendedCuda(row, lambda: session.milliseconds))
+        yield session
+    if check and not session.ok:
+        raise FaultsFound(session)
+
+
+def emulate(
+    launch: Callable[..., Any], *arguments: Any, device: str | Device, proof: ProofSettings = QUICK, **keywords: Any
+) -> LaunchRecord:
+    """One launch: ``emulate(kernel[grid], x, y, BLOCK=128, device="h100")``.
+
+    Tensors and numpy arrays are changed in place, as by the kernel itself. Returns the record of the last launch,
+    also where it did not end. Raises ValueError where nothing is launched, and as ``emulated`` does.
+    """
+    import torch
+
+    values = [torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in arguments]
+    with emulated(device, proof=proof, pretend_cuda=False, check=False) as session, suppress(LaunchFailed):
+        launch(*values, **keywords)
+    if not session.launches:
+        raise ValueError("nothing was launched: pass a kernel with its grid, kernel[grid], and its arguments")
+    return session.launches[-1]
+
+
+def estimated_milliseconds(record: LaunchRecord, device: Device) -> float:
+    """Of the launch on the device: what its requests of global and shared memory take at best, each at full rate."""
+    run = record.emulation
+    sectors = sum(site.sectors for site in run.global_sites)
+    wavefronts = sum(site.wavefronts for site in run.shared_sites)
+    blocks = math.prod(record.grid)
+    busy = min(blocks, device.sm_count)
+    seconds = max(32 * sectors / device.l2_bandwidth, wavefronts / busy / device.clock_hz)
+    return 1e3 * seconds + 1e-3 * _LAUNCH_MICROSECONDS
+
+
+@lru_cache(maxsize=256)
+def _parsed(ptx: str) -> Module:
+    return parse(ptx)
+
+
+def _descriptor_flags(descriptor: Any) -> list[int]:
+    """What newer versions of Triton pass between the two copies of shape and strides."""
+    flags = [int(descriptor.padding == "nan")] if hasattr(descriptor, "padding") else []
+    return flags + ([int(descriptor.round_f32_to_tf32)] if hasattr(descriptor, "round_f32_to_tf32") else [])
+
+
+def _line(launch: LaunchRecord, finding: Finding) -> str:
+    return f"{finding} (kernel {launch.kernel}, launched at {launch.called_at})"
+
+
+def _same(a: Array, b: Array | None) -> bool:
+    return b is not None and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def _differing(first: Emulation, others: Sequence[Emulation]) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name, values in first.outputs.items()
+        if any(name in other.outputs and not _same(values, other.outputs[name]) for other in others)
+    )
+
+
+def _called_at() -> str:
+    """The nearest line of the program that is not ours, Triton's or torch's."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not f"{name}.".startswith(_OURS):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return "unknown"

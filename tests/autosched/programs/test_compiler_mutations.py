@@ -1,0 +1,101 @@
+"""Planted faults of the compiler of tile programs: the emulator reports each, or the interpreter's bounds do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.programs.loading import load_program, problem
+from measurements.emulator import emulate
+from search_spaces.hardware.devices import device
+from search_spaces.programs import emit_memory, emit_moves
+from search_spaces.programs.distribution import Distribution
+from search_spaces.programs.elements import Code
+from search_spaces.programs.refs import Ref, constant
+from search_spaces.programs.template import template
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+
+A100 = device("a100")
+EXAMPLES = Path(__file__).parents[3] / "examples"
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def outcome(place: str, sizes: dict[str, int], changed: Callable[[Kernel], Kernel] = lambda kernel: kernel) -> str:
+    """ "ok", what the emulator reports, or "wrong"."""
+    made = load_program(str(EXAMPLES / place))
+    p = problem(made, **sizes)
+    inputs = p.random_inputs(1)
+    (schedule,) = template(made).space(p, A100).sample(1, 3)
+    run = emulate(changed(template(made).kernel(p, schedule, A100)), inputs, time_limit=60.0)
+    if run.status != "ok":
+        return str(run.status)
+    wanted, bounds = p.expected(inputs)
+    types = {o.name: o.dtype for o in p.operands()}
+    for name, values in wanted.items():
+        if not np.all(np.abs(types[name].load(run.outputs[name]) - values) <= bounds[name]):
+            return "wrong"
+    return "ok"
+
+
+def no_leader(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Distribution, "leader", lambda self, warps: "")
+
+
+def no_barriers(patch: pytest.MonkeyPatch) -> None:
+    put = Code._put
+    patch.setattr(Code, "_put", lambda self, line, source: None if "barrier" in line else put(self, line, source))
+
+
+def zero_padding(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        emit_memory, "constant", lambda number, dtype: constant(number if np.isfinite(number) else 0.0, dtype)
+    )
+
+
+def turned_tables(patch: pytest.MonkeyPatch) -> None:
+    through = Ref.through
+    patch.setattr(Ref, "through", lambda self, table: through(self, (*table[1:], table[0])))
+
+
+def no_joining(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(emit_moves, "_masks", lambda of, dimension: set())
+
+
+@pytest.mark.parametrize(
+    ("patch", "place", "sizes"),
+    [
+        (no_leader, "seeds/gemm_reduction.py", {"m": 150, "n": 264, "k": 72}),
+        (no_barriers, "seeds/wg_maps.py:converted", {"m": 130, "n": 260}),
+        (zero_padding, "programs/softmax_rows.py:row_softmax", {"m": 5, "n": 90}),
+        (turned_tables, "programs/attention.py:attention", {"h": 1, "g": 1, "s": 64, "d": 32}),
+        (no_joining, "programs/softmax_rows.py:row_softmax", {"m": 5, "n": 90}),
+    ],
+    ids=["leader", "barriers", "padding", "tables", "joining"],
+)
+def test_faults_are_reported(patch: Patch, place: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    patch(monkeypatch)
+    assert outcome(place, sizes) != "ok"
+
+
+@pytest.mark.parametrize(
+    ("header", "old", "new"),
+    [
+        ("autosched/tile/ring.cuh", "C::stages >= 2 ? C::stages - 2 : 0", "C::stages - 1"),
+        ("autosched/tile/ring.cuh", "    ptx::barrier_sync();\n    const bool more", "    const bool more"),
+        ("autosched/tile/ring.cuh", "stage + 1 == C::stages ? 0 : stage + 1", "stage"),
+    ],
+    ids=["wait", "barrier", "slot"],
+)
+def test_faults_of_the_ring_are_reported(header: str, old: str, new: str) -> None:
+    def changed(kernel: Kernel) -> Kernel:
+        texts = dict(kernel.headers.files)
+        assert texts[header].count(old) == 1
+        texts[header] = texts[header].replace(old, new)
+        return dataclasses.replace(kernel, headers=Headers.of(texts))
+
+    assert outcome("programs/gemm_relu.py", {"m": 64, "n": 64, "k": 256}, changed) != "ok"

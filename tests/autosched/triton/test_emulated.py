@@ -1,0 +1,218 @@
+"""Triton programs run unchanged on the CPU, and faults are named at their line."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from needs import needs_compiler
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
+triton = pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
+import triton_program_kernels as kernels  # noqa: E402
+
+from autosched.triton import THOROUGH, FaultsFound, LaunchFailed, emulate, emulated  # noqa: E402
+from measurements.emulator import FindingKind  # noqa: E402
+
+pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
+
+
+def line_of(text: str) -> int:
+    """The first line of the kernels' file that has ``text``."""
+    lines = Path(kernels.__file__).read_text().splitlines()
+    return next(k for k, line in enumerate(lines, 1) if text in line)
+
+
+@pytest.fixture(params=["a100", "h100"])
+def session(request):
+    with emulated(request.param) as opened:
+        yield opened
+
+
+def test_a_program_that_asks_for_cuda(session) -> None:
+    x, y = torch.randn(300, device="cuda"), torch.randn(300).cuda()
+    assert x.is_cuda and x.device == torch.device("cuda", 0) == triton.runtime.driver.active.get_active_torch_device()
+    o = torch.empty_like(x)
+    kernels.add[lambda meta: (triton.cdiv(300, meta["BLOCK"]),)](x, y, o, 300, BLOCK=128)
+    torch.testing.assert_close(o, x + y)
+    (launch,) = session.launches
+    assert launch.kernel == "add" and launch.grid == (3, 1, 1) and launch.called_at.startswith(__file__)
+    assert sum(s.sectors for s in launch.emulation.global_sites) == 3 * 38
+
+
+def test_on_cpu_tensors_without_pretence() -> None:
+    with emulated("h100", pretend_cuda=False) as session:
+        x = torch.arange(64, dtype=torch.float16)
+        o = torch.empty_like(x)
+        kernels.scale[(1,)](o, x, 0.5, 64, BLOCK=64, num_warps=2)
+        assert x.device.type == "cpu" and torch.equal(o, x * 0.5) and len(session.launches) == 1
+
+
+def test_a_read_beyond_the_end() -> None:
+    with pytest.raises(FaultsFound) as caught, emulated("h100"):
+        x = torch.ones(300)
+        kernels.add_without_mask[(3,)](x, x.clone(), torch.empty(300), 300, BLOCK=128)
+    (finding,) = caught.value.session.findings
+    assert finding.kind is FindingKind.OUT_OF_BOUNDS_GLOBAL
+    assert finding.file == kernels.__file__
+    assert finding.line == line_of("tl.load(y + i), mask=i < n)")
+    assert "byte 1200 of y, which has 1200 bytes" in str(caught.value)
+    assert f"kernel add_without_mask, launched at {__file__}:" in str(caught.value)
+
+
+def test_memory_of_torch_empty_holds_no_values() -> None:
+    with emulated("h100", check=False) as session:
+        x, o = torch.empty(128), torch.empty(128)
+        x[:100] = 1
+        kernels.scale[(1,)](o, x, 2.0, 100, BLOCK=128)
+        assert session.ok
+        kernels.scale[(1,)](x, o, 2.0, 101, BLOCK=128)  # element 100 of o was not written
+    assert [f.kind for f in session.findings] == [FindingKind.UNINITIALIZED_GLOBAL_READ]
+    assert "element 100 of x" in session.findings[0].message, "the argument's name, not the tensor's"
+
+
+def test_views_and_several_arguments_in_one_storage(session) -> None:
+    storage = torch.arange(4 * 64, dtype=torch.float32)
+    rows = storage.view(4, 64)
+    kernels.add[(1,)](rows[1], rows[2], rows[3], 64, BLOCK=64, num_warps=2)
+    assert torch.equal(rows[3], torch.arange(64) * 2.0 + 192)
+    assert torch.equal(storage[:64], torch.arange(64.0))
+    x = torch.randn(40, 24)
+    part = x[3:30:2, ::3]  # with strides
+    o = torch.empty(part.shape[::-1])
+    kernels.transpose[(1, 1)](o, part, *part.shape, *part.stride(), BM=16, BN=8)
+    assert torch.equal(o, part.t())
+
+
+def test_in_place_and_beyond_a_view() -> None:
+    with emulated("h100", check=False) as session:
+        rows = torch.ones(2, 64)
+        kernels.scale[(1,)](rows[0], rows[0], 3.0, 64, BLOCK=64, num_warps=2)
+        assert session.ok and rows[0].eq(3).all() and rows[1].eq(1).all()
+        kernels.scale[(1,)](rows[1], rows[1], 3.0, 65, BLOCK=128)
+    assert {f.kind for f in session.findings} == {FindingKind.OUT_OF_BOUNDS_GLOBAL}
+
+
+def test_tuples_numbers_and_none(session) -> None:
+    a, b, o = torch.ones(50), torch.ones(50), torch.empty(50)
+    kernels.add_pairs[(1,)]((a, b), o, 50, BLOCK=64, num_warps=2)
+    assert o.eq(2).all()
+
+
+def test_an_empty_grid_and_hooks() -> None:
+    seen = []
+    with emulated("h100") as session:
+        x = torch.ones(8)
+        before = triton.knobs.runtime.launch_enter_hook
+        triton.knobs.runtime.launch_enter_hook = lambda metadata: seen.append(metadata.get()["name"])
+        try:
+            kernels.scale[(0,)](x, x, 2.0, 8, BLOCK=32, num_warps=1)
+            kernels.scale[(1,)](x, x, 2.0, 8, BLOCK=32, num_warps=1)
+        finally:
+            triton.knobs.runtime.launch_enter_hook = before
+    assert seen == ["scale", "scale"] and len(session.launches) == 1 and x.eq(2).all()
+
+
+def test_tensor_descriptors_of_the_host(session) -> None:
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    x = torch.randn(70, 48, dtype=torch.float16)
+    o = torch.zeros_like(x)
+    described = [TensorDescriptor.from_tensor(t, [32, 16]) for t in (o, x)]
+    kernels.copy_by_descriptors[(3, 3)](*described, BM=32, BN=16)
+    assert torch.equal(o, x)
+    assert ("cp.async.bulk.tensor" in session.launches[0].ptx) == (session.device.sm >= 90)
+
+
+def test_scratch_memory_for_descriptors_made_on_the_device(session) -> None:
+    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
+    x, o = torch.randn(32, 64, dtype=torch.float16), torch.empty(32)
+    kernels.row_sums_by_made_descriptor[(2,)](o, x, 32, 64, BM=16, BN=32)
+    torch.testing.assert_close(o, x.float().sum(1))
+
+
+def test_addresses_of_tensors_in_a_tensor(session) -> None:
+    tensors = [torch.ones(n, device="cuda") for n in (5, 30, 17)]
+    pointers = torch.tensor([t.data_ptr() for t in tensors], device="cuda")
+    kernels.grouped_scale[(1,)](pointers, torch.tensor([5, 30, 17], dtype=torch.int32), 3, BLOCK=32, num_warps=1)
+    assert [t.unique().tolist() for t in tensors] == [[2.0], [3.0], [4.0]]
+    assert pointers.tolist() == [t.data_ptr() for t in tensors]
+
+
+def test_autotuning_of_a_kernel_that_accumulates() -> None:
+    """triton#6524: repeated benchmark calls add to the output where reset_to_zero is missing."""
+    with emulated("h100") as session:
+        x, o = torch.ones(100), torch.zeros(100)
+        grid = lambda meta: (triton.cdiv(100, meta["BLOCK"]),)  # noqa: E731
+        kernels.accumulate_from_zero[grid](o, x, 100)
+        assert o.eq(1).all() and not session.notes
+        kernels.accumulate[grid](torch.zeros(100), x, 100)
+    assert len(session.notes) == 1
+    assert "a repeated call leaves other values in o" in session.notes[0] and "reset_to_zero" in session.notes[0]
+
+
+def test_launches_of_several_threads() -> None:
+    with emulated("h100", pretend_cuda=False) as session:
+        tensors = [torch.full((64,), float(k)) for k in range(4)]
+        double = kernels.scale[(1,)]
+        threads = [
+            threading.Thread(target=double, args=(t, t, 2.0, 64), kwargs={"BLOCK": 64, "num_warps": 2}) for t in tensors
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [t[0].item() for t in tensors] == [0, 2, 4, 6] and len(session.launches) == 4
+
+
+def test_orders_and_a_second_launch() -> None:
+    with emulated("h100", proof=THOROUGH) as session:
+        x = torch.ones(300)
+        kernels.add[(3,)](x, x, torch.empty(300), 300, BLOCK=128)
+    (launch,) = session.launches
+    names = [name for name, _ in launch.runs]
+    assert names == [
+        "ascending",
+        "descending",
+        "interleaved, turns of seed 7",
+        "random, turns of seed 11",
+        "launched twice",
+    ]
+    assert not launch.differing
+
+
+def test_what_the_emulator_lacks_ends_the_program() -> None:
+    with emulated("h100", check=False) as session, pytest.raises(LaunchFailed, match="timeout: not done after"):
+        session.settings = type(session.settings)(time_limit=0.001)
+        x = torch.ones(2**16)
+        kernels.add[(512,)](x, x, torch.empty(2**16), 2**16, BLOCK=128)
+
+
+def test_outside_of_it_nothing_is_left() -> None:
+    before = torch.cuda.is_available(), triton.testing.do_bench
+    with emulated("h100"):
+        assert torch.cuda.is_available() and torch.cuda.get_device_name() == "NVIDIA H100 80GB HBM3"
+        assert torch.cuda.get_device_properties(0).multi_processor_count == 132
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        x = torch.ones(64)
+        kernels.scale[(1,)](x, x, 2.0, 64, BLOCK=64, num_warps=2)
+        end.record()
+        torch.cuda.synchronize()
+        assert 0.001 < start.elapsed_time(end) < 1
+        host = x.cpu()
+        x.zero_()
+        assert host.eq(2).all()
+    assert (torch.cuda.is_available(), triton.testing.do_bench) == before
+    assert not torch.ones(1).is_cuda
+
+
+def test_one_launch_on_arrays() -> None:
+    x, o = np.arange(128, dtype=np.float32), np.zeros(128, np.float32)
+    record = emulate(kernels.scale[(1,)], o, x, 3.0, 128, BLOCK=128, device="h100")
+    assert record.emulation.ok and (o == 3 * x).all()
+    with pytest.raises(ValueError, match="nothing was launched"):
+        emulate(kernels.scale[(0,)], o, x, 3.0, 128, BLOCK=128, device="h100")

@@ -1,0 +1,109 @@
+"""Whole programs: the command line, and tests of others under ``pytest --autosched-triton``."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from needs import needs_compiler
+
+pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
+pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
+
+from autosched.cli import main
+
+pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
+
+PROGRAM = """
+import sys
+import torch, triton
+import triton.language as tl
+
+DEVICE = triton.runtime.driver.active.get_active_torch_device()
+
+@triton.jit
+def double(o, x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o + i, 2 * tl.load(x + i, mask=i < n), mask=i < n + EXTRA)
+
+def twice(x):
+    o = torch.empty_like(x)
+    double[(triton.cdiv(x.numel(), 128),)](o, x, x.numel(), BLOCK=128)
+    return o
+
+def test_twice():
+    x = torch.rand(200, device=DEVICE)
+    torch.testing.assert_close(twice(x), 2 * x)
+
+if __name__ == "__main__":
+    test_twice()
+    print("right", *sys.argv[1:])
+"""
+
+
+def program(folder: Path, extra: int) -> Path:
+    path = folder / "test_twice.py"
+    path.write_text(PROGRAM.replace("EXTRA", str(extra)))
+    return path
+
+
+def verify(*arguments: str) -> int:
+    return main(["verify", *arguments])
+
+
+def test_a_right_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = program(tmp_path, 0)
+    assert verify("--python", str(path), "--device", "h100", "--full", "--", "a", "b") == 0
+    out = capsys.readouterr().out
+    assert "right a b" in out and "nothing was found" in out
+    assert "device: h100; 1 launches of 1 kernels" in out and "interleaved, turns of seed 7" in out
+
+
+def test_a_faulty_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = program(tmp_path, 3)
+    assert verify("--python", str(path), "--device", "a100", "--json") == 1
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
+    assert document["device"] == "a100" and not document["ok"] and "right" in captured.err
+    (launch,) = document["launches"]
+    assert launch["kernel"] == "double" and launch["grid"] == [2, 1, 1]
+    assert [(f["kind"], f["line"]) for f in launch["findings"]] == [("out_of_bounds_global", 11)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("raise ValueError('no   luck')", "the program raised ValueError: no luck"),
+        ("raise SystemExit(3)", "the program ended with status 3"),
+        ("pass", "the program launched no Triton kernel"),
+    ],
+)
+def test_a_program_that_proves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, expected: str
+) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    assert verify("--python", str(path), "--device", "a100") == 1
+    assert expected in capsys.readouterr().out
+
+
+def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify("--python", str(tmp_path / "absent.py"), "--device", "h100") == 2
+    assert "absent.py: no such file" in capsys.readouterr().err
+    assert verify("--python", str(program(tmp_path, 0)), "--device", "h1000") == 2
+    assert "h1000" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("extra", "status"), [(0, 0), (3, 1)])
+def test_the_plug_in(tmp_path: Path, extra: int, status: int) -> None:
+    path = program(tmp_path, extra)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--autosched-triton", "h100", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "1 Triton launches emulated for h100" in done.stdout
+    if extra:
+        assert "out_of_bounds_global" in done.stdout and "test_twice.py:11" in done.stdout

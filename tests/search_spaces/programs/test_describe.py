@@ -1,0 +1,21 @@
+"""What people see of a schedule: distributions, and conversions with their routes."""
+
+from __future__ import annotations
+
+from autosched.programs.loading import load_program, problem
+from search_spaces.hardware.devices import device
+from search_spaces.programs.describe import conversions, values
+from search_spaces.programs.template import template
+
+
+def test_probabilities_stay_in_their_threads() -> None:
+    program = load_program("examples/programs/attention.py:attention")
+    p = problem(program, h=1, g=1, s=128, d=64)
+    space = template(program).space(p, device("a100"))
+    (schedule,) = space.sample(1, 0)
+    found = {(c.source, c.target): c for c in conversions(p, schedule.values)}
+    probabilities = found["result_0", "left_1"]
+    assert probabilities.route in ("nothing", "other registers") and probabilities.cost == 0
+    rows = values(p, schedule.values)
+    assert {"mma", "exp2", "reduce"} <= {row.operation for row in rows}
+    assert all(row.place.startswith("attention.py:") for row in rows)

@@ -31,13 +31,21 @@ An SM processes ``ceil(blocks / SMs)`` blocks, r at a time, the rest with fewer 
 Clusters leave SMs idle where they do not divide those of a GPC (``Device.sms_of_clusters``). Every group of blocks pays
 for filling its pipeline and for storing its tile; only the first fill is fully exposed. Where a block says that its
 arithmetic stops for a result (``drains``), that costs a refill and what it waits for; where it starts loads anew behind
-one (``restarts``), the first of them. What a last block does alone
+one (``restarts``), the first of them. A result that goes through shared memory in ``boxes`` costs two barriers for
+each, and as often as all buffers are taken what a TMA store takes to read one (STORE_ROUND_TRIP), less the time for
+which the other buffers are written. What a last block does alone
 (``alone_bytes``) is added.
 
 DRAM serves the whole launch at ``dram_bandwidth * DRAM_EFFICIENCY`` less what two things cost: too few bytes in
 flight (by Little's law, an SM needs its share of ``dram_bandwidth * DRAM_SECONDS``), and short contiguous runs. The
 time of the SMs and that of DRAM overlap, the less the closer they are: ``(sm^2 + dram^2)^(1/2)``. Each launch itself
-costs a constant. All terms grow with the counts, so more conflicts, bytes, instructions or spills are never predicted
+costs a constant.
+
+Power: where a device's ``sustained_clock_hz`` is known, tensor cores that are busy for a part ``u`` of the time, to
+which MEMORY_POWER of DRAM's and of L2's is added, draw as much as the limit allows at ``sustained_clock_hz / u^(1/3)``:
+what switches draws power in proportion to the clock and the square of the voltage, which rises with the clock. The time
+of the SMs grows as the clock falls, so that close to the limit an idle cycle costs two thirds of itself.
+ All terms grow with the counts, so more conflicts, bytes, instructions or spills are never predicted
 faster.
 
 DRAM_LATENCY, REFILL, OVERLAP, BLOCK_START and the way SM and DRAM time add up were fitted on recorded Triton matmuls
@@ -69,7 +77,11 @@ REFILL = 45.0  # cycles behind a barrier until loads from shared memory have arr
 OVERLAP = 16.0  # instructions that a warp keeps in flight
 ASYNC_WARPS = 8  # as many warps of an SM overlap as well as an asynchronous unit does with one block
 BLOCK_START = 620.0  # cycles to launch a block and set up its addresses, and to retire it
+STORE_ROUND_TRIP = 500.0  # cycles until TMA has read a box of shared memory that it stores: an assumption
+BOX_BARRIERS = 2  # of a warpgroup for each box: before it is written, and behind
+MEMORY_POWER = 0.1  # of DRAM and of L2, each at its peak, over that of tensor cores at theirs: an assumption
 LAUNCH_SECONDS = 2e-6  # an empty kernel among others in a stream or graph: an assumption
+_WARPGROUP = 4  # warps
 SPILL_WAVEFRONTS = 2.0  # a spilled word is written and read back
 
 
@@ -79,7 +91,8 @@ class Analysis:
 
     ``occupancy`` blocks per SM; ``waves`` blocks over the blocks that run at a time; ``math``, ``issue``, ``shared``
     and ``load`` cycles of one block on each pipe; ``step`` cycles of one step of a full SM; ``in_flight`` bytes from
-    DRAM that an SM waits for at a time; ``sm_seconds``, ``dram_seconds``, ``seconds`` of the launch.
+    DRAM that an SM waits for at a time; ``slowed`` the highest clock over that which the power limit leaves;
+    ``sm_seconds``, ``dram_seconds``, ``seconds`` of the launch.
     """
 
     occupancy: IntArray
@@ -90,6 +103,7 @@ class Analysis:
     load: FloatArray
     step: FloatArray
     in_flight: FloatArray
+    slowed: FloatArray
     sm_seconds: FloatArray
     dram_seconds: FloatArray
     seconds: FloatArray
@@ -164,6 +178,7 @@ def analyse(
     load = np.maximum(w.load_bytes / port, (w.load_bytes + w.multicast_bytes) / SM_PORT_BYTES)
     store = w.store_bytes / port
     drain = w.drains * REFILL + w.drain_instructions / device.schedulers_per_sm
+    drain += w.boxed * _waited_for_boxes(w, device, STORE_ROUND_TRIP)
     missed = w.dram_bytes / w.blocks / w.iterations
     latency = L2_LATENCY + (DRAM_LATENCY * clock - L2_LATENCY) * missed / (missed + MISSED_BYTES)
     barriers = w.barriers * (BARRIER + warps + np.where(w.refills & (w.shared_wavefronts > 0), REFILL, 0.0))
@@ -203,9 +218,51 @@ def analyse(
     )
     dram_seconds = w.dram_bytes / served
     alone_seconds = w.alone_bytes / SM_PORT_BYTES / clock
+    multiplied = math * _tensor_shares(works, device) * -(-w.blocks // sms) / clock
+    slowed = _slowed(w, device, multiplied, np.hypot(sm_seconds, dram_seconds))
+    sm_seconds = sm_seconds * slowed
     seconds = np.hypot(sm_seconds, dram_seconds) + alone_seconds + LAUNCH_SECONDS * w.launches
     waves = w.blocks / (sms * resident)
-    return Analysis(resident, waves, math, issue, shared, load, full_step, in_flight, sm_seconds, dram_seconds, seconds)
+    return Analysis(
+        resident, waves, math, issue, shared, load, full_step, in_flight, slowed, sm_seconds, dram_seconds, seconds
+    )
+
+
+def waited_for_boxes(work: CostCounts, device: Device, round_trip: float = STORE_ROUND_TRIP) -> float:
+    """Cycles for which the boxes of each result of ``work`` wait: for barriers, and ``round_trip`` for each other's
+    stores."""
+    return float(_waited_for_boxes(_Counts([work]), device, round_trip)[0])
+
+
+def _waited_for_boxes(w: _Counts, device: Device, round_trip: float) -> FloatArray:
+    barriers = BOX_BARRIERS * (BARRIER + _WARPGROUP)
+    written = w.drain_instructions / np.maximum(w.boxed, 1) / device.schedulers_per_sm / w.boxes + barriers
+    full = np.maximum(w.boxes / w.box_buffers - 1.0, 0.0)  # times that all buffers are taken
+    waited: FloatArray = w.boxes * barriers + full * np.maximum(round_trip - (w.box_buffers - 1) * written, 0.0)
+    return waited
+
+
+def _tensor_shares(works: Sequence[CostCounts], device: Device) -> FloatArray:
+    """What part of the tensor cores' peak a unit reaches: a flop takes the same energy whatever asks for it."""
+    kinds = {(w.unit, w.operand_dtype) for w in works}
+    shares = {
+        (name, operand): unit(name).flops_per_cycle(device, operand) / device.tensor_rate(operand)
+        for name, operand in kinds
+        if unit(name).tensor
+    }
+    return np.array([shares.get((w.unit, w.operand_dtype), 0.0) for w in works], dtype=np.float64)
+
+
+def _slowed(w: _Counts, device: Device, multiplied: FloatArray, seconds: FloatArray) -> FloatArray:
+    """By how much the power limit stretches the time of the SMs, at least 1; ``multiplied`` are the seconds that tensor
+    cores at their peak would take."""
+    if not device.sustained_clock_hz:
+        return np.ones(len(seconds))
+    limit = (device.sustained_clock_hz / device.tensor_clock_hz) ** 3
+    moved = w.dram_bytes / device.dram_bandwidth + w.blocks * (w.load_bytes + w.store_bytes) / device.l2_bandwidth
+    drawn = multiplied + MEMORY_POWER * moved
+    slowed: FloatArray = np.maximum(np.cbrt(drawn / seconds / limit), 1.0)
+    return slowed
 
 
 class _Counts:
@@ -218,25 +275,25 @@ class _Counts:
                     *(w.blocks, w.threads, w.shared_bytes, w.registers, w.iterations, w.stages),
                     *(w.flops, w.instructions, w.shared_wavefronts, w.load_bytes, w.store_bytes, w.dram_bytes),
                     *(w.barriers_per_iteration, w.launches, w.alone_bytes, w.run_bytes),
-                    *(w.multicast_bytes, w.drains, w.drain_instructions, w.restarts),
+                    *(w.multicast_bytes, w.drains, w.drain_instructions, w.restarts, w.boxed, w.boxes, w.box_buffers),
                 )
                 for w in works
             ],
             dtype=np.float64,
-        ).reshape(len(works), 20)
+        ).reshape(len(works), 23)
         if not (np.isfinite(table) & (table >= 0)).all():
             raise ValueError("every count of a CostCounts must be finite and not negative")
-        if (table[:, [0, 1, 4, 5, 13, 15]] < 1).any():
+        if (table[:, [0, 1, 4, 5, 13, 15, 21, 22]] < 1).any():
             raise ValueError(
-                "a CostCounts needs at least one block, thread, iteration, stage, launch and byte of a run"
+                "a CostCounts needs at least one block, thread, iteration, stage, launch, byte of a run, box and buffer"
             )
         integers = table[:, :6].astype(np.int64)
         self.blocks, self.threads, self.shared_bytes, self.registers, self.iterations, self.stages = integers.T
         self.flops, self.instructions, self.shared_wavefronts = table[:, 6], table[:, 7], table[:, 8]
         self.load_bytes, self.store_bytes, self.dram_bytes = table[:, 9], table[:, 10], table[:, 11]
         self.barriers, self.launches, self.alone_bytes, self.run_bytes = table[:, 12:16].T
-        self.multicast_bytes, self.drains, self.drain_instructions, self.restarts = table[:, 16:].T
-        self.tensor = np.array([unit(w.unit).tensor for w in works], dtype=np.bool_)
+        self.multicast_bytes, self.drains, self.drain_instructions, self.restarts = table[:, 16:20].T
+        self.boxed, self.boxes, self.box_buffers = table[:, 20:].T
         self.refills = np.array([w.refills for w in works], dtype=np.bool_)
         self.copies_behind = np.array([w.copies_behind for w in works], dtype=np.bool_)
         self.asynchronous = np.array([unit(w.unit).asynchronous for w in works], dtype=np.bool_)

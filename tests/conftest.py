@@ -41,15 +41,15 @@ def nightly(request: pytest.FixtureRequest) -> bool:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--nightly"):
         for item in items:
-            if "nightly" in item.keywords:
+            if item.get_closest_marker("nightly") is not None:  # not keywords: folders are among them
                 item.add_marker(pytest.mark.skip(reason="takes minutes: pytest --nightly"))
-    if not any("gpu" in item.keywords for item in items):
+    if not any(item.get_closest_marker("gpu") is not None for item in items):
         return
     available, why_not = _gpu()
     if not available:
         skip = pytest.mark.skip(reason=f"no GPU answers: {why_not}")
         for item in items:
-            if "gpu" in item.keywords:
+            if item.get_closest_marker("gpu") is not None:
                 item.add_marker(skip)
 
 

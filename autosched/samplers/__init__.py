@@ -43,7 +43,14 @@ def _tpe(space: SearchSpace, *, seed: int, prior: Prior | None, threads: int) ->
     return OptunaSampler(space, seed)
 
 
-_OURS: dict[str, Factory] = {"bayes": _bayes, "evolution": _evolution, "random": _random, "tpe": _tpe}
+BRUTE_FORCE = "brute_force"  # everything, in random order: what comes first is a fair sample of the rest
+_OURS: dict[str, Factory] = {
+    "bayes": _bayes,
+    "evolution": _evolution,
+    "random": _random,
+    "tpe": _tpe,
+    BRUTE_FORCE: _random,
+}
 
 
 @cache

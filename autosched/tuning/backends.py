@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
-from autosched.proofs.emulated_counts import emulated_counts
+from autosched.proofs.launch_counting import counted
+from autosched.user_kernels.problem import KernelProblem
 from autosched.version import VERSION
 from cost_models.analytic import predict
 from cost_models.features import features
-from measurements.compiler.pool import CompilePool, NvrtcMissing
+from cost_models.launch_time import CompiledResources, launch_time, least_seconds
+from measurements.compiler.pool import CompilePool, NvrtcMissing, cores_beside
 from measurements.records import recording
 from measurements.records.measurement import Resources
 from measurements.runners.base import Candidate, Runner
@@ -20,7 +23,6 @@ from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_avail
 from measurements.runners.estimate import EstimateRunner, Predict
 from measurements.runners.replay import ReplayRunner
 from search_spaces.catalogue import templates_for
-from search_spaces.hardware.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem, whole_number
@@ -127,7 +129,7 @@ def choose(
     wanted = gpu or wanted or device_row(DEFAULT_DEVICE)
     usable = TemplateSet(()) if problem is None else templates_for(problem, wanted, templates)
     try:
-        pool = CompilePool(workers=workers)
+        pool = CompilePool(workers=workers or (cores_beside(len(used)) if gpu is not None else None))
     except NvrtcMissing as error:
         raise BackendError(str(error)) from error
     runner: Runner
@@ -219,7 +221,11 @@ def _wanted(device: str | Device | None, gpu: Device | None) -> Device | None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of a compiled candidate of one of ``templates`` on ``device``, by the analytic model."""
+    """Seconds of a compiled candidate of one of ``templates`` on ``device``, by the analytic models.
+
+    Templates of ours have counts of their own. Whatever has none, and every kernel of the user's, is counted while some
+    of its blocks are emulated; a cost that the user states is what the time is at least.
+    """
 
     device: Device
     templates: TemplateSet
@@ -227,15 +233,22 @@ class Estimate:
     def __call__(self, candidate: Candidate, resources: Resources) -> float | None:
         """None where the template has no cost counts and the emulator cannot count them."""
         template, problem, schedule = self.templates.of(candidate.schedule), candidate.problem, candidate.schedule
-        counts: CostCounts | None
-        if template.counts is None:
-            counts = emulated_counts(template, problem, schedule, self.device)
-        else:
-            counts = template.counts(problem, template.config(problem, schedule, self.device), self.device)
-        if counts is None:
-            return None
         spilled = resources.spill_store_bytes + resources.spill_load_bytes
-        return predict(counts, self.device, registers=resources.registers, spill_bytes=spilled)
+        stated = None
+        if template.counts is not None:
+            stated = template.counts(problem, template.config(problem, schedule, self.device), self.device)
+        if stated is not None and not isinstance(problem, KernelProblem):
+            return predict(stated, self.device, registers=resources.registers, spill_bytes=spilled)
+        counts = counted(template, problem, schedule, self.device)
+        if counts is not None:
+            allotted = CompiledResources(resources.registers, spilled, resources.static_shared_bytes)
+            least = 0.0 if stated is None else least_seconds(counts, stated, self.device)
+            return max(launch_time(counts, self.device, allotted).seconds, least)
+        if stated is None:
+            return None
+        shared = stated.shared_bytes + resources.static_shared_bytes
+        stated = dataclasses.replace(stated, shared_bytes=shared)
+        return predict(stated, self.device, registers=resources.registers, spill_bytes=spilled)
 
 
 @dataclass(frozen=True)

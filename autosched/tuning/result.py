@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
+from autosched.tuning import trial_table
 from autosched.tuning.paired_timing import Remeasurement
 from measurements.records.measurement import Provenance
 from measurements.records.record import Record
@@ -101,6 +103,26 @@ class TuneResult:
     def failures(self) -> dict[str, int]:
         """How many trials of this run ended in each failure."""
         return dict(Counter(r.status.value for r in self.trials if not r.ok))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A dict for each trial of this run, with parameters, time, resources and metrics: ``pandas.DataFrame(rows())``
+        is the table."""
+        return trial_table.rows(self.problem, self.trials)
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write ``rows`` as CSV. Raises OSError."""
+        trial_table.write_csv(path, self.rows())
+
+    def best_by(self, objective: str, direction: trial_table.Direction = "min") -> dict[str, Any] | None:
+        """The row that is best by a metric, or by any other column. Raises ValueError for an unknown one."""
+        return trial_table.best_by(self.rows(), objective, direction)
+
+    def pareto(self, **objectives: trial_table.Direction) -> list[dict[str, Any]]:
+        """The rows that no other one beats in all objectives: ``pareto(seconds="min", registers="min")``.
+
+        Raises ValueError for an unknown column.
+        """
+        return trial_table.pareto(self.rows(), objectives)
 
     @property
     def why_none(self) -> str:

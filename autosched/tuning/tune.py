@@ -129,7 +129,7 @@ def tune(
             advice = nvidia_heuristics.Advice()
             if chosen.schedules is None:  # a recording holds only its own
                 advice = nvidia_heuristics.advice(chosen.templates, problem, chosen.device, start.prior)
-            lines = (chosen.headline, chosen.line, note, _unranked(chosen), *start.lines, advice.line)
+            lines = (chosen.headline, chosen.line, note, _unranked(chosen, problem), *start.lines, advice.line)
             asked = make_sampler(sampler, space, seed=seed, prior=start.prior)
             tuner = Tuner(
                 problem,
@@ -172,12 +172,15 @@ def _pace(chosen: backends.Backend, workers: int | None) -> Pace:
     return Pace(gpus=chosen.gpus, compilers=workers or os.cpu_count() or 1)
 
 
-def _unranked(chosen: backends.Backend) -> str:
+ESTIMATES_PAGE = "docs/reference/estimates.md"
+
+
+def _unranked(chosen: backends.Backend, problem: Problem) -> str:
     """A line for people about templates whose schedules cannot be ranked here."""
-    silent = [t.name for t in chosen.templates if t.counts is None]
-    if chosen.runner.provenance is not Provenance.ESTIMATED or not silent:
+    counted = [t.name for t in chosen.templates if t.counts is None or isinstance(problem, KernelProblem)]
+    if chosen.runner.provenance is not Provenance.ESTIMATED or not counted:
         return ""
     return (
-        f"the cost of {', '.join(silent)} is not stated ([cost] of a kernel file): the emulator counts its memory "
-        "requests, arithmetic is not counted, and a schedule that it cannot run is not ranked"
+        f"times of {', '.join(counted)} are ESTIMATED from what some blocks do in the emulator, and one that it cannot "
+        f"run is not ranked; how well that ranks: {ESTIMATES_PAGE}"
     )

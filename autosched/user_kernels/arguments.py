@@ -142,7 +142,8 @@ def _fill(table: Table, dtype: DType, folder: Path) -> Fill:
         path = folder / value
         if not path.is_file():
             table.fail(f"there is no file {value!r} next to the kernel file", "fill")
-        return Fill("file", path=str(path), content=hashlib.sha256(path.read_bytes()).hexdigest())
+        with path.open("rb") as file:
+            return Fill("file", path=str(path), content=hashlib.file_digest(file, "sha256").hexdigest())
     numbers = usual[kind] if value is None else value if isinstance(value, (list, tuple)) else [value]
     wanted = 1 if kind in ("constant", "zeros") else 2
     if len(numbers) != wanted or not all(type(v) in (int, float) and math.isfinite(v) for v in numbers):

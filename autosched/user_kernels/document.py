@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from autosched.user_kernels.arithmetic import Type
-from autosched.user_kernels.expressions import Expression, parse, suggestion
+from autosched.user_kernels.expressions import Expression, from_function, parse, suggestion
+from autosched.user_kernels.function_traits import function_text
 
 Keys = tuple[str | int, ...]
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+MOST_TEXT = 16 << 20  # bytes of a source, a kernel file, a T1 file
 
 
 class KernelFileError(ValueError):
@@ -43,6 +47,8 @@ def read_toml(name: str, text: str) -> tuple[dict[str, Any], Places]:
     """The document and its places. Raises KernelFileError with the line where the text is no TOML."""
     try:
         document = tomllib.loads(text)
+    except RecursionError:
+        raise KernelFileError(f"{name}: this is nested too deep") from None
     except tomllib.TOMLDecodeError as error:
         at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
         line = at[1] if at and at[1] else str(len(text.splitlines()))
@@ -117,6 +123,8 @@ class Table:
 
     def expression(self, key: str | int, given: Any, types: Mapping[str, Type], kinds: Sequence[Type]) -> Expression:
         """``given``, the value of ``key`` or a part of it, as an expression of one of the types ``kinds``."""
+        if callable(given):
+            return from_function(given, function_text(given), "float" if "float" in kinds else kinds[0], types)
         if isinstance(given, bool) or not isinstance(given, (str, int, float)):
             self.fail(f"this must be an expression, a text or a number, not {_shown(given)}", key)
         made = self.attempt(key, parse, str(given), types)
@@ -186,7 +194,13 @@ def read_text(path: Path, table: Table, key: str) -> str:
     """The text of the file that ``key`` names, or of the document itself ("", whose name every message has). Raises
     KernelFileError where it cannot be read."""
     try:
+        if path.exists() and not path.is_file():
+            table.fail(f"{path if key else 'this'} is no regular file", key)
+        if path.stat().st_size > MOST_TEXT:
+            table.fail(f"{path if key else 'this'} has more than {MOST_TEXT >> 20} MiB", key)
         return path.read_text(encoding="utf-8")
+    except KernelFileError:
+        raise
     except UnicodeDecodeError:
         table.fail(f"{path.name if key else 'this'} is not UTF-8 text", key)
     except OSError as error:

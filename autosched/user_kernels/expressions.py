@@ -13,8 +13,9 @@ import ast
 import difflib
 import math
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -102,6 +103,34 @@ def parse(text: str, names: Mapping[str, Type]) -> Expression:
     parser = _Parser(text, names)
     term = parser.term(parser.tree(), 0)
     return Expression(parser.text, term.type, tuple(parser.seen), parser.partial, term.evaluate)
+
+
+def from_function(
+    function: Callable[[dict[str, Any]], Any], name: str, kind: Type, names: Mapping[str, Type]
+) -> Expression:
+    """What ``function`` of a dict of all ``names`` gives, as an expression of type ``kind`` that is listed as ``name``.
+
+    Rules about a function cannot be taken apart: it is called for each combination of the parameters. Where it raises,
+    or gives something else, it has no value.
+    """
+    names = dict(names)  # of now: a reader adds to its own
+
+    def evaluate(look: Callable[[str], Array]) -> Pair:
+        columns = [look(n) for n in names]
+        shape = np.broadcast_shapes(*(c.shape for c in columns))
+        rows = zip(*(np.broadcast_to(c, shape).reshape(-1).tolist() for c in columns), strict=True)
+        values, defined = [], []
+        for row in rows:
+            given = {n: float(v) if names[n] == "float" else v for n, v in zip(names, row, strict=True)}
+            try:
+                values.append(STORAGE[kind](function(given)))
+                defined.append(True)
+            except Exception:  # the user's code may raise anything
+                values.append(STORAGE[kind](0))
+                defined.append(False)
+        return np.array(values, dtype=STORAGE[kind]).reshape(shape), np.array(defined, dtype=np.bool_).reshape(shape)
+
+    return Expression(name, kind, tuple(names), True, evaluate)
 
 
 def value_list(text: str) -> list[Result]:

@@ -124,10 +124,13 @@ class KernelFile:
     proxy: tuple[NamedExpression, ...]  # sizes of a smaller problem that shows the same, for the emulator
     flops: Expression | None = None
     bytes: Expression | None = None
+    generator: UserFunction | None = field(default=None, compare=False, repr=False)  # of the source, from the values
+    pinned: tuple[tuple[str, Value], ...] = ()  # values that a command asks for: no part of what the kernel is
 
     @cached_property
     def content(self) -> str:
         """SHA-256 of everything that decides which kernels there are and what they do."""
+        # ``pinned`` makes no other kernel: what is known of a configuration holds whoever asks for it.
         launched = (self.source, self.headers, self.entry, self.passing, self.options, self.defines, self.arguments)
         searched = (self.sizes, self.parameters, self.derived, self.rules, self.proxy, self.flops, self.bytes)
         return hashlib.sha256(repr((launched, searched)).encode()).hexdigest()

@@ -63,7 +63,7 @@ def _size(values: Mapping[str, Result], names: tuple[str, ...]) -> tuple[int, in
 def entry_of(file: KernelFile, values: Mapping[str, Result]) -> str:
     """The entry function; in an instantiation, names of the configuration are replaced by their values."""
     name, bracket, arguments = file.entry.partition("<")
-    filled = re.sub(r"[A-Za-z_]\w*", lambda m: _token(values[m[0]]) if m[0] in values else m[0], arguments)
+    filled = re.sub(r"[A-Za-z_]\w*", lambda m: token(values[m[0]]) if m[0] in values else m[0], arguments)
     return name + bracket + filled
 
 
@@ -72,6 +72,8 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
     names = [p.name for p in file.parameters] + [a.name for a in file.attributes]
     passed = {name: values[name] for name in names} if file.passing != "template" else {}
     source, lines = file.source, []
+    if file.generator is not None and file.generator.given is not None:
+        source = str(file.generator.given(dict(values)))
     if file.passing == "struct":
         members = "".join(f"  static {_constant(name, value)}\n" for name, value in passed.items())
         lines.append(f"struct Config {{\n{members}}};")
@@ -85,12 +87,12 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
             elif name.startswith("loop_unroll_factor"):
                 lines.append(_constant(name, value))
             else:
-                lines.append(f"#define {name} {_token(value)}")
-    lines += [f"#define {d.name} {_token(d.expression.value(values))}" for d in file.defines]
+                lines.append(f"#define {name} {token(value)}")
+    lines += [f"#define {d.name} {token(d.expression.value(values))}" for d in file.defines]
     return "".join(f"{line}\n" for line in (*lines, f'#line 1 "{file.source_name}"')) + source
 
 
-def _token(value: Result) -> str:
+def token(value: Result) -> str:
     """A value as it stands in C++: texts as they are, negative numbers in brackets."""
     if isinstance(value, str):
         return value
@@ -102,4 +104,4 @@ def _token(value: Result) -> str:
 def _constant(name: str, value: Result) -> str:
     wide = isinstance(value, int) and not -(2**31) < value < 2**31
     kind = "double" if isinstance(value, float) else "long long" if wide else "int"
-    return f"constexpr {kind} {name} = {_token(value)};"
+    return f"constexpr {kind} {name} = {token(value)};"

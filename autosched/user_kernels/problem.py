@@ -209,7 +209,7 @@ class KernelProblem(Problem):
 @cache
 def problem_type(file: KernelFile) -> type[KernelProblem]:
     """The problem type of a kernel file: a frozen dataclass with a field for each size."""
-    fields = [(name, "int", option(f"the size {name}", value)) for name, value in file.sizes]
+    fields = [(name, "int", option("a size of the problem", value)) for name, value in file.sizes]
     namespace = {"operator": file.name, "summary": file.summary, "file": file, "__module__": __name__}
     return dataclasses.make_dataclass(
         f"KernelProblem[{file.name}]", fields, bases=(KernelProblem,), namespace=namespace, frozen=True
@@ -312,6 +312,8 @@ def _checked(told: str, output: Operand, given: Any) -> npt.NDArray[Any]:
                 array = whole.astype(storage)
     except (TypeError, ValueError):
         raise KernelFileError(f"{told} gives no numbers for {output.name}") from None
+    if array.shape == ():
+        array = np.full(output.shape, array)
     if array.shape != output.shape:
         raise KernelFileError(f"{told} gives {output.name} as {array.shape}, which must be {output.shape}")
     return array

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import keyword
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +13,7 @@ from typing import Any
 from autosched.user_kernels.arguments import IDENTIFIER, check_shapes, read_arguments
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.document import KernelFileError, Places, Table, read_text, read_toml
-from autosched.user_kernels.expressions import Expression, suggestion, value_list
+from autosched.user_kernels.expressions import Expression, from_function, suggestion, value_list
 from autosched.user_kernels.kernel_file import (
     BLOCK,
     CLUSTER,
@@ -22,7 +24,9 @@ from autosched.user_kernels.kernel_file import (
     KernelFile,
     NamedExpression,
     Reference,
+    UserFunction,
 )
+from autosched.user_kernels.kernel_tuner_files import t1_document
 from autosched.user_kernels.sources import (
     callable_reference,
     python_reference,
@@ -35,6 +39,12 @@ from search_spaces.spaces.parameters import Parameter, Value
 
 RESERVED = ("time", "flops", "bytes", *GRID, *BLOCK, *CLUSTER, SHARED)  # what metrics and the launch are called
 _VALUE = (int, float, str, bool)
+_TAKEN = ("file", "sizes", "self", "operator", "summary", "seed")  # of problems, and of the functions that get sizes
+_MOST_REFERENCES = 20  # kernels that are each other's references
+_SECTIONS = (
+    *("kernel", "sizes", "problem", "parameters", "attributes", "defines", "rule", "launch", "argument", "tolerance"),
+    *("reference", "metrics", "cost", "proxy"),
+)
 _NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 
 
@@ -42,7 +52,49 @@ def read_file(path: str | Path, _within: tuple[Path, ...] = ()) -> KernelFile:
     """The kernel of a TOML file. Raises KernelFileError, one line with file and line, for whatever is wrong with it."""
     path = Path(path)
     document, places = read_toml(path.name, read_text(path, Table({}, Places(path.name or str(path))), ""))
-    return read_document(document, places, path.parent, default_name=path.stem, _within=(*_within, path.resolve()))
+    folder, within = path.parent, (*_within, path.resolve())
+    kernel = document.get("kernel")
+    if isinstance(kernel, dict) and "t1" in kernel:
+        document, folder = _over_t1(Table(kernel, places, ("kernel",)), document, folder)
+    return read_document(document, places, folder, default_name=path.stem, _within=within)
+
+
+def read_t1(path: str | Path) -> KernelFile:
+    """The kernel of a T1 file of Kernel Tuner's. Raises KernelFileError."""
+    document, lines, folder = t1_document(path)
+    return read_document(document, Places(Path(path).name, lines), folder)
+
+
+def _over_t1(kernel: Table, document: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Path]:
+    """The document of the T1 file that ``t1`` names, with what the TOML says put over it: tables key by key,
+    arguments by their names; other lists and values as a whole."""
+    path = folder / kernel.text("t1")
+    if not path.is_file():
+        kernel.fail(f"there is no file {kernel.text('t1')!r} next to the kernel file", "t1")
+    base, _, base_folder = t1_document(path)
+    merged = dict(base)
+    for key, value in document.items():
+        if key == "argument" and isinstance(value, list):
+            merged[key] = _arguments_over(base.get(key, []), value)
+        elif key == "launch" and isinstance(value, dict) and {"grid", "problem_size"} & value.keys():
+            kept = {k: v for k, v in base[key].items() if k in ("block", "shared_bytes")}
+            merged[key] = {**kept, **value}
+        elif key in ("parameters", "kernel", "defines", "launch", "sizes") and isinstance(value, dict):
+            merged[key] = {**base.get(key, {}), **{k: v for k, v in value.items() if (key, k) != ("kernel", "t1")}}
+        else:
+            merged[key] = value
+    return merged, base_folder
+
+
+def _arguments_over(base: Sequence[Mapping[str, Any]], given: Sequence[Any]) -> list[Any]:
+    over = {a["name"]: a for a in given if isinstance(a, Mapping) and isinstance(a.get("name"), str)}
+    known = {a["name"] for a in base}
+    merged = []
+    for a in base:
+        new = over.get(a["name"], {})
+        other_kind = "kind" in new and new["kind"] != a["kind"] and new["kind"] in ("output", "scalar")
+        merged.append({**{k: v for k, v in a.items() if not (other_kind and k == "fill")}, **new})
+    return [*merged, *(a for a in given if not isinstance(a, Mapping) or a.get("name") not in known)]
 
 
 def read_document(
@@ -81,19 +133,22 @@ class _Reader:
         within: tuple[Path, ...],
     ) -> KernelFile:
         top, kernel = self.top, self.top.table("kernel")
+        for section in top.values:
+            if section not in _SECTIONS:
+                top.fail(f"unknown key {section!r}, {suggestion(section, _SECTIONS)}", section)
         name = kernel.text("name", default_name)
         if not _NAME.fullmatch(name):
             kernel.fail(f"{name!r} is no name: use letters, digits, _ . and -", "name")
-        source_name = kernel.text("source", None if source is None else f"{name}.cu")
-        path = self.folder / source_name
-        source = read_text(path, kernel, "source") if source is None else source
+        path, source = self._source(kernel, name, source)
+        headers = read_headers(kernel, source, self.folder, path.parent)
         sizes = self._sizes(top.table("sizes"))
         parameters, floats = self._parameters(top.table("parameters"))
         attributes = self._attributes(top.table("attributes"))
         launch = self._launch(top.table("launch"))
         arguments = read_arguments(top, self.types, sizes, self.folder)
         arrays = {a.name for a in arguments if a.kind != "scalar"}
-        passing, entry = read_entry(kernel, source, [p.name for p in parameters if self.types[p.name] == "text"])
+        names = [p.name for p in parameters if self.types[p.name] == "text"]
+        passing, entry = read_entry(kernel, (source, *(text for _, text in headers)), names)
         cost = top.table("cost")
         flops = self._cost(cost, "flops", dict.fromkeys(sizes, "int"))
         moved = self._cost(cost, "bytes", self.types)
@@ -103,7 +158,7 @@ class _Reader:
             summary=kernel.text("summary", f"the kernel {name}"),
             source_name=path.name,
             source=source,
-            headers=read_headers(kernel, source, self.folder, path.parent),
+            headers=headers,
             entry=entry,
             passing=passing,  # type: ignore[arg-type]  # one of PASSINGS
             options=read_options(kernel),
@@ -134,6 +189,19 @@ class _Reader:
             check_shapes(top, arguments, dict(problem))
         return made
 
+    def _source(self, kernel: Table, name: str, source: str | None) -> tuple[Path, str]:
+        """The first file of the source, and the text of all of them, one behind the other."""
+        if source is not None:
+            return self.folder / kernel.text("source", f"{name}.cu"), source
+        given = kernel.listed("source") or [kernel.text("source")]
+        texts: list[str] = []
+        for file in given:
+            if not isinstance(file, str):
+                kernel.fail(f"this must be the name of a file, or a list of them, not {file!r}", "source")
+            text = read_text(self.folder / file, kernel, "source")
+            texts.append(text if not texts else f'\n#line 1 "{Path(file).name}"\n{text}')
+        return self.folder / given[0], "".join(texts)
+
     # -- names ---------------------------------------------------------------------------------------------------
 
     def _add(self, table: Table, name: str, kind: Type) -> None:
@@ -147,7 +215,7 @@ class _Reader:
         sizes = {}
         for name, value in table.items():
             self._add(table, name, "int")
-            if hasattr(Problem, name) or name in ("file", "sizes"):
+            if hasattr(Problem, name) or name in _TAKEN or keyword.iskeyword(name):
                 table.fail(f"a size cannot be called {name!r}: give it another name", name)
             sizes[name] = table.attempt(name, whole_number, name, value, 1)
         return sizes
@@ -195,7 +263,8 @@ class _Reader:
     def _rules(self) -> tuple[FileRule, ...]:
         rules: list[FileRule] = []
         for table in self.top.tables("rule"):
-            text = table.get("expr", str, 'an expression that must hold, such as "block_x * block_y <= 1024"')
+            text = table.values.get("expr") if callable(table.values.get("expr")) and "expr" in table else None
+            text = text or table.get("expr", str, 'an expression that must hold, such as "block_x * block_y <= 1024"')
             expression = table.expression("expr", text, self.types, ("bool", "int"))
             if not expression.names:
                 table.fail(
@@ -204,7 +273,10 @@ class _Reader:
             if any(r.expression.text == expression.text for r in rules):
                 table.fail(f'the rule "{expression.text}" is there twice', "expr")
             pruning = table.choice("kind", ("valid", "pruning"), "valid") == "pruning"
-            rules.append(FileRule(expression, table.text("reason", ""), pruning, table.text("name", "")))
+            reason, name = table.text("reason", ""), table.text("name", "")
+            if name and any(r.name == name for r in rules):
+                table.fail(f"another rule is called {name!r}: give this one another name", "name")
+            rules.append(FileRule(expression, reason, pruning, name))
             table.done()
         return tuple(rules)
 
@@ -244,11 +316,14 @@ class _Reader:
         for name, axis, size, block in zip(GRID, "xyz", sizes, usual, strict=True):
             key = f"grid_div_{axis}"
             divisors = table.listed(key) if key in table else [block]
-            table.expression("problem_size", size, self.types, ("int", "float"))
-            for divisor in divisors:  # each on its own first: a complaint then shows what was written
-                table.expression(key, divisor, self.types, ("int", "float"))
-            product = " * ".join(f"({d})" for d in divisors) or "1"
-            whole = table.expression(key, f"ceil(({size}) / ({product}))", self.types, ("int",))
+            # Each on its own first: a complaint then shows what was written.
+            extent = table.expression("problem_size", size, self.types, ("int", "float"))
+            by = [table.expression(key, divisor, self.types, ("int", "float")) for divisor in divisors]
+            if callable(size) or any(map(callable, divisors)):
+                whole = _quotient(extent, by, self.types)
+            else:
+                product = " * ".join(f"({d})" for d in divisors) or "1"
+                whole = table.expression(key, f"ceil(({size}) / ({product}))", self.types, ("int",))
             axes.append(NamedExpression(name, whole))
         return axes
 
@@ -286,6 +361,9 @@ class _Reader:
     ) -> Reference:
         table = self.top.table("reference")
         given = [key for key in ("python", "kernel", "verify") if key in table]
+        if "constants" in table:  # of a T1 file
+            constants = {str(k): float(v) for k, v in table.table("constants").items()}
+            return Reference("constants", repr(constants), UserFunction("constants", given=_constants(constants)))
         if len(given) + (function is not None) + (judge is not None) > 1:
             table.fail("give one reference: python, kernel, or verify")
         made = Reference() if function is None else callable_reference(function)
@@ -299,6 +377,8 @@ class _Reader:
             path = self.folder / table.text("kernel")
             if path.resolve() in within:
                 table.fail("the references go round in a circle: end it with a Python function", "kernel")
+            if len(within) >= _MOST_REFERENCES:
+                table.fail(f"more than {_MOST_REFERENCES} kernels are references one after another", "kernel")
             if not path.is_file():
                 table.fail(f"there is no file {table.text('kernel')!r} next to the kernel file", "kernel")
             other = read_file(path, within)
@@ -311,6 +391,19 @@ class _Reader:
             made = Reference(made.name, made.content, None, made.kernel, _config(table.table("config"), parameters))
         table.done()
         return made
+
+
+def _quotient(extent: Expression, by: Sequence[Expression], types: Mapping[str, Type]) -> Expression:
+    """One axis of a grid whose extent or divisors are functions."""
+
+    def blocks(values: dict[str, Any]) -> int:
+        return math.ceil(float(extent.value(values)) / math.prod(float(d.value(values)) for d in by))
+
+    return from_function(blocks, f"ceil({extent.text} / {' / '.join(d.text for d in by) or 1})", "int", types)
+
+
+def _constants(values: Mapping[str, float]) -> Callable[..., Any]:
+    return lambda: dict(values)
 
 
 def _is_fixed(argument: Argument, sizes: Mapping[str, int]) -> bool:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import CodeType, FunctionType
 from typing import Any
 
-import numpy as np
-
 from autosched.user_kernels.document import Table, read_text
+from autosched.user_kernels.function_traits import traits
 from autosched.user_kernels.kernel_file import Reference, UserFunction
 from search_spaces.templates.headers import included
 
@@ -24,17 +21,28 @@ _OPTIONS = re.compile(
     r"--?(use_fast_math|extra-device-vectorization|restrict|(ftz|prec-div|prec-sqrt|fmad)=(true|false)"
     r"|maxrregcount=\d+|std=c\+\+20)|-lineinfo|--generate-line-info|-dopt=on|-D[A-Za-z_]\w*(=[\w.+-]*)?"
 )
+_GLOBAL = re.compile(r"__global__|\b__kernel\b")
 _IMPLIED = re.compile(r"--?(O[0-3]|std=c\+\+(03|11|14|17))")  # NVRTC optimises anyway; C++17 is what all compile as
 
 
-def read_entry(kernel: Table, source: str, texts: list[str]) -> tuple[str, str]:
-    """How parameters reach the source, and the entry function. ``texts`` are the parameters whose values are texts."""
+# Headers of the host's C library that kernels include for what NVRTC has built in.
+_OF_THE_HOST = {"stdio.h": "", "stdlib.h": "", "string.h": "", "math.h": "#define M_PI 3.14159265358979323846\n"}
+
+
+def read_entry(kernel: Table, sources: Sequence[str], texts: list[str]) -> tuple[str, str]:
+    """How parameters reach the source, and the entry function, which is in one of ``sources``: the source and what it
+    includes. ``texts`` are the parameters whose values are texts."""
     entry = kernel.text("entry")
     found = _ENTRY.fullmatch(entry)
     if found is None:
         kernel.fail(f'{entry!r} is no function: write its name, or an instance such as "conv<block_x, float>"', "entry")
-    if not re.search(rf"\b{found[2]}\b", source):
+    named = [source for source in sources if re.search(rf"\b{found[2]}\b", source)]
+    if not named:
         kernel.fail(f"the source has no function {found[2]!r}", "entry")
+    if not any(_GLOBAL.search(source) for source in sources):
+        kernel.fail(
+            "the source has no __global__ function: only those can be tuned, not host code that launches them", "entry"
+        )
     passing = kernel.choice("parameters_as", PASSINGS, "template" if found[3] else "define")
     if passing == "template" and not found[3]:
         kernel.fail('a template needs its arguments: entry = "conv<block_x, float>"', "entry")
@@ -71,7 +79,9 @@ def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tupl
     while waiting:
         for name in included(waiting.pop()):
             path = next((f / name for f in folders if (f / name).is_file()), None)
-            if path is not None and name not in headers:
+            if path is None and name in _OF_THE_HOST:
+                headers[name] = _OF_THE_HOST[name]
+            elif path is not None and name not in headers:
                 headers[name] = read_text(path, kernel, "include")
                 waiting.append(headers[name])
     return tuple(sorted(headers.items()))
@@ -94,18 +104,4 @@ def python_reference(table: Table, folder: Path, key: str = "python", text: Any 
 def callable_reference(function: Callable[..., Any]) -> Reference:
     """A function given from Python: the same as another one whose code and whatever it refers to are the same."""
     name = getattr(function, "__qualname__", type(function).__name__)
-    return Reference(name, repr(_traits(function)), UserFunction(name, given=function))
-
-
-def _traits(value: Any) -> Any:
-    """What tells apart two functions, or two values that a function refers to."""
-    if isinstance(value, FunctionType):
-        code, cells = value.__code__, value.__closure__ or ()
-        known = [value.__globals__.get(name) for name in code.co_names]
-        simple = [v for v in known if isinstance(v, (bool, int, float, str, np.ndarray))]
-        return [_traits(v) for v in (code, value.__defaults__, *(cell.cell_contents for cell in cells), *simple)]
-    if isinstance(value, CodeType):
-        return [value.co_code, value.co_names, [_traits(constant) for constant in value.co_consts]]
-    if isinstance(value, np.ndarray):
-        return [value.dtype.str, value.shape, hashlib.sha256(value.tobytes()).hexdigest()]
-    return repr(value)
+    return Reference(name, repr(traits(function)), UserFunction(name, given=function))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
@@ -130,6 +131,10 @@ def _space(file: KernelFile, problem: KernelProblem, device: Device) -> Space:
     for rule in (*file.rules, *_launch_rules(file, device)):
         if not known.keys() >= set(rule.expression.names):
             (pruning if rule.pruning else constraints).append(_rule(rule, known))
+    for name, value in file.pinned:
+        chosen = parse(f"{name} == {value if name in file.floats else repr(value)}", file.types)
+        asked = FileRule(chosen, "another value was asked for", name=f"--set {name}={value}")
+        pruning.append(dataclasses.replace(_rule(asked, known), requested=True))
     return Space(file.name, file.parameters, attributes, constraints, pruning)
 
 

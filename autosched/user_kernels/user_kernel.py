@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from autosched.user_kernels.document import Places
-from autosched.user_kernels.kernel_file import KernelFile
-from autosched.user_kernels.kernel_tuner_files import read_t1
+import numpy as np
+
+from autosched.user_kernels import from_arrays
+from autosched.user_kernels.c_header import c_header
+from autosched.user_kernels.document import KernelFileError, Places
+from autosched.user_kernels.expressions import suggestion
+from autosched.user_kernels.function_traits import function_text
+from autosched.user_kernels.kernel_file import KernelFile, UserFunction
 from autosched.user_kernels.problem import KernelProblem, problem_type
-from autosched.user_kernels.reading import read_document, read_file
+from autosched.user_kernels.reading import read_document, read_file, read_t1
 from autosched.user_kernels.template import operator, template
 from search_spaces.catalogue import register
 from search_spaces.operators.operator import Operator
@@ -75,7 +81,7 @@ class Kernel:
             "kernel": kernel | {key: value for key, value in given.items() if value},
             "sizes": sizes or {},
             "problem": list(problems),
-            "parameters": parameters,
+            "parameters": {n: v if isinstance(v, (str, Mapping)) else _values(v) for n, v in parameters.items()},
             "attributes": attributes or {},
             "defines": defines or {},
             "rule": [_rule(rule) for rule in rules],
@@ -99,6 +105,67 @@ class Kernel:
         )
 
     @classmethod
+    def from_arrays(
+        cls,
+        kernel_name: str,
+        kernel_source: Any,
+        problem_size: Any,
+        arguments: Sequence[Any],
+        tune_params: Mapping[str, Any],
+        *,
+        grid_div_x: Any = None,
+        grid_div_y: Any = None,
+        grid_div_z: Any = None,
+        restrictions: Any = (),
+        answer: Sequence[Any] | None = None,
+        atol: float = 1e-6,
+        verify: Callable[..., Any] | None = None,
+        smem_args: Mapping[str, Any] | None = None,
+        cmem_args: Mapping[str, Any] | None = None,
+        compiler_options: Sequence[str] = (),
+        defines: Mapping[str, Any] | None = None,
+        block_size_names: Sequence[str] = (),
+        metrics: Mapping[str, Any] | None = None,
+        outputs: Sequence[int] | None = None,
+        name: str = "",
+    ) -> Self:
+        """The kernel of the arguments of ``kernel_tuner.tune_kernel``, which mean the same.
+
+        Sources may be a list of files or a function of the values; sizes, restrictions and metrics may be functions of
+        a dict of the values. Arrays hold their contents before each launch; written are those that ``answer`` or
+        ``outputs`` (positions) name, else all whose parameters are no pointers to const. Without an ``answer`` and
+        ``verify`` the reference is the kernel itself at its defaults.
+
+        Raises KernelFileError, one line, for whatever is wrong with it.
+        """
+        name = name or kernel_name.partition("<")[0].strip()
+        usual = {n: next(iter(v)) for n, v in tune_params.items()}
+        text, file = from_arrays.text_of(kernel_source, usual)
+        tables = from_arrays.arguments_of(kernel_name, text, arguments, answer, outputs, cmem_args or {})
+        given = {"grid_div_x": grid_div_x, "grid_div_y": grid_div_y, "grid_div_z": grid_div_z}
+        divisors = {key: [value] if callable(value) else value for key, value in given.items() if value is not None}
+        launch = from_arrays.launch_of(problem_size, tune_params, block_size_names, divisors)
+        rules = [restrictions] if callable(restrictions) or isinstance(restrictions, str) else list(restrictions)
+        reference = None if verify is not None else from_arrays.answers(tables, answer)
+        document: dict[str, Any] = {
+            "kernel": {"name": name, "entry": kernel_name, "options": list(compiler_options)},
+            "parameters": {n: _values(v) for n, v in tune_params.items()},
+            "rule": [{"expr": rule} for rule in rules],
+            "launch": launch | {"shared_bytes": (smem_args or {}).get("size", 0)},
+            "argument": tables,
+            "defines": {"kernel_tuner": 1, **(defines or {})},
+            "tolerance": {"atol": atol} if reference is not None else {},
+            "metrics": metrics or {},
+        }
+        folder = Path(file).parent if file else Path()
+        judge = None if verify is None else from_arrays.judge(tables, verify, answer, atol)
+        made = read_document(document, Places(f"Kernel {name}"), folder, source=text, reference=reference, judge=judge)
+        if callable(kernel_source):
+            made = replace(made, generator=UserFunction(name, given=kernel_source))
+            made = replace(made, source=f"// {function_text(kernel_source)}\n{text}")
+        return cls.of(made)
+
+    @classmethod
     def from_file(cls, path: str | Path) -> Self:
         """The kernel of a TOML file, or of a T1 file of Kernel Tuner's (``.json``). Raises KernelFileError."""
         return cls.of(read_t1(path) if Path(path).suffix == ".json" else read_file(path))
@@ -108,6 +175,28 @@ class Kernel:
         made = cls.__new__(cls)
         made.file = file
         return made
+
+    def c_header(self, targets: Mapping[str, Mapping[str, Any]]) -> str:
+        """A C header with the values of the parameters, by names of devices: ``{"a100": result.best.schedule.values}``.
+        Raises ValueError without any."""
+        return c_header(self.file, targets)
+
+    def pinned(self, **values: Any) -> Self:
+        """The same kernel with parameters that have one value alone: its records are those of the kernel.
+
+        Raises KernelFileError for a parameter that it has not, and for a value that the parameter has not.
+        """
+        by_name = {p.name: p for p in self.file.parameters}
+        kept = []
+        for name, value in values.items():
+            if name not in by_name:
+                raise KernelFileError(f"{self.file.name} has no parameter {name!r}: {suggestion(name, by_name)}")
+            spelled = {str(v): v for v in by_name[name].values}
+            text = repr(float(value)) if name in self.file.floats else str(value)
+            if text not in spelled:
+                raise KernelFileError(f"{name} cannot be {value}: use one of {', '.join(spelled)}")
+            kept.append((name, spelled[text]))
+        return self.of(replace(self.file, pinned=tuple(kept)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Kernel) and self.file == other.file
@@ -131,7 +220,10 @@ class Kernel:
 
         Raises ValueError where an operator of ours, or of an installed package, has that name.
         """
-        register(self.operator, self.template, replace=True)
+        try:
+            register(self.operator, self.template, replace=True)
+        except ValueError as error:
+            raise KernelFileError(f'{error}: with [kernel] name = "..." the kernel is called otherwise') from None
 
     def problem(self, **sizes: int) -> KernelProblem:
         """The problem of these sizes, and the kernel's own for those not given: what ``tune``, ``Database.kernel`` and
@@ -143,6 +235,11 @@ class Kernel:
     def problems(self) -> tuple[KernelProblem, ...]:
         """The problems that the file lists; that of its sizes where it lists none."""
         return tuple(self.problem(**dict(sizes)) for sizes in self.file.problems)
+
+
+def _values(given: Any) -> list[Any]:
+    """Values as a kernel file has them: of lists, ranges and arrays, of Python's and of numpy's numbers."""
+    return [v.item() if isinstance(v, np.generic) else v for v in given]
 
 
 def _rule(rule: str | tuple[str, str] | Mapping[str, str]) -> Any:

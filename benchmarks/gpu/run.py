@@ -2,10 +2,11 @@
 
     python -m benchmarks.gpu --minutes 25 --out OUT
 
-It needs numpy, cupy and pytest, and NVRTC through cuda-bindings for the kernels. In this order: the tests marked gpu;
+It needs numpy, cupy and pytest, and NVRTC through cuda-bindings for the kernels. In this order: a probe of what
+was assumed without a GPU; the tests marked gpu;
 the same candidates on the GPU and in the emulator; matmul shapes, tuned and then timed in turns with cuBLAS, torch and
 Triton; the other operators, with cuBLAS for matvec, torch, cupy, and a device copy of as many bytes. All that is timed
-finds its operands in memory; cuBLAS is also compared with while they are in the L2. ``--parts`` does some of the four
+finds its operands in memory; cuBLAS is also compared with while they are in the L2. ``--parts`` does some of the five
 alone, in the same time. What it writes to OUT it writes as it goes:
 
 - ``results.json``: what was left out and why, the device, and a row per test run, candidate and shape;
@@ -51,11 +52,12 @@ from autosched.tuning.result import TuneResult
 from autosched.user_kernels.user_kernel import Kernel
 from autosched.version import VERSION
 from benchmarks.gpu import device_tests as gpu_tests
+from benchmarks.gpu import probe
 from benchmarks.gpu.agreement import AGREEMENT_PROBLEMS, agreement
 from benchmarks.gpu.journal import Journal, read
 from benchmarks.gpu.problems import in_turns, matmuls, others
 from benchmarks.gpu.table import line, named, table
-from measurements.compiler.pool import CompilePool, NvrtcMissing
+from measurements.compiler.pool import CompilePool, NvrtcMissing, cores_beside
 from measurements.emulator import HostFailure, check_host, emulate
 from measurements.files.text import first_line
 from measurements.records import recording
@@ -78,7 +80,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files, at most 8 of 16 MiB
 
 # The parts' shares of the whole time. What a part leaves over goes to the next ones.
-SHARES = {"tests": 0.15, "emulator": 0.07, "matmul": 0.60, "others": 0.15}
+SHARES = {"probe": 0.08, "tests": 0.15, "emulator": 0.07, "matmul": 0.60, "others": 0.15}
 PARTS = tuple(SHARES)
 RESERVE = 0.03  # for writing the last results
 LEAST_SECONDS = 20.0  # a shape gets no less: fewer shapes tuned well tell more than all of them tuned badly
@@ -152,6 +154,8 @@ class Benchmark:
         """All parts of the plan; the exit status."""
         parts = self.plan.parts
         try:
+            if "probe" in parts:
+                self._probe(self._share("probe"))
             if "tests" in parts:
                 self._tests(self._share("tests"))
             self.results["device"] = self.runner.fingerprint()
@@ -177,6 +181,17 @@ class Benchmark:
         return 1 if self.failed or self.results["stopped"] else 0
 
     # ---- parts ----
+
+    def _probe(self, seconds: float) -> None:
+        """What the GPU says of the assumptions that were made without one: a page and a file of its own."""
+        self._say(f"a probe of what is assumed, for at most {seconds:.0f} s")
+        report = probe.probe(self.runner, self.device, time.monotonic() + seconds)
+        text = probe.page(report, self.device)
+        (self.plan.out / "probe.json").write_text(json.dumps(report, indent=1) + "\n")
+        (self.plan.out / "probe.txt").write_text(text + "\n")
+        print(text, flush=True)
+        for what in report["left_out"]:
+            self._leave_out(f"of the probe: {what}")
 
     def _others(self) -> None:
         """The shapes of the operators but matmul, or of users' kernels."""
@@ -499,7 +514,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     try:
         device = cuda_device()
-        pool = CompilePool()
+        pool = CompilePool(workers=cores_beside(1))
     except (ValueError, NvrtcMissing) as error:
         print(f"benchmarks.gpu: nothing can be run: {error}", file=sys.stderr)
         return 1

@@ -100,7 +100,8 @@ def _shown(schedule: Schedule) -> str:
     parts += [f"split {schedule.integer('split_k')}"] if schedule.integer("split_k") > 1 else []
     parts += [f"{schedule.integer('tiles_of_block')} tiles a block"] if schedule.integer("tiles_of_block") > 1 else []
     parts += ["in turns"] if schedule.integer("ping_pong") else []
-    parts += ["TMA store"] if schedule.integer("store_buffers") else []
+    buffers = schedule.integer("store_buffers")
+    parts += [f"TMA store of {buffers} box{'es' if buffers > 1 else ''}"] if buffers else []
     turned = "transposed " if schedule.template.endswith("transposed") else ""
     return turned + ", ".join(parts)
 

@@ -198,6 +198,11 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def cores_beside(gpus: int) -> int:
+    """Compilers for a run that measures on so many GPUs: the worker of each keeps a core, at least one compiles."""
+    return max(1, usable_cores() - gpus)
+
+
 def parse_resources(log: str, entry: str) -> Resources | None:
     """What ptxas -v printed about the function ``entry``; None where it printed nothing. Dynamic shared bytes are 0.
 

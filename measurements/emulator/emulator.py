@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import signal
 import subprocess
 import time
@@ -33,6 +34,7 @@ from measurements.emulator.findings import (
     status_of,
 )
 from measurements.emulator.host import HostFailure, last_line, machine_sentence
+from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.memory import PLAIN_MEMORY, Flags, Memory
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import (
@@ -46,6 +48,7 @@ from measurements.emulator.ptx.build import (
 from measurements.emulator.work_folders import temporary_folder
 from measurements.files.text import harmless
 from search_spaces.hardware.dtypes import U32
+from search_spaces.hardware.ptx_costs import IN_PLACE, costs
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Kernel, Launch, Scalar
 from search_spaces.templates.tensor_map import ELEMENT_BYTES, SWIZZLE_BYTES, TensorMap
@@ -265,6 +268,8 @@ def _job_text(
     contents: Mapping[str, str] | None,
     calls: int,
     memory: Memory,
+    count: bool,
+    inputs: InputsFile | None,
 ) -> str:
     def numbers(values: tuple[int, int, int]) -> str:
         return " ".join(map(str, values))
@@ -280,10 +285,13 @@ def _job_text(
         f"check {int(check)}",
         f"perturb {int(perturb)}",
         f"sparse {int(contents is not None)}",
+        f"count {int(count)}",
         f"order_seed {order.seed}",
         f"resident {order.resident}",
         f"interleaved {int(order.blocks == 'interleaved')}",
     ]
+    if inputs is not None:
+        lines.append(f"inputs {inputs.path}")
     if blocks is not None:
         lines.append(f"blocks {len(blocks)} {' '.join(map(str, blocks))}")
     operands = memory.operands(kernel)
@@ -410,10 +418,13 @@ def run_blocks(
     contents: Mapping[str, str] | None = None,
     calls: int = 1,
     memory: Memory = PLAIN_MEMORY,
+    count: bool = False,
+    inputs: InputsFile | None = None,
 ) -> Emulation:
     """Run ``blocks`` (None: all) of a launch on the file ``data`` of ``folder``, which the runner rewrites; without
-    outputs. With ``contents`` of the inputs, buffers are sparse (sparse.py), and ``data`` gets what was written."""
-    text = _job_text(kernel, offsets, time_limit, check, perturb, blocks, order, contents, calls, memory)
+    outputs. With ``contents`` of the inputs, buffers are sparse (sparse.py), and ``data`` gets what was written.
+    ``count``: what is executed is counted."""
+    text = _job_text(kernel, offsets, time_limit, check, perturb, blocks, order, contents, calls, memory, count, inputs)
     return run_job(compiled, text, folder, time_limit)
 
 
@@ -459,6 +470,9 @@ def run_job(compiled: CompiledKernel, text: str, folder: Path, time_limit: float
         compile_seconds=compiled.seconds,
         run_seconds=time.monotonic() - started,
         from_cache=compiled.from_cache,
+        executed=tuple(sorted(events.executed.items())),
+        chains=events.chains,
+        code=events.code,
     )
 
 
@@ -474,6 +488,13 @@ def _refused(compiled: CompiledKernel, said: str) -> Emulation:
     return Emulation("unsupported", {}, (), (), (), reason=reason, compile_seconds=compiled.seconds)
 
 
+def _operation(shown: str) -> str:
+    """``fma.rn.f32`` of ``PTX line 12: @%p1 fma.rn.f32 %f1, %f2, ...``."""
+    text = re.sub(r"^@!?\S+\s+", "", shown.partition(": ")[2].strip())
+    operation = text.split(None, 1)[0].rstrip(";") if text else ""
+    return operation + IN_PLACE if operation.startswith("ld.const") and "[%" not in text else operation
+
+
 class _Events:
     """The runner's report: JSON lines, of which the last may be cut short by a kill.
 
@@ -485,6 +506,9 @@ class _Events:
         shared: list[SharedSite] = []
         global_: list[GlobalSite] = []
         self.end: dict[str, Any] | None = None
+        self.executed: dict[str, int] = {}
+        self.chains = (0, 0)
+        self.code = 0
         ids: list[int] = []
         counts: dict[int, int] = {}
         lowered: dict[int, str] = {}  # faults that have turned out to be notes
@@ -513,6 +537,13 @@ class _Events:
                     shared.append(SharedSite(callers=places.callers(event.pop("function")), **event))
                 case "global":
                     global_.append(GlobalSite(callers=places.callers(event.pop("function")), **event))
+                case "executed":
+                    place = places.get(event["function"])
+                    operation = "" if place is None else _operation(place.ptx)
+                    self.executed[operation] = self.executed.get(operation, 0) + event["times"]
+                    self.code += bool(costs(operation))
+                case "chains":
+                    self.chains = (event["warps"], event["cycles"])
                 case "print":
                     printed.append(event["text"])
                 case "end":

@@ -119,7 +119,11 @@ class SharedSite:
 
 @dataclass(frozen=True)
 class GlobalSite:
-    """Global-memory requests of one instruction at one place, over the whole launch; a sector is 32 aligned bytes."""
+    """Global-memory requests of one instruction at one place, over the whole launch; a sector is 32 aligned bytes.
+
+    Where the launch is counted, loads of constant memory are ``ld.const``, and their sectors the different addresses
+    that the lanes of a request name.
+    """
 
     file: str
     line: int
@@ -128,8 +132,10 @@ class GlobalSite:
     bytes: int  # of one lane
     requests: int
     sectors: int
+    unique: int = 0  # sectors that the block had not asked for before; both only where the launch is counted
+    fresh: int = 0  # sectors that no block had asked for before
 
-    COUNTS: ClassVar[tuple[str, ...]] = ("requests", "sectors")
+    COUNTS: ClassVar[tuple[str, ...]] = ("requests", "sectors", "unique", "fresh")
 
     @property
     def sectors_per_request(self) -> float:
@@ -194,6 +200,9 @@ class Emulation:
     was there already. ``defined`` and ``written`` are of arrays that came with flags (memory.Memory): of each byte,
     whether it holds a value now, and whether the launch has written it. ``suppressed`` are findings that are expected,
     each with the reason that was given (suppression.py).
+    Where the launch is counted, ``executed`` has how often warps executed each PTX operation ("fma.rn.f32"), and
+    ``chains`` the number of warps and the cycles of their longest chains of dependent instructions together, and
+    ``code`` how many different instructions there were that have machine code.
     """
 
     status: EmulationStatus
@@ -210,6 +219,9 @@ class Emulation:
     defined: Mapping[str, Flags] = field(default_factory=dict)
     written: Mapping[str, Flags] = field(default_factory=dict)
     suppressed: tuple[tuple[Finding, str], ...] = ()
+    executed: tuple[tuple[str, int], ...] = ()
+    chains: tuple[int, int] = (0, 0)
+    code: int = 0
 
     @property
     def ok(self) -> bool:

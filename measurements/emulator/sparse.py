@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from measurements.emulator.emulator import lacking, machine_failures, offsets_of, run_blocks
 from measurements.emulator.findings import Emulation
+from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import KernelCompileError, compile_to_program
 from measurements.emulator.work_folders import temporary_folder
@@ -92,19 +93,31 @@ def seeds_of(kernel: Kernel, seed: int) -> dict[str, int]:
 
 
 def emulate_blocks(
-    kernel: Kernel, blocks: Sequence[int], *, seed: int = 0, order: Order = ASCENDING, time_limit: float = 60.0
+    kernel: Kernel,
+    blocks: Sequence[int],
+    *,
+    seed: int = 0,
+    order: Order = ASCENDING,
+    time_limit: float = 60.0,
+    inputs: InputsFile | None = None,
+    check: bool = True,
+    count: bool = False,
 ) -> SparseEmulation:
-    """Compile ``kernel`` and run ``blocks`` of its grid alone, in ``order``, on inputs drawn from ``seed``.
+    """Compile ``kernel`` and run ``blocks`` of its grid alone, in ``order``, on ``inputs``, or on some drawn from
+    ``seed``. Without ``check`` nobody knows which blocks wrote what. ``count``: what is executed is counted.
 
     Raises ValueError for blocks that the grid lacks, and otherwise as ``emulate`` does.
     """
     grid = math.prod(kernel.grid)
     if not blocks or min(blocks) < 0 or max(blocks) >= grid or len(set(blocks)) < len(blocks):
         raise ValueError(f"blocks must be different ones of the {grid} of the grid")
-    if not can_generate(kernel):
+    if inputs is not None:
+        contents = {name: f"file {offset}" for name, offset in inputs.offsets.items()}
+    elif can_generate(kernel):
+        seeds = seeds_of(kernel, seed)
+        contents = {o.name: f"{_CONTENT[o.dtype.name]} {seeds[o.name]}" for o in kernel.operands if o.name in seeds}
+    else:
         raise ValueError(f"only kernels of arrays of {', '.join(_CONTENT)} can be run in part")
-    seeds = seeds_of(kernel, seed)
-    contents = {o.name: f"{_CONTENT[o.dtype.name]} {seeds[o.name]}" for o in kernel.operands if o.name in seeds}
     chosen = [int(blocks[i]) for i in order.of(len(blocks))]
     with machine_failures(), temporary_folder() as folder:
         try:
@@ -113,7 +126,18 @@ def emulate_blocks(
             return SparseEmulation(error.emulation, {})
         (folder / "data").touch()
         emulation = run_blocks(
-            kernel, compiled, folder, offsets_of(kernel.operands), time_limit, True, False, chosen, order, contents
+            kernel,
+            compiled,
+            folder,
+            offsets_of(kernel.operands),
+            time_limit,
+            check,
+            False,
+            chosen,
+            order,
+            contents,
+            count=count,
+            inputs=inputs,
         )
         done = emulation.status in ("ok", "findings")
         return SparseEmulation(emulation, _written(kernel, folder / "data") if done else {})
@@ -135,7 +159,7 @@ def _written(kernel: Kernel, data: Path) -> dict[str, Written]:
     return {
         operand.name: _in_order(found.get(number, []), operand.dtype)
         for number, operand in enumerate(kernel.operands)
-        if operand.role == "output"
+        if operand.role in ("output", "inout")
     }
 
 

@@ -90,19 +90,13 @@ class StopRule:
         return min(seconds) > self.hopeless_factor * best
 
 
-def unthrottled(
-    seconds: Sequence[float], clocks: Sequence[float | None], highest: float | None, share: float = 0.75
-) -> list[float]:
-    """The ``seconds`` that were not taken at a throttled clock, under ``share`` of the ``highest`` one seen.
+def unslowed(seconds: Sequence[float], slowed: Sequence[bool]) -> list[float]:
+    """The ``seconds`` that were not ``slowed`` by something other than the kernel.
 
-    ``clocks`` has one for each time, None where unknown. Where that would drop half of the times or more, all stay: a
-    steadily low clock is due to the kernel's own power, and part of its speed. After nvbench, which also discards
-    below 75 %.
+    Where that would drop all of them, all stay.
     """
-    if highest is None:
-        return list(seconds)
-    at_speed = [t for t, c in zip(seconds, clocks, strict=True) if c is None or c >= share * highest]
-    return at_speed if 2 * len(at_speed) > len(seconds) else list(seconds)
+    at_speed = [t for t, slow in zip(seconds, slowed, strict=True) if not slow]
+    return at_speed or list(seconds)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class CostCounts:
     dram_bytes: float  # per launch
     iterations: int  # steps of the main loop, per block
     stages: int  # loads in flight ahead of the arithmetic; 1 means they do not overlap
-    barriers_per_iteration: int
+    barriers_per_iteration: float
     cluster: int = 1  # blocks that start together, on SMs of one GPC
     refills: bool = True  # whether the arithmetic behind a barrier waits for its operands from shared memory
     copies_behind: bool = False  # whether a load is issued behind the arithmetic whose operands lie in its place
@@ -38,6 +38,9 @@ class CostCounts:
     multicast_bytes: float = 0.0  # per block, that arrive besides load_bytes: L2 reads them for another block
     drains: int = 0  # times that a block's arithmetic stops until a result has left the registers
     drain_instructions: float = 0.0  # warp instructions of a block that its arithmetic waits for then
+    boxed: int = 0  # results of a block that its warpgroups pass through shared memory, from where TMA stores them
+    boxes: int = 1  # of such a result, one after another, of each warpgroup
+    box_buffers: int = 1  # of them that have room there, so that one is written while others are stored
     restarts: int = 0  # times that a block starts loads anew and waits for them with nothing else to do
     run_bytes: float = (
         128.0  # of DRAM that neighbouring threads of a block read or write in one piece, the shorter of both

@@ -22,6 +22,9 @@ _MIB = 2**20
 _SMS_OF_TPC, _SMS_OF_GPC = 2, 16  # of Hopper; some GPCs have 18 (H100 white paper, and products with 132 SMs)
 
 
+_MAY_BE_ZERO = ("reserved_shared_per_block", "sustained_clock_hz")  # sm_75 reserves nothing; not known
+
+
 @cache
 def _features(sm: int, arch: str) -> frozenset[str]:
     return architecture(sm).features_of(arch)
@@ -40,8 +43,10 @@ class Device:
     ``mma_sync_fraction`` is the part of it that mma.sync reaches. Tensor peaks of
     data sheets are at ``tensor_clock_hz``, all others at ``clock_hz``. ``memory_bytes`` is the total that the driver
     reports; programs can use a little less. ``driver_names`` are the names under which the driver reports this product,
-    which some share with others. ``unconfirmed`` names the figures of the row that no source confirms; ``derived`` says
-    that its figures are the driver's and its architecture's, because no row has the product.
+    which some share with others. ``sustained_clock_hz`` is the clock that the power limit leaves where tensor cores
+    multiply 16-bit floats all the time, 0 where it is not known to be below ``tensor_clock_hz``. ``unconfirmed`` names
+    the figures of the row that no source confirms; ``derived`` says that its figures are the driver's and its
+    architecture's, because no row has the product.
     """
 
     name: str
@@ -74,14 +79,15 @@ class Device:
     shared_bytes_per_cycle: int = 128
     banks: int = 32
     bank_bytes: int = 4
+    sustained_clock_hz: float = 0.0
     unconfirmed: str = ""
     derived: bool = False
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, bool) or (field.name == "reserved_shared_per_block" and value == 0):
-                continue  # sm_75 reserves nothing
+            if isinstance(value, bool) or (value == 0 and field.name in _MAY_BE_ZERO):
+                continue
             if isinstance(value, (int, float)) and not 0 < value < float("inf"):
                 raise ValueError(f"device {self.name!r}: {field.name} is {value}, but must be positive and finite")
         warp, unit = self.warp_size, self.shared_allocation_unit
@@ -121,6 +127,7 @@ class Device:
             ),
             (self.mma_sync_fraction <= 1.0, "mma_sync_fraction must be at most 1"),
             (self.tensor_clock_hz <= self.clock_hz, "tensor_clock_hz must not exceed clock_hz"),
+            (self.sustained_clock_hz <= self.tensor_clock_hz, "sustained_clock_hz must not exceed tensor_clock_hz"),
             (self.l2_bandwidth > self.dram_bandwidth, "l2_bandwidth must exceed dram_bandwidth"),
             (all(rate > 0 for _, rate in rates), "tensor rates must be positive"),
             (len(dict(rates)) == len(rates), "each type of tensor_flops_per_cycle must be named once"),
@@ -225,6 +232,7 @@ def device_of(product: Product, *, derived: bool = False) -> Device:
         shared_allocation_unit=its.shared_unit,
         registers_per_sm=its.registers,
         registers_per_block=its.registers,
+        sustained_clock_hz=product.sustained_mhz * 1e6,
         unconfirmed=product.unconfirmed,
         derived=derived,
     )

@@ -34,6 +34,7 @@ class Parameter:
     kind: Literal["ordinal", "categorical"] = "ordinal"
     chosen_default: Value | None = None
     before: Value | None = None  # what a schedule without a value means, made before there was such a parameter
+    deeper: bool = False  # more of it hides more of what loads take: of schedules guessed alike, the better one
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -145,10 +146,16 @@ class Parameter:
 
 
 def ordinal(
-    name: str, values: Sequence[Value], doc: str = "", default: Value | None = None, before: Value | None = None
+    name: str,
+    values: Sequence[Value],
+    doc: str = "",
+    default: Value | None = None,
+    before: Value | None = None,
+    *,
+    deeper: bool = False,
 ) -> Parameter:
     """A parameter whose values have an order, such as tile sizes. Raises ValueError as Parameter does."""
-    return Parameter(name, tuple(values), doc, "ordinal", default, before)
+    return Parameter(name, tuple(values), doc, "ordinal", default, before, deeper)
 
 
 def categorical(

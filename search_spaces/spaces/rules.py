@@ -97,6 +97,7 @@ class Rule(_OfColumns):
 
     reason: str | Callable[..., str | None]
     doc: str = ""
+    requested: bool = False  # by a user for once: no part of what the space is
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -369,7 +369,7 @@ class Space:
         content = {
             "name": self.name,
             "parameters": [[p.name, p.kind, list(p.values)] for p in self.parameters],
-            "rules": [r.name for r in self.rules],
+            "rules": [r.name for r in self.rules if not r.requested],
         }
         return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
 

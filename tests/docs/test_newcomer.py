@@ -60,7 +60,7 @@ def _inner(group: Any) -> set[str]:
     known = {
         o for name in group.list_commands(context) for p in group.get_command(context, name).params for o in p.opts
     }
-    return known | {"--kernel", "--size", "--suite", "--from", "--ptx", "--program", "--budget"}
+    return known | {"--kernel", "--size", "--suite", "--from", "--ptx", "--program", "--python", "--budget"}
 
 
 def programs(page: Path) -> list[str]:

@@ -1,15 +1,17 @@
-"""What the k-tile loop of wgmma_matmul compiles to: no fence of the whole GPU, few instructions beside wgmma."""
+"""What the k-tile loop of the wgmma templates compiles to: no fence of the whole GPU, no register moved for a
+descriptor, few instructions beside wgmma."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from benchmarks.search.first_choices import first_choice
-from measurements.compiler.disassembly import DisassemblerMissing, Instruction, disassemble, main_loop, nvdisasm
+from measurements.compiler.disassembly import DisassemblerMissing, Instruction, disassemble, loops, main_loop, nvdisasm
 from measurements.compiler.nvrtc import NvrtcMissing, compile_source, toolchain_version
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import device
@@ -25,7 +27,25 @@ except (NvrtcMissing, DisassemblerMissing) as missing:
 
 FOLDER = Path(__file__).parent
 CASES = (*sorted((FOLDER / "wgmma").glob("*.json")), *sorted((FOLDER / "eight_bit").glob("*.json")))
-LONGEST = {4096: 53, 8192: 44}  # instructions of the loop of a first choice, beside its 8 or 4 multiplications
+H200 = device("h200")
+SAMPLED = {
+    "square": ("wgmma_matmul", Matmul(4096, 4096, 4096, a="bf16")),
+    "odd": ("wgmma_matmul", Matmul(1000, 1016, 1024, order_b="col", epilogue="bias+gelu")),
+    "narrow": ("wgmma_matmul_transposed", Matmul(64, 4096, 4096, a="bf16")),
+    "8 bits": ("wgmma_matmul", Matmul(2048, 2048, 2048, a="e4m3", b="e4m3", out="bf16", order_b="col")),
+}
+MULTIPLICATIONS = ("HGMMA", "IGMMA", "QGMMA", "BGMMA")
+FIRST_CHOICE = 45  # instructions of its loop, of which 4 multiply
+# Of any schedule's loop, and of each multiplication: itself, and what moves its two descriptors along k.
+OVERHEAD, OF_MULTIPLICATION = 36, 4
+
+
+def multiplications(body: Iterable[Instruction]) -> int:
+    return sum(i.opcode.startswith(MULTIPLICATIONS) for i in body)
+
+
+def moved_descriptors(body: Iterable[Instruction]) -> int:
+    return sum(i.opcode.startswith("R2UR") for i in body)
 
 
 def machine_code(kernel: Kernel) -> tuple[Instruction, ...]:
@@ -37,14 +57,14 @@ def machine_code(kernel: Kernel) -> tuple[Instruction, ...]:
 @cache
 def chosen(size: int) -> tuple[Instruction, ...]:
     """The first choice for a square matmul of this size on an H200."""
-    problem, on = Matmul(m=size, n=size, k=size, a="bf16", b="bf16", out="bf16"), device("h200")
+    problem, on = Matmul(m=size, n=size, k=size, a="bf16", b="bf16", out="bf16"), H200
     schedule, _ = first_choice(problem, on)
     return machine_code(template(schedule.template).kernel(problem, schedule, on))
 
 
 def between_wait_and_multiplications(body: tuple[Instruction, ...]) -> list[Instruction]:
     """From the first wait for a barrier in memory, or the first multiplication, to the last multiplication."""
-    at = [i.address for i in body if i.opcode.startswith(("HGMMA", "IGMMA", "QGMMA", "BGMMA"))]
+    at = [i.address for i in body if i.opcode.startswith(MULTIPLICATIONS)]
     first = min([i.address for i in body if i.opcode.startswith("SYNCS.PHASECHK") and i.address < at[0]] or at)
     return [i for i in body if first <= i.address <= at[-1]]
 
@@ -57,22 +77,52 @@ def test_no_fence_of_the_gpu_between_the_first_wait_and_the_last_multiplication(
         pytest.skip("another template")
     schedule = Schedule.from_json(name, document["schedule"])
     body = machine_code(template(name).kernel(problem, schedule, device(document["device"])))
-    loop = main_loop(body)
-    assert any(i.kind == "tensor" for i in loop)
-    for i in (*between_wait_and_multiplications(body), *loop):
+    assert multiplications(main_loop(body))
+    assert_no_fence_of_the_gpu(body)
+
+
+def assert_no_fence_of_the_gpu(body: tuple[Instruction, ...]) -> None:
+    for i in (*between_wait_and_multiplications(body), *main_loop(body)):
         assert not ("GPU" in i.opcode and i.opcode.startswith("MEMBAR")), i
         assert not i.opcode.startswith(("CCTL", "ERRBAR")), i
+
+
+@pytest.mark.parametrize("which", SAMPLED)
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.nightly)])
+def test_sampled_schedules_neither_fence_the_gpu_nor_move_descriptors(which: str, seed: int) -> None:
+    name, problem = SAMPLED[which]
+    for schedule in template(name).space(problem, H200).sample(3, seed):
+        body = machine_code(template(name).kernel(problem, schedule, H200))
+        assert_no_fence_of_the_gpu(body)
+        turns = [loop for loop in loops(body) if multiplications(loop)]
+        if not turns:  # one k-tile
+            continue
+        loop = min(turns, key=len)
+        threads_move = "cp.async" in (schedule["copy_a"], schedule["copy_b"])
+        if schedule["a_from"] == "shared":
+            assert not moved_descriptors(loop), schedule
+            if not threads_move:
+                assert len(loop) <= OVERHEAD + OF_MULTIPLICATION * multiplications(loop), schedule
 
 
 @pytest.mark.parametrize("size", [4096, 8192])
 def test_the_loop_of_a_first_choice_is_short(size: int) -> None:
     loop = main_loop(chosen(size))
-    beside = [i for i in loop if i.kind != "tensor"]
-    assert len(beside) <= LONGEST[size], [i.opcode for i in beside]
-    assert sum(i.opcode.startswith("R2UR") for i in loop) <= 1
+    more = multiplications(loop) - 4
+    assert len(loop) <= FIRST_CHOICE + OF_MULTIPLICATION * more, [i.opcode for i in loop]
+    assert not moved_descriptors(loop)
     assert not any(i.opcode.startswith(("MEMBAR", "CCTL", "ERRBAR", "ELECT")) for i in loop)
     assert sum(i.opcode.startswith("SYNCS.PHASECHK") for i in loop) == 1
     assert sum(i.opcode.startswith("SYNCS.ARRIVE") for i in loop) == 1
+
+
+@pytest.mark.parametrize("size", [4096, 8192])
+def test_a_cluster_begins_without_a_fence_of_the_gpu(size: int) -> None:
+    """Its barrier at the start arrives relaxed, and the fence behind it is of the making of barriers alone."""
+    body = chosen(size)
+    start = [i for i in body if i.address < between_wait_and_multiplications(body)[0].address]
+    assert any(i.opcode.startswith("UCGABAR_ARV") for i in start), "a first choice is of a cluster"
+    assert not any(i.opcode.startswith("MEMBAR") and "GPU" in i.opcode for i in start)
 
 
 @pytest.mark.parametrize("size", [4096, 8192])

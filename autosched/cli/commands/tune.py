@@ -26,7 +26,7 @@ from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, 
 from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.terminal.progress import TuneDisplay
 from autosched.reporting import formatting
-from autosched.samplers import DEFAULT, samplers
+from autosched.samplers import BRUTE_FORCE, DEFAULT, samplers
 from autosched.tuning.backends import BACKENDS, Gpus
 from measurements.files.text import without_password
 from measurements.store.errors import StoreError
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from autosched.tuning.paired_timing import Remeasurement
     from autosched.tuning.result import TuneResult
 
+DEFAULT_TRIALS = 64
 SecondsOption = Annotated[
     float | None,
     typer.Option("--seconds", metavar="S", help="Propose nothing more after S seconds (default: no limit)."),
@@ -52,8 +53,14 @@ def tune(
         typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL, made if missing. (required)"),
     ] = None,
     trials: Annotated[
-        int, typer.Option("--trials", parser=whole_number, metavar="N", help="Schedules to try in this run.")
-    ] = 64,
+        int | None,
+        typer.Option(
+            "--trials",
+            parser=whole_number,
+            metavar="N",
+            help=f"Schedules to try in this run (default {DEFAULT_TRIALS}; all with --sampler {BRUTE_FORCE}).",
+        ),
+    ] = None,
     device: DeviceOption = None,
     template: TemplateOption = None,
     backend: Annotated[
@@ -108,6 +115,8 @@ def tune(
     """
     if db is None:
         raise InputError(f"tune needs --db: autosched tune {operator.name} ... --db best.db")
+    if trials is None:
+        trials = MOST_TRIALS if sampler == BRUTE_FORCE else DEFAULT_TRIALS
     within("--trials", trials, 1, MOST_TRIALS)
     within("--seed", seed, 0, MOST_SEED)
     if workers is not None:

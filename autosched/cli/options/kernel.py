@@ -1,7 +1,7 @@
 """``--kernel FILE`` or ``--program FILE[:NAME]`` in place of an operator: a user's own, by the same code as ours.
 
 The kernel is registered in the catalogue, where it is an operator whose options are its sizes; the arguments are then
-those of any operator. ``--size width=4096`` means ``--width 4096``.
+those of any operator. ``--size width=4096`` means ``--width 4096``; ``--set block_x=128`` leaves a parameter one value.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
     paths, rest = _taken(arguments[len(command) :], "--kernel")
     programs, rest = _taken(rest, "--program")
     given, rest = _taken(rest, "--size")
+    chosen, rest = _taken(rest, "--set")
+    if chosen and not paths:
+        raise InputError("--set NAME=VALUE is for --kernel FILE: it names a value of a parameter of its kernel")
     if programs:
         if paths or len(programs) > 1:
             raise InputError("give one --program FILE[:NAME] at a time, without --kernel")
@@ -39,6 +42,8 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
 
     with bad_input():
         kernel = Kernel.from_file(paths[0])
+        if chosen:
+            kernel = kernel.pinned(**_values(chosen))
         kernel.register()
     flags = {option.name: option.flags[-1] for option in kernel.operator.options}
     sizes = _sizes(given, flags, paths[0])
@@ -63,6 +68,17 @@ def _of_program(command: tuple[str, ...], place: str, given: Sequence[str], rest
         register_program(program)
         flags = {option.name: option.flags[-1] for option in operator(program).options}
     return [*command, program.name, *_sizes(given, flags, place), *rest]
+
+
+def _values(given: Sequence[str]) -> dict[str, str]:
+    """The parameters and values that ``--set NAME=VALUE`` ask for. Raises InputError."""
+    values = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise InputError(f"--set {text} is no choice: write --set NAME=VALUE, such as --set block_x=128")
+        values[name] = value
+    return values
 
 
 def _sizes(given: Sequence[str], flags: Mapping[str, str], place: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,6 +15,9 @@ STARTS = 8  # from each of which a descent takes some 150 to 300 guesses
 _DISTANCE = 6  # parameters in which they differ where possible: the best of a sample are often much the same
 _NEIGHBOURS = 256  # looked at in a step
 _STEPS = 32
+TIE = 1e-3  # guesses of times that differ by less are the same: no model tells them apart
+
+Rank = tuple[int, int, int, float]
 
 
 def descended(space: SearchSpace, prior: Prior, starts: Sequence[Schedule]) -> list[Schedule]:
@@ -23,15 +27,36 @@ def descended(space: SearchSpace, prior: Prior, starts: Sequence[Schedule]) -> l
     if guesses is None:
         return []
     order = [i for i in np.argsort(guesses, kind="stable").tolist() if np.isfinite(guesses[i])]
-    guess_of = {starts[i]: float(guesses[i]) for i in order}
-    ends: dict[Schedule, float] = {}
-    for start in spread_out(list(guess_of), STARTS, _DISTANCE):
-        here, guess = start, guess_of[start]
+    rank = ranking(space)
+    rank_of = {starts[i]: rank(starts[i], float(guesses[i])) for i in order}
+    ends: dict[Schedule, Rank] = {}
+    for start in spread_out(list(rank_of), STARTS, _DISTANCE):
+        here = start
+        best = rank_of[start]
         for _ in range(_STEPS):
             near = space.neighbours(here, _NEIGHBOURS)
             found = prior.log_seconds(near)
-            if found is None or not len(found) or not found.min() < guess:
+            if found is None:
                 break
-            here, guess = near[int(found.argmin())], float(found.min())
-        ends[here] = guess
+            ranks = {n: rank(n, float(g)) for n, g in zip(near, found, strict=True) if g < math.log1p(TIE) + best[-1]}
+            if not ranks or not min(ranks.values()) < best:
+                break
+            here = min(ranks, key=lambda schedule: ranks[schedule])
+            best = ranks[here]
+        ends[here] = best
     return sorted(ends, key=lambda schedule: ends[schedule])
+
+
+def ranking(space: SearchSpace) -> Callable[[Schedule, float], Rank]:
+    """How a schedule with a guess (log seconds) ranks, the smallest first: by its guess, where several are the same
+    within TIE by how few parameters are not at their defaults, then by how deep its pipeline is."""
+    plain = {(t, p.name): p.default for t, m in space.members.items() for p in m.parameters if not p.deeper}
+    deep = {(t, p.name): p for t, m in space.members.items() for p in m.parameters if p.deeper}
+
+    def rank(schedule: Schedule, guess: float) -> Rank:
+        named = [((schedule.template, name), value) for name, value in schedule.items]
+        changed = sum(key in plain and plain[key] != value for key, value in named)
+        depth = sum(deep[key].code(value) for key, value in named if key in deep)
+        return math.floor(guess / TIE), changed, -depth, guess
+
+    return rank

@@ -79,6 +79,7 @@ struct Launch {
   bool uses_reserved_shared = false;  // the kernel asks where the reserved kilobyte of shared memory lies
   unsigned narrowest_store = 16;  // of the kernel, to global memory: the bytes of what two threads may own side by side
   bool check = true;  // shadow memory: races and initialisation
+  bool count = false;  // what is executed, for estimates of time
   bool sparse = false;  // buffers are backed, and inputs made, where they are touched
   std::vector<unsigned> blocks;  // that run, in this order; none: all of the grid, ascending
   std::uint64_t order_seed = 0;  // of the turns of warps and lanes; 0: ascending
@@ -273,11 +274,13 @@ struct BufferSpec {
   unsigned element_bytes;
   bool zeroed;
   // Of a sparse input: the floats are small integers, `bits` any bits but all ones (measurements/emulator/sparse.py).
-  enum class Content { none, f16, bf16, f32, e4m3, e5m2, bits } content = Content::none;
+  // `file`: what the job's file of inputs holds from byte `seed` on.
+  enum class Content { none, f16, bf16, f32, e4m3, e5m2, bits, file } content = Content::none;
   std::uint64_t seed = 0;
   void* address = nullptr;  // where it lies already, in memory that others have mapped
   bool unset = false;       // a variable of the program that has no value of its own, until something writes it
 };
+inline int inputs_file = -1;
 // Reserves the buffers with guard zones; returns their addresses.
 std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs);
 // Which bytes of a buffer hold a value when the launch begins: those that are not 0.

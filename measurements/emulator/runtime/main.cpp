@@ -25,6 +25,7 @@
 #include "memory/counting.hpp"
 #include "machine.hpp"
 #include "isa/ptx.hpp"
+#include "isa/counts.hpp"
 #include "memory/tensor_map.hpp"
 #include "memory/texture.hpp"
 
@@ -103,6 +104,13 @@ Job read_job(const char* path) {
       file >> job.time_limit;
     } else if (key == "perturb") {
       file >> ptx::program.perturb;
+    } else if (key == "count") {
+      file >> launch.count;
+    } else if (key == "inputs") {
+      std::string path;
+      std::getline(file >> std::ws, path);
+      inputs_file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      if (inputs_file < 0) fail("cannot open the inputs");
     } else if (key == "check") {
       file >> launch.check;
     } else if (key == "sparse") {
@@ -129,6 +137,7 @@ Job read_job(const char* path) {
                   : content == "e4m3" ? BufferSpec::Content::e4m3
                   : content == "e5m2" ? BufferSpec::Content::e5m2
                   : content == "bits" ? BufferSpec::Content::bits
+                  : content == "file" ? BufferSpec::Content::file
                                       : BufferSpec::Content::none;
       b.role = role == "input"    ? BufferSpec::Role::input
                : role == "output" ? BufferSpec::Role::output
@@ -326,6 +335,7 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
     }
   }
   report_counts();
+  if (launch.count) ptx::report_executed();
   report_end(finished ? "done" : "stopped", 0, "");
 }
 

@@ -192,14 +192,25 @@ void report_shared(SiteIndex site, const char* instruction, int bytes, std::uint
       .write();
 }
 
-void report_global(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t sectors) {
+void report_global(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t sectors,
+                   std::uint64_t unique, std::uint64_t fresh) {
   Line("global")
       .site(site)
       .text("instruction", instruction)
       .number("bytes", static_cast<std::uint64_t>(bytes))
       .number("requests", requests)
       .number("sectors", sectors)
+      .number("unique", unique)
+      .number("fresh", fresh)
       .write();
+}
+
+void report_executed(SiteIndex site, std::uint64_t times) {
+  Line("executed").site(site).number("times", times).write();
+}
+
+void report_chains(std::uint64_t warps, std::uint64_t cycles) {
+  Line("chains").number("warps", warps).number("cycles", cycles).write();
 }
 
 void report_end(const char* status, SiteIndex site, const char* message) {

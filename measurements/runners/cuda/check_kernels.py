@@ -12,6 +12,7 @@ GUARD = 0xA5  # byte that fills the gap behind each array
 MODE_ANY, MODE_EQUAL, MODE_ZERO = 0, 1, 2  # what check_bytes wants in the array itself
 REPORT_WORDS = 4
 THREADS = 256
+HOLD = "hold_stream"  # the entry of the kernel that stream_hold launches
 
 _SOURCE = r"""
 typedef unsigned long long u64;
@@ -81,6 +82,14 @@ CHECK(u8, unsigned char, Number)
 CHECK(u16, unsigned short, Number)
 CHECK(u32, unsigned, Number)
 CHECK(u64, u64, Number)
+
+// Ends once the host sets go[0], or after `limit` nanoseconds: then go[1] is 1. The host reads and writes go, too.
+extern "C" __global__ void hold_stream(volatile unsigned* go, u64 limit) {
+  u64 began, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(began));
+  for (now = began; !go[0] && now - began < limit;) asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  if (!go[0]) go[1] = 1;
+}
 
 // Slots of `stride` bytes, one per blockIdx.y: an array of `bytes` bytes and a gap that holds the guard byte.
 // mode 0: any contents, 1: equal to `expected`, 2: zero.

@@ -1,20 +1,42 @@
-"""The clock of a busy GPU, read through NVML."""
+"""What NVML tells of a GPU while it works: its clock, and why the clock is lower than it could be."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import dataclass
+
+# Bits of nvmlDeviceGetCurrentClocksEventReasons after which a time is not that of the kernel. The power limit (0x4) is
+# none of them: it is a part of how fast a kernel is on this GPU.
+SLOWDOWNS = {
+    0x08: "a hardware slowdown",
+    0x20: "heat",
+    0x40: "heat (hardware)",
+    0x80: "a power brake",
+}
 
 
-def open_clock(pci_bus_id: str) -> tuple[Callable[[], float | None], str | None]:
-    """A reader of the SM clock in MHz, and the driver's version; neither where pynvml is not installed."""
+@dataclass(frozen=True)
+class GpuState:
+    """``clock`` reads the SM clock in MHz, None where it is unknown; ``slowdowns`` why it is lowered for reasons that
+    are not the kernel's own, values of SLOWDOWNS."""
+
+    clock: Callable[[], float | None] = lambda: None
+    slowdowns: Callable[[], tuple[str, ...]] = lambda: ()
+
+
+def open_state(pci_bus_id: str) -> tuple[GpuState, str | None]:
+    """The state of a GPU, and the driver's version; one that knows nothing, and None, where NVML does not answer."""
     try:
         pynvml = importlib.import_module("pynvml")
         pynvml.nvmlInit()
         handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
         version = pynvml.nvmlSystemGetDriverVersion()
     except Exception:  # pynvml may be missing, and a driver may hide NVML
-        return lambda: None, None
+        return GpuState(), None
+    # The older name of the same call, which old drivers and old versions of pynvml have alone.
+    events = getattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+    reasons = events or getattr(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons", None)
 
     def clock() -> float | None:
         try:
@@ -22,4 +44,11 @@ def open_clock(pci_bus_id: str) -> tuple[Callable[[], float | None], str | None]
         except pynvml.NVMLError:
             return None
 
-    return clock, version if isinstance(version, str) else version.decode()
+    def slowdowns() -> tuple[str, ...]:
+        try:
+            bits = int(reasons(handle)) if reasons is not None else 0
+        except pynvml.NVMLError:
+            return ()
+        return tuple(text for bit, text in SLOWDOWNS.items() if bits & bit)
+
+    return GpuState(clock, slowdowns), version if isinstance(version, str) else version.decode()

@@ -54,7 +54,7 @@ class CudaOptions:
     rule: StopRule = field(default_factory=StopRule)
     limits: Limits = field(default_factory=Limits)
     launch_limit: float = 5.0
-    graph_below: float = 100e-6
+    graph_below: float = 1e-3
     warm_cache: bool = False
     seed: int = 0
 

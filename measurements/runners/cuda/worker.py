@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -36,10 +35,11 @@ import numpy as np
 from measurements.files.text import first_line, one_line
 from measurements.records.comparison import error_text
 from measurements.records.measurement import Status
-from measurements.records.timing_statistics import StopRule, interleaved, unthrottled
+from measurements.records.timing_statistics import StopRule, interleaved
 from measurements.runners.cuda.baselines import TOLERANCES, baseline_call
 from measurements.runners.cuda.check_kernels import (
     GUARD,
+    HOLD,
     KERNEL,
     MODE_ANY,
     MODE_EQUAL,
@@ -49,9 +49,11 @@ from measurements.runners.cuda.check_kernels import (
     initial_report,
 )
 from measurements.runners.cuda.cublas import CublasError, library_version
-from measurements.runners.cuda.launch_timer import MAX_GRAPH, LaunchTimeout, LaunchTimer, NoGraph
-from measurements.runners.cuda.nvml import open_clock
+from measurements.runners.cuda.l2_cache import reset_persisting_lines
+from measurements.runners.cuda.launch_timer import MAX_GRAPH, LaunchTimeout, LaunchTimer, NoGraph, repeated
+from measurements.runners.cuda.nvml import open_state
 from measurements.runners.cuda.references import PARTS, array_of
+from measurements.runners.cuda.stream_hold import StreamHold
 from measurements.runners.launch import LaunchRefused, LoadedLaunch
 from measurements.workers.messages import Buffer, Message
 from measurements.workers.worker import serve
@@ -76,9 +78,7 @@ class GpuWorker:
         self._stream: Any = None
         self._checks: dict[str, Any] = {}  # functions of gpu_checks, by entry
         self._blocks = 0
-        self._clock: Callable[[], float | None] = lambda: None
-        self._timer = LaunchTimer(cp, self._stream, self._clock)
-        self._highest: float | None = None  # clock so far
+        self._timer = LaunchTimer(cp, self._stream)
         self._data: dict[str, _Data] = {}
         self._loads = 0
 
@@ -112,14 +112,16 @@ class GpuWorker:
         # The two that cupy leaves out of them.
         attributes |= {f"ComputeCapability{part}": int(properties[part.lower()]) for part in ("Major", "Minor")}
         self._blocks = 8 * attributes["MultiProcessorCount"]
+        hold: StreamHold | None = None
         if request["checks"] is not None:
             with _file(request.blobs[request["checks"]]) as path:
                 module = self._cp.RawModule(path=path)
                 # all now: later there is no file, which cupy reads again once it forgets its modules
                 entries = (KERNEL.entry, *map(entry_for, SCALAR_DTYPES))
                 self._checks = {entry: module.get_function(entry) for entry in entries}
-        self._clock, driver = open_clock(device.pci_bus_id)
-        self._timer = LaunchTimer(self._cp, self._stream, self._clock)
+                hold = StreamHold(self._cp, module.get_function(HOLD))
+        state, driver = open_state(device.pci_bus_id)
+        self._timer = LaunchTimer(self._cp, self._stream, state, hold)
         return {
             "name": properties["name"].decode(),
             "memory_bytes": int(properties["totalGlobalMem"]),
@@ -213,9 +215,11 @@ class GpuWorker:
             program = self._load(request, request["kernel"], data)
             answer["error"] = self._verified(program, data, limit)
             self._poison(program.slots)
+            reset_persisting_lines()
             sampler = self._sampler(program, data, limit, float(request["graph_below"]))
-            answer |= self._repeated(sampler, StopRule(**request["rule"]), request["best"])
-            answer["reason"] = "; ".join(filter(None, (program.loaded.shrunk(), answer["reason"])))
+            repeats = repeated(self._timer, sampler, StopRule(**request["rule"]), request["best"])
+            answer |= {"seconds": repeats.seconds, "clock_mhz": repeats.clock}
+            answer["reason"] = "; ".join(filter(None, (program.loaded.shrunk(), repeats.reason)))
             self._undamaged(program, data)
             answer["error"] = max(answer["error"], self._right(program, data, "after repeated launches: "))
         return answer
@@ -225,8 +229,8 @@ class GpuWorker:
         outside the clock, which a graph of many launches could not leave out."""
         if not any(slot.operand.role == "inout" for slot in program.slots):
             return self._timer.sampler(program.launch, data.copies, limit, graph_below)
-        return self._timer.sampler(
-            program.launch, data.copies, limit, 0.0, lambda copy: self._restore(program, data, copy)
+        return self._timer.held_sampler(
+            program.launch, data.copies, limit, lambda copy: self._restore(program, data, copy)
         )
 
     def _restore(self, program: _Program, data: _Data, copy: int) -> None:
@@ -234,26 +238,6 @@ class GpuWorker:
             if slot.operand.role == "inout":
                 pointer = slot.memory + copy * slot.stride
                 pointer.copy_from_device_async(data.inputs[slot.operand.name].data, slot.operand.bytes, self._stream)
-
-    def _repeated(self, sampler: Callable[[], list[float]], rule: StopRule, best: float | None) -> dict[str, Any]:
-        """The times that ``rule`` wants, the clock after the last, and a reason where anything is unusual."""
-        times: list[float] = []
-        clocks: list[float | None] = []
-        kept: list[float] = []
-        began = time.perf_counter()
-        while not (rule.done(kept, time.perf_counter() - began) or rule.hopeless(kept, best)):
-            new = sampler()
-            clock = self._clock()
-            times += new
-            clocks += [clock] * len(new)
-            self._highest = max((c for c in (clock, self._highest) if c is not None), default=None)
-            kept = unthrottled(times, clocks, self._highest)
-        notes = []
-        if len(kept) < len(times):
-            notes.append(f"{len(times) - len(kept)} of {len(times)} repeats at a throttled clock are left out")
-        if rule.hopeless(kept, best):
-            notes.append(f"repeated {len(kept)} times only: over {rule.hopeless_factor:g} times slower than the best")
-        return {"seconds": kept, "clock_mhz": clocks[-1], "reason": "; ".join(notes)}
 
     def _outputs(self, request: Message) -> dict[str, Any]:
         data, limit = self._data[request["data"]], float(request["launch_limit"])
@@ -296,9 +280,10 @@ class GpuWorker:
         indices = list(samplers)
         for order in interleaved(len(indices), int(request["rounds"])):
             for place in order:
+                reset_persisting_lines()  # what one has marked to stay in L2 would be missing to the next
                 times = sorted(samplers[indices[place]]())
                 entrants[indices[place]]["seconds"].append(times[len(times) // 2])
-        return {"status": Status.OK.value, "entrants": entrants, "clock_mhz": self._clock()}
+        return {"status": Status.OK.value, "entrants": entrants, "clock_mhz": self._timer.clock}
 
     def _baseline(
         self,
@@ -328,7 +313,17 @@ class GpuWorker:
         try:
             return self._timer.sampler(call, data.copies, limit, graph_below)
         except NoGraph:  # a library that allocates, for example
-            return self._timer.sampler(call, data.copies, limit, 0.0)
+            held = self._timer.held_sampler(call, data.copies, limit)
+
+            def sampler() -> list[float]:
+                times = held()
+                if self._timer.with_host:
+                    entrant["reason"] = (
+                        "what the host takes is in its times: it waits for the GPU, and no graph takes it"
+                    )
+                return times
+
+            return sampler
 
     @contextmanager
     def _outcome(self, answer: dict[str, Any]) -> Iterator[None]:
@@ -378,7 +373,7 @@ class GpuWorker:
         slots = []
         for operand in launch.operands:
             if operand.role == "workspace":
-                own = _Slots(cp, operand, data.copies)
+                own = _Slots(cp, operand, 1)  # as at run time, where launches follow each other in the same one
                 own.fill(self._stream, None, 0 if operand.zeroed else GUARD)
                 slots.append(own)
             elif operand.name in data.slots:
@@ -536,7 +531,7 @@ class _Program:
     slots: list[_Slots]
 
     def launch(self, copy: int) -> None:
-        self.loaded({s.operand.name: s.array(copy) for s in self.slots})
+        self.loaded({s.operand.name: s.array(copy % s.copies) for s in self.slots})
 
 
 @dataclass(frozen=True)

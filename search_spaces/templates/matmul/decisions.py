@@ -57,7 +57,7 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
         ordinal("vector_b", vectors, "elements of b that a thread copies at a time"),
         ordinal("copy_columns_a", COPY_COLUMNS, "threads along contiguous memory (copy wg_map of a)"),
         ordinal("copy_columns_b", COPY_COLUMNS, "threads along contiguous memory (copy wg_map of b)"),
-        ordinal("stages", (1, 2, 3, 4, 5), "k-tiles in shared memory at a time"),
+        ordinal("stages", (1, 2, 3, 4, 5), "k-tiles in shared memory at a time", deeper=True),
         ordinal("k_unroll", (1, 2, 4, 8), "intrinsic steps of k unrolled"),
         ordinal(
             "fragment_buffers",

@@ -20,6 +20,8 @@ from search_spaces.templates.wgmma_matmul.movement import copying
 from search_spaces.templates.wgmma_matmul.problem import row_of
 
 HILBERT_CYCLES = 100.0  # of a round that finds a tile: 25 instructions that wait for each other
+BOTH_END = 0.125  # of k-tiles: an assumption; kernels with nothing in flight reach 808 TFLOP/s (fast.cu)
+ROWS_OF_STORE = 8  # of out, of which the lanes of a warp hold results at a time
 RUN_OF_STORE = 8  # neighbours of a row of out that four lanes store at a time
 
 
@@ -68,6 +70,9 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     # tile: all before is traffic beside the loads.
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / _run_of_store(problem))
     stored = stored / split_k + partial_bytes
+    # Each register store of a warp touches a line of every row that its lanes have results of: more than to issue it.
+    lines = 0.0 if store_buffers else results / (device.warp_size * _vector_of_store(problem)) * ROWS_OF_STORE
+    draining = max(finishing, device.schedulers_per_sm * lines)
     beside = (tiles - 1) * stored if store_buffers or ping_pong else 0.0
     ends = 1 if ping_pong else math.ceil(tiles)
     cluster = config.integer("cluster_m"), config.integer("cluster_n")
@@ -93,14 +98,24 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         iterations=math.ceil(steps * tiles),
         cluster=cluster[0] * cluster[1],
         stages=ahead,
-        # With nothing in flight a lone consumer's tensor cores run dry once a k-tile.
-        barriers_per_iteration=1 if in_flight == 0 and (consumers == 1 or ping_pong) else 0,
+        # With nothing in flight tensor cores run dry: once a k-tile of a lone consumer, of two where both end at once.
+        barriers_per_iteration=0.0 if in_flight else 1.0 if consumers == 1 or ping_pong else BOTH_END,
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         multicast_bytes=(stage_bytes - requested) * steps * tiles,
+        boxed=ends if store_buffers else 0,
+        boxes=_stored_boxes(problem, config),
+        box_buffers=max(store_buffers, 1),
         drains=ends + (STOPS_TO_EXCHANGE if exposed else 0),
-        drain_instructions=(finishing + device.schedulers_per_sm * _seeking(config, cluster)) * ends
+        drain_instructions=(draining + device.schedulers_per_sm * _seeking(config, cluster)) * ends
         + ADDITIONS * exposed,
     )
+
+
+def _stored_boxes(problem: Matmul, config: Config) -> int:
+    """Boxes of 64 rows that a consumer stores of each tile."""
+    tile_m, tile_n, consumers = config.integers("tile_m", "tile_n", "consumers")
+    fragments = tile_m // (ROWS * (1 if config.integer("ping_pong") else consumers))
+    return fragments * (tile_n * problem.out_dtype.bytes // config.integer("store_line"))
 
 
 def _seeking(config: Config, cluster: tuple[int, int]) -> float:
@@ -109,6 +124,11 @@ def _seeking(config: Config, cluster: tuple[int, int]) -> float:
         return 0.0
     across_m, across_n = (config.integer(f"tiles_{axis}") // of for axis, of in zip("mn", cluster, strict=True))
     return HILBERT_CYCLES * hilbert_rounds(across_m, across_n)
+
+
+def _vector_of_store(problem: Matmul) -> int:
+    """Neighbours of a row of out that a lane stores at a time."""
+    return 2 if problem.n % 2 == 0 else 1
 
 
 def _run_of_store(problem: Matmul) -> int:

@@ -108,7 +108,15 @@ def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
 # What rules of spills leave out, and what they keep beside it.
 SPILLS: dict[str, tuple[dict[str, Value], dict[str, Value]]] = {
     "store_registers": (
-        {"tile_m": 256, "tile_n": 208, "stages": 2, "tiles_of_block": 3, "stream_k": 1, "cluster_m": 1},
+        {
+            "tile_m": 256,
+            "tile_n": 208,
+            "stages": 2,
+            "tiles_of_block": 3,
+            "stream_k": 1,
+            "cluster_m": 1,
+            "raster": "column",
+        },
         {"store_buffers": 0},
     ),
     "walking_registers": (

@@ -10,11 +10,13 @@ from autosched.tuning import tune as tuner
 from autosched.tuning.backends import BackendError, Estimate, choose
 from benchmarks.gpu import simulated_gpu
 from cost_models.analytic import predict
+from cost_models.launch_time import CompiledResources, launch_time
 from measurements.compiler.pool import NvrtcMissing
 from measurements.records.measurement import Provenance, Resources
 from measurements.runners.base import Candidate
 from measurements.runners.cuda.runner import CudaRunner
 from search_spaces.hardware.devices import Device, UnknownDevice, device
+from search_spaces.hardware.launch_counts import LaunchCounts
 from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.matmul.counts import counts
@@ -229,12 +231,11 @@ class TestEstimate:
         self, candidate: Candidate, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         silent, resources = TemplateSet([dataclasses.replace(MATMUL, counts=None)]), Resources(40, 0, 0, 0, 0, 0)
-        config = MATMUL.config(candidate.problem, candidate.schedule, H200)
-        assert MATMUL.counts is not None
-        counted = MATMUL.counts(candidate.problem, config, H200)
-        monkeypatch.setattr("autosched.tuning.backends.emulated_counts", lambda *_: counted)
-        assert Estimate(H200, silent)(candidate, resources) == predict(counted, H200, registers=40)
-        monkeypatch.setattr("autosched.tuning.backends.emulated_counts", lambda *_: None)
+        executed = LaunchCounts(64, 128, 1, 10, (("fma.rn.f32", 1e4),), 1e4, *[100.0] * 7, 0.0, 1e6, 0, 10**6)
+        monkeypatch.setattr("autosched.tuning.backends.counted", lambda *_: executed)
+        seconds = launch_time(executed, H200, CompiledResources(40)).seconds
+        assert Estimate(H200, silent)(candidate, resources) == seconds
+        monkeypatch.setattr("autosched.tuning.backends.counted", lambda *_: None)
         assert Estimate(H200, silent)(candidate, resources) is None
 
     def test_spills_make_it_slower(self, candidate: Candidate) -> None:

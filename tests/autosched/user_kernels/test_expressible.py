@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +224,78 @@ def test_inputs_from_functions_and_files_of_the_wrong_kind(tmp_path: Path) -> No
     with pytest.raises(KernelFileError, match="float64 numbers that f32 cannot hold"):
         given({"array": np.array([1e300, 0, 0, 0])}).problem().random_inputs(0)
     given({"file": str(tmp_path / "fine.npy")}).problem().random_inputs(0)
+
+
+def test_several_source_files_and_an_entry_in_an_included_one(tmp_path: Path) -> None:
+    (tmp_path / "head.cuh").write_text("__global__ void twice(float* y, const float* x) { y[threadIdx.x] = two(x); }\n")
+    (tmp_path / "a.cu").write_text("__device__ float two(const float* x) { return 2 * x[threadIdx.x]; }\n")
+    (tmp_path / "b.cu").write_text('#include "head.cuh"\n')
+    kernel = (
+        '[kernel]\nname = "several"\nsource = %s\nentry = "twice"\n[sizes]\nn = 32\n[parameters]\nb = [32]\n'
+        '[launch]\nblock = "b"\ngrid = "1"\n'
+        '[[argument]]\nname = "y"\nkind = "output"\ndtype = "f32"\nshape = ["n"]\n'
+        '[[argument]]\nname = "x"\nkind = "input"\ndtype = "f32"\nshape = ["n"]\n'
+    )
+    (tmp_path / "k.toml").write_text(kernel % '["a.cu", "b.cu"]')
+    assert status(Kernel.from_file(tmp_path / "k.toml"), b=32)[0] == "ok"
+    (tmp_path / "k.toml").write_text(kernel % '["a.cu", 3]')
+    with pytest.raises(KernelFileError, match="name of a file, or a list of them"):
+        Kernel.from_file(tmp_path / "k.toml")
+    (tmp_path / "host.cu").write_text("void twice() {}\n")
+    (tmp_path / "k.toml").write_text(kernel % '"host.cu"')
+    with pytest.raises(KernelFileError, match="no __global__ function: only those can be tuned"):
+        Kernel.from_file(tmp_path / "k.toml")
+
+
+@pytest.mark.parametrize("hostile", ["/dev/zero", "pipe", "huge"])
+def test_sources_that_are_no_files_are_refused_at_once(hostile: str, tmp_path: Path) -> None:
+    if hostile == "pipe":
+        os.mkfifo(tmp_path / "pipe")
+    if hostile == "huge":
+        with (tmp_path / "huge").open("wb") as file:
+            file.truncate(1 << 34)
+    (tmp_path / "k.toml").write_text(f'[kernel]\nsource = "{hostile}"\nentry = "f"\n[parameters]\nb = [1]\n')
+    with pytest.raises(KernelFileError, match=r"is no regular file|has more than 16 MiB"):
+        Kernel.from_file(tmp_path / "k.toml")
+
+
+BARE = """
+[kernel]
+name = "bare"
+source = "bare.cu"
+entry = "bare"
+[parameters]
+b = [32]
+[launch]
+block = "b"
+grid = "1"
+"""
+OUT = '[[argument]]\nname = "y"\nkind = "output"\ndtype = "f32"\nshape = ["32"]\n'
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("[sizes]\nself = 1\n", "a size cannot be called 'self'"),
+        ("[sizes]\noperator = 1\n", "a size cannot be called 'operator'"),
+        ("[sizes]\nclass = 1\n", "a size cannot be called 'class'"),
+        ('[[rule]]\nexpr = "b > 1"\nname = "r"\n[[rule]]\nexpr = "b > 2"\nname = "r"\n', "another rule is called 'r'"),
+        ("[lunch]\nblock = 1\n", "unknown key 'lunch', did you mean launch"),
+        ("x = " + "[" * 5000 + "]" * 5000 + "\n", "nested too deep|unknown key 'x'|no TOML"),
+    ],
+)
+def test_hostile_kernel_files_get_one_line(more: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "bare.cu").write_text("__global__ void bare(float* y) { y[threadIdx.x] = 0; }\n")
+    text = more + BARE + OUT if more.startswith("x") else BARE + OUT + more
+    (tmp_path / "k.toml").write_text(text)
+    with pytest.raises(KernelFileError, match=said) as error:
+        Kernel.from_file(tmp_path / "k.toml")
+    assert "\n" not in str(error.value)
+
+
+def test_references_one_after_another_end(tmp_path: Path) -> None:
+    (tmp_path / "bare.cu").write_text("__global__ void bare(float* y) { y[threadIdx.x] = 0; }\n")
+    for i in range(60):
+        (tmp_path / f"k{i}.toml").write_text(f'{BARE}{OUT}[reference]\nkernel = "k{i + 1}.toml"\n')
+    with pytest.raises(KernelFileError, match="more than 20 kernels"):
+        Kernel.from_file(tmp_path / "k0.toml")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from autosched.user_kernels.document import KernelFileError
-from autosched.user_kernels.kernel_tuner_files import read_t1
 from autosched.user_kernels.lowering import source_of
 from autosched.user_kernels.problem import problem_type
+from autosched.user_kernels.reading import read_file, read_t1
 from autosched.user_kernels.template import template
 from search_spaces.hardware.devices import device
 
@@ -114,14 +114,13 @@ WRONG = [
     ("tile_x == 1 or", "tiel_x == 1 or", "stencil.json:13: rule[2].expr: unknown name 'tiel_x', did you mean tile_x?"),
     ("tile_x == 1 or", "tile_x = 1 or", 'stencil.json: ConfigurationSpace.Conditions[2].Expression: "tile_x = 1'),
     ("ProblemSize[0] % tile_x", "ProblemSize[7] % tile_x", "stencil.json:14: rule[3].expr: an index [..] is not part"),
-    ('"ProblemSize": [4096, 1000],', "", "stencil.json: KernelSpecification: ProblemSize is missing"),
+    ('"ProblemSize": [4096, 1000],', "", "stencil.json:31: argument[1].shape: unknown name 'problem_size_x'"),
     ('"Type": "float2"', '"Type": "custom"', "stencil.json: KernelSpecification.Arguments[2].Type: the type 'custom' cannot"),
-    ('"MemoryType": "Vector"', '"MemoryType": "Symbol"', "stencil.json: KernelSpecification.Arguments[1].MemoryType: out is in memory of its own"),
-    ('"MemoryType": "Vector"', '"MemType": "Constant", "MemoryType": "Vector"', "stencil.json: KernelSpecification.Arguments[1].MemoryType: out is"),
-    ('"FillType": "Random"', '"FillType": "Script"', "stencil.json: KernelSpecification.Arguments[2].FillType: inputs cannot be filled"),
+    ('"MemoryType": "Vector"', '"MemoryType": "Texture"', "stencil.json: KernelSpecification.Arguments[1].MemoryType: memory of the type 'Texture'"),
+    ('"FillType": "Random"', '"FillType": "Script"', "stencil.json: KernelSpecification.Arguments[2].FillType: arrays cannot be filled"),
     ('"ReadOnly"', '"Read"', "stencil.json: KernelSpecification.Arguments[2].AccessType: 'Read' is not known"),
     ('"Size": 16', '"Size": "tile_x"', "stencil.json:35: argument[3].shape: unknown name 'tile_x'"),
-    ('"FillValue": 4096', '"FillValue": "x"', "stencil.json: KernelSpecification.Arguments[4].FillValue: this must be the scalar's value"),
+    ('"FillValue": 4096', '"FillValue": "x"', "stencil.json:37: argument[4].value: unknown name 'x'"),
     ("-std=c++11", "-Xcompiler", "stencil.json: kernel.options: the option '-Xcompiler' is not passed on"),
 ]  # fmt: skip
 
@@ -140,3 +139,61 @@ def test_other_json_is_no_t1_file(tmp_path: Path, text: str) -> None:
     with pytest.raises(KernelFileError) as error:
         read_t1(tmp_path / "x.json")
     assert str(error.value).startswith("x.json") and "\n" not in str(error.value)
+
+
+CONSTANT = "__constant__ float weights[16];\n" + SOURCE.replace(
+    "float* out", "float* out, float2* in, int* state, int width"
+)
+
+
+def test_constant_memory_is_filled_and_passed_on(write: Write, tmp_path: Path) -> None:
+    path = write(('"MemoryType": "Vector"', '"MemType": "Constant", "MemoryType": "Vector"'), ('"out"', '"weights"'))
+    (tmp_path / "stencil.cu").write_text(CONSTANT)
+    kinds = {a.name: a.kind for a in read_t1(path).arguments}
+    assert (kinds["weights"], kinds["weights_argument"]) == ("constant", "output")
+    symbol = read_t1(write(('"MemoryType": "Vector"', '"MemoryType": "Symbol"')))
+    assert symbol.arguments[0].kind == "constant"
+
+
+def test_global_size_is_the_grid_or_threads_as_opencl_counts_them(write: Write) -> None:
+    own = (
+        ('"GlobalSize": {"X": "4096", "Y": "4096", "Z": "1"},', '"GlobalSize": {"X": "1000 // tile_x", "Y": "7"},'),
+        ('"ProblemSize": [4096, 1000],', ""),
+        ("ProblemSize[0] % ", "8192 % "),
+        ("ProblemSize[0]*ProblemSize[1]", "16"),
+        ("(ProblemSize[0]+2*max(radius)) * ProblemSize[1]", "16"),
+    )
+    for kind, grid in (("CUDA", (500, 7, 1)), ("OpenCL", (16, 7, 1))):
+        file = read_t1(write(*own, ('"GlobalSizeType": "CUDA"', f'"GlobalSizeType": "{kind}"')))
+        values = file.values({}, {p.name: p.default for p in file.parameters})
+        assert tuple(values[f"grid_dim_{axis}"] for axis in "xyz") == grid
+
+
+def test_references_that_are_constants_are_compared_with(write: Write) -> None:
+    one = '{"Name": "r", "TargetName": "%s", "FillType": "%s", "FillValue": 2, "ValidationThreshold": 0.5}'
+    both = f'"ReferenceArguments": [{one % ("out", "Constant")}, {one % ("state", "Constant")}], "Language"'
+    file = read_t1(write(('"Language"', both)))
+    problem = problem_type(file).of({})
+    reference, tolerance = problem.expected(problem.random_inputs(0))
+    assert (reference["out"] == 2).all() and (tolerance["state"] == 0.5).all()
+    for given, said in (
+        (both.replace("Constant", "Random"), "only a Constant"),
+        (both.replace("state", "out"), "none of state"),
+    ):
+        with pytest.raises(KernelFileError, match=said):
+            read_t1(write(('"Language"', given)))
+
+
+def test_a_toml_is_put_over_a_t1_file(write: Write, tmp_path: Path) -> None:
+    write()
+    (tmp_path / "over.toml").write_text(
+        '[kernel]\nt1 = "stencil.json"\nname = "over"\n[parameters]\ntile_x = [2]\n'
+        '[[argument]]\nname = "state"\nkind = "output"\n[cost]\nbytes = "problem_size_x"\n'
+    )
+    file = read_file(tmp_path / "over.toml")
+    assert file.name == "over" and file.bytes is not None
+    assert {p.name: p.values for p in file.parameters}["tile_x"] == (2,)
+    assert [(a.name, a.kind) for a in file.arguments][2] == ("state", "output") and file.arguments[2].fill is None
+    (tmp_path / "over.toml").write_text('[kernel]\nt1 = "nowhere.json"\n')
+    with pytest.raises(KernelFileError, match=r"over\.toml:2: kernel\.t1: there is no file 'nowhere\.json'"):
+        read_file(tmp_path / "over.toml")

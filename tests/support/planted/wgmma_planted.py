@@ -122,7 +122,7 @@ PLANTED = (
     Planted("both consumers multiply the first rows", "registers", WRONG,
             {"16 * A::advance(0, 64 * fragments) * group": "0 * group"}),
     Planted("a tile behind the first 64 KB", "long ring", K.WGMMA_IN_FLIGHT,
-            {"address & 0x3ffff": "address & 0xffff"}, _OPERAND),
+            {"(address >> 4)": "(address >> 4 & 0xfff)"}, _OPERAND),
     Planted("a map of one row less", "plain", WRONG, maps={"a_map": {"sizes": (320, 255, 1)}}),
     Planted("a map without its swizzle", "plain", K.BARRIER_NOT_REACHED,
             maps={"b_map": {"swizzle": "64B", "box": (32, 32, 1)}}),
@@ -130,8 +130,8 @@ PLANTED = (
             maps={"a_map": {"strides": (624, 163840), "sizes": (312, 256, 1)}}),
     # Waits and arrivals.
     Planted("consumers wait with the other parity", "plain", K.ASYNC_READ_BEFORE_WAIT,
-            {"wait(place.full(), place.parity);\n      multiply_tile(acc, tile, group, t == 0)":
-             "wait(place.full(), place.parity ^ 1u);\n      multiply_tile(acc, tile, group, t == 0)"}),
+            {"wait_together(place.full(), place.parity);\n      multiply_tile(acc, place.tile, group, t == 0)":
+             "wait_together(place.full(), place.parity ^ 1u);\n      multiply_tile(acc, place.tile, group, t == 0)"}),
     Planted("the copies wait with the other parity", "plain", K.BARRIER_NOT_REACHED,
             {"wait(place.empty(), place.parity ^ 1u);  // the first":
              "wait(place.empty(), place.parity);  // the first"}),
@@ -148,9 +148,9 @@ PLANTED = (
              'asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(place.full()), '
              '"r"(tma_bytes));'}),
     Planted("one lane waits for its warp", "plain", K.ASYNC_READ_BEFORE_WAIT,
-            {"wait(place.full(), place.parity);\n      multiply_tile(acc, tile, group, t == 0)":
-             "if (threadIdx.x % 32 == 0) wait(place.full(), place.parity);\n"
-             "      multiply_tile(acc, tile, group, t == 0)"}),
+            {"wait_together(place.full(), place.parity);\n      multiply_tile(acc, place.tile, group, t == 0)":
+             "if (threadIdx.x % 32 == 0) Plan::wait(place.full(), place.parity);\n"
+             "      multiply_tile(acc, place.tile, group, t == 0)"}),
     Planted("every warpgroup makes the barriers", "registers", K.MBARRIER_MISUSE,
             {"if (warp == 0 && ptx::elect()) {": "if (warp % 4 == 0 && ptx::elect()) {"}),
     Planted("releases a tile too early", "plain", K.WGMMA_IN_FLIGHT,
@@ -182,7 +182,7 @@ PLANTED = (
             {"      Accumulators acc;\n      if constexpr (C::scale": "      if constexpr (C::scale",
              "    for_each_work([&](const Work& work, int turn, bool more)":
              "    Accumulators acc{};\n    for_each_work([&](const Work& work, int turn, bool more)",
-             "multiply_tile(acc, tile, group, t == 0)": "multiply_tile(acc, tile, group, false)"}),
+             "multiply_tile(acc, place.tile, group, t == 0)": "multiply_tile(acc, place.tile, group, false)"}),
     Planted("splits of all matrices share their sums", "splits of a batch", K.GLOBAL_RACE,
             {"output_tile = (batch * C::tiles_m + tile_m)": "output_tile = (0 * C::tiles_m + tile_m)"}),
     Planted("the first split is added twice, the last never", "splits of a batch", WRONG,

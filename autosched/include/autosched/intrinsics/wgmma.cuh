@@ -29,10 +29,12 @@ struct WgmmaOperand {
   static constexpr int stride = AlongK || Swizzle ? group_bytes : box_bytes;
   static constexpr unsigned long long mode = Swizzle == 128 ? 1 : Swizzle == 64 ? 2 : Swizzle == 32 ? 3 : 0;
 
-  // The descriptor of a tile that starts at `address`, a multiple of what the swizzle repeats after.
-  __device__ static __forceinline__ unsigned long long descriptor(unsigned address) {
-    return (address & 0x3ffff) >> 4 | static_cast<unsigned long long>(leading >> 4) << 16 |
-           static_cast<unsigned long long>(stride >> 4) << 32 | mode << 62;
+  // The descriptor of a tile that starts `behind` bytes behind `address`, of this block's shared memory: a multiple of
+  // what the swizzle repeats after. Shared memory ends before 2^18 bytes, so its 14 bits of 16 bytes each need no mask, and
+  // adding to them carries into no other field.
+  __device__ static __forceinline__ unsigned long long descriptor(unsigned address, int behind = 0) {
+    constexpr unsigned fixed = unsigned(leading >> 4) << 16;
+    return fixed + unsigned(behind >> 4) + (address >> 4) | static_cast<unsigned long long>(stride >> 4) << 32 | mode << 62;
   }
 
   // Bytes from the start of a tile to byte `byte` of line `of`, lines of several boxes being one (PTX ISA 5.5.6).

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "memory/counting.hpp"
+#include "isa/counts.hpp"
 #include "sync/mbarrier.hpp"
 #include "isa/undefined.hpp"
 
@@ -202,7 +203,9 @@ void start_block() {
     if (!warp.answers.empty()) warp.answers.clear();
     warp.states.clear();
     fill_special(warp);
+    if (launch.count) begin_counting(warp);
   }
+  if (launch.count) begin_block_counts();
   start_block_collectives();
   start_block_mbarriers();
   start_block_bulk();
@@ -213,6 +216,7 @@ void start_block() {
 }
 
 void end_block() {
+  for (unsigned w = 0; launch.count && w < warp_count; ++w) end_counting(machine[w]);
   end_block_bulk();
   end_block_wgmma();
   settle_watched_reads();
@@ -253,9 +257,11 @@ void run_warp(unsigned index) {
       }
       if (i.flow == Flow::plain) {
         if (now != 0) execute(w, i, now);
+        if (launch.count) [[unlikely]] note_executed(w, i, pc);
         if (++pc == group.meets) break;
         continue;
       }
+      if (launch.count) [[unlikely]] note_executed(w, i, pc);
       if (i.flow == Flow::branch) {
         const auto target = static_cast<std::uint32_t>(i.immediate[0]);
         if (target <= pc && now != 0) ++turns;

@@ -417,6 +417,12 @@ void place_variables(const std::vector<void*>& addresses) {
   }
 }
 
+bool is_in_constant_memory(std::uint64_t address) {
+  return std::any_of(variables.begin(), variables.end(), [address](const Variable& v) {
+    return v.spec.role == BufferSpec::Role::input && address - v.address < v.spec.bytes;
+  });
+}
+
 bool is_constant(std::uint32_t slot) {
   return std::any_of(constants.begin(), constants.end(), [&](const Constant& c) { return c.slot == slot; });
 }

@@ -23,7 +23,7 @@ struct Register {
   // or is a copy of (both counted from 1), and the number of the warp's wgmma.fence before it was written, plus 1.
   std::uint32_t flying, carries, written;
   std::uint32_t loading;  // the warp's tcgen05.ld (matrix/tcgen05.cpp) whose result, or a copy of it, this is; counted from 1
-  unsigned char unused[4];
+  std::uint32_t ready;  // the cycle at which its value can be used (counts.cpp)
 };
 static_assert(sizeof(Register) == 32);
 
@@ -163,6 +163,9 @@ struct Warp {
   bool ahead = false;  // the lanes furthest ahead run next
   const Instruction* waiting[warp_size] = {};  // at a collective or a barrier
   std::vector<Effect> effects;                 // by their numbers
+  // For counts.cpp: the cycle in which the basic block began, and in which the last of its instructions issued; how
+  // many have.
+  std::uint32_t block_began = 0, latest = 0, issued = 0;
   bool retry = false;  // a collective cannot go on yet: its lanes come again
 
   template <class T>
@@ -257,6 +260,7 @@ void bind_variable(const std::string& name);
 void place_bound_variable(const std::string& name, void* address);
 std::vector<BufferSpec> variable_specs();
 void place_variables(const std::vector<void*>& addresses);
+bool is_in_constant_memory(std::uint64_t address);  // whether it is in a __constant__ variable
 // Copies the host's bytes to the __constant__ variable of a name. False, with a line on stderr, where it is too small.
 // One that the kernel does not read is not in the program, and left alone.
 void expect_filled(const std::string& name);  // before variable_specs

@@ -1,6 +1,7 @@
 #include "memory/counting.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "machine.hpp"
@@ -18,7 +19,47 @@ struct Totals {
   std::uint64_t requests = 0;
   std::uint64_t cost = 0;   // wavefronts or sectors
   std::uint64_t ideal = 0;  // wavefronts without conflicts
+  std::uint64_t unique = 0, fresh = 0;  // sectors that the block, or any block, has not asked for before
 };
+
+// The sectors that have been asked for, and by which block last: an open hash table.
+class Sectors {
+ public:
+  // 0: this block has asked before; 1: another one has; 2: none.
+  int ask(std::uint64_t sector, std::uint32_t block) {
+    if (2 * (used_ + 1) > slots_.size()) grow();
+    Slot& slot = find(sector);
+    const int answer = slot.block == 0 ? 2 : slot.block != block ? 1 : 0;
+    used_ += slot.block == 0;
+    slot = {sector, block};
+    return answer;
+  }
+
+ private:
+  struct Slot {
+    std::uint64_t sector = 0;
+    std::uint32_t block = 0;  // 0: free
+  };
+  Slot& find(std::uint64_t sector) {
+    std::size_t at = sector * 0x9e3779b97f4a7c15u >> shift_;
+    while (slots_[at].block != 0 && slots_[at].sector != sector) at = (at + 1) & (slots_.size() - 1);
+    return slots_[at];
+  }
+  void grow() {
+    std::vector<Slot> old(std::max<std::size_t>(2 * slots_.size(), 1 << 12));
+    old.swap(slots_);
+    shift_ = 64 - static_cast<unsigned>(__builtin_ctzll(slots_.size()));
+    for (const Slot& s : old) {
+      if (s.block != 0) find(s.sector) = s;
+    }
+  }
+  std::vector<Slot> slots_;
+  std::size_t used_ = 0;
+  unsigned shift_ = 0;
+};
+Sectors asked;
+std::uint32_t counted_block = 0;
+Reached reached = Reached::shared;
 
 // Distinct 4-byte words per bank; the largest number of any bank is what the phase costs.
 class Phase {
@@ -72,7 +113,16 @@ void add_global(Totals& totals, const Request& request) {
   }
   if (!std::is_sorted(sectors, sectors + count)) std::sort(sectors, sectors + count);
   ++totals.requests;
-  totals.cost += static_cast<std::uint64_t>(std::unique(sectors, sectors + count) - sectors);
+  const std::uint64_t* const end = std::unique(sectors, sectors + count);
+  totals.cost += static_cast<std::uint64_t>(end - sectors);
+  if (!launch.count) return;
+  reached = std::max(reached, Reached::l1);
+  for (const std::uint64_t* s = sectors; s != end; ++s) {
+    const int answer = asked.ask(*s, counted_block);
+    totals.unique += answer != 0;
+    totals.fresh += answer == 2;
+    if (answer != 0) reached = Reached::memory;
+  }
 }
 
 class Counter {
@@ -112,6 +162,22 @@ void count_global_request(SiteIndex site, const char* instruction, int bytes, st
   add_global(global_counter.of(site, instruction, bytes), request);
 }
 
+Reached take_reached() { return std::exchange(reached, Reached::shared); }
+void begin_block_counts() { ++counted_block; }
+
+void count_constant_request(SiteIndex site, int bytes, std::uint32_t lanes, const std::uint64_t* addresses) {
+  Totals& totals = global_counter.of(site, "ld.const", bytes);
+  ++totals.requests;
+  std::uint64_t different[warp_size];
+  unsigned count = 0;
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    if ((lanes >> lane & 1u) == 0) continue;
+    if (std::find(different, different + count, addresses[lane]) == different + count) different[count++] = addresses[lane];
+  }
+  totals.cost += count;
+  reached = std::max(reached, Reached::constant);
+}
+
 void count_shared_rows(SiteIndex site, const char* instruction, int bytes, const unsigned* rows, unsigned phases) {
   Totals& totals = shared_counter.of(site, instruction, bytes);
   ++totals.requests;
@@ -132,7 +198,9 @@ void report_counts() {
   }
   for (std::size_t i = 0; i < global_counter.totals().size(); ++i) {
     const Totals& t = global_counter.totals()[i];
-    if (t.requests != 0) report_global(static_cast<SiteIndex>(i), t.instruction, t.bytes, t.requests, t.cost);
+    if (t.requests != 0) {
+      report_global(static_cast<SiteIndex>(i), t.instruction, t.bytes, t.requests, t.cost, t.unique, t.fresh);
+    }
   }
 }
 

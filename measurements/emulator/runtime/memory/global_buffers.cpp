@@ -70,6 +70,7 @@ void touch(Buffer& b, const void* address, int bytes) {
     if (b.touched[p] != 0) continue;
     b.touched[p] = 1;
     touched_pages.push_back({&b, p});
+    if (b.spec.content == BufferSpec::Content::file) continue;
     char* page = b.begin + p * page_bytes;
     const std::size_t size = std::min(page_bytes, b.spec.bytes - p * page_bytes);
     if (b.writable()) {
@@ -104,7 +105,7 @@ Buffer* check_access(const void* address, int bytes, const char* instruction) {
             where.empty() ? "an address outside of every argument" : where.c_str());
     return nullptr;
   }
-  if (b->spec.role >= BufferSpec::Role::variable) {
+  if (b->spec.role >= BufferSpec::Role::variable && b->spec.content != BufferSpec::Content::file) {
     return b->spec.role == BufferSpec::Role::heap && !check_heap(address, bytes, instruction) ? nullptr : b;
   }
   if (launch.sparse) touch(*b, address, bytes);
@@ -156,6 +157,12 @@ std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
     char* begin = static_cast<char*>(zone) + guard_bytes;
     if (body != 0 && mprotect(begin, body, PROT_READ | PROT_WRITE) != 0) {
       std::perror("emulator: cannot allot a buffer");
+      std::exit(1);
+    }
+    if (spec.content == BufferSpec::Content::file && body != 0 &&
+        mmap(begin, body, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, inputs_file,
+             static_cast<off_t>(spec.seed)) == MAP_FAILED) {
+      std::perror("emulator: cannot map an input");
       std::exit(1);
     }
     Buffer b{spec, begin, nullptr, spec.element_bytes, nullptr};
@@ -216,7 +223,7 @@ void write_touched_outputs(int file) {
   std::vector<std::uint32_t> writer;
   for (const Page& page : touched_pages) {
     const Buffer& b = *page.buffer;
-    if (b.spec.role != BufferSpec::Role::output) continue;
+    if (b.spec.role != BufferSpec::Role::output && b.spec.role != BufferSpec::Role::variable) continue;
     const std::uint64_t first = page.index * page_bytes / b.spec.element_bytes;
     const auto count = static_cast<std::uint32_t>(
         std::min(page_bytes, b.spec.bytes - page.index * page_bytes) / b.spec.element_bytes);

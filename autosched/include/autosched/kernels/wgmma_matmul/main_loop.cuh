@@ -6,7 +6,7 @@
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cluster.cuh>
 #include <autosched/ptx/mbarrier.cuh>
-#include <autosched/ptx/shuffle.cuh>
+#include <autosched/ptx/redux.cuh>
 
 namespace autosched {
 
@@ -16,16 +16,16 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
   using typename Plan::A, typename Plan::Accumulators, typename Plan::B, typename Plan::C, typename Plan::End,
       typename Plan::Place, typename Plan::T, typename Plan::Work;
   using Plan::a_in_registers, Plan::cluster, Plan::consumer_threads, Plan::fragments, Plan::of_turns, Plan::peers,
-      Plan::rank_m, Plan::rank_n, Plan::wait;
+      Plan::rank_m, Plan::rank_n, Plan::wait_together;
   using Multiply = ptx::Wgmma<T, C::tile_n, (Plan::paired > 1)>;
   static constexpr int steps_of_tile = C::tile_k * int(sizeof(T)) / A::k_bytes;
 
   __device__ static __forceinline__ void multiply_tile(Accumulators& acc, unsigned tile, int group, bool first) {
-    const unsigned long long b = B::descriptor(tile + A::bytes);
+    const unsigned long long b = B::descriptor(tile, A::bytes);
     if constexpr (a_in_registers) {
       multiply_registers(acc, tile, b, group, first);
     } else {
-      multiply_shared(acc, A::descriptor(tile + unsigned(16 * A::advance(0, 64 * fragments) * group)), b, first);
+      multiply_shared(acc, A::descriptor(tile, 16 * A::advance(0, 64 * fragments) * group), b, first);
     }
     ptx::wgmma_commit_group();
   }
@@ -62,10 +62,12 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
   }
 
   // The rank of the block that lane `i` of a warp tells that a stage is read: those along n, then the others along m.
+  // Without a branch, at which ptxas takes lanes to part for good.
   __device__ static __forceinline__ int peer(int i) {
-    if (i < C::cluster_n) return rank_m() + i * C::cluster_m;
-    const int other = i - C::cluster_n;
-    return other + (other < rank_m() ? 0 : 1) + rank_n() * C::cluster_m;
+    if constexpr (C::cluster_m == 1 || C::cluster_n == 1) return i;  // all of them
+    const bool along_n = i < C::cluster_n;
+    const int other = i - C::cluster_n, m = along_n ? rank_m() : other + (other < rank_m() ? 0 : 1);
+    return m + (along_n ? i : rank_n()) * C::cluster_m;
   }
 
   // A stage is read once each warp has waited for its multiplications. In a cluster all blocks whose copies it was
@@ -80,10 +82,11 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
   }
 
-  // Where the tile of a place lies. ptxas keeps the counters of a loop in registers of lanes, and would move each
-  // descriptor that follows from them to uniform registers by itself; behind a shuffle it moves one word, before the wait.
+  // Where the tile of a place lies, in a uniform register. Consumers that leave out the turns of the other one do so behind
+  // a branch, and ptxas no longer knows that their lanes agree: they reduce it, to such a register.
   __device__ static __forceinline__ unsigned uniform_tile(const Place& place) {
-    return ptx::shfl_idx(place.tile(), 0);
+    if constexpr (C::ping_pong) return ptx::redux_or(place.tile);
+    return place.tile;
   }
 
   __device__ static __forceinline__ void main_loop(Accumulators& acc, Place& place, int tiles, int group,
@@ -92,7 +95,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
 #pragma unroll 1
     for (int t = 0; t < tiles; ++t, place.advance()) {
       const unsigned tile = uniform_tile(place);
-      wait(place.full(), place.parity);
+      wait_together(place.full(), place.parity);
       multiply_tile(acc, tile, group, t == 0);
       ptx::wgmma_wait_group<C::in_flight>();
       if constexpr (C::in_flight == 0) {
@@ -150,7 +153,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
         b[q] = End::number(of_b + (column < blocks_n ? column : blocks_n - 1) * blocks_k + t);
       }
       const unsigned tile = uniform_tile(place);
-      wait(place.full(), place.parity);
+      wait_together(place.full(), place.parity);
       Accumulators acc;
       multiply_tile(acc, tile, group, true);
       ptx::wgmma_wait_group<0>();

@@ -10,6 +10,7 @@
 #include <autosched/intrinsics/wgmma_out.cuh>
 #include <autosched/ptx/mbarrier.cuh>
 #include <autosched/ptx/shuffle.cuh>
+#include <autosched/ptx/vote.cuh>
 
 namespace autosched {
 
@@ -113,8 +114,13 @@ struct WgmmaPlan {
       const int tile_m = tile.m * C::cluster_m + rank_m(), tile_n = tile.n * C::cluster_n + rank_n();
       m0 = tile_m * C::tile_m;
       n0 = tile_n * C::tile_n;
-      first = split * C::tiles_of_split;
-      tiles = C::tiles_k - first < C::tiles_of_split ? C::tiles_k - first : C::tiles_of_split;
+      if constexpr (C::split_k == 1) {
+        first = 0;
+        tiles = C::tiles_k;
+      } else {
+        first = split * C::tiles_of_split;
+        tiles = C::tiles_k - first < C::tiles_of_split ? C::tiles_k - first : C::tiles_of_split;
+      }
       output_tile = (batch * C::tiles_m + tile_m) * C::tiles_n + tile_n;
     }
   };
@@ -122,15 +128,18 @@ struct WgmmaPlan {
   // A place in the ring of stages: both sides walk it in the same order.
   struct Place {
     unsigned shared;
+    unsigned tile;  // where the stage lies: counted along, so that the main loop needs no other base
     int stage = 0;
     unsigned parity = 0;  // of the rounds done
 
-    __device__ __forceinline__ unsigned tile() const { return shared + unsigned(stage * C::stage_bytes); }
+    __device__ __forceinline__ explicit Place(unsigned shared) : shared(shared), tile(shared) {}
     __device__ __forceinline__ unsigned full() const { return shared + unsigned(barriers_at + 16 * stage); }
     __device__ __forceinline__ unsigned empty() const { return full() + 8; }
     __device__ __forceinline__ unsigned ends() const { return shared + unsigned(ends_at + C::ends_bytes * stage); }
     __device__ __forceinline__ void advance() {
+      tile += unsigned(C::stage_bytes);
       if (++stage == C::stages) {
+        tile -= unsigned(C::stages * C::stage_bytes);
         stage = 0;
         parity ^= 1u;
       }
@@ -139,11 +148,19 @@ struct WgmmaPlan {
       stage += tiles;
       parity ^= unsigned(stage / C::stages) & 1u;
       stage %= C::stages;
+      tile = shared + unsigned(stage * C::stage_bytes);
     }
   };
 
   __device__ static __forceinline__ void wait(unsigned barrier, unsigned parity) {
     while (!ptx::mbarrier_try_wait(barrier, parity)) {
+    }
+  }
+
+  // All lanes of a warp, until each has seen the phase end. To ptxas lanes that wait on their own may part there, and it
+  // would keep what the loop around counts in registers of lanes, to be moved for each descriptor of wgmma.
+  __device__ static __forceinline__ void wait_together(unsigned barrier, unsigned parity) {
+    while (!ptx::vote_all(ptx::mbarrier_try_wait(barrier, parity))) {
     }
   }
 

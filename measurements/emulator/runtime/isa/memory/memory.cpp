@@ -111,7 +111,9 @@ void count(const Instruction& i, const Place* places, Lanes active, int bytes, b
     if (places[k].space == Space::global) global |= 1u << k;
     if (places[k].space == Space::shared) shared |= 1u << k;
   });
-  if (global != 0) {
+  if (launch.count && global != 0 && is_in_constant_memory(addresses[__builtin_ctz(global)])) {
+    count_constant_request(i.site, bytes, global, addresses);
+  } else if (global != 0) {
     count_global_request(i.site, store ? store_name(Space::global) : load_name(i, Space::global), bytes, global, addresses);
   }
   if (shared != 0) {

@@ -1,0 +1,23 @@
+// vote.sync over the whole warp: PTX ISA 9.7.9.7.
+#pragma once
+
+namespace autosched::ptx {
+
+// Whether the predicate holds for all lanes of the warp, which must all ask. The answer is the same for all of them, and
+// ptxas knows it: counters of a loop that branches on it stay in uniform registers.
+__device__ __forceinline__ bool vote_all(bool predicate) {
+  unsigned all;
+  asm volatile(
+      "{\n\t"
+      ".reg .pred p, q;\n\t"
+      "setp.ne.u32 p, %1, 0;\n\t"
+      "vote.sync.all.pred q, p, 0xffffffff;\n\t"
+      "selp.u32 %0, 1, 0, q;\n\t"
+      "}"
+      : "=r"(all)
+      : "r"(unsigned(predicate))
+      : "memory");
+  return all != 0;
+}
+
+}  // namespace autosched::ptx

@@ -1,0 +1,135 @@
+"""Counts of a launch by emulating some of its blocks, at its true sizes and on its inputs: no loop is shortened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import product
+from math import prod
+
+from measurements.emulator.findings import Emulation, GlobalSite
+from measurements.emulator.host import HostFailure
+from measurements.emulator.inputs_file import InputsFile
+from measurements.emulator.sparse import emulate_blocks
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.launch_counts import LaunchCounts
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel, Launch
+from search_spaces.templates.template import KernelTemplate
+
+SECONDS = 10.0  # of the CPU, that the first block may take
+SOON = 0.15  # seconds; where the first block takes less, others are run, too
+LEAST_SHARE = 0.02  # of the grid: what less of the blocks do is left out
+MOST_BYTES = 2**31  # of the inputs, which lie in one file
+_LINE_SECTORS = 4
+_LOADS, _STORES, _ATOMICS = ("ld", "cp.async", "wmma.load"), ("st", "wmma.store"), ("atom", "red")
+
+
+@lru_cache(maxsize=2**10)
+def counted(template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device) -> LaunchCounts | None:
+    """``count_launch`` of a schedule, on the problem's random inputs; None also where these are too large.
+
+    Raises ValueError for a schedule that is not valid, and as ``count_launch`` and the problem's inputs do.
+    """
+    kernel = template.kernel(problem, schedule, device)
+    if problem.min_bytes > MOST_BYTES:
+        return None
+    try:
+        return count_launch(kernel, _inputs(problem))
+    except (HostFailure, OSError):  # no compiler for the emulator, no room for the inputs
+        return None
+
+
+@lru_cache(maxsize=1)
+def _inputs(problem: Problem) -> InputsFile:
+    return InputsFile(problem.random_inputs(0))
+
+
+def count_launch(kernel: Kernel, inputs: InputsFile) -> LaunchCounts | None:
+    """What the blocks of the grid do on average; None where they cannot be emulated in ``SECONDS`` each.
+
+    Raises HostFailure where this machine cannot emulate.
+    """
+    parts = _parts(kernel.grid)
+    weighted: list[tuple[float, int, Emulation]] = []
+    for share, block in parts:
+        done = _run(kernel, (block,), inputs)
+        if done is None:
+            return None
+        weighted.append((share, 1, done))
+    share, block = parts[0]
+    others = tuple(
+        b for b in dict.fromkeys((block + 1, prod(kernel.grid) // 3)) if b < prod(kernel.grid) and b != block
+    )
+    if weighted[0][2].run_seconds < SOON and share > 0.9 and others:  # what a block does may depend on its data
+        more = _run(kernel, others, inputs)
+        if more is not None:
+            most = share * len(others) / (1 + len(others))
+            weighted[0] = (share - most, 1, weighted[0][2])
+            weighted.append((most, len(others), more))
+    return _counts(kernel, weighted)
+
+
+def _parts(grid: Sequence[int]) -> list[tuple[float, int]]:
+    """Blocks that stand for parts of the grid, and the share of each, the largest first: one inside, and the last ones
+    along each axis, which may have less to do, as far as they matter."""
+    axes = [[((n - 1) / n, (n - 1) // 2), (1 / n, n - 1)] if n > 1 else [(1.0, 0)] for n in grid]
+    found = []
+    for (share_x, x), (share_y, y), (share_z, z) in product(*axes):
+        found.append((share_x * share_y * share_z, (z * grid[1] + y) * grid[0] + x))
+    found = sorted((part for part in found if part[0] >= LEAST_SHARE), reverse=True)
+    total = sum(share for share, _ in found)
+    return [(share / total, block) for share, block in found]
+
+
+def _run(kernel: Kernel, blocks: Sequence[int], inputs: InputsFile) -> Emulation | None:
+    done = emulate_blocks(kernel, blocks, inputs=inputs, check=False, count=True, time_limit=SECONDS).emulation
+    return done if done.status in ("ok", "findings") else None
+
+
+def _counts(launch: Launch, runs: Sequence[tuple[float, int, Emulation]]) -> LaunchCounts:
+    """Averages over runs, each with its share of the grid and the number of its blocks."""
+    executed: dict[str, float] = {}
+    for share, blocks, run in runs:
+        for operation, times in run.executed:
+            executed[operation] = executed.get(operation, 0.0) + times * share / blocks
+
+    def total(kinds: tuple[str, ...], count: Callable[[GlobalSite], float]) -> float:
+        return sum(
+            share / blocks * sum(count(s) for s in run.global_sites if s.instruction.startswith(kinds))
+            for share, blocks, run in runs
+        )
+
+    def loads(count: Callable[[GlobalSite], float]) -> float:
+        return total(_LOADS, count) - total(("ld.const",), count)
+
+    def wavefronts(site: GlobalSite) -> float:
+        return max(site.requests * max(1.0, site.bytes / 4), site.sectors / _LINE_SECTORS)
+
+    return LaunchCounts(
+        blocks=prod(launch.grid),
+        threads=prod(launch.block),
+        sampled=sum(blocks for _, blocks, _ in runs),
+        code=max(run.code for _, _, run in runs),
+        executed=tuple(sorted(executed.items())),
+        chain_cycles=sum(share * run.chains[1] / max(run.chains[0], 1) for share, _, run in runs),
+        shared_wavefronts=sum(
+            share / blocks * sum(s.wavefronts for s in run.shared_sites) for share, blocks, run in runs
+        ),
+        requests=loads(lambda s: s.requests) + total((*_STORES, *_ATOMICS), lambda s: s.requests),
+        wavefronts=loads(wavefronts) + total((*_STORES, *_ATOMICS), wavefronts),
+        load_sectors=loads(lambda s: s.sectors),
+        unique_sectors=loads(lambda s: s.unique),
+        store_sectors=total(_STORES, lambda s: s.sectors),
+        atomic_sectors=total(_ATOMICS, lambda s: s.sectors),
+        constant_requests=total(("ld.const",), lambda s: s.sectors),
+        dram_bytes=float(_least_bytes(launch)),
+        dynamic_shared_bytes=launch.dynamic_shared_bytes,
+        operand_bytes=sum(o.bytes for o in launch.operands),
+    )
+
+
+def _least_bytes(launch: Launch) -> int:
+    """Each array once, one that is changed in place twice."""
+    return sum(o.bytes * (2 if o.role == "inout" else 1) for o in launch.operands if o.role != "workspace")

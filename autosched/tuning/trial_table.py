@@ -1,0 +1,83 @@
+"""Trials as a table: parameters, time, resources and every metric, for CSV, pandas and Pareto fronts."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from measurements.records.record import Record
+from search_spaces.operators.problem import Problem
+
+Direction = Literal["min", "max"]
+Row = dict[str, Any]
+
+
+def rows(problem: Problem, records: Iterable[Record]) -> list[Row]:
+    """One row a trial: ``status``, ``provenance``, ``seconds`` (None where it has none), registers, spills, static
+    shared memory, each parameter by its name, each metric of the problem by its own."""
+    table = []
+    for record in records:
+        measurement = record.measurement
+        timing, resources = measurement.timing, measurement.resources
+        seconds = None if timing is None or not record.ok else timing.median
+        row: Row = {
+            "status": record.status.value,
+            "provenance": measurement.provenance.value,
+            "seconds": seconds,
+            "registers": None if resources is None else resources.registers,
+            "spill_bytes": None if resources is None else resources.spill_store_bytes + resources.spill_load_bytes,
+            "static_shared_bytes": None if resources is None else resources.static_shared_bytes,
+            **record.schedule.values,
+        }
+        if seconds is not None:
+            with suppress(ValueError):  # a metric that is undefined here
+                row |= problem.metrics(record.schedule.values, seconds)
+        table.append(row)
+    return table
+
+
+def write_csv(path: str | Path, table: Sequence[Row]) -> None:
+    """The rows with a column for each key of any of them. Raises OSError."""
+    columns = list(dict.fromkeys(key for row in table for key in row))
+    with Path(path).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(table)
+
+
+def best_by(table: Sequence[Row], objective: str, direction: Direction = "min") -> Row | None:
+    """The row that is best by one column; None where none has a number there. Raises ValueError for an unknown one."""
+    usable = _usable(table, {objective: direction})
+    sign = 1 if direction == "min" else -1
+    return min(usable, key=lambda row: sign * row[objective], default=None)
+
+
+def pareto(table: Sequence[Row], objectives: Mapping[str, Direction]) -> list[Row]:
+    """The rows that no other row beats in one objective and equals in the rest, best by the first objective first.
+
+    Raises ValueError for a column that no row has, and for a direction that is neither "min" nor "max".
+    """
+    signs = {name: 1 if direction == "min" else -1 for name, direction in objectives.items()}
+    usable = _usable(table, objectives)
+    points = [tuple(signs[name] * row[name] for name in objectives) for row in usable]
+    front = [
+        (point, row)
+        for point, row in zip(points, usable, strict=True)
+        if not any(other != point and all(a <= b for a, b in zip(other, point, strict=True)) for other in points)
+    ]
+    return [row for _, row in sorted(front, key=lambda pair: pair[0])]
+
+
+def _usable(table: Sequence[Row], objectives: Mapping[str, Direction]) -> list[Row]:
+    if not objectives:
+        raise ValueError("give at least one objective: a column, and min or max")
+    columns = dict.fromkeys(key for row in table for key in row)
+    for name, direction in objectives.items():
+        if direction not in ("min", "max"):
+            raise ValueError(f"the direction of {name} must be min or max, not {direction!r}")
+        if table and name not in columns:
+            raise ValueError(f"there is no column {name!r}: use one of {', '.join(columns)}")
+    return [row for row in table if all(isinstance(row.get(name), (int, float)) for name in objectives)]

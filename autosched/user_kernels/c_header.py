@@ -1,0 +1,35 @@
+"""A C header with the chosen values of a kernel's parameters for each GPU, for a build without autosched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from autosched.user_kernels.kernel_file import KernelFile
+from autosched.user_kernels.lowering import token
+from search_spaces.spaces.parameters import Value
+
+
+def c_header(file: KernelFile, targets: Mapping[str, Mapping[str, Value]]) -> str:
+    """``#define`` for each parameter and attribute: those of the target whose macro ``TARGET_NAME`` is defined, else of
+    the first. ``targets`` holds configurations by the names of devices. Raises ValueError without any."""
+    if not targets:
+        raise ValueError("a header needs the configuration of at least one device")
+    guard = f"AUTOSCHED_{_macro(file.name)}_H"
+    lines = [f"// Parameters of {file.name}, chosen by autosched.", f"#ifndef {guard}", f"#define {guard}", ""]
+    for i, (name, config) in enumerate(targets.items()):
+        lines.append(f"{'#if' if i == 0 else '#elif'} defined(TARGET_{_macro(name)})")
+        lines += _defines(file, config)
+    lines.append(f"#else  // as on {next(iter(targets))}")
+    lines += _defines(file, next(iter(targets.values())))
+    return "\n".join([*lines, "#endif", "", f"#endif  // {guard}", ""])
+
+
+def _defines(file: KernelFile, config: Mapping[str, Value]) -> list[str]:
+    values = file.values(dict(file.sizes), config)
+    names = [p.name for p in file.parameters] + [a.name for a in file.attributes]
+    return [f"#define {name} {token(values[name])}" for name in names]
+
+
+def _macro(name: str) -> str:
+    return re.sub(r"\W", "_", name, flags=re.ASCII).upper()

@@ -1,0 +1,137 @@
+"""A kernel from what ``kernel_tuner.tune_kernel`` takes: a name, a source, a size, numpy arrays, and values to try."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_AXES = ("x", "y", "z")
+_DTYPES = {"float16": "f16", "float32": "f32", "float64": "f64", "bool": "bool", "bfloat16": "bf16"}
+
+
+def arguments_of(
+    entry: str,
+    source: str,
+    given: Sequence[Any],
+    answer: Sequence[Any] | None,
+    outputs: Sequence[int] | None,
+    constants: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    """The tables of arguments: arrays hold what they hold before each launch.
+
+    What is written is what ``outputs`` or ``answer`` say, else every array whose parameter is no pointer to const.
+    Raises ValueError for what is no array and no number.
+    """
+    parameters = _parameters(entry, source)
+    tables: list[dict[str, Any]] = []
+    for i, value in enumerate(given):
+        text = parameters[i] if i < len(parameters) else ""
+        name = (re.findall(r"[A-Za-z_]\w*", text) or [""])[-1]
+        if not name or any(t["name"] == name for t in tables):
+            name = f"argument_{i}"
+        if isinstance(value, (bool, int, float, np.generic)):
+            number = value.item() if isinstance(value, np.generic) else value
+            tables.append({"name": name, "kind": "scalar", "dtype": _dtype(np.asarray(value).dtype), "value": number})
+            continue
+        if not isinstance(value, np.ndarray):
+            raise ValueError(f"argument {i} must be a numpy array or a number, not {type(value).__name__}")
+        if outputs is not None:
+            written = i in outputs
+        elif answer is not None:
+            written = answer[i] is not None
+        else:
+            written = "const" not in text.partition("*")[0]
+        tables.append(_array(name, "output" if written else "input", value))
+    return [*tables, *(_array(name, "constant", np.asarray(value)) for name, value in constants.items())]
+
+
+def _array(name: str, kind: str, value: np.ndarray[Any, Any]) -> dict[str, Any]:
+    shape = [str(n) for n in value.shape] or ["1"]
+    return {
+        "name": name,
+        "kind": kind,
+        "dtype": _dtype(value.dtype),
+        "shape": shape,
+        "fill": {"array": value.reshape([int(n) for n in shape])},
+    }
+
+
+def _dtype(dtype: np.dtype[Any]) -> str:
+    name = dtype.name
+    return _DTYPES.get(name) or name.replace("uint", "u").replace("int", "i")
+
+
+def _parameters(entry: str, source: str) -> list[str]:
+    plain = re.sub(r"//[^\n]*|/\*.*?\*/", "", source, flags=re.DOTALL)
+    found = re.search(rf"\b{re.escape(entry.partition('<')[0])}\s*\(([^)]*)\)", plain)
+    return [p.strip() for p in found[1].split(",")] if found else []
+
+
+def answers(tables: Sequence[Mapping[str, Any]], answer: Sequence[Any] | None) -> Callable[..., Any] | None:
+    """A reference that gives the arrays of ``answer``; None without them."""
+    if answer is None:
+        return None
+    known = {t["name"]: np.asarray(a) for t, a in zip(tables, answer, strict=False) if a is not None}
+
+    def answered(known: Mapping[str, Any] = known) -> Mapping[str, Any]:
+        return known
+
+    return answered
+
+
+def judge(
+    tables: Sequence[Mapping[str, Any]], verify: Callable[..., Any], answer: Sequence[Any] | None, atol: float
+) -> Callable[..., Any]:
+    """Kernel Tuner's ``verify(answer, result, atol)`` as a function of the arrays by name."""
+    takes_atol = len(inspect.signature(verify).parameters) > 2 or "atol" in inspect.signature(verify).parameters
+
+    def judged(answer: Any = answer, verify: Any = verify, atol: float = atol, **arrays: Any) -> bool:
+        result = [arrays.get(t["name"]) for t in tables if t["kind"] != "constant"]
+        return bool(verify(answer, result, atol=atol) if takes_atol else verify(answer, result))
+
+    return judged
+
+
+def launch_of(
+    problem_size: Any,
+    tune_params: Mapping[str, Any],
+    block_size_names: Sequence[str],
+    divisors: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Block and grid: ``block_size_names`` that are no parameters count 1."""
+    names = [*block_size_names, *(f"block_size_{a}" for a in _AXES)][:3] if block_size_names else []
+    names = names or [f"block_size_{a}" for a in _AXES]
+    block = [n if n in tune_params else 1 for n in names]
+    if callable(problem_size):
+        return {"block": block, "problem_size": [_axis(problem_size, i) for i in range(3)], **divisors}
+    sizes = [problem_size] if isinstance(problem_size, (int, str, np.integer)) else list(problem_size)
+    made: dict[str, Any] = {"block": block, "problem_size": [s if isinstance(s, str) else int(s) for s in sizes]}
+    for axis, name in zip(_AXES, block, strict=True):
+        key = f"grid_div_{axis}"
+        made[key] = divisors.get(key, [name])
+    return made
+
+
+def _axis(function: Callable[[dict[str, Any]], Any], axis: int) -> Callable[[dict[str, Any]], int]:
+    def extent(values: dict[str, Any], function: Any = function, axis: int = axis) -> int:
+        found = function(values)
+        sizes = (found,) if isinstance(found, (int, np.integer)) else tuple(found)
+        return int(sizes[axis]) if axis < len(sizes) else 1
+
+    return extent
+
+
+def text_of(source: Any, values: Mapping[str, Any]) -> tuple[str, str | Path]:
+    """The text of a source, and what names it: a file, several, CUDA C++, or a function of the values."""
+    if callable(source):
+        return str(source(dict(values))), ""
+    if isinstance(source, (list, tuple)):
+        return "\n".join(Path(s).read_text() for s in source), Path(source[0])
+    if isinstance(source, Path) or ("\n" not in source and "{" not in source):
+        return Path(source).read_text(), Path(source)
+    return str(source), ""

@@ -1,0 +1,336 @@
+"""What a GPU says of the assumptions that were made without one, in two minutes.
+
+    python -m benchmarks.gpu --minutes 2 --parts probe --out OUT
+    python -m benchmarks.gpu.probe OUT/probe.json
+
+The first asks the GPU and writes ``probe.txt``, a page to read, and ``probe.json``. The second holds such a file to
+the constants of today: exit status 1 where one is no longer what that GPU said, 2 where the file cannot be read.
+
+Mechanisms that the emulator takes for granted are run, and their results checked: each is right, or the reason why not
+stands there. One schedule of a large matmul is varied one decision at a time, each timed in turns with all others. What
+the time model would need for its constants to agree with those times stands beside what it assumes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from cost_models import analytic
+from measurements.records.measurement import Measurement, Status
+from measurements.runners.base import Candidate, Entrant
+from search_spaces.catalogue import template
+from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.copy import Copy
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule, Value
+
+TEMPLATE = "wgmma_matmul"
+LARGE = Matmul(8192, 8192, 8192, a="bf16")
+SCHEDULE: dict[str, Value] = {
+    "tile_m": 128, "tile_n": 256, "tile_k": 64, "consumers": 2, "swizzle_a": 128, "swizzle_b": 128, "stages": 4,
+    "in_flight": 1, "a_from": "shared", "copy_a": "tma", "copy_b": "tma", "producer_registers": 40, "min_blocks": 1,
+    "split_k": 1, "raster": "grouped_8", "store_buffers": 2, "tiles_of_block": 1, "ping_pong": 0, "stream_k": 0,
+    "cluster_m": 2, "cluster_n": 1, "l2_promotion": 128, "kept": "neither",
+}  # fmt: skip
+BASE = "as it is"
+VARIED: tuple[tuple[str, dict[str, Value]], ...] = (
+    (BASE, {}),
+    ("in_flight 0", {"in_flight": 0}),
+    ("store_buffers 0", {"store_buffers": 0}),
+    ("store_buffers 1", {"store_buffers": 1}),
+    ("store_buffers 4", {"store_buffers": 4, "stages": 3}),
+    ("kept a", {"kept": "a"}),
+    ("kept b", {"kept": "b"}),
+    ("no cluster", {"cluster_m": 1}),
+    ("cluster 1x2", {"cluster_m": 1, "cluster_n": 2}),
+    ("cluster 2x2", {"cluster_n": 2}),
+    ("cluster 4x1", {"cluster_m": 4}),
+)
+SMALL: dict[str, Value] = {"tile_m": 64, "tile_n": 64, "consumers": 1, "stages": 3, "producer_registers": 0,
+                           "raster": "row", "store_buffers": 0, "cluster_m": 1}  # fmt: skip
+ROUNDS = 8
+AGREES = 0.25  # a constant is as assumed where it is found within this part of what was assumed
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """``assumed`` of what the emulator proves kernels by, and a kernel that is right only where that holds."""
+
+    name: str
+    assumed: str
+    problem: Problem
+    changes: Mapping[str, Value]
+
+
+def _clusters() -> Iterator[Mechanism]:
+    for m, n in ((2, 1), (1, 2), (2, 2), (4, 1), (1, 4)):
+        changes: dict[str, Value] = {"cluster_m": m, "cluster_n": n}
+        yield Mechanism(f"clusters of {m}x{n}", "multicast to each block that its mask names", _SQUARE, changes)
+
+
+_SQUARE = Matmul(512, 512, 512, a="bf16")
+MECHANISMS: tuple[Mechanism, ...] = (
+    Mechanism("boxes larger than the tensor", "TMA fills what lies outside with zeros", Matmul(40, 48, 72), {}),
+    *_clusters(),
+    Mechanism("stmatrix and TMA stores", "a box leaves as it was written", _SQUARE, {"store_buffers": 1}),
+    Mechanism(
+        "sums of 8-bit floats", "what tensor cores cut off lies within the tolerances",
+        Matmul(512, 512, 4096, a="e4m3", b="e4m3", out="f32", order_b="col"), {"tile_k": 128},
+    ),
+    Mechanism(
+        "sums of tf32", "what tensor cores cut off lies within the tolerances",
+        Matmul(512, 512, 4096, a="f32", b="f32", out="f32", order_b="col", precision="tf32"), {"tile_k": 32},
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant of the time model, its unit, how it is found from the times of the varied schedules (in seconds, by
+    name; with the time of a tiny launch as "tiny" and of a copy as "copy"), and where it stands."""
+
+    name: str
+    unit: str
+    assumed: Callable[[Device], float]
+    found: Callable[[Mapping[str, float], Device], float]
+
+
+class Measures(Protocol):
+    """As much of a runner as a probe asks."""
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]: ...
+
+    def compare(
+        self, candidates: Sequence[Candidate], *, rounds: int = 20, library: bool = True, others: Sequence[str] = ()
+    ) -> tuple[Entrant, ...]: ...
+
+
+def schedule_of(changes: Mapping[str, Value]) -> Schedule:
+    return Schedule(TEMPLATE, tuple({**SCHEDULE, **changes}.items()))
+
+
+def counts_of(changes: Mapping[str, Value], device: Device) -> CostCounts:
+    """Of the large matmul. Raises ValueError where the schedule is not legal."""
+    row = template(TEMPLATE)
+    assert row.counts is not None
+    return row.counts(LARGE, row.config(LARGE, schedule_of(changes), device), device)
+
+
+def _with_round_trip(work: CostCounts, device: Device, cycles: float) -> CostCounts:
+    """The same work where TMA takes so many cycles to read a box that it stores, whatever the model assumes."""
+    waited = work.boxed * analytic.waited_for_boxes(work, device, cycles)
+    return dataclasses.replace(
+        work, boxed=0, drain_instructions=work.drain_instructions + device.schedulers_per_sm * waited
+    )
+
+
+def _limited(device: Device, work: CostCounts, seconds: float) -> Device:
+    """The device with the sustained clock at which the model gives ``work`` so many seconds."""
+
+    def of(clock: float) -> Device:
+        return dataclasses.replace(device, sustained_clock_hz=clock)
+
+    return of(
+        _halved(0.3 * device.tensor_clock_hz, device.tensor_clock_hz, lambda c: analytic.predict(work, of(c)) > seconds)
+    )
+
+
+def _halved(low: float, high: float, below: Callable[[float], bool]) -> float:
+    """Between ``low`` and ``high`` the place below which ``below`` holds."""
+    for _ in range(24):
+        middle = (low + high) / 2
+        low, high = (middle, high) if below(middle) else (low, middle)
+    return (low + high) / 2
+
+
+@functools.lru_cache(maxsize=8)
+def _fitted(base: float, one: float, device: Device) -> tuple[float, Device]:
+    """The round trip of a store, and the device with its sustained clock, with which the model gives the schedule
+    ``base`` seconds, and ``one`` with one buffer."""
+    two_buffers, one_buffer = (counts_of(changes, device) for changes in ({}, dict(VARIED)["store_buffers 1"]))
+
+    def limited(cycles: float) -> Device:
+        return _limited(device, _with_round_trip(two_buffers, device, cycles), base)
+
+    trip = _halved(0.0, 5000.0, lambda c: analytic.predict(_with_round_trip(one_buffer, device, c), limited(c)) < one)
+    return trip, limited(trip)
+
+
+def _round_trip(times: Mapping[str, float], device: Device) -> float:
+    return _fitted(times[BASE], times["store_buffers 1"], device)[0]
+
+
+def _sustained(times: Mapping[str, float], device: Device) -> float:
+    return _fitted(times[BASE], times["store_buffers 1"], device)[1].sustained_clock_hz / 1e6
+
+
+CONSTANTS = (
+    Constant("LAUNCH_SECONDS", "us", lambda d: analytic.LAUNCH_SECONDS * 1e6, lambda t, d: t["tiny"] * 1e6),
+    Constant(
+        "DRAM_EFFICIENCY", "of the data sheet", lambda d: analytic.DRAM_EFFICIENCY,
+        lambda t, d: COPIED.min_bytes / (t["copy"] - t["tiny"]) / d.dram_bandwidth,
+    ),
+    Constant("STORE_ROUND_TRIP", "cycles", lambda d: analytic.STORE_ROUND_TRIP, _round_trip),
+    Constant(
+        "sustained_clock_hz", "MHz", lambda d: (d.sustained_clock_hz or d.tensor_clock_hz) / 1e6, _sustained
+    ),
+)  # fmt: skip
+COPIED = Copy(16384, 16384)
+TINY = Copy(8, 8)
+
+
+def probe(runner: Measures, device: Device, until: float = math.inf) -> dict[str, Any]:
+    """Ask everything, until the clock ``time.monotonic`` reads ``until``; what was not asked is left out and said."""
+    report: dict[str, Any] = {"device": device.name, "mechanisms": [], "times": {}, "constants": [], "left_out": []}
+    if not device.has("wgmma"):
+        report["left_out"].append(f"all of it: {device.name} has no wgmma")
+        return report
+    for mechanism in MECHANISMS:
+        if time.monotonic() > until:
+            report["left_out"].append(mechanism.name)
+            continue
+        report["mechanisms"].append(_tried(mechanism, runner, device))
+    times: dict[str, float] = {}
+    if time.monotonic() < until:
+        times = _varied(runner, device, report)
+    report["times"] = {
+        name: {"seconds": seconds, "assumed": _assumed_seconds(name, device)} for name, seconds in times.items()
+    }
+    for constant in CONSTANTS:
+        try:
+            found: float | None = constant.found(times, device)
+        except KeyError as missing:
+            report["left_out"].append(f"{constant.name}: no time of {missing.args[0]}")
+            found = None
+        report["constants"].append(
+            {"name": constant.name, "unit": constant.unit, "assumed": constant.assumed(device), "found": found}
+        )
+    return report
+
+
+def _candidate(problem: Problem, schedule: Schedule, device: Device) -> Candidate:
+    return Candidate(problem, schedule, template(schedule.template).kernel(problem, schedule, device))
+
+
+def _tried(mechanism: Mechanism, runner: Measures, device: Device) -> dict[str, Any]:
+    """Whether the kernel of a mechanism is right on the GPU."""
+    row: dict[str, Any] = {"name": mechanism.name, "assumed": mechanism.assumed, "holds": None, "reason": ""}
+    try:
+        candidate = _candidate(mechanism.problem, schedule_of({**SMALL, **mechanism.changes}), device)
+    except ValueError as error:
+        return row | {"reason": str(error)}
+    ((_, measured),) = runner.measure([candidate])
+    holds = {Status.OK: True, Status.WRONG_RESULT: False}.get(measured.status)
+    return row | {"holds": holds, "reason": measured.reason or measured.status.value, "error": measured.error}
+
+
+def _varied(runner: Measures, device: Device, report: dict[str, Any]) -> dict[str, float]:
+    """Seconds of each varied schedule, of cuBLAS, of a tiny launch and of a copy."""
+    names, candidates = [], []
+    for name, changes in VARIED:
+        try:
+            candidates.append(_candidate(LARGE, schedule_of(changes), device))
+            names.append(name)
+        except ValueError as error:
+            report["left_out"].append(f"{name}: {error}")
+    entrants = runner.compare(candidates, rounds=ROUNDS, library=True)
+    times = {}
+    for name, entrant in zip([*names, "cuBLAS"], entrants, strict=True):
+        if entrant.status is Status.OK and entrant.seconds:
+            times[name] = statistics.median(entrant.seconds)
+        else:
+            report["left_out"].append(f"{name}: {entrant.reason or entrant.status.value}")
+    for name, problem in (("tiny", TINY), ("copy", COPIED)):
+        row = template("copy")
+        schedule = min(row.space(problem, device).sample(32, 0), key=lambda s: _copy_seconds(problem, s, device))
+        ((_, measured),) = runner.measure([_candidate(problem, schedule, device)])
+        if measured.timing is not None:
+            times[name] = measured.timing.median
+        else:
+            report["left_out"].append(f"{name}: {measured.reason or measured.status.value}")
+    return times
+
+
+def _copy_seconds(problem: Problem, schedule: Schedule, device: Device) -> float:
+    row = template("copy")
+    assert row.counts is not None
+    return analytic.predict(row.counts(problem, row.config(problem, schedule, device), device), device)
+
+
+def _assumed_seconds(name: str, device: Device) -> float | None:
+    changes = dict(VARIED).get(name)
+    return None if changes is None else analytic.predict(counts_of(changes, device), device)
+
+
+def disagreements(report: Mapping[str, Any], device: Device) -> list[str]:
+    """What a report says against the constants and assumptions of today, a line each. Raises ValueError for a file of
+    another form."""
+    try:
+        lines = [f"{m['name']}: {m['reason']}" for m in report["mechanisms"] if m["holds"] is False]
+        found = {c["name"]: c["found"] for c in report["constants"]}
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"this is no report of a probe: {error!r} is missing") from None
+    for constant in CONSTANTS:
+        value, assumed = found.get(constant.name), constant.assumed(device)
+        if value is not None and not abs(value - assumed) <= AGREES * assumed:
+            lines.append(f"{constant.name}: assumed {assumed:.4g} {constant.unit}, found {value:.4g}")
+    return lines
+
+
+def page(report: Mapping[str, Any], device: Device) -> str:
+    """The report to read."""
+    lines = [f"Probe of {report['device']}", "", "What the emulator takes for granted:"]
+    verdict = {True: "holds", False: "FAILS", None: "not known"}
+    for row in report["mechanisms"]:
+        reason = "" if row["holds"] else f": {row['reason']}"
+        error = f", error {row['error']:.2f} of the tolerance" if row.get("error") is not None else ""
+        lines.append(f"  {row['name']:32} {verdict[row['holds']]:9} {row['assumed']}{error}{reason}")
+    lines += ["", f"{LARGE.m}^3 bf16, 128x256x64, 4 stages, cluster 2x1, varied:  us, TFLOP/s, time over the model's"]
+    for name, row in report["times"].items():
+        if name in ("tiny", "copy"):
+            continue
+        rate = LARGE.flops / row["seconds"] / 1e12
+        over = "" if row["assumed"] is None else f"{row['seconds'] / row['assumed']:8.3f}"
+        lines.append(f"  {name:32} {row['seconds'] * 1e6:9.1f} {rate:7.1f} {over}")
+    lines += ["", "Constants of the time model:                assumed     found"]
+    for row in report["constants"]:
+        found = "not known" if row["found"] is None else f"{row['found']:9.4g}"
+        lines.append(f"  {row['name']:24} {row['unit']:17} {row['assumed']:9.4g} {found}")
+    against = disagreements(report, device)
+    lines += ["", "Against what is assumed:", *(f"  {line}" for line in against or ["nothing"])]
+    if report["left_out"]:
+        lines += ["", "Left out:", *(f"  {what}" for what in report["left_out"])]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Holds a stored report against the constants of today."""
+    from search_spaces.hardware.devices import device
+
+    if len(arguments) != 1:
+        print("usage: python -m benchmarks.gpu.probe OUT/probe.json", file=sys.stderr)
+        return 2
+    try:
+        report = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+        against = disagreements(report, device(report["device"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        print(f"benchmarks.gpu.probe: {arguments[0]}: {error}", file=sys.stderr)
+        return 2
+    print("\n".join(against) or "as assumed")
+    return 1 if against else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,202 @@
+"""Estimates of users' kernels against recordings: ``python -m benchmarks.users_kernels --hub DIR``.
+
+Of each case, configurations are drawn at random from those that all of its recordings have. Each is compiled
+(registers, spills, static shared memory) and counted as ``tune`` does without a GPU, for one device; the counts hold
+for all, and the time is estimated for each. ``--counts FILE`` keeps the counts, one line a configuration, and goes on
+where it ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from autosched.proofs.launch_counting import counted
+from benchmarks.users_kernels.kernels import CASES, Case, Recording, read_recording
+from cost_models.launch_time import CompiledResources, launch_time
+from measurements.compiler.cubin_cache import Compiled
+from measurements.compiler.pool import CompilePool
+from search_spaces.hardware.devices import device
+from search_spaces.hardware.launch_counts import LaunchCounts
+from search_spaces.spaces.schedule import Schedule
+
+PAGE = Path(__file__).parents[1] / "results" / "users_kernels.md"
+Values = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A configuration: values by name, counts (None: not emulated), resources, seconds that counting took."""
+
+    case: str
+    config: Mapping[str, int]
+    counts: LaunchCounts | None
+    resources: CompiledResources | None
+    seconds: float
+
+
+def collect(case: Case, hub: Path, number: int, known: Sequence[Counted], pool: CompilePool) -> Iterator[Counted]:
+    """``number`` configurations of a case, those first that are known."""
+    kernel = case.kernel(hub)
+    problem, parameters = kernel.problem(), kernel.file.parameters
+    names, values = _drawn(case, hub, kernel)
+    have = {tuple(c.config[p.name] for p in parameters): c for c in known}
+    chip = device(next(iter(case.recordings)))
+    for row in values[:number]:
+        of_row = dict(zip(names, row, strict=True))
+        config = {p.name: of_row.get(p.name, p.default) for p in parameters}
+        if (found := have.get(tuple(config[p.name] for p in parameters))) is not None:
+            yield found
+            continue
+        schedule = Schedule(kernel.file.name, tuple(config.items()))
+        began = time.monotonic()
+        compiled = pool.compile(kernel.template.kernel(problem, schedule, chip), chip.arch)
+        counting = time.monotonic()
+        counts = counted(kernel.template, problem, schedule, chip)
+        resources = None
+        if isinstance(compiled, Compiled):
+            r = compiled.resources
+            spills = r.spill_store_bytes + r.spill_load_bytes
+            resources = CompiledResources(r.registers, spills, r.static_shared_bytes)
+        done = Counted(case.name, config, counts, resources, time.monotonic() - counting)
+        print(f"{case.name} {' '.join(map(str, row))}: {time.monotonic() - began:.1f} s", flush=True)
+        yield done
+
+
+def _drawn(case: Case, hub: Path, kernel: Any) -> tuple[tuple[str, ...], list[Values]]:
+    recordings = [read_recording(hub / path) for path in case.recordings.values()]
+    names, first = recordings[0]
+    allowed = {p.name: set(p.values) for p in kernel.file.parameters}
+    common = set(first).intersection(*(times for _, times in recordings))
+    fitting = sorted(v for v in common if all(x in allowed.get(n, {x}) for n, x in zip(names, v, strict=True)))
+    random.Random(0).shuffle(fitting)
+    return names, fitting
+
+
+def encoded(row: Counted) -> str:
+    return json.dumps(dataclasses.asdict(row))
+
+
+def decoded(line: str) -> Counted:
+    data = json.loads(line)
+    counts, resources = data["counts"], data["resources"]
+    if counts is not None:
+        counts["executed"] = tuple((name, times) for name, times in counts["executed"])
+        counts = LaunchCounts(**counts)
+    resources = None if resources is None else CompiledResources(**resources)
+    return Counted(data["case"], data["config"], counts, resources, data["seconds"])
+
+
+def page(rows: Mapping[str, Sequence[Counted]], hub: Path) -> str:
+    """The page of results."""
+    lines = [
+        "| kernel | GPU | n | Spearman | best rule of one variable | estimate / recorded (quartiles, max) | chosen |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    seconds = [row.seconds for some in rows.values() for row in some]
+    ranks, medians, most, chosen = [], [], [], []
+    for case in CASES:
+        for chip, path in case.recordings.items():
+            names, times = read_recording(hub / path)
+            estimated, recorded, configs = _pairs(rows.get(case.name, ()), chip, names, times)
+            if len(recorded) < 8:
+                continue
+            rank = float(spearmanr(estimated, recorded)[0])
+            rule, rule_rank = _best_rule(configs, recorded)
+            ratio = np.array(estimated) / np.array(recorded)
+            choice = recorded[int(np.argmin(estimated))] / min(recorded)
+            quantiles = [float(np.quantile(ratio, q)) for q in (0.25, 0.5, 0.75, 1.0)]
+            shown = ", ".join(f"{q:.2f}" for q in quantiles)
+            lines.append(
+                f"| {case.name} | {chip} | {len(recorded)} | {rank:.2f} | {rule_rank:.2f} ({rule}) | {shown} "
+                f"| x{choice:.2f} |"
+            )
+            ranks.append(rank)
+            medians.append(quantiles[1])
+            most.append(quantiles[3])
+            chosen.append(choice)
+    lines.append("")
+    lines.append(
+        f"Median Spearman {np.median(ranks):.2f}, least {min(ranks):.2f}; median ratios {min(medians):.2f} to "
+        f"{max(medians):.2f}, the largest ratio of all {max(most):.2f}; the configuration that is estimated best "
+        f"takes x{np.median(chosen):.2f} of the recorded best of the sample in the median, x{max(chosen):.2f} at most. "
+        f"Counting took {np.median(seconds):.1f} s a configuration in the median (wall clock)."
+    )
+    return "\n".join(lines)
+
+
+def _pairs(
+    rows: Sequence[Counted], chip: str, names: Sequence[str], times: Recording
+) -> tuple[list[float], list[float], list[Mapping[str, int]]]:
+    estimated, recorded, configs = [], [], []
+    for row in rows:
+        seconds = times.get(tuple(row.config.get(name, 0) for name in names)) or _without_fixed(row, names, times)
+        if row.counts is None or row.resources is None or seconds is None:
+            continue
+        try:
+            estimated.append(launch_time(row.counts, device(chip), row.resources).seconds)
+        except ValueError:  # by today's compiler it does not fit
+            continue
+        recorded.append(seconds)
+        configs.append(row.config)
+    return estimated, recorded, configs
+
+
+def _without_fixed(row: Counted, names: Sequence[str], times: Recording) -> float | None:
+    """The time of a recording with parameters that the kernel file does not have."""
+    known = [i for i, name in enumerate(names) if name in row.config]
+    wanted = tuple(row.config[names[i]] for i in known)
+    return next((t for values, t in times.items() if tuple(values[i] for i in known) == wanted), None)
+
+
+def _best_rule(configs: Sequence[Mapping[str, int]], recorded: Sequence[float]) -> tuple[str, float]:
+    """The parameter, in either direction, that ranks best alone: what a user would guess with hindsight."""
+    best = ("", 0.0)
+    for name in configs[0]:
+        values = [c[name] for c in configs]
+        if len(set(values)) < 2:
+            continue
+        rank = float(spearmanr(values, recorded)[0])
+        if abs(rank) > abs(best[1]):
+            best = (f"{'small' if rank > 0 else 'large'} {name}", rank)
+    return best[0], abs(best[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hub", type=Path, required=True, help="a clone of AutoTuningAssociation/benchmark_hub")
+    parser.add_argument("--configurations", type=int, default=60)
+    parser.add_argument("--case", action="append", choices=[case.name for case in CASES])
+    parser.add_argument("--counts", type=Path, action="append", help="files of counts; the first is written")
+    given = parser.parse_args()
+    rows: dict[str, list[Counted]] = {}
+    for file in given.counts or ():
+        for line in file.read_text().splitlines() if file.exists() else ():
+            row = decoded(line)
+            rows.setdefault(row.case, []).append(row)
+    with CompilePool(workers=1) as pool:
+        for case in CASES:
+            if given.case and case.name not in given.case:
+                continue
+            known = rows.get(case.name, [])
+            rows[case.name] = []
+            for row in collect(case, given.hub, given.configurations, known, pool):
+                rows[case.name].append(row)
+                if given.counts and row not in known:
+                    with given.counts[0].open("a") as out:
+                        out.write(encoded(row) + "\n")
+    print(page(rows, given.hub))
+
+
+if __name__ == "__main__":
+    main()

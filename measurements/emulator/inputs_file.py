@@ -1,0 +1,33 @@
+"""The inputs of a launch in one file, which the runs of many candidates share: each maps it, and changes nothing."""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from search_spaces.operators.problem import Array
+
+PAGE = 4096  # bytes: what is mapped begins at a multiple
+
+
+class InputsFile:
+    """Arrays by the names of operands, as bytes of a file that is deleted with this object. Raises OSError."""
+
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        file = tempfile.NamedTemporaryFile(prefix="autosched-inputs-", delete=False)  # noqa: SIM115
+        self.path = Path(file.name)
+        self._finalizer = weakref.finalize(self, self.path.unlink, missing_ok=True)
+        self.offsets: dict[str, int] = {}
+        self.traits = {name: (array.dtype, array.shape) for name, array in arrays.items()}
+        with file:
+            end = 0
+            for name, array in arrays.items():
+                self.offsets[name] = end
+                file.seek(end)
+                file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+                end = -(-file.tell() // PAGE) * PAGE
+            file.truncate(end)

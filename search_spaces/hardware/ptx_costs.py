@@ -1,0 +1,103 @@
+"""What PTX operations become in machine code: which pipes of an SM they keep busy, and how many instructions they are.
+
+A count of PTX is not one of SASS: moves, conversions of addresses and reads of parameters vanish, and a division is a
+dozen instructions. The figures are what ptxas 13 makes of single operations, rounded; rates are those of the CUDA C++
+Programming Guide, "Throughput of Native Arithmetic Instructions" (results per clock cycle and SM).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Literal
+
+Pipe = Literal["fma", "imad", "alu", "special", "f64", "tensor", "memory", "constant", "control"]
+Costs = tuple[tuple[Pipe, float], ...]
+
+IN_PLACE = "+immediate"  # of "ld.const.f32+immediate": an address known to the compiler, an operand of another one
+
+_SPECIAL = ("rcp", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh", "popc", "clz", "bfind", "brev")
+_MEMORY = ("ld", "st", "atom", "red", "ldmatrix", "stmatrix", "cp", "shfl", "tex", "surf", "suld", "sust")
+_CONTROL = ("bra", "brx", "ret", "exit", "bar", "barrier", "call", "vote", "match", "redux", "fence", "membar")
+_HALVES = ("f16", "f16x2", "bf16", "bf16x2")
+_F64_RATES = {80: 32.0, 90: 64.0, 100: 64.0, 103: 64.0}  # by compute capability; the others have 2
+
+
+def f64_rate(sm: int) -> float:
+    """f64 results per cycle of an SM of compute capability ``sm``."""
+    return _F64_RATES.get(sm, 2.0)
+
+
+@lru_cache(maxsize=4096)
+def costs(operation: str) -> Costs:
+    """Instructions of one warp by pipe for a PTX operation ("fma.rn.f32"); none for what vanishes."""
+    opcode, *qualifiers = operation.removesuffix(IN_PLACE).split(".")
+    kind = qualifiers[-1] if qualifiers else ""
+    wide = kind in ("s64", "u64", "b64")
+    if opcode in ("mov", "cvta", "nop", "pragma", "isspacep") or "param" in qualifiers or operation.endswith(IN_PLACE):
+        return ()
+    if opcode == "ld" and "const" in qualifiers:
+        return (("constant", 1.0),)
+    if opcode in _MEMORY:
+        return (("memory", 1.0),)
+    if opcode in _CONTROL:
+        return (("control", 1.0),)
+    if opcode in ("mma", "wmma", "wgmma"):
+        return (("tensor", 1.0),)
+    if opcode == "cvt":
+        return _conversion(qualifiers)
+    if kind == "f64":
+        slow: Costs = (("f64", 9.0), ("special", 1.0), ("alu", 4.0))
+        return slow if opcode in ("div", "sqrt", "rcp", "rsqrt") else (("f64", 1.0),)
+    if opcode in ("div", "sqrt") and kind == "f32":
+        # By its definition to half a unit in the last place: an approximation, two steps of Newton's, and a check.
+        rounded: Costs = (("fma", 6.0), ("alu", 1.0), ("special", 2.0), ("control", 1.0))
+        return rounded if {"rn", "rz", "rm", "rp"} & {*qualifiers} else (("fma", 2.0), ("special", 1.0))
+    if opcode in ("div", "rem"):
+        return (
+            (("alu", 40.0), ("imad", 30.0), ("special", 4.0))
+            if wide
+            else (("alu", 5.0), ("imad", 5.0), ("special", 3.0))
+        )
+    if opcode in _SPECIAL:
+        return (("special", 1.0), ("fma", 0.5)) if kind == "f32" else (("special", 1.0),)
+    if opcode in ("mad", "mul", "mul24", "mad24", "madc") and kind not in ("f32", *_HALVES):
+        return (("imad", 3.0),) if wide else (("imad", 1.0),)
+    if opcode in ("fma", "add", "sub", "mul", "mad") and kind in ("f32", *_HALVES):
+        return (("fma", 1.0),)
+    if kind == "pred":
+        return (("alu", 0.5),)  # comparisons combine a predicate for nothing
+    return (("alu", (1.5 if opcode in ("add", "sub") else 2.0) if wide else 1.0),)
+
+
+def _conversion(qualifiers: Iterable[str]) -> Costs:
+    kinds = [q for q in qualifiers if q[:1] in "fsueb" and any(c.isdigit() for c in q)]
+    floats = sum(k.startswith(("f", "bf", "e")) for k in kinds)
+    if "f64" in kinds:
+        return (("f64", 1.0),)
+    return (("special", 1.0),) if floats == 1 else (("alu", 1.0),) if floats else (("alu", 0.3),)
+
+
+@lru_cache(maxsize=1024)
+def tensor_flops(operation: str) -> tuple[float, str]:
+    """Flops of a warp's part of a matrix instruction, and the type that it multiplies; (0, "") of others."""
+    found = re.search(r"\bm(\d+)n(\d+)k(\d+)\b", operation)
+    opcode, *qualifiers = operation.split(".")
+    if found is None or opcode not in ("mma", "wgmma", "wmma") or "load" in qualifiers or "store" in qualifiers:
+        return 0.0, ""
+    m, n, k = map(int, found.groups())
+    types = [q for q in qualifiers if re.fullmatch(r"(f|bf|tf|s|u|e\dm|b)\d+", q)]
+    multiplied = types[1] if len(types) > 2 else "f16"  # d, a, b, (c); wmma of f16 names d and c alone
+    warps = 4 if opcode == "wgmma" else 1
+    named = {"s8": "i8", "u8": "i8", "s4": "i4", "u4": "i4"}.get(multiplied, multiplied)
+    return 2.0 * m * n * k / warps, named
+
+
+def by_pipe(executed: Iterable[tuple[str, float]]) -> dict[Pipe, float]:
+    """Instructions of warps by pipe, for PTX operations and how often they were executed."""
+    found: dict[Pipe, float] = {}
+    for operation, times in executed:
+        for pipe, weight in costs(operation):
+            found[pipe] = found.get(pipe, 0.0) + weight * times
+    return found

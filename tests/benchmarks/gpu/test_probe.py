@@ -1,0 +1,125 @@
+"""A dry run of the probe on a GPU in virtual time, whose kernels take what a time model of other constants says."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from benchmarks.gpu import probe
+from benchmarks.gpu.virtual_gpu import GAP, VirtualGpu, VirtualKernel
+from cost_models import analytic
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.timing_statistics import StopRule
+from measurements.runners.base import Candidate, Entrant
+from measurements.runners.cuda.launch_timer import LaunchTimer, repeated
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+
+H200 = device("h200")
+ROUND_TRIP, SUSTAINED = 820.0, 1480e6  # of the pretended chip
+WRONG = "boxes larger than the tensor"
+
+
+class VirtualRunner:
+    """Times kernels as the worker does, on a GPU in virtual time; those of one mechanism are wrong."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch = monkeypatch
+        self._chip = dataclasses.replace(H200, sustained_clock_hz=SUSTAINED)
+        self._wrong = next(m.problem for m in probe.MECHANISMS if m.name == WRONG)
+
+    def _seconds(self, candidate: Candidate) -> list[float]:
+        row = template(candidate.schedule.template)
+        assert row.counts is not None
+        config = row.config(candidate.problem, candidate.schedule, self._chip)
+        with self._patch.context() as patch:
+            patch.setattr(analytic, "STORE_ROUND_TRIP", ROUND_TRIP)
+            seconds = analytic.predict(row.counts(candidate.problem, config, self._chip), self._chip)
+        gpu = VirtualGpu(1)
+        timer = LaunchTimer(gpu.cupy, gpu.stream, gpu.state, host=gpu.host)
+        kernel = VirtualKernel(seconds - GAP)
+        sampler = timer.sampler(lambda copy: gpu.launch(kernel), 2, 1.0, 1e-3)
+        return repeated(timer, sampler, StopRule(), None).seconds
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
+        for i, candidate in enumerate(candidates):
+            if candidate.problem == self._wrong:
+                yield i, Measurement(Status.WRONG_RESULT, Provenance.MEASURED, "out[0, 39, 47] is nan", error=9.0)
+            else:
+                timing = Timing.of(self._seconds(candidate))
+                yield i, Measurement(Status.OK, Provenance.MEASURED, timing=timing, error=0.2)
+
+    def compare(
+        self, candidates: Sequence[Candidate], *, rounds: int = 20, library: bool = True, others: Sequence[str] = ()
+    ) -> tuple[Entrant, ...]:
+        entrants = [Entrant(f"{i}", Status.OK, "", tuple(self._seconds(c))) for i, c in enumerate(candidates)]
+        return (*entrants, Entrant("library", Status.LAUNCH_ERROR, "no cuBLAS here", ()))
+
+
+@pytest.fixture(scope="module")
+def report() -> Iterator[dict[str, object]]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield json.loads(json.dumps(probe.probe(VirtualRunner(patch), H200)))
+
+
+def found(report: dict[str, object]) -> dict[str, float]:
+    return {c["name"]: c["found"] for c in report["constants"]}  # type: ignore[attr-defined]
+
+
+def test_every_mechanism_has_a_kernel(report: dict[str, object]) -> None:
+    for row in report["mechanisms"]:  # type: ignore[attr-defined]
+        assert row["holds"] is (row["name"] != WRONG), row
+
+
+def test_constants_of_another_chip_are_found(report: dict[str, object]) -> None:
+    constants = found(report)
+    assert constants["STORE_ROUND_TRIP"] == pytest.approx(ROUND_TRIP, rel=0.15)
+    assert constants["sustained_clock_hz"] == pytest.approx(SUSTAINED / 1e6, rel=0.02)
+    assert constants["LAUNCH_SECONDS"] > analytic.LAUNCH_SECONDS * 1e6  # and what the kernel itself does
+    assert 0.8 * analytic.DRAM_EFFICIENCY < constants["DRAM_EFFICIENCY"] < 1.0
+
+
+def test_what_is_not_as_assumed_is_said(report: dict[str, object]) -> None:
+    against = probe.disagreements(report, H200)
+    assert f"{WRONG}: out[0, 39, 47] is nan" in against
+    assert any(line.startswith("STORE_ROUND_TRIP: assumed 500 cycles, found ") for line in against)
+    assert not any(line.startswith("DRAM_EFFICIENCY") for line in against)
+
+
+def test_the_page_names_every_schedule_and_what_was_left_out(report: dict[str, object]) -> None:
+    page = probe.page(report, H200)
+    assert all(name in page for name, _ in probe.VARIED)
+    assert "FAILS" in page
+    assert "cuBLAS: no cuBLAS here" in page
+
+
+def test_every_varied_schedule_is_one_decision_away_and_legal() -> None:
+    for name, changes in probe.VARIED:
+        assert probe.counts_of(changes, H200).blocks, name
+
+
+def test_a_stored_report_is_held_against_the_constants_of_today(
+    report: dict[str, object], tmp_path: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "probe.json"  # type: ignore[operator]
+    path.write_text(json.dumps(report))
+    assert probe.main([str(path)]) == 1
+    assert "STORE_ROUND_TRIP" in capsys.readouterr().out
+    path.write_text(json.dumps({"device": "h200"}))
+    assert probe.main([str(path)]) == 2
+    assert probe.main([]) == 2
+
+
+def test_a_probe_without_time_says_what_it_left_out() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        left = probe.probe(VirtualRunner(patch), H200, until=0.0)["left_out"]
+    assert WRONG in left
+    assert "STORE_ROUND_TRIP: no time of as it is" in left
+
+
+def test_a_gpu_without_wgmma_has_nothing_to_probe() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        assert probe.probe(VirtualRunner(patch), device("a100"))["left_out"] == ["all of it: a100 has no wgmma"]

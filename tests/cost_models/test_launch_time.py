@@ -1,0 +1,115 @@
+"""The time of a launch from its counts: laws, and what must never be better than it can be."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cost_models.launch_time import CompiledResources, launch_time, least_seconds
+from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.devices import DEVICES, device
+from search_spaces.hardware.launch_counts import LaunchCounts
+from search_spaces.hardware.ptx_costs import by_pipe, costs, tensor_flops
+
+A100, RTX3090 = device("a100"), device("rtx3090")
+FMAS = 100_000.0
+COUNTS = LaunchCounts(
+    blocks=10_000,
+    threads=256,
+    sampled=1,
+    code=200,
+    executed=(("fma.rn.f32", FMAS),),
+    chain_cycles=5000.0,
+    shared_wavefronts=100.0,
+    requests=100.0,
+    wavefronts=100.0,
+    load_sectors=400.0,
+    unique_sectors=200.0,
+    store_sectors=100.0,
+    atomic_sectors=0.0,
+    constant_requests=0.0,
+    dram_bytes=1e6,
+    dynamic_shared_bytes=0,
+    operand_bytes=1_000_000,
+)
+RESOURCES = CompiledResources(32)
+GROWING = ("chain_cycles", "shared_wavefronts", "wavefronts", "unique_sectors", "store_sectors", "dram_bytes")
+
+
+@pytest.mark.parametrize("chip", DEVICES, ids=lambda d: d.name)
+def test_no_kernel_is_faster_than_the_peak_of_the_device(chip: object) -> None:
+    seconds = launch_time(COUNTS, chip, RESOURCES).seconds  # type: ignore[arg-type]
+    flops = FMAS * 32 * 2 * COUNTS.blocks
+    assert flops / seconds <= chip.fma_peak  # type: ignore[attr-defined]
+
+
+@given(st.sampled_from(GROWING), st.floats(1, 1e6))
+def test_more_of_anything_is_never_faster(name: str, more: float) -> None:
+    larger = dataclasses.replace(COUNTS, **{name: getattr(COUNTS, name) + more})
+    assert launch_time(larger, A100, RESOURCES).seconds >= launch_time(COUNTS, A100, RESOURCES).seconds
+
+
+def test_f64_runs_at_its_rate() -> None:
+    doubles = dataclasses.replace(COUNTS, executed=(("fma.rn.f64", FMAS),))
+    on_a100, on_3090 = (
+        launch_time(doubles, d, RESOURCES).seconds / launch_time(COUNTS, d, RESOURCES).seconds for d in (A100, RTX3090)
+    )
+    assert 1.5 < on_a100 < 2.5 and 30 < on_3090 < 70
+    stated = CostCounts(10_000, 256, 0, 32, "fma", "f32", 6.4e6, 0, 0, 0, 0, 0.0, 1, 1, 0)
+    assert least_seconds(doubles, stated, RTX3090) == pytest.approx(6.4e10 / (2 * 2 * 82 * RTX3090.clock_hz))
+
+
+def test_static_shared_memory_and_registers_bound_the_occupancy() -> None:
+    assert launch_time(COUNTS, A100, RESOURCES).occupancy == 8
+    assert launch_time(COUNTS, A100, CompiledResources(32, 0, 42 << 10)).occupancy == 3
+    assert launch_time(COUNTS, A100, CompiledResources(128)).occupancy == 2
+    with pytest.raises(ValueError, match="does not fit on a100"):
+        launch_time(COUNTS, A100, CompiledResources(32, 0, 200 << 10))
+
+
+def test_spills_in_loops_count_each_time() -> None:
+    spilled = launch_time(COUNTS, A100, CompiledResources(32, 256)).seconds
+    assert spilled > 1.05 * launch_time(COUNTS, A100, RESOURCES).seconds
+
+
+@pytest.mark.parametrize(
+    ("operation", "pipes"),
+    [
+        ("fma.rn.f32", {"fma": 1.0}),
+        ("mov.u32", {}),
+        ("cvta.to.global.u64", {}),
+        ("ld.param.u64", {}),
+        ("ld.global.nc.v4.f32", {"memory": 1.0}),
+        ("ld.const.f32", {"constant": 1.0}),
+        ("ld.const.f32+immediate", {}),
+        ("fma.rn.f64", {"f64": 1.0}),
+        ("mad.lo.s32", {"imad": 1.0}),
+        ("mul.wide.s32", {"imad": 1.0}),
+        ("add.s64", {"alu": 1.5}),
+        ("cvt.rn.f32.s32", {"special": 1.0}),
+        ("ex2.approx.ftz.f32", {"special": 1.0, "fma": 0.5}),
+        ("bar.sync", {"control": 1.0}),
+    ],
+)
+def test_operations_keep_their_pipes_busy(operation: str, pipes: dict[str, float]) -> None:
+    assert by_pipe([(operation, 1.0)]) == pipes
+    assert dict(costs(operation)) == pipes
+
+
+@pytest.mark.parametrize(
+    ("operation", "flops"),
+    [
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", (4096.0, "f16")),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", (2048.0, "tf32")),
+        ("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16", (65536.0, "bf16")),
+        ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", (8192.0, "i8")),
+        ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32", (8192.0, "f16")),
+        ("wmma.load.a.sync.aligned.row.m16n16k16.shared.f16", (0.0, "")),
+        ("fma.rn.f32", (0.0, "")),
+    ],
+)
+def test_flops_of_matrix_instructions(operation: str, flops: tuple[float, str]) -> None:
+    assert tensor_flops(operation) == flops

@@ -1,0 +1,124 @@
+"""Times of launches on a GPU in virtual time, whose true times are known: hosts, power and heat leave no bias."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+from benchmarks.gpu.virtual_gpu import GAP, VirtualGpu, VirtualKernel
+from measurements.records.timing_statistics import StopRule
+from measurements.runners.cuda.launch_timer import LaunchTimer, NoGraph, Repeats, capture, repeated
+
+SECONDS = (2e-6, 5e-6, 20e-6, 100e-6, 300e-6, 0.99e-3, 2e-3)
+COPIES = 4
+HOT = tuple((0.15 + 0.4 * i, 0.19 + 0.4 * i) for i in range(50))  # 40 ms of every 400
+
+
+def timer_of(gpu: VirtualGpu) -> LaunchTimer:
+    return LaunchTimer(gpu.cupy, gpu.stream, gpu.state, gpu, gpu.host)  # type: ignore[arg-type]
+
+
+def times_of(gpu: VirtualGpu, kernel: VirtualKernel) -> Repeats:
+    timer = timer_of(gpu)
+    sampler = timer.sampler(lambda copy: gpu.launch(kernel), COPIES, 1.0, 1e-3)
+    return repeated(timer, sampler, StopRule(), None)
+
+
+def bias(seconds: list[float], kernel: VirtualKernel) -> float:
+    return statistics.median(seconds) / kernel.steady - 1.0
+
+
+@pytest.mark.parametrize("sustained", [1.0, 0.75], ids=["unlimited", "limited by power"])
+@pytest.mark.parametrize("seconds", SECONDS)
+@pytest.mark.parametrize("hot", [(), HOT], ids=["cool", "hot at times"])
+def test_times_are_those_of_an_endless_row_of_launches(
+    seconds: float, sustained: float, hot: tuple[tuple[float, float], ...]
+) -> None:
+    kernel = VirtualKernel(seconds, sustained)
+    for seed in range(3):
+        found = times_of(VirtualGpu(seed, hot), kernel)
+        assert abs(bias(found.seconds, kernel)) < 0.005, found.reason
+
+
+def test_a_late_host_is_not_in_the_times() -> None:
+    kernel = VirtualKernel(3e-6)
+    for launch_seconds in (2e-6, 40e-6):
+        gpu = VirtualGpu(1, launch_seconds=launch_seconds)
+        gpu.host.late = 0.05
+        assert abs(bias(times_of(gpu, kernel).seconds, kernel)) < 0.005
+
+
+def test_replays_on_an_idle_stream_would_have_the_host_in_their_times() -> None:
+    """What this GPU shows of the way that is left: a graph as long as events say that one launch takes."""
+    kernel = VirtualKernel(2e-6)
+    gpu = VirtualGpu(1, launch_seconds=10e-6)
+    timer = timer_of(gpu)
+    single = timer._warmed_up(lambda: gpu.launch(kernel), 1.0)
+    assert single > 1.5 * kernel.steady
+    count = int(2e-3 / single)
+    graph = capture(gpu.stream, [lambda: gpu.launch(kernel)] * count).graph
+    idle = [timer._timed(1.0, [lambda: graph.launch(gpu.stream)])[0] / count for _ in range(15)]
+    assert bias(idle, kernel) > 0.01
+
+
+def test_repeats_that_heat_slowed_are_left_out_and_those_of_the_power_limit_stay() -> None:
+    kernel = VirtualKernel(100e-6)
+    hot = times_of(VirtualGpu(3, ((0.0, 0.2), (0.21, 0.25))), kernel)
+    assert "slowed by heat, are left out" in hot.reason
+    assert times_of(VirtualGpu(3), VirtualKernel(100e-6, 0.75)).reason == ""
+
+
+def test_a_gpu_that_is_always_hot_is_timed_all_the_same_and_said_to_be() -> None:
+    found = times_of(VirtualGpu(3, ((0.0, 1e9),)), VirtualKernel(100e-6))
+    assert found.seconds
+    assert "slowed by heat, are kept" in found.reason
+
+
+def test_calls_that_no_graph_takes_are_timed_without_the_host() -> None:
+    kernel = VirtualKernel(5e-6)
+    gpu = VirtualGpu(2, launch_seconds=30e-6)
+    timer = timer_of(gpu)
+    held = repeated(timer, timer.held_sampler(lambda copy: gpu.launch(kernel), COPIES, 1.0), StopRule(), None)
+    assert abs(bias(held.seconds, kernel)) < 0.005
+    assert not timer.with_host
+
+
+def test_calls_that_wait_for_the_gpu_end_and_are_said_to_hold_the_host() -> None:
+    """They would wait for ever for a stream that waits for them."""
+    kernel = VirtualKernel(5e-6)
+    gpu = VirtualGpu(2)
+    timer = timer_of(gpu)
+
+    def call(copy: int) -> None:
+        gpu.launch(kernel)
+        gpu.host.sleep(0.01)  # as a call of cudaFree
+
+    assert timer.held_sampler(call, COPIES, 1.0)()
+    assert timer.with_host
+
+
+def test_a_graph_of_short_kernels_is_as_long_as_that_of_others() -> None:
+    """The length comes from a graph, not from launches that wait for the host."""
+    gpu = VirtualGpu(1, launch_seconds=20e-6)
+    lengths = []
+    end = gpu.stream.end_capture
+
+    def counted() -> object:
+        graph = end()
+        lengths.append(len(graph.kernels))
+        return graph
+
+    gpu.stream.end_capture = counted
+    timer_of(gpu).sampler(lambda copy: gpu.launch(VirtualKernel(2e-6)), COPIES, 1.0, 1e-3)
+    assert lengths[-1] * (2e-6 + GAP) > 1.9e-3
+
+
+def test_what_cannot_be_captured_says_so() -> None:
+    gpu = VirtualGpu(0)
+
+    def refuse() -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    with pytest.raises(NoGraph, match="not permitted"):
+        capture(gpu.stream, [refuse])

@@ -12,10 +12,13 @@ from typer.core import TyperGroup
 from autosched.cli.commands import sharing
 from autosched.cli.commands.best import best
 from autosched.cli.commands.check import check
+from autosched.cli.commands.emulate import emulate
+from autosched.cli.commands.emulate import expanded as ptx_expanded
 from autosched.cli.commands.machine.doctor import doctor
 from autosched.cli.commands.machine.list_devices import devices
 from autosched.cli.commands.replay import replay
 from autosched.cli.commands.report import report
+from autosched.cli.commands.run import run as run_command
 from autosched.cli.commands.space import space
 from autosched.cli.commands.threshold import threshold
 from autosched.cli.commands.train import train
@@ -23,9 +26,6 @@ from autosched.cli.commands.tune import tune
 from autosched.cli.commands.tune_suite import COMMAND, tune_suite
 from autosched.cli.commands.tune_suite import expanded as suite_expanded
 from autosched.cli.commands.verify import verify
-from autosched.cli.commands.verify_ptx import COMMAND as VERIFY_PTX
-from autosched.cli.commands.verify_ptx import expanded as ptx_expanded
-from autosched.cli.commands.verify_ptx import verify_ptx
 from autosched.cli.commands.verify_python import COMMAND as VERIFY_PYTHON
 from autosched.cli.commands.verify_python import expanded as python_expanded
 from autosched.cli.commands.verify_python import verify_python
@@ -60,6 +60,8 @@ _EXAMPLES = {
     "space": f"autosched space {_PROBLEM} --device a100 --sample 2",
     "tune": f"autosched tune {_PROBLEM} --db best.db",
     "best": f"autosched best {_PROBLEM} --db best.db",
+    "emulate": "autosched emulate axpy.cu -a 'out f32[1000]' -a 'f32[1000]' -a 1000 --grid 4 --block 256",
+    "run": "autosched run ./program 1000",
     "check": "autosched check --db best.db --static --junit check.xml",
     "train": "autosched train --db best.db --out model.json",
     "replay": "autosched replay gemm_RTX3090.json.gz --sampler bayes --sampler random --plot curves.svg",
@@ -79,6 +81,8 @@ _ORDER = (
     "tune",
     "best",
     "verify",
+    "emulate",
+    "run",
     "check",
     "train",
     "replay",
@@ -90,7 +94,7 @@ _ORDER = (
     "devices",
     "doctor",
 )
-_SETTINGS = {"help_option_names": ["-h", "--help"]}
+_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
 class _Group(TyperGroup):
@@ -105,7 +109,7 @@ class _Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
         if found is None:
-            known = [name for name in self.list_commands(ctx) if name not in (COMMAND, VERIFY_PTX, VERIFY_PYTHON)]
+            known = [name for name in self.list_commands(ctx) if name not in (COMMAND, VERIFY_PYTHON)]
             near = get_close_matches(cmd_name, known, 1)
             perhaps = f", did you mean {near[0]}?" if near else f": use one of {', '.join(known)}"
             instead = ", or give --kernel FILE" if self.name in _INSTEAD and not near else ""
@@ -132,11 +136,14 @@ def build() -> typer.Typer:
     app.command("devices")(devices)
     app.command("doctor")(doctor)
     app.command(COMMAND, hidden=True, context_settings=_SETTINGS)(tune_suite)
-    app.command(VERIFY_PTX, hidden=True, context_settings=_SETTINGS)(verify_ptx)
     app.command(VERIFY_PYTHON, hidden=True, context_settings=_SETTINGS)(verify_python)
+    # Options behind the program are the program's.
+    settings = _SETTINGS | {"allow_interspersed_args": False}
+    app.command("run", context_settings=settings, epilog=_example("run"))(run_command)
     for command in (space, tune, best, verify):
         _add_operators(app, command)
     others: dict[str, Callable[..., int]] = {
+        "emulate": emulate,
         "check": check,
         "train": train,
         "replay": replay,
@@ -183,7 +190,7 @@ _INSTEAD = {  # of an operator and its problem
     "space": (_KERNEL,),
     "best": (_KERNEL,),
     "tune": (_KERNEL, "--suite FILE [OPTIONS]", "--from CSV [OPTIONS]"),
-    "verify": (_KERNEL, "--ptx FILE [OPTIONS]"),
+    "verify": (_KERNEL,),
     "threshold": (_KERNEL,),
 }
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from autosched.proofs.kernel_signature import demangled, find_kernel, parameters_of
+from autosched.proofs.device_source import device_part, has_host_code, standard_headers
+from autosched.proofs.kernel_signature import find_kernel, parameters_of
 from autosched.proofs.launch_memory import Struct, Surface, TensorMapOf, Texture, pass_arguments, size_of
 from autosched.proofs.orders import in_orders
 from measurements.compiler.nvrtc import PTX_OPTIONS
@@ -27,6 +28,7 @@ from measurements.emulator import (
     suppress,
 )
 from measurements.emulator.architecture import source_arch
+from measurements.emulator.demangle import demangled
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Function, Module, Number
 from search_spaces.operators.problem import Array
@@ -116,7 +118,8 @@ def emulate(
 ) -> EmulatedLaunch:
     """Run one launch of a kernel on the CPU, instruction by instruction of its PTX, and say what is wrong with it.
 
-    - ``program``: CUDA C++ (which NVRTC compiles), PTX text, or what ``triton.compile`` returned for a CUDA target.
+    - ``program``: CUDA C++, PTX text, or what ``triton.compile`` returned for a CUDA target. NVRTC compiles the device
+      part of CUDA C++; what the host runs is left out, and standard headers may be included.
     - ``kernel``: the name of its ``__global__`` function, or a name expression (``"scale<float, 4>"``); may be left
       out where there is one. In PTX a kernel is found by its mangled name, or by its name in C++.
     - ``arguments``: in the order of the parameters. A numpy array is a pointer to it; arrays that overlap on the host
@@ -262,7 +265,9 @@ def _ptx_of(
         raise ValueError(f"a program is CUDA source, PTX or a compiled Triton kernel, not {type(program).__name__}")
     if is_ptx(program):
         return program, kernel, None
-    found = Headers.of(headers)
+    if has_host_code(program):
+        program = device_part(program)
+    found = Headers.of(standard_headers(program, headers) | dict(headers))
     try:
         output = compile_to_ptx(program, kernel, source_arch(program, found), found, (*PTX_OPTIONS, *options))
     except CompilerStopped as stopped:

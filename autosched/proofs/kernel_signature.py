@@ -6,19 +6,21 @@ and for checks of what is passed; where nothing is known, nothing is checked.
 
 from __future__ import annotations
 
-import ctypes
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
+from measurements.emulator.demangle import demangled
 from search_spaces.operators.problem import Array
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _GLOBAL = re.compile(r"\b__global__\b")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_TYPEDEF = re.compile(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;")
+_USING = re.compile(r"\busing\s+(\w+)\s*=\s*([\w ]+);")
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([A-Za-z_][\w ]*)$", re.MULTILINE)
 _BEFORE_NAME = ("__launch_bounds__", "__attribute__", "__cluster_dims__", "__maxnreg__", "alignas", "__block_size__")
 _QUALIFIERS = re.compile(
     r"\b(const|volatile|__restrict__|__restrict|restrict|struct|__grid_constant__|typename)\b|[*&]"
@@ -60,28 +62,6 @@ class Parameter:
 
 
 _NUMPY = {np.dtype(t).name for t in "?bBhHiIlLqQefdFD"}
-
-
-@cache
-def demangled(name: str) -> str:
-    """What C++ calls a mangled name; the name itself where it is none, or where this machine has no libstdc++."""
-    if not name.startswith("_Z"):
-        return name
-    try:
-        library = ctypes.CDLL("libstdc++.so.6")
-        demangle = library.__cxa_demangle
-        free = ctypes.CDLL(None).free
-    except (OSError, AttributeError):
-        return name
-    demangle.restype = ctypes.c_void_p
-    status = ctypes.c_int()
-    text = demangle(name.encode(), None, None, ctypes.byref(status))
-    if not text:
-        return name
-    try:
-        return ctypes.string_at(text).decode(errors="replace")
-    finally:
-        free(ctypes.c_void_p(text))
 
 
 def find_kernel(asked: str, kernels: Sequence[str]) -> str:
@@ -154,18 +134,26 @@ def _declared(source: str, name: str, count: int) -> tuple[Parameter, ...] | Non
                 continue
             parts = _split(text[opening + 1 : closing])
             if words[-1] == name and len(parts) == count:
-                return tuple(map(_parameter, parts))
+                aliases = _aliases(text)
+                return tuple(_parameter(part, aliases) for part in parts)
             break
     return None
 
 
-def _parameter(text: str) -> Parameter:
+def _aliases(text: str) -> dict[str, str]:
+    """Names of types by ``typedef float real;``, ``using real = float;`` and ``#define real float``."""
+    found = {name: kind.strip() for kind, name in _TYPEDEF.findall(text)}
+    return found | {name: kind.strip() for name, kind in (*_USING.findall(text), *_DEFINE.findall(text))}
+
+
+def _parameter(text: str, aliases: Mapping[str, str]) -> Parameter:
     declared = " ".join(re.sub(r"=.*", "", text).split())
     declared = re.sub(r"\[[^\]]*\]$", "*", declared.strip()).strip()
     words = list(_IDENTIFIER.finditer(declared))
     if len(words) < 2 or not declared.endswith(words[-1][0]):
         return Parameter("", declared)
-    return Parameter(words[-1][0], declared[: words[-1].start()].strip())
+    kind = _IDENTIFIER.sub(lambda word: aliases.get(word[0], word[0]), declared[: words[-1].start()])
+    return Parameter(words[-1][0], kind.strip())
 
 
 def _closing(text: str, opening: int) -> int:

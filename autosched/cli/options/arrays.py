@@ -1,0 +1,95 @@
+"""Arguments of a kernel as text: arrays from files, of zeros, ones, a range or noise, numbers and null pointers.
+
+f32[64,32]        noise of a normal distribution, of integer types from -3 to 3
+zeros f32[64]     also ones, range (0, 1, 2, ...), fill=7
+out f32[64]       to be filled by the kernel
+data.npy          a file of numpy's; out data.npy is one of its shape and type that the kernel fills
+5, 2.5, null      numbers and a null pointer
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.cli.terminal.errors import InputError, shortened
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
+
+_ARRAY = re.compile(
+    r"(?:(?P<how>out|zeros|ones|range|noise|fill=(?P<fill>\S+))\s+)?(?P<dtype>\w+)\[(?P<shape>\d+(?:\s*,\s*\d+)*)\]"
+)
+_FILE = re.compile(r"(?P<out>out\s+)?(?P<file>\S.*\.npy)")
+
+
+def read_arguments(
+    texts: Sequence[str], rng: np.random.Generator, flag: str = "--argument"
+) -> tuple[list[Any], tuple[int, ...]]:
+    """The arguments, and the positions of those that the kernel fills. Raises InputError."""
+    values, filled = [], []
+    for k, text in enumerate(texts):
+        value, is_out = read_argument(text.strip(), rng, flag)
+        values.append(value)
+        if is_out:
+            filled.append(k)
+    return values, tuple(filled)
+
+
+def read_argument(text: str, rng: np.random.Generator, flag: str) -> tuple[Any, bool]:
+    """One argument, and whether the kernel fills it. Raises InputError."""
+    array = _ARRAY.fullmatch(text)
+    if array and array["dtype"] in SCALAR_DTYPES:
+        return _made(array, rng, flag), array["how"] == "out"
+    if file := _FILE.fullmatch(text):
+        return read_array(file["file"], flag), bool(file["out"])
+    if text in ("null", "None", "nullptr"):
+        return None, False
+    try:
+        return int(text, 0), False
+    except ValueError:
+        pass
+    try:
+        return float(text), False
+    except ValueError:
+        known = ", ".join(SCALAR_DTYPES)
+        raise InputError(
+            f"{flag} {shortened(text)} is no number and no array: write 5, 2.5, null, f32[64,32], 'out f32[64]', "
+            f"'zeros f32[64]' (or ones, range, fill=7) or data.npy (types: {known})"
+        ) from None
+
+
+def _made(found: re.Match[str], rng: np.random.Generator, flag: str) -> npt.NDArray[Any]:
+    dtype = SCALAR_DTYPES[found["dtype"]]
+    shape = tuple(int(n) for n in found["shape"].split(","))
+    how = (found["how"] or "noise").partition("=")[0]
+    if how == "fill":
+        try:
+            number = float(found["fill"])
+        except ValueError:
+            raise InputError(f"{flag} {found[0]}: {found['fill']} is no number") from None
+        values = np.full(shape, number)
+    elif how == "range":
+        values = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
+    elif how in ("zeros", "out"):
+        values = np.zeros(shape)
+    elif how == "ones":
+        values = np.ones(shape)
+    else:
+        values = rng.standard_normal(shape)
+    return np.ascontiguousarray(dtype.store(values)).reshape(shape)
+
+
+def read_array(name: str, flag: str) -> npt.NDArray[Any]:
+    """An array of a .npy file. Raises InputError."""
+    try:
+        found = np.load(Path(name), allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or "it is no array of numpy's without objects"
+        raise InputError(f"{flag} {name} cannot be read: {reason}") from None
+    if not isinstance(found, np.ndarray):
+        raise InputError(f"{flag} {name} is no single array")
+    return np.ascontiguousarray(found)

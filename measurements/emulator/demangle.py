@@ -1,0 +1,27 @@
+"""What C++ calls a mangled name."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+
+@cache
+def demangled(name: str) -> str:
+    """The name itself where it is not mangled, or where this machine has no libstdc++."""
+    if not name.startswith("_Z"):
+        return name
+    try:
+        demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
+        free = ctypes.CDLL(None).free
+    except (OSError, AttributeError):
+        return name
+    demangle.restype = ctypes.c_void_p
+    status = ctypes.c_int()
+    text = demangle(name.encode(), None, None, ctypes.byref(status))
+    if not text:
+        return name
+    try:
+        return ctypes.string_at(text).decode(errors="replace")
+    finally:
+        free(ctypes.c_void_p(text))

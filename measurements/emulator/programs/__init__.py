@@ -1,0 +1,15 @@
+"""How does a whole CUDA program run without a GPU? Its runtime library is replaced by one whose launches are emulated.
+
+Start at session.py, which runs the program and answers it; library/ is the replacement, in C++. Nothing here knows of
+operators, templates or schedules.
+"""
+
+from measurements.emulator.programs.session import (
+    LaunchFinding,
+    ProgramOptions,
+    ProgramRefused,
+    ProgramResult,
+    run_program,
+)
+
+__all__ = ["LaunchFinding", "ProgramOptions", "ProgramRefused", "ProgramResult", "run_program"]

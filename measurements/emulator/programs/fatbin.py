@@ -1,0 +1,72 @@
+"""The PTX in a fat binary, as nvcc puts it into a program.
+
+Magic numbers are those of fatbinary_section.h; entries lie as nvcc 11 to 13 write them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import struct
+
+_CONTAINER = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes of all entries
+_MAGIC = 0xBA55ED50
+_ENTRY = struct.Struct("<HHIQIIHHI")  # kind, version, header, payload, compressed, -, minor, major, architecture
+_FLAGS, _EXPANDED = 40, 56  # bytes into an entry's header
+_PTX, _MACHINE_CODE = 1, 2
+_LZ4, _ZSTD = 0x2000, 0x8000
+
+
+class FatBinaryError(ValueError):
+    """No fat binary, or one whose PTX cannot be read here. The message is one line that says what to do."""
+
+
+def ptx_texts(image: bytes) -> dict[int, str]:
+    """By architecture (90 for compute_90). PTX text stands for itself. Raises FatBinaryError."""
+    if image.lstrip()[:2] in (b"//", b".v"):
+        return {0: image.rstrip(b"\0").decode(errors="replace")}
+    found: dict[int, str] = {}
+    machine_code = False
+    at = 0
+    while at + _CONTAINER.size <= len(image):
+        magic, _, header, size = _CONTAINER.unpack_from(image, at)
+        if magic != _MAGIC:
+            break
+        entry, end = at + header, at + header + size
+        while entry + _ENTRY.size <= end:
+            kind, _, own, payload, compressed, *_, architecture = _ENTRY.unpack_from(image, entry)
+            if not own:
+                break
+            if kind == _PTX:
+                found[architecture] = _text(
+                    image[entry : entry + own], image[entry + own : entry + own + payload], compressed
+                )
+            machine_code = machine_code or kind == _MACHINE_CODE
+            entry += own + payload
+        at = (end + 7) // 8 * 8
+    if not found and machine_code:
+        raise FatBinaryError(
+            "holds machine code alone, and PTX is emulated: compile with -gencode arch=compute_90,code=compute_90"
+        )
+    if not found:
+        raise FatBinaryError("is no fat binary and no PTX")
+    return found
+
+
+def _text(header: bytes, payload: bytes, compressed: int) -> str:
+    (flags,) = struct.unpack_from("<Q", header, _FLAGS)
+    expanded = struct.unpack_from("<Q", header, _EXPANDED)[0] if len(header) >= _EXPANDED + 8 else 0
+    data = payload[:compressed] if compressed else payload
+    if flags & _ZSTD:
+        data = _library("zstandard").ZstdDecompressor().decompress(data, max_output_size=expanded)
+    elif flags & _LZ4:
+        data = _library("lz4.block").decompress(data, uncompressed_size=expanded)
+    return bytes(data).rstrip(b"\0").decode(errors="replace")
+
+
+def _library(name: str):  # type: ignore[no-untyped-def]
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise FatBinaryError(
+            f"holds PTX that is compressed: pip install {name.partition('.')[0]}, or compile with --no-compress"
+        ) from None

@@ -1,0 +1,112 @@
+"""Compiles the libraries that stand in for CUDA's, once for each version of their sources, and looks into programs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from measurements.emulator.build import cache_folder
+from measurements.emulator.host import HostCompiler, HostFailure, host_compiler, main_complaint
+from measurements.emulator.work_folders import temporary_folder
+
+_SOURCES = Path(__file__).parent / "library"
+_FLAGS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=default")
+# soname: major release of CUDA
+RUNTIMES = {"libcudart.so.11.0": 11, "libcudart.so.12": 12, "libcudart.so.13": 13}
+DRIVER = "libcuda.so.1"
+_CORE = "libautosched_program.so"
+_FUNCTION = re.compile(r"(?:__)?cu(?:da)?[A-Z_]\w*")
+_NEEDED = re.compile(r"\(NEEDED\)\s+Shared library: \[([^\]]+)\]")
+# Of NVIDIA, and not emulated.
+_FOREIGN = re.compile(
+    r"lib(cublas|cublasLt|cufft|curand|cusparse|cusolver|cudnn|nccl|nvrtc|nvjpeg|npp\w*|cutensor|cufile)\b"
+)
+
+
+def library_folder() -> Path:
+    """Where the libraries lie, compiled if they are not there. Raises HostFailure."""
+    compiler = host_compiler()
+    h = hashlib.sha256(compiler.identity.encode())
+    for source in sorted(_SOURCES.iterdir()):
+        h.update(source.read_bytes())
+    folder = cache_folder() / f"libraries-{h.hexdigest()[:32]}"
+    if folder.is_dir():
+        return folder
+    with temporary_folder() as work:
+        _compile(compiler, work / _CORE, ["core.cpp"], [], _CORE, "")
+        linked = ["-L", str(work), "-lautosched_program", "-Wl,-rpath,$ORIGIN"]
+        for soname, major in RUNTIMES.items():
+            _compile(compiler, work / soname, ["cudart.cpp"], [f"-DVERSION={major}", *linked], soname, soname)
+        _compile(compiler, work / DRIVER, ["driver.cpp"], linked, DRIVER, "")
+        made = folder.with_suffix(".new")
+        shutil.rmtree(made, ignore_errors=True)
+        shutil.copytree(work, made, ignore=shutil.ignore_patterns("*.map"))
+        try:
+            made.rename(folder)
+        except OSError:  # another process was faster
+            shutil.rmtree(made, ignore_errors=True)
+    return folder
+
+
+def _compile(
+    compiler: HostCompiler, to: Path, sources: list[str], flags: Iterable[str], soname: str, version: str
+) -> None:
+    extra = [f"-Wl,-soname,{soname}"]
+    if version:  # programs ask for symbols of a version that is called as the library
+        script = to.with_suffix(".map")
+        script.write_text(f"{version} {{ global: cuda*; __cuda*; local: *; }};\n")
+        extra.append(f"-Wl,--version-script={script}")
+    command = [compiler.path, *_FLAGS, "-o", str(to), *(str(_SOURCES / s) for s in sources), *flags, *extra]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        raise HostFailure(f"{compiler.path} cannot compile the stand-in of libcudart ({main_complaint(done.stderr)})")
+
+
+def missing_functions(program: Path, folder: Path, work: Path) -> tuple[Path | None, tuple[str, ...]]:
+    """A library of those functions of CUDA's runtime and driver that the program calls and that the stand-ins lack:
+    each says its name and returns cudaErrorNotSupported. None where there are none."""
+    wanted = {name for name in _symbols(program, "--undefined-only") if _FUNCTION.fullmatch(name)}
+    have = {n for library in (*RUNTIMES, DRIVER) for n in _symbols(folder / library, "--defined-only")}
+    lacking = tuple(sorted(wanted - have))
+    if not lacking:
+        return None, ()
+    source = work / "missing.cpp"
+    body = "".join(f'extern "C" int {n}() {{ return autosched::program::lacking("{n}"); }}\n' for n in lacking)
+    source.write_text(f"namespace autosched::program {{ int lacking(const char*); }}\n{body}")
+    to = work / "libautosched_missing.so"
+    compiler = host_compiler()
+    linked = ["-L", str(folder), "-lautosched_program", f"-Wl,-rpath,{folder}"]
+    done = subprocess.run(
+        [compiler.path, *_FLAGS, "-o", str(to), str(source), *linked],
+        capture_output=True, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise HostFailure(f"{compiler.path} cannot compile missing functions ({main_complaint(done.stderr)})")
+    return to, lacking
+
+
+def needed_libraries(program: Path) -> tuple[str, ...]:
+    """Sonames that a program names. Raises HostFailure without binutils."""
+    return tuple(_NEEDED.findall(_binutil("readelf", "-d", str(program))))
+
+
+def foreign_libraries(needed: Iterable[str]) -> tuple[str, ...]:
+    """Those of NVIDIA that nothing stands in for."""
+    return tuple(n for n in needed if _FOREIGN.match(n))
+
+
+def _symbols(file: Path, which: str) -> set[str]:
+    lines = _binutil("nm", "-D", "--format=posix", which, str(file)).splitlines()
+    return {line.split()[0].partition("@")[0] for line in lines if line.strip()}
+
+
+def _binutil(name: str, *arguments: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        raise HostFailure(f"{name} is needed to look into programs, and not on the PATH: install binutils")
+    done = subprocess.run([path, *arguments], capture_output=True, text=True, errors="replace", check=False)
+    return done.stdout

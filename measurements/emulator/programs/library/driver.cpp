@@ -1,0 +1,274 @@
+// The stand-in of libcuda: CUDA Driver API, as far as programs that load modules themselves use it. Pointers of the device
+// are 64-bit numbers, handles are pointers to what core.hpp has.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "core.hpp"
+
+using namespace autosched::program;
+
+#define API extern "C" __attribute__((visibility("default")))
+// Releases of the interface end in _v2 and so on; programs are compiled to call one of them.
+#define BOTH(NAME, PARAMETERS, ARGUMENTS) \
+  API int NAME##_v2 PARAMETERS { return NAME ARGUMENTS; }
+
+namespace {
+
+using DevicePointer = std::uint64_t;
+void* pointer(DevicePointer p) { return reinterpret_cast<void*>(p); }
+
+int context = 0;  // there is one; its address is its handle
+bool initialized = false;
+
+std::size_t image_bytes(const void* image) {
+  std::uint32_t magic = 0;
+  std::memcpy(&magic, image, sizeof magic);
+  if (magic == 0xba55ed50u) {
+    std::uint16_t header = 0;
+    std::uint64_t size = 0;
+    std::memcpy(&header, static_cast<const char*>(image) + 6, sizeof header);
+    std::memcpy(&size, static_cast<const char*>(image) + 8, sizeof size);
+    return header + size;
+  }
+  return std::strlen(static_cast<const char*>(image));
+}
+
+int give(DevicePointer* to, std::size_t bytes, Allocation::Kind kind, const char* function) {
+  if (to == nullptr || bytes == 0) return failed(invalid_value);
+  void* p = allocate(bytes, kind, function);
+  if (p == nullptr) return failed(out_of_memory);
+  return *to = reinterpret_cast<DevicePointer>(p), success;
+}
+
+template <class T>
+int fill_with(DevicePointer to, T value, std::size_t count, const char* function) {
+  if (!in_arena(pointer(to)) || !check_range(pointer(to), count * sizeof(T), function)) return failed(invalid_value);
+  std::fill_n(static_cast<T*>(pointer(to)), count, value);
+  return success;
+}
+
+}  // namespace
+
+API int cuInit(unsigned) { return initialized = true, success; }
+API int cuDriverGetVersion(int* version) { return *version = 13000, success; }
+API int cuDeviceGetCount(int* count) { return *count = 1, success; }
+API int cuDeviceGet(int* device, int ordinal) { return ordinal == 0 ? (*device = 0, success) : failed(invalid_device); }
+API int cuDeviceGetName(char* name, int length, int) { return std::snprintf(name, static_cast<std::size_t>(length), "%s", device_name().c_str()), success; }
+API int cuDeviceTotalMem(std::size_t* bytes, int) { return *bytes = fact("memory_bytes"), success; }
+BOTH(cuDeviceTotalMem, (std::size_t* bytes, int device), (bytes, device))
+API int cuDeviceComputeCapability(int* major, int* minor, int) { return *major = static_cast<int>(fact("major")), *minor = static_cast<int>(fact("minor")), success; }
+API int cuDeviceGetUuid(char* uuid, int) { return std::memset(uuid, 0, 16), success; }
+BOTH(cuDeviceGetUuid, (char* uuid, int device), (uuid, device))
+API int cuDeviceGetAttribute(int* value, int attribute, int) {
+  const auto n = [](const char* name) { return static_cast<int>(fact(name)); };
+  switch (attribute) {
+    case 1: case 2: case 3: *value = 1024; break;
+    case 4: *value = 64; break;
+    case 5: *value = 0x7fffffff; break;
+    case 6: case 7: *value = 65535; break;
+    case 8: *value = 48 * 1024; break;
+    case 9: *value = 64 * 1024; break;
+    case 10: *value = 32; break;
+    case 12: case 82: *value = 65536; break;
+    case 13: *value = n("clock_khz"); break;
+    case 16: *value = n("sm_count"); break;
+    case 19: case 31: case 41: case 83: case 95: *value = 1; break;
+    case 38: *value = n("l2_bytes"); break;
+    case 39: *value = n("max_threads_per_sm"); break;
+    case 75: *value = n("major"); break;
+    case 76: *value = n("minor"); break;
+    case 81: *value = n("shared_per_sm"); break;
+    case 97: *value = n("shared_per_block"); break;
+    case 106: *value = n("max_blocks_per_sm"); break;
+    case 111: *value = n("reserved_shared_per_block"); break;
+    case 120: *value = n("major") >= 9; break;
+    default: *value = 0;
+  }
+  return success;
+}
+
+API int cuDevicePrimaryCtxRetain(void** to, int) { return *to = &context, success; }
+API int cuDevicePrimaryCtxRelease(int) { return success; }
+BOTH(cuDevicePrimaryCtxRelease, (int device), (device))
+API int cuDevicePrimaryCtxSetFlags(int, unsigned) { return success; }
+BOTH(cuDevicePrimaryCtxSetFlags, (int device, unsigned flags), (device, flags))
+API int cuDevicePrimaryCtxGetState(int, unsigned* flags, int* active) { return *flags = 0, *active = 1, success; }
+API int cuCtxCreate(void** to, unsigned, int) { return *to = &context, success; }
+BOTH(cuCtxCreate, (void** to, unsigned flags, int device), (to, flags, device))
+API int cuCtxCreate_v4(void** to, void*, unsigned, int) { return *to = &context, success; }
+API int cuCtxDestroy(void*) { return success; }
+BOTH(cuCtxDestroy, (void* c), (c))
+API int cuCtxSetCurrent(void*) { return success; }
+API int cuCtxGetCurrent(void** to) { return *to = initialized ? &context : nullptr, success; }
+API int cuCtxPushCurrent(void*) { return success; }
+BOTH(cuCtxPushCurrent, (void* c), (c))
+API int cuCtxPopCurrent(void** to) { return (to != nullptr ? *to = &context : nullptr), success; }
+BOTH(cuCtxPopCurrent, (void** to), (to))
+API int cuCtxGetDevice(int* device) { return *device = 0, success; }
+API int cuCtxSynchronize() { return failed(sticky_error()); }
+API int cuCtxSetLimit(int, std::size_t) { return success; }
+API int cuCtxSetCacheConfig(int) { return success; }
+
+API int cuModuleLoadData(void** to, const void* image) {
+  Module* m = add_module(image, image_bytes(image));
+  if (const int error = load(m); error != success) return failed(error);
+  return *to = m, success;
+}
+API int cuModuleLoadDataEx(void** to, const void* image, unsigned, int*, void**) { return cuModuleLoadData(to, image); }
+API int cuModuleLoadFatBinary(void** to, const void* image) { return cuModuleLoadData(to, image); }
+API int cuModuleLoad(void** to, const char* name) {
+  std::FILE* file = std::fopen(name, "rb");
+  if (file == nullptr) return failed(301);
+  auto* image = new std::string;  // the module keeps it
+  char buffer[4096];
+  for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, file)) != 0;) image->append(buffer, n);
+  std::fclose(file);
+  return cuModuleLoadData(to, image->c_str());
+}
+API int cuModuleUnload(void*) { return success; }
+API int cuModuleGetFunction(void** to, void* module, const char* name) {
+  Kernel* k = add_kernel(static_cast<Module*>(module), name);
+  if (const int error = learn(k); error != success) {
+    delete k;
+    return failed(error == invalid_device_function ? not_found : error);
+  }
+  return *to = k, success;
+}
+API int cuModuleGetGlobal(DevicePointer*, std::size_t*, void*, const char*) { return lacking("cuModuleGetGlobal"); }
+BOTH(cuModuleGetGlobal, (DevicePointer * to, std::size_t* bytes, void* module, const char* name), (to, bytes, module, name))
+
+API int cuFuncGetAttribute(int* value, int attribute, void* function) {
+  const auto* k = static_cast<Kernel*>(function);
+  *value = static_cast<int>(attribute == 0   ? k->most_threads
+                            : attribute == 1 ? k->static_shared
+                            : attribute == 4 ? 32u
+                            : attribute == 8 ? k->most_dynamic
+                                             : 0u);
+  return success;
+}
+API int cuFuncSetAttribute(void* function, int attribute, int value) {
+  auto* k = static_cast<Kernel*>(function);
+  if (attribute != 8) return success;
+  if (value < 0 || static_cast<unsigned>(value) + k->static_shared > fact("shared_per_block")) {
+    complain_misuse("cuFuncSetAttribute: " + k->name + " cannot have " + std::to_string(value) + " bytes of dynamic shared memory");
+    return failed(invalid_value);
+  }
+  return k->most_dynamic = static_cast<unsigned>(value), success;
+}
+API int cuFuncSetCacheConfig(void*, int) { return success; }
+API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* function, int threads, std::size_t shared) {
+  return *blocks = blocks_per_multiprocessor(static_cast<Kernel*>(function), threads, shared), success;
+}
+namespace {
+int launch(void* function, Dim3 grid, Dim3 block, Dim3 cluster, unsigned shared, void** arguments, bool cooperative) {
+  if (function == nullptr) return failed(invalid_handle);
+  if (arguments == nullptr && !static_cast<Kernel*>(function)->parameters.empty()) return lacking("cuLaunchKernel with CU_LAUNCH_PARAM_BUFFER_POINTER");
+  return run({static_cast<Kernel*>(function), grid, block, cluster, shared, arguments, cooperative});
+}
+}  // namespace
+API int cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void*, void** arguments, void**) {
+  return launch(f, {gx, gy, gz}, {bx, by, bz}, {}, shared, arguments, false);
+}
+API int cuLaunchCooperativeKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void*, void** arguments) {
+  return launch(f, {gx, gy, gz}, {bx, by, bz}, {}, shared, arguments, true);
+}
+namespace {
+struct LaunchAttribute {
+  int id;
+  char padding[4];
+  union {
+    char bytes[64];
+    int number;
+    unsigned cluster[3];
+  };
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared;
+  void* stream;
+  LaunchAttribute* attributes;
+  unsigned count;
+};
+}  // namespace
+API int cuLaunchKernelEx(const LaunchConfig* c, void* f, void** arguments, void**) {
+  Dim3 cluster;
+  bool cooperative = false;
+  for (unsigned k = 0; k < c->count; ++k) {
+    const LaunchAttribute& a = c->attributes[k];
+    if (a.id == 4) cluster = {a.cluster[0], a.cluster[1], a.cluster[2]};
+    if (a.id == 2) cooperative = a.number != 0;
+  }
+  return launch(f, {c->grid[0], c->grid[1], c->grid[2]}, {c->block[0], c->block[1], c->block[2]}, cluster, c->shared, arguments, cooperative);
+}
+
+API int cuMemAlloc(DevicePointer* to, std::size_t bytes) { return give(to, bytes, Allocation::Kind::device, "cuMemAlloc"); }
+BOTH(cuMemAlloc, (DevicePointer * to, std::size_t bytes), (to, bytes))
+API int cuMemAllocAsync(DevicePointer* to, std::size_t bytes, void*) { return give(to, bytes, Allocation::Kind::device, "cuMemAllocAsync"); }
+API int cuMemAllocManaged(DevicePointer* to, std::size_t bytes, unsigned) { return give(to, bytes, Allocation::Kind::managed, "cuMemAllocManaged"); }
+API int cuMemFree(DevicePointer p) { return release(pointer(p), "cuMemFree"); }
+BOTH(cuMemFree, (DevicePointer p), (p))
+API int cuMemFreeAsync(DevicePointer p, void*) { return release(pointer(p), "cuMemFreeAsync"); }
+API int cuMemAllocHost(void** to, std::size_t bytes) { return (*to = allocate(bytes, Allocation::Kind::host, "cuMemAllocHost")) != nullptr ? success : failed(out_of_memory); }
+BOTH(cuMemAllocHost, (void** to, std::size_t bytes), (to, bytes))
+API int cuMemHostAlloc(void** to, std::size_t bytes, unsigned) { return cuMemAllocHost(to, bytes); }
+API int cuMemFreeHost(void* p) { return release(p, "cuMemFreeHost"); }
+API int cuMemGetInfo(std::size_t* free, std::size_t* total) { return *free = free_bytes(), *total = fact("memory_bytes"), success; }
+BOTH(cuMemGetInfo, (std::size_t * free, std::size_t* total), (free, total))
+API int cuMemcpyHtoD(DevicePointer to, const void* from, std::size_t n) { return copy(pointer(to), from, n, 1, "cuMemcpyHtoD"); }
+BOTH(cuMemcpyHtoD, (DevicePointer to, const void* from, std::size_t n), (to, from, n))
+API int cuMemcpyDtoH(void* to, DevicePointer from, std::size_t n) { return copy(to, pointer(from), n, 2, "cuMemcpyDtoH"); }
+BOTH(cuMemcpyDtoH, (void* to, DevicePointer from, std::size_t n), (to, from, n))
+API int cuMemcpyDtoD(DevicePointer to, DevicePointer from, std::size_t n) { return copy(pointer(to), pointer(from), n, 3, "cuMemcpyDtoD"); }
+BOTH(cuMemcpyDtoD, (DevicePointer to, DevicePointer from, std::size_t n), (to, from, n))
+API int cuMemcpyHtoDAsync(DevicePointer to, const void* from, std::size_t n, void*) { return cuMemcpyHtoD(to, from, n); }
+BOTH(cuMemcpyHtoDAsync, (DevicePointer to, const void* from, std::size_t n, void* s), (to, from, n, s))
+API int cuMemcpyDtoHAsync(void* to, DevicePointer from, std::size_t n, void*) { return cuMemcpyDtoH(to, from, n); }
+BOTH(cuMemcpyDtoHAsync, (void* to, DevicePointer from, std::size_t n, void* s), (to, from, n, s))
+API int cuMemcpyDtoDAsync(DevicePointer to, DevicePointer from, std::size_t n, void*) { return cuMemcpyDtoD(to, from, n); }
+BOTH(cuMemcpyDtoDAsync, (DevicePointer to, DevicePointer from, std::size_t n, void* s), (to, from, n, s))
+API int cuMemcpy(DevicePointer to, DevicePointer from, std::size_t n) { return copy(pointer(to), pointer(from), n, 4, "cuMemcpy"); }
+API int cuMemcpyAsync(DevicePointer to, DevicePointer from, std::size_t n, void*) { return cuMemcpy(to, from, n); }
+API int cuMemsetD8(DevicePointer to, unsigned char value, std::size_t n) { return fill_with(to, value, n, "cuMemsetD8"); }
+BOTH(cuMemsetD8, (DevicePointer to, unsigned char value, std::size_t n), (to, value, n))
+API int cuMemsetD16(DevicePointer to, unsigned short value, std::size_t n) { return fill_with(to, value, n, "cuMemsetD16"); }
+BOTH(cuMemsetD16, (DevicePointer to, unsigned short value, std::size_t n), (to, value, n))
+API int cuMemsetD32(DevicePointer to, unsigned value, std::size_t n) { return fill_with(to, value, n, "cuMemsetD32"); }
+BOTH(cuMemsetD32, (DevicePointer to, unsigned value, std::size_t n), (to, value, n))
+API int cuMemsetD8Async(DevicePointer to, unsigned char value, std::size_t n, void*) { return cuMemsetD8(to, value, n); }
+API int cuMemsetD32Async(DevicePointer to, unsigned value, std::size_t n, void*) { return cuMemsetD32(to, value, n); }
+
+// Streams and events hold nothing back.
+API int cuStreamCreate(void** to, unsigned) { return *to = new char, success; }
+API int cuStreamCreateWithPriority(void** to, unsigned, int) { return *to = new char, success; }
+API int cuStreamDestroy(void* s) { return delete static_cast<char*>(s), success; }
+BOTH(cuStreamDestroy, (void* s), (s))
+API int cuStreamSynchronize(void*) { return failed(sticky_error()); }
+API int cuStreamQuery(void*) { return failed(sticky_error()); }
+API int cuStreamWaitEvent(void*, void*, unsigned) { return success; }
+API int cuEventCreate(void** to, unsigned) { return *to = new double(0), success; }
+API int cuEventDestroy(void* e) { return delete static_cast<double*>(e), success; }
+BOTH(cuEventDestroy, (void* e), (e))
+API int cuEventRecord(void* e, void*) { return *static_cast<double*>(e) = now_milliseconds(), success; }
+API int cuEventSynchronize(void*) { return failed(sticky_error()); }
+API int cuEventQuery(void*) { return failed(sticky_error()); }
+API int cuEventElapsedTime(float* to, void* a, void* b) { return *to = static_cast<float>(*static_cast<double*>(b) - *static_cast<double*>(a)), success; }
+BOTH(cuEventElapsedTime, (float* to, void* a, void* b), (to, a, b))
+
+API int cuGetErrorName(int error, const char** name) {
+  switch (error) {
+#define NAMED(CODE, NAME, TEXT) \
+  case CODE: return *name = NAME, success;
+#include "errors.inc"
+#undef NAMED
+    default: return *name = nullptr, invalid_value;
+  }
+}
+API int cuGetErrorString(int error, const char** text) {
+  switch (error) {
+#define NAMED(CODE, NAME, TEXT) \
+  case CODE: return *text = TEXT, success;
+#include "errors.inc"
+#undef NAMED
+    default: return *text = nullptr, invalid_value;
+  }
+}

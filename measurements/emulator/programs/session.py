@@ -1,0 +1,423 @@
+"""Runs a CUDA program whose launches are emulated, and answers what its stand-in of libcudart asks (library/core.cpp).
+
+A message is two lengths, a text and bytes; an answer is a length and a text. Device memory is one file that the program
+and each launch map at the same addresses: pointers mean the same wherever they are stored, and nothing is copied.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from measurements.emulator.build import runner
+from measurements.emulator.demangle import demangled
+from measurements.emulator.emulator import machine_failures, run_job
+from measurements.emulator.findings import Emulation, Finding, FindingKind
+from measurements.emulator.order import ASCENDING, Order
+from measurements.emulator.programs.fatbin import FatBinaryError, ptx_texts
+from measurements.emulator.programs.libraries import (
+    DRIVER,
+    RUNTIMES,
+    foreign_libraries,
+    library_folder,
+    missing_functions,
+    needed_libraries,
+)
+from measurements.emulator.ptx.build import CompiledKernel, KernelCompileError, ptx_to_program
+from measurements.emulator.ptx.parser import PtxError, parse
+from measurements.emulator.ptx.syntax import Module, Number, Symbol
+from measurements.emulator.suppression import Suppression, suppress
+from measurements.emulator.work_folders import temporary_folder
+from search_spaces.hardware.devices import Device
+
+_ARENA_BASE, _ARENA_BYTES = 0x3000_0000_0000, 2**43  # addresses that neither Linux nor the sanitizers give out
+_SIZES = struct.Struct("<QQ")
+_NO_IMAGE, _INVALID_FUNCTION, _LAUNCH_FAILURE, _TIMEOUT, _ASSERTION, _NOT_SUPPORTED = 209, 98, 719, 702, 710, 801
+_CLOCK_KHZ = 1000
+_MANGLED = re.compile(r"\b_Z\w+")
+
+
+class ProgramRefused(ValueError):
+    """A program that cannot be run so. The message is one line that says what to do."""
+
+
+@dataclass(frozen=True)
+class ProgramOptions:
+    """``time_limit``: CPU seconds of a launch. ``order``, ``perturb`` and ``suppressions``: of each launch, as
+    ``emulate`` takes them."""
+
+    device: Device
+    time_limit: float = 60.0
+    order: Order = ASCENDING
+    perturb: bool = False
+    suppressions: tuple[Suppression, ...] = ()
+
+
+@dataclass(frozen=True)
+class LaunchFinding:
+    """A finding of launch number ``launch`` (from 1) of ``kernel``; of a misuse of the interface, without either."""
+
+    kind: str
+    message: str
+    finding: Finding | None
+    kernel: str = ""
+    launch: int = 0
+    shape: str = ""
+
+    @property
+    def is_fault(self) -> bool:
+        return self.finding is None or self.finding.is_fault
+
+
+@dataclass(eq=False)
+class ProgramResult:
+    """``status`` is the program's exit status, negative for a signal. ``lacking``: what the stand-in does not have, in
+    the order of the first calls; the program got cudaErrorNotSupported."""
+
+    status: int = 0
+    launches: int = 0
+    findings: list[LaunchFinding] = field(default_factory=list)
+    lacking: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    emulated_seconds: float = 0.0
+
+    @property
+    def faults(self) -> int:
+        return sum(f.is_fault for f in self.findings)
+
+
+def run_program(
+    command: Sequence[str], options: ProgramOptions, told: Callable[[LaunchFinding | str], None]
+) -> ProgramResult:
+    """Run a program with its arguments. ``told`` gets each finding the moment it is made, once for each kernel, kind
+    and line, and each thing that is lacking, as a sentence.
+
+    Raises ProgramRefused for what is no program linked with the shared runtime, HostFailure where this machine cannot
+    compile or run the emulator.
+    """
+    program = _program(command[0])
+    needed = needed_libraries(program)
+    mine = [n for n in needed if n in RUNTIMES or n == DRIVER]
+    if not mine:
+        raise ProgramRefused(
+            f"{command[0]} is not linked with the shared CUDA runtime: compile it with nvcc -cudart shared -lineinfo"
+        )
+    if foreign := foreign_libraries(needed):
+        raise ProgramRefused(f"{command[0]} needs {', '.join(foreign)}, which nothing stands in for without a GPU")
+    started = time.monotonic()
+    result = ProgramResult()
+    with machine_failures(), temporary_folder() as work:
+        folder = library_folder()
+        runner()  # compiled before the program starts, if it is not there
+        missing, _ = missing_functions(program, folder, work)
+        arena = os.memfd_create("autosched-device-memory")
+        ours, theirs = socket.socketpair()
+        try:
+            os.ftruncate(arena, _ARENA_BYTES)
+            preload = [str(folder / n) for n in mine] + ([str(missing)] if missing else [])
+            environment = dict(os.environ)
+            environment["LD_LIBRARY_PATH"] = ":".join(filter(None, (str(folder), environment.get("LD_LIBRARY_PATH"))))
+            environment["LD_PRELOAD"] = ":".join([*preload, *filter(None, [environment.get("LD_PRELOAD")])])
+            environment["AUTOSCHED_PROGRAM"] = f"{theirs.fileno()} {arena} {_ARENA_BASE} {_ARENA_BYTES}"
+            process = subprocess.Popen([str(program), *command[1:]], env=environment, pass_fds=(theirs.fileno(), arena))
+            theirs.close()
+            try:
+                _Session(options, work, f"/proc/{os.getpid()}/fd/{arena}", result, told).serve(ours)
+                result.status = process.wait()
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+        finally:
+            ours.close()
+            theirs.close()
+            os.close(arena)
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def _program(name: str) -> Path:
+    path = Path(name)
+    if "/" not in name and not path.exists():
+        found = shutil.which(name)
+        path = Path(found) if found else path
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+    except OSError as error:
+        raise ProgramRefused(f"{name} cannot be read: {error.strerror}") from None
+    if head != b"\x7fELF":
+        raise ProgramRefused(f"{name} is no program of this machine (an ELF file)")
+    return path.resolve()
+
+
+@dataclass(eq=False)
+class _Loaded:
+    """The PTX of a module of the program, and its kernels' programs by name."""
+
+    text: str
+    module: Module
+    programs: dict[str, CompiledKernel] = field(default_factory=dict)
+
+
+class _Session:
+    def __init__(
+        self,
+        options: ProgramOptions,
+        work: Path,
+        arena: str,
+        result: ProgramResult,
+        told: Callable[[LaunchFinding | str], None],
+    ) -> None:
+        self.options, self.work, self.arena, self.result, self.told = options, work, arena, result, told
+        self.modules: dict[int, _Loaded] = {}
+        self.seen: set[tuple[object, ...]] = set()
+        self.answers: Mapping[str, Callable[[str, bytes], str]] = {
+            "hello": self.hello,
+            "module": self.load,
+            "kernel": self.kernel,
+            "launch": self.launch,
+            "misuse": self.misuse,
+            "lacking": self.lacking,
+        }
+
+    def serve(self, connection: socket.socket) -> None:
+        """Answers until the program ends."""
+        while (head := _received(connection, _SIZES.size)) is not None:
+            of_text, of_bytes = _SIZES.unpack(head)
+            text, data = _received(connection, of_text), _received(connection, of_bytes)
+            if text is None or data is None:
+                return
+            what, _, rest = text.decode(errors="replace").replace("\n", " \n", 1).partition(" ")
+            answer = self.answers[what](rest, data).encode()
+            try:
+                connection.sendall(struct.pack("<Q", len(answer)) + answer)
+            except OSError:
+                return
+
+    # Answers --------------------------------------------------------------------------------------------------------
+
+    def hello(self, _: str, __: bytes) -> str:
+        d = self.options.device
+        facts: dict[str, object] = {
+            "name": f"{d.driver_names[0] if d.driver_names else d.name} (emulated by autosched)",
+            "major": d.sm // 10,
+            "minor": d.sm % 10,
+            "sm_count": d.sm_count,
+            "clock_khz": int(d.clock_hz / _CLOCK_KHZ),
+        }
+        names = (
+            "memory_bytes", "l2_bytes", "shared_per_block", "shared_per_sm", "max_threads_per_sm", "max_blocks_per_sm",
+            "reserved_shared_per_block",
+        )  # fmt: skip
+        facts |= {name: getattr(d, name) for name in names}
+        return "\n".join(f"{name} {value}" for name, value in facts.items())
+
+    def load(self, rest: str, image: bytes) -> str:
+        number = int(rest)
+        try:
+            texts = ptx_texts(image)
+            fitting = [a for a in texts if a <= self.options.device.sm]
+            if not fitting:
+                raise FatBinaryError(
+                    f"holds PTX for sm_{min(texts)} and newer, but the emulated device is {self.options.device.arch}: "
+                    "choose another --device"
+                )
+            text = texts[max(fitting)]
+            module = parse(text)
+        except (FatBinaryError, PtxError) as error:
+            self.complain(f"a module of the program {error}" if isinstance(error, FatBinaryError) else str(error))
+            return str(_NO_IMAGE)
+        self.modules[number] = _Loaded(text, module)
+        lines = ["0"]
+        for v in module.variables:
+            if v.space not in ("global", "const"):
+                continue
+            data = bytearray(v.bytes)
+            for k, initial in enumerate(v.initial):
+                at = k * v.element_bytes
+                if isinstance(initial, Number):
+                    bits = initial.bits
+                    if initial.kind == "d" and v.element_bytes == 4:
+                        bits = int.from_bytes(
+                            struct.pack("<f", struct.unpack("<d", initial.bits.to_bytes(8, "little"))[0]), "little"
+                        )
+                    data[at : at + v.element_bytes] = (bits & (1 << 8 * v.element_bytes) - 1).to_bytes(
+                        v.element_bytes, "little"
+                    )
+            lines.append(f"variable {v.name} {v.bytes} {data.hex() if v.initial else '-'}")
+            for k, initial in enumerate(v.initial):
+                if isinstance(initial, Symbol):
+                    lines.append(f"relocation {v.name} {k * v.element_bytes} {initial.name} {initial.offset}")
+        return "\n".join(lines)
+
+    def kernel(self, rest: str, _: bytes) -> str:
+        number, name = rest.split()
+        loaded = self.modules[int(number)]
+        function = loaded.module.functions.get(name)
+        if function is None or not function.is_kernel:
+            self.complain(f"the program's PTX has no kernel {demangled(name)}")
+            return str(_INVALID_FUNCTION)
+        try:
+            program = loaded.programs[name] = ptx_to_program(loaded.text, name)
+        except KernelCompileError as error:
+            self.complain(f"{demangled(name)} cannot be emulated: {error.reason}")
+            return str(_NOT_SUPPORTED)
+        sizes = function.most_threads or function.exact_threads
+        most = min(math.prod(sizes), 1024) if sizes else 1024
+        with program.path.open(errors="replace") as file:
+            shared = next((int(line.split()[1]) for line in file if line.startswith("static_shared ")), 0)
+        return " ".join(map(str, (0, most, shared, 0, *(p.bytes for p in function.parameters))))
+
+    def misuse(self, rest: str, _: bytes) -> str:
+        said = _MANGLED.sub(lambda name: demangled(name[0]), rest)
+        self.add(LaunchFinding("api_misuse", said, None), ("api_misuse", said))
+        return ""
+
+    def lacking(self, rest: str, _: bytes) -> str:
+        self.complain(f"{rest} is not emulated")
+        return ""
+
+    def complain(self, sentence: str) -> None:
+        if sentence not in self.result.lacking:
+            self.result.lacking.append(sentence)
+            self.told(sentence)
+
+    def add(self, finding: LaunchFinding, key: tuple[object, ...]) -> None:
+        if key not in self.seen:
+            self.seen.add(key)
+            self.result.findings.append(finding)
+            self.told(finding)
+
+    # Launches -------------------------------------------------------------------------------------------------------
+
+    def launch(self, rest: str, _: bytes) -> str:
+        self.result.launches += 1
+        asked = _Launch.read(rest)
+        loaded = self.modules[asked.module]
+        job = asked.job(self.options, self.arena)
+        (self.work / "data").touch()
+        done = run_job(loaded.programs[asked.kernel], job, self.work, self.options.time_limit)
+        done = suppress(done, self.options.suppressions)
+        self.result.emulated_seconds += done.run_seconds
+        shape = f"grid ({', '.join(map(str, asked.grid))}), block ({', '.join(map(str, asked.block))})"
+        kernel = demangled(asked.kernel)
+        for f in done.findings:
+            found = LaunchFinding(str(f.kind), f.message, f, kernel, self.result.launches, shape)
+            self.add(found, (f.kind, f.file, f.line, asked.kernel))
+        if done.status in ("unsupported", "compile_error"):
+            self.complain(f"{kernel} cannot be emulated: {done.reason}")
+        error, stays = _error_of(done)
+        return f"{error} {int(stays)}\n{done.printed}"
+
+
+def _error_of(done: Emulation) -> tuple[int, bool]:
+    """What the program gets, and whether it gets it ever after: launches that did not come to their end."""
+    if done.status in ("unsupported", "compile_error"):
+        return _NOT_SUPPORTED, False
+    if done.status == "timeout":
+        return _TIMEOUT, True
+    if done.status == "crashed":
+        return _LAUNCH_FAILURE, True
+    kinds = {f.kind for f in done.findings if f.is_fault}
+    if FindingKind.TRAP in kinds:
+        return _ASSERTION, True
+    if kinds & {FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED, FindingKind.MISSING_LANES}:
+        return _LAUNCH_FAILURE, True
+    return 0, False
+
+
+@dataclass(eq=False)
+class _Launch:
+    module: int = 0
+    kernel: str = ""
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    cluster: tuple[int, ...] = (1, 1, 1)
+    shared: int = 0
+    arguments: list[str] = field(default_factory=list)
+    buffers: list[tuple[str, str, int, int, bool]] = field(default_factory=list)  # name, role, address, bytes, unset
+    symbols: list[tuple[str, int]] = field(default_factory=list)
+    textures: list[tuple[str, int, str]] = field(default_factory=list)  # handle, address, the rest
+
+    @classmethod
+    def read(cls, text: str) -> _Launch:
+        """From the lines of a message (core.cpp, run)."""
+        it = cls()
+        for line in text.splitlines():
+            key, _, rest = line.strip().partition(" ")
+            words = rest.split()
+            match key:
+                case "module":
+                    it.module = int(rest)
+                case "kernel":
+                    it.kernel = rest
+                case "grid" | "block" | "cluster":
+                    setattr(it, key, tuple(map(int, words)))
+                case "shared":
+                    it.shared = int(rest)
+                case "argument":
+                    it.arguments.append(rest)
+                case "buffer":
+                    it.buffers.append((words[0], "variable", int(words[2]), int(words[3]), False))
+                case "variable":
+                    module, name, constant, unset, address, size = words
+                    if int(module) == it.module:
+                        it.symbols.append((name, len(it.buffers)))
+                    shown = "".join(demangled(name).rpartition("::")[2].split())
+                    role = "input" if constant == "1" else "variable"
+                    it.buffers.append((shown, role, int(address), int(size), unset == "1"))
+                case "texture":
+                    it.textures.append((words[0], int(words[1]), " ".join(words[2:])))
+        return it
+
+    def job(self, options: ProgramOptions, arena: str) -> str:
+        """As the runner reads it (runtime/main.cpp)."""
+
+        def numbers(values: Sequence[int]) -> str:
+            return " ".join(map(str, values))
+
+        order = options.order
+        lines = [
+            f"grid {numbers(self.grid)}", "launches 1", "calls 1", f"block {numbers(self.block)}",
+            f"cluster {numbers(self.cluster)}", f"dynamic_shared_bytes {self.shared}",
+            f"time_limit {options.time_limit!r}", "check 1", f"perturb {int(options.perturb)}", "sparse 0",
+            f"order_seed {order.seed}", f"resident {order.resident}",
+            f"interleaved {int(order.blocks == 'interleaved')}",
+            f"arena {arena} {_ARENA_BASE} {_ARENA_BYTES}",
+        ]  # fmt: skip
+        if order.blocks != "ascending":
+            blocks = [int(b) for b in order.of(math.prod(self.grid))]
+            lines.append(f"blocks {len(blocks)} {numbers(blocks)}")
+        for name, role, address, size, unset in self.buffers:
+            lines.append(f"placed {name} {role} {size} {1 if size % 4 else 4} {address} {int(unset)}")
+        lines += [f"symbol {name} {buffer}" for name, buffer in self.symbols]
+        for handle, address, rest in self.textures:
+            for number, (_, _, start, size, _) in enumerate(self.buffers):
+                if start <= address < start + max(size, 1):
+                    lines.append(f"texture {handle} {number} {address - start} {rest}")
+        lines += [f"value {argument}" for argument in self.arguments]
+        return "\n".join(lines) + "\n"
+
+
+def _received(connection: socket.socket, count: int) -> bytes | None:
+    """So many bytes; None where the program has ended."""
+    data = bytearray()
+    while len(data) < count:
+        try:
+            more = connection.recv(min(count - len(data), 1 << 20))
+        except OSError:
+            return None
+        if not more:
+            return None
+        data += more
+    return bytes(data)

@@ -1,0 +1,146 @@
+"""`autosched emulate FILE`: files as people write them, arrays of files, references, symbols, what is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+from autosched.cli import main
+from autosched.cli.options.arrays import read_argument
+from autosched.cli.terminal.errors import InputError
+from autosched.proofs.device_source import device_part, has_host_code
+
+pytestmark = [needs_nvrtc, needs_compiler]
+
+WHOLE = """
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+#include <cuda_runtime.h>
+#include <cassert>
+#define CHECK(x) \\
+  do { if ((x) != cudaSuccess) { printf("no\\n"); exit(1); } } while (0)
+using namespace std;
+typedef float real;
+const int K = 4;
+static std::vector<int> hosts;
+struct P { float x; __host__ __device__ float twice() const { return 2 * x; } };
+__constant__ float taps[K];
+namespace a {
+template <class T> __device__ T square(T x) { return x * x; }
+int host_only(int x) { return x + hosts.size(); }
+}
+extern "C" {
+__global__ void k(real* out, const real* in, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  assert(n > 0);
+  if (i < n) out[i] = a::square(in[i]) + P{1.0f}.twice() + taps[i % K];
+  if (i == 0) printf("n is %d\\n", n);
+}
+}
+int helper(const char* s) {
+  // a comment with } in it
+  return s[0] == '}';
+}
+int main(int argc, char** argv) {
+  float* d;
+  CHECK(cudaMalloc(&d, 64 * 4));
+  k<<<1, 64>>>(d, d, 64);
+  return 0;
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("autosched.proofs.device_source.nvcc", lambda: None)
+    Path("whole.cu").write_text(WHOLE)
+    return tmp_path
+
+
+def test_the_device_part_keeps_its_lines() -> None:
+    assert has_host_code(WHOLE)
+    part = device_part(WHOLE)
+    assert part.count("\n") == WHOLE.count("\n")
+    for gone in ("main", "helper", "host_only", "std::vector<int>", "using namespace"):
+        assert gone not in part
+    kept = {"__global__ void k(", "struct P", "taps[K]", "square(T x)", "const int K = 4;", "typedef float real;"}
+    for line, original in zip(part.splitlines(), WHOLE.splitlines(), strict=True):
+        assert line in ("", " ", original) or line.strip() in original
+    assert all(text in part for text in kept)
+
+
+def test_a_file_with_host_code_is_run_and_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = np.arange(50, dtype=np.float32)
+    np.save("x.npy", x)
+    np.save("taps.npy", np.float32([1, 2, 3, 4]))
+    np.save("expected.npy", x * x + 2 + np.float32([1, 2, 3, 4])[np.arange(50) % 4])
+    line = ["emulate", "whole.cu", "-a", "out f32[50]", "-a", "x.npy", "-a", "50", "--block", "64"]
+    line += ["--symbol", "taps=taps.npy", "--keep", "kept"]
+    assert main([*line, "--expect", "0=expected.npy"]) == 0
+    printed = capsys.readouterr().out
+    assert "n is 50" in printed and "argument 0: as expected" in printed
+    np.testing.assert_array_equal(np.load("kept/0.npy"), np.load("expected.npy"))
+    np.save("expected.npy", np.load("expected.npy") + (np.arange(50) == 7))
+    assert main([*line, "--expect", "0=expected.npy", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["status"] == "ok" and document["printed"] == "n is 50\n"
+    assert document["differences"]["0"].startswith("1 of 50 elements differ, the first is element 7")
+
+
+def test_what_was_not_set_is_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["emulate", "whole.cu", "-a", "out f32[64]", "-a", "range f32[64]", "-a", "64", "--block", "64"]
+    assert main(line) == 1
+    assert "whole.cu:23: unset_symbol" in capsys.readouterr().out
+
+
+def test_the_earlier_spelling_is_understood(folder: Path) -> None:
+    line = ["--argument", "zeros f32[64]", "--argument", "ones f32[64]", "--argument", "64", "--block", "64"]
+    assert main(["verify", "--ptx", "whole.cu", *line, "--symbol", "taps=fill=2 f32[4]"]) == 0
+    assert main(["verify", *line, "--ptx=whole.cu", "--symbol", "taps=fill=2 f32[4]"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["emulate", "nothing.cu"], "nothing.cu cannot be read"),
+        (["emulate", "whole.cu", "-a", "f33[4]"], "is no number and no array"),
+        (["emulate", "whole.cu", "-a", "none.npy"], "none.npy cannot be read"),
+        (["emulate", "whole.cu", "-a", "f32[4]", "--expect", "3=x.npy"], "names no argument"),
+        (["emulate", "whole.cu", "--symbol", "taps"], "is no assignment"),
+        (["emulate", "whole.cu", "--grid", "0"], "is no size"),
+        (
+            ["emulate", "whole.cu", "-a", "f64[64]", "-a", "f32[64]", "-a", "1"],
+            "argument 0 (out) is an array of float64",
+        ),
+        (["emulate", "whole.cu", "--kernel", "zz"], "zz"),
+    ],
+)
+def test_bad_input_gets_one_line(folder: Path, capsys: pytest.CaptureFixture[str], line: list[str], said: str) -> None:
+    assert main(line) in (1, 2)
+    captured = capsys.readouterr()
+    assert said in captured.err + captured.out
+    assert len((captured.err + captured.out).splitlines()) == 1
+
+
+def test_arrays_are_read_from_text() -> None:
+    rng = np.random.default_rng(0)
+
+    def made(text: str) -> np.ndarray:  # type: ignore[type-arg]
+        return read_argument(text, rng, "--argument")[0]  # type: ignore[no-any-return]
+
+    assert made("zeros f32[2,3]").tolist() == [[0.0] * 3] * 2
+    assert made("range i32[4]").tolist() == [0, 1, 2, 3]
+    assert made("fill=7 u8[2]").tolist() == [7, 7]
+    assert made("ones f16[2]").dtype == np.float16
+    assert made("f32[100]").std() > 0.5
+    assert read_argument("out f32[4]", rng, "--argument")[1] is True
+    assert read_argument("null", rng, "--argument") == (None, False)
+    assert read_argument("0x10", rng, "--argument") == (16, False)
+    with pytest.raises(InputError, match="fill"):
+        made("fill=x f32[2]")

@@ -1,0 +1,10 @@
+// What the device prints comes between what the host prints, in order.
+#include "check.h"
+__global__ void hello(const char* who, float x) { printf("device %d says %s %.2f\n", threadIdx.x, "hello", x * threadIdx.x); }
+int main() {
+  std::printf("before\n");
+  hello<<<1, 2>>>(nullptr, 1.5f);
+  CHECK(cudaDeviceSynchronize());
+  std::printf("after\n");
+  return 0;
+}

@@ -1,0 +1,174 @@
+"""Whole CUDA programs, compiled by nvcc and run without a GPU: what they print, their exit status, what is found."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from needs import needs_compiler
+
+from measurements.emulator.programs.fatbin import FatBinaryError, ptx_texts
+from measurements.emulator.programs.libraries import DRIVER, library_folder
+
+pytestmark = [
+    needs_compiler,
+    pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc"),
+    pytest.mark.skipif(sys.platform != "linux", reason="needs Linux"),
+]
+
+CORPUS = Path(__file__).parent / "corpus"
+# Compiled in every run of the tests; nvcc takes seconds for each of the others.
+QUICK = ("symbols", "managed_list", "overrun")
+CLEAN = (
+    "vector_add", "reduction", "matrix_mul", "histogram", "convolution", "textures", "managed_list", "batched",
+    "streams", "cooperative", "device_facts", "symbols", "stencil", "frontier",
+)  # fmt: skip
+
+Build = Callable[..., Path]
+
+
+def marked(name: str) -> object:
+    return pytest.param(name, marks=[] if name in QUICK else [pytest.mark.nightly])
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    folder = tmp_path_factory.mktemp("programs")
+
+    def compiled(name: str, *options: str) -> Path:
+        program = folder / re.sub(r"\W", "_", "_".join((name, *options)))
+        if not program.exists():
+            source = str(CORPUS / f"{name}.cu")
+            command = ["nvcc", "-cudart", "shared", "-lineinfo", "-arch=sm_80", "-o", str(program), source, *options]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+        return program
+
+    return compiled
+
+
+def run(program: Path, *arguments: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "autosched", "run", *options, str(program), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+
+
+@pytest.mark.parametrize("name", [marked(n) for n in CLEAN])
+def test_sound_programs_run_to_their_end(build: Build, name: str) -> None:
+    done = run(build(name))
+    assert done.stdout.splitlines()[-1] == "PASS", done.stderr
+    assert done.returncode == 0
+    assert "nothing was found" in done.stderr
+
+
+def test_an_overrun_is_found_at_its_line(build: Build, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    done = run(build("overrun"), options=("--report", str(report)))
+    assert done.returncode == 1 and done.stdout == "PASS\n"
+    assert "out_of_bounds_global in fill(int*, int) at" in done.stderr
+    assert "byte 400 of cudaMalloc#1, which has 400 bytes" in done.stderr
+    (found,) = json.loads(report.read_text())["findings"]
+    lines = (CORPUS / "overrun.cu").read_text().splitlines()
+    assert lines[found["line"] - 1].endswith("// here")
+    assert found["kernel"] == "fill(int*, int)" and found["launch"] == 1
+
+
+@pytest.mark.nightly
+def test_arguments_and_options_of_the_program_are_its_own(build: Build) -> None:
+    assert run(build("vector_add"), "333", "--device").returncode == 0
+
+
+@pytest.mark.nightly
+def test_a_race_is_found_in_each_order(build: Build) -> None:
+    program = build("stencil", "-DRACE")
+    for options in ((), ("--order", "descending"), ("--turns", "7")):
+        done = run(program, options=options)
+        assert done.returncode == 1 and "global_race in diffuse" in done.stderr
+
+
+@pytest.mark.nightly
+def test_a_constant_that_nobody_fills_is_found(build: Build) -> None:
+    done = run(build("convolution", "-DFORGET"))
+    assert done.returncode == 1 and "FAIL" in done.stdout
+    assert "unset_symbol in convolve" in done.stderr and "taps" in done.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("-DCOPY", "cudaMemcpy of 256 bytes from byte 0 of cudaMalloc#1, which has 128"),
+        ("-DFREED", "cudaMalloc#1(freed)"),
+        ("-DTHREADS", "blocks of 2048 x 1 x 1 threads is refused"),
+    ],
+)
+def test_misuse_is_found_and_refused(build: Build, option: str, said: str) -> None:
+    done = run(build("misuse", option))
+    assert done.returncode == 1 and done.stdout == "PASS\n"
+    assert said in done.stderr
+
+
+@pytest.mark.nightly
+def test_what_is_not_emulated_is_named(build: Build) -> None:
+    done = run(build("graphs"))
+    assert done.returncode == 2 and done.stdout == "PASS\n"
+    assert "cudaGraphCreate is not emulated" in done.stderr
+
+
+@pytest.mark.nightly
+def test_what_kernels_print_keeps_its_place(build: Build) -> None:
+    done = run(build("printing"))
+    assert done.stdout.splitlines() == [
+        "before", "device 0 says hello 0.00", "device 1 says hello 1.50", "after",
+    ]  # fmt: skip
+
+
+@pytest.mark.nightly
+def test_programs_of_the_driver_interface(build: Build) -> None:
+    done = run(build("driver", str(library_folder() / DRIVER)))
+    assert (done.returncode, done.stdout) == (0, "PASS\n"), done.stderr
+
+
+@pytest.mark.nightly
+def test_a_newer_program_needs_a_newer_device(build: Build) -> None:
+    done = run(build("vector_add"), options=("--device", "t4"))
+    assert done.returncode in (2, 3)
+    assert "holds PTX for sm_80 and newer" in done.stderr and "--device" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["/bin/ls"], "is not linked with the shared CUDA runtime"),
+        (["/nonexistent"], "cannot be read"),
+        (["--device", "h999", "/bin/ls"], "h999"),
+        ([__file__], "is no program"),
+        (["--time-limit", "0", "/bin/ls"], "--time-limit"),
+    ],
+)
+def test_what_is_no_program_is_refused_in_one_line(arguments: list[str], said: str) -> None:
+    command = [sys.executable, "-m", "autosched", "run", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 2 and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1 and said in done.stderr
+
+
+@pytest.mark.parametrize("flags", [("--no-compress",), ("-Xfatbin", "-compress-all"), ()])
+def test_ptx_is_read_from_fat_binaries(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    pytest.importorskip("zstandard")
+    source = tmp_path / "k.cu"
+    source.write_text('extern "C" __global__ void k(int* x) { x[threadIdx.x] = 3; }\n' + "// filler\n" * 50)
+    image = tmp_path / "k.fatbin"
+    subprocess.run(["nvcc", "-fatbin", "-arch=compute_80", *flags, "-o", str(image), str(source)], check=True)
+    texts = ptx_texts(image.read_bytes())
+    assert list(texts) == [80] and ".entry k(" in texts[80]
+
+
+def test_what_is_no_fat_binary_is_refused() -> None:
+    with pytest.raises(FatBinaryError, match="no fat binary"):
+        ptx_texts(b"\x7fELF" + bytes(100))

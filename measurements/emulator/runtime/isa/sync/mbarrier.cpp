@@ -172,6 +172,9 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
   Lanes ended = 0, learning = 0;
   Mbarrier* objects[warp_size] = {};
   bool anyone_waits = false;
+  // They may have asked just before the phase ended: all of them, as lanes that ask together get one answer. Loops that go
+  // on until a vote of all is yes would hardly ever end otherwise.
+  const bool asks_early = seeded() && random_below(2) != 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     self->site = i.site;
@@ -198,8 +201,7 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
               "%s waits for the end of phase %u of the mbarrier at %s, which is already in phase %u: it was lapped",
               describe_self().c_str(), awaited - 1, describe_shared(address).c_str(), m->phase);
     }
-    // It may have asked just before the phase ended.
-    if (done && awaited == 0 && seeded() && random_below(2) != 0) done = false;
+    if (done && awaited == 0 && asks_early) done = false;
     if (done) {
       awaited = 0;
       self->polls = false;

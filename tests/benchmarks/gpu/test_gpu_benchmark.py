@@ -96,6 +96,7 @@ def no_tests(tmp_path) -> Path:
     return folder
 
 
+@pytest.mark.timeout(900)  # it compiles what it pretends to measure
 def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     monkeypatch.setattr(gpu, "others", lambda: iter([("matvec", SHAPES[0][1]), ("strange", "it has no size")]))
     out = tmp_path / "out"
@@ -124,7 +125,10 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
 
     # what was measured can be replayed
     names = sorted(p.name for p in out.iterdir())
-    assert names == ["gpu-tests.log", "gpu-tests.xml", "recordings-0.jsonl.gz", "results.json", "table.txt"]
+    assert names == [
+        *("gpu-tests.log", "gpu-tests.xml", "probe.json", "probe.txt", "recordings-0.jsonl.gz", "results.json"),
+        "table.txt",
+    ]
     recordings = recording.read(out / "recordings-0.jsonl.gz")
     assert [r.problem for r in recordings] == [SHAPES[0][1], SHAPES[1][1], SHAPES[0][1]]
     assert all(r.provenance is Provenance.MEASURED for recorded in recordings for r in recorded.records)

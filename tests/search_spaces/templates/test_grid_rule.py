@@ -13,6 +13,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.common.launch_rules import MOST_BLOCKS
 
 H200 = device("h200")
+DEVICES = (H200, device("b200"))  # which together have every template
 # The largest grids that each operator's problems allow; arrays of these sizes fit on no device.
 LARGEST = (
     {"operator": "matmul", "m": 2**19, "n": 2**20 - 1, "k": 64},
@@ -31,16 +32,20 @@ LARGEST = (
 
 def test_every_operator_and_template_is_looked_at() -> None:
     assert {problem["operator"] for problem in LARGEST} == {o.name for o in operators()}
-    looked_at = {t.name for data in LARGEST for t in templates_for(problem_from_json(data), H200)}
+    looked_at = {t.name for data in LARGEST for on in DEVICES for t in templates_for(problem_from_json(data), on)}
     assert looked_at == {t.name for t in templates()}
 
 
 @pytest.mark.parametrize("data", LARGEST, ids=lambda data: f"{data['operator']}-{list(data.values())[1]}")
 def test_no_legal_schedule_launches_more_blocks_than_a_grid_counts(data: dict[str, Any]) -> None:
     problem = problem_from_json(data)
-    for row in templates_for(problem, H200):
-        space = row.space(problem, H200)
-        kernels = [row.lower(problem, config, H200) for config in space.configs(space.sample(200, seed=3))]
+    seen = set()
+    for row, on in ((row, on) for on in DEVICES for row in templates_for(problem, on)):
+        if row.name in seen:
+            continue
+        seen.add(row.name)
+        space = row.space(problem, on)
+        kernels = [row.lower(problem, config, on) for config in space.configs(space.sample(200, seed=3))]
         assert max(kernel.grid[0] for kernel in kernels) <= MOST_BLOCKS
         assert all(kernel.grid[1:] == (1, 1) for kernel in kernels)
 

@@ -39,11 +39,8 @@ def test_every_operator_and_template_is_looked_at() -> None:
 @pytest.mark.parametrize("data", LARGEST, ids=lambda data: f"{data['operator']}-{list(data.values())[1]}")
 def test_no_legal_schedule_launches_more_blocks_than_a_grid_counts(data: dict[str, Any]) -> None:
     problem = problem_from_json(data)
-    seen = set()
-    for row, on in ((row, on) for on in DEVICES for row in templates_for(problem, on)):
-        if row.name in seen:
-            continue
-        seen.add(row.name)
+    rows = {row.name: (row, on) for on in reversed(DEVICES) for row in templates_for(problem, on)}
+    for row, on in rows.values():
         space = row.space(problem, on)
         kernels = [row.lower(problem, config, on) for config in space.configs(space.sample(200, seed=3))]
         assert max(kernel.grid[0] for kernel in kernels) <= MOST_BLOCKS

@@ -86,8 +86,8 @@ CHECK(u64, u64, Number)
 // Ends once the host sets go[0], or after `limit` nanoseconds: then go[1] is 1. The host reads and writes go, too.
 extern "C" __global__ void hold_stream(volatile unsigned* go, u64 limit) {
   u64 began, now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(began));
-  for (now = began; !go[0] && now - began < limit;) asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(began));
+  for (now = began; !go[0] && now - began < limit;) asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
   if (!go[0]) go[1] = 1;
 }
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+import re
 import subprocess
 
 import numpy as np
@@ -68,7 +69,9 @@ def host_checks(tmp_path_factory):
     """The checking kernels as a host program of one thread: (kind, arrays, numbers) -> report."""
     compiler = cpp_compiler()
     folder = tmp_path_factory.mktemp("checks")
-    (folder / "checks.cpp").write_text(HOST + gpu_checks.KERNEL.source + MAIN)
+    # Without the kernel that waits for the host, which reads a clock of the GPU.
+    source = re.sub(r"asm volatile\(.*?\);", ";", gpu_checks.KERNEL.source)
+    (folder / "checks.cpp").write_text(HOST + source + MAIN)
     command = [compiler, "-std=c++17", "-O1", "-w", "-o", str(folder / "checks"), str(folder / "checks.cpp")]
     subprocess.run(command, check=True)
 

@@ -17,7 +17,7 @@ from measurements.emulator import Emulation
 
 pytestmark = needs_compiler
 
-PTX = Path(__file__).parent / "ptx"
+PTX = Path(__file__).parent
 ALL = 0xFFFFFFFF
 RNG = np.random.default_rng(5)
 

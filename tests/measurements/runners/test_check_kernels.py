@@ -2,7 +2,6 @@
 
 import math
 import re
-import re
 import subprocess
 
 import numpy as np

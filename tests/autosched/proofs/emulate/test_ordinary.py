@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 from needs import needs_compiler, needs_nvrtc
@@ -37,7 +35,7 @@ def test_division_of_64_bits_and_bit_tricks() -> None:
     x = RNG.integers(-(2**62), 2**62, N)
     y = RNG.integers(1, 2**40, N) * RNG.choice([-1, 1], N)
     zero = np.zeros(N, np.int64)
-    q, r, b, *_ = run(source, zero, zero, zero.astype(np.uint64), x, y)
+    q, r, b, *_ = run(source, zero, zero.copy(), zero.astype(np.uint64), x, y)  # an array passed twice is one
     wanted = [(abs(int(a)) // abs(int(c))) * (1 if (a < 0) == (c < 0) else -1) for a, c in zip(x, y, strict=True)]
     np.testing.assert_array_equal(q, wanted)
     np.testing.assert_array_equal(r, [int(a) - w * int(c) for a, w, c in zip(x, wanted, y, strict=True)])
@@ -346,15 +344,11 @@ extern "C" __global__ void stored(float* out, cudaSurfaceObject_t to) {
 """
 
 
-@pytest.mark.parametrize(
-    ("kernel", "line", "opcode"),
-    [("fetched", 3, "tex.1d"), ("sampled", 6, "tex.level.2d"), ("read", 9, "suld.b.2d"), ("stored", 12, "sust.b.2d")],
-)
-def test_textures_and_surfaces_are_unsupported_with_their_text_and_line(kernel: str, line: int, opcode: str) -> None:
+@pytest.mark.parametrize(("kernel", "line"), [("fetched", 3), ("sampled", 6), ("read", 9), ("stored", 12)])
+def test_a_number_that_is_no_texture_is_found_at_its_line(kernel: str, line: int) -> None:
     arguments = (np.zeros(32, np.float32), np.uint64(1))
     done = autosched.emulate(TEXTURES, kernel=kernel, arguments=arguments, grid=1, block=32, outputs=(0,))
-    assert done.status == "unsupported"
-    assert re.fullmatch(rf"\S+:{line}: not supported: PTX line \d+: {re.escape(opcode)}[^;]*", done.reason), done.reason
+    assert done.status == "findings" and done.findings[0].line == line, done.reason
 
 
 @pytest.mark.parametrize("kind", ["f32", "f16"])

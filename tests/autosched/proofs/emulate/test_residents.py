@@ -245,7 +245,7 @@ def test_waiting_without_acquiring_is_a_race() -> None:
 def test_two_blocks_that_wait_for_each_other_are_a_deadlock(order: Order) -> None:
     done = handshake(IN_THE_WRONG_ORDER, order=order)
     assert done.status == "findings" and kinds(done) == {FindingKind.DEADLOCK}
-    assert "of argument_0, which has 16 bytes" in done.findings[0].message
+    assert "of flags, which has 16 bytes" in done.findings[0].message
     source = HANDSHAKE.replace("BODY", IN_THE_WRONG_ORDER)
     lines = {done.findings[0].line, *(int(c.rsplit(":", 1)[1]) for c in done.findings[0].callers)}
     assert line_of(source, "// here") in lines

@@ -515,5 +515,7 @@ def test_wmma_of_integers_bits_and_doubles(shape: tuple[int, int, int]) -> None:
         else:
             a, b = (np.unpackbits(p, axis=1, bitorder="little").astype(np.int64) for p in (x, y))
     wanted = (a[:, None] ^ b[None]).sum(-1) if k == 128 else a @ b.T
+    if element == "int":  # which holds the parts of a byte
+        x, y = x.view(np.int32), y.view(np.int32)
     o, *_ = run(source, np.zeros((n, m), z.dtype), x, y, z, block=32, outputs=(0,))
     np.testing.assert_array_equal(o.T, wanted + z)

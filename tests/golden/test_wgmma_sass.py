@@ -35,7 +35,7 @@ SAMPLED = {
     "8 bits": ("wgmma_matmul", Matmul(2048, 2048, 2048, a="e4m3", b="e4m3", out="bf16", order_b="col")),
 }
 MULTIPLICATIONS = ("HGMMA", "IGMMA", "QGMMA", "BGMMA")
-FIRST_CHOICE = 46  # instructions of its loop, of which 4 multiply: 44, and two more where stream-K deals k-tiles out
+FIRST_CHOICE = 45  # instructions of its loop, of which 4 multiply
 # Of any schedule's loop, and of each multiplication: itself, and what moves its two descriptors along k.
 OVERHEAD, OF_MULTIPLICATION = 36, 4
 

@@ -96,7 +96,6 @@ def no_tests(tmp_path) -> Path:
     return folder
 
 
-@pytest.mark.timeout(900)  # it compiles what it pretends to measure
 def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     monkeypatch.setattr(gpu, "others", lambda: iter([("matvec", SHAPES[0][1]), ("strange", "it has no size")]))
     out = tmp_path / "out"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.data_movement import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.tcgen05 import ROWS
 from search_spaces.operators.matmul import Matmul
@@ -13,8 +14,6 @@ from search_spaces.templates.common.boxes import SIDES
 from search_spaces.templates.common.matmul_traffic import dram_bytes
 from search_spaces.templates.tcgen05_matmul.lowering import blocks_of_tile, box
 from search_spaces.templates.tcgen05_matmul.problem import row_of
-
-SECTOR_BYTES = 32  # of L2
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:

@@ -32,8 +32,17 @@ from search_spaces.templates.wgmma_matmul.transposed import WGMMA_MATMUL_TRANSPO
 
 ENTRY_POINTS = "autosched.templates"
 
-_OPERATORS = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
-_TEMPLATES = (MATMUL, MATVEC, ROW_REDUCTION, TRANSPOSE, COPY, WGMMA_MATMUL, WGMMA_MATMUL_TRANSPOSED, TCGEN05_MATMUL)
+BUILT_IN_PROBLEMS = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
+BUILT_IN_TEMPLATES = (
+    MATMUL,
+    MATVEC,
+    ROW_REDUCTION,
+    TRANSPOSE,
+    COPY,
+    WGMMA_MATMUL,
+    WGMMA_MATMUL_TRANSPOSED,
+    TCGEN05_MATMUL,
+)
 
 Entry = TypeVar("Entry")
 
@@ -50,7 +59,7 @@ class _Catalogue:
         self._templates: dict[str, KernelTemplate] = {}
         self._replaceable: set[tuple[type, str]] = set()
         self._complete = False
-        self.add(*(Operator.of(problem) for problem in _OPERATORS), *_TEMPLATES)
+        self.add(*(Operator.of(problem) for problem in BUILT_IN_PROBLEMS), *BUILT_IN_TEMPLATES)
 
     @property
     def operators(self) -> Mapping[str, Operator]:

@@ -32,8 +32,8 @@ class NoReference(ValueError):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Satisfies ``tuning.ledger.VerifyOutcome``. ``worst`` is the largest error over its tolerance, ``against`` what was
-    compared with, ``sizes`` the call that ran, and ``lacks`` what it does not show."""
+    """Satisfies ``tuning.ledger.VerifyOutcome``. ``worst`` is the largest error over its tolerance, ``against`` what
+    was compared with, ``sizes`` the call that ran, and ``lacks`` what it does not show."""
 
     status: str
     reason: str

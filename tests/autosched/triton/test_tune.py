@@ -13,8 +13,8 @@ pytest.importorskip("triton", reason="Triton is not installed: pip install 'auto
 import triton_tuned_kernels as kernels  # noqa: E402
 
 from autosched.cli import main  # noqa: E402
-from autosched.triton import emulated  # noqa: E402
-from autosched.triton.tuning import KernelCall, tune  # noqa: E402
+from autosched.triton import emulated, tune  # noqa: E402
+from autosched.triton.tuning import KernelCall  # noqa: E402
 from autosched.triton.tuning.function import TritonFunction  # noqa: E402
 from autosched.triton.tuning.judge import NoReference  # noqa: E402
 from autosched.triton.tuning.space import SpaceError, space_of  # noqa: E402

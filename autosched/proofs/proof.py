@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autosched.proofs import stored_proof as proofs
+from autosched.proofs import stored_proof
 from autosched.proofs.coverage import ROLES, Coverage, Role, RoleCoverage
 from autosched.proofs.plan import ProofPlan, ProofRun, emulated_problem, plan, plan_of_kernel
 from autosched.proofs.run import (
@@ -78,7 +78,7 @@ class Verification:
             "status": self.status,
             "depth": self.depth,
             "whole": self.whole,
-            **proofs.identity(self.kernel),
+            **stored_proof.identity(self.kernel),
             "seconds": round(self.seconds, 3),
             **({} if self.coverage is None else {"coverage": self.coverage.to_json()}),
             "runs": [

@@ -6,7 +6,7 @@ import dataclasses
 import statistics
 from collections.abc import Callable, Sequence
 
-from autosched.tuning import paired_timing as remeasurement
+from autosched.tuning import paired_timing
 from autosched.tuning.ledger import TrialBook
 from measurements.records.measurement import Measurement, Status, Timing
 from measurements.records.record import Control, Record, canonical_json
@@ -36,13 +36,13 @@ def entrants(book: TrialBook, default: Default) -> tuple[Candidate, ...]:
     if not timed:
         return ()
     schedules = list(timed)
-    fastest = [schedules[i] for i in remeasurement.let_in(list(timed.values()))]
+    fastest = [schedules[i] for i in paired_timing.let_in(list(timed.values()))]
     found: dict[str, Candidate] = {}
     winners = [r.schedule for r in trials if r.rank is not None][-1:]  # the last word of the last re-measurement
     defaults = [schedule for schedule in [default()] if schedule is not None]
     best = [] if is_library(book.best.schedule) else [book.best.schedule]
     for schedule in dict.fromkeys([*best, *winners, *defaults, *fastest]):
-        if len(found) == remeasurement.MOST_ENTRANTS:
+        if len(found) == paired_timing.MOST_ENTRANTS:
             break
         try:
             candidate = book.candidate(schedule)
@@ -79,20 +79,20 @@ def _incumbent(book: TrialBook, entrants: Sequence[Candidate]) -> int | None:
 
 def remeasure(
     book: TrialBook, runner: Comparing, entrants: Sequence[Candidate], complexity: Complexity, seconds: float
-) -> remeasurement.Remeasurement:
+) -> paired_timing.Remeasurement:
     """Time the entrants in turns and store what came of it: losers first, so that the winner is the last word.
 
     The library has a row too, at its place: a later check asks whether the winner has moved against it."""
     places = [float(place) for place in _simplest_first(book, entrants, complexity)]
     incumbent = _incumbent(book, entrants)
-    remeasured = remeasurement.remeasure(runner, entrants, places, seconds=seconds, incumbent=incumbent)
-    ranked: list[remeasurement.Standing | None] = list(remeasured.standings)
+    remeasured = paired_timing.remeasure(runner, entrants, places, seconds=seconds, incumbent=incumbent)
+    ranked: list[paired_timing.Standing | None] = list(remeasured.standings)
     vendor, seconds_of_it = remeasured.vendor, remeasured.vendor_seconds
     if vendor is not None and seconds_of_it:
         time_of_it = statistics.median(seconds_of_it)
         faster = sum(statistics.median(place.seconds) < time_of_it for place in remeasured.standings[1:])
         ranked.insert(0 if remeasured.library_won else 1 + faster, None)
-    rows: list[tuple[remeasurement.Standing | None, int | None]] = [(place, None) for place in remeasured.failed]
+    rows: list[tuple[paired_timing.Standing | None, int | None]] = [(place, None) for place in remeasured.failed]
     rows += reversed([(place, rank) for rank, place in enumerate(ranked, 1)])
     for place, rank in rows:
         if place is None:
@@ -117,7 +117,7 @@ def remeasure(
     return remeasured
 
 
-def _control(remeasured: remeasurement.Remeasurement) -> Control | None:
+def _control(remeasured: paired_timing.Remeasurement) -> Control | None:
     """What a later check times beside the winner, as it was beside it here."""
     if remeasured.vendor is not None and remeasured.vendor_seconds:
         return Control("library", Timing.of(remeasured.vendor_seconds), remeasured.vendor.version)

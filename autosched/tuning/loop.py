@@ -18,9 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 from autosched.samplers import Attributing, Foresighted, Generational, Sampler
-from autosched.tuning import finalists as final_measurement
-from autosched.tuning import paired_timing as remeasurement
-from autosched.tuning import winner_proof
+from autosched.tuning import finalists, paired_timing, winner_proof
 from autosched.tuning.finalists import Complexity, Default
 from autosched.tuning.in_flight import Pace
 from autosched.tuning.ledger import Generate, TrialBook, Trials, Verifier
@@ -103,7 +101,7 @@ class Tuner:
         self,
         trials: int,
         seconds: float = math.inf,
-        final_seconds: float = remeasurement.SECONDS,
+        final_seconds: float = paired_timing.SECONDS,
         *,
         earlier: Sequence[Record] | None = None,
         min_gain: float = 0.0,
@@ -137,7 +135,7 @@ class Tuner:
             self._observer.started(start)
         exhausted = interrupted = late = False
         stopped = proof = ""
-        remeasured: remeasurement.Remeasurement | None = None
+        remeasured: paired_timing.Remeasurement | None = None
         entrants: tuple[Candidate, ...] = ()
         try:
             book.fingerprint = self._runner.fingerprint()
@@ -145,11 +143,9 @@ class Tuner:
             exhausted = self._search(seconds)
             late = len(self._records) < trials and time.monotonic() - self._started >= seconds
             if isinstance(self._runner, Comparing):
-                entrants = final_measurement.entrants(book, self._default)
+                entrants = finalists.entrants(book, self._default)
                 if entrants:
-                    remeasured = final_measurement.remeasure(
-                        book, self._runner, entrants, self._complexity, final_seconds
-                    )
+                    remeasured = finalists.remeasure(book, self._runner, entrants, self._complexity, final_seconds)
             if full is not None:
                 proof = winner_proof.prove_best(book, full, proof_seconds)
         except KeyboardInterrupt:

@@ -13,8 +13,7 @@ from autosched.samplers import sampler as make_sampler
 from autosched.samplers.advised import Advised
 from autosched.samplers.first_choices import nvidia_heuristics
 from autosched.samplers.first_choices.model_choice import default_choice
-from autosched.tuning import backends, warm_start, winner_proof
-from autosched.tuning import preconditions as tune_refusals
+from autosched.tuning import backends, preconditions, warm_start, winner_proof
 from autosched.tuning.finalists import simplicity
 from autosched.tuning.in_flight import Pace
 from autosched.tuning.loop import Tuner
@@ -101,7 +100,7 @@ def tune(
         templates=templates,
         model=trained,
     ) as chosen:
-        tune_refusals.refuse_too_large(problem, chosen.device)
+        preconditions.refuse_too_large(problem, chosen.device)
         space = chosen.templates.space(problem, chosen.device)
         if chosen.schedules is not None:
             space = recorded_union(space, chosen.schedules)
@@ -121,9 +120,9 @@ def tune(
             if chosen.pool is not None:
                 chosen.pool.cache.prepare()
             earlier = store.trials(problem, chosen.device.name, chosen.runner.provenance)
-            tune_refusals.refuse_other_cache(store.name, earlier, warm_cache)
-            tune_refusals.refuse_other_schedules(store.name, earlier, space)
-            tune_refusals.refuse_other_model(store.name, earlier, chosen.runner)
+            preconditions.refuse_other_cache(store.name, earlier, warm_cache)
+            preconditions.refuse_other_schedules(store.name, earlier, space)
+            preconditions.refuse_other_model(store.name, earlier, chosen.runner)
             if start is None:
                 start = warm_start.from_other_problems(store, chosen.runner.provenance, *searched)
             advice = nvidia_heuristics.Advice()

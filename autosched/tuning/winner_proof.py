@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from autosched.proofs import stored_proof as proofs
+from autosched.proofs import stored_proof
 from autosched.proofs.proof import Verification, verify_one
 from autosched.tuning import backends
 from autosched.tuning.ledger import TrialBook, Verifier, VerifyOutcome
@@ -65,7 +65,7 @@ def prove_best(book: TrialBook, full: FullVerifier, seconds: float) -> str:
             if proof is None or best.kernel_digest is None:
                 return ""
             book.prove(best, proof)
-            said = proofs.summary(proof)
+            said = stored_proof.summary(proof)
             return f"{said}; {failed} faster {_plural(failed, 'one')} failed" if failed else said
         if found.status is Status.UNPROVEN:  # it passed the quick proof, and stays best
             return f"no verdict: {found.reason}"
@@ -75,13 +75,13 @@ def prove_best(book: TrialBook, full: FullVerifier, seconds: float) -> str:
 
 
 def _has_full_proof(book: TrialBook, record: Record) -> bool:
-    if not proofs.is_full(record.proof):
+    if not stored_proof.is_full(record.proof):
         return False
     try:
         kernel = book.candidate(record.schedule).kernel
     except ValueError:  # a record of earlier code
         return False
-    return proofs.doubt(record.proof, kernel) == ""
+    return stored_proof.doubt(record.proof, kernel) == ""
 
 
 def _plural(n: int, noun: str) -> str:

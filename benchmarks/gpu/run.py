@@ -51,8 +51,7 @@ from autosched.tuning.loop import Tuner
 from autosched.tuning.result import TuneResult
 from autosched.user_kernels.user_kernel import Kernel
 from autosched.version import VERSION
-from benchmarks.gpu import device_tests as gpu_tests
-from benchmarks.gpu import probe
+from benchmarks.gpu import device_tests, probe
 from benchmarks.gpu.agreement import AGREEMENT_PROBLEMS, agreement
 from benchmarks.gpu.journal import Journal, read
 from benchmarks.gpu.problems import in_turns, matmuls, others
@@ -219,7 +218,7 @@ class Benchmark:
         request = {"arguments": arguments, "folder": str(ROOT), "log": log, "seconds": seconds}
         self._say(f"tests marked gpu, for at most {seconds:.0f} s")
         row: dict[str, Any] = {"timed_out": False, "returncode": None}
-        with Worker(gpu_tests.MODULE) as worker:
+        with Worker(device_tests.MODULE) as worker:
             try:
                 row |= worker.request(request, seconds + min(REPORT_SECONDS, seconds))
             except WorkerTimeout:

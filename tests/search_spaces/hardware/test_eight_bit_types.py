@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from search_spaces.hardware.dtypes import DTYPES, I8, round_to_tf32
-from search_spaces.operators import input_cases as cases
+from search_spaces.operators import input_cases
 from search_spaces.operators.matmul import FP8, Matmul
 
 MANTISSA = {"e4m3": 3, "e5m2": 2}
@@ -142,7 +142,7 @@ def test_provoking_inputs_are_stored_and_their_results_known(name: str) -> None:
         reference = problem.reference(provoking.inputs)["out"]
         allowed = problem.tolerance(provoking.inputs)["out"]
         assert (np.isfinite(allowed) | ~np.isfinite(reference)).all()
-    of_bits = {cases.PATTERNS} | ({cases.ALL_LARGEST} if name == "i8" else set())
+    of_bits = {input_cases.PATTERNS} | ({input_cases.ALL_LARGEST} if name == "i8" else set())
     assert {case.name for case in problem.input_cases()} | of_bits == seen and "integers" in seen
 
 

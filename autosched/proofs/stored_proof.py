@@ -93,6 +93,8 @@ def lacks(proof: str | None) -> tuple[str, ...]:
     said = None if proof is None else _read(proof)
     if said is None or said.get("status") != "ok" or said.get("depth") != FULL:
         return ()
+    if isinstance(said.get("lacks"), list):  # it says so itself, as of a Triton kernel
+        return tuple(map(str, said["lacks"]))
     found = coverage(proof)
     return (UNSAID,) if found is None else found.lacks
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
-from autosched.proofs.proof import FAILURE_STATUSES, Verification
+from autosched.proofs.proof import FAILURE_STATUSES
 from autosched.user_kernels.document import KernelFileError
 from autosched.version import VERSION
 from measurements.records.measurement import Measurement, Provenance, Status
@@ -35,6 +35,13 @@ class VerifyOutcome(Protocol):
     def reason(self) -> str: ...
     @property
     def worst(self) -> float | None: ...
+
+
+@runtime_checkable
+class Proving(Protocol):
+    """An outcome that records keep."""
+
+    def proof(self) -> dict[str, Any]: ...
 
 
 Verifier = Callable[[Problem, Schedule], VerifyOutcome]
@@ -181,7 +188,7 @@ class TrialLedger:
         except ValueError as error:  # a record of earlier code, whose schedule is no longer valid
             status, reason, worst = Status.UNPROVEN, str(error), None
         else:
-            if isinstance(outcome, Verification):
+            if isinstance(outcome, Proving):
                 self.proofs[schedule] = canonical_json(outcome.proof())
             if outcome.ok:
                 return dataclasses.replace(measurement, error=outcome.worst)

@@ -154,8 +154,9 @@ def check(
     not judge, also when it judged no entry at all.
     """
     options = _options(**{name: value for name, value in locals().items() if name in _OPTION_NAMES})
-    from autosched.regression import check as guard  # with compilers and cost models: other commands need not wait
+    # With compilers and cost models: other commands need not wait.
     from autosched.regression import outputs, timed
+    from autosched.regression.check import check_database
 
     if db is None and format is None:
         raise InputError(
@@ -170,7 +171,7 @@ def check(
             elif format is not None or folder is not None or triton is not None:
                 raise InputError("check either a database (--db), or a folder of configurations (--format NAME DIR)")
             else:
-                report = _run(db, options, static, guard.check_database)
+                report = _run(db, options, static, check_database)
             if learn_noise and db is not None:
                 _learn(db, timed.noises(report.findings))
     except StoreError:

@@ -12,7 +12,8 @@ from autosched.triton.configs.file_names import FileName, Format
 from autosched.triton.configs.installed import kernel_for
 from autosched.triton.configs.launches import NoSuchKernel, SmallLaunch, parameters_of, small_launch
 from autosched.triton.cubin import cubin_resources
-from autosched.triton.session import LaunchFailed, ProofSettings, emulated
+from autosched.triton.described import LaunchFailed
+from autosched.triton.session import ProofSettings, emulated
 from measurements.files.text import one_line
 from search_spaces.hardware.devices import Device
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.dispatch import call_log, call_signature
-from autosched.dispatch.call_signature import Facts, Plan
+from autosched.dispatch.call_signature import ArraySpec, Plan
 from autosched.dispatch.database import Database
 from autosched.dispatch.kernel import ALIGNMENT, LoadedKernel, as_gpu_array, check_apart, cupy_module, torch_of
 from autosched.dispatch.provenance import KernelProvenance
@@ -222,7 +222,7 @@ def _opened(source: Source) -> Database:
         return _databases[text]
 
 
-Make = Callable[[Sequence[Facts], Facts | None], Plan]
+Make = Callable[[Sequence[ArraySpec], ArraySpec | None], Plan]
 
 
 def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tuple[Any, ...], plan: Make) -> Any:
@@ -288,12 +288,12 @@ def _load(
         return _loaded[key]
 
 
-def _facts(array: Any) -> Facts:
+def _facts(array: Any) -> ArraySpec:
     if hasattr(array, "stride"):  # a tensor
         kind, size = str(array.dtype).removeprefix("torch."), int(array.element_size())
-        return Facts(tuple(array.shape), tuple(array.stride()), kind, size)
+        return ArraySpec(tuple(array.shape), tuple(array.stride()), kind, size)
     size = array.dtype.itemsize
-    return Facts(array.shape, tuple(stride // size for stride in array.strides), array.dtype.name, size)
+    return ArraySpec(array.shape, tuple(stride // size for stride in array.strides), array.dtype.name, size)
 
 
 def _new(cp: Any, first: Any, plan: Plan) -> Any:

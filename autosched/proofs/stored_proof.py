@@ -31,7 +31,7 @@ def identity(kernel: Kernel | None) -> dict[str, str | None]:
     }
 
 
-def doubt(proof: str | None, kernel: Kernel) -> str:
+def stale_reason(proof: str | None, kernel: Kernel) -> str:
     """Why a stored proof (JSON text) says nothing of ``kernel`` as it is today; "" where it does."""
     if proof is None:
         return ABSENT

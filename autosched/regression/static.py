@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from autosched.proofs import stored_proof
-from autosched.proofs.proof import CONDEMNING, verify_one
+from autosched.proofs.proof import FAILURE_STATUSES, verify_one
 from autosched.regression.entries import LIBRARY_WON, Entry
 from autosched.regression.report import Finding, Verdict
 from autosched.reporting import formatting
@@ -80,7 +80,7 @@ def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
             verdict = Verdict.FASTER
             reasons.append("it needs fewer resources than were recorded, and nothing more")
     kernel = template(entry.record.schedule.template).kernel(entry.problem, entry.record.schedule, entry.device)
-    doubt = stored_proof.doubt(entry.record.proof, kernel)
+    doubt = stored_proof.stale_reason(entry.record.proof, kernel)
     numbers["proof"] = doubt or "holds"
     missing = stored_proof.lacks(entry.record.proof)
     if missing:
@@ -102,7 +102,7 @@ def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
         )
         if outcome.worst is not None:
             numbers["error_over_tolerance"] = outcome.worst
-        if outcome.status in CONDEMNING:
+        if outcome.status in FAILURE_STATUSES:
             return entry.finding(Verdict.WRONG, f"emulated: {outcome.reason}", *reasons, numbers=numbers)
         if not outcome.ok and not verdict.fails:
             return entry.finding(

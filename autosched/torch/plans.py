@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autosched.dispatch import call_signature
-from autosched.dispatch.call_signature import Facts, Plan
+from autosched.dispatch.call_signature import ArraySpec, Plan
 
 
-def facts(tensor: Any) -> Facts:
+def facts(tensor: Any) -> ArraySpec:
     """Shape, strides and type of a tensor."""
     kind = str(tensor.dtype).removeprefix("torch.")
-    return Facts(tuple(tensor.shape), tuple(tensor.stride()), kind, int(tensor.element_size()))
+    return ArraySpec(tuple(tensor.shape), tuple(tensor.stride()), kind, int(tensor.element_size()))
 
 
 def _matmul(a: Any, b: Any, bias: Any = None, activation: str = "none", precision: str = "tf32") -> Plan:

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from autosched.tuning import paired_timing
-from autosched.tuning.ledger import TrialBook
+from autosched.tuning.ledger import TrialLedger
 from measurements.records.measurement import Measurement, Status, Timing
 from measurements.records.record import Control, Record, canonical_json
 from measurements.records.vendor_library import LIBRARY_SCHEDULE, is_library
@@ -25,7 +25,7 @@ def simplicity(space: SearchSpace) -> Complexity:
     return lambda schedule: sum(value != defaults.get((schedule.template, name)) for name, value in schedule.items)
 
 
-def entrants(book: TrialBook, default: Default) -> tuple[Candidate, ...]:
+def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
     """The best, the winner of the last re-measurement, the default, and the fastest others, each kernel once."""
     if book.best is None or book.best.seconds is None:
         return ()
@@ -54,7 +54,7 @@ def entrants(book: TrialBook, default: Default) -> tuple[Candidate, ...]:
     return tuple(found.values())
 
 
-def _simplest_first(book: TrialBook, entrants: Sequence[Candidate], complexity: Complexity) -> list[int]:
+def _simplest_first(book: TrialLedger, entrants: Sequence[Candidate], complexity: Complexity) -> list[int]:
     """The place of each entrant from the simplest to the least simple, no two alike: of two runs that tie the same
     schedules, both must choose the same one. Simpler is what departs from fewer defaults, then what takes fewer
     registers, then less shared memory; the text of the schedule decides the rest."""
@@ -70,7 +70,7 @@ def _simplest_first(book: TrialBook, entrants: Sequence[Candidate], complexity: 
     return [order.index(i) for i in range(len(entrants))]
 
 
-def _incumbent(book: TrialBook, entrants: Sequence[Candidate]) -> int | None:
+def _incumbent(book: TrialLedger, entrants: Sequence[Candidate]) -> int | None:
     """The position of the one of ours that won the last re-measurement, if it is among ``entrants``."""
     ranked = [r for r in book.stored if r.rank is not None and not is_library(r.schedule)]
     schedules = [candidate.schedule for candidate in entrants]
@@ -78,7 +78,7 @@ def _incumbent(book: TrialBook, entrants: Sequence[Candidate]) -> int | None:
 
 
 def remeasure(
-    book: TrialBook, runner: Comparing, entrants: Sequence[Candidate], complexity: Complexity, seconds: float
+    book: TrialLedger, runner: Comparing, entrants: Sequence[Candidate], complexity: Complexity, seconds: float
 ) -> paired_timing.Remeasurement:
     """Time the entrants in turns and store what came of it: losers first, so that the winner is the last word.
 
@@ -124,7 +124,7 @@ def _control(remeasured: paired_timing.Remeasurement) -> Control | None:
     return Control("copy", Timing.of(remeasured.copy_seconds)) if remeasured.copy_seconds else None
 
 
-def _library_record(book: TrialBook, vendor: Entrant, seconds: Sequence[float], rank: int | None) -> Record:
+def _library_record(book: TrialLedger, vendor: Entrant, seconds: Sequence[float], rank: int | None) -> Record:
     measurement = Measurement(
         Status.OK,
         book.provenance,

@@ -45,7 +45,7 @@ from typing import Any
 from autosched.samplers import DEFAULT, sampler
 from autosched.samplers.first_choices.prior import prior_of
 from autosched.tuning.finalists import simplicity
-from autosched.tuning.in_flight import Pace
+from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import Generate
 from autosched.tuning.loop import Tuner
 from autosched.tuning.result import TuneResult
@@ -344,7 +344,7 @@ class Benchmark:
             generate=self._generate,
             versions={t.name: t.version for t in templates},
             complexity=simplicity(space),
-            pace=Pace(compilers=os.cpu_count() or 1),
+            in_flight=InFlightLimit(compilers=os.cpu_count() or 1),
         )
         # On a new machine the first reference of a type takes cupy up to half a minute, in which it compiles kernels of
         # its own. That is taken from the shapes to come, and not from the search of this one.

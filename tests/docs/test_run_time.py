@@ -20,9 +20,9 @@ def test_figures() -> None:
     for text in (
         f"among {model_choice.SAMPLES} samples",
         f"At most {lookup.MOST_TRIED} are tried",
-        f"over {lookup.BEHIND:g} times the second",
+        f"over {lookup.NEIGHBOUR_SLACK:g} times the second",
         f"and {distance.OTHER_DEVICE:g} at least; {distance.UNKNOWN_DEVICE:g} where",
-        f"Beyond {distance.FARTHEST:g}, nothing",
+        f"Beyond {distance.MAX_DOUBLINGS:g}, nothing",
         f"by more than {100 * paired_timing.TIE:g}%",
     ):
         assert text in PAGE, text

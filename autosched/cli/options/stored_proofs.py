@@ -31,7 +31,7 @@ def keep_proof(store: Store, record: Record, made: Verification) -> StoredProof:
     """Compare the proof of ``record`` with ``made``, a new one of its schedule, and keep that where it says more."""
     if made.kernel is None:
         return StoredProof("", "not stored", "its kernel could not be generated")
-    before = stored_proof.doubt(record.proof, made.kernel)
+    before = stored_proof.stale_reason(record.proof, made.kernel)
     if not made.ok:
         return StoredProof(before, "not stored", "it fails")
     if made.kernel.digest != record.kernel_digest:

@@ -68,7 +68,7 @@ def test_tune_proves_its_winner_as_far_as_it_may(tuned: tuple[Path, TuneResult])
     proof = proof_of(path)
     assert (proof["status"], proof["depth"], proof["whole"]) == ("ok", "full", False)
     kernel = template(result.best.schedule.template).kernel(PROBLEM, result.best.schedule, H200)
-    assert proof["ptx"] == ptx_digest(kernel) and stored_proof.doubt(result.best.proof, kernel) == ""
+    assert proof["ptx"] == ptx_digest(kernel) and stored_proof.stale_reason(result.best.proof, kernel) == ""
     assert not stored_proof.is_full(result.best.proof), "it was cut short"
     assert "cut short" in result.proof and result.proof == stored_proof.summary(result.best.proof)
 
@@ -166,4 +166,4 @@ def test_proofs_of_others_are_said_to_be(text: str) -> None:
     schedule = template("row_reduction").space(PROBLEM, H200).sample(1, 3)[0]
     kernel = template("row_reduction").kernel(PROBLEM, schedule, H200)
     assert stored_proof.summary(text) == "of another kind, see --json"
-    assert stored_proof.doubt(text, kernel) and not stored_proof.is_full(text)
+    assert stored_proof.stale_reason(text, kernel) and not stored_proof.is_full(text)

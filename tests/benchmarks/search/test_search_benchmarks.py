@@ -14,7 +14,7 @@ import pytest
 
 from autosched.replay.search import search
 from autosched.samplers import sampler
-from autosched.tuning.in_flight import Pace
+from autosched.tuning.in_flight import InFlightLimit
 from benchmarks.search import own_spaces, proposal_time, search_clock, search_quality
 from benchmarks.search.search_clock import Costs, Machine, Searcher
 from measurements.tables.reading import read_table
@@ -152,9 +152,9 @@ def test_a_simulated_search_ends_at_the_optimum(folder: Path, cores: int) -> Non
     def made() -> Searcher:
         return Searcher(table, table.space(), "random", cores, costs, 0)
 
-    alone, evaluations = search_clock.stream(made(), Pace(most=1), costs)
+    alone, evaluations = search_clock.stream(made(), InFlightLimit(most=1), costs)
     assert alone == pytest.approx(1.1 * evaluations, rel=0.1) and evaluations <= 60
-    several, same = search_clock.stream(made(), Pace(compilers=cores), costs)
+    several, same = search_clock.stream(made(), InFlightLimit(compilers=cores), costs)
     assert same == evaluations  # what is drawn at random does not depend on what is known
     assert several < alone / min(cores, 5) * 1.5
     by_four, told = search_clock.batches(made(), 4)

@@ -8,7 +8,7 @@ import pytest
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import BF16, F16, F32, FLOAT_DTYPES, DType
 from search_spaces.operators import input_cases
-from search_spaces.operators.input_cases import ProvokingInputs, mixed, places
+from search_spaces.operators.input_cases import StressInputs, mixed, places
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
@@ -27,8 +27,8 @@ PROBLEMS = (
 )
 
 
-def sets_of(problem: Problem) -> list[ProvokingInputs]:
-    return list(problem.provoking_inputs(4))
+def sets_of(problem: Problem) -> list[StressInputs]:
+    return list(problem.stress_inputs(4))
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
@@ -43,14 +43,14 @@ def test_every_case_of_an_operator_occurs_in_inputs_of_its_form(problem: Problem
 
 def test_a_case_that_wants_all_lines_has_a_set_of_its_own() -> None:
     problem = Softmax(4, 40)
-    (alone,) = (given for given in problem.provoking_inputs(0) if input_cases.APART.name in given.cases)
+    (alone,) = (given for given in problem.stress_inputs(0) if input_cases.APART.name in given.cases)
     x = problem.input_dtype.load(alone.inputs["x"])
     assert alone.cases == (input_cases.APART.name,)
     assert (np.ptp(x.max(-1)) > 200) and (np.isin(x.argmax(-1), (0, 39))).all()
 
 
 def test_the_same_seed_gives_the_same_inputs() -> None:
-    first, again, other = (next(Softmax(9, 40).provoking_inputs(seed)).inputs["x"] for seed in (1, 1, 2))
+    first, again, other = (next(Softmax(9, 40).stress_inputs(seed)).inputs["x"] for seed in (1, 1, 2))
     assert first.tobytes() == again.tobytes() != other.tobytes()
 
 

@@ -1,16 +1,22 @@
-"""Triton programs without a GPU: every launch runs in the emulator, and is proven there."""
+"""Triton programs without a GPU: every launch runs in the emulator and is proven there; kernels are tuned
+(``tune``)."""
 
+from typing import TYPE_CHECKING, Any
+
+from autosched.triton.described import LaunchFailed
 from autosched.triton.session import (
     QUICK,
     THOROUGH,
     FaultsFound,
-    LaunchFailed,
     LaunchRecord,
     ProofSettings,
     Session,
     emulate,
     emulated,
 )
+
+if TYPE_CHECKING:
+    from autosched.triton.tuning import TunedFunction, tune
 
 __all__ = [
     "QUICK",
@@ -20,6 +26,17 @@ __all__ = [
     "LaunchRecord",
     "ProofSettings",
     "Session",
+    "TunedFunction",
     "emulate",
     "emulated",
+    "tune",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``tune`` and ``TunedFunction`` import samplers and the store, which programs that only emulate do without."""
+    if name in ("TunedFunction", "tune"):
+        from autosched.triton import tuning
+
+        return getattr(tuning, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

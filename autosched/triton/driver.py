@@ -262,11 +262,18 @@ def cluster_of(metadata: Any) -> int:
     return int(ctas)
 
 
+def emulated_launcher() -> Launcher | None:
+    """That of the program that is emulated now; None outside of one, where no GPU is asked for."""
+    found = vars(triton.runtime.driver)
+    active = found.get("_active", found.get("active"))
+    return active.launcher if isinstance(active, EmulatedDriver) else None
+
+
 def _active() -> Launcher:
-    active = triton.runtime.driver.active
-    if not isinstance(active, EmulatedDriver):
+    launcher = emulated_launcher()
+    if launcher is None:
         raise RuntimeError("a kernel that was loaded by `autosched.triton.emulated` is launched outside of it")
-    return active.launcher
+    return launcher
 
 
 def _name(src: Any, key: Any) -> str:

@@ -138,13 +138,14 @@ def check(
     if db is None:
         raise InputError("check needs --db: autosched check --db best.db --static")
     options = _options(**{name: value for name, value in locals().items() if name in _OPTION_NAMES})
-    from autosched.regression import check as guard  # with compilers and cost models: other commands need not wait
+    # With compilers and cost models: other commands need not wait.
     from autosched.regression import outputs, timed
+    from autosched.regression.check import check_database
 
     check_outputs([junit, markdown, action_benchmark, bencher], [db])
     try:
         with interrupts.raised(), bad_input():
-            report = _run(db, options, static, guard.check_database)
+            report = _run(db, options, static, check_database)
             if learn_noise:
                 _learn(db, timed.noises(report.findings))
     except StoreError:

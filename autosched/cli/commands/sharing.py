@@ -133,22 +133,23 @@ def merge(
 
 def _merged(sources: Sequence[Store], target: Store) -> Merged:
     """What came of all sources, one after the other."""
-    from measurements.store import merge as store_merge
+    from measurements.store.merge import Merged
+    from measurements.store.merge import merge as merge_into
 
-    done = [store_merge.merge(source, target, partial(_doubt, source)) for source in sources]
-    return store_merge.Merged(
+    done = [merge_into(source, target, partial(_doubt, source)) for source in sources]
+    return Merged(
         tuple(entry for one in done for entry in one.entries), tuple(c for one in done for c in one.conflicts)
     )
 
 
 def stats(*, db: Db = "", json: Json = False) -> int:
     """What a database holds."""
-    from measurements.store import maintenance as store_care
+    from measurements.store import maintenance
     from measurements.store.store import Store
 
     _needs(db, "--db", "db stats --db best.db")
     store = Store.open(db, create=False)
-    found = store_care.stats(store)
+    found = maintenance.stats(store)
     if json:
         print_json({"database": store.name, **asdict(found)})
         return 0
@@ -190,12 +191,12 @@ def gc(
     Those are the trials of kernels that their schedule no longer has. Their room is given back to the disk. The best of
     every problem stays the best, and wrong results stay known.
     """
-    from measurements.store import maintenance as store_care
+    from measurements.store import maintenance
     from measurements.store.store import Store
 
     _needs(db, "--db", "db gc --db best.db --dry-run")
     with bad_input(), Store.open(db, create=False) as store:
-        done = store_care.collect(store, keep, dry_run=dry_run)
+        done = maintenance.collect(store, keep, dry_run=dry_run)
     if json:
         print_json(
             {"database": without_password(db), "removed": dict(done.removed), "left": done.left, "dry_run": dry_run}
@@ -233,12 +234,12 @@ def check_db(*, db: Db = "", json: Json = False) -> int:
     Whether all can be read, what is kept of its entries is what its trials say, and the best schedules are valid today;
     of kernels that are not known here 'check --static --kernel FILE' says that. Exit status 1 if anything is wrong.
     """
-    from measurements.store import maintenance as store_care
+    from measurements.store import maintenance
     from measurements.store.store import Store
 
     _needs(db, "--db", "db check --db best.db")
     store = Store.open(db, create=False)
-    found = store_care.check(store)
+    found = maintenance.check(store)
     unknown: Counter[str] = Counter()
     if not found:
         for summary in store.problems():

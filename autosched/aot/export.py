@@ -115,7 +115,7 @@ def _made(
         )
         ptx = output.text
     record = store.best(problem, device.name)
-    proven = record is not None and answer.provenance.tuned and not stored_proof.doubt(record.proof, kernel)
+    proven = record is not None and answer.provenance.tuned and not stored_proof.stale_reason(record.proof, kernel)
     return ExportedKernel(
         problem,
         device,

@@ -130,7 +130,9 @@ def test_it_is_tuned_from_the_command_line(name: str, tmp_path: Path, capsys: py
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_verify_judges_the_problems_that_the_file_lists(name: str, capsys: pytest.CaptureFixture[str], nightly: bool) -> None:
+def test_verify_judges_the_problems_that_the_file_lists(
+    name: str, capsys: pytest.CaptureFixture[str], nightly: bool
+) -> None:
     """At full size, or cut down as the file says where that is too large to be emulated."""
     sample = 2 if nightly else 1
     assert main(["verify", "--kernel", str(EXAMPLES / name / f"{name}.toml"), "--sample", str(sample)]) == 0

@@ -34,7 +34,7 @@ class NotLaunched(Exception):
 
 
 @dataclass
-class _Capture:
+class Capture:
     """A launcher that keeps launches in place of running them. Satisfies ``driver.Launcher``."""
 
     device: Device
@@ -87,7 +87,7 @@ def compiled(
 
     Raises NotLaunched where Triton refuses it, or where no such block fits on the device.
     """
-    capture = _Capture(device, [])
+    capture = Capture(device, [])
     arguments = {**call.arguments, **values}
     began = time.monotonic()
     with activated(capture):

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import triton
-
 from autosched.triton.driver import emulated_launcher
 from autosched.triton.storages import Storages, UndefinedMemory
 from autosched.triton.tuning.call import Arguments, KernelCall
+from autosched.triton.tuning.devices import active_device
 from autosched.triton.tuning.function import TritonFunction
 from autosched.triton.tuning.judge import Reference
 from autosched.triton.tuning.search import TRIALS, TritonTuning, tune_call
@@ -55,7 +54,7 @@ class TunedFunction:
         the database does not know tunes it, without a GPU."""
         function = self.tuning.function
         call = KernelCall.positional(function, grid, args, kwargs)
-        row = self._device()
+        row = active_device()
         key = (row.name, call.described(function))
         if key not in self._chosen:
             record = self.best(*args, grid=grid, device=row, **kwargs)
@@ -110,16 +109,6 @@ class TunedFunction:
             record = store.best(problem, row.name)
         usable = record is not None and record.schedule in template.space(problem, row)
         return record if usable and record is not None and record.template_version == template.version else None
-
-    @staticmethod
-    def _device() -> Device:
-        """The device that Triton would launch on. Raises ValueError for a GPU that no row describes."""
-        launcher = emulated_launcher()
-        if launcher is not None:
-            return launcher.device
-        from measurements.runners.cuda.runner import cuda_device
-
-        return cuda_device(triton.runtime.driver.active.get_current_device())
 
 
 def _storages() -> Storages:

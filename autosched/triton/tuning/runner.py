@@ -63,7 +63,7 @@ class TritonEstimateRunner:
             made = self.compile(schedule)
         except NotLaunched as error:
             return Measurement(error.status, self.provenance, error.reason)
-        status, reason, seconds = self._estimated(made)
+        status, reason, seconds = self.estimated(made)
         return Measurement(
             status,
             self.provenance,
@@ -73,7 +73,8 @@ class TritonEstimateRunner:
             compile_seconds=made.seconds,
         )
 
-    def _estimated(self, made: CompiledCandidate) -> tuple[Status, str, float]:
+    def estimated(self, made: CompiledCandidate) -> tuple[Status, str, float]:
+        """Status, a reason where it is not ok, and seconds where it is."""
         runs = self.counted(made)
         if isinstance(runs, str):
             return Status.UNRANKED, runs, 0.0

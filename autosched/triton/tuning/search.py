@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -68,7 +68,11 @@ class TritonTuning:
 
     def space_of(self, problem: TritonProblem) -> TritonSpace:
         """Raises SpaceError."""
-        return space_of(self.function, problem.names, self.space, self.rules, self.default)
+        return self.space_of_names(problem.names)
+
+    def space_of_names(self, given: Collection[str]) -> TritonSpace:
+        """The space where these arguments are given. Raises SpaceError."""
+        return space_of(self.function, given, self.space, self.rules, self.default)
 
     def problem(self, call: KernelCall) -> TritonProblem:
         return problem_type(self.function.name)(call.described(self.function))
@@ -165,6 +169,7 @@ def tune_call(
         [s for s in domain.defaults() if s in space],
         tuning.reference,
         tuning.tolerance,
+        restored=(*tuning.function.reset_to_zero, *tuning.function.restore_value),
         lacks=() if proof_call is None else ("its runs were at other sizes than those that are timed",),
     )
     if verify:

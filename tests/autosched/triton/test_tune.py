@@ -198,3 +198,36 @@ class TestCommandLine:
         status, _, err = self.run(capsys, "tune", *(part for pair in given.items() for part in pair))
         assert status == 2 and said in err and err.count("\n") == 1
         assert not (tmp_path / "best.db").exists()
+
+
+class TestLargeGrids:
+    def large(self):
+        with emulated("h100", check=False):
+            return kernels.matmul_args(1024, 1024, 256)
+
+    def tune(self, tmp_path, monkeypatch, **more):
+        monkeypatch.setattr("autosched.triton.tuning.judge.WHOLE_SECONDS", 0.01)
+        space = {"BM": [64, 128], "BN": [128], "BK": [64], "num_warps": [4], "num_stages": [3]}
+        return tuned(
+            kernels.matmul, self.large(), tmp_path, space=space, trials=1, options={"proof_seconds": 0}, **more
+        )
+
+    def test_some_blocks_are_compared_with_the_reference(self, tmp_path, monkeypatch):
+        _, result = self.tune(tmp_path, monkeypatch, reference=kernels.product)
+        assert 0 < result.best.measurement.error <= 1
+        (lack,) = json.loads(result.best.proof)["lacks"]
+        assert lack.endswith("blocks of the grid were run")
+
+    def test_a_wrong_element_of_them_is_seen(self, tmp_path, monkeypatch):
+        def off_by_one_at_the_end(a, b, **_):
+            c = a.float() @ b.float()
+            c[-1, -1] += 3
+            return {"c": c}
+
+        _, result = self.tune(tmp_path, monkeypatch, reference=off_by_one_at_the_end)
+        assert result.best is None and "element (1023, 1023) of c" in result.why_none
+
+    def test_without_a_reference_a_smaller_call_is_asked_for(self, tmp_path, monkeypatch):
+        with pytest.raises(NoReference, match="in the emulator: give a smaller call to prove on"):
+            self.tune(tmp_path, monkeypatch)
+        assert not (tmp_path / "best.db").exists()

@@ -31,6 +31,8 @@ from search_spaces.templates.matmul.decisions import (
 from search_spaces.templates.matmul.pruning import pruning_rules
 from search_spaces.templates.matmul.stream_k import stream_k_rules
 
+WORD_SCALES = 4  # of a line, one behind another along k, in a register
+
 
 @lru_cache(maxsize=64)
 def space(problem: Matmul, device: Device) -> Space:
@@ -51,6 +53,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_map_rules(),
         *_intrinsic_rules(problem, device),
         *_fragment_rules(),
+        *_block_scale_rules(problem),
         *_operand_rules(problem, "a"),
         *_operand_rules(problem, "b"),
         tiling(problem).split_rule(),
@@ -138,6 +141,27 @@ def _operand_rules(problem: Matmul, operand: OperandSide) -> tuple[Rule, ...]:
     axis: Axis = "cols" if row_major(problem, operand) else "rows"
     extent, element_bytes = contiguous_extent(problem, operand), problem.input_dtype.bytes
     return operand_rules(operand, operand, operand_names(problem, operand), axis, extent, element_bytes)
+
+
+def _block_scale_rules(problem: Matmul) -> tuple[Rule, ...]:
+    """What scales in registers need: whole words of four for a k-tile, which steps known to the compiler index."""
+    if not problem.blocks:
+        return ()
+
+    def words(tile_k: int, intrinsic: str) -> str | None:
+        row = intrinsics.intrinsic(intrinsic)
+        scales = tile_k // row.k * row.scales_of_row
+        if scales % WORD_SCALES == 0:
+            return None
+        return f"tile_k is {tile_k}, whose {scales} scales of a line are no words of {WORD_SCALES}"
+
+    def unrolled(tile_k: int, intrinsic: str, k_unroll: int) -> str | None:
+        steps = tile_k // intrinsics.intrinsic(intrinsic).k
+        if steps == k_unroll:
+            return None
+        return f"k_unroll is {k_unroll}, but scales in registers need all {steps} steps of tile_k = {tile_k} unrolled"
+
+    return Rule.refusing("scale_words", words), Rule.refusing("scale_unroll", unrolled)
 
 
 def _fragment_rules() -> tuple[Rule, ...]:

@@ -25,6 +25,11 @@ class BlockFormat:
         """Stored elements that share a scale."""
         return self.block // self.element.values
 
+    @property
+    def word_elements(self) -> int:
+        """Stored elements along k whose scales fill a register of 32 bits."""
+        return 32 // self.scale.bits * self.block_elements
+
 
 BLOCK_FORMATS = {
     row.name: row
@@ -34,6 +39,8 @@ BLOCK_FORMATS = {
         BlockFormat("nvf4", E2M1X2, 16, UE4M3),
     )
 }
+
+UNIT_SCALED_AS = "mxf8"  # what 8-bit floats are multiplied as where their scales are one
 
 # How factors of a product are stored, block-scaled ones included.
 FACTOR_DTYPES = MULTIPLIED_DTYPES | {name: row.element for name, row in BLOCK_FORMATS.items()}

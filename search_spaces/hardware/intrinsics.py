@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.architectures import FEATURES
-from search_spaces.hardware.block_scaling import BLOCK_FORMATS, FACTOR_DTYPES, BlockFormat
+from search_spaces.hardware.block_scaling import BLOCK_FORMATS, FACTOR_DTYPES, UNIT_SCALED_AS, BlockFormat
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES, dtype, round_to_tf32
 from search_spaces.hardware.fragments import Fragment
@@ -154,7 +154,7 @@ class TensorIntrinsic:
     @property
     def rated_as(self) -> str:
         """What is multiplied, as ``Device.tensor_rate`` calls it."""
-        return "mxf8" if self.unit_scales else f"{self.type_a}_f16" if self.halves else self.type_a
+        return UNIT_SCALED_AS if self.unit_scales else f"{self.type_a}_f16" if self.halves else self.type_a
 
     @property
     def rounds(self) -> bool:

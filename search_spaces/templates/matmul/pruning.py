@@ -63,7 +63,8 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
-    smallest = {"m": 16, "n": 16, "k": 32 // problem.input_dtype.bytes}
+    of_k = problem.blocks.word_elements if problem.blocks else 32 // problem.input_dtype.bytes
+    smallest = {"m": 16, "n": 16, "k": of_k}
 
     def size_rule(axis: str) -> Rule:
         extent, least = tiling(problem).extents["mnk".index(axis)], smallest[axis]

@@ -31,8 +31,6 @@ from search_spaces.templates.matmul.decisions import (
 from search_spaces.templates.matmul.pruning import pruning_rules
 from search_spaces.templates.matmul.stream_k import stream_k_rules
 
-WORD_SCALES = 4  # of a line, one behind another along k, in a register
-
 
 @lru_cache(maxsize=64)
 def space(problem: Matmul, device: Device) -> Space:
@@ -148,12 +146,12 @@ def _block_scale_rules(problem: Matmul) -> tuple[Rule, ...]:
     if not problem.blocks:
         return ()
 
-    def words(tile_k: int, intrinsic: str) -> str | None:
-        row = intrinsics.intrinsic(intrinsic)
-        scales = tile_k // row.k * row.scales_of_row
-        if scales % WORD_SCALES == 0:
+    word = problem.blocks.word_elements
+
+    def words(tile_k: int) -> str | None:
+        if tile_k % word == 0:
             return None
-        return f"tile_k is {tile_k}, whose {scales} scales of a line are no words of {WORD_SCALES}"
+        return f"tile_k is {tile_k}, but a word of scales is of {word} elements along k"
 
     def unrolled(tile_k: int, intrinsic: str, k_unroll: int) -> str | None:
         steps = tile_k // intrinsics.intrinsic(intrinsic).k

@@ -74,19 +74,34 @@ struct BlockScales {
     }
   }
 
-  // Those of the next k-tile. Behind the end of k they are zero: there is nothing to scale, and no NaN may come from them.
+  // Where k-tiles have whole words, which one load brings where they lie side by side.
+  static constexpr bool whole = blocks % (4 * words) == 0;
+  static constexpr int together = tiled ? 1 : words % 4 == 0 ? 4 : words % 2 == 0 ? 2 : 1;
+
+  // Those of the next k-tile; behind the last one whatever is there, which nobody uses.
   __device__ __forceinline__ Words take() {
+    const int at = whole ? smaller(next, line_words - words) : next;
     Words held;
 #pragma unroll
-    for (int w = 0; w < words; ++w) {
-      const int at = next + w;
+    for (int i = 0; i < groups_a; ++i) load<groups_a>(held.a, i, a[i], at);
 #pragma unroll
-      for (int i = 0; i < groups_a; ++i) held.a[w][i] = load(a[i], at);
-#pragma unroll
-      for (int j = 0; j < groups_b; ++j) held.b[w][j] = load(b[j], at);
-    }
+    for (int j = 0; j < groups_b; ++j) load<groups_b>(held.b, j, b[j], at);
     next += words;
     return held;
+  }
+  template <int Groups>
+  __device__ static __forceinline__ void load(unsigned (&held)[words][Groups], int group, const unsigned char* line, int at) {
+    line += static_cast<long long>(at) * word_step;
+#pragma unroll
+    for (int w = 0; w < words; w += whole ? together : 1) {
+      if constexpr (whole) {
+        const auto side_by_side = ptx::ld_global_nc<4 * together>(line + w * word_step);
+#pragma unroll
+        for (int i = 0; i < together; ++i) held[w + i][group] = side_by_side.word[i];
+      } else {
+        held[w][group] = word_of(line + w * word_step, blocks - 4 * (at + w));
+      }
+    }
   }
 
   __device__ static __forceinline__ int smaller(int x, int y) { return x < y ? x : y; }
@@ -100,9 +115,9 @@ struct BlockScales {
       return static_cast<long long>(line) * blocks;
     }
   }
-  __device__ static __forceinline__ unsigned load(const unsigned char* line, int at) {
-    const unsigned char* from = line + static_cast<long long>(at) * word_step;
-    const int left = blocks - 4 * at;  // scales of the line from this word on
+  // A word of which `left` scales belong to the line. Others are zero: there is nothing to scale, and no NaN may come from
+  // them.
+  __device__ static __forceinline__ unsigned word_of(const unsigned char* from, int left) {
     if (left <= 0) return 0;
     if constexpr (blocks % 4 == 0) {
       return ptx::ld_global_nc<4>(from).word[0];

@@ -125,7 +125,7 @@ class Trend:
     deviation: float = 0.5
 
 
-class GrowingPosterior:
+class IncrementalPosterior:
     """The posterior at fixed places of a pool, for which every further observation costs little: O(places x n).
 
     What was observed where decides the deviation, and the values only the mean: so a trial that is still running is
@@ -184,11 +184,11 @@ class GrowingPosterior:
         n, factor = self._n, self._factor[: self._n, : self._n]
         variance = self.hyperparameters.total - self._explained.astype(np.float64)
         if trend is None:
-            weights = scipy.linalg.solve_triangular(factor, self.believed(values), lower=True).astype(np.float32)
+            weights = scipy.linalg.solve_triangular(factor, self.impute_pending(values), lower=True).astype(np.float32)
             mean = (weights @ self._solved[:n]).astype(np.float64)
         else:
             slope, precision = self._slope(values, trend)
-            rest = self.believed(values - slope * trend.observed)
+            rest = self.impute_pending(values - slope * trend.observed)
             weights = scipy.linalg.solve_triangular(factor, np.stack([rest, trend.observed], axis=1), lower=True)
             parts = (weights.T.astype(np.float32) @ self._solved[:n]).astype(np.float64)
             mean = slope * trend.places + parts[0]
@@ -199,7 +199,7 @@ class GrowingPosterior:
         """The mean at the observations, [count]: what their values would be without noise."""
         slope = 0.0 if trend is None else self._slope(values, trend)[0]
         line = np.zeros(self._n) if trend is None else slope * trend.observed
-        rest = self.believed(values - line)
+        rest = self.impute_pending(values - line)
         factor = self._factor[: self._n, : self._n]
         noise = self.hyperparameters.noise * scipy.linalg.lapack.dpotrs(factor, rest, lower=1)[0]
         fitted: FloatArray = line + rest - noise
@@ -232,7 +232,7 @@ class GrowingPosterior:
         guess, value = scipy.linalg.solve_triangular(factor, both, lower=True).T
         return guess, value
 
-    def believed(self, values: FloatArray) -> FloatArray:
+    def impute_pending(self, values: FloatArray) -> FloatArray:
         """``values`` with the posterior's mean in place of NaN."""
         n = self._n
         unknown = np.isnan(values)

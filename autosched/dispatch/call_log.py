@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from measurements.files import atomic_write as whole_file
+from measurements.files import atomic_write
 from search_spaces.operators.problem import Problem
 
 VARIABLE = "AUTOSCHED_RECORD"
@@ -58,7 +58,7 @@ class CallLog:
             writer = csv.writer(text, lineterminator="\n")
             writer.writerow(HEADER)
             writer.writerows((count, key) for key, count in counts.most_common())
-            whole_file.publish(self.path, text.getvalue().encode())
+            atomic_write.publish(self.path, text.getvalue().encode())
 
 
 _active: list[CallLog] = []

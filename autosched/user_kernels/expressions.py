@@ -55,13 +55,14 @@ class ExpressionError(ValueError):
 @dataclass(frozen=True)
 class Expression:
     """``names`` are those it mentions. ``partial``: it divides by something that is not a constant, or takes a power,
-    a root or a logarithm, so that it may be undefined."""
+    a root or a logarithm, so that it may be undefined. ``is_function``: a Python function stands behind its text."""
 
     text: str
     type: Type
     names: tuple[str, ...]
     partial: bool
     _evaluate: Evaluate = field(repr=False, compare=False)
+    is_function: bool = field(default=False, repr=False, compare=False)
 
     def value(self, values: Mapping[str, Result]) -> Result:
         """The value for one value of each name. Raises ExpressionError where it is undefined."""
@@ -130,7 +131,7 @@ def from_function(
                 defined.append(False)
         return np.array(values, dtype=STORAGE[kind]).reshape(shape), np.array(defined, dtype=np.bool_).reshape(shape)
 
-    return Expression(name, kind, tuple(names), True, evaluate)
+    return Expression(name, kind, tuple(names), True, evaluate, is_function=True)
 
 
 def value_list(text: str) -> list[Result]:

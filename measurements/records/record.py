@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from measurements.files.text import printable
 from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
+from measurements.records.runner_info import RunnerInfo
 from search_spaces.catalogue import problem_from_json
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
@@ -85,6 +86,17 @@ def _check_times(timing: Timing) -> None:
         raise ValueError(f"a median must lie between its quartiles, got p25, median, p75 = {seconds}")
 
 
+def problem_of(key: str) -> Problem:
+    """The problem of ``Problem.key()``. Raises ValueError for an operator or a form that this version does not know."""
+    return problem_from_json(json.loads(key))
+
+
+def operator_of(key: str) -> str:
+    """The name of the operator in ``Problem.key()``, "" where there is none."""
+    fields = json.loads(key)
+    return str(fields.get("operator", "")) if isinstance(fields, dict) else ""
+
+
 @dataclass(frozen=True)
 class Record:
     """What was tried, on which device, with which versions, and the result.
@@ -147,7 +159,17 @@ class Record:
     @property
     def problem(self) -> Problem:
         """The problem itself. Raises ValueError for an operator or a form that this version does not know."""
-        return problem_from_json(json.loads(self.problem_key))
+        return problem_of(self.problem_key)
+
+    @property
+    def operator(self) -> str:
+        """The name of the problem's operator, "" where the form is of another version."""
+        return operator_of(self.problem_key)
+
+    @property
+    def runner_info(self) -> RunnerInfo:
+        """What the runner said of the machine and the way in which it timed."""
+        return RunnerInfo.of(self.fingerprint)
 
     @property
     def status(self) -> Status:

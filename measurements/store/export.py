@@ -140,8 +140,7 @@ def _entries(document: Any) -> Iterable[tuple[Record, Guard | None]]:
         record = Record.from_json({**entry["best"], "id": None})
         if not record.ok:
             raise ValueError("the best of an entry has no time")
-        operator = json.loads(record.problem_key).get("operator")
-        if (record.device, operator) != (document["device"], document["operator"]):
+        if (record.device, record.operator) != (document["device"], document["operator"]):
             raise ValueError("an entry is of another device or operator than the file says")
         key = record.problem_key, record.provenance
         if key in seen:

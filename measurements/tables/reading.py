@@ -84,7 +84,7 @@ def _of_records(path: Path, records: Sequence[Record]) -> Table:
     rows = [
         Row(r.schedule.template, dict(r.schedule.items), r.measurement) for r in records if not is_library(r.schedule)
     ]
-    operator = json.loads(records[0].problem_key).get("operator", "problem")
+    operator = records[0].operator or "problem"
     estimated = any(r.provenance is Provenance.ESTIMATED for r in records)
     try:
         table = table_of(records[0].device, rows, (ESTIMATED,) if estimated else ())

@@ -58,7 +58,7 @@ class InputCase:
 
 
 @dataclass(frozen=True, eq=False)
-class ProvokingInputs:
+class StressInputs:
     """Stored inputs of a problem in which the lines of several cases stand side by side."""
 
     cases: tuple[str, ...]

@@ -245,7 +245,7 @@ class Matmul(Problem):
         rounded = self.multiplied_as == "tf32" and self.precision == "tf32"  # to multiples of 2^-136
         return (*lines, cases.HUGE, *(() if rounded else (cases.SUBNORMAL,)))
 
-    def provoking_inputs(self, seed: int) -> Iterator[cases.ProvokingInputs]:
+    def stress_inputs(self, seed: int) -> Iterator[cases.StressInputs]:
         rng = np.random.default_rng((seed, 1))
         dtype, columns = self.input_dtype, self.reduced_axis == -2
         kept, other = (self.n, self.m) if columns else (self.m, self.n)
@@ -260,24 +260,24 @@ class Matmul(Problem):
                 "a": dtype.store(a if self.order_a == "row" else a.swapaxes(1, 2)),
                 "b": dtype.store(b.swapaxes(1, 2) if self.order_b == "row" else b),
             }
-            yield self._provoking(names, stored, rng)
+            yield self._stress(names, stored, rng)
         if dtype.bits == 8:
-            yield self._provoking((cases.PATTERNS,), self._patterns(rng, columns), rng)
+            yield self._stress((cases.PATTERNS,), self._patterns(rng, columns), rng)
         if self.a == "i8":
             shapes = {o.name: o.shape for o in self.operands()[:2]}
             largest = {name: rng.integers(126, 128, shape, dtype=np.int8) for name, shape in shapes.items()}
-            yield self._provoking((cases.ALL_LARGEST,), largest, rng)
+            yield self._stress((cases.ALL_LARGEST,), largest, rng)
 
-    def _provoking(
+    def _stress(
         self, names: tuple[str, ...], factors: Mapping[str, Array], rng: np.random.Generator
-    ) -> cases.ProvokingInputs:
+    ) -> cases.StressInputs:
         """``factors`` with a bias of integers and scales of powers of two."""
         stored = dict(factors)
         if self.has_bias:
             stored["bias"] = self.out_dtype.store(rng.integers(-9, 10, self.n).astype(np.float64))
         for name, shape in self._scale_shapes().items():
             stored[name] = np.exp2(rng.integers(-2, 3, shape)).astype(np.float32)
-        return cases.ProvokingInputs(names, {name: np.ascontiguousarray(x) for name, x in stored.items()})
+        return cases.StressInputs(names, {name: np.ascontiguousarray(x) for name, x in stored.items()})
 
     def _patterns(self, rng: np.random.Generator, columns: bool) -> dict[str, Array]:
         """Every bit pattern of 8 bits in a, or in b where columns are reduced: one after another along k, the infinite
@@ -304,7 +304,7 @@ class Matmul(Problem):
         }
 
     def _smaller(self) -> float:
-        """What provoking inputs are multiplied by so that sums of up to 3 times 8 stay below 2^15 in f16."""
+        """What stress inputs are multiplied by so that sums of up to 3 times 8 stay below 2^15 in f16."""
         return 1.0 if self.acc != "f16" else 2.0 ** min(0, int(np.floor(15 - np.log2(24 * self.k))))
 
     def parts(self, places: Indices) -> Iterator[Part]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import DType
-from search_spaces.operators.input_cases import InputCase, ProvokingInputs
+from search_spaces.operators.input_cases import InputCase, StressInputs
 from search_spaces.operators.part import Indices
 
 Array = npt.NDArray[np.generic]
@@ -160,7 +160,7 @@ class Problem(ABC):
         """What a kernel must answer besides random inputs, the likeliest faults first."""
         return ()
 
-    def provoking_inputs(self, seed: int) -> Iterator[ProvokingInputs]:
+    def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
         """Inputs in which each of ``input_cases`` occurs, several of them at a time."""
         return iter(())
 

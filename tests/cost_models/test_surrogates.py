@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal
 from cost_models.covariance import Grid, Hyperparameters, coordinates, covariance
 from cost_models.gaussian_process import (
     GaussianProcess,
-    GrowingPosterior,
+    IncrementalPosterior,
     Settings,
     Trend,
     _Likelihood,
@@ -115,7 +115,7 @@ class TestGrowing:
     def test_is_the_posterior_of_the_whole(self) -> None:
         X, new = rows(40), rows(30, seed=3)
         y = values(X) - values(X).mean()
-        grown = GrowingPosterior(coordinates(new), self.given)
+        grown = IncrementalPosterior(coordinates(new), self.given)
         for part in (slice(0, 1), slice(1, 2), slice(2, 20), slice(20, 40)):
             grown.observe(coordinates(X[part]))
         predicted = grown.predict(y / y.std())
@@ -126,7 +126,10 @@ class TestGrowing:
     def test_an_unknown_value_changes_the_deviation_alone(self) -> None:
         X, new = rows(20), rows(30, seed=3)
         y = values(X) - values(X).mean()
-        alone, pending = GrowingPosterior(coordinates(new), self.given), GrowingPosterior(coordinates(new), self.given)
+        alone, pending = (
+            IncrementalPosterior(coordinates(new), self.given),
+            IncrementalPosterior(coordinates(new), self.given),
+        )
         known = np.arange(20) % 3 != 1
         alone.observe(coordinates(X[known]))
         pending.observe(coordinates(X))
@@ -137,7 +140,10 @@ class TestGrowing:
     def test_places_can_be_replaced(self) -> None:
         X, old, new = rows(20), rows(30, seed=3), rows(5, seed=4)
         y = values(X) - values(X).mean()
-        grown, whole = GrowingPosterior(coordinates(old), self.given), GrowingPosterior(coordinates(new), self.given)
+        grown, whole = (
+            IncrementalPosterior(coordinates(old), self.given),
+            IncrementalPosterior(coordinates(new), self.given),
+        )
         grown.observe(coordinates(X))
         whole.observe(coordinates(X))
         grown.replace(np.array([3, 1, 7, 20, 29]), coordinates(new))
@@ -154,7 +160,7 @@ class TestGrowing:
         given = Hyperparameters((0.05, 10.0, 10.0, 10.0), 1.0, 0.01)
         means, deviations = [], []
         for offset in (0.0, 100.0):
-            grown = GrowingPosterior(coordinates(far), replace(given, offset=offset))
+            grown = IncrementalPosterior(coordinates(far), replace(given, offset=offset))
             grown.observe(coordinates(X))
             predicted = grown.predict(y)
             means.append(float(predicted.mean[0]))
@@ -176,7 +182,7 @@ class TestGrowing:
         X, new = rows(30), rows(40, seed=3)
         y = values(X)
         scaled, of_new = (y - y.mean()) / y.std(), (values(new) - y.mean()) / y.std()
-        grown = GrowingPosterior(coordinates(new), self.given)
+        grown = IncrementalPosterior(coordinates(new), self.given)
         grown.observe(coordinates(X))
         right = Trend(scaled, of_new)
         noise = np.random.default_rng(0)
@@ -189,7 +195,7 @@ class TestGrowing:
     def test_the_evidence_is_that_of_the_covariances(self) -> None:
         X = rows(12)
         y, guess = values(X) - values(X).mean(), np.linspace(-1, 1, 12)
-        grown = GrowingPosterior(coordinates(X), self.given)
+        grown = IncrementalPosterior(coordinates(X), self.given)
         grown.observe(coordinates(X))
         whole = covariance(coordinates(X), coordinates(X), self.given).astype(np.float64) + 0.01 * np.eye(12)
         trend = Trend(guess, guess, slope=0.3, deviation=0.7)

@@ -41,7 +41,7 @@ from autosched.cli.terminal.output import print_json, show, stderr_console, stdo
 from autosched.cli.terminal.progress import Counter as Progress
 from autosched.proofs.proof import FAILING, Verification
 from autosched.proofs.proof import verify as emulate_all
-from autosched.proofs.run import AskedLaunch, Depth
+from autosched.proofs.run import Depth, LaunchOverride
 from autosched.reporting import formatting
 from measurements.emulator import SharedSite, check_host
 from measurements.files.text import without_password
@@ -107,8 +107,8 @@ def verify(
     launches: LaunchesOption = 1,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    chosen = AskedLaunch(order_from(order, turns, launches), launches)
-    own = None if chosen == AskedLaunch() and order is None else chosen
+    chosen = LaunchOverride(order_from(order, turns, launches), launches)
+    own = None if chosen == LaunchOverride() and order is None else chosen
     if own is not None and db is not None:
         raise InputError("--order, --turns and --launches are not for --db: stored proofs have orders of their own")
     if sample is not None:
@@ -240,7 +240,7 @@ def _emulate(
     seed: int,
     workers: int | None,
     depth: Depth,
-    asked: AskedLaunch | None,
+    asked: LaunchOverride | None,
     results: list[Verification],
 ) -> None:
     """Fills ``results``."""

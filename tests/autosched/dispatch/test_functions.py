@@ -16,8 +16,7 @@ import pytest
 from pretended_cupy import Foreign, PretendedCupy
 
 import autosched
-from autosched.dispatch import functions, lookup
-from autosched.dispatch import resolve as loading
+from autosched.dispatch import functions, lookup, resolve
 from autosched.dispatch.database import Database, NotTuned
 from autosched.samplers.first_choices.model_choice import DefaultChoice
 from measurements.compiler.pool import CompilePool
@@ -37,7 +36,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         instant = partial(CompilePool, worker_module="instant_compiler", python_path=[instant_compiler.HERE])
-        patch.setattr(loading, "CompilePool", instant)
+        patch.setattr(resolve, "CompilePool", instant)
         patch.setattr(lookup, "default_choice", any_choice)
         yield
 

@@ -97,12 +97,12 @@ def filled(made: Program, p: ProgramProblem, values: dict[str, int | str]) -> Sc
     ],
     ids=lambda value: value.name if isinstance(value, Program) else str(value),
 )
-def test_sampled_schedules_are_right(made: Program, sizes: dict[str, int], seed: int) -> None:
+def test_sampled_schedules_are_right(made: Program, sizes: dict[str, int], seed: int, nightly: bool) -> None:
     p = problem(made, **sizes)
     inputs = p.random_inputs(seed)
     wanted, bounds = p.expected(inputs)
     types = {o.name: o.dtype for o in p.operands()}
-    for schedule in template(made).space(p, A100).valid.sample(2, seed):
+    for schedule in template(made).space(p, A100).valid.sample(4 if nightly else 1, seed):
         run = emulate(template(made).kernel(p, schedule, A100), inputs, time_limit=60.0)
         assert run.status == "ok", (run.reason, schedule)
         for name, values in wanted.items():

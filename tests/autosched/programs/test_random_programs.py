@@ -47,7 +47,7 @@ def prove(p: ProgramProblem, seed: int) -> None:
     assert np.all(error <= bounds["out"]), told
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 1, *range(3, 8)])  # 2 takes as long as all of them
 def test_random_programs(seed: int) -> None:
     check(seed)
 
@@ -58,7 +58,7 @@ def test_random_tiles(seed: int) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(100, 300))
+@pytest.mark.parametrize("seed", [2, *range(100, 300)])
 def test_many_random_programs(seed: int) -> None:
     check(seed)
 

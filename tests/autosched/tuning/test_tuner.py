@@ -24,14 +24,14 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 
-class Fading:
+class Fading(Sampler):
     """Random schedules, of which each promises half of what the one before did."""
 
     name = "fading"
+    expected_gain = 1.0
 
     def __init__(self) -> None:
         self._random = sampler("random", SPACE, seed=1)
-        self.expected_gain = 1.0
 
     def ask(self, n: int) -> list[Schedule]:
         self.expected_gain /= 2
@@ -41,7 +41,7 @@ class Fading:
         self._random.tell(schedule, measurement)
 
 
-class Listening:
+class Listening(Sampler):
     """Random schedules, and what was told of which before the first was asked for."""
 
     name = "listening"
@@ -468,7 +468,7 @@ store = Store.open(sys.argv[1])
 print("ready", flush=True)
 made = sampler("random", space, seed=1)
 t.Tuner(t.PROBLEM, t.H200, Slow(), store, made, seed=1, space_versions={"toy": "s"}, generate=generate,
-        pace=t.Pace(compilers=4)).run(10**6)
+        in_flight=t.InFlightLimit(compilers=4)).run(10**6)
 """
 
 

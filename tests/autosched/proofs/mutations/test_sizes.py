@@ -26,7 +26,7 @@ MATVEC, COPY, TRANSPOSED = "matvec_f16_odd", "copy_u8_tail", "transpose_u8_pipel
 
 @dataclass(frozen=True)
 class Planted:
-    """``new`` for ``old`` in ``header``, to be found at the provoking ``size`` of golden case ``case``."""
+    """``new`` for ``old`` in ``header``, to be found at the stress ``size`` of golden case ``case``."""
 
     name: str
     case: str
@@ -84,7 +84,7 @@ SIZES = tuple({(p.case, p.size): p for p in (*FIRST, *REST)}.values())
 
 
 def found(planted: Planted, broken: bool = True) -> str:
-    """The status of the run at one provoking size, of the kernel with the fault or of the right one."""
+    """The status of the run at one stress size, of the kernel with the fault or of the right one."""
     data = json.loads((GOLDEN / f"{planted.case}.json").read_text())
     problem, where = problem_from_json(data["problem"]), device(data["device"])
     schedule = Schedule.from_json(data["template"], data["schedule"])

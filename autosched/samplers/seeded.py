@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from autosched.samplers.base import Foresighted, Generational, Sampler
+from autosched.samplers.base import Sampler
 from measurements.records.measurement import Measurement
 from search_spaces.spaces.schedule import Schedule
 
 
-class Advised:
+class SeededSampler(Sampler):
     """``sampler`` with the ``advice`` of ``adviser``, schedules of its space, among its first proposals. It learns from
     them as from its own."""
 
     def __init__(self, sampler: Sampler, advice: Sequence[Schedule], adviser: str) -> None:
+        self.name = sampler.name
         self._sampler = sampler
         self._adviser = adviser
         self._waiting = list(dict.fromkeys(advice))
@@ -22,23 +22,14 @@ class Advised:
         self._seen = False  # whether anything was asked or told
 
     @property
-    def name(self) -> str:
-        return self._sampler.name
-
-    @property
     def expected_gain(self) -> float:
-        """As ``Foresighted`` says."""
-        if self._waiting or not isinstance(self._sampler, Foresighted):
-            return math.inf
-        return self._sampler.expected_gain
+        return super().expected_gain if self._waiting else self._sampler.expected_gain
 
     @property
-    def generation(self) -> int:
-        """As ``Generational`` says."""
-        return self._sampler.generation if isinstance(self._sampler, Generational) else 1
+    def batch(self) -> int:
+        return self._sampler.batch
 
     def proposer(self, schedule: Schedule) -> str:
-        """As ``Attributing`` says."""
         return self._adviser if schedule in self._given else self.name
 
     def ask(self, n: int) -> list[Schedule]:

@@ -93,16 +93,16 @@ def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
     their places in out stay. ``problem`` itself where it has no k, or no more."""
     if not isinstance(problem, Matmul):
         return problem
-    of_split = _of_split(schedule)
+    of_split = _of_split(problem, schedule)
     steps = problem.k // of_split
     kept = max(2, int(share * steps))
     return replace(problem, k=problem.k - (steps - kept) * of_split) if kept < steps else problem
 
 
-def _of_split(schedule: Schedule) -> int:
-    """Elements along k of one tile of each split."""
+def _of_split(problem: Matmul, schedule: Schedule) -> int:
+    """Numbers along k of one tile of each split."""
     chosen = schedule.values
-    return int(chosen.get("tile_k", 256)) * int(chosen.get("split_k", 1))
+    return int(chosen.get("tile_k", 256)) * int(chosen.get("split_k", 1)) * problem.input_dtype.values
 
 
 def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
@@ -144,7 +144,7 @@ def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
 
 def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
     chosen = schedule.values
-    of_split = _of_split(schedule)
+    of_split = _of_split(small, schedule)
     if schedule.template == WGMMA_MATMUL_TRANSPOSED.name:  # its m is the problem's n
         swapped = {"m": "n", "n": "m"}
         chosen = {f"{name[:-1]}{swapped.get(name[-1], name[-1])}": value for name, value in chosen.items()}

@@ -42,7 +42,14 @@ _EDGES = (
     1024,
 )  # of vectors, lanes, warps and tiles
 _LARGEST = {"f16": 65504.0, "bf16": float.fromhex("0x1.fep127"), "f32": float.fromhex("0x1.fffffep127"), "i8": 128.0}
-_HUGE = {"f16": 60000.0, "bf16": 2.0**50, "f32": 2.0**50, "e4m3": 448.0, "e5m2": 57344.0}  # squares still add up in f32
+_HUGE = {
+    "f16": 60000.0,
+    "bf16": 2.0**50,
+    "f32": 2.0**50,
+    "e4m3": 448.0,
+    "e5m2": 57344.0,
+    "e2m1x2": 6.0,
+}  # squares still add up in f32
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,16 @@ class TritonFunction:
         parameters = tuple(inner.arg_names)
         return cls(inner.fn.__name__, run, inner, parameters, constexprs, computed, configs, reset, restore)
 
+    def computed_of(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments with those that heuristics compute from them."""
+        found = dict(arguments)
+        wrapper = self.run
+        while isinstance(wrapper, Heuristics):
+            for name, compute in wrapper.values.items():
+                found[name] = compute(dict(found))
+            wrapper = wrapper.fn
+        return found
+
     @property
     def source(self) -> str:
         return str(inspect.getsource(self.jit.fn))

@@ -180,7 +180,7 @@ def _key(entry: ConfigEntry) -> str:
 def _of_file(entry: ConfigEntry, triton: str) -> Finding:
     file = entry.file
     if file.name.device is None:
-        return _finding(entry, Verdict.CANNOT_COMPARE, [f"{file.name.device_name} is no NVIDIA GPU with a row here"])
+        return _finding(entry, Verdict.CANNOT_COMPARE, [f"{file.name.device_name} is not a NVIDIA GPU with a row here"])
     notes = list(file.notes) + ladder_notes(file.entries)
     if not file.triton:
         notes.append("nobody wrote down which Triton tuned it")

@@ -16,17 +16,19 @@ from autosched.triton.session import (
 )
 
 if TYPE_CHECKING:
-    from autosched.triton.tuning import TunedFunction, tune
+    from autosched.triton.tuning import AutotuneHooks, TunedFunction, autotune_hooks, tune
 
 __all__ = [
     "QUICK",
     "THOROUGH",
+    "AutotuneHooks",
     "FaultsFound",
     "LaunchFailed",
     "LaunchRecord",
     "ProofSettings",
     "Session",
     "TunedFunction",
+    "autotune_hooks",
     "emulate",
     "emulated",
     "tune",
@@ -34,8 +36,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """``tune`` and ``TunedFunction`` import samplers and the store, which programs that only emulate do without."""
-    if name in ("TunedFunction", "tune"):
+    """What tunes imports samplers and the store, which programs that only emulate do without."""
+    if name in ("AutotuneHooks", "TunedFunction", "autotune_hooks", "tune"):
         from autosched.triton import tuning
 
         return getattr(tuning, name)

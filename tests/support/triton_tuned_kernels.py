@@ -79,3 +79,12 @@ def matmul_args(m=256, n=256, k=256):
 
 def product(a, b, **_):
     return {"c": a.float() @ b.float()}
+
+
+@triton.jit
+def double(o, x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+
+
+CONFIGS = [triton.Config({"BLOCK": 32}, num_warps=1), triton.Config({"BLOCK": 512}), triton.Config({"BLOCK": 2048})]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autosched.cli.commands.export_kernels import export_kernels
 from autosched.cli.terminal.errors import NO, InputError, bad_input, shortened
 from autosched.cli.terminal.output import print_json, say, show, stdout_console
 from autosched.dispatch.validity import refuse_invalid
@@ -34,25 +35,47 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 def export(
     *,
     db: Db = "",
-    out: Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where the files go. (required)")] = "",
+    out: Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where JSON files go.")] = "",
     operator: Annotated[str | None, typer.Option("--operator", metavar="NAME", help="Only this operator.")] = None,
     device: Annotated[str | None, typer.Option("--device", metavar="D", help="Only this device.")] = None,
     format: Annotated[
         str | None,
         typer.Option("--format", metavar="NAME", help="vllm or sglang: layers that tune --moe or import have kept."),
     ] = None,
+    cubin: Annotated[
+        str,
+        typer.Option("--cubin", metavar="FOLDER", help="Where compiled kernels go, with what launches them."),
+    ] = "",
+    ptx: Annotated[
+        bool, typer.Option("--ptx", help="With --cubin: PTX beside each cubin, for newer GPUs and the emulator.")
+    ] = False,
+    calls: Annotated[
+        str, typer.Option("--from", metavar="CSV", help="With --cubin and --device: the problems of recorded calls.")
+    ] = "",
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option("--kernel", metavar="FILE", help="With --cubin: a kernel file whose kernel the database holds."),
+    ] = None,
     json: Json = False,
 ) -> int:
-    """The best schedules as JSON files for a repository.
+    """The best schedules as JSON files for a repository, or as kernels that programs launch without autosched.
 
-    There is one for each device and operator. The same database gives the same bytes. Exit status 1 if there is nothing
-    to export.
+    With --out there is one file for each device and operator; the same database gives the same bytes. With --cubin
+    there are cubins, a manifest, a C++ header, a C interface and a Python loader. Exit status 1 if there is nothing to
+    export.
     """
     from measurements.store.export import ExportError, write
     from measurements.store.store import Store
 
     _needs(db, "--db", "export --db best.db --out configs")
-    _needs(out, "--out", "export --db best.db --out configs")
+    if bool(out) == bool(cubin):
+        raise InputError("export needs --out FOLDER for JSON files, or --cubin FOLDER for kernels")
+    if cubin and format is not None:
+        raise InputError("--format is for --out FOLDER")
+    if cubin:
+        return export_kernels(db, cubin, operator, device, ptx, calls, kernel or (), json)
+    if ptx or calls or kernel:
+        raise InputError("--ptx, --from and --kernel are for --cubin FOLDER")
     try:
         if format is not None:
             made = _export_configs(Store.open(db, create=False), Path(out), format, device)

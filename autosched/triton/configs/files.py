@@ -97,7 +97,7 @@ def read_file(path: Path) -> ConfigFile:
         if key == "triton_version":
             version = str(value)
         elif not key.isascii() or not key.isdigit() or int(key) < 1:
-            faults.append(f"{key[:60]!r} is no batch size")
+            faults.append(f"{key[:60]!r} is not a batch size")
         elif int(key) in seen:
             faults.append(f"batch size {int(key)} is there twice, as {seen[int(key)]!r} and {key!r}: readers disagree")
         else:
@@ -109,12 +109,12 @@ def read_file(path: Path) -> ConfigFile:
 
 
 def _refused(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 def _entry(size: int, value: Any, name: FileName) -> Entry:
     if not isinstance(value, list) or not all(isinstance(pair, tuple) for pair in value):
-        return Entry(size, (), "it is no object with BLOCK_SIZE_M and the like")
+        return Entry(size, (), "it is not an object with BLOCK_SIZE_M and the like")
     config: dict[str, int] = {}
     for key, number in value:
         if key in config:
@@ -134,12 +134,12 @@ def _fault(config: Mapping[str, int], name: FileName) -> str:
         return f"{' and '.join(missing)} is missing"
     for key in _TILES:
         if config[key] < 16 or config[key] & (config[key] - 1):
-            return f"{key} is {config[key]}, which is no power of two of at least 16"
+            return f"{key} is {config[key]}, which is not a power of two of at least 16"
     if config["GROUP_SIZE_M"] < 1:
         return f"GROUP_SIZE_M is {config['GROUP_SIZE_M']}"
     warps = config.get("num_warps", 4)
     if warps < 1 or warps > 32 or warps & (warps - 1):
-        return f"num_warps is {warps}, which is no power of two of at most 32"
+        return f"num_warps is {warps}, which is not a power of two of at most 32"
     if not 0 <= config.get("num_stages", 3) <= 32:
         return f"num_stages is {config['num_stages']}"
     if name.block_shape and name.device is not None:

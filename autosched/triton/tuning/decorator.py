@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import triton
-
 from autosched.triton.driver import emulated_launcher
 from autosched.triton.storages import Storages, UndefinedMemory
 from autosched.triton.tuning.call import Arguments, KernelCall
+from autosched.triton.tuning.devices import active_device
 from autosched.triton.tuning.function import TritonFunction
 from autosched.triton.tuning.judge import Reference
 from autosched.triton.tuning.search import TRIALS, TritonTuning, tune_call
@@ -37,12 +36,14 @@ class TunedFunction:
         database: str | Path | None,
         trials: int,
         proof_args: Arguments | None,
+        workers: int | None,
     ) -> None:
         self.fn = function
         self.tuning = TritonTuning(TritonFunction.of(function), space, tuple(rules), default, reference, tolerance)
         self.database = database
         self.trials = trials
         self.proof_args = proof_args
+        self.workers = workers
         self.__name__ = self.tuning.function.name
         self.__doc__ = function.__doc__
         self._chosen: dict[tuple[str, str], dict[str, Any]] = {}
@@ -55,7 +56,7 @@ class TunedFunction:
         the database does not know tunes it, without a GPU."""
         function = self.tuning.function
         call = KernelCall.positional(function, grid, args, kwargs)
-        row = self._device()
+        row = active_device()
         key = (row.name, call.described(function))
         if key not in self._chosen:
             record = self.best(*args, grid=grid, device=row, **kwargs)
@@ -93,7 +94,7 @@ class TunedFunction:
             database=self.database if database is None else database,
             proof_call=None if given is None else KernelCall.of(function, given),
             storages=storages,
-            **(options or {}),
+            **{"workers": self.workers, **(options or {})},
         )
 
     def best(self, *args: Any, grid: Any, device: str | Device, **kwargs: Any) -> Record | None:
@@ -110,16 +111,6 @@ class TunedFunction:
             record = store.best(problem, row.name)
         usable = record is not None and record.schedule in template.space(problem, row)
         return record if usable and record is not None and record.template_version == template.version else None
-
-    @staticmethod
-    def _device() -> Device:
-        """The device that Triton would launch on. Raises ValueError for a GPU that no row describes."""
-        launcher = emulated_launcher()
-        if launcher is not None:
-            return launcher.device
-        from measurements.runners.cuda.runner import cuda_device
-
-        return cuda_device(triton.runtime.driver.active.get_current_device())
 
 
 def _storages() -> Storages:
@@ -138,6 +129,7 @@ def tune(
     database: str | Path | None = None,
     trials: int = TRIALS,
     proof_args: Arguments | None = None,
+    workers: int | None = None,
 ) -> Callable[[Any], TunedFunction]:
     """Decorate a Triton function so that ``database`` says with which configuration it is launched.
 
@@ -152,6 +144,7 @@ def tune(
         database: a path or URL; by default the user's.
         trials: of a search that the first call of a problem starts.
         proof_args: makes a smaller call to prove configurations on: a dict of ``grid`` and the arguments by name.
+        workers: processes that compile, by default one per core; 0: this process does.
     """
 
     def decorate(function: Any) -> TunedFunction:
@@ -165,6 +158,7 @@ def tune(
             database=database,
             trials=trials,
             proof_args=proof_args,
+            workers=workers,
         )
 
     return decorate

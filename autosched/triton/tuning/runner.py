@@ -18,15 +18,15 @@ from measurements.runners.base import Candidate
 from search_spaces.hardware.devices import Device
 from search_spaces.spaces.schedule import Schedule
 
-Compile = Callable[[Schedule], CompiledCandidate]
-
 
 @dataclass
 class TritonEstimateRunner:
-    """Satisfies ``runners.base.Runner``. ``compile`` makes a candidate of a schedule and raises NotLaunched."""
+    """Satisfies ``runners.base.Runner``. ``compile`` makes a candidate of a schedule and raises NotLaunched; ``start``
+    begins with one ahead."""
 
     device: Device
-    compile: Compile
+    compile: Callable[[Schedule], CompiledCandidate]
+    start: Callable[[Schedule], None] = lambda schedule: None
     name: str = "estimate"
     provenance: Provenance = Provenance.ESTIMATED
     _inputs: dict[tuple[tuple[str, int, int], ...], InputsFile] = field(default_factory=dict)
@@ -50,6 +50,8 @@ class TritonEstimateRunner:
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
         """As the contract says."""
+        for candidate in candidates:
+            self.start(candidate.schedule)
         for position, candidate in enumerate(candidates):
             if self._closed:
                 return
@@ -63,7 +65,7 @@ class TritonEstimateRunner:
             made = self.compile(schedule)
         except NotLaunched as error:
             return Measurement(error.status, self.provenance, error.reason)
-        status, reason, seconds = self._estimated(made)
+        status, reason, seconds = self.estimated(made)
         return Measurement(
             status,
             self.provenance,
@@ -73,7 +75,8 @@ class TritonEstimateRunner:
             compile_seconds=made.seconds,
         )
 
-    def _estimated(self, made: CompiledCandidate) -> tuple[Status, str, float]:
+    def estimated(self, made: CompiledCandidate) -> tuple[Status, str, float]:
+        """Status, a reason where it is not ok, and seconds where it is."""
         runs = self.counted(made)
         if isinstance(runs, str):
             return Status.UNRANKED, runs, 0.0

@@ -12,6 +12,7 @@ from typing import Any
 from autosched.triton.configs.file_names import FileName, Format, NotAConfigFile, parse_file_name
 from measurements.files.text import one_line
 
+SIDECAR = ".autosched.json"  # what beside a file says what the format has no place for
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas")
 _TILES = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
 _NEEDED = (*_TILES, "GROUP_SIZE_M")
@@ -57,7 +58,9 @@ def read_folder(folder: Path, format: Format) -> tuple[list[ConfigFile], list[st
     """
     if not folder.exists():
         raise NoConfigs(f"{folder}: no such folder")
-    paths = [folder] if folder.is_file() else sorted(folder.rglob("*.json"))
+    paths = (
+        [folder] if folder.is_file() else [p for p in sorted(folder.rglob("*.json")) if not p.name.endswith(SIDECAR)]
+    )
     files, skipped = [], []
     for path in paths:
         try:

@@ -34,9 +34,20 @@ MOST_STEPS = 2.0e10  # flops of the blocks of a column: what longer ones cost is
 
 @triton.jit
 def grouped_matmul(
-    a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, EVEN: tl.constexpr, GROUP: tl.constexpr
+    a,
+    b,
+    c,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    EVEN: tl.constexpr,
+    GROUP: tl.constexpr,
 ):
-    """As torch's template computes it: bands of GROUP rows of tiles, rows and columns that wrap around."""
+    """As torch's template computes it: bands of GROUP rows of tiles, rows and columns that wrap around. Sizes
+    are constants, as there: 1000 is no multiple of 16, of which alone Triton would know that a row is aligned."""
     tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
     block = tl.program_id(0)
     band = block // (GROUP * tiles_n)

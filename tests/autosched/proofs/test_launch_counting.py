@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from autosched import Kernel
 from autosched.proofs.launch_counting import counted
 from cost_models.launch_time import CompiledResources, launch_time
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
+from measurements.emulator import emulate_ptx
 from search_spaces.hardware.devices import device
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.hardware.launch_counts import LaunchCounts
+from search_spaces.operators.problem import Operand
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Launch
 
 try:
     toolchain_version()
@@ -89,3 +94,34 @@ def test_strided_loads_and_longer_loops_take_longer() -> None:
 
     assert seconds(block=128, strided=0, times=1) < seconds(block=128, strided=1, times=1)
     assert seconds(block=128, strided=0, times=1) < seconds(block=128, strided=0, times=2)
+
+
+@pytest.mark.parametrize(("in_flight", "cycles"), [(0, 480), (1, 240), (3, 120), (7, 60)])
+def test_a_copy_is_waited_for_where_its_group_is(in_flight: int, cycles: int) -> None:
+    """A loop that keeps ``in_flight`` groups of cp.async has so many steps more for one to arrive."""
+    text = f"""
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry copies(.param .u64 in) {{
+  .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %rd<3>; .shared .align 16 .b8 place[512];
+  ld.param.u64 %rd1, [in]; cvta.to.global.u64 %rd1, %rd1;
+  mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 16; add.s64 %rd1, %rd1, %rd2;
+  mov.u32 %r2, place; shl.b32 %r3, %r1, 4; add.s32 %r2, %r2, %r3; mov.u32 %r3, 0;
+$next:
+  cp.async.cg.shared.global [%r2], [%rd1], 16;
+  cp.async.commit_group;
+  cp.async.wait_group {in_flight};
+  add.s64 %rd1, %rd1, 512; add.s32 %r3, %r3, 1;
+  setp.lt.u32 %p, %r3, 64;
+  @%p bra $next;
+  cp.async.wait_group 0;
+  ret;
+}}
+"""
+    array = Operand("in", "inout", SCALAR_DTYPES["u8"], (64 * 512,))
+    launch = Launch(entry="copies", arguments=(array,), grid=(1, 1, 1), block=(32, 1, 1))
+    done = emulate_ptx(text, launch, {"in": np.zeros(64 * 512, np.uint8)}, check=False, count=True)
+    assert done.status == "ok", done.reason
+    warps, chain = done.chains
+    assert warps == 1 and cycles <= chain / 64 < 1.2 * cycles + 15

@@ -33,19 +33,54 @@ std::uint16_t latency_of(const Instruction& i) {
 
 bool is_load(const Instruction& i) { return i.row->name[0] == 'l' && i.row->name[1] == 'd'; }
 
+enum class Copying { none, copy, commit, wait };
+std::vector<Copying> copying_of;  // by instruction
+
+Copying copying(const Instruction& i) {
+  const std::string_view name = i.row->name;
+  return name == "cp.async"               ? Copying::copy
+         : name == "cp.async.commit_group" ? Copying::commit
+         : name == "cp.async.wait_group"   ? Copying::wait
+                                           : Copying::none;
+}
+
+std::uint32_t latency_of_reached() {
+  switch (take_reached()) {
+    case Reached::shared: return from_shared;
+    case Reached::constant: return from_constant;
+    case Reached::l1: return from_l1;
+    case Reached::memory: break;
+  }
+  return from_memory;
+}
+
+// When a wait for groups of copies ends: of all but the last `in_flight`; -1: of the open group, too.
+std::uint32_t wait_for_copies(Warp& w, std::int64_t in_flight) {
+  std::uint32_t until = in_flight < 0 ? w.copying : 0;
+  const std::size_t left = in_flight < 0 ? 0 : static_cast<std::size_t>(in_flight);
+  const std::size_t waited = w.copied.size() - std::min(left, w.copied.size());
+  for (std::size_t k = 0; k < waited; ++k) until = std::max(until, w.copied[k]);
+  w.copied.erase(w.copied.begin(), w.copied.begin() + static_cast<std::ptrdiff_t>(waited));
+  return until;
+}
+
 }  // namespace
 
 void begin_counting(Warp& w) {
   if (counts.empty()) {
     counts.resize(program.code.size());
-    for (const Instruction& i : program.code) latencies.push_back(latency_of(i));
+    for (const Instruction& i : program.code) {
+      latencies.push_back(latency_of(i));
+      copying_of.push_back(copying(i));
+    }
   }
-  w.block_began = w.latest = w.issued = 0;
+  w.block_began = w.latest = w.issued = w.copying = 0;
+  w.copied.clear();
   for (const Span& r : program.functions[0].registers) w.head(r.offset).ready = 0;
 }
 
 // The compiler orders the instructions of a basic block as it likes: one issues when its operands are there, and the next
-// basic block begins when the last of this one has issued.
+// basic block begins when the last of this one has issued. A copy of cp.async is waited for where its group is.
 void note_executed(Warp& w, const Instruction& i, std::uint32_t pc) {
   ++counts[pc];
   std::uint32_t at = w.block_began;
@@ -53,13 +88,19 @@ void note_executed(Warp& w, const Instruction& i, std::uint32_t pc) {
   if (i.guard != 0) at = std::max(at, w.head(i.guard).ready);
   std::uint32_t latency = latencies[pc];
   if (latency != 0) ++w.issued;
-  if (is_load(i) && latency == arithmetic) {
-    switch (take_reached()) {
-      case Reached::shared: latency = from_shared; break;
-      case Reached::constant: latency = from_constant; break;
-      case Reached::l1: latency = from_l1; break;
-      case Reached::memory: latency = from_memory; break;
-    }
+  if (is_load(i) && latency == arithmetic) latency = latency_of_reached();
+  switch (copying_of[pc]) {
+    case Copying::none: break;
+    case Copying::copy: w.copying = std::max(w.copying, at + latency_of_reached()); break;
+    case Copying::commit:
+      w.copied.push_back(w.copying);
+      w.copying = 0;
+      break;
+    case Copying::wait:
+      // Nothing that follows may begin before: it reads what was copied.
+      at = std::max(at, wait_for_copies(w, i.immediate[0]));
+      w.block_began = std::max(w.block_began, at);
+      break;
   }
   for (unsigned d = 0; d < i.destinations; ++d) w.head(i.destination(d)).ready = at + latency;
   w.latest = std::max(w.latest, at);

@@ -179,6 +179,9 @@ struct Warp {
   // For counts.cpp: the cycle in which the basic block began, and in which the last of its instructions issued; how
   // many have.
   std::uint32_t block_began = 0, latest = 0, issued = 0;
+  // When the copies of cp.async are there: those of the open group, and those of each group that was committed.
+  std::uint32_t copying = 0;
+  std::vector<std::uint32_t> copied;
   bool retry = false;  // a collective cannot go on yet: its lanes come again
 
   template <class T>

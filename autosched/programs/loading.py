@@ -43,7 +43,7 @@ def _load(place: str) -> Program | Beside:
     module_name = f"autosched_program_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
-        raise ProgramError(f"{path} is no Python file: a tile program is a function in one (.py)")
+        raise ProgramError(f"{path} is not a Python file: a tile program is a function in one (.py)")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:

@@ -27,7 +27,7 @@ CONTROLS = ("library", "copy")  # the vendor's library where it computes the pro
 class Budget:
     """What the run that made a record was allowed: so many trials, and so many seconds of search (None: no limit).
 
-    A winner of 16 trials says less than one of 4,096. Raises ValueError for what is no budget.
+    A winner of 16 trials says less than one of 4,096. Raises ValueError for what is not a budget.
     """
 
     trials: int
@@ -75,7 +75,7 @@ class Control:
             _check(data["timing"], _TIMING)
             return cls(data["name"], Timing(**data["timing"]), data["version"])
         except (KeyError, TypeError, OverflowError) as error:
-            raise ValueError(f"this is no control: {type(error).__name__} {error}") from error
+            raise ValueError(f"this is not a control: {type(error).__name__} {error}") from error
 
 
 def _check_times(timing: Timing) -> None:
@@ -93,8 +93,12 @@ def problem_of(key: str) -> Problem:
 
 def operator_of(key: str) -> str:
     """The name of the operator in ``Problem.key()``, "" where there is none."""
-    fields = json.loads(key)
-    return str(fields.get("operator", "")) if isinstance(fields, dict) else ""
+    try:
+        fields = json.loads(key)
+    except ValueError:
+        return ""
+    operator = fields.get("operator") if isinstance(fields, dict) else None
+    return operator if isinstance(operator, str) else ""
 
 
 @dataclass(frozen=True)

@@ -205,7 +205,7 @@ def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None 
 
 
 def place(problem_key: str, device: str, folder: str | os.PathLike[str] | None = None) -> Path:
-    """The file below ``folder`` (RECORDED) for a problem. Raises RecordingError where ``device`` is no folder name."""
+    """The file below ``folder`` (RECORDED) for a problem. Raises RecordingError if ``device`` is not a folder name."""
     if not device or device != os.path.basename(device) or device.startswith("."):
         raise RecordingError(f"the device {device!r} cannot name a folder")
     operator = operator_of(problem_key) or "unknown"

@@ -1,4 +1,4 @@
-"""A tile program as one more kernel template of an operator that exists: its schedules stand in the operator's space."""
+"""A tile program as one more kernel template of an operator that exists: its schedules stand in its space."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ RECORDED = Path(__file__).resolve().parent / "recorded"
 SUFFIX = ".jsonl.gz"
 MOST_BYTES = 2**29  # of an unpacked file, some 400,000 trials
 _LONGEST_LINE = 2**20
+_HEAD = 2**12  # bytes at the beginning of a file, by which it is recognised
 
 _HEADER = ("problem", "device", "fingerprint", "spaces", "autosched_version", "toolchain")
 
@@ -152,6 +153,11 @@ def _publish(target: Path, content: bytes) -> None:
 
 def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
     """The recordings of a file. Raises RecordingError for a malformed or truncated file; and OSError."""
+    if _is_kernel_tuners(path):
+        raise RecordingError(
+            f"{path} is a cache of Kernel Tuner, whose kernels cannot be learned from: give a recording of autosched, "
+            "or search it with autosched replay"
+        )
     try:
         with gzip.open(path) as file:
             return tuple(_parsed(_read_lines(file)))
@@ -159,6 +165,18 @@ def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
         raise RecordingError(f"{path} is not a whole gzip file of text: {error}") from error
     except (ValueError, RecursionError) as error:
         raise RecordingError(f"{path} is not a recording: {error}") from error
+
+
+def _is_kernel_tuners(path: str | os.PathLike[str]) -> bool:
+    """Whether a file, gzip or not, begins as a cache of Kernel Tuner's, or a T4 file, does."""
+    with open(path, "rb") as plain:
+        packed = plain.read(2) == b"\x1f\x8b"
+    try:
+        with gzip.open(path) if packed else open(path, "rb") as file:
+            head = file.read(_HEAD)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return False
+    return any(key in head for key in (b'"tune_params_keys"', b'"kernel_name"', b'"schema_version"'))
 
 
 def _read_lines(file: gzip.GzipFile) -> Iterator[str]:
@@ -247,10 +265,11 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
         trials = header["trials"]
         if type(trials) is not int or trials < 0:
             raise ValueError("its header does not say how many trials follow")
-        texts = list(islice(lines, min(trials, sys.maxsize)))
-        if len(texts) < trials:
+        # Each is read before the next is unpacked: of lines that are no trials there may be any number.
+        records = tuple(Record.from_json(json.loads(line)) for line in islice(lines, min(trials, sys.maxsize)))
+        if len(records) < trials:
             raise ValueError(f"it is cut short: it should hold {trials} trials")
-        recording = Recording(tuple(Record.from_json(json.loads(text)) for text in texts))
+        recording = Recording(records)
         said = {name: canonical_json(header[name]) for name in ("problem", "fingerprint")}
         for name, value in _origin(recording.records[0]).items():
             if value != said.get(name, header[name]):

@@ -22,6 +22,7 @@ from measurements.tables.table import ESTIMATED, Row, Table, TableError, table_o
 
 _CHUNK = 1 << 20  # bytes
 _GZIP = b"\x1f\x8b"
+_HEAD = 1 << 10
 _NO_TIME = 1e19  # older caches write 1e20 for a failure
 _FAILURES = {  # what a failed configuration has in place of a time, by a part of it in lower case
     "compil": Status.COMPILE_ERROR,
@@ -37,6 +38,9 @@ def text_of(path: str | Path) -> tuple[str, bool]:
     """The text of a file, gzip or not, and whether all of it was there. Raises TableError, also for more than
     MOST_BYTES of it, and OSError."""
     with open(path, "rb") as file:
+        head = file.peek()[:_HEAD]
+        if head[:2] != _GZIP and not head.lstrip().startswith(b"{"):  # not worth reading, and a device has no end
+            return head.decode(errors="replace"), True
         content = file.read(MOST_BYTES + 1)
     whole = True
     if content[:2] == _GZIP:

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 
 from measurements.files.text import harmless, printable
 from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Budget, Control, Record, canonical_json
+from measurements.records.record import MOST_LEVELS, Budget, Control, Record, canonical_json, refuse_deep
 from measurements.store.schema import TRIALS, digest_of, unreadable
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
@@ -35,12 +35,17 @@ COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # that make a rec
 _Part = TypeVar("_Part")
 
 
+def operator_of(record: Record) -> str:
+    """The operator that a trial is filed under."""
+    return str(json.loads(record.problem_key).get("operator", ""))
+
+
 def to_row(record: Record) -> dict[str, Any]:
     """The columns of a record, but for its id."""
     m = record.measurement
     timing, resources, schedule_key = m.timing, m.resources, record.schedule.key()
     return {
-        "operator": str(json.loads(record.problem_key).get("operator", "")),
+        "operator": operator_of(record),
         "problem": record.problem_key,
         "device": record.device,
         "fingerprint": record.fingerprint,
@@ -175,6 +180,8 @@ def _as_it_is(value: Any) -> Any:
 
 def _json_object(text: str) -> dict[str, Any]:
     value = json.loads(text)
+    if text.count("{") + text.count("[") > MOST_LEVELS:
+        refuse_deep(value)
     if not isinstance(value, dict):
         raise TypeError
     return value

@@ -109,7 +109,7 @@ def test_what_would_take_minutes_to_count_is_told_at_once() -> None:
     one = rule("all", names, lambda c: sum(c[n] for n in names) % 7919 == 1)
     space = Space("tight", [ordinal(n, range(3000)) for n in names], [], [one])
     for ask in (space.count, space.rejects):
-        with pytest.raises(TooTightlyTied, match="the rules tie p0, p1, p2.* would take minutes: give these fewer"):
+        with pytest.raises(TooTightlyTied, match=r"the rules tie p0, p1, p2.* would take minutes: give these fewer"):
             ask()
 
 

@@ -52,8 +52,8 @@ class Places:
 def read_toml(name: str, text: str) -> tuple[dict[str, Any], Places]:
     """The document and its places. Raises KernelFileError with the line where the text is no TOML."""
     if long := _DOTTED.search(text):
-        line = text.count("\n", 0, long.start()) + 1
-        raise KernelFileError(f"{name}:{line}: a key has more than {_MOST_PARTS} parts")
+        number = text.count("\n", 0, long.start()) + 1
+        raise KernelFileError(f"{name}:{number}: a key has more than {_MOST_PARTS} parts")
     try:
         document = tomllib.loads(text)
     except RecursionError:

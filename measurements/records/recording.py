@@ -37,6 +37,8 @@ RECORDED = Path(__file__).resolve().parent / "recorded"
 SUFFIX = ".jsonl.gz"
 MOST_BYTES = 2**29  # of an unpacked file, some 400,000 trials
 _LONGEST_LINE = 2**20
+_SMALL = 2**24  # bytes that may be unpacked from anything
+_MOST_GROWTH = 200  # of recordings; they grow by 10 to 30
 _HEAD = 2**12  # bytes at the beginning of a file, by which it is recognised
 
 _HEADER = ("problem", "device", "fingerprint", "spaces", "autosched_version", "toolchain")
@@ -179,11 +181,19 @@ def _is_kernel_tuners(path: str | os.PathLike[str]) -> bool:
     return any(key in head for key in (b'"tune_params_keys"', b'"kernel_name"', b'"schema_version"'))
 
 
+def refuse_bomb(packed: int, unpacked: int) -> None:
+    """Raises ValueError for a file that has grown as no recording of anything does."""
+    if unpacked > max(_SMALL, _MOST_GROWTH * packed):
+        raise ValueError(f"it unpacks to more than {_MOST_GROWTH} times its size")
+
+
 def _read_lines(file: gzip.GzipFile) -> Iterator[str]:
     """Lines as they are unpacked, so that a small file cannot fill the memory. Raises ValueError for too many bytes."""
     left = MOST_BYTES
+    packed = os.fstat(file.fileno()).st_size
     while line := file.readline(min(_LONGEST_LINE, left) + 1):
         left -= len(line)
+        refuse_bomb(packed, MOST_BYTES - left)
         if len(line) > _LONGEST_LINE or left < 0:
             raise ValueError(f"it unpacks to more than {MOST_BYTES:,} bytes, or has a line of {_LONGEST_LINE:,}")
         yield line.decode().rstrip("\r\n")

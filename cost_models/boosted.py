@@ -9,7 +9,7 @@ plain ratio did, in all six cases.
 
 Where a column guesses the time (the analytic model's), the target can be ``log(seconds / guess)`` instead: then the
 trees correct the guess, and predict seconds. Trained on 2,963 recorded Triton matmuls of two GPUs and judged on 2,398
-others (``benchmarks.cost_model.zero_shot``), this ordered all four sets better than the first target did, and its first
+others (``benchmarks/results/zero_shot.md``), this ordered all four sets better than the first target did, and its first
 choice was nearer to the best in each of them.
 
 How many trees are grown is decided on rows that the trees have not seen, never on the training error; then the trees

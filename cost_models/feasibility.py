@@ -14,7 +14,7 @@ import scipy
 
 from cost_models import gaussian_process
 from cost_models.covariance import Columns, Hyperparameters
-from cost_models.gaussian_process import GrowingPosterior, Scale
+from cost_models.gaussian_process import IncrementalPosterior, Scale
 from search_spaces.arrays import FloatArray
 
 _MODEL = gaussian_process.Settings(starts=1, noise=(math.log(1e-2), 1.0))
@@ -26,10 +26,10 @@ def hyperparameters(columns: Columns, worked: FloatArray) -> Hyperparameters:
     return gaussian_process.hyperparameters(columns, Scale.of(worked).down(worked), _MODEL)
 
 
-def probability(posterior: GrowingPosterior, worked: FloatArray) -> FloatArray:
+def probability(posterior: IncrementalPosterior, worked: FloatArray) -> FloatArray:
     """That the schedule at each place works, given what ``worked`` [count]: 1 or 0, NaN where that is not known yet."""
     scale = Scale.of(worked[~np.isnan(worked)])
-    predicted = posterior.predict(posterior.believed(scale.down(worked)))
+    predicted = posterior.predict(posterior.impute_pending(scale.down(worked)))
     mean = predicted.mean * scale.deviation + scale.mean
     found: FloatArray = scipy.special.ndtr((mean - 0.5) / np.hypot(predicted.deviation * scale.deviation, _SOFTNESS))
     return found

@@ -16,12 +16,20 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from cost_models.covariance import Grid, Hyperparameters, coordinates, covariance, squared_distances
-from cost_models.surrogate import Prediction
+from cost_models.covariance import Grid, Hyperparameters, covariance, squared_distances
 from search_spaces.arrays import FloatArray, IntArray
 
 _JITTER = 1e-8
 _BOUNDS = {"length": (-4.0, 5.0), "variance": (-4.0, 4.0), "noise": (-12.0, 1.0)}  # of the logarithms
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """``mean`` and ``deviation`` [n] of the value of each row; the deviation is that of the value itself, without the
+    noise of measuring it."""
+
+    mean: FloatArray
+    deviation: FloatArray
 
 
 @dataclass(frozen=True)
@@ -51,25 +59,6 @@ class Settings:
         return Hyperparameters(lengths, math.exp(self.variance[0]), math.exp(self.noise[0]), self.offset)
 
 
-class GaussianProcess:
-    """The surrogate. ``given`` hyper-parameters are used as they are; by default they are fitted to the rows."""
-
-    def __init__(self, settings: Settings | None = None, given: Hyperparameters | None = None) -> None:
-        self._settings = settings or Settings()
-        self._given = given
-
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> GaussianPosterior:
-        """As ``Surrogate`` says."""
-        columns, values = coordinates(X), np.asarray(y, dtype=np.float64)
-        if values.shape != (columns.shape[1],) or not len(values):
-            raise ValueError(f"a value for each row is needed, and at least one, not {values.shape}")
-        if not np.isfinite(values).all():
-            raise ValueError("values must be finite: leave failed trials out")
-        scale = Scale.of(values)
-        given = self._given or hyperparameters(columns, scale.down(values), self._settings)
-        return GaussianPosterior(columns, scale.down(values), given, scale)
-
-
 @dataclass(frozen=True)
 class Scale:
     """Values shifted and scaled to mean 0 and deviation 1."""
@@ -84,30 +73,6 @@ class Scale:
     def down(self, values: FloatArray) -> FloatArray:
         scaled: FloatArray = (values - self.mean) / self.deviation
         return scaled
-
-
-class GaussianPosterior:
-    """The posterior of ``values`` [n], scaled, at ``columns`` [d, n]."""
-
-    def __init__(
-        self, columns: npt.NDArray[np.float32], values: FloatArray, given: Hyperparameters, scale: Scale
-    ) -> None:
-        self.hyperparameters = given
-        self._columns = columns
-        self._scale = scale
-        self._factor = _cholesky(covariance(columns, columns, given).astype(np.float64), given.noise)
-        self._weights: FloatArray = scipy.linalg.lapack.dpotrs(self._factor, values, lower=1)[0]
-
-    def predict(self, X: npt.ArrayLike) -> Prediction:
-        """As ``Posterior`` says."""
-        rows = coordinates(X)
-        if len(rows) != len(self._columns):
-            raise ValueError(f"the model knows {len(self._columns)} coordinates, the rows have {len(rows)}")
-        between = covariance(self._columns, rows, self.hyperparameters).astype(np.float64)
-        explained = (scipy.linalg.solve_triangular(self._factor, between, lower=True) ** 2).sum(axis=0)
-        mean = between.T @ self._weights * self._scale.deviation + self._scale.mean
-        variance = np.maximum(self.hyperparameters.total - explained, 0.0)
-        return Prediction(mean, np.sqrt(variance) * self._scale.deviation)
 
 
 @dataclass(frozen=True)
@@ -125,7 +90,7 @@ class Trend:
     deviation: float = 0.5
 
 
-class GrowingPosterior:
+class IncrementalPosterior:
     """The posterior at fixed places of a pool, for which every further observation costs little: O(places x n).
 
     What was observed where decides the deviation, and the values only the mean: so a trial that is still running is
@@ -184,11 +149,11 @@ class GrowingPosterior:
         n, factor = self._n, self._factor[: self._n, : self._n]
         variance = self.hyperparameters.total - self._explained.astype(np.float64)
         if trend is None:
-            weights = scipy.linalg.solve_triangular(factor, self.believed(values), lower=True).astype(np.float32)
+            weights = scipy.linalg.solve_triangular(factor, self.impute_pending(values), lower=True).astype(np.float32)
             mean = (weights @ self._solved[:n]).astype(np.float64)
         else:
             slope, precision = self._slope(values, trend)
-            rest = self.believed(values - slope * trend.observed)
+            rest = self.impute_pending(values - slope * trend.observed)
             weights = scipy.linalg.solve_triangular(factor, np.stack([rest, trend.observed], axis=1), lower=True)
             parts = (weights.T.astype(np.float32) @ self._solved[:n]).astype(np.float64)
             mean = slope * trend.places + parts[0]
@@ -199,7 +164,7 @@ class GrowingPosterior:
         """The mean at the observations, [count]: what their values would be without noise."""
         slope = 0.0 if trend is None else self._slope(values, trend)[0]
         line = np.zeros(self._n) if trend is None else slope * trend.observed
-        rest = self.believed(values - line)
+        rest = self.impute_pending(values - line)
         factor = self._factor[: self._n, : self._n]
         noise = self.hyperparameters.noise * scipy.linalg.lapack.dpotrs(factor, rest, lower=1)[0]
         fitted: FloatArray = line + rest - noise
@@ -232,7 +197,7 @@ class GrowingPosterior:
         guess, value = scipy.linalg.solve_triangular(factor, both, lower=True).T
         return guess, value
 
-    def believed(self, values: FloatArray) -> FloatArray:
+    def impute_pending(self, values: FloatArray) -> FloatArray:
         """``values`` with the posterior's mean in place of NaN."""
         n = self._n
         unknown = np.isnan(values)

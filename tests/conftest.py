@@ -40,9 +40,10 @@ def nightly(request: pytest.FixtureRequest) -> bool:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--nightly"):
-        for item in items:
-            if item.get_closest_marker("nightly") is not None:  # not keywords: folders are among them
-                item.add_marker(pytest.mark.skip(reason="takes minutes: pytest --nightly"))
+        nightly = [item for item in items if item.get_closest_marker("nightly") is not None]  # keywords hold folders
+        if nightly:
+            config.hook.pytest_deselected(items=nightly)
+            items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
     if not any(item.get_closest_marker("gpu") is not None for item in items):
         return
     available, why_not = _gpu()

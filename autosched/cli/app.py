@@ -23,13 +23,20 @@ from autosched.cli.commands.space import space
 from autosched.cli.commands.threshold import threshold
 from autosched.cli.commands.train import train
 from autosched.cli.commands.tune import tune
+from autosched.cli.commands.tune_moe import COMMAND as TUNE_MOE
+from autosched.cli.commands.tune_moe import expanded as moe_expanded
+from autosched.cli.commands.tune_moe import tune_moe
 from autosched.cli.commands.tune_suite import COMMAND, tune_suite
 from autosched.cli.commands.tune_suite import expanded as suite_expanded
+from autosched.cli.commands.tune_triton import COMMAND as TUNE_TRITON
+from autosched.cli.commands.tune_triton import expanded as triton_expanded
+from autosched.cli.commands.tune_triton import tune_triton
 from autosched.cli.commands.verify import verify
 from autosched.cli.commands.verify_python import COMMAND as VERIFY_PYTHON
 from autosched.cli.commands.verify_python import expanded as python_expanded
 from autosched.cli.commands.verify_python import verify_python
 from autosched.cli.options import kernel as kernel_option
+from autosched.cli.options import triton as triton_option
 from autosched.cli.options.problem import for_operator
 from autosched.cli.terminal.errors import BAD_INPUT, NO, InputError
 from autosched.cli.terminal.output import say, waiting_told
@@ -110,7 +117,9 @@ class _Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
         if found is None:
-            known = [name for name in self.list_commands(ctx) if name not in (COMMAND, VERIFY_PYTHON)]
+            known = [
+                name for name in self.list_commands(ctx) if name not in (COMMAND, TUNE_MOE, TUNE_TRITON, VERIFY_PYTHON)
+            ]
             near = get_close_matches(cmd_name, known, 1)
             perhaps = f", did you mean {near[0]}?" if near else f": use one of {', '.join(known)}"
             instead = ", or give --kernel FILE" if self.name in _INSTEAD and not near else ""
@@ -137,6 +146,8 @@ def build() -> typer.Typer:
     app.command("devices")(devices)
     app.command("doctor")(doctor)
     app.command(COMMAND, hidden=True, context_settings=_SETTINGS)(tune_suite)
+    app.command(TUNE_MOE, hidden=True, context_settings=_SETTINGS)(tune_moe)
+    app.command(TUNE_TRITON, hidden=True, context_settings=_SETTINGS)(tune_triton)
     app.command(VERIFY_PYTHON, hidden=True, context_settings=_SETTINGS)(verify_python)
     # Options behind the program are the program's.
     settings = _SETTINGS | {"allow_interspersed_args": False}
@@ -190,7 +201,12 @@ _KERNEL = "--kernel FILE [--size NAME=N] [OPTIONS]"
 _INSTEAD = {  # of an operator and its problem
     "space": (_KERNEL,),
     "best": (_KERNEL,),
-    "tune": (_KERNEL, "--suite FILE [OPTIONS]", "--from CSV [OPTIONS]"),
+    "tune": (
+        _KERNEL,
+        "--suite FILE [OPTIONS]",
+        "--from CSV [OPTIONS]",
+        "--triton FILE:FUNCTION --args FILE:FUNCTION [OPTIONS]",
+    ),
     "verify": (_KERNEL,),
     "threshold": (_KERNEL,),
 }
@@ -231,9 +247,9 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit status. An error of the user's becomes one line on stderr and 2."""
     try:
         with waiting_told():
-            statuses = [
-                _one(line) for line in kernel_option.expanded(python_expanded(ptx_expanded(suite_expanded(arguments))))
-            ]
+            arguments = triton_option.expanded(triton_expanded(moe_expanded(arguments)))
+            arguments = python_expanded(ptx_expanded(suite_expanded(arguments)))
+            statuses = [_one(line) for line in kernel_option.expanded(arguments)]
     except _UsageError as error:
         return _complain(_usage_line(error))
     except (InputError, KernelFileError, StoreError, TooTightlyTied, HostFailure) as error:

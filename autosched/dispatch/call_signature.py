@@ -23,7 +23,7 @@ TYPES = {"float16": "f16", "float32": "f32", "uint32": "u32", "int8": "i8", "int
 
 
 @dataclass(frozen=True)
-class Facts:
+class ArraySpec:
     """An array: ``strides`` in elements, ``type`` as numpy and torch call it, ``itemsize`` in bytes."""
 
     shape: tuple[int, ...]
@@ -59,13 +59,13 @@ class Plan:
 
 
 def matmul_plan(
-    a: Facts,
-    b: Facts,
-    bias: Facts | None = None,
+    a: ArraySpec,
+    b: ArraySpec,
+    bias: ArraySpec | None = None,
     *,
-    scale_a: Facts | None = None,
-    scale_b: Facts | None = None,
-    out: Facts | None,
+    scale_a: ArraySpec | None = None,
+    scale_b: ArraySpec | None = None,
+    out: ArraySpec | None,
     activation: str,
     precision: str,
     acc: str = "",
@@ -113,7 +113,7 @@ def matmul_plan(
     return _plan(problem, operands, shape, problem.out, out)
 
 
-def _scale(a: Facts | None, b: Facts | None, sizes: tuple[list[int], int, int, int]) -> str:
+def _scale(a: ArraySpec | None, b: ArraySpec | None, sizes: tuple[list[int], int, int, int]) -> str:
     """Which scales these are for matrices of these leading axes, m, n and k."""
     if a is None and b is None:
         return "none"
@@ -138,7 +138,7 @@ def _scale(a: Facts | None, b: Facts | None, sizes: tuple[list[int], int, int, i
     )
 
 
-def matvec_plan(x: Facts, w: Facts, *, out: Facts | None, dtype: str | None) -> Plan:
+def matvec_plan(x: ArraySpec, w: ArraySpec, *, out: ArraySpec | None, dtype: str | None) -> Plan:
     """``x @ w.T``: x (k,) or (m, k) with m up to 16, w (n, k)."""
     if x.ndim not in (1, 2) or w.ndim != 2 or x.shape[-1] != w.shape[1]:
         raise ValueError(f"matvec takes x (k,) or (m, k) and w (n, k), not {_shapes(x, w)}")
@@ -152,14 +152,14 @@ def matvec_plan(x: Facts, w: Facts, *, out: Facts | None, dtype: str | None) -> 
     return _plan(problem, ["x", "w"], (*x.shape[:-1], w.shape[0]), problem.out, out)
 
 
-def softmax_plan(x: Facts, *, out: Facts | None, dtype: str | None) -> Plan:
+def softmax_plan(x: ArraySpec, *, out: ArraySpec | None, dtype: str | None) -> Plan:
     """Along the last axis."""
     rows, columns, kind = _rows("softmax", x)
     problem = Softmax(rows=rows, columns=columns, dtype=kind, out=_out_type(out, dtype, kind))
     return _plan(problem, ["x"], x.shape, problem.out, out)
 
 
-def rmsnorm_plan(x: Facts, weight: Facts, *, out: Facts | None, eps: float, dtype: str | None) -> Plan:
+def rmsnorm_plan(x: ArraySpec, weight: ArraySpec, *, out: ArraySpec | None, eps: float, dtype: str | None) -> Plan:
     """Along the last axis."""
     rows, columns, kind = _rows("rmsnorm", x)
     _vector("weight", weight, columns, kind)
@@ -167,7 +167,9 @@ def rmsnorm_plan(x: Facts, weight: Facts, *, out: Facts | None, eps: float, dtyp
     return _plan(problem, ["x", "weight"], x.shape, problem.out, out)
 
 
-def layernorm_plan(x: Facts, weight: Facts, bias: Facts, *, out: Facts | None, eps: float, dtype: str | None) -> Plan:
+def layernorm_plan(
+    x: ArraySpec, weight: ArraySpec, bias: ArraySpec, *, out: ArraySpec | None, eps: float, dtype: str | None
+) -> Plan:
     """Along the last axis."""
     rows, columns, kind = _rows("layernorm", x)
     _vector("weight", weight, columns, kind)
@@ -176,7 +178,7 @@ def layernorm_plan(x: Facts, weight: Facts, bias: Facts, *, out: Facts | None, e
     return _plan(problem, ["x", "weight", "bias"], x.shape, problem.out, out)
 
 
-def reduce_plan(x: Facts, *, out: Facts | None, kind: str, axis: int, dtype: str | None) -> Plan:
+def reduce_plan(x: ArraySpec, *, out: ArraySpec | None, kind: str, axis: int, dtype: str | None) -> Plan:
     """Along the last axis, or along the first."""
     if axis not in (-1, 0, x.ndim - 1):
         raise ValueError(f"reduce works along the first axis or the last, not along axis {axis} of {x.shape}")
@@ -196,7 +198,7 @@ def reduce_plan(x: Facts, *, out: Facts | None, kind: str, axis: int, dtype: str
     return _plan(problem, ["x"], x.shape[1:] if first else x.shape[:-1], problem.out, out)
 
 
-def transpose_plan(x: Facts, *, out: Facts | None) -> Plan:
+def transpose_plan(x: ArraySpec, *, out: ArraySpec | None) -> Plan:
     """The last two axes exchanged; elements of 1 to 16 bytes, whatever they mean."""
     if x.ndim < 2:
         raise ValueError(f"transpose takes matrices, not {_shapes(x)}")
@@ -210,7 +212,7 @@ def transpose_plan(x: Facts, *, out: Facts | None) -> Plan:
 
 
 def _plan(
-    problem: Problem, operands: Sequence[str], shape: tuple[int, ...], kind: str | None, out: Facts | None
+    problem: Problem, operands: Sequence[str], shape: tuple[int, ...], kind: str | None, out: ArraySpec | None
 ) -> Plan:
     if out is not None:
         if out.shape != shape:
@@ -219,19 +221,19 @@ def _plan(
     return Plan(problem, tuple(operands), shape, kind)
 
 
-def _order(name: str, matrix: Facts) -> str:
+def _order(name: str, matrix: ArraySpec) -> str:
     for order in ("row", "col"):
         if matrix.is_dense(matrix.shape, order):
             return order
     raise ValueError(f"{name} must be dense, row-major or column-major, and has strides {matrix.strides}: copy it")
 
 
-def _dense(name: str, array: Facts) -> None:
+def _dense(name: str, array: ArraySpec) -> None:
     if not array.is_dense(array.shape):
         raise ValueError(f"{name} must be dense and C-contiguous, and has strides {array.strides}: copy it")
 
 
-def _rows(operator: str, x: Facts) -> tuple[int, int, str]:
+def _rows(operator: str, x: ArraySpec) -> tuple[int, int, str]:
     """All axes but the last as rows, the last as columns, and the type."""
     if x.ndim < 1:
         raise ValueError(f"{operator} takes an array of at least one axis")
@@ -239,13 +241,13 @@ def _rows(operator: str, x: Facts) -> tuple[int, int, str]:
     return math.prod(x.shape[:-1]), x.shape[-1], _type("x", x)
 
 
-def _vector(name: str, array: Facts, length: int, kind: str) -> None:
+def _vector(name: str, array: ArraySpec, length: int, kind: str) -> None:
     if array.shape != (length,) or TYPES.get(array.type) != kind:
         raise ValueError(f"{name} must have the shape ({length},) and hold {kind}, not {array.shape} of {array.type}")
     _dense(name, array)
 
 
-def _type(name: str, array: Facts, of: Mapping[str, DType] = FLOAT_DTYPES) -> str:
+def _type(name: str, array: ArraySpec, of: Mapping[str, DType] = FLOAT_DTYPES) -> str:
     kind = TYPES.get(array.type, "")
     if kind not in of:
         known = ", ".join(theirs for theirs, ours in TYPES.items() if ours in of)
@@ -253,7 +255,7 @@ def _type(name: str, array: Facts, of: Mapping[str, DType] = FLOAT_DTYPES) -> st
     return kind
 
 
-def _out_type(out: Facts | None, dtype: str | None, usual: str) -> str:
+def _out_type(out: ArraySpec | None, dtype: str | None, usual: str) -> str:
     """That of ``out``, the one asked for, or ``usual``. Raises ValueError where the first two differ."""
     if dtype is not None and dtype not in TYPES.values():
         dtype = TYPES.get(dtype, dtype)
@@ -263,5 +265,5 @@ def _out_type(out: Facts | None, dtype: str | None, usual: str) -> str:
     return given or dtype or usual
 
 
-def _shapes(*arrays: Facts) -> str:
+def _shapes(*arrays: ArraySpec) -> str:
     return " and ".join(str(array.shape) for array in arrays)

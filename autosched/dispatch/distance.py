@@ -18,13 +18,13 @@ from typing import Any
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 
-FARTHEST = 4.0  # doublings, in all: beyond it, a schedule says nothing
+MAX_DOUBLINGS = 4.0  # doublings, in all: beyond it, a schedule says nothing
 OTHER_DEVICE = 0.25
 UNKNOWN_DEVICE = 1.0  # of the same family, but of no known row
 
 
 @dataclass(frozen=True)
-class KeyDistance:
+class ProblemDistance:
     """``differences`` say, field by field, what was asked for and what is recorded. ``doublings`` is infinite where
     the one cannot stand in for the other."""
 
@@ -33,10 +33,10 @@ class KeyDistance:
 
     @property
     def usable(self) -> bool:
-        return self.doublings <= FARTHEST
+        return self.doublings <= MAX_DOUBLINGS
 
 
-def key_distance(asked: Problem, recorded: Mapping[str, Any]) -> KeyDistance:
+def problem_distance(asked: Problem, recorded: Mapping[str, Any]) -> ProblemDistance:
     """From the problem asked for to a recorded one, given as its JSON."""
     wanted = asked.to_json()
     sizes = {f.name for f in dataclasses.fields(asked) if f.type in ("int", int)}
@@ -53,17 +53,17 @@ def key_distance(asked: Problem, recorded: Mapping[str, Any]) -> KeyDistance:
             theirs, (int, float)
         ):  # an eps does not concern the schedule
             total = math.inf
-    return KeyDistance(total, tuple(differences))
+    return ProblemDistance(total, tuple(differences))
 
 
-def device_distance(asked: Device, recorded: str, row: Device | None) -> KeyDistance:
+def device_distance(asked: Device, recorded: str, row: Device | None) -> ProblemDistance:
     """From ``asked`` to the device called ``recorded``, of which ``row`` is known, or None."""
     if asked.name == recorded:
-        return KeyDistance(0.0, ())
+        return ProblemDistance(0.0, ())
     difference = (f"device is {asked.name}, recorded {recorded}",)
     if row is None:
-        return KeyDistance(UNKNOWN_DEVICE, difference)
+        return ProblemDistance(UNKNOWN_DEVICE, difference)
     if row.arch != asked.arch:
-        return KeyDistance(math.inf, difference)
+        return ProblemDistance(math.inf, difference)
     ratios = (asked.sm_count / row.sm_count, asked.dram_bandwidth / row.dram_bandwidth)
-    return KeyDistance(max(sum(abs(math.log2(r)) for r in ratios), OTHER_DEVICE), difference)
+    return ProblemDistance(max(sum(abs(math.log2(r)) for r in ratios), OTHER_DEVICE), difference)

@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autosched.dispatch import call_log as log
-from autosched.dispatch import call_signature as array_plans
-from autosched.dispatch.call_signature import Facts, Plan
+from autosched.dispatch import call_log, call_signature
+from autosched.dispatch.call_signature import ArraySpec, Plan
 from autosched.dispatch.database import Database
 from autosched.dispatch.kernel import ALIGNMENT, LoadedKernel, as_gpu_array, check_apart, cupy_module, torch_of
 from autosched.dispatch.provenance import KernelProvenance
@@ -64,7 +63,7 @@ def matmul(
         out,
         database,
         ("matmul", activation, precision, acc, dtype, *more),
-        lambda facts, of: array_plans.matmul_plan(
+        lambda facts, of: call_signature.matmul_plan(
             facts[0],
             facts[1],
             **dict(zip(more, facts[2:], strict=True)),
@@ -80,14 +79,14 @@ def matmul(
 def matvec(x: Any, w: Any, out: Any = None, *, dtype: str | None = None, database: Source | None = None) -> Any:
     """``x @ w.T`` for x of (k,) or (m, k), m up to 16, and w of (n, k)."""
     return _call(
-        (x, w), out, database, ("matvec", dtype), lambda f, of: array_plans.matvec_plan(*f, out=of, dtype=dtype)
+        (x, w), out, database, ("matvec", dtype), lambda f, of: call_signature.matvec_plan(*f, out=of, dtype=dtype)
     )
 
 
 def softmax(x: Any, out: Any = None, *, dtype: str | None = None, database: Source | None = None) -> Any:
     """The softmax of x along its last axis."""
     return _call(
-        (x,), out, database, ("softmax", dtype), lambda f, of: array_plans.softmax_plan(*f, out=of, dtype=dtype)
+        (x,), out, database, ("softmax", dtype), lambda f, of: call_signature.softmax_plan(*f, out=of, dtype=dtype)
     )
 
 
@@ -100,7 +99,7 @@ def rmsnorm(
         out,
         database,
         ("rmsnorm", eps, dtype),
-        lambda f, of: array_plans.rmsnorm_plan(*f, out=of, eps=eps, dtype=dtype),
+        lambda f, of: call_signature.rmsnorm_plan(*f, out=of, eps=eps, dtype=dtype),
     )
 
 
@@ -120,7 +119,7 @@ def layernorm(
         out,
         database,
         ("layernorm", eps, dtype),
-        lambda f, of: array_plans.layernorm_plan(*f, out=of, eps=eps, dtype=dtype),
+        lambda f, of: call_signature.layernorm_plan(*f, out=of, eps=eps, dtype=dtype),
     )
 
 
@@ -139,13 +138,13 @@ def reduce(
         out,
         database,
         ("reduce", kind, axis, dtype),
-        lambda f, of: array_plans.reduce_plan(*f, out=of, kind=kind, axis=axis, dtype=dtype),
+        lambda f, of: call_signature.reduce_plan(*f, out=of, kind=kind, axis=axis, dtype=dtype),
     )
 
 
 def transpose(x: Any, out: Any = None, *, database: Source | None = None) -> Any:
     """x with its last two axes exchanged, as a dense array of its own; elements of any type of 1 to 16 bytes."""
-    return _call((x,), out, database, ("transpose",), lambda f, of: array_plans.transpose_plan(*f, out=of))
+    return _call((x,), out, database, ("transpose",), lambda f, of: call_signature.transpose_plan(*f, out=of))
 
 
 def use(database: Source | None) -> None:
@@ -223,7 +222,7 @@ def _opened(source: Source) -> Database:
         return _databases[text]
 
 
-Make = Callable[[Sequence[Facts], Facts | None], Plan]
+Make = Callable[[Sequence[ArraySpec], ArraySpec | None], Plan]
 
 
 def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tuple[Any, ...], plan: Make) -> Any:
@@ -253,8 +252,8 @@ def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tup
     if loaded is None:
         loaded = _load(cp, database, gpu, key, plan, seen, len(known))
     wanted = loaded.plan
-    if log.active():
-        log.add(wanted.problem)
+    if call_log.active():
+        call_log.add(wanted.problem)
     if given is None:
         result = _new(cp, first, wanted)
         starts.append(result.data.ptr if result.__class__ is ndarray else result.data_ptr())
@@ -289,12 +288,12 @@ def _load(
         return _loaded[key]
 
 
-def _facts(array: Any) -> Facts:
+def _facts(array: Any) -> ArraySpec:
     if hasattr(array, "stride"):  # a tensor
         kind, size = str(array.dtype).removeprefix("torch."), int(array.element_size())
-        return Facts(tuple(array.shape), tuple(array.stride()), kind, size)
+        return ArraySpec(tuple(array.shape), tuple(array.stride()), kind, size)
     size = array.dtype.itemsize
-    return Facts(array.shape, tuple(stride // size for stride in array.strides), array.dtype.name, size)
+    return ArraySpec(array.shape, tuple(stride // size for stride in array.strides), array.dtype.name, size)
 
 
 def _new(cp: Any, first: Any, plan: Plan) -> Any:
@@ -303,7 +302,7 @@ def _new(cp: Any, first: Any, plan: Plan) -> Any:
     if torch is not None:
         kind = first.dtype if plan.out_type is None else getattr(torch, _NAMES[plan.out_type])
         return torch.empty(plan.out_shape, dtype=kind, device=first.device)
-    if plan.out_type is None or array_plans.TYPES.get(first.dtype.name) == plan.out_type:
+    if plan.out_type is None or call_signature.TYPES.get(first.dtype.name) == plan.out_type:
         kind = first.dtype
     else:
         kind = _NAMES[plan.out_type]
@@ -315,5 +314,5 @@ def _new(cp: Any, first: Any, plan: Plan) -> Any:
         return cp.empty(plan.out_shape, kind)
 
 
-_NAMES = {ours: name for name, ours in array_plans.TYPES.items()}
-log.start_from_environment()
+_NAMES = {ours: name for name, ours in call_signature.TYPES.items()}
+call_log.start_from_environment()

@@ -2,7 +2,7 @@
 
 1. The best record of exactly this problem and device, whatever the model says: it was tuned for it. Where the vendor's
    library won, that is the answer; so it is where it won the nearest problem.
-2. Otherwise the nearest record by ``key_distance``, if its schedule is valid for the problem as asked and the time
+2. Otherwise the nearest record by ``problem_distance``, if its schedule is valid for the problem as asked and the time
    model does not put it behind the default choice (``default_choice``). The nearest MOST_TRIED are asked.
 3. Otherwise the default choice.
 
@@ -18,14 +18,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autosched.dispatch.distance import KeyDistance, device_distance, key_distance
+from autosched.dispatch.distance import ProblemDistance, device_distance, problem_distance
 from autosched.dispatch.provenance import KernelProvenance, Kind, NoSchedule, Origin
 from autosched.dispatch.staleness import UNKNOWN, Environment, stale_reasons
 from autosched.samplers.first_choices.model_choice import DefaultChoice, default_choice, predicted_seconds
-from measurements.records.record import Record
+from measurements.records.record import Record, problem_of
 from measurements.records.vendor_library import is_library
 from measurements.store.store import Store
-from search_spaces.catalogue import problem_from_json, template, templates_for
+from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
@@ -36,7 +36,7 @@ from search_spaces.templates.template import TemplateSet
 MOST_TRIED = 8
 # Times the model's time of the default choice, beyond which it puts a schedule behind. The model's own first choice is
 # 2 to 3 % from the best in the median (PyTorch's AutoHeuristic matmuls on A100 and H100): less than that says nothing.
-BEHIND = 1.03
+NEIGHBOUR_SLACK = 1.03
 
 Usable = Callable[[Kernel], str | None]
 Library = Callable[[Problem], str]
@@ -56,7 +56,7 @@ class Neighbour:
 
     problem_key: str
     device: str
-    distance: KeyDistance
+    distance: ProblemDistance
 
 
 def look_up(
@@ -119,7 +119,7 @@ class _LookUp:
 
     def exact(self, record: Record) -> Answer | None:
         if is_library(record.schedule):
-            return self._library(record, KeyDistance(0.0, ()))
+            return self._library(record, ProblemDistance(0.0, ()))
         try:
             its = template(record.schedule.template)
             kernel = its.kernel(self._problem, record.schedule, self._device)
@@ -145,7 +145,7 @@ class _LookUp:
             kernel = templates.kernel(self._problem, record.schedule, self._device)
             if default is not None and its.counts is not None:
                 (predicted,) = predicted_seconds(TemplateSet([its]), self._problem, [record.schedule], self._device)
-                if predicted > BEHIND * default.seconds:
+                if predicted > NEIGHBOUR_SLACK * default.seconds:
                     times = predicted / default.seconds
                     why = f"the time model expects it to take {times:.3g} times as long as its own choice"
             why = why or self._usable(kernel)
@@ -166,7 +166,7 @@ class _LookUp:
         )
         return Answer(kernel, provenance)
 
-    def _library(self, record: Record, distance: KeyDistance) -> Answer | None:
+    def _library(self, record: Record, distance: ProblemDistance) -> Answer | None:
         """No time model knows the library; it was the fastest there, and serves every size."""
         try:
             version = self._vendor(self._problem)
@@ -216,13 +216,13 @@ class _LookUp:
     def _record(self, neighbour: Neighbour) -> Record | None:
         """The best record of a neighbour; None where it cannot be read or is of another family of devices."""
         try:
-            recorded = problem_from_json(json.loads(neighbour.problem_key))
+            recorded = problem_of(neighbour.problem_key)
         except ValueError:
             return None
         record = self._store.best(recorded, neighbour.device)
         if record is None or neighbour.device == self._device.name or _row(neighbour.device) is not None:
             return record
-        return record if json.loads(record.fingerprint).get("sm") == self._device.arch else None
+        return record if record.runner_info.arch == self._device.arch else None
 
 
 def _neighbours(store: Store, problem: Problem, device: Device) -> list[Neighbour]:
@@ -232,9 +232,9 @@ def _neighbours(store: Store, problem: Problem, device: Device) -> list[Neighbou
     for summary in store.problems(problem.operator):
         place = summary.problem_key, summary.device
         if summary.works and place not in found and place != (problem.key(), device.name):
-            sizes = key_distance(problem, json.loads(summary.problem_key))
+            sizes = problem_distance(problem, json.loads(summary.problem_key))
             there = device_distance(device, summary.device, _row(summary.device))
-            together = KeyDistance(sizes.doublings + there.doublings, sizes.differences + there.differences)
+            together = ProblemDistance(sizes.doublings + there.doublings, sizes.differences + there.differences)
             found[place] = Neighbour(*place, together)
     return sorted(found.values(), key=lambda n: (n.distance.doublings, len(n.distance.differences), n.problem_key))
 

@@ -44,8 +44,8 @@ class Origin:
 class KernelProvenance:
     """What ``kernel`` of a database found. ``origin`` is None where the model chose.
 
-    ``distance`` is in doublings (``key_distance``), ``differences`` say what was asked for and what is recorded; of the
-    nearest record that there is, where the model chose. ``stale`` says what has changed since the record was timed.
+    ``distance`` is in doublings (``problem_distance``), ``differences`` say what was asked for and what is recorded; of
+    the nearest record that there is, where the model chose. ``stale`` says what has changed since the record was timed.
     ``refused`` says why records at least as near were not taken. ``predicted_seconds`` and ``default_seconds`` are the
     model's times of this kernel and of its own choice, None where it was not asked.
     """

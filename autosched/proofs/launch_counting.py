@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -51,24 +52,44 @@ def count_launch(kernel: Kernel, inputs: InputsFile) -> LaunchCounts | None:
 
     Raises HostFailure where this machine cannot emulate.
     """
-    parts = _parts(kernel.grid)
-    weighted: list[tuple[float, int, Emulation]] = []
+
+    def run(blocks: Sequence[int]) -> Emulation:
+        return emulate_blocks(kernel, blocks, inputs=inputs, check=False, count=True, time_limit=SECONDS).emulation
+
+    runs = sampled_runs(kernel.grid, run)
+    return None if runs is None else averaged(kernel, runs, float(_least_bytes(kernel)))
+
+
+@dataclass(frozen=True, eq=False)
+class CountedRun:
+    """A counted emulation of ``blocks`` blocks, which stand for ``share`` of the grid."""
+
+    share: float
+    blocks: int
+    emulation: Emulation
+
+
+def sampled_runs(grid: Sequence[int], run: Callable[[Sequence[int]], Emulation]) -> list[CountedRun] | None:
+    """Some blocks that together stand for the grid, each run by ``run``; None where one does not end.
+
+    ``run`` counts what is executed, and takes as long as it likes.
+    """
+    runs: list[CountedRun] = []
+    parts = _parts(grid)
     for share, block in parts:
-        done = _run(kernel, (block,), inputs)
-        if done is None:
+        done = run((block,))
+        if not _ended(done):
             return None
-        weighted.append((share, 1, done))
+        runs.append(CountedRun(share, 1, done))
     share, block = parts[0]
-    others = tuple(
-        b for b in dict.fromkeys((block + 1, prod(kernel.grid) // 3)) if b < prod(kernel.grid) and b != block
-    )
-    if weighted[0][2].run_seconds < SOON and share > 0.9 and others:  # what a block does may depend on its data
-        more = _run(kernel, others, inputs)
-        if more is not None:
+    others = tuple(b for b in dict.fromkeys((block + 1, prod(grid) // 3)) if b < prod(grid) and b != block)
+    if runs[0].emulation.run_seconds < SOON and share > 0.9 and others:  # what a block does may depend on its data
+        more = run(others)
+        if _ended(more):
             most = share * len(others) / (1 + len(others))
-            weighted[0] = (share - most, 1, weighted[0][2])
-            weighted.append((most, len(others), more))
-    return _counts(kernel, weighted)
+            runs[0] = replace(runs[0], share=share - most)
+            runs.append(CountedRun(most, len(others), more))
+    return runs
 
 
 def _parts(grid: Sequence[int]) -> list[tuple[float, int]]:
@@ -83,22 +104,21 @@ def _parts(grid: Sequence[int]) -> list[tuple[float, int]]:
     return [(share / total, block) for share, block in found]
 
 
-def _run(kernel: Kernel, blocks: Sequence[int], inputs: InputsFile) -> Emulation | None:
-    done = emulate_blocks(kernel, blocks, inputs=inputs, check=False, count=True, time_limit=SECONDS).emulation
-    return done if done.status in ("ok", "findings") else None
+def _ended(done: Emulation) -> bool:
+    return done.status in ("ok", "findings")
 
 
-def _counts(launch: Launch, runs: Sequence[tuple[float, int, Emulation]]) -> LaunchCounts:
-    """Averages over runs, each with its share of the grid and the number of its blocks."""
+def averaged(launch: Launch, runs: Sequence[CountedRun], dram_bytes: float) -> LaunchCounts:
+    """What a block of the launch does on average. ``dram_bytes`` are those that the launch moves at least."""
     executed: dict[str, float] = {}
-    for share, blocks, run in runs:
-        for operation, times in run.executed:
-            executed[operation] = executed.get(operation, 0.0) + times * share / blocks
+    for r in runs:
+        for operation, times in r.emulation.executed:
+            executed[operation] = executed.get(operation, 0.0) + times * r.share / r.blocks
 
     def total(kinds: tuple[str, ...], count: Callable[[GlobalSite], float]) -> float:
         return sum(
-            share / blocks * sum(count(s) for s in run.global_sites if s.instruction.startswith(kinds))
-            for share, blocks, run in runs
+            r.share / r.blocks * sum(count(s) for s in r.emulation.global_sites if s.instruction.startswith(kinds))
+            for r in runs
         )
 
     def loads(count: Callable[[GlobalSite], float]) -> float:
@@ -110,13 +130,11 @@ def _counts(launch: Launch, runs: Sequence[tuple[float, int, Emulation]]) -> Lau
     return LaunchCounts(
         blocks=prod(launch.grid),
         threads=prod(launch.block),
-        sampled=sum(blocks for _, blocks, _ in runs),
-        code=max(run.code for _, _, run in runs),
+        sampled=sum(r.blocks for r in runs),
+        code=max(r.emulation.code for r in runs),
         executed=tuple(sorted(executed.items())),
-        chain_cycles=sum(share * run.chains[1] / max(run.chains[0], 1) for share, _, run in runs),
-        shared_wavefronts=sum(
-            share / blocks * sum(s.wavefronts for s in run.shared_sites) for share, blocks, run in runs
-        ),
+        chain_cycles=sum(r.share * r.emulation.chains[1] / max(r.emulation.chains[0], 1) for r in runs),
+        shared_wavefronts=sum(r.share / r.blocks * sum(s.wavefronts for s in r.emulation.shared_sites) for r in runs),
         requests=loads(lambda s: s.requests) + total((*_STORES, *_ATOMICS), lambda s: s.requests),
         wavefronts=loads(wavefronts) + total((*_STORES, *_ATOMICS), wavefronts),
         load_sectors=loads(lambda s: s.sectors),
@@ -124,7 +142,7 @@ def _counts(launch: Launch, runs: Sequence[tuple[float, int, Emulation]]) -> Lau
         store_sectors=total(_STORES, lambda s: s.sectors),
         atomic_sectors=total(_ATOMICS, lambda s: s.sectors),
         constant_requests=total(("ld.const",), lambda s: s.sectors),
-        dram_bytes=float(_least_bytes(launch)),
+        dram_bytes=dram_bytes,
         dynamic_shared_bytes=launch.dynamic_shared_bytes,
         operand_bytes=sum(o.bytes for o in launch.operands),
     )

@@ -18,7 +18,7 @@ from autosched.proofs.coverage import Role
 from autosched.proofs.launch_limits import why_refused
 from autosched.proofs.run import (
     RANDOM,
-    AskedLaunch,
+    LaunchOverride,
     ProofSettings,
     Run,
     refused,
@@ -29,11 +29,11 @@ from autosched.proofs.run import (
     run_whole,
 )
 from autosched.proofs.sampled_blocks import QUICK_SHARE, sampled_flops, why_not_sampled
-from autosched.proofs.stress_sizes import ProvokingSize, provoking_sizes, with_short_k
+from autosched.proofs.stress_sizes import StressSize, stress_sizes, with_short_k
 from autosched.proofs.tile_walk import run_walk, why_no_walk
 from measurements.emulator import ASCENDING, Order
 from search_spaces.hardware.devices import Device
-from search_spaces.operators.input_cases import ProvokingInputs
+from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
@@ -52,7 +52,7 @@ _FAR_FLOPS = 2.0**30  # of some blocks of far sizes
 _WINDOW_FLOPS = 2.0**29  # of blocks that finish results of a further output
 _STREAMED_FLOPS = 2.0**32  # of one of a chain of blocks, all of which exchange sums
 _ADDRESSABLE = 2**42  # bytes of arrays, for each of which the emulator reserves some more
-_WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # of a provoking size that is run whole
+_WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # of a stress size that is run whole
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _runs(
     if settings.depth == "full":
         yield from _large_runs(template, problem, small, schedule, device, settings)
     else:
-        yield from provoking_runs(template, small, schedule, device, settings, of_cases=True)
+        yield from stress_runs(template, small, schedule, device, settings, of_cases=True)
     yield from rest
 
 
@@ -141,7 +141,7 @@ def _whole_runs(
 
 def _first_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept: dict[str, Run]) -> Iterator[ProofRun]:
     seed, turns = settings.seed, Order("random", settings.seed + 1)
-    random = ProvokingInputs((RANDOM,), problem.random_inputs(seed))
+    random = StressInputs((RANDOM,), problem.random_inputs(seed))
     together = kernel.cooperating[0] > 1 or kernel.chained  # then the order of blocks may show in sums
     compares = kernel.repeatable and (settings.depth == "full" or (together and settings.emulates))
 
@@ -158,16 +158,16 @@ def _first_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept:
 
         def turned() -> Run:
             first = kept["first"].outputs
-            return run_again(problem, kernel, AskedLaunch(Order("descending", seed + 4)), settings, same_as=first)
+            return run_again(problem, kernel, LaunchOverride(Order("descending", seed + 4)), settings, same_as=first)
 
         yield ProofRun("random inputs in turns", turned)
     most = max(1, EMULATED_BYTES // problem.min_bytes)
-    provoking = list(islice(problem.provoking_inputs(seed), most))
-    for given in provoking:
+    stress = list(islice(problem.stress_inputs(seed), most))
+    for given in stress:
         yield ProofRun("edge inputs", partial(run_whole, problem, kernel, given, turns, settings))
     again = int(min(AGAIN_BYTES / problem.min_bytes, AGAIN_FLOPS / max(1.0, problem.flops)))
     # a user's kernel, which has none of them, runs in a random order, too, unless it is very large
-    least = int(not provoking and problem.min_bytes <= EMULATED_BYTES)
+    least = int(not stress and problem.min_bytes <= EMULATED_BYTES)
     for i, given in islice(_drawn_again(problem, seed), max(again, least)):
         order = replace(turns, seed=i + 1)
         yield ProofRun("inputs drawn again", partial(run_whole, problem, kernel, given, order, settings, seed=i))
@@ -177,23 +177,23 @@ def _more_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept: 
     if settings.depth == "quick":
         return
     seed = settings.seed
-    random = ProvokingInputs((RANDOM,), problem.random_inputs(seed))
+    random = StressInputs((RANDOM,), problem.random_inputs(seed))
     for i, order in enumerate(
         (Order("random", seed + 1), Order("descending", seed + 2), Order("alternating", seed + 3))
     ):
         name = f"edge inputs, blocks {order.blocks}"
         provoked = False
-        for given in problem.provoking_inputs(seed + i):
+        for given in problem.stress_inputs(seed + i):
             provoked = True
             yield ProofRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i))
         if not provoked:  # a user's kernel: on what a quick proof draws again
-            given = ProvokingInputs((RANDOM,), problem.random_inputs(seed + i + 1))
+            given = StressInputs((RANDOM,), problem.random_inputs(seed + i + 1))
             yield ProofRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i + 1))
     turns = Order("random", seed + 4)
     if settings.emulates:  # a tuner, and whoever calls the kernel, launches it again and again
         first = kept["first"].outputs if "first" in kept else {}
         yield ProofRun(
-            "launched twice", partial(run_again, problem, kernel, AskedLaunch(turns, 2), settings, same_as=first)
+            "launched twice", partial(run_again, problem, kernel, LaunchOverride(turns, 2), settings, same_as=first)
         )
     else:
         yield ProofRun("random inputs in turns", partial(run_whole, problem, kernel, random, turns, settings))
@@ -204,15 +204,15 @@ def _more_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept: 
         )
     if settings.emulates:
         yield ProofRun("perturbed", partial(run_perturbed, problem, kernel, random, seed, settings))
-        for given in problem.provoking_inputs(seed + 5):
+        for given in problem.stress_inputs(seed + 5):
             yield ProofRun("edge inputs, perturbed", partial(run_perturbed, problem, kernel, given, seed + 5, settings))
 
 
-def _drawn_again(problem: Problem, seed: int) -> Iterator[tuple[int, ProvokingInputs]]:
+def _drawn_again(problem: Problem, seed: int) -> Iterator[tuple[int, StressInputs]]:
     """Inputs of a quick proof from the seeds after ``seed``, each with its seed."""
     for i in range(seed + 1, seed + AGAIN):
-        yield i, ProvokingInputs((RANDOM,), problem.random_inputs(i))
-        for given in problem.provoking_inputs(i):
+        yield i, StressInputs((RANDOM,), problem.random_inputs(i))
+        for given in problem.stress_inputs(i):
             yield i, given
 
 
@@ -253,7 +253,7 @@ def _large_runs(
 ) -> Iterator[ProofRun]:
     """Runs of sizes that grow out of the cut."""
     named = False
-    for run in provoking_runs(template, small, schedule, device, settings):
+    for run in stress_runs(template, small, schedule, device, settings):
         named = True
         yield run
     if not named:
@@ -305,7 +305,7 @@ def at_true_size(
     return problem, whole
 
 
-def provoking_runs(
+def stress_runs(
     template: KernelTemplate,
     small: Problem,
     schedule: Schedule,
@@ -314,9 +314,9 @@ def provoking_runs(
     *,
     of_cases: bool = False,
 ) -> Iterator[ProofRun]:
-    """A run for each provoking size, ``of_cases``: those that are for inputs of a certain case; one that cannot be made
+    """A run for each stress size, ``of_cases``: those that are for inputs of a certain case; one that cannot be made
     where ``schedule`` is not valid at that size."""
-    for largest in provoking_sizes(small, schedule):
+    for largest in stress_sizes(small, schedule):
         if of_cases and not largest.case:
             continue
         why, found = "", None
@@ -350,7 +350,7 @@ def provoking_runs(
 
 
 def _affordable(
-    template: KernelTemplate, size: ProvokingSize, kernel: Kernel, schedule: Schedule, device: Device, seed: int
+    template: KernelTemplate, size: StressSize, kernel: Kernel, schedule: Schedule, device: Device, seed: int
 ) -> tuple[Problem, Kernel]:
     """``size`` with the shortest k where the blocks that are sampled would compute too much: those that compute many
     tiles each."""
@@ -363,8 +363,8 @@ def _affordable(
     return size.problem, kernel
 
 
-def _inputs_of(size: ProvokingSize, seed: int) -> ProvokingInputs:
-    for inputs in size.problem.provoking_inputs(seed):
+def _inputs_of(size: StressSize, seed: int) -> StressInputs:
+    for inputs in size.problem.stress_inputs(seed):
         if not size.case or size.case in inputs.cases:
             return inputs
-    return ProvokingInputs((RANDOM,), size.problem.random_inputs(seed))
+    return StressInputs((RANDOM,), size.problem.random_inputs(seed))

@@ -12,15 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autosched.proofs import stored_proof as proofs
+from autosched.proofs import stored_proof
 from autosched.proofs.coverage import ROLES, Coverage, Role, RoleCoverage
 from autosched.proofs.plan import ProofPlan, ProofRun, emulated_problem, plan, plan_of_kernel
 from autosched.proofs.run import (
     FAILED_LAUNCH,
     TIME_LIMIT,
-    AskedLaunch,
     Depth,
     Execute,
+    LaunchOverride,
     ProofSettings,
     Run,
 )
@@ -32,9 +32,9 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 
-# What an emulation says of a kernel; all else is no verdict.
-CONDEMNING = ("wrong_result", "findings", "crashed", FAILED_LAUNCH)
-FAILING = (*CONDEMNING, "compile_error")  # what is not right as it stands
+# What an emulation says of a kernel; all else is not a verdict.
+FAILURE_STATUSES = ("wrong_result", "findings", "crashed", FAILED_LAUNCH)
+FAILING = (*FAILURE_STATUSES, "compile_error")  # what is not right as it stands
 _NO_TIME = "there was no time for it"
 
 
@@ -78,7 +78,7 @@ class Verification:
             "status": self.status,
             "depth": self.depth,
             "whole": self.whole,
-            **proofs.identity(self.kernel),
+            **stored_proof.identity(self.kernel),
             "seconds": round(self.seconds, 3),
             **({} if self.coverage is None else {"coverage": self.coverage.to_json()}),
             "runs": [
@@ -194,7 +194,7 @@ def verify_one(
     time_limit: float = TIME_LIMIT,
     depth: Depth = "quick",
     budget: float | None = None,
-    asked: AskedLaunch | None = None,
+    asked: LaunchOverride | None = None,
 ) -> Verification:
     """``Prover.prove`` of one schedule of ``template`` on inputs drawn from ``seed``, until a run fails or the proof
     has taken more than ``budget`` seconds. ``time_limit`` is that of one launch; ``asked`` is one that the proof alone
@@ -213,7 +213,7 @@ def verify(
     workers: int | None = None,
     time_limit: float = TIME_LIMIT,
     depth: Depth = "quick",
-    asked: AskedLaunch | None = None,
+    asked: LaunchOverride | None = None,
 ) -> Iterator[Verification]:
     """``verify_one`` for each schedule, ``workers`` at a time (default: one per usable core), in their order."""
     with ThreadPoolExecutor(workers or usable_cores()) as pool:
@@ -234,7 +234,7 @@ def prove(
     depth: Depth = "quick",
     execute: Execute = emulate,
 ) -> Iterator[Run]:
-    """Emulate ``kernel`` on random inputs, then on sets of provoking ones; the first run that fails is the last.
+    """Emulate ``kernel`` on random inputs, then on sets of stress ones; the first run that fails is the last.
 
     Quick, one set is emulated in any case, more while their operands stay under ``EMULATED_BYTES`` together, and for a
     small problem (``AGAIN_BYTES``) those of other seeds. Raises HostFailure where this machine cannot emulate.

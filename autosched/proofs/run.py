@@ -13,7 +13,7 @@ from autosched.proofs.sampled_blocks import QUICK_SHARE, prove_blocks
 from measurements.emulator import ASCENDING, Emulation, Order, emulate
 from measurements.records.comparison import check
 from search_spaces.arrays import FloatArray
-from search_spaces.operators.input_cases import ProvokingInputs
+from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import Array, Problem
 from search_spaces.templates.kernel import Kernel
 
@@ -27,7 +27,7 @@ Execute = Callable[..., Emulation]  # takes a kernel, its inputs, time_limit and
 
 
 @dataclass(frozen=True)
-class AskedLaunch:
+class LaunchOverride:
     """How random inputs are run once more: in an order, and so many times, each on what the last launch has left."""
 
     order: Order = ASCENDING
@@ -47,7 +47,7 @@ class ProofSettings:
     seed: int = 0
     time_limit: float = TIME_LIMIT
     budget: float | None = None
-    launch: AskedLaunch | None = None
+    launch: LaunchOverride | None = None
     execute: Execute = emulate
 
     @property
@@ -86,7 +86,7 @@ class Run:
 def run_whole(
     problem: Problem,
     kernel: Kernel,
-    given: ProvokingInputs,
+    given: StressInputs,
     order: Order,
     settings: ProofSettings,
     *,
@@ -125,14 +125,14 @@ def run_whole(
 def run_again(
     problem: Problem,
     kernel: Kernel,
-    launch: AskedLaunch,
+    launch: LaunchOverride,
     settings: ProofSettings,
     same_as: Mapping[str, Array] | None = None,
 ) -> Run:
     """The random inputs of a first run in another order, and as often as ``launch`` says."""
     # What is computed in place is another problem the second time.
     calls = 1 if any(o.role == "inout" for o in kernel.operands) else launch.launches
-    given = ProvokingInputs((RANDOM,), problem.random_inputs(settings.seed))
+    given = StressInputs((RANDOM,), problem.random_inputs(settings.seed))
     run = run_whole(
         problem, kernel, given, launch.order, settings, execute=partial(emulate, calls=calls),
         limit=calls * settings.time_limit, same_as=same_as,
@@ -142,14 +142,14 @@ def run_again(
 
 
 def run_fewer_blocks(
-    problem: Problem, kernel: Kernel, given: ProvokingInputs, order: Order, settings: ProofSettings
+    problem: Problem, kernel: Kernel, given: StressInputs, order: Order, settings: ProofSettings
 ) -> Run:
     """``kernel`` launched with fewer blocks than it was planned for."""
     run = run_whole(problem, kernel, given, order, settings)
     return replace(run, reason=f"{run.reason}; with {kernel.grid[0]} blocks alone" if run.reason else "")
 
 
-def run_perturbed(problem: Problem, kernel: Kernel, given: ProvokingInputs, seed: int, settings: ProofSettings) -> Run:
+def run_perturbed(problem: Problem, kernel: Kernel, given: StressInputs, seed: int, settings: ProofSettings) -> Run:
     """With approximate functions at the edge of the error that the PTX ISA allows."""
     run = run_whole(problem, kernel, given, ASCENDING, settings, seed=seed, execute=partial(emulate, perturb=True))
     reason = f"{run.reason}; with approximate functions at the edge of their error" if run.reason else ""

@@ -31,7 +31,7 @@ def identity(kernel: Kernel | None) -> dict[str, str | None]:
     }
 
 
-def doubt(proof: str | None, kernel: Kernel) -> str:
+def stale_reason(proof: str | None, kernel: Kernel) -> str:
     """Why a stored proof (JSON text) says nothing of ``kernel`` as it is today; "" where it does."""
     if proof is None:
         return ABSENT
@@ -93,6 +93,8 @@ def lacks(proof: str | None) -> tuple[str, ...]:
     said = None if proof is None else _read(proof)
     if said is None or said.get("status") != "ok" or said.get("depth") != FULL:
         return ()
+    if isinstance(said.get("lacks"), list):  # it says so itself, as of a Triton kernel
+        return tuple(map(str, said["lacks"]))
     found = coverage(proof)
     return (UNSAID,) if found is None else found.lacks
 

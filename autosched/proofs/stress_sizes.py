@@ -26,17 +26,17 @@ _STREAMED = 272  # tiles of stream-K: more than twice as many as most devices ha
 MANY_PARTS = 72  # tiles more along an axis that is reduced: each leaves a part
 MANY = 2**12  # elements, where tiles are not known: at least as many
 LONG = 2**20  # elements of a line, or of a vector's k
-FAR = 2**29  # of one extent: the largest power of two that is allowed
+FAR_EXTENT = 2**29  # of one extent: the largest power of two that is allowed
 OVERFLOWING = 2**31  # elements, the first that a signed number of 32 bits does not count
-BEYOND = 2**32  # elements, and more bytes
+BEYOND_ELEMENTS = 2**32  # elements, and more bytes
 LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14  # sums of products of 8-bit integers, beyond what f32 counts one by one
 
 
 @dataclass(frozen=True)
-class ProvokingSize:
+class StressSize:
     """``whole``: every block is run; else some, far apart. ``fewer_blocks``: launched with fewer than planned, where
     the grid may shrink. ``role``: what a full proof needs it for. ``case``: of the inputs that it is for, one of
-    ``Problem.provoking_inputs``; "" stands for any. ``smaller``: what may stand in where a launch of it takes more
+    ``Problem.stress_inputs``; "" stands for any. ``smaller``: what may stand in where a launch of it takes more
     memory than a process can address, the largest first."""
 
     name: str
@@ -45,7 +45,7 @@ class ProvokingSize:
     role: Role | None = None
     fewer_blocks: bool = False
     case: str = ""
-    smaller: tuple[ProvokingSize, ...] = ()
+    smaller: tuple[StressSize, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class _Growth:
     case: str = ""
 
 
-def provoking_sizes(small: Problem, schedule: Schedule) -> Iterator[ProvokingSize]:
+def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
     """Problems that grow out of ``small``, a cut of few tiles; the schedule may be invalid for some of them. None that
     is far where no problem is whose arrays may be so large."""
     for growth in _growths(small, schedule):
@@ -70,7 +70,7 @@ def provoking_sizes(small: Problem, schedule: Schedule) -> Iterator[ProvokingSiz
             yield replace(largest, smaller=tuple(smaller))
 
 
-def _from_largest(small: Problem, growth: _Growth) -> Iterator[ProvokingSize]:
+def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:
     """By ever smaller powers of two, as long as they are far; with the shorter k before that of ``small``, which may
     have the tiles that the schedule asks for."""
     for less in range(0, 16, 2):
@@ -83,7 +83,7 @@ def _from_largest(small: Problem, growth: _Growth) -> Iterator[ProvokingSize]:
                 continue
             if growth.role == "far" and max(o.size for o in grown.operands()) < OVERFLOWING:
                 return
-            yield ProvokingSize(growth.name, grown, growth.whole, growth.role, growth.fewer_blocks, growth.case)
+            yield StressSize(growth.name, grown, growth.whole, growth.role, growth.fewer_blocks, growth.case)
         if growth.role != "far":
             return
 
@@ -93,16 +93,16 @@ def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
     their places in out stay. ``problem`` itself where it has no k, or no more."""
     if not isinstance(problem, Matmul):
         return problem
-    of_split = _of_split(schedule)
+    of_split = _of_split(problem, schedule)
     steps = problem.k // of_split
     kept = max(2, int(share * steps))
     return replace(problem, k=problem.k - (steps - kept) * of_split) if kept < steps else problem
 
 
-def _of_split(schedule: Schedule) -> int:
-    """Elements along k of one tile of each split."""
+def _of_split(problem: Matmul, schedule: Schedule) -> int:
+    """Numbers along k of one tile of each split."""
     chosen = schedule.values
-    return int(chosen.get("tile_k", 256)) * int(chosen.get("split_k", 1))
+    return int(chosen.get("tile_k", 256)) * int(chosen.get("split_k", 1)) * problem.input_dtype.values
 
 
 def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
@@ -112,36 +112,39 @@ def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
             yield from _growths_of_matmul(small, schedule)
         case Matvec():
             yield _Growth("many rows", {"n": MANY}, True, "many tiles")
-            yield _Growth("far rows", {"n": FAR}, False, "far")
+            yield _Growth("far rows", {"n": FAR_EXTENT}, False, "far")
             yield _Growth("long k", {"k": LONG // 8})
         case Reduce(axis="column"):
             yield _Growth("many columns", {"columns": MANY}, True, "many tiles")
-            yield _Growth("far columns", {"columns": FAR}, False, "far")
+            yield _Growth("far columns", {"columns": FAR_EXTENT}, False, "far")
             if small.reduction_size == 0:
                 yield _Growth("long columns", {"rows": LONG // 8})
             else:
-                far = min(FAR, 1 << (2 * BEYOND // small.columns).bit_length())
+                far = min(FAR_EXTENT, 1 << (2 * BEYOND_ELEMENTS // small.columns).bit_length())
                 yield _Growth("far parts", {"rows": small.reduction_size * max(1, far // small.reduction_size)}, False,
                               "far")  # fmt: skip
         case RowProblem():
             yield _Growth("many rows", {"rows": MANY // 4}, True, "many tiles")
-            far = min(FAR, 1 << (2 * BEYOND // small.columns).bit_length())
+            far = min(FAR_EXTENT, 1 << (2 * BEYOND_ELEMENTS // small.columns).bit_length())
             yield _Growth("far rows", {"rows": far}, False, "far")
             if not (isinstance(small, Reduce) and small.reduction_size):
                 yield _Growth("long rows", {"columns": LONG // 4}, True)
         case ArrayMove():
             yield _Growth("many rows", {"rows": MANY}, True, "many tiles")
             yield _Growth("many columns", {"columns": MANY}, True, "many tiles")
-            yield _Growth("far rows", {"rows": FAR, "columns": 64}, False, "far")
-            yield _Growth("far columns", {"rows": 64, "columns": FAR}, False, "far")
+            yield _Growth("far rows", {"rows": FAR_EXTENT, "columns": 64}, False, "far")
+            yield _Growth("far columns", {"rows": 64, "columns": FAR_EXTENT}, False, "far")
             yield _Growth(
-                "far matrices", {"batch": min(FAR, BEYOND // (small.rows * small.columns) + 64)}, False, "far"
+                "far matrices",
+                {"batch": min(FAR_EXTENT, BEYOND_ELEMENTS // (small.rows * small.columns) + 64)},
+                False,
+                "far",
             )
 
 
 def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
     chosen = schedule.values
-    of_split = _of_split(schedule)
+    of_split = _of_split(small, schedule)
     if schedule.template == WGMMA_MATMUL_TRANSPOSED.name:  # its m is the problem's n
         swapped = {"m": "n", "n": "m"}
         chosen = {f"{name[:-1]}{swapped.get(name[-1], name[-1])}": value for name, value in chosen.items()}
@@ -159,10 +162,12 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
         far = -(-OVERFLOWING // small.m // columns) * columns
         yield _Growth("far columns", {"n": far, "k": shorter}, False, "far")
     else:
-        yield _Growth("far rows", {"m": FAR, "k": shorter}, False, "far")
-        yield _Growth("far columns", {"n": FAR, "k": shorter}, False, "far")
+        yield _Growth("far rows", {"m": FAR_EXTENT, "k": shorter}, False, "far")
+        yield _Growth("far columns", {"n": FAR_EXTENT, "k": shorter}, False, "far")
     if small.batch > 1:
-        yield _Growth("far matrices", {"batch": min(FAR, BEYOND // smallest + 2), "k": shorter}, False, "far")
+        yield _Growth(
+            "far matrices", {"batch": min(FAR_EXTENT, BEYOND_ELEMENTS // smallest + 2), "k": shorter}, False, "far"
+        )
     yield _Growth("long k", {"k": of_split * LONG_STEPS})
     if small.a == "i8":
         more = -(-LARGE_SUMS // LARGEST_PRODUCT // of_split) * of_split

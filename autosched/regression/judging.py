@@ -17,8 +17,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from measurements.records import signed_rank
-from measurements.records import timing_statistics as timing
+from measurements.records import signed_rank, timing_statistics
 from measurements.records.timing_statistics import Ratio, Verdict, log_ratios
 
 CONFIDENCE = 0.99  # of every interval here: fifty times in a hundred entries one of 95% would miss
@@ -100,7 +99,7 @@ def compare(times: Times, limits: Limits, noise: float = 0.0) -> Comparison:
     control = Ratio.paired(times.control, times.baseline, CONFIDENCE) if times.control else None
     if math.isinf(limit):  # too few rounds to say anything
         return Comparison(Verdict.UNCERTAIN, ratio, again, control, limit, 1.0, lost, len(times.baseline))
-    verdict = timing.verdict(ratio, limit)
+    verdict = timing_statistics.verdict(ratio, limit)
     if verdict is Verdict.SLOWER and lost <= limits.floor:
         verdict = Verdict.SAME
     p = signed_rank.p_value(log_ratios(times.candidate, times.baseline), math.log1p(limit))

@@ -13,7 +13,8 @@ from autosched.regression.report import Finding, Report, Verdict, worst_first
 from autosched.reporting import formatting
 from measurements.files.text import harmless
 
-_ICONS = {Verdict.SLOWER: "🔴", Verdict.WRONG: "🔴", Verdict.BROKEN: "🔴", Verdict.FASTER: "🟢", Verdict.SAME: "🟢"}
+_ICONS = {v: "🔴" for v in Verdict if v.fails} | {v: "🟢" for v in (Verdict.FASTER, Verdict.SAME, Verdict.SOUND)}
+
 _SUMMARY_ROWS = 200  # GitHub shows no summary of more than 1 MiB; failures come first
 # what XML 1.0 cannot hold in any form (section 2.2, Char)
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -64,7 +65,8 @@ def junit(report: Report) -> bytes:
 def markdown(report: Report) -> str:
     """A summary for a job page ($GITHUB_STEP_SUMMARY): the conclusion, then a table, failures first."""
     lines = [f"### autosched check ({report.kind}): {_md(report.conclusion)}", ""]
-    shown = worst_first(report.findings)[:_SUMMARY_ROWS]
+    telling = [f for f in worst_first(report.findings) if f.reasons or f.verdict is not Verdict.SOUND]
+    shown = telling[:_SUMMARY_ROWS]
     if shown:
         lines += ["| | entry | verdict | change | baseline | now | why |", "|---|---|---|---:|---:|---:|---|"]
     for f in shown:
@@ -80,6 +82,8 @@ def markdown(report: Report) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     if len(report.findings) > len(shown):
         lines += ["", f"{len(report.findings) - len(shown)} more are in the JSON of the check."]
+    if report.kernels:
+        lines += ["", f"Kernel: {_md(report.kernels)}."]
     tools = ", ".join(f"{name} {value}" for name, value in report.tools.items() if value)
     lines += ["", f"{_md(report.database)}, {formatting.duration(report.seconds)}{_md('; ' + tools if tools else '')}"]
     return "\n".join(lines) + "\n"
@@ -169,7 +173,7 @@ def _xml(text: str) -> str:
 
 
 def _md(text: str) -> str:
-    """Text that is no Markdown and no HTML, in one cell of a table."""
+    """Text that is not a Markdown and no HTML, in one cell of a table."""
     escaped = re.sub(r"([\\`*_{}\[\]<>#|~$@])", r"\\\1", " ".join(harmless(text).split()))
     return escaped.replace("\\<", "&lt;").replace("\\>", "&gt;")
 

@@ -1,5 +1,7 @@
 """pytest --autosched-db best.db [--autosched-static]: one test for every entry of a database; and a fixture.
 
+``--autosched-configs DIR --autosched-format vllm`` is one test for every entry of tuned-configuration files.
+
 A project that does not ask for it pays for the import of this module alone, so nothing of autosched is imported before
 an option or the fixture is used.
 """
@@ -14,6 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from autosched.regression.check import CheckOptions
+    from autosched.regression.config_files import ConfigEntry
     from autosched.regression.entries import Entry
     from autosched.regression.report import Finding
     from search_spaces.operators.problem import Problem
@@ -30,6 +33,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--autosched-no-emulate", action="store_true", help="do not compute the entries on the CPU")
     group.addoption("--autosched-max-slowdown", metavar="SHARE", default="1%", help="what may be lost (default 1%%)")
     group.addoption("--autosched-against", metavar="DB", help="compare times with the schedules of this database")
+    group.addoption(
+        "--autosched-configs", metavar="DIR", help="test every entry of tuned-configuration files, without a GPU"
+    )
+    group.addoption("--autosched-format", metavar="NAME", default="vllm", help="of these files: vllm (default), sglang")
+    group.addoption("--autosched-device", metavar="D", help="of these files: only those of this device (h100)")
     group.addoption(
         "--autosched-triton", metavar="DEVICE", help="run every Triton launch in the emulator, for this GPU (h100)"
     )
@@ -92,7 +100,36 @@ class Guard:
             self._pool.close()
 
 
+class ConfigGuard:
+    """Checks entries of tuned-configuration files, each when its test runs."""
+
+    def __init__(self, config: pytest.Config, folder: Path) -> None:
+        from autosched.regression.config_files import ConfigCheck, ConfigJudge, config_entries
+        from autosched.triton.configs.file_names import FORMATS
+        from search_spaces.hardware.devices import device
+
+        name, row = config.getoption("autosched_format"), config.getoption("autosched_device")
+        if name not in FORMATS:
+            raise ValueError(f"--autosched-format {name} is not known: write {' or '.join(FORMATS)}")
+        check = ConfigCheck(name, device(row) if row else None, not config.getoption("autosched_no_emulate"))
+        self.folder = folder
+        self.entries = config_entries(folder, check)[0]
+        self._judge = ConfigJudge(check, workers=1)
+        self._started = False
+
+    def finding(self, entry: ConfigEntry) -> Finding:
+        if not self._started:
+            self._judge.__enter__()
+            self._started = True
+        return self._judge.finding(entry)
+
+    def close(self) -> None:
+        if self._started:
+            self._judge.__exit__(None, None, None)
+
+
 _GUARD = pytest.StashKey[Guard]()
+_CONFIGS = pytest.StashKey[ConfigGuard]()
 _VERDICTS = pytest.StashKey[list[str]]()
 
 
@@ -104,19 +141,14 @@ class Entries(pytest.Collector):
             yield EntryItem.of(self, entry)
 
 
-class EntryItem(pytest.Item):
-    """One entry: same and faster pass; slower, wrong and broken fail; uncertain and cannot compare are skipped."""
+class _JudgedItem(pytest.Item):
+    """Same, faster and sound pass; slower, wrong and broken fail; uncertain and cannot compare are skipped."""
 
-    entry: Entry | Finding
-
-    @classmethod
-    def of(cls, parent: pytest.Collector, entry: Entry | Finding) -> EntryItem:
-        made: EntryItem = cls.from_parent(parent, name=entry.name)
-        made.entry = entry
-        return made
+    def judged(self) -> Finding:
+        raise NotImplementedError
 
     def runtest(self) -> None:
-        finding = self.config.stash[_GUARD].finding(self.entry)
+        finding = self.judged()
         self.user_properties.append((_VERDICT, finding.verdict.value))
         self.user_properties += [(name, value) for name, value in finding.numbers.items()]
         if finding.ratio is not None:
@@ -132,12 +164,55 @@ class EntryItem(pytest.Item):
         finding = excinfo.value.finding
         return "\n".join([f"{finding.name} is {finding.verdict.value}", *(f"  {reason}" for reason in finding.reasons)])
 
+
+class EntryItem(_JudgedItem):
+    """One entry of the database."""
+
+    entry: Entry | Finding
+
+    @classmethod
+    def of(cls, parent: pytest.Collector, entry: Entry | Finding) -> EntryItem:
+        made: EntryItem = cls.from_parent(parent, name=entry.name)
+        made.entry = entry
+        return made
+
+    def judged(self) -> Finding:
+        return self.config.stash[_GUARD].finding(self.entry)
+
     def reportinfo(self) -> tuple[Path | str, int | None, str]:
         return _shown(self.config.stash[_GUARD].database), None, self.name
 
 
+class ConfigItem(_JudgedItem):
+    """One entry of a tuned-configuration file, or the file as a whole."""
+
+    entry: ConfigEntry
+
+    @classmethod
+    def of(cls, parent: pytest.Collector, entry: ConfigEntry) -> ConfigItem:
+        made: ConfigItem = cls.from_parent(parent, name=entry.name)
+        made.entry = entry
+        return made
+
+    def judged(self) -> Finding:
+        return self.config.stash[_CONFIGS].finding(self.entry)
+
+    def reportinfo(self) -> tuple[Path | str, int | None, str]:
+        return self.entry.file.path, None, self.name
+
+
+class ConfigEntries(pytest.Collector):
+    """The entries of the files."""
+
+    def collect(self) -> Iterator[ConfigItem]:
+        for entry in self.config.stash[_CONFIGS].entries:
+            yield ConfigItem.of(self, entry)
+
+
 @pytest.hookimpl(tryfirst=True)  # so that -k and -m choose among the entries, too
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("autosched_configs"):
+        items += _config_items(session, config)
     database = config.getoption("autosched_db")
     if not database:
         return
@@ -151,6 +226,15 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     if not found:
         raise pytest.UsageError(f"{_shown(database)} holds no schedule that works: a check of nothing does not pass")
     items += found
+
+
+def _config_items(session: pytest.Session, config: pytest.Config) -> list[ConfigItem]:
+    folder = Path(config.getoption("autosched_configs"))
+    try:
+        config.stash[_CONFIGS] = ConfigGuard(config, folder)
+    except (ImportError, ValueError) as error:
+        raise pytest.UsageError(f"--autosched-configs: {error}") from error
+    return list(ConfigEntries.from_parent(session, name=_NODE, nodeid=_NODE).collect())
 
 
 @pytest.hookimpl(trylast=True)
@@ -194,8 +278,10 @@ class _Verdicts:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     guard = config.stash.get(_GUARD, None)
-    if guard is not None:
-        guard.close()
+    configs = config.stash.get(_CONFIGS, None)
+    for one in (guard, configs):
+        if one is not None:
+            one.close()
     verdicts = config.stash[_VERDICTS]
     if verdicts and not hasattr(config, "workerinput") and exitstatus == pytest.ExitCode.OK:
         from autosched.regression.report import Verdict

@@ -15,6 +15,7 @@ from measurements.records.timing_statistics import Ratio
 class Verdict(StrEnum):
     FASTER = "faster"
     SAME = "same"
+    SOUND = "sound"  # of a file of configurations: nothing is wrong with it; there is nothing to compare it with
     SLOWER = "slower"
     UNCERTAIN = "uncertain"  # it was looked at, and the answer is hidden by noise or by a machine that moved
     CANNOT_COMPARE = "cannot compare"  # there is nothing to compare it with here
@@ -86,8 +87,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """All findings of one check of ``database``. ``kind`` is "static" or "timed"; ``doubt`` says in one line why the
-    run as a whole proves nothing, "" where it does; ``tools`` are names and versions of what was used."""
+    """All findings of one check of ``database``. ``kind`` is "static", "timed" or "configs" (then ``database`` is a
+    folder); ``doubt`` says in one line why the run as a whole proves nothing, "" where it does; ``tools`` are names and
+    versions of what was used."""
 
     database: str
     kind: str
@@ -101,6 +103,11 @@ class Report:
         """How many entries of each verdict there are, in the order of ``Verdict``."""
         found = Counter(f.verdict for f in self.findings)
         return {verdict: found[verdict] for verdict in Verdict if found[verdict]}
+
+    @property
+    def kernels(self) -> str:
+        """Whose kernels stood for the configurations; "" where the entries have their own."""
+        return "; ".join(sorted({str(f.numbers["kernel"]) for f in self.findings if "kernel" in f.numbers}))
 
     @property
     def judged(self) -> int:
@@ -120,9 +127,10 @@ class Report:
         if not self.findings:
             return f"nothing was judged: {self.database} holds no schedule that works"
         counts = ", ".join(f"{n} {verdict}" for verdict, n in self.counts.items())
+        configs = self.kind == "configs"
         told = {
-            CONFIRMED: "no confirmed regression",
-            REGRESSED: "REGRESSION",
+            CONFIRMED: "every configuration that was judged is sound" if configs else "no confirmed regression",
+            REGRESSED: "BROKEN CONFIGURATIONS" if configs else "REGRESSION",
             UNJUDGED: "could not judge",
         }[self.status]
         why = f" ({self.doubt})" if self.doubt else ""

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from autosched.proofs import stored_proof as proofs
-from autosched.proofs.proof import CONDEMNING, verify_one
+from autosched.proofs import stored_proof
+from autosched.proofs.proof import FAILURE_STATUSES, verify_one
 from autosched.regression.entries import LIBRARY_WON, Entry
 from autosched.regression.report import Finding, Verdict
 from autosched.reporting import formatting
@@ -80,9 +80,9 @@ def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
             verdict = Verdict.FASTER
             reasons.append("it needs fewer resources than were recorded, and nothing more")
     kernel = template(entry.record.schedule.template).kernel(entry.problem, entry.record.schedule, entry.device)
-    doubt = proofs.doubt(entry.record.proof, kernel)
+    doubt = stored_proof.stale_reason(entry.record.proof, kernel)
     numbers["proof"] = doubt or "holds"
-    missing = proofs.lacks(entry.record.proof)
+    missing = stored_proof.lacks(entry.record.proof)
     if missing:
         numbers["proof_lacks"] = "; ".join(missing)
         reasons.append(f"its full proof lacks something: {numbers['proof_lacks']}")
@@ -102,7 +102,7 @@ def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
         )
         if outcome.worst is not None:
             numbers["error_over_tolerance"] = outcome.worst
-        if outcome.status in CONDEMNING:
+        if outcome.status in FAILURE_STATUSES:
             return entry.finding(Verdict.WRONG, f"emulated: {outcome.reason}", *reasons, numbers=numbers)
         if not outcome.ok and not verdict.fails:
             return entry.finding(

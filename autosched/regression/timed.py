@@ -22,7 +22,7 @@ from autosched.regression.report import Finding, Verdict
 from autosched.regression.since_tuning import since
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool, over_limits
-from measurements.records import timing_statistics as timing
+from measurements.records import timing_statistics
 from measurements.records.measurement import Status
 from measurements.records.record import CONTROLS
 from measurements.records.vendor_library import is_library
@@ -236,7 +236,7 @@ class _Timer:
 def _finding(pair: _Pair, judgement: Judgement, timer: _Timer) -> Finding:
     last = judgement.again or judgement.comparison
     verdict, reasons = Verdict(judgement.verdict.value), [judgement.reason]
-    changed = judgement.verdict in (timing.Verdict.SLOWER, timing.Verdict.FASTER)
+    changed = judgement.verdict in (timing_statistics.Verdict.SLOWER, timing_statistics.Verdict.FASTER)
     if pair.same_code and changed:
         verdict = Verdict.UNCERTAIN
         reasons.append("both are the same machine code: it is the machine, not the code")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
-from autosched.samplers.base import Attributing, Foresighted, Generational, Prior, Sampler, Unseen
+from autosched.samplers.base import Prior, Sampler, UnvisitedPool
 from search_spaces.spaces.search_space import SearchSpace
 
 ENTRY_POINTS = "autosched.samplers"
@@ -76,9 +76,11 @@ def sampler(name: str, space: SearchSpace, *, seed: int, prior: Prior | None = N
             factory = _offered()[name].load()
         except (Exception, SystemExit) as error:  # third-party code may raise anything
             raise ValueError(
-                f"the sampler {name} cannot be loaded ({type(error).__name__}): fix or uninstall its package"
+                f"the sampler {name} cannot be loaded ({error or type(error).__name__}): fix or uninstall its package"
             ) from error
-    made: Sampler = factory(space, seed=seed, prior=prior, threads=threads)
+    made = factory(space, seed=seed, prior=prior, threads=threads)
+    if not isinstance(made, Sampler):
+        raise ValueError(f"the sampler {name} is not an autosched.samplers.Sampler: let its class inherit from it")
     return made
 
 
@@ -93,12 +95,9 @@ def check(name: str, seed: int) -> None:
 __all__ = [
     "DEFAULT",
     "ENTRY_POINTS",
-    "Attributing",
-    "Foresighted",
-    "Generational",
     "Prior",
     "Sampler",
-    "Unseen",
+    "UnvisitedPool",
     "check",
     "sampler",
     "samplers",

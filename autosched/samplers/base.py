@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +39,7 @@ def spread_out(ranked: Sequence[Schedule], n: int, distance: int) -> list[Schedu
     return [*chosen, *others][:n]
 
 
-class Sampler(Protocol):
+class Sampler(ABC):
     """Proposes schedules of one space and learns from what came of them. The contract, which one test class checks:
 
     - ``ask(n)`` gives at most n schedules, all legal and all different. None has been asked or told before. It gives
@@ -50,41 +52,30 @@ class Sampler(Protocol):
       state: no clock, no global generator, no hash order.
     """
 
-    @property
-    def name(self) -> str:
-        """What the command line calls it."""
+    name: str
+    """What the command line calls it."""
 
+    @abstractmethod
     def ask(self, n: int) -> list[Schedule]:
         """At most ``n`` schedules to try next. Raises ValueError for a negative n."""
 
+    @abstractmethod
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
-        """What came of a schedule."""
-
-
-@runtime_checkable
-class Foresighted(Protocol):
-    """A sampler that knows what its proposals promise."""
+        """Learn the result of a schedule."""
 
     @property
     def expected_gain(self) -> float:
-        """By which part of the best time the last proposal was expected to shorten it; infinite where nobody knows."""
-
-
-@runtime_checkable
-class Generational(Protocol):
-    """A sampler that makes several proposals for about the price of one."""
+        """Expected relative improvement of the last proposal over the best time; infinite if unknown."""
+        return math.inf
 
     @property
-    def generation(self) -> int:
-        """How many."""
-
-
-@runtime_checkable
-class Attributing(Protocol):
-    """A sampler that passes on proposals of others."""
+    def batch(self) -> int:
+        """How many proposals cost about as much as one."""
+        return 1
 
     def proposer(self, schedule: Schedule) -> str:
-        """Who proposed it: the name of the sampler or of another. Records keep it."""
+        """The name that records keep as the source of ``schedule``: this sampler's, or that of whoever advised it."""
+        return self.name
 
 
 class Prior(Protocol):
@@ -110,7 +101,7 @@ class EncodingPrior:
         return None
 
 
-class Unseen:
+class UnvisitedPool:
     """The legal schedules that have neither been asked nor told, in one random order."""
 
     def __init__(self, space: SearchSpace, seed: int) -> None:

@@ -21,7 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
-from autosched.samplers.base import EncodingPrior, Matrix, Prior, Unseen, spread_out
+from autosched.samplers.base import EncodingPrior, Matrix, Prior, Sampler, UnvisitedPool, spread_out
 from measurements.records.measurement import Measurement
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
@@ -60,12 +60,12 @@ class Settings:
     failure_factor: float = 2.0  # a failure ranks as this many times the slowest ok record, for the model alone
 
 
-class EvolutionSampler:
+class EvolutionSampler(Sampler):
     """``fit`` trains a model; without one only the prior leads. ``prior`` gives the model's features, and perhaps a
     guess of its own; by default the space's encoding and no guess."""
 
     name = "evolution"
-    generation = 16
+    batch = 16
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class EvolutionSampler:
         self._fit = fit
         self._prior = EncodingPrior(space) if prior is None else prior
         self._settings = Settings() if settings is None else settings
-        self._unseen = Unseen(space, seed)
+        self._unseen = UnvisitedPool(space, seed)
         self._told: dict[Schedule, list[float]] = {}  # ok times of each schedule, empty for one that only failed
         self._model: Model | None = None
         self._trained = 0

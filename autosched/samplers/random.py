@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from autosched.samplers.base import Unseen
+from autosched.samplers.base import Sampler, UnvisitedPool
 from measurements.records.measurement import Measurement
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
 
-class RandomSampler:
+class RandomSampler(Sampler):
     """The order is the space's own sample: uniform in one space, by turns of the strata in a union. Learns nothing."""
 
     name = "random"
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
-        self._unseen = Unseen(space, seed)
+        self._unseen = UnvisitedPool(space, seed)
 
     def ask(self, n: int) -> list[Schedule]:
         return self._unseen.draw(n)

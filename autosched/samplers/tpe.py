@@ -14,7 +14,7 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.trial import Trial, TrialState, create_trial
 
-from autosched.samplers.base import Unseen, differences
+from autosched.samplers.base import Sampler, UnvisitedPool, differences
 from measurements.records.measurement import Measurement
 from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.schedule import Schedule
@@ -27,7 +27,7 @@ _BEST = 4  # best schedules whose neighbours a repair chooses from
 _NEIGHBOURS = 32  # of each of them
 
 
-class OptunaSampler:
+class OptunaSampler(Sampler):
     """Proposals of one Optuna sampler, ``TPESampler(seed=seed)`` if none is given.
 
     First the template is chosen, then values for the parameters of that template alone, which Optuna knows as
@@ -42,7 +42,7 @@ class OptunaSampler:
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # otherwise it prints a line per trial to stderr
         self._space = space
         self._seed = seed
-        self._unseen = Unseen(space, seed)
+        self._unseen = UnvisitedPool(space, seed)
         self._templates = CategoricalDistribution(tuple(space.members))
         self._distributions = {
             template: {f"{template}.{p.name}": _distribution(p) for p in member.parameters}

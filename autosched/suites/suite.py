@@ -30,7 +30,7 @@ _MOST_WEIGHT = 1e100
 
 
 class SuiteError(ValueError):
-    """A file that is no suite. One line says why."""
+    """A file that is not a suite. One line says why."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def read_suite(path: str | Path) -> tuple[Member, ...]:
     try:
         content = read_bounded(path, _LARGEST)
     except ValueError as error:
-        raise SuiteError(f"{path} is no suite: {error}") from None
+        raise SuiteError(f"{path} is not a suite: {error}") from None
     try:
         document = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:

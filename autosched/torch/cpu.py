@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from autosched.dispatch import call_log as log
+from autosched.dispatch import call_log
 from autosched.dispatch.call_signature import TYPES, Plan
 from autosched.dispatch.database import Database
 from autosched.dispatch.functions import Source
@@ -59,9 +59,9 @@ def emulated(database: Source, device: str = "h200", *, time_limit: float = 60.0
 def compute(name: str, *arguments: Any) -> Any:
     """The result of an operator on CPU tensors."""
     formula = getattr(formulas, name)
-    if log.active():
+    if call_log.active():
         with suppress(ValueError):  # what no kernel computes
-            log.add(PLANS[name](*arguments).problem)
+            call_log.add(PLANS[name](*arguments).problem)
     setting = _stack[-1] if _stack else None
     if setting is None:
         return formula(*arguments)

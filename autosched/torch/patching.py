@@ -12,8 +12,7 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from autosched.dispatch import call_log as log
-from autosched.dispatch import functions
+from autosched.dispatch import call_log, functions
 from autosched.dispatch.database import Database, NoSchedule
 from autosched.dispatch.functions import Source
 from autosched.torch import ops
@@ -110,7 +109,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
             request = make(*args, **given)
             problem, why = self._decide(request)
         except (_Unsupported, TypeError, AttributeError) as error:
-            # what is no plain call of tensors, such as one with out=
+            # what is not a plain call of tensors, such as one with out=
             problem, why = name, str(error) if isinstance(error, _Unsupported) else "arguments of another kind"
         shown = problem if isinstance(problem, str) else problem.key()
         with self._lock:
@@ -119,7 +118,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
             else:
                 self.hits[shown] += 1
         if why and not isinstance(problem, str):  # a hit is recorded where it is computed
-            log.add(problem)
+            call_log.add(problem)
         if why:
             return func(*args, **given)
         return getattr(ops, request.operator)(*request.tensors, **request.options)

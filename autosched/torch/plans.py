@@ -5,36 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autosched.dispatch import call_signature as array_plans
-from autosched.dispatch.call_signature import Facts, Plan
+from autosched.dispatch import call_signature
+from autosched.dispatch.call_signature import ArraySpec, Plan
 
 
-def facts(tensor: Any) -> Facts:
+def facts(tensor: Any) -> ArraySpec:
     """Shape, strides and type of a tensor."""
     kind = str(tensor.dtype).removeprefix("torch.")
-    return Facts(tuple(tensor.shape), tuple(tensor.stride()), kind, int(tensor.element_size()))
+    return ArraySpec(tuple(tensor.shape), tuple(tensor.stride()), kind, int(tensor.element_size()))
 
 
 def _matmul(a: Any, b: Any, bias: Any = None, activation: str = "none", precision: str = "tf32") -> Plan:
     added = None if bias is None else facts(bias)
-    return array_plans.matmul_plan(
+    return call_signature.matmul_plan(
         facts(a), facts(b), added, out=None, activation=activation, precision=precision, dtype=None
     )
 
 
 PLANS: Mapping[str, Callable[..., Plan]] = {
     "matmul": _matmul,
-    "matvec": lambda x, w: array_plans.matvec_plan(facts(x), facts(w), out=None, dtype=None),
-    "softmax": lambda x: array_plans.softmax_plan(facts(x), out=None, dtype=None),
-    "rmsnorm": lambda x, weight, eps=1e-5: array_plans.rmsnorm_plan(
+    "matvec": lambda x, w: call_signature.matvec_plan(facts(x), facts(w), out=None, dtype=None),
+    "softmax": lambda x: call_signature.softmax_plan(facts(x), out=None, dtype=None),
+    "rmsnorm": lambda x, weight, eps=1e-5: call_signature.rmsnorm_plan(
         facts(x), facts(weight), out=None, eps=eps, dtype=None
     ),
-    "layernorm": lambda x, weight, bias, eps=1e-5: array_plans.layernorm_plan(
+    "layernorm": lambda x, weight, bias, eps=1e-5: call_signature.layernorm_plan(
         facts(x), facts(weight), facts(bias), out=None, eps=eps, dtype=None
     ),
-    "reduce": lambda x, kind="sum", axis=-1: array_plans.reduce_plan(
+    "reduce": lambda x, kind="sum", axis=-1: call_signature.reduce_plan(
         facts(x), out=None, kind=kind, axis=axis, dtype=None
     ),
-    "transpose": lambda x: array_plans.transpose_plan(facts(x), out=None),
+    "transpose": lambda x: call_signature.transpose_plan(facts(x), out=None),
 }
 """By operator: the plan of a call with these arguments. Raises ValueError for what no kernel computes."""

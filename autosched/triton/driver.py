@@ -37,6 +37,7 @@ class TritonLaunch:
     values: tuple[Any, ...]
     constants: Mapping[str, Any]
     scratch: Any = None
+    function: Any = None  # the ``JITFunction``, where it was compiled from one
 
 
 class Launcher(Protocol):
@@ -67,6 +68,7 @@ class _KernelLauncher:
                 self._ptx = _with_own_file(Path(path).read_text(), src)
             elif name.endswith(".cubin"):
                 self._cubin = Path(path).read_bytes()
+        self._function = getattr(src, "fn", None)
         self._names = tuple(_name(src, key) for key in src.signature)
         self._kinds = tuple(src.signature.values())
         self._constants = {_name(src, key): value for key, value in getattr(src, "constants", {}).items()}
@@ -101,6 +103,7 @@ class _KernelLauncher:
                 arguments,
                 self._constants,
                 scratch,
+                self._function,
             )
             _active().launch(launch)
         if exit_hook is not None:
@@ -262,11 +265,18 @@ def cluster_of(metadata: Any) -> int:
     return int(ctas)
 
 
+def emulated_launcher() -> Launcher | None:
+    """That of the program that is emulated now; None outside of one, where no GPU is asked for."""
+    found = vars(triton.runtime.driver)
+    active = found.get("_active", found.get("active"))
+    return active.launcher if isinstance(active, EmulatedDriver) else None
+
+
 def _active() -> Launcher:
-    active = triton.runtime.driver.active
-    if not isinstance(active, EmulatedDriver):
+    launcher = emulated_launcher()
+    if launcher is None:
         raise RuntimeError("a kernel that was loaded by `autosched.triton.emulated` is launched outside of it")
-    return active.launcher
+    return launcher
 
 
 def _name(src: Any, key: Any) -> str:

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from autosched.triton.described import LaunchFailed
 from autosched.triton.fidelity import Fidelity, fidelity_of
-from autosched.triton.session import LaunchFailed, LaunchRecord, ProofSettings, Session, emulated
+from autosched.triton.session import LaunchRecord, ProofSettings, Session, emulated
 from search_spaces.hardware.devices import Device
 
 

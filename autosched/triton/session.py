@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from autosched.triton.arguments import LaunchArguments, flattened, scalar_bytes
-from autosched.triton.driver import TritonLaunch, activated, cluster_of
+from autosched.proofs.launch_counting import CountedRun
+from autosched.triton.described import LaunchFailed, described_launch
+from autosched.triton.driver import TritonLaunch, activated
+from autosched.triton.estimate import estimated_seconds
 from autosched.triton.pretended_cuda import PretendedCuda
 from autosched.triton.storages import Storages, UndefinedMemory, storage_bytes
 from measurements.emulator import ASCENDING, Emulation, Finding, Order, emulate_ptx
-from measurements.emulator.ptx.parser import parse
-from measurements.emulator.ptx.syntax import Module
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 from search_spaces.operators.problem import Array
-from search_spaces.templates.kernel import Launch
 
-_LAUNCH_MICROSECONDS = 2.0  # of the host and the GPU's front end, in the pretended time
 _OURS = ("autosched.", "triton.", "torch.", "contextlib", "functools")
-
-
-class LaunchFailed(RuntimeError):
-    """A launch did not end, or the emulator cannot run it: the program cannot go on. The message is one line."""
 
 
 class FaultsFound(AssertionError):
@@ -77,7 +69,8 @@ class LaunchRecord:
 
     ``called_at`` is the line of the program that launched it. ``runs`` has each run's name and result, of which the
     first is what the program went on with. ``differing`` names the arrays that a run left with other bits than the
-    first one did. ``written`` counts the bytes that the launch wrote, by argument.
+    first one did. ``written`` counts the bytes that the launch wrote, by argument. ``seconds`` are ESTIMATED by the
+    time model from what the launch executed; 0 where it did not end.
     """
 
     kernel: str
@@ -89,6 +82,7 @@ class LaunchRecord:
     differing: tuple[str, ...] = ()
     constants: tuple[tuple[str, Any], ...] = ()
     written: tuple[tuple[str, int], ...] = ()
+    seconds: float = 0.0
 
     @property
     def emulation(self) -> Emulation:
@@ -151,14 +145,14 @@ class Session:
         with self._lock:
             record = self._launch(launch)
             self.launches.append(record)
-            self.milliseconds += estimated_milliseconds(record, self.device)
+            self.milliseconds += 1e3 * record.seconds
 
     def _launch(self, launch: TritonLaunch) -> LaunchRecord:
         where = _called_at()
-        arguments, described = self._described(launch)
+        arguments, described = described_launch(launch, self.storages)
         inputs, memory = arguments.inputs(), arguments.memory()
 
-        def run(order: Order, calls: int = 1, perturb: bool = False) -> Emulation:
+        def run(order: Order, calls: int = 1, perturb: bool = False, count: bool = False) -> Emulation:
             return emulate_ptx(
                 launch.ptx,
                 described,
@@ -168,10 +162,11 @@ class Session:
                 calls=calls,
                 perturb=perturb,
                 memory=memory,
+                count=count,
             )
 
         first, *others = self.settings.orders
-        runs = [(first.name, run(first))]
+        runs = [(first.name, run(first, count=True))]
         if runs[0][1].status in ("ok", "findings"):
             runs += [(order.name, run(order)) for order in others]
             if self.settings.second_launch:
@@ -188,6 +183,7 @@ class Session:
             _differing(runs[0][1], [r for name, r in runs[1:] if name in {o.name for o in others}]),
             tuple(sorted(launch.constants.items(), key=lambda item: str(item[0]))),
             tuple((name, int(np.count_nonzero(flags))) for name, flags in runs[0][1].written.items()),
+            estimated_seconds(described, [CountedRun(1.0, described.blocks, runs[0][1])], launch.cubin, self.device),
         )
         done = record.emulation
         if done.status not in ("ok", "findings"):
@@ -201,60 +197,6 @@ class Session:
             if name in done.defined:
                 self.storages.set_defined(storage, done.defined[name])
         return record
-
-    def _described(self, launch: TritonLaunch) -> tuple[LaunchArguments, Launch]:
-        """The launch's arguments as the emulator takes them."""
-        module = _parsed(launch.ptx)
-        function = module.functions[launch.name if launch.name in module.kernels else module.kernels[0]]
-        arguments = LaunchArguments(self.storages)
-        parameters = function.parameters
-        metas = list(getattr(launch.metadata, "tensordesc_meta", None) or ())
-        for name, kind, value in flattened(launch.names, launch.kinds, launch.values):
-            if kind.startswith("tensordesc"):
-                self._descriptor(arguments, parameters, name, value, metas.pop(0) if metas else None)
-            elif kind.startswith("*"):
-                arguments.pointer(name, value)
-            else:
-                at = len(arguments.arguments)
-                if at >= len(parameters):
-                    raise LaunchFailed(f"{launch.name}: its PTX has {len(parameters)} parameters, and it got more")
-                arguments.raw(name, scalar_bytes(name, kind, value, parameters[at]))
-        for k, parameter in enumerate(parameters[len(arguments.arguments) :]):
-            # Scratch memory comes first of what the compiler adds; what else it adds is null.
-            if k == 0 and launch.scratch is not None:
-                arguments.pointer("scratch", launch.scratch)
-            else:
-                arguments.raw(f"added_{k}", b"\0" * parameter.bytes)
-        unpassed = arguments.follow_addresses()
-        x, y, z = launch.grid
-        ctas = cluster_of(launch.metadata)
-        threads_x, threads_y, threads_z = function.exact_threads or (32 * int(launch.metadata.num_warps), 1, 1)
-        described = Launch(
-            entry=function.name,
-            arguments=tuple(arguments.arguments),
-            grid=(x * ctas, y, z),
-            block=(threads_x, threads_y, threads_z),
-            cluster=(ctas, 1, 1),
-            dynamic_shared_bytes=int(launch.metadata.shared),
-            unpassed=tuple(unpassed),
-        )
-        return arguments, described
-
-    def _descriptor(
-        self, arguments: LaunchArguments, parameters: Sequence[Any], name: str, value: Any, meta: Any
-    ) -> None:
-        """A tensor descriptor is passed as a tensor map, or as pointer, shape and strides; and shape and strides."""
-        shape, strides = list(value.shape), list(value.strides)
-        if meta is not None:
-            arguments.tensor_map(name, value, meta)
-            numbers = [*shape, *strides]
-        else:
-            arguments.pointer(name, value.base)
-            flags = len(parameters) and _descriptor_flags(value)
-            numbers = [*shape, *strides, *(flags or ()), *shape, *strides]
-        for k, number in enumerate(numbers):
-            parameter = parameters[len(arguments.arguments)]
-            arguments.raw(f"{name}.{k}", scalar_bytes(name, "i64", number, parameter))
 
     def benchmark(self, call: Callable[[], Any]) -> float:
         """Milliseconds of one call, by the time model: the call is made twice, and must do the same again."""
@@ -338,28 +280,6 @@ def emulate(
     if not session.launches:
         raise ValueError("nothing was launched: pass a kernel with its grid, kernel[grid], and its arguments")
     return session.launches[-1]
-
-
-def estimated_milliseconds(record: LaunchRecord, device: Device) -> float:
-    """Of the launch on the device: what its requests of global and shared memory take at best, each at full rate."""
-    run = record.emulation
-    sectors = sum(site.sectors for site in run.global_sites)
-    wavefronts = sum(site.wavefronts for site in run.shared_sites)
-    blocks = math.prod(record.grid)
-    busy = min(blocks, device.sm_count)
-    seconds = max(32 * sectors / device.l2_bandwidth, wavefronts / busy / device.clock_hz)
-    return 1e3 * seconds + 1e-3 * _LAUNCH_MICROSECONDS
-
-
-@lru_cache(maxsize=256)
-def _parsed(ptx: str) -> Module:
-    return parse(ptx)
-
-
-def _descriptor_flags(descriptor: Any) -> list[int]:
-    """What newer versions of Triton pass between the two copies of shape and strides."""
-    flags = [int(descriptor.padding == "nan")] if hasattr(descriptor, "padding") else []
-    return flags + ([int(descriptor.round_f32_to_tf32)] if hasattr(descriptor, "round_f32_to_tf32") else [])
 
 
 def _line(launch: LaunchRecord, finding: Finding) -> str:

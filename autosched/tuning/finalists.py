@@ -6,8 +6,8 @@ import dataclasses
 import statistics
 from collections.abc import Callable, Sequence
 
-from autosched.tuning import paired_timing as remeasurement
-from autosched.tuning.ledger import TrialBook
+from autosched.tuning import paired_timing
+from autosched.tuning.ledger import TrialLedger
 from measurements.records.measurement import Measurement, Status, Timing
 from measurements.records.record import Control, Record, canonical_json
 from measurements.records.vendor_library import LIBRARY_SCHEDULE, is_library
@@ -25,7 +25,7 @@ def simplicity(space: SearchSpace) -> Complexity:
     return lambda schedule: sum(value != defaults.get((schedule.template, name)) for name, value in schedule.items)
 
 
-def entrants(book: TrialBook, default: Default) -> tuple[Candidate, ...]:
+def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
     """The best, the winner of the last re-measurement, the default, and the fastest others, each kernel once."""
     if book.best is None or book.best.seconds is None:
         return ()
@@ -36,13 +36,13 @@ def entrants(book: TrialBook, default: Default) -> tuple[Candidate, ...]:
     if not timed:
         return ()
     schedules = list(timed)
-    fastest = [schedules[i] for i in remeasurement.let_in(list(timed.values()))]
+    fastest = [schedules[i] for i in paired_timing.let_in(list(timed.values()))]
     found: dict[str, Candidate] = {}
     winners = [r.schedule for r in trials if r.rank is not None][-1:]  # the last word of the last re-measurement
     defaults = [schedule for schedule in [default()] if schedule is not None]
     best = [] if is_library(book.best.schedule) else [book.best.schedule]
     for schedule in dict.fromkeys([*best, *winners, *defaults, *fastest]):
-        if len(found) == remeasurement.MOST_ENTRANTS:
+        if len(found) == paired_timing.MOST_ENTRANTS:
             break
         try:
             candidate = book.candidate(schedule)
@@ -54,7 +54,7 @@ def entrants(book: TrialBook, default: Default) -> tuple[Candidate, ...]:
     return tuple(found.values())
 
 
-def _simplest_first(book: TrialBook, entrants: Sequence[Candidate], complexity: Complexity) -> list[int]:
+def _simplest_first(book: TrialLedger, entrants: Sequence[Candidate], complexity: Complexity) -> list[int]:
     """The place of each entrant from the simplest to the least simple, no two alike: of two runs that tie the same
     schedules, both must choose the same one. Simpler is what departs from fewer defaults, then what takes fewer
     registers, then less shared memory; the text of the schedule decides the rest."""
@@ -70,7 +70,7 @@ def _simplest_first(book: TrialBook, entrants: Sequence[Candidate], complexity: 
     return [order.index(i) for i in range(len(entrants))]
 
 
-def _incumbent(book: TrialBook, entrants: Sequence[Candidate]) -> int | None:
+def _incumbent(book: TrialLedger, entrants: Sequence[Candidate]) -> int | None:
     """The position of the one of ours that won the last re-measurement, if it is among ``entrants``."""
     ranked = [r for r in book.stored if r.rank is not None and not is_library(r.schedule)]
     schedules = [candidate.schedule for candidate in entrants]
@@ -78,21 +78,21 @@ def _incumbent(book: TrialBook, entrants: Sequence[Candidate]) -> int | None:
 
 
 def remeasure(
-    book: TrialBook, runner: Comparing, entrants: Sequence[Candidate], complexity: Complexity, seconds: float
-) -> remeasurement.Remeasurement:
+    book: TrialLedger, runner: Comparing, entrants: Sequence[Candidate], complexity: Complexity, seconds: float
+) -> paired_timing.Remeasurement:
     """Time the entrants in turns and store what came of it: losers first, so that the winner is the last word.
 
     The library has a row too, at its place: a later check asks whether the winner has moved against it."""
     places = [float(place) for place in _simplest_first(book, entrants, complexity)]
     incumbent = _incumbent(book, entrants)
-    remeasured = remeasurement.remeasure(runner, entrants, places, seconds=seconds, incumbent=incumbent)
-    ranked: list[remeasurement.Standing | None] = list(remeasured.standings)
+    remeasured = paired_timing.remeasure(runner, entrants, places, seconds=seconds, incumbent=incumbent)
+    ranked: list[paired_timing.Ranked | None] = list(remeasured.standings)
     vendor, seconds_of_it = remeasured.vendor, remeasured.vendor_seconds
     if vendor is not None and seconds_of_it:
         time_of_it = statistics.median(seconds_of_it)
         faster = sum(statistics.median(place.seconds) < time_of_it for place in remeasured.standings[1:])
         ranked.insert(0 if remeasured.library_won else 1 + faster, None)
-    rows: list[tuple[remeasurement.Standing | None, int | None]] = [(place, None) for place in remeasured.failed]
+    rows: list[tuple[paired_timing.Ranked | None, int | None]] = [(place, None) for place in remeasured.failed]
     rows += reversed([(place, rank) for rank, place in enumerate(ranked, 1)])
     for place, rank in rows:
         if place is None:
@@ -117,14 +117,14 @@ def remeasure(
     return remeasured
 
 
-def _control(remeasured: remeasurement.Remeasurement) -> Control | None:
+def _control(remeasured: paired_timing.Remeasurement) -> Control | None:
     """What a later check times beside the winner, as it was beside it here."""
     if remeasured.vendor is not None and remeasured.vendor_seconds:
         return Control("library", Timing.of(remeasured.vendor_seconds), remeasured.vendor.version)
     return Control("copy", Timing.of(remeasured.copy_seconds)) if remeasured.copy_seconds else None
 
 
-def _library_record(book: TrialBook, vendor: Entrant, seconds: Sequence[float], rank: int | None) -> Record:
+def _library_record(book: TrialLedger, vendor: Entrant, seconds: Sequence[float], rank: int | None) -> Record:
     measurement = Measurement(
         Status.OK,
         book.provenance,

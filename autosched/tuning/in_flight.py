@@ -15,18 +15,18 @@ import statistics
 from collections import deque
 from collections.abc import Sequence
 
-LEAST = 4  # out at the start; on recorded spaces this costs no evaluations
-MOST = 16  # where costs are not known
+MIN_IN_FLIGHT = 4  # out at the start; on recorded spaces this costs no evaluations
+MAX_IN_FLIGHT = 16  # where costs are not known
 PER_GPU = 8  # of several GPUs, at least
-TOLD_FOR_EACH = 4  # one more is out for so many told
+OBSERVED_PER_SLOT = 4  # one more is out for so many told
 _REMEMBERED = 32  # costs of each kind
 
 
-class Pace:
+class InFlightLimit:
     """``most`` and ``gpus`` bound what is out where nothing is known of costs, which makes what is proposed independent
     of clocks. With ``compilers`` the costs that are noted decide."""
 
-    def __init__(self, *, most: int = MOST, gpus: int = 1, compilers: int | None = None) -> None:
+    def __init__(self, *, most: int = MAX_IN_FLIGHT, gpus: int = 1, compilers: int | None = None) -> None:
         self._most = most
         self._gpus = max(gpus, 1)
         self._compilers = compilers
@@ -37,8 +37,8 @@ class Pace:
     def size(self, told: int) -> int:
         """How many schedules may be out, after so many have been told."""
         busy = self._busy()
-        least = max(LEAST * self._gpus, 0 if self._compilers is None else -(-busy // 2))
-        return max(min(busy, max(least, told // TOLD_FOR_EACH)), 1)
+        least = max(MIN_IN_FLIGHT * self._gpus, 0 if self._compilers is None else -(-busy // 2))
+        return max(min(busy, max(least, told // OBSERVED_PER_SLOT)), 1)
 
     @property
     def in_order(self) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
-from autosched.proofs.proof import CONDEMNING, Verification
+from autosched.proofs.proof import FAILURE_STATUSES
 from autosched.user_kernels.document import KernelFileError
 from autosched.version import VERSION
 from measurements.records.measurement import Measurement, Provenance, Status
@@ -24,7 +24,7 @@ Generate = Callable[[Problem, Schedule, Device], Kernel]
 class VerifyOutcome(Protocol):
     """What an emulation found. ``worst`` is the largest error over its tolerance, None where there is none.
 
-    Only a status of CONDEMNING says that the kernel is wrong.
+    Only a status of FAILURE_STATUSES says that the kernel is wrong.
     """
 
     @property
@@ -35,6 +35,13 @@ class VerifyOutcome(Protocol):
     def reason(self) -> str: ...
     @property
     def worst(self) -> float | None: ...
+
+
+@runtime_checkable
+class Proving(Protocol):
+    """An outcome that records keep."""
+
+    def proof(self) -> dict[str, Any]: ...
 
 
 Verifier = Callable[[Problem, Schedule], VerifyOutcome]
@@ -51,7 +58,7 @@ class Trials(Protocol):
     def best(self, problem: Problem, device: str, provenance: Provenance) -> Record | None: ...
 
 
-class TrialBook:
+class TrialLedger:
     """Every record goes to the store before anything is made of it.
 
     ``generate`` makes kernels and raises ValueError for a schedule that it cannot serve; ``versions`` and
@@ -149,7 +156,7 @@ class TrialBook:
             proof=self.proofs.get(schedule),
         )
 
-    def condemn(self, record: Record, found: Measurement) -> Record:
+    def mark_wrong(self, record: Record, found: Measurement) -> Record:
         """Store what was found of an earlier record, like a trial, so that it is not called best any more; that one."""
         stored = self.append(self.record(record.schedule, record.kernel_digest, found))
         if record.kernel_digest is not None:
@@ -181,10 +188,10 @@ class TrialBook:
         except ValueError as error:  # a record of earlier code, whose schedule is no longer valid
             status, reason, worst = Status.UNPROVEN, str(error), None
         else:
-            if isinstance(outcome, Verification):
+            if isinstance(outcome, Proving):
                 self.proofs[schedule] = canonical_json(outcome.proof())
             if outcome.ok:
                 return dataclasses.replace(measurement, error=outcome.worst)
-            status = Status.WRONG_RESULT if outcome.status in CONDEMNING else Status.UNPROVEN
+            status = Status.WRONG_RESULT if outcome.status in FAILURE_STATUSES else Status.UNPROVEN
             reason, worst = f"{outcome.status}: {outcome.reason}", outcome.worst
         return dataclasses.replace(measurement, status=status, reason=f"emulated: {reason}", timing=None, error=worst)

@@ -17,13 +17,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 
-from autosched.samplers import Attributing, Foresighted, Generational, Sampler
-from autosched.tuning import finalists as final_measurement
-from autosched.tuning import paired_timing as remeasurement
-from autosched.tuning import winner_proof
+from autosched.samplers import Sampler
+from autosched.tuning import finalists, paired_timing, winner_proof
 from autosched.tuning.finalists import Complexity, Default
-from autosched.tuning.in_flight import Pace
-from autosched.tuning.ledger import Generate, TrialBook, Trials, Verifier
+from autosched.tuning.in_flight import InFlightLimit
+from autosched.tuning.ledger import Generate, TrialLedger, Trials, Verifier
 from autosched.tuning.result import Observer, Progress, Start, TuneResult
 from autosched.tuning.winner_proof import FullVerifier
 from measurements.emulator import HostFailure
@@ -47,7 +45,7 @@ class Tuner:
     best before it becomes that; None where the runner compares results itself, or nobody does. ``complexity`` decides
     between entrants that are as fast as each other. ``default`` is what is used where nothing is tuned: it takes part
     in every re-measurement.
-    ``pace`` says how many schedules are out at a time.
+    ``in_flight`` says how many schedules are out at a time.
     """
 
     def __init__(
@@ -67,15 +65,15 @@ class Tuner:
         default: Default = lambda: None,
         lines: Sequence[str] = (),
         observer: Observer | None = None,
-        pace: Pace | None = None,
+        in_flight: InFlightLimit | None = None,
     ) -> None:
-        self._book = TrialBook(
+        self._book = TrialLedger(
             problem,
             device,
             runner.provenance,
             store,
             generate=generate,
-            proposer=sampler.proposer if isinstance(sampler, Attributing) else lambda schedule: sampler.name,
+            proposer=sampler.proposer,
             seed=seed,
             versions=versions or {},
             space_versions=space_versions,
@@ -87,7 +85,7 @@ class Tuner:
         self._default = default
         self._lines = tuple(lines)
         self._observer = observer
-        self._pace = Pace() if pace is None else pace
+        self._in_flight = InFlightLimit() if in_flight is None else in_flight
         self._asked = self._told = 0
         self._out: dict[Schedule, Measurement | None] = {}  # asked for, not told; in that order
         self._under_way: dict[str, list[Schedule]] = {}  # the schedules that give a kernel, by its digest
@@ -103,7 +101,7 @@ class Tuner:
         self,
         trials: int,
         seconds: float = math.inf,
-        final_seconds: float = remeasurement.SECONDS,
+        final_seconds: float = paired_timing.SECONDS,
         *,
         earlier: Sequence[Record] | None = None,
         min_gain: float = 0.0,
@@ -137,7 +135,7 @@ class Tuner:
             self._observer.started(start)
         exhausted = interrupted = late = False
         stopped = proof = ""
-        remeasured: remeasurement.Remeasurement | None = None
+        remeasured: paired_timing.Remeasurement | None = None
         entrants: tuple[Candidate, ...] = ()
         try:
             book.fingerprint = self._runner.fingerprint()
@@ -145,11 +143,9 @@ class Tuner:
             exhausted = self._search(seconds)
             late = len(self._records) < trials and time.monotonic() - self._started >= seconds
             if isinstance(self._runner, Comparing):
-                entrants = final_measurement.entrants(book, self._default)
+                entrants = finalists.entrants(book, self._default)
                 if entrants:
-                    remeasured = final_measurement.remeasure(
-                        book, self._runner, entrants, self._complexity, final_seconds
-                    )
+                    remeasured = finalists.remeasure(book, self._runner, entrants, self._complexity, final_seconds)
             if full is not None:
                 proof = winner_proof.prove_best(book, full, proof_seconds)
         except KeyboardInterrupt:
@@ -190,22 +186,22 @@ class Tuner:
                 book.known.pop(record.kernel_digest or "", None)
             elif record.kernel_digest is not None and record.fingerprint == fingerprint:
                 book.known[record.kernel_digest] = record.measurement
-        condemned = self._condemned()
+        wrong_bests = self._wrong_bests()
         newest = {record.schedule: record.status for record in earlier}
         wrong = {(r.schedule, r.kernel_digest) for r in earlier if r.status is Status.WRONG_RESULT}
         counts = [
             record
             for record in earlier
-            if record.schedule not in condemned
+            if record.schedule not in wrong_bests
             and newest[record.schedule] is not Status.UNPROVEN
             and not (record.ok and (record.schedule, record.kernel_digest) in wrong)
         ]
-        for record in [*counts, *condemned.values()]:
+        for record in [*counts, *wrong_bests.values()]:
             if book.is_of_this_code(record):  # else it is tried again
                 self._sampler.tell(record.schedule, record.measurement)
                 self._told += 1
 
-    def _condemned(self) -> dict[Schedule, Record]:
+    def _wrong_bests(self) -> dict[Schedule, Record]:
         """Judge the best of earlier runs, and the next one where it fails; what was found of those that fail."""
         book, found = self._book, dict[Schedule, Record]()
         while self._verifier is not None and book.best is not None and book.best.measurement.error is None:
@@ -213,7 +209,7 @@ class Tuner:
             judged = book.judged(best.schedule, best.measurement, self._verifier)
             if judged.ok:
                 break
-            found[best.schedule] = book.condemn(best, judged)
+            found[best.schedule] = book.mark_wrong(best, judged)
         return found
 
     def _search(self, seconds: float) -> bool:
@@ -221,7 +217,7 @@ class Tuner:
         self._out, self._under_way, self._streamed = {}, {}, []
         self._asked, exhausted = 0, False
         with closing(stream_of(self._runner)) as opened:
-            stream = InOrder(opened) if self._pace.in_order else opened
+            stream = InOrder(opened) if self._in_flight.in_order else opened
             while True:
                 told = self._tell()
                 late = self._asked > 0 and time.monotonic() - self._started >= seconds
@@ -239,8 +235,8 @@ class Tuner:
 
     def _room(self) -> tuple[int, int]:
         """How many schedules there is room for, and for how many it is worth while to ask."""
-        size, left = self._pace.size(self._told), self._wanted - self._asked
-        least = min(self._sampler.generation, math.ceil(size / 2)) if isinstance(self._sampler, Generational) else 1
+        size, left = self._in_flight.size(self._told), self._wanted - self._asked
+        least = min(self._sampler.batch, math.ceil(size / 2))
         return min(size - len(self._out), left), max(min(least, left), 1)
 
     def _ask(self, n: int) -> list[Schedule]:
@@ -248,10 +244,9 @@ class Tuner:
         schedules = self._sampler.ask(n)
         self._asked += len(schedules)
         if schedules:
-            self._pace.note("propose", [(time.monotonic() - began) / len(schedules)] * len(schedules))
-        if isinstance(self._sampler, Foresighted):
-            small = self._sampler.expected_gain < self._min_gain
-            self._unpromising = self._unpromising + len(schedules) if small else 0
+            self._in_flight.note("propose", [(time.monotonic() - began) / len(schedules)] * len(schedules))
+        small = self._sampler.expected_gain < self._min_gain
+        self._unpromising = self._unpromising + len(schedules) if small else 0
         return schedules
 
     def _tell(self) -> bool:
@@ -291,9 +286,9 @@ class Tuner:
             raise RunnerStopped("the runner was closed")
         position, measured = result
         if measured.timing is not None:
-            self._pace.note("measure", [stream.seconds])
+            self._in_flight.note("measure", [stream.seconds])
         if measured.compile_seconds is not None:
-            self._pace.note("compile", [measured.compile_seconds])
+            self._in_flight.note("compile", [measured.compile_seconds])
         digest = self._streamed[position]
         schedules = self._under_way.pop(digest)
         if self._verifier is not None and (self._book.is_better(measured) or measured.status is Status.UNRANKED):

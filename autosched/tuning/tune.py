@@ -10,13 +10,12 @@ from pathlib import Path
 
 from autosched.samplers import DEFAULT, check
 from autosched.samplers import sampler as make_sampler
-from autosched.samplers.advised import Advised
 from autosched.samplers.first_choices import nvidia_heuristics
 from autosched.samplers.first_choices.model_choice import default_choice
-from autosched.tuning import backends, warm_start, winner_proof
-from autosched.tuning import preconditions as tune_refusals
+from autosched.samplers.seeded import SeededSampler
+from autosched.tuning import backends, preconditions, warm_start, winner_proof
 from autosched.tuning.finalists import simplicity
-from autosched.tuning.in_flight import Pace
+from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.loop import Tuner
 from autosched.tuning.result import Observer, TuneResult
 from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
@@ -101,7 +100,7 @@ def tune(
         templates=templates,
         model=trained,
     ) as chosen:
-        tune_refusals.refuse_too_large(problem, chosen.device)
+        preconditions.refuse_too_large(problem, chosen.device)
         space = chosen.templates.space(problem, chosen.device)
         if chosen.schedules is not None:
             space = recorded_union(space, chosen.schedules)
@@ -121,9 +120,9 @@ def tune(
             if chosen.pool is not None:
                 chosen.pool.cache.prepare()
             earlier = store.trials(problem, chosen.device.name, chosen.runner.provenance)
-            tune_refusals.refuse_other_cache(store.name, earlier, warm_cache)
-            tune_refusals.refuse_other_schedules(store.name, earlier, space)
-            tune_refusals.refuse_other_model(store.name, earlier, chosen.runner)
+            preconditions.refuse_other_cache(store.name, earlier, warm_cache)
+            preconditions.refuse_other_schedules(store.name, earlier, space)
+            preconditions.refuse_other_model(store.name, earlier, chosen.runner)
             if start is None:
                 start = warm_start.from_other_problems(store, chosen.runner.provenance, *searched)
             advice = nvidia_heuristics.Advice()
@@ -136,7 +135,7 @@ def tune(
                 chosen.device,
                 chosen.runner,
                 store,
-                Advised(asked, advice.schedules, nvidia_heuristics.NAME) if advice.schedules else asked,
+                SeededSampler(asked, advice.schedules, nvidia_heuristics.NAME) if advice.schedules else asked,
                 seed=seed,
                 generate=chosen.templates.kernel,
                 versions={t.name: t.version for t in chosen.templates},
@@ -146,7 +145,7 @@ def tune(
                 default=lambda: _default_schedule(problem, chosen),
                 lines=tuple(line for line in lines if line),
                 observer=progress,
-                pace=_pace(chosen, workers),
+                in_flight=_in_flight_limit(chosen, workers),
             )
             full = winner_proof.of_winner(problem, chosen) if verifier is not None and proof_seconds > 0 else None
             result = tuner.run(
@@ -165,11 +164,11 @@ def _default_schedule(problem: Problem, chosen: backends.Backend) -> Schedule | 
     return None if choice is None else choice.schedule
 
 
-def _pace(chosen: backends.Backend, workers: int | None) -> Pace:
+def _in_flight_limit(chosen: backends.Backend, workers: int | None) -> InFlightLimit:
     """On a GPU, what costs ask for. Elsewhere there is no hurry, and the same seed tries the same on every machine."""
     if chosen.runner.provenance is not Provenance.MEASURED:
-        return Pace()
-    return Pace(gpus=chosen.gpus, compilers=workers or os.cpu_count() or 1)
+        return InFlightLimit()
+    return InFlightLimit(gpus=chosen.gpus, compilers=workers or os.cpu_count() or 1)
 
 
 ESTIMATES_PAGE = "docs/reference/estimates.md"

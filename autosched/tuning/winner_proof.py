@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from autosched.proofs import stored_proof as proofs
+from autosched.proofs import stored_proof
 from autosched.proofs.proof import Verification, verify_one
 from autosched.tuning import backends
-from autosched.tuning.ledger import TrialBook, Verifier, VerifyOutcome
+from autosched.tuning.ledger import TrialLedger, Verifier, VerifyOutcome
 from measurements.emulator import HostCompilerMissing, HostFailure, check_host
 from measurements.records.measurement import Provenance, Status
 from measurements.records.record import Record
@@ -45,7 +45,7 @@ def of_winner(problem: Problem, chosen: backends.Backend) -> FullVerifier:
     return verify
 
 
-def prove_best(book: TrialBook, full: FullVerifier, seconds: float) -> str:
+def prove_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
     """Prove the best in full, in place of it the next one if that fails, and say in one line what came of it."""
     until, failed = time.monotonic() + seconds, 0
     while book.best is not None and not is_library(book.best.schedule):
@@ -65,23 +65,23 @@ def prove_best(book: TrialBook, full: FullVerifier, seconds: float) -> str:
             if proof is None or best.kernel_digest is None:
                 return ""
             book.prove(best, proof)
-            said = proofs.summary(proof)
+            said = stored_proof.summary(proof)
             return f"{said}; {failed} faster {_plural(failed, 'one')} failed" if failed else said
         if found.status is Status.UNPROVEN:  # it passed the quick proof, and stays best
             return f"no verdict: {found.reason}"
         failed += 1
-        book.condemn(best, found)
+        book.mark_wrong(best, found)
     return ""
 
 
-def _has_full_proof(book: TrialBook, record: Record) -> bool:
-    if not proofs.is_full(record.proof):
+def _has_full_proof(book: TrialLedger, record: Record) -> bool:
+    if not stored_proof.is_full(record.proof):
         return False
     try:
         kernel = book.candidate(record.schedule).kernel
     except ValueError:  # a record of earlier code
         return False
-    return proofs.doubt(record.proof, kernel) == ""
+    return stored_proof.stale_reason(record.proof, kernel) == ""
 
 
 def _plural(n: int, noun: str) -> str:

@@ -49,19 +49,20 @@ MOST_VALUES = 1 << 16  # of a list
 
 
 class ExpressionError(ValueError):
-    """A text that is no expression of the language, or has no value. The message is one line with the place."""
+    """A text that is not an expression of the language, or has no value. The message is one line with the place."""
 
 
 @dataclass(frozen=True)
 class Expression:
     """``names`` are those it mentions. ``partial``: it divides by something that is not a constant, or takes a power,
-    a root or a logarithm, so that it may be undefined."""
+    a root or a logarithm, so that it may be undefined. ``is_function``: a Python function stands behind its text."""
 
     text: str
     type: Type
     names: tuple[str, ...]
     partial: bool
     _evaluate: Evaluate = field(repr=False, compare=False)
+    is_function: bool = field(default=False, repr=False, compare=False)
 
     def value(self, values: Mapping[str, Result]) -> Result:
         """The value for one value of each name. Raises ExpressionError where it is undefined."""
@@ -130,7 +131,7 @@ def from_function(
                 defined.append(False)
         return np.array(values, dtype=STORAGE[kind]).reshape(shape), np.array(defined, dtype=np.bool_).reshape(shape)
 
-    return Expression(name, kind, tuple(names), True, evaluate)
+    return Expression(name, kind, tuple(names), True, evaluate, is_function=True)
 
 
 def value_list(text: str) -> list[Result]:
@@ -187,7 +188,7 @@ class _Parser:
         except (ValueError, RecursionError, MemoryError):
             said = "it is nested too deeply, or has characters that do not belong"
         shown = self.text.replace("\0", "\\0")
-        raise ExpressionError(f'"{shown}" is no expression: {said}')
+        raise ExpressionError(f'"{shown}" is not an expression: {said}')
 
     def error(self, node: ast.AST, message: str) -> ExpressionError:
         return ExpressionError(f'{message} (column {getattr(node, "col_offset", 0) + 1} of "{self.text}")')
@@ -296,7 +297,7 @@ class _Parser:
                 kept = [v for v in given if all(self._scalar(test, {name: v}) for test in each.ifs)]
                 values = [self._scalar(element, {name: v}) for v in kept]
             case _:
-                raise self.error(node, f"{_described(node)} is no list of values: write [1, 2, 4] or range(1, 9)")
+                raise self.error(node, f"{_described(node)} is not a list of values: write [1, 2, 4] or range(1, 9)")
         if len(values) > MOST_VALUES:
             raise self.error(node, f"a list has at most {MOST_VALUES} values")
         return values

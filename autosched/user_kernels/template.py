@@ -70,7 +70,7 @@ def template(file: KernelFile) -> KernelTemplate:
     )
 
 
-def _launch_rules(file: KernelFile, device: Device) -> list[FileRule]:
+def launch_rules(file: KernelFile, device: Device) -> list[FileRule]:
     """What every launch on ``device`` must keep, in the language of the file's own rules."""
     gx, gy, gz = GRID
     bx, by, bz = BLOCK
@@ -107,7 +107,7 @@ def _why_not(file: KernelFile, problem: KernelProblem, device: Device) -> str | 
         return f"it launches clusters, which {device.name} does not have"
     try:
         known = file.constants(problem.sizes)
-        for rule in (*file.rules, *_launch_rules(file, device)):
+        for rule in (*file.rules, *launch_rules(file, device)):
             if known.keys() >= set(rule.expression.names) and not rule.expression.value(known):
                 return _reason(rule, known)
     except ValueError as error:
@@ -128,7 +128,7 @@ def _space(file: KernelFile, problem: KernelProblem, device: Device) -> Space:
         _defined(a.name, a.expression, known) for a in file.derived if a.name not in known and a.expression.partial
     ]
     pruning: list[Rule] = []
-    for rule in (*file.rules, *_launch_rules(file, device)):
+    for rule in (*file.rules, *launch_rules(file, device)):
         if not known.keys() >= set(rule.expression.names):
             (pruning if rule.pruning else constraints).append(_rule(rule, known))
     for name, value in file.pinned:

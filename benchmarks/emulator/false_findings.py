@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.proofs.plan import emulated_problem
-from autosched.proofs.proof import CONDEMNING, prove
+from autosched.proofs.proof import FAILURE_STATUSES, prove
 from search_spaces.catalogue import candidates, template
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.copy import Copy
@@ -110,7 +110,7 @@ def main() -> int:
                 if outcome["status"] != "ok":
                     print(json.dumps(outcome), flush=True)
     print(dict(Counter((outcome["template"], outcome["status"]) for outcome in done)))
-    return int(any(outcome["status"] in CONDEMNING for outcome in done))
+    return int(any(outcome["status"] in FAILURE_STATUSES for outcome in done))
 
 
 if __name__ == "__main__":

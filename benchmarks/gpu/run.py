@@ -45,14 +45,13 @@ from typing import Any
 from autosched.samplers import DEFAULT, sampler
 from autosched.samplers.first_choices.prior import prior_of
 from autosched.tuning.finalists import simplicity
-from autosched.tuning.in_flight import Pace
+from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import Generate
 from autosched.tuning.loop import Tuner
 from autosched.tuning.result import TuneResult
 from autosched.user_kernels.user_kernel import Kernel
 from autosched.version import VERSION
-from benchmarks.gpu import device_tests as gpu_tests
-from benchmarks.gpu import probe
+from benchmarks.gpu import device_tests, probe
 from benchmarks.gpu.agreement import AGREEMENT_PROBLEMS, agreement
 from benchmarks.gpu.journal import Journal, read
 from benchmarks.gpu.problems import in_turns, matmuls, others
@@ -219,7 +218,7 @@ class Benchmark:
         request = {"arguments": arguments, "folder": str(ROOT), "log": log, "seconds": seconds}
         self._say(f"tests marked gpu, for at most {seconds:.0f} s")
         row: dict[str, Any] = {"timed_out": False, "returncode": None}
-        with Worker(gpu_tests.MODULE) as worker:
+        with Worker(device_tests.MODULE) as worker:
             try:
                 row |= worker.request(request, seconds + min(REPORT_SECONDS, seconds))
             except WorkerTimeout:
@@ -345,7 +344,7 @@ class Benchmark:
             generate=self._generate,
             versions={t.name: t.version for t in templates},
             complexity=simplicity(space),
-            pace=Pace(compilers=os.cpu_count() or 1),
+            in_flight=InFlightLimit(compilers=os.cpu_count() or 1),
         )
         # On a new machine the first reference of a type takes cupy up to half a minute, in which it compiles kernels of
         # its own. That is taken from the shapes to come, and not from the search of this one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from measurements.compiler import nvrtc_worker as compile_worker
+from measurements.compiler import nvrtc_worker
 from measurements.workers.messages import Message
 from measurements.workers.worker import serve
 
@@ -15,7 +15,7 @@ LOG = "AUTOSCHED_COMPILE_LOG"
 
 def handle(request: Message) -> Message:
     began = time.monotonic()
-    answer = compile_worker.handle(request)
+    answer = nvrtc_worker.handle(request)
     with open(os.environ[LOG], "a", encoding="ascii") as log:
         log.write(f"{began} {time.monotonic()}\n")
     return answer

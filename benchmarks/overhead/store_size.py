@@ -29,9 +29,8 @@ from typing import Any
 from autosched.dispatch.database import Database
 from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.records.record import Record
-from measurements.store import best_index as store_entries
+from measurements.store import best_index, schema
 from measurements.store import rows as store_rows
-from measurements.store import schema as store_schema
 from measurements.store.merge import merge
 from measurements.store.store import Store
 from search_spaces.catalogue import template
@@ -82,9 +81,9 @@ def fill(path: Path, records: int, problems: int, first: int = 0) -> list[Matmul
                     )
                 )
             with store.writing() as connection:
-                connection.execute(store_schema.TRIALS.insert(), rows)
+                connection.execute(schema.TRIALS.insert(), rows)
         with store.writing() as connection:
-            store_entries.rebuild(connection, store.name)
+            best_index.rebuild(connection, store.name)
     return made
 
 

@@ -30,7 +30,7 @@ import numpy as np
 
 from autosched.replay.search import NEAR
 from autosched.samplers import sampler
-from autosched.tuning.in_flight import Pace
+from autosched.tuning.in_flight import InFlightLimit
 from measurements.tables.reading import read_table
 from measurements.tables.table import Table
 from search_spaces.spaces.schedule import Schedule
@@ -103,20 +103,20 @@ class Searcher:
         return None
 
 
-def stream(made: Searcher, pace: Pace, costs: Costs) -> tuple[float, int]:
+def stream(made: Searcher, in_flight: InFlightLimit, costs: Costs) -> tuple[float, int]:
     """Simulated seconds and evaluations until NEAR the optimum, as ``tune`` searches; infinite where never."""
     while made.asked < MOST:
-        room = pace.size(made.told) - len(made.out)
+        room = in_flight.size(made.told) - len(made.out)
         if room > 0:
             before = made.asked
             spent = made.propose(room)
-            pace.note("propose", [spent] * (made.asked - before))
+            in_flight.note("propose", [spent] * (made.asked - before))
         if not made.out:
             break
         made.wait()
         near = made.near()
-        pace.note("compile", [costs.compile])
-        pace.note("measure", [costs.measure])
+        in_flight.note("compile", [costs.compile])
+        in_flight.note("measure", [costs.measure])
         if near is not None:
             return near, made.told
     return math.inf, made.told
@@ -165,7 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             seeds = range(given.repeats)
             before = [batches(Searcher(table, space, "evolution", cores, costs, s), BATCH) for s in seeds]
             after = [
-                stream(Searcher(table, space, "bayes", cores, costs, s), Pace(compilers=cores), costs) for s in seeds
+                stream(Searcher(table, space, "bayes", cores, costs, s), InFlightLimit(compilers=cores), costs)
+                for s in seeds
             ]
             old, new = statistics.median(t for t, _ in before), statistics.median(t for t, _ in after)
             ratios.append(new / old)

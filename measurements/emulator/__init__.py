@@ -14,7 +14,7 @@ from measurements.emulator.host import (
 from measurements.emulator.memory import Address, Memory
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import ptx_digest
-from measurements.emulator.sparse import SparseEmulation, emulate_blocks
+from measurements.emulator.sparse import SparseEmulation, emulate_blocks, emulate_ptx_blocks
 from measurements.emulator.suppression import Suppression, suppress
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "emulate_blocks",
     "emulate_many",
     "emulate_ptx",
+    "emulate_ptx_blocks",
     "emulator_folder",
     "emulator_version",
     "host_compiler",

@@ -146,17 +146,18 @@ def emulate_ptx(
     perturb: bool = False,
     calls: int = 1,
     memory: Memory = PLAIN_MEMORY,
+    count: bool = False,
 ) -> Emulation:
     """Execute PTX text of any compiler: the kernel ``launch.entry``, or the only one where that is empty.
 
     Needs no NVRTC; otherwise as ``emulate``. ``memory``: pointers into arrays, bytes that hold no value, and addresses
-    that lie in arrays.
+    that lie in arrays. ``count``: what is executed is counted.
     """
     with machine_failures():
         memory.check(launch)
         arrays = _check(launch, inputs, time_limit, memory)
         compile_it = partial(ptx_to_program, text, launch.entry)
-        return _emulate(launch, compile_it, arrays, time_limit, check, perturb, order, calls, memory)
+        return _emulate(launch, compile_it, arrays, time_limit, check, perturb, order, calls, memory, count)
 
 
 def _emulate(
@@ -169,20 +170,21 @@ def _emulate(
     order: Order,
     calls: int,
     memory: Memory = PLAIN_MEMORY,
+    count: bool = False,
 ) -> Emulation:
     try:
         compiled = compile_it()
     except KernelCompileError as error:
         return error.emulation
     with temporary_folder() as folder:
-        done = run_launch(launch, arrays, compiled, folder, time_limit, check, perturb, order, calls, memory)
+        done = run_launch(launch, arrays, compiled, folder, time_limit, check, perturb, order, calls, memory, count)
     if done.status == "crashed" and launch != _PROBED:
         _check_runner()
     return done
 
 
 def _check_runner() -> None:
-    """Before a crash condemns a kernel, one that is known to be right must run. Raises HostFailure where it does not:
+    """Before a crash rejects a kernel, one that is known to be right must run. Raises HostFailure where it does not:
     then the runner is broken; it is compiled again next time."""
     done = emulate_ptx(_PROBE, _PROBED, {}, time_limit=GRACE_SECONDS)
     if done.status != "ok" or done.outputs["out"].tolist() != list(range(64)):
@@ -389,6 +391,7 @@ def run_launch(
     order: Order = ASCENDING,
     calls: int = 1,
     memory: Memory = PLAIN_MEMORY,
+    count: bool = False,
 ) -> Emulation:
     """Run a compiled kernel with ``arrays`` as its inputs, in ``folder``. Raises HostFailure, OSError."""
     blocks = None if order.blocks == "ascending" else [int(b) for b in order.of(math.prod(kernel.grid))]
@@ -397,7 +400,18 @@ def run_launch(
     data = folder / "data"
     _write_data(data, kernel, arrays, offsets, memory)
     done = run_blocks(
-        kernel, compiled, folder, offsets, time_limit, check, perturb, blocks, order, calls=calls, memory=memory
+        kernel,
+        compiled,
+        folder,
+        offsets,
+        time_limit,
+        check,
+        perturb,
+        blocks,
+        order,
+        calls=calls,
+        memory=memory,
+        count=count,
     )
     if done.status not in ("ok", "findings"):
         return done

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +20,13 @@ import numpy.typing as npt
 from measurements.emulator.emulator import lacking, machine_failures, offsets_of, run_blocks
 from measurements.emulator.findings import Emulation
 from measurements.emulator.inputs_file import InputsFile
+from measurements.emulator.memory import PLAIN_MEMORY, Memory
 from measurements.emulator.order import ASCENDING, Order
-from measurements.emulator.ptx.build import KernelCompileError, compile_to_program
+from measurements.emulator.ptx.build import CompiledKernel, KernelCompileError, compile_to_program, ptx_to_program
 from measurements.emulator.work_folders import temporary_folder
 from search_spaces.hardware.dtypes import DType
-from search_spaces.operators.problem import Array
-from search_spaces.templates.kernel import Kernel
+from search_spaces.operators.problem import Array, Operand
+from search_spaces.templates.kernel import Kernel, Launch
 
 Indices = npt.NDArray[np.int64]
 
@@ -108,48 +109,96 @@ def emulate_blocks(
 
     Raises ValueError for blocks that the grid lacks, and otherwise as ``emulate`` does.
     """
-    grid = math.prod(kernel.grid)
-    if not blocks or min(blocks) < 0 or max(blocks) >= grid or len(set(blocks)) < len(blocks):
-        raise ValueError(f"blocks must be different ones of the {grid} of the grid")
     if inputs is not None:
-        contents = {name: f"file {offset}" for name, offset in inputs.offsets.items()}
+        contents = _in_file(inputs)
     elif can_generate(kernel):
         seeds = seeds_of(kernel, seed)
         contents = {o.name: f"{_CONTENT[o.dtype.name]} {seeds[o.name]}" for o in kernel.operands if o.name in seeds}
     else:
         raise ValueError(f"only kernels of arrays of {', '.join(_CONTENT)} can be run in part")
+    compile_it = partial(compile_to_program, kernel)
+    return _emulate_blocks(kernel, compile_it, blocks, contents, order, time_limit, inputs, check, count, PLAIN_MEMORY)
+
+
+def emulate_ptx_blocks(
+    text: str,
+    launch: Launch,
+    blocks: Sequence[int],
+    inputs: InputsFile,
+    *,
+    order: Order = ASCENDING,
+    time_limit: float = 60.0,
+    check: bool = True,
+    count: bool = False,
+    memory: Memory = PLAIN_MEMORY,
+) -> SparseEmulation:
+    """Run ``blocks`` of a launch of PTX text alone, otherwise as ``emulate_blocks``. ``memory`` as in ``emulate_ptx``,
+    but all bytes hold values.
+
+    Raises ValueError for blocks that the grid lacks and for a ``memory`` with flags, and otherwise as ``emulate_ptx``.
+    """
+    if memory.defined:
+        raise ValueError("some blocks alone are emulated on memory whose bytes all hold values")
+    memory.check(launch)
+    compile_it = partial(ptx_to_program, text, launch.entry)
+    return _emulate_blocks(
+        launch, compile_it, blocks, _in_file(inputs), order, time_limit, inputs, check, count, memory
+    )
+
+
+def _in_file(inputs: InputsFile) -> dict[str, str]:
+    return {name: f"file {offset}" for name, offset in inputs.offsets.items()}
+
+
+def _emulate_blocks(
+    launch: Launch,
+    compile_it: Callable[[], CompiledKernel],
+    blocks: Sequence[int],
+    contents: Mapping[str, str],
+    order: Order,
+    time_limit: float,
+    inputs: InputsFile | None,
+    check: bool,
+    count: bool,
+    memory: Memory,
+) -> SparseEmulation:
+    grid = math.prod(launch.grid)
+    if not blocks or min(blocks) < 0 or max(blocks) >= grid or len(set(blocks)) < len(blocks):
+        raise ValueError(f"blocks must be different ones of the {grid} of the grid")
     chosen = [int(blocks[i]) for i in order.of(len(blocks))]
     with machine_failures(), temporary_folder() as folder:
         try:
-            compiled = compile_to_program(kernel)
+            compiled = compile_it()
         except KernelCompileError as error:
             return SparseEmulation(error.emulation, {})
         (folder / "data").touch()
+        operands = memory.operands(launch)
         emulation = run_blocks(
-            kernel,
+            launch,
             compiled,
             folder,
-            offsets_of(kernel.operands),
+            offsets_of(operands),
             time_limit,
             check,
             False,
             chosen,
             order,
             contents,
+            memory=memory,
             count=count,
             inputs=inputs,
         )
         done = emulation.status in ("ok", "findings")
-        return SparseEmulation(emulation, _written(kernel, folder / "data") if done else {})
+        return SparseEmulation(emulation, _written(operands, folder / "data") if done else {})
 
 
-def _written(kernel: Kernel, data: Path) -> dict[str, Written]:
+def _written(operands: Sequence[Operand], data: Path) -> dict[str, Written]:
     content = data.read_bytes()
     found: dict[int, list[_Page]] = {}
     at = 0
     while at < len(content):
         number, first, count = _HEADER.unpack_from(content, at)
-        dtype = kernel.operands[number].dtype
+        dtype = operands[number].dtype
         at += _HEADER.size
         values = np.frombuffer(content, dtype.storage, count, at)
         at += count * dtype.bytes
@@ -158,7 +207,7 @@ def _written(kernel: Kernel, data: Path) -> dict[str, Written]:
         found.setdefault(number, []).append((first, values, writers))
     return {
         operand.name: _in_order(found.get(number, []), operand.dtype)
-        for number, operand in enumerate(kernel.operands)
+        for number, operand in enumerate(operands)
         if operand.role in ("output", "inout")
     }
 

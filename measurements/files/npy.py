@@ -20,7 +20,7 @@ def open_npy(path: str | Path) -> npt.NDArray[Any]:
     path = Path(path)
     try:
         if not path.is_file():
-            raise ValueError("it is no regular file" if path.exists() else "there is no such file")
+            raise ValueError("it is not a regular file" if path.exists() else "there is no such file")
         if path.stat().st_size > MOST_BYTES:
             raise ValueError(f"it has more than {MOST_BYTES >> 30} GiB")
         with np.errstate(all="ignore"):  # an impossible shape overflows

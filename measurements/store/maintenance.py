@@ -9,8 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from measurements.store import best_index as store_entries
-from measurements.store import rows as store_rows
+from measurements.store import best_index, rows
 from measurements.store.schema import ENTRIES, SCHEMA_VERSION, TRIALS, digest_of
 from measurements.store.store import ProblemSummary, Store, StoreError
 
@@ -43,9 +42,9 @@ def check(store: Store) -> list[str]:
     """One sentence for each thing that is wrong: damage to the file, trials that cannot be read, digests and entries
     that are not those of the trials. Reads everything. Raises StoreError where not even that is possible."""
     found = store.damage()
-    reader = store_rows.Reader(store.name)
-    columns = (*store_rows.COLUMNS, TRIALS.c.problem_digest, TRIALS.c.schedule_digest, TRIALS.c.operator)
-    width = len(store_rows.COLUMNS)
+    reader = rows.Reader(store.name)
+    columns = (*rows.COLUMNS, TRIALS.c.problem_digest, TRIALS.c.schedule_digest, TRIALS.c.operator)
+    width = len(rows.COLUMNS)
     with store.reading() as connection:
         for row in connection.execute(sa.select(*columns).order_by(TRIALS.c.id)):
             try:
@@ -55,16 +54,16 @@ def check(store: Store) -> list[str]:
                 continue
             if row[width : width + 2] != (digest_of(record.problem_key), digest_of(record.schedule.key())):
                 found.append(f"trial {record.id} is filed under another problem or schedule than its own")
-            if row[width + 2] != store_rows.operator_of(record):
+            if row[width + 2] != record.operator:
                 found.append(f"trial {record.id} is filed under {row[width + 2]!a:.60}, which is not its operator")
         kept = {_key(row): dict(row) for row in connection.execute(sa.select(ENTRIES)).mappings()}
         if not found:
-            for counted in store_entries.counted(connection):
+            for counted in best_index.counted(connection):
                 entry, where = kept.pop(_key(counted), None), f"{counted['problem']:.200} on {counted['device']}"
                 if entry is None or any(entry[name] != counted[name] for name in counted):
                     found.append(f"what is kept of {where} ({counted['provenance']}) is not what its trials say")
                 elif entry["ranked_id"] == entry["newest_id"]:
-                    winner = store_entries.rank(connection, counted, store.name)
+                    winner = best_index.rank(connection, counted, store.name)
                     if entry["winner_id"] != (None if winner is None else winner.id):
                         found.append(f"the best of {where} ({counted['provenance']}) is not the fastest of its trials")
             found += [f"there is no trial of the entry of {entry['problem']:.200}" for entry in kept.values()]
@@ -74,7 +73,7 @@ def check(store: Store) -> list[str]:
 def repair(store: Store) -> None:
     """Make anew what is kept of the entries. Raises StoreError for trials that cannot be read."""
     with store.writing() as connection:
-        store_entries.rebuild(connection, store.name)
+        best_index.rebuild(connection, store.name)
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def collect(store: Store, keep: int | None = None, *, dry_run: bool = False) -> 
     if keep is not None and keep < 1:
         raise ValueError(f"at least one schedule of an entry must be kept, not {keep}")
     removed: Counter[str] = Counter()
-    condemned: list[int] = []
+    rejected: list[int] = []
     before: dict[tuple[str, str, str], int | None] = {}
     for summary in store.problems():
         trials = store.entry(summary)
@@ -113,14 +112,14 @@ def collect(store: Store, keep: int | None = None, *, dry_run: bool = False) -> 
                 removed["slower than those kept, or failed"] += 1
             else:
                 continue
-            condemned.append(record.id)
-    left = store.count() - len(condemned)
-    if condemned and not dry_run:
+            rejected.append(record.id)
+    left = store.count() - len(rejected)
+    if rejected and not dry_run:
         with store.writing() as connection:
-            for start in range(0, len(condemned), _PARAMETERS):
-                part = condemned[start : start + _PARAMETERS]
+            for start in range(0, len(rejected), _PARAMETERS):
+                part = rejected[start : start + _PARAMETERS]
                 connection.execute(TRIALS.delete().where(TRIALS.c.id.in_(part)))
-            store_entries.rebuild(connection, store.name)
+            best_index.rebuild(connection, store.name)
             _refuse_another_best(connection, store, before)
         store.compact()
     return Collected(dict(removed), left)

@@ -11,8 +11,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from measurements.store import best_index as store_entries
-from measurements.store import schema as store_schema
+from measurements.store import best_index, schema
 from measurements.store.schema import META, SCHEMA_VERSION, unreadable
 
 SCRIPTS = Path(__file__).resolve().parent / "migrations"
@@ -34,7 +33,7 @@ def migrate(connection: Connection, name: str) -> None:
     from alembic import command  # only here: a current database is opened without it
     from alembic.config import Config
 
-    store_schema.wait_for_others(connection)
+    schema.wait_for_others(connection)
     found = connection.execute(sa.select(META.c.value).where(META.c.key == "schema_version")).scalar_one()
     if int(found) == SCHEMA_VERSION:  # another process was faster
         return
@@ -45,5 +44,5 @@ def migrate(connection: Connection, name: str) -> None:
         command.upgrade(config, str(SCHEMA_VERSION))
     except UnreadableTrial as error:
         raise unreadable(name, error.trial, error.why) from error
-    store_entries.rebuild(connection, name)
+    best_index.rebuild(connection, name)
     connection.execute(META.update().where(META.c.key == "schema_version").values(value=str(SCHEMA_VERSION)))

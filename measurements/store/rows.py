@@ -35,17 +35,12 @@ COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # that make a rec
 _Part = TypeVar("_Part")
 
 
-def operator_of(record: Record) -> str:
-    """The operator that a trial is filed under."""
-    return str(json.loads(record.problem_key).get("operator", ""))
-
-
 def to_row(record: Record) -> dict[str, Any]:
     """The columns of a record, but for its id."""
     m = record.measurement
     timing, resources, schedule_key = m.timing, m.resources, record.schedule.key()
     return {
-        "operator": operator_of(record),
+        "operator": record.operator,
         "problem": record.problem_key,
         "device": record.device,
         "fingerprint": record.fingerprint,

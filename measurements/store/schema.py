@@ -144,7 +144,7 @@ class Guard:
             raise ValueError(f"the notes of a guard are text, not {self.notes!r}")
 
 
-def create(connection: Connection) -> None:
+def create_tables(connection: Connection) -> None:
     """Create the tables in a database that has none of them."""
     _METADATA.create_all(connection)
     rows = {"application": APPLICATION, "schema_version": str(SCHEMA_VERSION)}

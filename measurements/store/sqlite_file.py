@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from measurements.store import schema as store_schema
+from measurements.store import schema
 from measurements.store.errors import StoreError
 from measurements.store.sqlite_header import MAGIC
 
@@ -106,7 +106,7 @@ def _look(path: Path) -> None:
     latter.
     """
     with suppress(*DATABASE_ERRORS), _engine(lambda: _connect(path, "mode=ro&immutable=1"), path).begin() as c:
-        store_schema.refuse_other(c, str(path))
+        schema.refuse_other(c, str(path))
 
 
 def create_empty(path: Path) -> bool:

@@ -10,7 +10,6 @@ read-only folder. Where write-ahead mode is unavailable (some network file syste
 from __future__ import annotations
 
 import dataclasses
-import json
 import sqlite3
 import threading
 import weakref
@@ -28,34 +27,25 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from measurements.files.text import first_line, one_line, without_password
 from measurements.records.measurement import Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Record, problem_of
 from measurements.records.vendor_library import LIBRARY_SCHEDULE
-from measurements.store import (
-    best_index as store_entries,
-)
-from measurements.store import (
-    migrate as store_migrations,
-)
-from measurements.store import (
-    rows as store_rows,
-)
-from measurements.store import (
-    schema as store_schema,
-)
-from measurements.store import (
-    sqlite_file as store_file,
-)
+from measurements.store import best_index, migrate, sqlite_file
 from measurements.store.errors import StoreError, UnknownOperator
+from measurements.store.rows import COLUMNS, Reader, from_row, read_cells, to_row, unknown
 from measurements.store.schema import (
     ENTRIES,
     GUARDS,
     SCHEMA_VERSION,
     TRIALS,
     Guard,
+    create_tables,
     digest_of,
+    has_none,
+    refuse_other,
     unreadable,
+    wait_for_others,
 )
-from search_spaces.catalogue import is_operator, problem_from_json
+from search_spaces.catalogue import is_operator
 from search_spaces.operators.problem import Problem
 
 _IN_MEMORY = (None, "", ":memory:")
@@ -91,7 +81,7 @@ class Store:
     def __init__(self, engine: Engine, name: str, file: Path | None = None) -> None:
         self._engines = _read_and_write(engine)
         self._file = file
-        self._identity = None if file is None else store_file.identity(file)
+        self._identity = None if file is None else sqlite_file.identity(file)
         self._unwritten = file is not None
         self._lock = threading.Lock()
         self._answers: tuple[tuple[int, ...] | None, dict[_Asked, Record | None]] = None, {}  # of ``best``, for a state
@@ -121,12 +111,12 @@ class Store:
             for kind in _RANKING:
                 key = {"problem_digest": problem_digest, "device": device, "provenance": kind.value}
                 with self._transaction() as connection:
-                    entry = store_entries.kept(connection, key)
+                    entry = best_index.kept(connection, key)
                     if entry is None or entry.ranked:
                         continue
-                    winner = store_entries.rank(connection, key, self.name)
+                    winner = best_index.rank(connection, key, self.name)
                 with self._transaction(write=True) as connection:
-                    store_entries.keep(connection, key, entry.newest_id, winner)
+                    best_index.keep(connection, key, entry.newest_id, winner)
 
     def __enter__(self) -> Self:
         return self
@@ -163,10 +153,10 @@ class Store:
 
     @classmethod
     def _open_file(cls, text: str, create: bool) -> Self:
-        path = store_file.locate(text)
-        store_file.check(path, create)
-        created = store_file.create_empty(path) if create else False
-        store = cls(store_file.plain_engine(path), str(path), path)
+        path = sqlite_file.locate(text)
+        sqlite_file.check(path, create)
+        created = sqlite_file.create_empty(path) if create else False
+        store = cls(sqlite_file.plain_engine(path), str(path), path)
         try:
             store._prepare(create)
         except BaseException:
@@ -182,7 +172,7 @@ class Store:
             poolclass=StaticPool,  # one connection: a database in memory ends with its connection
             connect_args={"isolation_level": None, "check_same_thread": False},
         )
-        store = cls(store_file.begin_explicitly(engine), name)
+        store = cls(sqlite_file.begin_explicitly(engine), name)
         store._prepare(create=True)
         return store
 
@@ -209,9 +199,9 @@ class Store:
         """Store a record and commit; returns it with its ``id``. Raises StoreError where the database refuses, and
         where its file is no longer the one that was opened."""
         self._enter_write_ahead()
-        row = store_rows.to_row(record)
+        row = to_row(record)
         with self._transaction(write=True) as connection:
-            made = store_entries.insert(connection, row)
+            made = best_index.insert(connection, row)
             if made is None:
                 raise StoreError(f"the database {self.name} assigns no ids to new rows: use another one")
         with self._lock:
@@ -223,7 +213,7 @@ class Store:
         in place of what they have. Raises StoreError as ``append``, ValueError for a record without a kernel."""
         if record.kernel_digest is None:
             raise ValueError("a trial without a kernel has no proof")
-        row, c = store_rows.to_row(record), TRIALS.c
+        row, c = to_row(record), TRIALS.c
         of_kernel = (c.kernel_digest == record.kernel_digest, c.device == record.device)
         digests = (c.problem_digest == row["problem_digest"], c.schedule_digest == row["schedule_digest"])
         self._enter_write_ahead()
@@ -238,28 +228,28 @@ class Store:
     def extend(self, records: Sequence[Record], unless_since: int | None = None) -> None:
         """Store many records in their order, all or none; but not those that others have stored after the trial of the
         id ``unless_since``. Raises StoreError as ``append``."""
-        rows = [store_rows.to_row(record) for record in records]
+        rows = [to_row(record) for record in records]
         if not rows:
             return
         self._enter_write_ahead()
         with self._transaction(write=True) as connection:
             if unless_since is not None:
-                store_schema.wait_for_others(connection)
-                rows = store_rows.unknown(connection, rows, unless_since)
+                wait_for_others(connection)
+                rows = unknown(connection, rows, unless_since)
             if rows:
                 connection.execute(TRIALS.insert(), rows)
             for digest in sorted({row["problem_digest"] for row in rows}):
-                store_entries.rebuild(connection, self.name, digest)
+                best_index.rebuild(connection, self.name, digest)
 
     def entry(self, summary: ProblemSummary) -> list[Record]:
         """All records of a problem, device and provenance, in the order they were stored."""
         c = TRIALS.c
         wanted = (c.device == summary.device, c.provenance == summary.provenance.value)
         digest = c.problem_digest == digest_of(summary.problem_key)
-        return self._read(sa.select(*store_rows.COLUMNS).where(digest, *wanted).order_by(c.id))
+        return self._read(sa.select(*COLUMNS).where(digest, *wanted).order_by(c.id))
 
     def _read(self, query: sa.Select[Any]) -> list[Record]:
-        reader = store_rows.Reader(self.name)
+        reader = Reader(self.name)
         with self._transaction() as connection:
             return [reader.record(row) for row in connection.execute(query)]
 
@@ -272,7 +262,7 @@ class Store:
         status: Status | None = None,
     ) -> list[Record]:
         """The records that match everything given, in the order they were stored."""
-        columns = store_rows.COLUMNS
+        columns = COLUMNS
         query = sa.select(*columns).where(*_where(problem, device, provenance, status)).order_by(TRIALS.c.id)
         return self._read(query)
 
@@ -298,7 +288,7 @@ class Store:
         summaries = []
         with self._transaction() as connection:
             for row in connection.execute(query).mappings():
-                cells = store_rows.read_cells(row, columns.values(), self.name)
+                cells = read_cells(row, columns.values(), self.name)
                 cells["problem_key"] = cells.pop("problem")
                 beside = bool(row["library"])
                 cells["trials"] -= beside
@@ -312,7 +302,7 @@ class Store:
         if not is_operator(summary.operator):
             raise UnknownOperator(self.name, summary.operator)
         try:
-            problem = problem_from_json(json.loads(summary.problem_key))
+            problem = problem_of(summary.problem_key)
         except ValueError as error:
             raise unreadable(self.name, summary.first, str(error)) from error
         if (problem.operator, problem.key()) != (summary.operator, summary.problem_key):
@@ -385,7 +375,7 @@ class Store:
         self._refuse_closed()
         problem_key = problem.key()
         asked = problem_key, device, provenance
-        state = None if self._file is None else store_file.settled_state(self._file)
+        state = None if self._file is None else sqlite_file.settled_state(self._file)
         known, answers = self._answers
         if state is not None and state == known and asked in answers:
             return answers[asked]
@@ -399,7 +389,7 @@ class Store:
     def _best(self, problem_key: str, device: str, provenance: Provenance | None) -> Record | None:
         digest = digest_of(problem_key)
         with self._transaction() as connection:
-            entries = store_entries.kept_of(connection, digest, device)
+            entries = best_index.kept_of(connection, digest, device)
             for kind in _RANKING if provenance is None else (provenance,):
                 if kind.value not in entries:
                     continue
@@ -407,9 +397,9 @@ class Store:
                 winner = entry.winner
                 if not entry.ranked:
                     key = {"problem_digest": digest, "device": device, "provenance": kind.value}
-                    winner = store_entries.rank(connection, key, self.name)
+                    winner = best_index.rank(connection, key, self.name)
                     if winner is not None:
-                        whole = sa.select(*store_rows.COLUMNS).where(TRIALS.c.id == winner.id)
+                        whole = sa.select(*COLUMNS).where(TRIALS.c.id == winner.id)
                         row = connection.execute(whole).mappings().one()
                 if winner is not None:
                     return self._won(row, winner.timing, (problem_key, device, kind))
@@ -421,7 +411,7 @@ class Store:
         known, record = self._winners.get(key, (None, None))
         if record is not None and known == cells:
             return record
-        record = store_rows.from_row(row, self.name)
+        record = from_row(row, self.name)
         if (record.problem_key, record.device, record.provenance) != key:
             raise unreadable(self.name, record.id, "it is filed under another problem or device")
         record = replace(record, measurement=replace(record.measurement, timing=timing))
@@ -459,9 +449,9 @@ class Store:
         """Give the room of removed trials back to the disk. Raises StoreError."""
         if self._file is not None:
             try:
-                store_file.compact(self._file)
+                sqlite_file.compact(self._file)
             except sqlite3.Error as error:
-                todo = store_file.advice(error, self._file)
+                todo = sqlite_file.advice(error, self._file)
                 raise StoreError(
                     f"the database {self.name} cannot be compacted ({first_line(error)}): {todo}"
                 ) from error
@@ -484,7 +474,7 @@ class Store:
             cause = error.orig if isinstance(error, DBAPIError) else error
             todo = "check that it exists and may be used"
             if self._file is not None:
-                todo = store_file.advice(cause, self._file)
+                todo = sqlite_file.advice(cause, self._file)
             problem = f"cannot be {'written' if write else 'read'} ({first_line(cause or error)})"
             raise StoreError(f"the database {self.name} {problem}: {todo}") from error
         except SQLAlchemyError as error:
@@ -494,11 +484,11 @@ class Store:
         """Only before the first record: a file that is merely read, or refused, stays as it is."""
         if self._file is None:
             return
-        if store_file.identity(self._file) != self._identity:
+        if sqlite_file.identity(self._file) != self._identity:
             raise StoreError(f"the database {self.name} was removed or replaced while it was in use: start again")
         with self._lock:
             if self._unwritten and self._close.detach() is not None:
-                engine = store_file.writing_engine(self._file)
+                engine = sqlite_file.writing_engine(self._file)
                 self._engines = _read_and_write(engine)
                 self._close = weakref.finalize(self, _let_go, engine, self._file)
                 self._unwritten = False
@@ -507,14 +497,14 @@ class Store:
         """Create the tables where there are none; check that they are ours, and bring an older schema up to date."""
         with self._transaction(write=create) as connection:
             if create:
-                store_schema.wait_for_others(connection)
-            if create and store_schema.has_none(connection):
-                store_schema.create(connection)
-            schema = store_schema.refuse_other(connection, self.name)
+                wait_for_others(connection)
+            if create and has_none(connection):
+                create_tables(connection)
+            schema = refuse_other(connection, self.name)
         self.migrated_from = schema if schema < SCHEMA_VERSION else None
         if schema < SCHEMA_VERSION:
             with self._transaction(write=True) as connection:
-                store_migrations.migrate(connection, self.name)
+                migrate.migrate(connection, self.name)
 
 
 def _read_and_write(engine: Engine) -> dict[bool, Engine]:
@@ -526,7 +516,7 @@ def _let_go(engine: Engine, written_file: Path | None) -> None:
     """Close the connections; the last writer turns an SQLite database back into one file."""
     engine.dispose()
     if written_file is not None:
-        store_file.leave_write_ahead(written_file)
+        sqlite_file.leave_write_ahead(written_file)
 
 
 def _where(

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from measurements.files.text import harmless
-from measurements.workers.messages import Buffer, Message, Unframer, checked, frame
+from measurements.workers.messages import Buffer, Message, MessageDecoder, checked, frame
 
 _STDERR_TAIL = 8192
 _READ = 1 << 18  # bytes
@@ -38,7 +38,7 @@ class Channel:
         self._ended = None if pid is None else _pidfd(pid)
         if self._ended is not None:
             self._selector.register(self._ended, selectors.EVENT_READ)
-        self._unframer = Unframer()
+        self._unframer = MessageDecoder()
         self._unsent: deque[memoryview] = deque()
         self._sent: set[str] = set()  # digests
         self._tail = b""

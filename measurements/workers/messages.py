@@ -44,7 +44,7 @@ def frame(header: Mapping[str, Any], blobs: Mapping[str, Buffer]) -> list[Buffer
     return [line, *(memoryview(content).cast("B") for content in blobs.values() if memoryview(content).nbytes)]
 
 
-class Unframer:
+class MessageDecoder:
     """Bytes in, in whatever pieces they come; messages out."""
 
     def __init__(self) -> None:

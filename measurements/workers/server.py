@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from measurements.files.text import one_line
-from measurements.workers.messages import BlobStore, Buffer, Message, Unframer, frame
+from measurements.workers.messages import BlobStore, Buffer, Message, MessageDecoder, frame
 from measurements.workers.remote import is_proof, prepare, proof, token_bytes
 from measurements.workers.transport import NO_BLOBS, WorkerClosed, WorkerDied, WorkerError, WorkerFailed, WorkerTimeout
 from measurements.workers.worker import Worker, received
@@ -123,7 +123,7 @@ class WorkerServer:
             for piece in frame(header, blobs):
                 connection.sendall(piece)
 
-        unframer = Unframer()
+        unframer = MessageDecoder()
         if not self._admitted(connection, unframer, send):
             return
         with Worker(
@@ -160,7 +160,7 @@ class WorkerServer:
             except EOFError:
                 return
 
-    def _admitted(self, connection: socket.socket, unframer: Unframer, send: Any) -> bool:
+    def _admitted(self, connection: socket.socket, unframer: MessageDecoder, send: Any) -> bool:
         """Whether the client knows the token; it is told that the server does."""
         challenge = secrets.token_hex(32)
         send({"challenge": challenge})
@@ -223,7 +223,7 @@ class _SharedStore(BlobStore):
             return super().take(digests)
 
 
-def _messages(connection: socket.socket, unframer: Unframer) -> Iterator[Message]:
+def _messages(connection: socket.socket, unframer: MessageDecoder) -> Iterator[Message]:
     """Until the connection ends. Raises ValueError for a malformed message."""
     while True:
         while (message := unframer.next()) is not None:

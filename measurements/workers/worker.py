@@ -26,7 +26,7 @@ from typing import IO, Any, Self
 
 from measurements.files.text import one_line
 from measurements.workers.channel import Channel
-from measurements.workers.messages import BlobStore, Buffer, Message, Unframer, frame
+from measurements.workers.messages import BlobStore, Buffer, Message, MessageDecoder, frame
 from measurements.workers.transport import NO_BLOBS, WorkerClosed, WorkerDied, WorkerError, WorkerFailed, WorkerTimeout
 
 _BOOTSTRAP = (
@@ -271,7 +271,7 @@ def serve(handle: Handler, store_bytes: int = STORE_BYTES) -> None:
     messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
 
     def read() -> None:
-        unframer = Unframer()
+        unframer = MessageDecoder()
         try:
             while chunk := os.read(requests_fd, _READ):
                 unframer.feed(chunk)

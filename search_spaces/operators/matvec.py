@@ -76,14 +76,14 @@ class Matvec(Problem):
         lines = (cases.INTEGERS, cases.NAN, cases.MINUS_INFINITY, cases.INFINITY, cases.ZERO, cases.HUGE)
         return (*lines, cases.SUBNORMAL)
 
-    def provoking_inputs(self, seed: int) -> Iterator[cases.ProvokingInputs]:
+    def stress_inputs(self, seed: int) -> Iterator[cases.StressInputs]:
         rng = np.random.default_rng((seed, 1))
         for names, lines in cases.mixed(self.input_cases(), rng, self.n, self.k, self.input_dtype):
             x = rng.integers(1, 4, (self.m, self.k)).astype(np.float64)
             if self.m > 1:  # what is read in place of something that is not there must not arrive
                 x[0, 0] = np.nan
             stored = {"x": self.input_dtype.store(x), "w": self.input_dtype.store(lines)}
-            yield cases.ProvokingInputs(names, stored)
+            yield cases.StressInputs(names, stored)
 
     def parts(self, places: Indices) -> Iterator[Part]:
         """Rectangles of out."""

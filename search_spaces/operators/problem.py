@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import DType
-from search_spaces.operators.input_cases import InputCase, ProvokingInputs
+from search_spaces.operators.input_cases import InputCase, StressInputs
 from search_spaces.operators.part import Indices
 
 Array = npt.NDArray[np.generic]
@@ -32,7 +32,7 @@ def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: DTy
     Drawing hundreds of millions would take longer than measuring a kernel. As the period is prime, it divides no stride
     of a tile or a row: an element read from the wrong place still has another value.
     """
-    drawn = rng.standard_normal(min(math.prod(shape), DRAWN), dtype=np.float32)
+    drawn = rng.standard_normal(dtype.values * min(math.prod(shape), DRAWN), dtype=np.float32)
     return np.resize(dtype.store(drawn * np.float32(scale)), shape)
 
 
@@ -160,7 +160,7 @@ class Problem(ABC):
         """What a kernel must answer besides random inputs, the likeliest faults first."""
         return ()
 
-    def provoking_inputs(self, seed: int) -> Iterator[ProvokingInputs]:
+    def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
         """Inputs in which each of ``input_cases`` occurs, several of them at a time."""
         return iter(())
 

@@ -127,7 +127,7 @@ class RowProblem(Problem):
             Operand("out", "output", self.out_dtype, (self.rows, self.columns)),
         )
 
-    def provoking_inputs(self, seed: int) -> Iterator[cases.ProvokingInputs]:
+    def stress_inputs(self, seed: int) -> Iterator[cases.StressInputs]:
         rng = np.random.default_rng((seed, 1))
         count = self.rows * self.columns // self.length
         others = {o.name: o for o in self.operands() if o.role == "input" and o.name != "x"}
@@ -136,7 +136,7 @@ class RowProblem(Problem):
             x = lines if self.reduces_contiguous else x
             stored = {"x": self.input_dtype.store(x).reshape(self.rows, self.columns)}
             stored |= {name: standard_normal(rng, o.shape, o.dtype) for name, o in others.items()}
-            yield cases.ProvokingInputs(names, stored)
+            yield cases.StressInputs(names, stored)
 
     def parts(self, places: Indices) -> Iterator[Part]:
         """The rows that ``places`` are in, some at a time: what is computed of them shall fit a cache."""

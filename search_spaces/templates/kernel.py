@@ -101,6 +101,11 @@ class Launch:
         """Of a block."""
         return math.prod(self.block)
 
+    @property
+    def blocks(self) -> int:
+        """Of the grid."""
+        return math.prod(self.grid)
+
     def grid_of(self, clusters: int) -> Size3:
         """The grid where so many clusters run at a time: ``grid``, or where it may shrink no more than those.
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from cost_models import feasibility
 from cost_models.covariance import coordinates
-from cost_models.gaussian_process import GrowingPosterior
+from cost_models.gaussian_process import IncrementalPosterior
 
 X = np.random.default_rng(0).integers(0, 5, (120, 3)) / 4
 WORKS = (X[:, 0] + X[:, 1] <= 1.25).astype(np.float64)
@@ -15,7 +15,7 @@ def test_what_fails_is_told_from_what_works() -> None:
     columns = coordinates(X[told])
     given = feasibility.hyperparameters(columns, WORKS[told])
     assert given.lengths[2] > 2 * max(given.lengths[:2])  # the third parameter has no part in it
-    posterior = GrowingPosterior(coordinates(X[new]), given)
+    posterior = IncrementalPosterior(coordinates(X[new]), given)
     posterior.observe(columns)
     found = feasibility.probability(posterior, WORKS[told])
     assert ((found > 0.5) == (WORKS[new] == 1)).mean() > 0.9
@@ -25,7 +25,7 @@ def test_what_fails_is_told_from_what_works() -> None:
 def test_a_trial_that_is_out_says_nothing() -> None:
     columns = coordinates(X[:30])
     given = feasibility.hyperparameters(columns, WORKS[:30])
-    alone, waiting = (GrowingPosterior(coordinates(X[60:]), given) for _ in range(2))
+    alone, waiting = (IncrementalPosterior(coordinates(X[60:]), given) for _ in range(2))
     alone.observe(columns)
     waiting.observe(columns)
     waiting.observe(coordinates(X[30:31]))

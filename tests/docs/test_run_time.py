@@ -7,24 +7,23 @@ import re
 from pathlib import Path
 
 import autosched
-from autosched.dispatch import distance as key_distance
-from autosched.dispatch import lookup
+from autosched.dispatch import distance, lookup
 from autosched.dispatch.database import NotTuned, StaleSchedule
 from autosched.dispatch.provenance import KernelProvenance, Kind
-from autosched.samplers.first_choices import model_choice as default_choice
-from autosched.tuning import paired_timing as remeasurement
+from autosched.samplers.first_choices import model_choice
+from autosched.tuning import paired_timing
 
 PAGE = " ".join((Path(__file__).parents[2] / "docs" / "how-to" / "run-time.md").read_text("utf-8").split())
 
 
 def test_figures() -> None:
     for text in (
-        f"among {default_choice.SAMPLES} samples",
+        f"among {model_choice.SAMPLES} samples",
         f"At most {lookup.MOST_TRIED} are tried",
-        f"over {lookup.BEHIND:g} times the second",
-        f"and {key_distance.OTHER_DEVICE:g} at least; {key_distance.UNKNOWN_DEVICE:g} where",
-        f"Beyond {key_distance.FARTHEST:g}, nothing",
-        f"by more than {100 * remeasurement.TIE:g}%",
+        f"over {lookup.NEIGHBOUR_SLACK:g} times the second",
+        f"and {distance.OTHER_DEVICE:g} at least; {distance.UNKNOWN_DEVICE:g} where",
+        f"Beyond {distance.MAX_DOUBLINGS:g}, nothing",
+        f"by more than {100 * paired_timing.TIE:g}%",
     ):
         assert text in PAGE, text
 

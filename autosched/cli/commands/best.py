@@ -19,7 +19,7 @@ from autosched.cli.options.stored import refuse_unusable, stale
 from autosched.cli.terminal.errors import NO, InputError, bad_input
 from autosched.cli.terminal.output import print_json, say, show, stdout_console
 from autosched.dispatch.database import device_name
-from autosched.proofs import stored_proof as proofs
+from autosched.proofs import stored_proof
 from autosched.reporting import formatting
 from measurements.files.text import one_line
 from measurements.records.record import Record
@@ -50,7 +50,7 @@ class Best:
             "trials": self.trials,
             "ok": self.ok,
             "stale": list(self.stale),
-            "proof_lacks": list(proofs.lacks(self.record.proof)),
+            "proof_lacks": list(stored_proof.lacks(self.record.proof)),
         }
 
 
@@ -137,8 +137,8 @@ def _show_each(console: Console, found: Sequence[Best]) -> None:
         trials = f"{formatting.count(b.trials)} {b.record.provenance}, {formatting.count(b.ok)} of them ok"
         facts = [*formatting.record_facts(b.problem, b.record), ("trials", trials)]
         if b.record.proof is not None:
-            facts.append(("proof", proofs.summary(b.record.proof)))
-            facts += [("proof lacks", one_line(text)) for text in proofs.lacks(b.record.proof)]
+            facts.append(("proof", stored_proof.summary(b.record.proof)))
+            facts += [("proof lacks", one_line(text)) for text in stored_proof.lacks(b.record.proof)]
         if b.stale:
             facts.append(("stale", f"{', '.join(b.stale)} has changed since it was timed: tune the problem again"))
         show(console, formatting.facts(facts))

@@ -30,7 +30,7 @@ from measurements.store.errors import StoreError
 
 if TYPE_CHECKING:
     from autosched.regression.check import CheckOptions
-    from autosched.regression.report import Report
+    from autosched.regression.report import Finding, Report
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 
@@ -50,6 +50,20 @@ def share(text: str | float) -> float:
 
 
 def check(
+    folder: Annotated[
+        str | None, typer.Argument(metavar="[DIR]", help="With --format: a folder of such files, or one file.")
+    ] = None,
+    *,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="NAME", help="vllm or sglang: check the files of tuned configurations in DIR."
+        ),
+    ] = None,
+    triton: Annotated[
+        str | None,
+        typer.Option("--triton", metavar="VERSION", help="With --format: the Triton that must be installed."),
+    ] = None,
     db: Annotated[
         str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")
     ] = None,
@@ -132,20 +146,33 @@ def check(
     broken. With --static nothing is timed: that it compiles, what it needs of the device, and its numbers in the
     emulator are checked. On a GPU baseline and candidate run in turns, and only what two processes find is slower.
 
+    With --format it is a folder of the configurations that vLLM or SGLang ship: each entry is compiled for its device
+    by the installed Triton, must fit, and is proven with the kernel of the installed package, or one of our own where
+    there is none. A sound entry says nothing of its speed.
+
     Exit status 0 if there is no confirmed regression, 1 if an entry is slower, wrong or broken, 2 if the check could
     not judge, also when it judged no entry at all.
     """
-    if db is None:
-        raise InputError("check needs --db: autosched check --db best.db --static")
     options = _options(**{name: value for name, value in locals().items() if name in _OPTION_NAMES})
-    from autosched.regression import check as guard  # with compilers and cost models: other commands need not wait
+    # With compilers and cost models: other commands need not wait.
     from autosched.regression import outputs, timed
+    from autosched.regression.check import check_database
 
-    check_outputs([junit, markdown, action_benchmark, bencher], [db])
+    if db is None and format is None:
+        raise InputError(
+            "check needs a database (autosched check --db best.db --static), "
+            "or a folder of configurations (autosched check --format vllm configs)"
+        )
+    check_outputs([junit, markdown, action_benchmark, bencher], [db or folder or ""])
     try:
         with interrupts.raised(), bad_input():
-            report = _run(db, options, static, guard.check_database)
-            if learn_noise:
+            if db is None:
+                report = _check_configs(folder, str(format), options, triton or "")
+            elif format is not None or folder is not None or triton is not None:
+                raise InputError("check either a database (--db), or a folder of configurations (--format NAME DIR)")
+            else:
+                report = _run(db, options, static, check_database)
+            if learn_noise and db is not None:
                 _learn(db, timed.noises(report.findings))
     except StoreError:
         raise
@@ -214,6 +241,21 @@ def _run(db: str, options: "CheckOptions", static: bool, check_database: Callabl
         return check_database(db, options, static=static, told=progress.advance)
 
 
+def _check_configs(folder: str | None, format: str, options: "CheckOptions", triton: str) -> "Report":
+    from autosched.triton.configs.file_names import FORMATS
+
+    if format not in FORMATS:
+        raise InputError(f"--format {format[:60]} is not known: write {' or '.join(FORMATS)}")
+    if folder is None:
+        raise InputError(f"name the folder: autosched check --format {format} configs")
+    from autosched.regression.config_files import ConfigCheck, check_configs, config_entries
+
+    asked = ConfigCheck("vllm" if format == "vllm" else "sglang", options.device, options.static.emulate, triton)
+    total = len(config_entries(Path(folder), asked)[0])
+    with Counter(stderr_console(), "checked", total) as progress:
+        return check_configs(Path(folder), asked, progress.advance)
+
+
 def _learn(db: str, noises: Any) -> None:
     from autosched.regression.entries import Entry, entries
     from autosched.regression.judging import Limits
@@ -240,18 +282,25 @@ def _document(value: Any) -> bytes:
 
 
 def _show(console: Console, report: "Report") -> None:
-    from autosched.regression.report import worst_first
+    from autosched.regression.report import Verdict, worst_first
 
     if report.findings:
-        made = formatting.table(
-            "verdict", "change", "baseline", "now", "entry", right=("change", "baseline", "now"), fold=("entry",)
-        )
+        times = ("change", "baseline", "now") if report.kind != "configs" else ()
+        made = formatting.table("verdict", *times, "entry", right=times, fold=("entry",))
         for f in worst_first(report.findings):
-            change = "-" if f.ratio is None else f"{100 * (f.ratio.median - 1):+.1f}%"
-            times = ("-" if t is None else formatting.time(t) for t in (f.baseline_seconds, f.candidate_seconds))
-            made.add_row(f.verdict.value, change, *times, f.name)
+            if f.verdict is Verdict.SOUND and not f.reasons:
+                continue  # of thousands of configurations, those that need a reader
+            made.add_row(f.verdict.value, *_times(f)[: len(times)], f.name)
             for reason in f.reasons:
-                made.add_row("", "", "", "", f"  {reason}")
+                made.add_row("", *("" for _ in times), f"  {reason}")
         show(console, made)
         console.print()
+    if report.kernels:
+        console.print(f"kernel: {report.kernels}", markup=False, soft_wrap=True)
     console.print(report.conclusion, soft_wrap=True)
+
+
+def _times(f: "Finding") -> tuple[str, str, str]:
+    change = "-" if f.ratio is None else f"{100 * (f.ratio.median - 1):+.1f}%"
+    before, now = ("-" if t is None else formatting.time(t) for t in (f.baseline_seconds, f.candidate_seconds))
+    return change, before, now

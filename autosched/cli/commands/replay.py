@@ -19,7 +19,7 @@ from autosched.cli.options.problem import whole_number
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, within
 from autosched.cli.terminal.output import print_json, show, stdout_console
 from autosched.cli.terminal.output_files import check_outputs, check_picture, replaceable
-from autosched.replay import search as replaying
+from autosched.replay import search
 from autosched.replay.search import Searches
 from autosched.reporting import formatting
 from autosched.samplers import Prior
@@ -85,7 +85,7 @@ def replay(
         check_outputs([plot, to_t4], [file, transfer])
         table = read_table(file)
         if restriction:
-            table = replaying.restricted(table, restriction)
+            table = search.restricted(table, restriction)
         prior, said = (None, ()) if transfer is None else _prior(table, transfer)
         table = replace(table, notes=(*table.notes, *said))
         t4_files = {} if to_t4 is None else _t4_files(table, to_t4)
@@ -95,7 +95,7 @@ def replay(
     if to_t4 is not None:
         return _write_t4(table, t4_files, json)
 
-    def maker(name: str) -> replaying.Make:
+    def maker(name: str) -> search.Make:
         if name == "bayes" and prior is not None:
             from autosched.samplers.bayes.sampler import BayesSampler, Settings
 
@@ -104,7 +104,7 @@ def replay(
         return lambda space, number: make_sampler(name, space, seed=number, prior=prior)
 
     found = [
-        replaying.searches(
+        search.searches(
             table,
             name,
             maker(name),

@@ -14,7 +14,7 @@ from autosched.cli.terminal.errors import NO, InputError
 from autosched.cli.terminal.output import print_json, say
 from autosched.cli.terminal.output_files import check_outputs, replaceable
 from autosched.reporting import formatting
-from measurements.files import atomic_write as whole_file
+from measurements.files import atomic_write
 from measurements.files.text import without_password
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def report(
         say(f"{without_password(db)} holds no trial for this: there is nothing to report")
         return NO
     content = render(made).encode("utf-8", "replace")
-    whole_file.publish(replaceable(Path(out)), content)
+    atomic_write.publish(replaceable(Path(out)), content)
     if json:
         print_json(_as_json(made, out))
     else:

@@ -46,6 +46,10 @@ def run(
             help="A finding that is expected, and why; * stands for any kind or line.",
         ),
     ] = None,
+    driver: Annotated[
+        bool,
+        typer.Option("--driver", help="The program opens libcuda itself, as an interpreter of Python does."),
+    ] = False,
     report: Annotated[str, typer.Option("--report", metavar="FILE", help="Write what was found as JSON.")] = "",
 ) -> int:
     """Run a CUDA program without a GPU: its launches are emulated, and races, bounds and barriers checked.
@@ -62,7 +66,7 @@ def run(
         raise InputError("--time-limit must be more than 0 s")
     with bad_input():
         suppressions = tuple(Suppression.parse(one) for one in suppressed or ())
-    options = ProgramOptions(gpu, time_limit, order_from(order, turns, 1), perturb, suppressions)
+    options = ProgramOptions(gpu, time_limit, order_from(order, turns, 1), perturb, suppressions, driver)
     try:
         result = run_program(program, options, _tell)
     except ProgramRefused as refused:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autosched.cli.commands.export_kernels import export_kernels
 from autosched.cli.terminal.errors import NO, InputError, bad_input, shortened
 from autosched.cli.terminal.output import print_json, say, show, stdout_console
 from autosched.dispatch.validity import refuse_invalid
@@ -23,6 +24,7 @@ from measurements.records.record import Record
 from search_spaces.catalogue import is_operator
 
 if TYPE_CHECKING:
+    from autosched.triton.configs.file_names import Format
     from measurements.store.merge import Merged, MergedEntry
     from measurements.store.store import ProblemSummary, Store
 
@@ -33,23 +35,52 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 def export(
     *,
     db: Db = "",
-    out: Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where the files go. (required)")] = "",
+    out: Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where JSON files go.")] = "",
     operator: Annotated[str | None, typer.Option("--operator", metavar="NAME", help="Only this operator.")] = None,
     device: Annotated[str | None, typer.Option("--device", metavar="D", help="Only this device.")] = None,
+    format: Annotated[
+        str | None,
+        typer.Option("--format", metavar="NAME", help="vllm or sglang: layers that tune --moe or import have kept."),
+    ] = None,
+    cubin: Annotated[
+        str,
+        typer.Option("--cubin", metavar="FOLDER", help="Where compiled kernels go, with what launches them."),
+    ] = "",
+    ptx: Annotated[
+        bool, typer.Option("--ptx", help="With --cubin: PTX beside each cubin, for newer GPUs and the emulator.")
+    ] = False,
+    calls: Annotated[
+        str, typer.Option("--from", metavar="CSV", help="With --cubin and --device: the problems of recorded calls.")
+    ] = "",
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option("--kernel", metavar="FILE", help="With --cubin: a kernel file whose kernel the database holds."),
+    ] = None,
     json: Json = False,
 ) -> int:
-    """The best schedules as JSON files for a repository.
+    """The best schedules as JSON files for a repository, or as kernels that programs launch without autosched.
 
-    There is one for each device and operator. The same database gives the same bytes. Exit status 1 if there is nothing
-    to export.
+    With --out there is one file for each device and operator; the same database gives the same bytes. With --cubin
+    there are cubins, a manifest, a C++ header, a C interface and a Python loader. Exit status 1 if there is nothing to
+    export.
     """
     from measurements.store.export import ExportError, write
     from measurements.store.store import Store
 
     _needs(db, "--db", "export --db best.db --out configs")
-    _needs(out, "--out", "export --db best.db --out configs")
+    if bool(out) == bool(cubin):
+        raise InputError("export needs --out FOLDER for JSON files, or --cubin FOLDER for kernels")
+    if cubin and format is not None:
+        raise InputError("--format is for --out FOLDER")
+    if cubin:
+        return export_kernels(db, cubin, operator, device, ptx, calls, kernel or (), json)
+    if ptx or calls or kernel:
+        raise InputError("--ptx, --from and --kernel are for --cubin FOLDER")
     try:
-        made = write(Store.open(db, create=False), out, operator, device)
+        if format is not None:
+            made = _export_configs(Store.open(db, create=False), Path(out), format, device)
+        else:
+            made = write(Store.open(db, create=False), out, operator, device)
     except ExportError as error:
         raise InputError(str(error)) from error
     if json:
@@ -67,16 +98,27 @@ def import_(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Export files, or folders of them.")],
     *,
     db: Db = "",
+    format: Annotated[
+        str | None,
+        typer.Option("--format", metavar="NAME", help="vllm or sglang: FILEs are their tuned configurations."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="FILE", help="With --format: config.json of the model, for want of a sidecar."),
+    ] = None,
     json: Json = False,
 ) -> int:
     """Take the schedules of export files into a database.
 
-    The rules are those of merge.
+    The rules are those of merge. Configurations of vLLM and SGLang have no times: unless a sidecar has one, they get
+    the time model's, which is ESTIMATED. Hidden size and top-k are the sidecar's, else those of --model.
     """
     from measurements.store.export import ExportError, read
     from measurements.store.store import Store
 
     _needs(db, "--db", "import configs --db best.db")
+    if format is not None:
+        return _import_configs(files, db, format, model, json)
     paths = [path for given in files for path in _expanded(Path(given))]
     try:
         sources = [read([path]) for path in dict.fromkeys(paths)]  # each by itself: two may have one entry
@@ -86,6 +128,44 @@ def import_(
         raise InputError(str(error)) from error
     with Store.open(db) as target:
         return _report(_merged(sources, target), target.name, json)
+
+
+def _format(text: str) -> Format:
+    from autosched.triton.configs.file_names import FORMATS
+
+    if text not in FORMATS:
+        raise InputError(f"--format {text[:60]} is not known: write {' or '.join(FORMATS)}")
+    return "vllm" if text == "vllm" else "sglang"
+
+
+def _import_configs(files: Sequence[str], db: str, format: str, model: str | None, json: bool) -> int:
+    from autosched.triton.configs.files import read_folder
+    from autosched.triton.configs.layer import layer_of_model
+    from autosched.triton.configs.records import records_of
+    from autosched.triton.configs.sidecar import read_tuned
+    from measurements.store.store import Store
+
+    with bad_input():
+        layer = layer_of_model(Path(model)) if model is not None else None
+        found = [file for given in files for file in read_folder(Path(given), _format(format))[0]]
+        tuned = [read_tuned(file, layer) for file in found]
+        records = [record for one in tuned for record in records_of(one)]
+    with Store.open(db) as store:
+        store.extend(records)
+    if json:
+        print_json({"files": [str(file.path) for file in found], "records": len(records)})
+    else:
+        print(f"{formatting.plural(len(records), 'configuration')} of {formatting.plural(len(found), 'file')}")
+    return 0
+
+
+def _export_configs(store: Store, folder: Path, format: str, device: str | None) -> list[Path]:
+    from autosched.triton.configs.records import tuned_layers
+    from autosched.triton.configs.sidecar import write_tuned
+
+    form = _format(format)
+    with bad_input():
+        return [write_tuned(folder, form, tuned) for tuned in tuned_layers(store, device)]
 
 
 def merge(
@@ -112,22 +192,23 @@ def merge(
 
 def _merged(sources: Sequence[Store], target: Store) -> Merged:
     """What came of all sources, one after the other."""
-    from measurements.store import merge as store_merge
+    from measurements.store.merge import Merged
+    from measurements.store.merge import merge as merge_into
 
-    done = [store_merge.merge(source, target, partial(_doubt, source)) for source in sources]
-    return store_merge.Merged(
+    done = [merge_into(source, target, partial(_doubt, source)) for source in sources]
+    return Merged(
         tuple(entry for one in done for entry in one.entries), tuple(c for one in done for c in one.conflicts)
     )
 
 
 def stats(*, db: Db = "", json: Json = False) -> int:
     """What a database holds."""
-    from measurements.store import maintenance as store_care
+    from measurements.store import maintenance
     from measurements.store.store import Store
 
     _needs(db, "--db", "db stats --db best.db")
     store = Store.open(db, create=False)
-    found = store_care.stats(store)
+    found = maintenance.stats(store)
     if json:
         print_json({"database": store.name, **asdict(found)})
         return 0
@@ -169,12 +250,12 @@ def gc(
     Those are the trials of kernels that their schedule no longer has. Their room is given back to the disk. The best of
     every problem stays the best, and wrong results stay known.
     """
-    from measurements.store import maintenance as store_care
+    from measurements.store import maintenance
     from measurements.store.store import Store
 
     _needs(db, "--db", "db gc --db best.db --dry-run")
     with bad_input(), Store.open(db, create=False) as store:
-        done = store_care.collect(store, keep, dry_run=dry_run)
+        done = maintenance.collect(store, keep, dry_run=dry_run)
     if json:
         print_json(
             {"database": without_password(db), "removed": dict(done.removed), "left": done.left, "dry_run": dry_run}
@@ -212,12 +293,12 @@ def check_db(*, db: Db = "", json: Json = False) -> int:
     Whether all can be read, what is kept of its entries is what its trials say, and the best schedules are valid today;
     of kernels that are not known here 'check --static --kernel FILE' says that. Exit status 1 if anything is wrong.
     """
-    from measurements.store import maintenance as store_care
+    from measurements.store import maintenance
     from measurements.store.store import Store
 
     _needs(db, "--db", "db check --db best.db")
     store = Store.open(db, create=False)
-    found = store_care.check(store)
+    found = maintenance.check(store)
     unknown: Counter[str] = Counter()
     if not found:
         for summary in store.problems():

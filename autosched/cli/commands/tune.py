@@ -157,9 +157,9 @@ def tune(
             raise
         raise InputError(str(error)) from error
     if json:
-        print_json(_to_json(result, sampler, seed, db))
+        print_json(result_json(result, sampler, seed, db))
     else:
-        _show(stdout_console(), result, db)
+        show_result(stdout_console(), result, db)
     if result.stopped:
         print(
             f"autosched: tuning stopped: {result.stopped}; everything so far is kept in {without_password(db)}",
@@ -180,7 +180,8 @@ def _gpus(text: str) -> Gpus:
         raise InputError(f"--gpus must be all, or numbers such as 0,1, not {text!r}") from None
 
 
-def _show(console: Console, result: "TuneResult", db: str) -> None:
+def show_result(console: Console, result: "TuneResult", db: str) -> None:
+    """What a run came to, for people."""
     trials = f"{formatting.count(len(result.trials))} new in {formatting.duration(result.seconds)}"
     if result.failures:
         trials += f", failed {sum(result.failures.values())}: {formatting.reasons(result.failures)}"
@@ -251,7 +252,8 @@ def remeasured_json(remeasured: "Remeasurement", entrants: Sequence[Schedule]) -
     }
 
 
-def _to_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[str, Any]:
+def result_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[str, Any]:
+    """The same as JSON values."""
     return {
         "problem": result.problem.to_json(),
         "device": result.device.name,

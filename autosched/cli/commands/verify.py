@@ -41,7 +41,7 @@ from autosched.cli.terminal.output import print_json, show, stderr_console, stdo
 from autosched.cli.terminal.progress import Counter as Progress
 from autosched.proofs.proof import FAILING, Verification
 from autosched.proofs.proof import verify as emulate_all
-from autosched.proofs.run import AskedLaunch, Depth
+from autosched.proofs.run import Depth, LaunchOverride
 from autosched.reporting import formatting
 from measurements.emulator import SharedSite, check_host
 from measurements.files.text import without_password
@@ -107,8 +107,8 @@ def verify(
     launches: LaunchesOption = 1,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    chosen = AskedLaunch(order_from(order, turns, launches), launches)
-    own = None if chosen == AskedLaunch() and order is None else chosen
+    chosen = LaunchOverride(order_from(order, turns, launches), launches)
+    own = None if chosen == LaunchOverride() and order is None else chosen
     if own is not None and db is not None:
         raise InputError("--order, --turns and --launches are not for --db: stored proofs have orders of their own")
     if sample is not None:
@@ -240,7 +240,7 @@ def _emulate(
     seed: int,
     workers: int | None,
     depth: Depth,
-    asked: AskedLaunch | None,
+    asked: LaunchOverride | None,
     results: list[Verification],
 ) -> None:
     """Fills ``results``."""
@@ -299,7 +299,7 @@ def _show(console: Console, problem: Problem, results: Sequence[Verification]) -
 
 
 def _verdict(v: Verification) -> str:
-    """What ran out of time, or of what the emulator has, is no failure of the kernel."""
+    """What ran out of time, or of what the emulator has, is not a failure of the kernel."""
     return "pass" if v.ok else "FAIL" if v.status in FAILING else "unproven"
 
 

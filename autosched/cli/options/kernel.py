@@ -22,10 +22,10 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
     command = next((c for c in COMMANDS if tuple(arguments[: len(c)]) == c), None)
     if command is None:
         return [list(arguments)]
-    paths, rest = _taken(arguments[len(command) :], "--kernel")
-    programs, rest = _taken(rest, "--program")
-    given, rest = _taken(rest, "--size")
-    chosen, rest = _taken(rest, "--set")
+    paths, rest = taken(arguments[len(command) :], "--kernel")
+    programs, rest = taken(rest, "--program")
+    given, rest = taken(rest, "--size")
+    chosen, rest = taken(rest, "--set")
     if chosen and not paths:
         raise InputError("--set NAME=VALUE is for --kernel FILE: it names a value of a parameter of its kernel")
     if programs:
@@ -76,7 +76,7 @@ def _values(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise InputError(f"--set {text} is no choice: write --set NAME=VALUE, such as --set block_x=128")
+            raise InputError(f"--set {text} is not a choice: write --set NAME=VALUE, such as --set block_x=128")
         values[name] = value
     return values
 
@@ -87,7 +87,7 @@ def _sizes(given: Sequence[str], flags: Mapping[str, str], place: str) -> list[s
     for text in given:
         name, sign, value = text.partition("=")
         if not sign or name not in flags:
-            raise InputError(f"--size {text} is no size of {place}: write NAME=N with {listed(tuple(flags), 'or')}")
+            raise InputError(f"--size {text} is not a size of {place}: write NAME=N with {listed(tuple(flags), 'or')}")
         sizes += [flags[name], value]
     return sizes
 
@@ -96,7 +96,7 @@ def _asks_for_help(arguments: Sequence[str]) -> bool:
     return "--help" in arguments or "-h" in arguments
 
 
-def _taken(arguments: Sequence[str], flag: str) -> tuple[list[str], list[str]]:
+def taken(arguments: Sequence[str], flag: str) -> tuple[list[str], list[str]]:
     """The values of an option, and the arguments without it."""
     values, others, waiting = list[str](), list[str](), iter(arguments)
     for argument in waiting:

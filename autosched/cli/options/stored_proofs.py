@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from autosched.proofs import stored_proof as proofs
+from autosched.proofs import stored_proof
 from autosched.proofs.proof import Verification
 from measurements.records.record import Record, canonical_json
 from measurements.store.errors import StoreError
@@ -31,12 +31,12 @@ def keep_proof(store: Store, record: Record, made: Verification) -> StoredProof:
     """Compare the proof of ``record`` with ``made``, a new one of its schedule, and keep that where it says more."""
     if made.kernel is None:
         return StoredProof("", "not stored", "its kernel could not be generated")
-    before = proofs.doubt(record.proof, made.kernel)
+    before = stored_proof.stale_reason(record.proof, made.kernel)
     if not made.ok:
         return StoredProof(before, "not stored", "it fails")
     if made.kernel.digest != record.kernel_digest:
         return StoredProof(before, "not stored", "its kernel has changed since it was timed: tune the problem again")
-    deeper = made.depth == proofs.FULL and made.whole and not proofs.is_full(record.proof)
+    deeper = made.depth == stored_proof.FULL and made.whole and not stored_proof.is_full(record.proof)
     if not before and not deeper:
         return StoredProof("", "holds")
     try:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from autosched.dispatch.staleness import UNKNOWN, stale_reasons
 from autosched.dispatch.validity import refuse_invalid
-from autosched.proofs import stored_proof as proofs
+from autosched.proofs import stored_proof
 from autosched.reporting import formatting
 from autosched.reporting.html.decisions import Decision, decisions
 from autosched.reporting.roofline import busy_shares, known, roofline
@@ -100,7 +100,7 @@ def _entry(store: Store, summaries: Sequence[ProblemSummary], now: datetime) -> 
         roof = roofline(problem, chip)
         share, memory_bound = roof.share(best.seconds), roof.memory_bound
     usable, stale = _today(problem, best)
-    proof = "" if best is None or is_library(best.schedule) else proofs.brief(best.proof)
+    proof = "" if best is None or is_library(best.schedule) else stored_proof.brief(best.proof)
     advised = best is not None and not is_library(best.schedule)
     shares = busy_shares(problem, best) if best is not None and problem is not None and not usable else None
     name = formatting.one_line(problem) if problem is not None else one_line(summary.problem_key)[:_SHOWN]
@@ -165,7 +165,7 @@ def _advice(entry: Entry, unusable: str, stale: Sequence[str]) -> str:
         return ""
     if entry.provenance != Provenance.MEASURED:
         return f"measure on a GPU: the time is {entry.provenance}"
-    if best.measurement.error is None and entry.proof not in (proofs.FULL, proofs.QUICK):
+    if best.measurement.error is None and entry.proof not in (stored_proof.FULL, stored_proof.QUICK):
         return "verify: its numbers were neither checked on the GPU nor emulated"
     if best.rank is None and sum(t.ok for t in entry.trials) > 1:
         return "confirm: it was not timed in turns with the next best"

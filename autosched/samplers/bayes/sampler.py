@@ -31,7 +31,7 @@ from itertools import islice
 
 import numpy as np
 
-from autosched.samplers.base import Prior, Unseen
+from autosched.samplers.base import Prior, Sampler, UnvisitedPool
 from autosched.samplers.bayes.acquisition import expected_improvement, likely_optimum, log_probability_to_reach
 from autosched.samplers.bayes.coordinates import Coordinates
 from autosched.samplers.bayes.pool import Pool
@@ -39,8 +39,7 @@ from autosched.samplers.first_choices.descent import descended
 from autosched.samplers.first_choices.guesses import LEAST, Guesses
 from cost_models import feasibility, gaussian_process
 from cost_models.covariance import Columns, Hyperparameters, coordinates
-from cost_models.gaussian_process import GrowingPosterior, Scale, Trend
-from cost_models.surrogate import Prediction
+from cost_models.gaussian_process import IncrementalPosterior, Prediction, Scale, Trend
 from measurements.records.measurement import Measurement
 from search_spaces.arrays import FloatArray, IntArray
 from search_spaces.spaces.schedule import Schedule
@@ -84,7 +83,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class AcquisitionState:
     """What is ``predicted`` at every place of a pool, in deviations of the values, and what is ``best`` so far.
     ``parts``: what one deviation is worth there, in parts of the best value and as far as the schedule is likely to
     work. ``worth``: the acquisition, minus infinity where a place is seen."""
@@ -101,7 +100,7 @@ class Outlook:
         return float((expected_improvement(there, self.best) * self.parts[at])[0])
 
 
-class BayesSampler:
+class BayesSampler(Sampler):
     """``prior`` may guess times; its features are not used."""
 
     name = "bayes"
@@ -113,7 +112,7 @@ class BayesSampler:
         self._seed = seed
         self._settings = settings or Settings()
         self._prior = prior if prior is not None and prior.log_seconds(()) is not None else None
-        self._unseen = Unseen(space, seed)
+        self._unseen = UnvisitedPool(space, seed)
         self._columns = Coordinates(space)
         self._times: dict[Schedule, list[float] | None] = {}  # in the order seen; None while it is not told
         self._medians: dict[Schedule, float] = {}  # of those that have a time
@@ -127,7 +126,7 @@ class BayesSampler:
         self._idle = 0  # trials told since the last progress
         self._guided = True  # whether the line decides, or did so for what was best so far
         self._guided_to: dict[Schedule, bool] = {}  # whether it did so for each proposal that is out
-        self._models: dict[str, GrowingPosterior] = {}  # "plain", "guided" by a line, what "works"
+        self._models: dict[str, IncrementalPosterior] = {}  # "plain", "guided" by a line, what "works"
         self._observed: list[Schedule] = []  # by each of them
         self._count = 0  # how many of the schedules seen it was offered
         self._fitted = 0
@@ -135,7 +134,6 @@ class BayesSampler:
 
     @property
     def expected_gain(self) -> float:
-        """As ``Foresighted`` says."""
         return self._gain
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
@@ -236,7 +234,7 @@ class BayesSampler:
             given = {name: model.hyperparameters for name, model in self._models.items()}
         new = list(islice(self._times, self._count, None))
         if refitted or len(self._observed) + len(new) > self._settings.most * 5 // 4:
-            self._models = {name: GrowingPosterior(pool.places, found, pool.grid) for name, found in given.items()}
+            self._models = {name: IncrementalPosterior(pool.places, found, pool.grid) for name, found in given.items()}
             self._observed, new = [], self._remembered()
         self._count = len(self._times)
         self._observed += new
@@ -291,7 +289,7 @@ class BayesSampler:
         waiting = np.array([self._times[s] is None for s in schedules], dtype=np.bool_)
         return np.where(waiting, math.nan, [float(s in self._medians) for s in schedules])
 
-    def _outlook(self, pool: Pool, guided: bool) -> Outlook:
+    def _outlook(self, pool: Pool, guided: bool) -> AcquisitionState:
         """What is expected at every place of the pool."""
         values, works = self._values(self._observed), self._works(self._observed)
         scale = Scale.of(values[~np.isnan(values)])
@@ -304,7 +302,7 @@ class BayesSampler:
             else:
                 model = self._models["guided"]
         if trend is None:
-            values = model.believed(values)
+            values = model.impute_pending(values)
         best = float(model.fitted(values, trend)[works != 0].max())
         predicted = model.predict(values, trend)
         probable = np.ones(len(pool.schedules))
@@ -316,7 +314,7 @@ class BayesSampler:
         else:
             worth = expected_improvement(predicted, best + self._settings.margin) * probable
         worth[pool.seen] = -math.inf
-        return Outlook(predicted, best, scale.deviation * probable, worth)
+        return AcquisitionState(predicted, best, scale.deviation * probable, worth)
 
     # -- guesses of the prior ------------------------------------------------------------------------------------
 

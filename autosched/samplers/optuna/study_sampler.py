@@ -24,7 +24,7 @@ from autosched.samplers.bayes.sampler import Settings
 from autosched.samplers.optuna.axes import Axis, Place, axis
 from cost_models import feasibility, gaussian_process
 from cost_models.covariance import Columns, Hyperparameters, coordinates
-from cost_models.gaussian_process import GrowingPosterior, Scale
+from cost_models.gaussian_process import IncrementalPosterior, Scale
 from search_spaces.arrays import FloatArray
 
 Params = dict[str, Any]
@@ -119,13 +119,13 @@ class StudySampler(BaseSampler):
             if not fresh:
                 break
             columns = _rows(fresh, axes)
-            posterior = GrowingPosterior(columns, of_values)
+            posterior = IncrementalPosterior(columns, of_values)
             posterior.observe(rows)
-            scaled = posterior.believed(scale.down(values))
+            scaled = posterior.impute_pending(scale.down(values))
             reached = float(posterior.fitted(scaled)[works != 0].max())
             probable = np.ones(len(fresh))
             if of_failures is not None:
-                fails = GrowingPosterior(columns, of_failures)
+                fails = IncrementalPosterior(columns, of_failures)
                 fails.observe(rows)
                 probable = feasibility.probability(fails, works)
             worth = expected_improvement(posterior.predict(scaled), reached + Settings.margin) * probable

@@ -14,6 +14,8 @@ from measurements.emulator.host import HostCompiler, HostFailure, host_compiler,
 from measurements.emulator.work_folders import temporary_folder
 
 _SOURCES = Path(__file__).parent / "library"
+_RUNNER = Path(__file__).parents[1] / "runtime"
+_SHARED = ("memory/tensor_map.hpp",)  # headers of the runner's that the libraries include
 _FLAGS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=default")
 # soname: major release of CUDA
 RUNTIMES = {"libcudart.so.11.0": 11, "libcudart.so.12": 12, "libcudart.so.13": 13}
@@ -31,7 +33,7 @@ def library_folder() -> Path:
     """Where the libraries lie, compiled if they are not there. Raises HostFailure."""
     compiler = host_compiler()
     h = hashlib.sha256(compiler.identity.encode())
-    for source in sorted(_SOURCES.iterdir()):
+    for source in (*sorted(_SOURCES.iterdir()), *(_RUNNER / name for name in _SHARED)):
         h.update(source.read_bytes())
     folder = cache_folder() / f"libraries-{h.hexdigest()[:32]}"
     if folder.is_dir():
@@ -60,7 +62,8 @@ def _compile(
         script = to.with_suffix(".map")
         script.write_text(f"{version} {{ global: cuda*; __cuda*; local: *; }};\n")
         extra.append(f"-Wl,--version-script={script}")
-    command = [compiler.path, *_FLAGS, "-o", str(to), *(str(_SOURCES / s) for s in sources), *flags, *extra]
+    files = [str(_SOURCES / s) for s in sources]
+    command = [compiler.path, *_FLAGS, f"-I{_RUNNER}", "-o", str(to), *files, *flags, *extra]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         raise HostFailure(f"{compiler.path} cannot compile the stand-in of libcudart ({main_complaint(done.stderr)})")
@@ -92,6 +95,13 @@ def missing_functions(program: Path, folder: Path, work: Path) -> tuple[Path | N
 def needed_libraries(program: Path) -> tuple[str, ...]:
     """Sonames that a program names. Raises HostFailure without binutils."""
     return tuple(_NEEDED.findall(_binutil("readelf", "-d", str(program))))
+
+
+def opens_driver(program: Path) -> bool:
+    """Whether a program opens the driver's library itself when it runs: it has its name in it. One that is linked with
+    the static runtime has that, too, and asks for functions by cuGetProcAddress, which nothing stands in for."""
+    content = program.read_bytes()
+    return DRIVER.encode() in content and b"cuGetProcAddress" not in content
 
 
 def foreign_libraries(needed: Iterable[str]) -> tuple[str, ...]:

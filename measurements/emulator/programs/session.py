@@ -31,6 +31,7 @@ from measurements.emulator.programs.libraries import (
     library_folder,
     missing_functions,
     needed_libraries,
+    opens_driver,
 )
 from measurements.emulator.ptx.build import CompiledKernel, KernelCompileError, ptx_to_program
 from measurements.emulator.ptx.parser import PtxError, parse
@@ -53,13 +54,14 @@ class ProgramRefused(ValueError):
 @dataclass(frozen=True)
 class ProgramOptions:
     """``time_limit``: CPU seconds of a launch. ``order``, ``perturb`` and ``suppressions``: of each launch, as
-    ``emulate`` takes them."""
+    ``emulate`` takes them. ``driver``: the program opens libcuda when it runs, which its file does not tell."""
 
     device: Device
     time_limit: float = 60.0
     order: Order = ASCENDING
     perturb: bool = False
     suppressions: tuple[Suppression, ...] = ()
+    driver: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,12 +103,14 @@ def run_program(
     """Run a program with its arguments. ``told`` gets each finding the moment it is made, once for each kernel, kind
     and line, and each thing that is lacking, as a sentence.
 
-    Raises ProgramRefused for what is no program linked with the shared runtime, HostFailure where this machine cannot
-    compile or run the emulator.
+    Raises ProgramRefused for what is not a program linked with the shared runtime, HostFailure where this machine
+    cannot compile or run the emulator.
     """
     program = _program(command[0])
     needed = needed_libraries(program)
     mine = [n for n in needed if n in RUNTIMES or n == DRIVER]
+    if not mine and (options.driver or opens_driver(program)):
+        mine = [DRIVER]
     if not mine:
         raise ProgramRefused(
             f"{command[0]} is not linked with the shared CUDA runtime: compile it with nvcc -cudart shared -lineinfo"
@@ -156,7 +160,7 @@ def _program(name: str) -> Path:
     except OSError as error:
         raise ProgramRefused(f"{name} cannot be read: {error.strerror}") from None
     if head != b"\x7fELF":
-        raise ProgramRefused(f"{name} is no program of this machine (an ELF file)")
+        raise ProgramRefused(f"{name} is not a program of this machine (an ELF file)")
     return path.resolve()
 
 
@@ -188,10 +192,17 @@ class _Session:
             "launch": self.launch,
             "misuse": self.misuse,
             "lacking": self.lacking,
+            "machine_code": self.machine_code,
         }
+        self.refused_cubin = False
 
     def serve(self, connection: socket.socket) -> None:
         """Answers until the program ends."""
+        self.answer_all(connection)
+        if self.refused_cubin:
+            self.complain("a cubin is machine code alone, and PTX is emulated: have PTX beside it")
+
+    def answer_all(self, connection: socket.socket) -> None:
         while (head := _received(connection, _SIZES.size)) is not None:
             of_text, of_bytes = _SIZES.unpack(head)
             text, data = _received(connection, of_text), _received(connection, of_bytes)
@@ -238,6 +249,7 @@ class _Session:
             self.complain(f"a module of the program {error}" if isinstance(error, FatBinaryError) else str(error))
             return str(_NO_IMAGE)
         self.modules[number] = _Loaded(text, module)
+        self.refused_cubin = False  # this stands for it
         lines = ["0"]
         for v in module.variables:
             if v.space not in ("global", "const"):
@@ -285,6 +297,10 @@ class _Session:
 
     def lacking(self, rest: str, _: bytes) -> str:
         self.complain(f"{rest} is not emulated")
+        return ""
+
+    def machine_code(self, _: str, __: bytes) -> str:
+        self.refused_cubin = True
         return ""
 
     def complain(self, sentence: str) -> None:

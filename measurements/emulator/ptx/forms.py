@@ -227,8 +227,8 @@ def _mov(i: Instruction) -> Form:
         return Form("mov.pred", 0, [to], [Source(source, 0)])
     destinations, sources = _items(to), _items(source)
     if len(destinations) > 1 or len(sources) > 1:
-        each = TYPE_BYTES[kind] // len(sources)
-        return Form("mov", 0, destinations, _all(sources, each))
+        pieces = [TYPE_BYTES[kind] // len(destinations), TYPE_BYTES[kind] // len(sources)]
+        return Form("mov", 0, destinations, _all(sources, pieces[1]), pieces)
     return Form(f"mov.{_bits(kind)}", 0, destinations, _all(sources, TYPE_BYTES[kind]), (), "mov")
 
 

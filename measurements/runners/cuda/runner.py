@@ -27,7 +27,7 @@ from measurements.files.text import one_line
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.timing_statistics import StopRule
 from measurements.runners.base import Candidate, Entrant, RunnerStopped, runnable
-from measurements.runners.cuda import check_kernels as gpu_checks
+from measurements.runners.cuda import check_kernels
 from measurements.runners.cuda.baselines import OTHERS
 from measurements.runners.cuda.device import WORKER_MODULE, cuda_available, cuda_count, cuda_device
 from measurements.runners.cuda.references import PARTS, DataSet, References
@@ -274,7 +274,7 @@ class CudaRunner:
                 raise RuntimeError("the runner is closed")
             self._calls.add(call)
             if not self._threads:
-                self._checks = self._pool.submit(gpu_checks.KERNEL, self.device.arch)  # ahead of the candidates
+                self._checks = self._pool.submit(check_kernels.KERNEL, self.device.arch)  # ahead of the candidates
                 self._threads = [
                     threading.Thread(target=self._serve_gpu, args=(i,), name=f"gpu {gpu}", daemon=True)
                     for i, gpu in enumerate(self._gpus)

@@ -20,12 +20,12 @@ from needs import needs_nvrtc
 
 from autosched.cli import main
 from autosched.tuning import tune as tuner
-from autosched.tuning.paired_timing import Remeasurement, Standing
+from autosched.tuning.paired_timing import Ranked, Remeasurement
 from autosched.tuning.result import Progress, Start, TuneResult
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record
 from measurements.runners.base import Entrant
-from measurements.store import sqlite_file as store_file
+from measurements.store import sqlite_file
 from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -210,8 +210,8 @@ def test_tune_without_a_schedule_that_works_is_1(run: Run, fake: FakeTune) -> No
 
 
 def test_tune_says_who_failed_in_the_final(run: Run, fake: FakeTune) -> None:
-    ran = Standing(0, Entrant("a", Status.OK, "", (1e-6,) * 20), (1e-6,) * 20)
-    late = Standing(1, Entrant("b", Status.TIMEOUT, "not in time", ()), ())
+    ran = Ranked(0, Entrant("a", Status.OK, "", (1e-6,) * 20), (1e-6,) * 20)
+    late = Ranked(1, Entrant("b", Status.TIMEOUT, "not in time", ()), ())
     fake.remeasured = Remeasurement((ran,), (late,), True, 20, None, "there is none")
     _, out, _ = run(*TUNE)
     assert "1 entrant timed in turns over 20 rounds: the winner is clear" in out
@@ -335,8 +335,8 @@ def test_ctrl_c_stops_a_real_tune_with_everything_kept(tmp_path: Path, what: tup
 def test_a_database_that_another_process_holds_is_waited_for_with_a_word(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:
-    monkeypatch.setattr(store_file, "NOTICE_SECONDS", 0.02)
-    monkeypatch.setattr(store_file, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(sqlite_file, "NOTICE_SECONDS", 0.02)
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.1)
     with Store.open("b.db") as store:
         store.append(record(1e-6))
     here = Path("b.db").resolve()

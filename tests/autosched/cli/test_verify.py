@@ -16,7 +16,7 @@ from kernels import space_of
 from autosched.cli import main
 from autosched.cli.commands import verify as command
 from autosched.proofs.proof import Verification
-from autosched.proofs.run import AskedLaunch
+from autosched.proofs.run import LaunchOverride
 from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, HostCompilerMissing, Order, SharedSite
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record
@@ -170,7 +170,7 @@ def test_an_order_and_launches_are_asked_for_but_not_of_what_is_stored(run: Run,
     assert (
         run("verify", "matmul", *SMALL, "--sample", "1", "--order", "random", "--turns", "7", "--launches", "2")[0] == 0
     )
-    assert [call["asked"] for call in fake.calls] == [None, AskedLaunch(Order("random", 7), 2)]
+    assert [call["asked"] for call in fake.calls] == [None, LaunchOverride(Order("random", 7), 2)]
     status, _, err = run("verify", "matmul", *SMALL, "--db", "b.db", "--launches", "2")
     assert status == 2 and err.count("\n") == 1 and "stored proofs have orders of their own" in err
 

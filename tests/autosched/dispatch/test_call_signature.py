@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from autosched.dispatch.call_signature import (
-    Facts,
+    ArraySpec,
     Plan,
     layernorm_plan,
     matmul_plan,
@@ -27,12 +27,12 @@ from search_spaces.operators.problem import Operand
 MATMUL = {"activation": "none", "precision": "tf32", "dtype": None}
 
 
-def facts(array: np.ndarray) -> Facts:
+def facts(array: np.ndarray) -> ArraySpec:
     size = array.dtype.itemsize
-    return Facts(array.shape, tuple(s // size for s in array.strides), array.dtype.name, size)
+    return ArraySpec(array.shape, tuple(s // size for s in array.strides), array.dtype.name, size)
 
 
-def of(shape: tuple[int, ...], kind: str = "float16") -> Facts:
+def of(shape: tuple[int, ...], kind: str = "float16") -> ArraySpec:
     return facts(np.zeros(shape, kind))
 
 
@@ -153,7 +153,7 @@ class TestMatmul:
             (of((4, 6), "float64"), of((6, 5), "float64"), "a holds float64"),
         ],
     )
-    def test_what_does_not_fit(self, a: Facts, b: Facts, message: str) -> None:
+    def test_what_does_not_fit(self, a: ArraySpec, b: ArraySpec, message: str) -> None:
         with pytest.raises(ValueError, match=message) as caught:
             matmul_plan(a, b, out=None, **MATMUL)
         assert "\n" not in str(caught.value)

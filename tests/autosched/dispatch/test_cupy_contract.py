@@ -14,20 +14,16 @@ import device_attributes
 import pytest
 
 from autosched.cli.commands.machine import doctor
-from autosched.dispatch import kernel as runtime
+from autosched.dispatch import kernel
 from measurements.runners import launch
 from measurements.runners.cuda import (
-    baselines as cuda_library,
-)
-from measurements.runners.cuda import (
+    baselines,
     cublas,
     cublas_lt,
+    launch_timer,
 )
 from measurements.runners.cuda import (
     device as cuda_device,
-)
-from measurements.runners.cuda import (
-    launch_timer as launch_timing,
 )
 from measurements.runners.cuda import (
     worker as cuda_worker,
@@ -157,11 +153,11 @@ def reached(cupy, path):
     ("module", "names"),
     [
         (cuda_worker, _MODULES | _OBJECTS),
-        (launch_timing, _MODULES | _OBJECTS),
-        (cuda_library, _MODULES | _OBJECTS),
+        (launch_timer, _MODULES | _OBJECTS),
+        (baselines, _MODULES | _OBJECTS),
         (cublas, _MODULES | _OBJECTS),
         (cublas_lt, _MODULES | _OBJECTS),
-        (runtime, _MODULES | _OBJECTS),
+        (kernel, _MODULES | _OBJECTS),
         (launch, _MODULES | _OBJECTS),
         (cuda_device, _MODULES | _OBJECTS),
         (doctor, _DOCTOR),
@@ -247,7 +243,7 @@ def test_errors_of_cupy_are_what_they_are_taken_for(cupy):
     error = cupy.cuda.runtime.CUDARuntimeError
     assert issubclass(cupy.cuda.memory.OutOfMemoryError, MemoryError)
     for status, name in (
-        (launch_timing._NOT_READY, "cudaErrorNotReady"),
+        (launch_timer._NOT_READY, "cudaErrorNotReady"),
         (cuda_worker._OUT_OF_MEMORY, "cudaErrorMemoryAllocation"),
         (cuda_worker._LAUNCH_OUT_OF_RESOURCES, "cudaErrorLaunchOutOfResources"),
     ):

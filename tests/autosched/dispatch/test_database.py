@@ -14,9 +14,7 @@ from kernels import generate
 from pretended_cupy import PretendedCupy
 
 from autosched.dispatch import database as database_module
-from autosched.dispatch import library_kernel
-from autosched.dispatch import resolve as loading
-from autosched.dispatch import resolve_cache as resolved_cache
+from autosched.dispatch import library_kernel, resolve, resolve_cache
 from autosched.dispatch.database import Database, NoSchedule, NotTuned, StaleSchedule
 from autosched.dispatch.kernel import LoadedKernel, RuntimeUnavailable
 from autosched.user_kernels.user_kernel import Kernel as UserKernel
@@ -140,7 +138,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendedCupy:
     monkeypatch.setitem(sys.modules, "cupy", pretended)
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))
     instant = partial(CompilePool, worker_module="instant_compiler", python_path=[instant_compiler.HERE])
-    monkeypatch.setattr(loading, "CompilePool", instant)
+    monkeypatch.setattr(resolve, "CompilePool", instant)
     return pretended
 
 
@@ -288,7 +286,7 @@ class TestNextProcess:
     def offline(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Neither databases nor compilers can be used."""
         monkeypatch.setattr(Store, "open", lambda *_, **__: pytest.fail("the database was opened"))
-        monkeypatch.setattr(loading, "CompilePool", lambda *_, **__: pytest.fail("a compiler was started"))
+        monkeypatch.setattr(resolve, "CompilePool", lambda *_, **__: pytest.fail("a compiler was started"))
 
     def test_it_opens_no_database_and_starts_no_compiler(self, path: Path, cupy: PretendedCupy, offline: None) -> None:
         kernel = Database(path).kernel(SMALL)
@@ -338,10 +336,10 @@ class TestNextProcess:
         for name in ("numpy-99.0.dist-info", "nvidia_cuda_nvrtc-99.0.dist-info"):
             (tmp_path / "packages" / name).mkdir(parents=True)
             monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "packages")])
-            resolved_cache._compilers.cache_clear()
+            resolve_cache._compilers.cache_clear()
             Database(path).kernel(SMALL)
             assert bool(asked) == name.startswith("nvidia"), name
-        resolved_cache._compilers.cache_clear()
+        resolve_cache._compilers.cache_clear()
 
     def test_it_imports_no_more_than_a_kernel_needs(self) -> None:
         code = (

@@ -23,7 +23,7 @@ import autosched
 from autosched.cli import main
 from autosched.dispatch import functions
 from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
-from measurements.store import sqlite_file as store_file
+from measurements.store import sqlite_file
 from measurements.store.store import SCHEMA_VERSION, Store, StoreError
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -213,8 +213,8 @@ def here(tmp_path: Path, beside: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTEST_ADDOPTS", PLUGINS)
     monkeypatch.setitem(sys.modules, "cupy", PretendedCupy())
-    monkeypatch.setattr(store_file, "BUSY_SECONDS", 0.02)
-    monkeypatch.setattr(store_file, "NOTICE_SECONDS", 0.01)
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.02)
+    monkeypatch.setattr(sqlite_file, "NOTICE_SECONDS", 0.01)
     return tmp_path
 
 

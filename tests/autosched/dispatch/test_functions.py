@@ -16,8 +16,7 @@ import pytest
 from pretended_cupy import Foreign, PretendedCupy
 
 import autosched
-from autosched.dispatch import functions, lookup
-from autosched.dispatch import resolve as loading
+from autosched.dispatch import functions, lookup, resolve
 from autosched.dispatch.database import Database, NotTuned
 from autosched.samplers.first_choices.model_choice import DefaultChoice
 from measurements.compiler.pool import CompilePool
@@ -29,7 +28,7 @@ FLOATS = "float32"
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A compiler that takes no time, and a model that chooses any schedule: which one is no concern of this file."""
+    """A compiler that takes no time, and a model that chooses any schedule: which one is not a concern of this file."""
 
     def any_choice(problem: Problem, device: Any, templates: Any) -> DefaultChoice:
         its = min(templates, key=lambda t: t.name != "matvec")  # rather than matmul, whose space takes seconds
@@ -37,7 +36,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         instant = partial(CompilePool, worker_module="instant_compiler", python_path=[instant_compiler.HERE])
-        patch.setattr(loading, "CompilePool", instant)
+        patch.setattr(resolve, "CompilePool", instant)
         patch.setattr(lookup, "default_choice", any_choice)
         yield
 

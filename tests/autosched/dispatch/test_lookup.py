@@ -9,8 +9,8 @@ from functools import cache
 import pytest
 
 from autosched.dispatch import lookup
-from autosched.dispatch.distance import FARTHEST, OTHER_DEVICE, UNKNOWN_DEVICE, device_distance, key_distance
-from autosched.dispatch.lookup import BEHIND, NoSchedule, look_up
+from autosched.dispatch.distance import MAX_DOUBLINGS, OTHER_DEVICE, UNKNOWN_DEVICE, device_distance, problem_distance
+from autosched.dispatch.lookup import NEIGHBOUR_SLACK, NoSchedule, look_up
 from autosched.dispatch.provenance import KernelProvenance, Kind
 from autosched.dispatch.staleness import Environment
 from autosched.samplers.first_choices.model_choice import DefaultChoice, default_choice, predicted_seconds
@@ -72,11 +72,11 @@ class TestDistance:
     def test_a_doubling_of_one_size_is_one(self) -> None:
         asked = Matmul(m=1024, n=512, k=256)
         for other, doublings in ((Matmul(512, 512, 256), 1.0), (Matmul(2048, 256, 256), 2.0), (asked, 0.0)):
-            assert key_distance(asked, other.to_json()).doublings == pytest.approx(doublings)
+            assert problem_distance(asked, other.to_json()).doublings == pytest.approx(doublings)
 
     def test_it_is_a_metric(self) -> None:
         problems = [Matmul(m, n, 64) for m, n in itertools.product((64, 96, 1000), (8, 512))]
-        apart = {(a, b): key_distance(a, b.to_json()).doublings for a, b in itertools.product(problems, problems)}
+        apart = {(a, b): problem_distance(a, b.to_json()).doublings for a, b in itertools.product(problems, problems)}
         for a, b, c in itertools.product(problems, problems, problems):
             assert apart[a, b] == apart[b, a]
             assert (apart[a, b] == 0.0) == (a == b)
@@ -94,14 +94,14 @@ class TestDistance:
         ],
     )
     def test_types_orders_and_meanings_are_never_exchanged(self, other: Problem) -> None:
-        found = key_distance(Matmul(64, 64, 64), other.to_json())
+        found = problem_distance(Matmul(64, 64, 64), other.to_json())
         assert not found.usable and found.differences
 
     def test_neither_is_a_whole_axis_for_parts_of_it(self) -> None:
-        assert not key_distance(Reduce(64, 64), Reduce(64, 64, reduction_size=8).to_json()).usable
+        assert not problem_distance(Reduce(64, 64), Reduce(64, 64, reduction_size=8).to_json()).usable
 
     def test_an_eps_concerns_no_schedule_and_is_said(self) -> None:
-        found = key_distance(RmsNorm(64, 64, eps=1e-5), RmsNorm(64, 64, eps=1e-6).to_json())
+        found = problem_distance(RmsNorm(64, 64, eps=1e-5), RmsNorm(64, 64, eps=1e-6).to_json())
         assert found.doublings == 0.0 and found.differences == ("eps is 1e-05, recorded 1e-06",)
 
     def test_devices_of_one_architecture_only(self) -> None:
@@ -133,7 +133,7 @@ class TestChoice:
         assert found.predicted_seconds == found.default_seconds == default.seconds
 
     def test_never_one_that_it_does(self, store: Store, default: DefaultChoice) -> None:
-        slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * BEHIND * default.seconds)
+        slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
         store.append(record(NEAR, slow))
         found = look_up(store, ASKED, H200).provenance
         assert (found.kind, found.schedule, found.origin) == (Kind.MODEL, default.schedule, None)
@@ -142,14 +142,14 @@ class TestChoice:
         assert "the time model's own choice is used" in found.warning
 
     def test_a_farther_one_where_the_nearest_is_refused(self, store: Store, default: DefaultChoice) -> None:
-        slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * BEHIND * default.seconds)
+        slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
         store.append(record(NEAR, slow))
         store.append(record(Softmax(256, 1024), default.schedule))
         found = look_up(store, ASKED, H200).provenance
         assert (found.kind, found.distance, len(found.refused)) == (Kind.NEAREST, 2.0, 1)
 
     def test_not_one_that_is_too_far(self, store: Store, default: DefaultChoice) -> None:
-        store.append(record(Softmax(64 * 2 ** int(FARTHEST + 1), 1024), default.schedule))
+        store.append(record(Softmax(64 * 2 ** int(MAX_DOUBLINGS + 1), 1024), default.schedule))
         assert look_up(store, ASKED, H200).provenance.kind is Kind.MODEL
 
     def test_another_device_of_the_family_but_of_no_other(self, store: Store, default: DefaultChoice) -> None:
@@ -198,7 +198,7 @@ class TestChoice:
         self, store: Store, default: DefaultChoice, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(lookup, "MOST_TRIED", 2)
-        slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * BEHIND * default.seconds)
+        slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
         for rows in (128, 256):
             store.append(record(Softmax(rows, 1024), slow))
         store.append(record(Softmax(512, 1024), default.schedule))

@@ -154,16 +154,16 @@ def sampled_problems() -> list[Matmul]:
     return problems
 
 
-@pytest.mark.parametrize("name", ["a100", "rtx4090", "h200"])
-def test_sampled_schedules_compile(name: str, nightly: bool) -> None:
-    """Schedules over types, orders, epilogues and odd sizes, on sm_80, sm_89 and sm_90a: 12 each, 216 nightly."""
+@pytest.mark.parametrize(("part", "name"), list(enumerate(["a100", "rtx4090", "h200"])))
+def test_sampled_schedules_compile(part: int, name: str, nightly: bool) -> None:
+    """Schedules over types, orders, epilogues and odd sizes, on sm_80, sm_89 and sm_90a: 4 each, 216 nightly."""
     target = device(name)
     kernels = [
         generate(problem, schedule, target)
-        for problem in sampled_problems()
+        for problem in (sampled_problems() if nightly else sampled_problems()[part::3])
         for schedule in space(problem, target).sample(18 if nightly else 1, seed=7)
     ]
-    assert len(kernels) >= 12
+    assert len(kernels) >= 4
     with CompilePool() as pool:
         results = dict(pool.compile_many(kernels, target.arch))
     assert sorted(results) == list(range(len(kernels)))

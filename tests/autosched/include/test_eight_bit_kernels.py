@@ -110,8 +110,8 @@ def test_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) 
     with CompilePool(workers=1) as pool:
         ((_, result),) = pool.compile_many([kernel], target.arch)
     assert isinstance(result, Compiled) and result.resources.spill_store_bytes == 0
-    provoking = [case.inputs for case in problem.provoking_inputs(1)]
-    for inputs in (problem.random_inputs(0), *provoking[: None if nightly else 1]):
+    stress = [case.inputs for case in problem.stress_inputs(1)]
+    for inputs in (problem.random_inputs(0), *stress[: None if nightly else 1]):
         run = emulate(kernel, inputs)
         assert run.ok, (run.reason, run.findings)
         assert check(problem, inputs, run.outputs).ok

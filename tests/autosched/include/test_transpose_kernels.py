@@ -77,10 +77,10 @@ def problems() -> list[Problem]:
     ]
 
 
-def test_sampled_schedules_compile_without_spills() -> None:
+def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
     kernels = []
     for problem in problems():
-        for schedule in space_of(problem, H200).sample(4, seed=7):
+        for schedule in space_of(problem, H200).sample(8 if nightly else 2, seed=7):
             kernels.append(generate(problem, schedule.replace(min_blocks=1), H200))
     with CompilePool() as pool:
         results = dict(pool.compile_many(kernels, H200.arch))

@@ -8,7 +8,7 @@ import pytest
 from needs import needs_nvrtc
 
 from autosched.proofs.launch_limits import LIMITS, why_refused
-from autosched.proofs.proof import CONDEMNING, verify_one
+from autosched.proofs.proof import FAILURE_STATUSES, verify_one
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import DEVICES, device
 from search_spaces.operators.matmul import Matmul
@@ -51,7 +51,7 @@ def test_a_proof_of_what_the_device_refuses_fails() -> None:
     lower = matmul.lower
     greedy = replace(matmul, lower=lambda p, c, d: replace(lower(p, c, d), dynamic_shared_bytes=228 * 1024))
     found = verify_one(greedy, PROBLEM, schedule, H200)
-    assert found.status == "device_limit" and found.status in CONDEMNING and "shared memory" in found.reason
+    assert found.status == "device_limit" and found.status in FAILURE_STATUSES and "shared memory" in found.reason
 
 
 @pytest.mark.parametrize("name", ["a100", "rtx4090", "h200"])

@@ -104,7 +104,7 @@ def test_a_schedule_of_another_version_is_refused_also_where_the_problem_would_b
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
-def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str) -> None:
+def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str, nightly: bool) -> None:
     """Over whole kernels: every fragment load and every copy of every k-tile of every block. The sizes are multiples of
     every tile, so that no lane is idle."""
     problem = Matmul(768, 768, 6144, a=dtype, b=dtype, out="f32")
@@ -135,7 +135,7 @@ def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str) ->
             if path.parent.name == "intrinsics" or path.name == "tile_copy.cuh":
                 counted[path.parent.name] += site.wavefronts
         assert counted == {"intrinsics": reads * steps, "common": writes * steps}, schedule
-        if tried == 6:
+        if tried == (6 if nightly else 2):
             return
     raise AssertionError(f"only {tried} schedules were counted")
 

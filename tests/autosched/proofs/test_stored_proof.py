@@ -11,7 +11,7 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli import main
-from autosched.proofs import stored_proof as proofs
+from autosched.proofs import stored_proof
 from autosched.proofs.proof import Verification, verify_one
 from autosched.regression.check import CheckOptions, check_database
 from autosched.regression.report import Verdict
@@ -68,9 +68,9 @@ def test_tune_proves_its_winner_as_far_as_it_may(tuned: tuple[Path, TuneResult])
     proof = proof_of(path)
     assert (proof["status"], proof["depth"], proof["whole"]) == ("ok", "full", False)
     kernel = template(result.best.schedule.template).kernel(PROBLEM, result.best.schedule, H200)
-    assert proof["ptx"] == ptx_digest(kernel) and proofs.doubt(result.best.proof, kernel) == ""
-    assert not proofs.is_full(result.best.proof), "it was cut short"
-    assert "cut short" in result.proof and result.proof == proofs.summary(result.best.proof)
+    assert proof["ptx"] == ptx_digest(kernel) and stored_proof.stale_reason(result.best.proof, kernel) == ""
+    assert not stored_proof.is_full(result.best.proof), "it was cut short"
+    assert "cut short" in result.proof and result.proof == stored_proof.summary(result.best.proof)
 
 
 def test_a_best_that_fails_its_full_proof_is_not_best(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_verify_compares_renews_and_stores_proofs(database: Path, capsys: pytest
     assert proof_of(database)["ptx"] == before["ptx"] and proof_of(database)["depth"] == "quick"
     with Store.open(database) as store, store.writing() as connection:
         connection.exec_driver_sql("UPDATE trials SET proof = NULL")
-    assert said() == {"before": proofs.ABSENT, "now": "stored", "why": ""}
+    assert said() == {"before": stored_proof.ABSENT, "now": "stored", "why": ""}
     with Store.open(database) as store, store.writing() as connection:
         connection.exec_driver_sql("UPDATE trials SET kernel_digest = 'other', proof = NULL")
     now = said()
@@ -157,12 +157,13 @@ def test_a_full_proof_perturbs_approximate_functions() -> None:
     assert found.ok and found.whole
     edge = [run for run in found.runs if run.perturbed]
     assert len(edge) >= 2 and {"random"} in [set(run.cases) for run in edge]
-    assert "perturbed" in proofs.summary(json.dumps(found.proof())) and proofs.is_full(json.dumps(found.proof()))
+    proof = json.dumps(found.proof())
+    assert "perturbed" in stored_proof.summary(proof) and stored_proof.is_full(proof)
 
 
 @pytest.mark.parametrize("text", ['"x"', "[]", "{}", '{"runs": 3, "status": 1, "emulator": 2}', "no JSON"])
 def test_proofs_of_others_are_said_to_be(text: str) -> None:
     schedule = template("row_reduction").space(PROBLEM, H200).sample(1, 3)[0]
     kernel = template("row_reduction").kernel(PROBLEM, schedule, H200)
-    assert proofs.summary(text) == "of another kind, see --json"
-    assert proofs.doubt(text, kernel) and not proofs.is_full(text)
+    assert stored_proof.summary(text) == "of another kind, see --json"
+    assert stored_proof.stale_reason(text, kernel) and not stored_proof.is_full(text)

@@ -7,12 +7,12 @@ import numpy as np
 from toy_searches import BOTH, TOY, WHOLE, ToyGuide, ok, seconds
 
 from autosched.samplers import sampler
-from autosched.samplers.advised import Advised
 from autosched.samplers.base import EncodingPrior
 from autosched.samplers.bayes import sampler as bayes
 from autosched.samplers.bayes.sampler import BayesSampler
 from autosched.samplers.first_choices.descent import descended
 from autosched.samplers.first_choices.prior import AnalyticPrior
+from autosched.samplers.seeded import SeededSampler
 from search_spaces.arrays import FloatArray
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -24,8 +24,8 @@ from search_spaces.templates.template import TemplateSet
 class TestAdvised:
     ADVICE = TOY.sample(3, 99)
 
-    def made(self) -> Advised:
-        return Advised(BayesSampler(TOY, 1, prior=ToyGuide(), settings=WHOLE), self.ADVICE, "somebody")
+    def made(self) -> SeededSampler:
+        return SeededSampler(BayesSampler(TOY, 1, prior=ToyGuide(), settings=WHOLE), self.ADVICE, "somebody")
 
     def test_advice_follows_the_first_proposal_one_by_one_or_in_a_batch(self) -> None:
         single, batch = self.made(), self.made()
@@ -36,7 +36,7 @@ class TestAdvised:
 
     def test_what_the_sampler_proposes_itself_is_its_own(self) -> None:
         (first,) = BayesSampler(TOY, 1, prior=ToyGuide(), settings=WHOLE).ask(1)
-        made = Advised(BayesSampler(TOY, 1, prior=ToyGuide(), settings=WHOLE), [first, *self.ADVICE], "somebody")
+        made = SeededSampler(BayesSampler(TOY, 1, prior=ToyGuide(), settings=WHOLE), [first, *self.ADVICE], "somebody")
         assert made.ask(4) == [first, *self.ADVICE]
         assert made.proposer(first) == "bayes"
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 import autosched
-from autosched.samplers.optuna import study_sampler as optuna_sampler
+from autosched.samplers.optuna import study_sampler
 from autosched.samplers.optuna.axes import axis
 from autosched.samplers.optuna.study_sampler import StudySampler
 from cost_models import gaussian_process
@@ -173,7 +173,7 @@ def test_refuses_several_objectives() -> None:
 
 
 def test_no_trial_is_repeated_where_the_model_looks_at_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optuna_sampler, "_MOST", 16)
+    monkeypatch.setattr(study_sampler, "_MOST", 16)
     study = optuna.create_study(sampler=StudySampler(seed=0))
 
     def objective(trial: optuna.Trial) -> float:
@@ -333,7 +333,7 @@ def test_lengths_are_fitted_again_where_the_model_looks_at_some_trials(monkeypat
         fitted.append(rows.shape[1])
         return fit(rows, *args)
 
-    monkeypatch.setattr(optuna_sampler, "_MOST", 16)
+    monkeypatch.setattr(study_sampler, "_MOST", 16)
     monkeypatch.setattr(gaussian_process, "hyperparameters", counting)
     study = optuna.create_study(sampler=StudySampler(seed=0))
     study.optimize(lambda t: 1 + (t.suggest_float("x", 0, 1) - 0.3) ** 2, n_trials=60)

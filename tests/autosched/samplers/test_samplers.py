@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from toy_searches import CASES, HILL, hill_seconds
 
 from autosched.samplers import sampler, samplers
-from autosched.samplers.base import Unseen
+from autosched.samplers.base import UnvisitedPool
 from autosched.testing import SamplerContract
 from autosched.testing.samplers import TOY, Make, everything, failed, ok, outcome, run, toy
 from search_spaces.spaces.parameters import ordinal
@@ -105,7 +105,7 @@ class TestRandom:
 
     def test_it_draws_beyond_the_first_stretch_of_the_order(self) -> None:
         large = toy(30)
-        unseen = Unseen(large, 1)
+        unseen = UnvisitedPool(large, 1)
         drawn = [s.key() for _ in range(10) for s in unseen.draw(100)]
         assert len(set(drawn)) == 1000
 

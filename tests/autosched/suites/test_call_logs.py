@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from autosched.cli.app import run
-from autosched.dispatch import call_log as log
+from autosched.dispatch import call_log
 from autosched.dispatch.call_log import CallLog, CallLogError, recording
 from autosched.suites import suite
 from autosched.suites.logged_calls import read_calls
@@ -36,13 +36,13 @@ def test_counts_are_added_to_those_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "shapes.csv"
     for _ in range(2):
         with recording(path):
-            threads = [threading.Thread(target=lambda: [log.add(SOFTMAX) for _ in range(50)]) for _ in range(4)]
+            threads = [threading.Thread(target=lambda: [call_log.add(SOFTMAX) for _ in range(50)]) for _ in range(4)]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-            log.add(MATMUL)
-    log.add(MATMUL)  # nobody records any more
+            call_log.add(MATMUL)
+    call_log.add(MATMUL)  # nobody records any more
     assert read_calls(path).members == (Member(SOFTMAX, 400.0), Member(MATMUL, 2.0))
 
 
@@ -51,7 +51,7 @@ def test_another_file_stays_as_it_is(tmp_path: Path) -> None:
     path.write_text("mine\n")
     one = CallLog(path)
     one.add(SOFTMAX)
-    with pytest.raises(CallLogError, match="no log of calls that autosched wrote"):
+    with pytest.raises(CallLogError, match="not a log of calls that autosched wrote"):
         one.write()
     assert path.read_text() == "mine\n"
 
@@ -145,9 +145,9 @@ def test_tune_from_a_log_spends_what_it_may(
 
     monkeypatch.setattr(suite, "tune_suite", spend)
     with recording(tmp_path / "shapes.csv"):
-        log.add(MATMUL)
+        call_log.add(MATMUL)
         for _ in range(50):
-            log.add(SOFTMAX)
+            call_log.add(SOFTMAX)
     assert run(["tune", "--from", str(tmp_path / "shapes.csv"), "--db", "a.db", "--device", "h200", *options]) == 0
     assert (seen["trials"], seen["seconds"]) == (trials, seconds)
     members = seen["members"]
@@ -166,7 +166,7 @@ def test_a_bad_budget_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_a_log_is_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "shapes.csv"
     with recording(path):
-        log.add(Softmax(4, 64))
+        call_log.add(Softmax(4, 64))
     arguments = ["tune", "--from", str(path), "--db", str(tmp_path / "a.db"), "--device", "h200", "--no-verify"]
     assert run([*arguments, "--effort", "model", "--json"]) == 0
     (said,) = json.loads(capsys.readouterr().out)["problems"]

@@ -2,20 +2,20 @@
 
 import pytest
 
-from autosched.tuning.in_flight import LEAST, MOST, PER_GPU, Pace
+from autosched.tuning.in_flight import MAX_IN_FLIGHT, MIN_IN_FLIGHT, PER_GPU, InFlightLimit
 
 
 def test_starts_small_and_grows_where_costs_are_unknown() -> None:
-    sizes = [Pace().size(told) for told in range(0, 200, 10)]
-    assert sizes[0] == LEAST and sizes[-1] == MOST and sizes == sorted(sizes)
+    sizes = [InFlightLimit().size(told) for told in range(0, 200, 10)]
+    assert sizes[0] == MIN_IN_FLIGHT and sizes[-1] == MAX_IN_FLIGHT and sizes == sorted(sizes)
 
 
 def test_the_order_of_results_decides_nothing_where_costs_are_unknown() -> None:
-    assert Pace().in_order and not Pace(compilers=16).in_order
+    assert InFlightLimit().in_order and not InFlightLimit(compilers=16).in_order
 
 
-def pace(compilers: int, compiling: float, measuring: float, proposing: float) -> Pace:
-    made = Pace(compilers=compilers)
+def pace(compilers: int, compiling: float, measuring: float, proposing: float) -> InFlightLimit:
+    made = InFlightLimit(compilers=compilers)
     for kind, seconds in (("compile", compiling), ("measure", measuring), ("propose", proposing)):
         made.note(kind, [seconds] * 8)
     return made
@@ -49,10 +49,10 @@ def test_a_few_slow_ones_do_not_count() -> None:
 
 
 def test_compilers_that_nobody_has_timed_yet_are_kept_busy() -> None:
-    made = Pace(compilers=16)
+    made = InFlightLimit(compilers=16)
     made.note("propose", [0.02] * 8)
     assert made.size(1000) == 16
 
 
 def test_several_gpus_get_several_each() -> None:
-    assert Pace(gpus=4, compilers=2).size(1000) == 4 * PER_GPU
+    assert InFlightLimit(gpus=4, compilers=2).size(1000) == 4 * PER_GPU

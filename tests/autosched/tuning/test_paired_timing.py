@@ -13,7 +13,7 @@ from autosched.cli.options.stored import refuse_unusable
 from autosched.regression.since_tuning import AtTuning
 from autosched.reporting.formatting import record_facts
 from autosched.samplers import sampler
-from autosched.tuning import paired_timing as remeasurement
+from autosched.tuning import paired_timing
 from autosched.tuning.finalists import simplicity
 from autosched.tuning.loop import Tuner
 from autosched.tuning.result import TuneResult
@@ -145,7 +145,7 @@ def order(result: TuneResult) -> list[int]:
 
 def test_what_is_fastest_in_turns_wins_and_not_what_was_in_screening(store: Store) -> None:
     result = tuned(store, Turns(lambda x: 1e-6 * (1.3 - x / 20)))
-    assert sorted(order(result)) == list(range(remeasurement.FEWEST_ENTRANTS)), "the fastest of screening are let in"
+    assert sorted(order(result)) == list(range(paired_timing.FEWEST_ENTRANTS)), "the fastest of screening are let in"
     assert order(result) == [5, 4, 3, 2, 1, 0]
     assert result.best is not None and result.best.schedule["x"] == 5
     assert store.best(PROBLEM, "h200") == result.best
@@ -153,8 +153,8 @@ def test_what_is_fastest_in_turns_wins_and_not_what_was_in_screening(store: Stor
     assert result.remeasured is not None and result.remeasured.clear
     ratio = result.remeasured.library
     assert ratio is not None and ratio.median == pytest.approx(1.05 / 2)
-    assert len(result.trials) == 40, "re-measuring is no trial"
-    assert store.count() == 40 + remeasurement.FEWEST_ENTRANTS + 1, "the library is kept beside them"
+    assert len(result.trials) == 40, "re-measuring is not a trial"
+    assert store.count() == 40 + paired_timing.FEWEST_ENTRANTS + 1, "the library is kept beside them"
     assert [(s.trials, s.ok, s.library) for s in store.problems()] == [(40, 40, True)]
     assert tuned(store, Turns(time_of)).earlier == 40
 
@@ -197,25 +197,25 @@ def test_rounds_are_added_for_those_at_the_edge_until_it_is_clear_or_a_limit_is_
     runner = Turns(lambda x: 1e-6 * (1 + 0.012 * x), noise=0.01)
     result = tuned(store, runner, complexity=lambda s: float(-s.integer("x")))
     assert result.remeasured is not None and result.remeasured.clear
-    assert remeasurement.ROUNDS < result.remeasured.rounds <= remeasurement.MOST_ROUNDS
+    assert paired_timing.ROUNDS < result.remeasured.rounds <= paired_timing.MOST_ROUNDS
     assert len(runner.compared[0]) > len(runner.compared[-1]) >= 2, "who is shown to be slower drops out"
     assert order(result)[0] == 0
     lengths = [len(p.seconds) for p in result.remeasured.standings]
     assert lengths[0] == result.remeasured.rounds and min(lengths) < max(lengths)
-    hopeless = remeasurement.remeasure(
+    hopeless = paired_timing.remeasure(
         Turns(lambda x: 1e-6 * (1 + 0.01 * x), noise=0.3), runner_candidates(3), [2.0, 1.0, 0.0]
     )
-    assert not hopeless.clear and hopeless.rounds == remeasurement.MOST_ROUNDS
+    assert not hopeless.clear and hopeless.rounds == paired_timing.MOST_ROUNDS
 
 
 def test_as_many_are_let_in_as_the_noise_of_screening_can_hide() -> None:
     exact = [Timing(t, t, t, 7) for t in 1 + 0.01 * np.arange(40)]
-    assert remeasurement.let_in(exact[::-1]) == list(range(39, 33, -1)), "the fewest, and the fastest first"
+    assert paired_timing.let_in(exact[::-1]) == list(range(39, 33, -1)), "the fewest, and the fastest first"
     loose = [Timing(t.median, 0.98 * t.median, 1.02 * t.median, 7) for t in exact]
-    assert remeasurement.FEWEST_ENTRANTS < len(remeasurement.let_in(loose)) < remeasurement.MOST_ENTRANTS
+    assert paired_timing.FEWEST_ENTRANTS < len(paired_timing.let_in(loose)) < paired_timing.MOST_ENTRANTS
     ties = [Timing(1 + 1e-6 * i, 1.0, 1.0, 7) for i in range(100)]
-    assert len(remeasurement.let_in(ties)) == remeasurement.MOST_ENTRANTS
-    assert remeasurement.let_in([]) == []
+    assert len(paired_timing.let_in(ties)) == paired_timing.MOST_ENTRANTS
+    assert paired_timing.let_in([]) == []
 
 
 def test_one_that_fails_in_a_later_round_starts_the_final_again_with_all_others() -> None:
@@ -225,7 +225,7 @@ def test_one_that_fails_in_a_later_round_starts_the_final_again_with_all_others(
             return super().compare(candidates, **options)  # type: ignore[arg-type]
 
     runner = Late(lambda x: 1e-6 * (1 + 0.01 * x if x < 3 else 1.5), noise=0.02)
-    found = remeasurement.remeasure(runner, runner_candidates(5), [4.0, 0.0, 3.0, 2.0, 1.0])
+    found = paired_timing.remeasure(runner, runner_candidates(5), [4.0, 0.0, 3.0, 2.0, 1.0])
     assert [p.position for p in found.failed] == [1]
     again = next(i for i, xs in enumerate(runner.compared) if i and len(xs) > len(runner.compared[i - 1]))
     assert runner.compared[again] == [0, 2, 3, 4], "also those who had dropped out"
@@ -240,9 +240,9 @@ def runner_candidates(count: int) -> list[Candidate]:
 def test_no_rounds_are_added_when_the_time_is_up() -> None:
     candidates = [Candidate(PROBLEM, s, generate(PROBLEM, s, H200)) for s in SPACE.sample(2, 0)]
     same = Turns(lambda x: 1e-6, noise=0.2)
-    remeasured = remeasurement.remeasure(same, candidates, [0.0, 0.0], seconds=0.0)
-    assert (remeasured.rounds, remeasured.clear) == (remeasurement.ROUNDS, False)
-    assert remeasurement.remeasure(same, candidates, [0.0, 0.0]).rounds > remeasurement.ROUNDS
+    remeasured = paired_timing.remeasure(same, candidates, [0.0, 0.0], seconds=0.0)
+    assert (remeasured.rounds, remeasured.clear) == (paired_timing.ROUNDS, False)
+    assert paired_timing.remeasure(same, candidates, [0.0, 0.0]).rounds > paired_timing.ROUNDS
 
 
 def test_a_winner_that_is_wrong_on_other_inputs_is_out_of_the_database(store: Store) -> None:
@@ -269,7 +269,7 @@ def test_the_fastest_that_takes_the_process_down_is_out_and_the_others_are_in(st
     assert [r.schedule["x"] for r in store.trials() if not r.ok] == [0]
 
 
-def test_a_time_limit_of_all_together_condemns_only_who_is_late_alone(store: Store) -> None:
+def test_a_time_limit_of_all_together_rejects_only_who_is_late_alone(store: Store) -> None:
     class Late(Turns):
         def compare(self, candidates: Sequence[Candidate], **options: object) -> tuple[Entrant, ...]:
             entrants = super().compare(candidates, **options)  # type: ignore[arg-type]

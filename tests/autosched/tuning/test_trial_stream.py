@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from toy_tuning import SPACE, FakeRunner, Outcome, tuned
 
-from autosched.samplers import sampler
-from autosched.samplers.advised import Advised
-from autosched.tuning.in_flight import Pace
+from autosched.samplers import Sampler, sampler
+from autosched.samplers.seeded import SeededSampler
+from autosched.tuning.in_flight import InFlightLimit
 from measurements.records.measurement import Measurement, Status
 from measurements.runners.base import Candidate
 from measurements.store.store import Store
@@ -18,13 +18,14 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 
-class Generations:
+class Generations(Sampler):
     """Random schedules, of which several are made at a time; notes how many it is asked for."""
 
     name = "generations"
+    batch = 1
 
     def __init__(self, generation: int) -> None:
-        self.generation = generation
+        self.batch = generation
         self.asked: list[int] = []
         self._random = sampler("random", SPACE, seed=1)
 
@@ -40,7 +41,7 @@ class Generations:
 def test_a_sampler_that_makes_several_at_a_time_is_asked_for_them(store: Store, generation: int, least: int) -> None:
     """But never for more than half of what may be out, which is four at first: the others are under way meanwhile."""
     made = Generations(generation)
-    assert len(tuned(store, 40, made=Advised(made, [], "nobody"), out=8).trials) == 40
+    assert len(tuned(store, 40, made=SeededSampler(made, [], "nobody"), out=8).trials) == 40
     assert made.asked[0] == 4 and sum(made.asked) == 40
     assert min(made.asked[:-1]) == least and max(made.asked) <= 8
 
@@ -92,7 +93,7 @@ class StreamingRunner(FakeRunner):
         return self.streams[-1]
 
 
-class Watched:
+class Watched(Sampler):
     """A sampler, and how many of its proposals were out before and after each time it was asked."""
 
     name = "watched"
@@ -118,7 +119,7 @@ class Watched:
 
 class TestStream:
     def test_without_a_gpu_nothing_depends_on_which_result_is_there_first(self, tmp_path: Path) -> None:
-        """Not what is tried, not what is judged and condemned, and not which of equal times is best."""
+        """Not what is tried, not what is judged and rejected, and not which of equal times is best."""
 
         def verdict(problem: Problem, schedule: Schedule) -> Outcome:
             wrong = schedule["letter"] == "b" and schedule.integer("x") > 1
@@ -128,7 +129,14 @@ class TestStream:
         for seed in range(4):
             with Store.open(tmp_path / f"{seed}.db") as store:
                 runner = StreamingRunner(seed, time_of=lambda s: 1e-6 if s.integer("x") < 16 else 2e-6)
-                result = tuned(store, 40, runner, sampler("bayes", SPACE, seed=1), pace=Pace(most=8), verifier=verdict)
+                result = tuned(
+                    store,
+                    40,
+                    runner,
+                    sampler("bayes", SPACE, seed=1),
+                    in_flight=InFlightLimit(most=8),
+                    verifier=verdict,
+                )
                 assert result.best is not None and runner.streams[0].closed
                 records = [(r.schedule, r.status) for r in store.trials()]
                 found.append((records, result.best.schedule))
@@ -150,9 +158,9 @@ class TestStream:
         assert made.before.count(0) > 3
 
     def test_a_runner_that_is_closed_in_the_middle_is_said_to_be(self, store: Store) -> None:
-        for pace in (Pace(most=4), Pace(compilers=4)):
+        for in_flight in (InFlightLimit(most=4), InFlightLimit(compilers=4)):
             done = store.count()
-            result = tuned(store, 30, StreamingRunner(0, ends=5), pace=pace)
+            result = tuned(store, 30, StreamingRunner(0, ends=5), in_flight=in_flight)
             assert result.stopped == "the runner was closed" and not result.exhausted
             assert 5 <= len(result.trials) == store.count() - done < 30  # some schedules share their kernels
 

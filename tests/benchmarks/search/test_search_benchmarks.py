@@ -1,6 +1,5 @@
 """The benchmarks of the search, on a recording that is made here."""
 
-import argparse
 import gzip
 import json
 import random
@@ -15,12 +14,11 @@ import pytest
 
 from autosched.replay.search import search
 from autosched.samplers import sampler
-from autosched.tuning.in_flight import Pace
-from benchmarks.search import erring_guess, own_spaces, proposal_time, search_clock, search_quality
+from autosched.tuning.in_flight import InFlightLimit
+from benchmarks.search import own_spaces, proposal_time, search_clock, search_quality
 from benchmarks.search.search_clock import Costs, Machine, Searcher
 from measurements.tables.reading import read_table
 from search_spaces.hardware.devices import device
-from search_spaces.spaces.schedule import Schedule
 
 
 @pytest.fixture
@@ -154,9 +152,9 @@ def test_a_simulated_search_ends_at_the_optimum(folder: Path, cores: int) -> Non
     def made() -> Searcher:
         return Searcher(table, table.space(), "random", cores, costs, 0)
 
-    alone, evaluations = search_clock.stream(made(), Pace(most=1), costs)
+    alone, evaluations = search_clock.stream(made(), InFlightLimit(most=1), costs)
     assert alone == pytest.approx(1.1 * evaluations, rel=0.1) and evaluations <= 60
-    several, same = search_clock.stream(made(), Pace(compilers=cores), costs)
+    several, same = search_clock.stream(made(), InFlightLimit(compilers=cores), costs)
     assert same == evaluations  # what is drawn at random does not depend on what is known
     assert several < alone / min(cores, 5) * 1.5
     by_four, told = search_clock.batches(made(), 4)
@@ -174,24 +172,6 @@ def test_a_search_in_our_own_space_is_judged_by_the_model(tmp_path: Path) -> Non
     assert f"{100 * family.gap:.1f}%" in (tmp_path / "own_spaces.md").read_text()
 
 
-def test_a_guess_errs_by_the_same_factors_for_every_search(tmp_path: Path) -> None:
-    here, there = (Schedule("t", (("x", x), ("y", 1))) for x in (1, 2))
-    one, same = (erring_guess.distorted(lambda _: 0.0, seed=0) for _ in range(2))
-    assert (one(here), one(there)) == (same(here), same(there)) and one(here) != one(there)
-    assert erring_guess.distorted(lambda _: 0.0, seed=1)(here) != one(here)
-    assert erring_guess.distorted(lambda _: 3.0, seed=0)(here) == pytest.approx(one(here) + 3.0)
-    given = ["--trials", "6", "--repeats", "2", "--families", "copy", "--workers", "1", "--results", str(tmp_path)]
-    assert erring_guess.main([*given, "--methods", "bayes+", "random"]) == 0
-    assert "| copy | bayes+ |" in (tmp_path / "erring_guess.md").read_text()
-    assert erring_guess.main(["--repeats", "1"]) == 2
-
-
-def test_a_gap_is_that_to_the_best_of_any_search_with_the_same_factors() -> None:
-    curves = {"a": np.log([[2.0, 1.0], [8.0, 6.0]]), "b": np.log([[1.5, 1.5], [4.0, 4.0]])}
-    table = erring_guess.report({"copy": curves}, argparse.Namespace(trials=2, repeats=2, device="h200"))
-    assert "| copy | a | 25.0 ± 25.0% |" in table and "| copy | b | 25.0 ± 25.0% |" in table
-
-
 def test_a_proposal_is_timed_where_nothing_is_pruned(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     space, judge = proposal_time.unpruned(device("h200"))
     assert space.count() > 10**13
@@ -200,35 +180,3 @@ def test_a_proposal_is_timed_where_nothing_is_pruned(folder: Path, capsys: pytes
     table = read_table(folder / "small.json.gz")
     spent = proposal_time.proposals(table.space(), table.measurements.__getitem__, 7, seed=0)
     assert len(spent) == 7 and all(seconds > 0 for seconds in spent)
-
-
-def test_torch_trees_order_configurations_by_their_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A made-up tree in PyTorch's place: the list of a small matmul has cuBLAS first, then b, then a."""
-    from benchmarks.cost_model import torch_trees
-
-    choices = {0: "extern_mm", 1: "a", 2: "b"}
-
-    class Context(dict[str, object]):
-        def add_feature(self, name: str, value: object, _: bool) -> None:
-            self[name] = value
-
-        def apply_operations(self, operations: list[str]) -> None:
-            assert operations == ["products"]
-
-    def best(context: Context) -> list[tuple[float, int]]:
-        return [(0.5, 0), (0.3, 2), (0.2, 1)] if context["m"] == 16 else [(1.0, 0)]
-
-    tree = SimpleNamespace(get_choice=choices.get, get_best_choices=best)
-    module = SimpleNamespace(
-        AHContext=Context, mm_operations=lambda: ["products"], MMRankingA100=lambda: tree, MMRankingH100=lambda: tree
-    )
-    monkeypatch.setattr(torch_trees, "import_module", lambda _: module)
-    order = torch_trees.order()
-    assert order is not None
-
-    def recorded(m: int) -> SimpleNamespace:
-        row = (("m", str(m)), ("mat1_dtype", "torch.float16"))
-        return SimpleNamespace(row=row, device=device("h100"), choices=("a", "b", "c"))
-
-    assert order(recorded(16)).tolist() == [2, 1, 3]  # type: ignore[arg-type,union-attr]
-    assert order(recorded(32)) is None  # type: ignore[arg-type]

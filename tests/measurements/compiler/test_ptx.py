@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import autosched
-from measurements.compiler import ptx as ptx_compiler
+from measurements.compiler import ptx
 from measurements.compiler.nvrtc import compile_to_ptx as compile_here
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 from search_spaces.templates.headers import Headers
@@ -39,7 +39,7 @@ def test_what_does_not_compile_says_so_as_ever() -> None:
 
 def test_a_compile_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     compile_to_ptx(SOURCE, "scale", "compute_80", HEADERS)  # starts the compiler
-    monkeypatch.setattr(ptx_compiler, "COMPILE_SECONDS", 0.5)
+    monkeypatch.setattr(ptx, "COMPILE_SECONDS", 0.5)
     with pytest.raises(CompilerStopped, match="not compiled within") as stopped:
         compile_to_ptx(ENDLESS, "endless", "compute_80", Headers(()))
     assert stopped.value.status == "compile_timeout"

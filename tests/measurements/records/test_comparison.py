@@ -120,7 +120,7 @@ def test_what_rounds_to_infinity_may_be_one():
     ids=lambda p: p.operator,
 )
 def test_the_rounded_reference_passes_on_provoking_inputs(problem):
-    for given_inputs in problem.provoking_inputs(1):
+    for given_inputs in problem.stress_inputs(1):
         reference = problem.reference(given_inputs.inputs)
         with np.errstate(over="ignore"):
             outputs = {o.name: o.dtype.store(reference[o.name]) for o in problem.operands() if o.role == "output"}
@@ -138,7 +138,7 @@ def test_the_rounded_reference_passes_on_provoking_inputs(problem):
 )
 def test_a_missing_term_of_a_sum_of_integers_shows(problem, operand, term):
     """By one part in thousands, which the rounding errors of as many random terms would hide."""
-    full = next(iter(problem.provoking_inputs(0))).inputs
+    full = next(iter(problem.stress_inputs(0))).inputs
     cut = {name: array.copy() for name, array in full.items()}
     cut[operand][..., term] = 0
     outputs = {"out": problem.out_dtype.store(problem.reference(cut)["out"])}

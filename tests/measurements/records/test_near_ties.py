@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from measurements.records import near_ties as ties
+from measurements.records import near_ties
 from measurements.records.near_ties import Behind, choose
 
 
@@ -42,7 +42,7 @@ def test_those_that_may_be_the_fastest_go_on_being_timed() -> None:
     times = [noisy(1 + 0.0001 * i, 0.01, 20, i) for i in range(12)] + [noisy(1.01, 0.02, 20, 99)]
     found = choose(times, [float(12 - i) for i in range(12)] + [-1.0])
     assert found.undecided[-1] == 12
-    assert ties.REFERENCES <= len(found.contenders) < 13
+    assert near_ties.REFERENCES <= len(found.contenders) < 13
 
 
 def test_the_incumbent_stays_until_it_is_shown_to_be_slower_by_twice_the_tie() -> None:
@@ -76,7 +76,7 @@ def test_the_centre_is_scipys_trimmed_mean_and_its_error_is_as_large_as_it_says(
     for _ in range(400):
         times = np.exp(0.02 * rng.standard_t(3, 40))
         found = Behind.of(list(times), [1.0] * 40)
-        assert found.centre == pytest.approx(stats.trim_mean(np.log(times), ties.TRIM))
+        assert found.centre == pytest.approx(stats.trim_mean(np.log(times), near_ties.TRIM))
         hits += found.low <= 0 <= found.high
     assert hits >= 0.985 * 400
     assert Behind.of([1.0] * 5, [1.0] * 5).low == -math.inf

@@ -14,8 +14,7 @@ from needs import cpp_compiler
 
 from measurements.records.measurement import Status
 from measurements.runners.base import Entrant
-from measurements.runners.cuda import baselines as cuda_library
-from measurements.runners.cuda import cublas
+from measurements.runners.cuda import baselines, cublas
 from measurements.runners.cuda.baselines import OTHERS, baseline_call
 from search_spaces.catalogue import operators
 from search_spaces.operators.matmul import Matmul
@@ -455,8 +454,8 @@ def test_a_mistake_of_ours_is_no_reason(torch, monkeypatch, error):
     def broken(*_):
         raise error("no such thing")
 
-    monkeypatch.setitem(cuda_library._CUPY, "transpose", broken)
-    monkeypatch.setitem(cuda_library._TRITON, "transpose", broken)
+    monkeypatch.setitem(baselines._CUPY, "transpose", broken)
+    monkeypatch.setitem(baselines._TRITON, "transpose", broken)
     problem = Transpose(4, 6)
     cupy, triton = unjustified(problem, entrants(problem, "cupy", "torch", "triton"), torch_works=True)
     assert cupy.startswith(f"cupy: cupy cannot be called: {error.__name__}: ")
@@ -476,7 +475,7 @@ def test_torch_is_due_where_it_works_and_its_table_has_the_operator(torch, monke
         raise RuntimeError("out of order")
 
     problem = Softmax(4, 8)
-    monkeypatch.setitem(cuda_library._TORCH, "softmax", slow)
+    monkeypatch.setitem(baselines._TORCH, "softmax", slow)
     failed = entrants(problem, "torch")
     assert unjustified(problem, failed, torch_works=True) == [
         "torch: torch cannot be called: RuntimeError: out of order"

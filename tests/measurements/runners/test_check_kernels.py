@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from needs import cpp_compiler
 
-from measurements.runners.cuda import check_kernels as gpu_checks
+from measurements.runners.cuda import check_kernels
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 
 HOST = r"""
@@ -69,7 +69,7 @@ def host_checks(tmp_path_factory):
     compiler = cpp_compiler()
     folder = tmp_path_factory.mktemp("checks")
     # Without the kernel that waits for the host, which reads a clock of the GPU.
-    source = re.sub(r"asm volatile\(.*?\);", ";", gpu_checks.KERNEL.source)
+    source = re.sub(r"asm volatile\(.*?\);", ";", check_kernels.KERNEL.source)
     (folder / "checks.cpp").write_text(HOST + source + MAIN)
     command = [compiler, "-std=c++17", "-O1", "-w", "-o", str(folder / "checks"), str(folder / "checks.cpp")]
     subprocess.run(command, check=True)
@@ -117,7 +117,7 @@ def test_the_checking_kernel_reads_every_other_number(host_checks, name):
 
 
 def test_every_type_has_its_checking_kernel():
-    assert set(re.findall(r"^CHECK\((\w+),", gpu_checks.KERNEL.source, re.MULTILINE)) == SCALAR_DTYPES.keys()
+    assert set(re.findall(r"^CHECK\((\w+),", check_kernels.KERNEL.source, re.MULTILINE)) == SCALAR_DTYPES.keys()
 
 
 def test_the_checking_kernel_counts_and_finds_the_first_and_the_worst(host_checks):
@@ -132,7 +132,7 @@ def test_the_checking_kernel_tells_arrays_from_gaps(host_checks):
     slots = np.full((3, 64), 0xA5, np.uint8)
     slots[:, :40] = np.arange(40)
     wanted, none = np.arange(40, dtype=np.uint8), 2**64 - 1
-    equal, anything, zero = gpu_checks.MODE_EQUAL, gpu_checks.MODE_ANY, gpu_checks.MODE_ZERO
+    equal, anything, zero = check_kernels.MODE_EQUAL, check_kernels.MODE_ANY, check_kernels.MODE_ZERO
     assert host_checks("bytes", slots, wanted, wanted, 40, 64, equal) == [0, none, 0, none]
     slots[1, 7] ^= 1
     slots[2, 50] = 0
@@ -151,4 +151,4 @@ def test_the_checking_kernels_compile_for_every_architecture(tmp_path):
         pytest.skip(str(missing))
     with pool:
         for arch in ("sm_80", "sm_89", "sm_90a"):
-            assert isinstance(pool.compile(gpu_checks.KERNEL, arch), Compiled)
+            assert isinstance(pool.compile(check_kernels.KERNEL, arch), Compiled)

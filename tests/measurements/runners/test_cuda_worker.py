@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from measurements.records.measurement import Status
-from measurements.runners.cuda import launch_timer as launch_timing
+from measurements.runners.cuda import launch_timer
 from measurements.runners.cuda import worker as cuda_worker
 from measurements.runners.cuda.check_kernels import HOLD, KERNEL, entry_for
 from measurements.runners.cuda.device import device_row
@@ -275,7 +275,7 @@ class Function:
 @pytest.fixture(autouse=True)
 def no_spin_up(monkeypatch):
     """Warming up looks at the clock once, and takes no time of the tests."""
-    monkeypatch.setattr(launch_timing, "_SPIN_UP_SECONDS", 0.0)
+    monkeypatch.setattr(launch_timer, "_SPIN_UP_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -431,7 +431,7 @@ def warm_up(monkeypatch):
     the pretended GPU. All other time stands still."""
     cupy = FakeCupy(time=1e-3)
     clocks = []
-    monkeypatch.setattr(launch_timing, "_SPIN_UP_SECONDS", 0.1)
+    monkeypatch.setattr(launch_timer, "_SPIN_UP_SECONDS", 0.1)
 
     def clock():
         """Each reading for as long as one look at the clock takes: 5 ms of launches."""

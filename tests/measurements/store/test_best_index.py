@@ -14,7 +14,7 @@ from store_records import record
 
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record
-from measurements.store import best_index as store_entries
+from measurements.store import best_index
 from measurements.store.schema import ENTRIES
 from measurements.store.store import Store, StoreError
 from search_spaces.operators.matmul import Matmul
@@ -57,17 +57,17 @@ def test_the_kept_winner_is_that_of_the_trials(appended: list[Record]) -> None:
         before = _cells(store)
         assert all(entry["ranked_id"] == entry["newest_id"] for entry in before)
         with store._transaction(write=True) as connection:
-            store_entries.rebuild(connection, store.name)
+            best_index.rebuild(connection, store.name)
         assert _cells(store) == before
 
 
 def _agrees(store: Store) -> None:
     for entry in _cells(store):
         with store._transaction() as connection:
-            kept = store_entries.kept(connection, entry)
+            kept = best_index.kept(connection, entry)
             assert kept is not None
             if kept.ranked:
-                assert kept.winner == store_entries.rank(connection, entry, store.name)
+                assert kept.winner == best_index.rank(connection, entry, store.name)
 
 
 def _cells(store: Store) -> list[dict[str, object]]:
@@ -86,7 +86,7 @@ def test_trials_of_new_schedules_need_no_second_look(tmp_path: Path) -> None:
             status = (Status.OK, Status.OK, Status.WRONG_RESULT, Status.TIMEOUT, Status.UNPROVEN)[tile % 5]
             store.append(trial(tile, status, 1 + tile * 7 % 11, "h200", f"d{tile}", None, Provenance.MEASURED))
             with store._transaction() as connection:
-                kept = store_entries.kept(connection, _cells(store)[0])
+                kept = best_index.kept(connection, _cells(store)[0])
             assert kept is not None and kept.ranked, "else every best of a killed run would read all of its trials"
 
 
@@ -98,7 +98,7 @@ def test_one_that_was_tried_again_is_ranked_at_the_end(tmp_path: Path, close: bo
     if close:
         store.close()
     with Store.open(tmp_path / "a.db", create=False) as again, again._transaction() as connection:
-        kept = store_entries.kept(connection, _cells(again)[0])
+        kept = best_index.kept(connection, _cells(again)[0])
         assert kept is not None and kept.ranked == close
     best = Store.open(tmp_path / "a.db", create=False).best(PROBLEM, "h200")
     assert best is not None and best.seconds == pytest.approx(6e-6)
@@ -110,8 +110,8 @@ def test_an_answer_is_remembered_until_the_file_changes(tmp_path: Path, monkeypa
         writer.append(trial(1, Status.OK, 5, "h200", "d", None, Provenance.MEASURED))
     os.utime(path, (1e9, 1e9))
     reader, read = Store.open(path, create=False), []
-    rank = store_entries.kept_of
-    monkeypatch.setattr(store_entries, "kept_of", lambda *a: read.append(a) or rank(*a))
+    rank = best_index.kept_of
+    monkeypatch.setattr(best_index, "kept_of", lambda *a: read.append(a) or rank(*a))
     first = reader.best(PROBLEM, "h200")
     assert first is not None and first.seconds == pytest.approx(5e-6)
     assert reader.best(PROBLEM, "h200") is reader.best(PROBLEM, "h200") is first and len(read) == 1

@@ -18,7 +18,7 @@ import pytest
 
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record
-from measurements.store import sqlite_file as store_file
+from measurements.store import sqlite_file
 from measurements.store.store import Store, StoreError
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
@@ -399,8 +399,8 @@ def test_who_waits_for_another_process_logs_it_once_and_says_nothing(
     capfd: pytest.CaptureFixture[str],
     create: bool,
 ) -> None:
-    monkeypatch.setattr(store_file, "NOTICE_SECONDS", 0.02)
-    monkeypatch.setattr(store_file, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(sqlite_file, "NOTICE_SECONDS", 0.02)
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.1)
     path = database(tmp_path / "a.db")
     with closing(sqlite3.connect(path, isolation_level=None)) as holder, caplog.at_level("INFO", "measurements"):
         Store.open(path, create=create).close()

@@ -21,8 +21,7 @@ from autosched.dispatch.database import Database, NoSchedule
 from measurements.records import recording
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.recording import Recording, RecordingError
-from measurements.store import export as store_export
-from measurements.store import maintenance as store_care
+from measurements.store import export, maintenance
 from measurements.store.export import ExportError
 from measurements.store.store import Store, StoreError
 from search_spaces.catalogue import template
@@ -50,7 +49,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 outcome = Measurement(Status.WRONG_RESULT, Provenance.MEASURED, "it did")
             store.append(record(schedule, outcome, PROBLEM))
     with Store.open(folder / "a.db", create=False) as store:
-        store_export.write(store, folder)
+        export.write(store, folder)
         recording.write(folder / "a.jsonl.gz", Recording.of(store.trials()))
     return folder
 
@@ -132,7 +131,7 @@ def use(path: Path) -> None:
         for summary in store.problems():
             store.best_of(summary)
         store.trials()
-        store_care.check(store)
+        maintenance.check(store)
 
 
 @pytest.fixture
@@ -169,7 +168,7 @@ def test_exports(whole: Path, tmp_path: Path, numbers: range) -> None:
         else:
             path.write_text(json.dumps(changed(original, random)))
         try:
-            store = store_export.read([path])
+            store = export.read([path])
             for summary in store.problems():
                 best = store.best_of(summary)
                 assert best is not None and best.ok

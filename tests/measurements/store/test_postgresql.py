@@ -16,7 +16,7 @@ from postgresql_server import server
 
 import tests.measurements.store.test_store as contract
 from autosched.cli import main
-from measurements.store import maintenance as store_care
+from measurements.store import maintenance
 from measurements.store.merge import Verdict, merge
 from measurements.store.store import Store, StoreError
 
@@ -62,10 +62,10 @@ def test_entries_are_those_of_the_trials(store: Store) -> None:
     for tile in (1, 2, 1, 3):
         store.append(contract.record(tile, contract.ok(1e-6 * tile)))
     store.rank()
-    assert store_care.check(store) == [] and not store.in_memory
-    found = store_care.stats(store)
+    assert maintenance.check(store) == [] and not store.in_memory
+    found = maintenance.stats(store)
     assert (found.trials, found.problems, found.size) == (4, 1, None)
-    assert store_care.collect(store, keep=1).left == store.count() == 2
+    assert maintenance.collect(store, keep=1).left == store.count() == 2
 
 
 def test_a_server_and_a_file_are_merged(store: Store, tmp_path: Path) -> None:
@@ -154,6 +154,6 @@ def test_processes_that_write_at_once_lose_nothing_and_double_nothing(
     with Store.open(place, create=False) as store:
         tiles = Counter(record.schedule["tile_m"] for record in store.trials())
         assert tiles == {1000 * who + i: 1 for who in range(writers) for i in range(each)}
-        assert store_care.check(store) == []
+        assert maintenance.check(store) == []
         best = store.best(contract.PROBLEM, "h200")
         assert best is not None and best.seconds == min(r.seconds or 1 for r in store.trials())

@@ -16,8 +16,7 @@ from store_records import record
 
 from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
 from measurements.records.record import Budget, Control, Record
-from measurements.store import export as store_export
-from measurements.store import maintenance as store_care
+from measurements.store import export, maintenance
 from measurements.store import merge as store_merge
 from measurements.store.export import ExportError
 from measurements.store.merge import Conflict, Verdict, merge
@@ -92,9 +91,9 @@ class TestExport:
         self, store: Store, tmp_path: Path
     ) -> None:
         jsonschema = pytest.importorskip("jsonschema")
-        made = store_export.write(store, tmp_path / "out")
+        made = export.write(store, tmp_path / "out")
         assert [path.name for path in made] == ["h200.matmul.json", "h200.softmax.json"]
-        schema = json.loads(store_export.SCHEMA.read_text())
+        schema = json.loads(export.SCHEMA.read_text())
         jsonschema.Draft202012Validator.check_schema(schema)
         for path in made:
             jsonschema.validate(json.loads(path.read_text()), schema)
@@ -107,13 +106,11 @@ class TestExport:
     def test_the_order_of_trials_changes_nothing(self, store: Store, tmp_path: Path) -> None:
         turned = database(tmp_path / "b.db", *reversed(store.trials()))
         turned.set_guard(PROBLEM, "h200", Guard(0.05, 1e-6, None, "noisy"))
-        ours, theirs = store_export.documents(store), store_export.documents(turned)
-        assert {k: store_export.text(v) for k, v in ours.items()} == {
-            k: store_export.text(v) for k, v in theirs.items()
-        }
+        ours, theirs = export.documents(store), export.documents(turned)
+        assert {k: export.text(v) for k, v in ours.items()} == {k: export.text(v) for k, v in theirs.items()}
 
     def test_what_is_exported_comes_back(self, store: Store, tmp_path: Path) -> None:
-        back = store_export.read(store_export.write(store, tmp_path / "out"))
+        back = export.read(export.write(store, tmp_path / "out"))
         for summary in store.problems():
             ours, theirs = store.best_of(summary), back.best_of(summary)
             assert ours is not None and theirs is not None
@@ -136,17 +133,17 @@ class TestExport:
         ],
     )
     def test_what_is_no_export_is_refused(self, store: Store, tmp_path: Path, change: object) -> None:
-        path = store_export.write(store, tmp_path / "out")[0]
+        path = export.write(store, tmp_path / "out")[0]
         document = json.loads(path.read_text())
         change(document)  # type: ignore[operator]
         path.write_text(json.dumps(document))
         with pytest.raises(ExportError, match="is not an export of autosched"):
-            store_export.read([path])
+            export.read([path])
 
     def test_a_device_that_names_no_file(self, tmp_path: Path) -> None:
         store = database(tmp_path / "a.db", dataclasses.replace(trial(1, 1.0), device="../h200"))
         with pytest.raises(ExportError, match="cannot name a file"):
-            store_export.write(store, tmp_path / "out")
+            export.write(store, tmp_path / "out")
         assert not (tmp_path / "h200.matmul.json").exists()
 
 
@@ -219,7 +216,7 @@ class TestMerge:
 
         monkeypatch.setattr(store_merge, "_guards", meanwhile)
         merge(source, target)
-        assert [r.schedule["tile_m"] for r in target.trials()] == [1, 2, 3] and store_care.check(target) == []
+        assert [r.schedule["tile_m"] for r in target.trials()] == [1, 2, 3] and maintenance.check(target) == []
 
     def test_a_guard_that_cannot_be_read_leaves_the_target_as_it_was(self, tmp_path: Path) -> None:
         source, target = database(tmp_path / "a.db", trial(1, 3.0)), database(tmp_path / "b.db")
@@ -236,14 +233,14 @@ class TestCare:
         trials = [trial(tile, 1.0 + tile) for tile in range(1, 9)] + [trial(20), trial(1, status=Status.WRONG_RESULT)]
         store = database(tmp_path / "a.db", trial(1, 0.5, kernel_digest="old"), *trials, trial(2, 2.5))
         best = store.best(PROBLEM, "h200")
-        assert store_care.collect(store, dry_run=True).removed == {"of an older kernel": 1} and store.count() == 12
-        assert store_care.collect(store).left == store.count() == 11
+        assert maintenance.collect(store, dry_run=True).removed == {"of an older kernel": 1} and store.count() == 12
+        assert maintenance.collect(store).left == store.count() == 11
         assert store.best(PROBLEM, "h200") == best
-        assert store_care.collect(store, keep=2).removed == {"slower than those kept, or failed": 7}
-        assert store.best(PROBLEM, "h200") == best and store_care.check(store) == []
+        assert maintenance.collect(store, keep=2).removed == {"slower than those kept, or failed": 7}
+        assert store.best(PROBLEM, "h200") == best and maintenance.check(store) == []
         assert {r.status for r in store.trials()} == {Status.OK, Status.WRONG_RESULT}
         with pytest.raises(ValueError, match="at least one schedule"):
-            store_care.collect(store, keep=0)
+            maintenance.collect(store, keep=0)
 
     @pytest.mark.parametrize(
         ("statement", "said"),
@@ -261,18 +258,18 @@ class TestCare:
     )
     def test_what_is_wrong_is_said_and_can_be_repaired(self, tmp_path: Path, statement: str, said: str) -> None:
         with database(tmp_path / "a.db", trial(1, 3.0), trial(2, 5.0)) as store:
-            assert store_care.check(store) == []
+            assert maintenance.check(store) == []
         with closing(sqlite3.connect(tmp_path / "a.db")) as raw, raw:
             raw.execute(statement)
         with Store.open(tmp_path / "a.db") as store:
-            (line,) = store_care.check(store)
+            (line,) = maintenance.check(store)
             assert re.search(said, line)
             if "entries" in statement or "DELETE" in statement:
-                store_care.repair(store)
-                assert store_care.check(store) == []
+                maintenance.repair(store)
+                assert maintenance.check(store) == []
 
     def test_stats(self, tmp_path: Path) -> None:
-        found = store_care.stats(database(tmp_path / "a.db", trial(1, 3.0), trial(2), trial(1, 2.0, problem=OTHER)))
+        found = maintenance.stats(database(tmp_path / "a.db", trial(1, 3.0), trial(2), trial(1, 2.0, problem=OTHER)))
         assert (found.trials, found.problems, found.statuses) == (3, 2, {"ok": 2, "timeout": 1})
         assert found.size is not None and len(found.entries) == 2
 
@@ -285,6 +282,6 @@ def test_a_damaged_file_is_said_to_be_that(tmp_path: Path) -> None:
         content[page * 4096 + 8 : page * 4096 + 400] = bytes(392)
     (tmp_path / "a.db").write_bytes(content)
     try:
-        assert store_care.check(Store.open(tmp_path / "a.db", create=False))
+        assert maintenance.check(Store.open(tmp_path / "a.db", create=False))
     except StoreError as error:
         assert "damaged" in str(error)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import measurements.workers.channel
-from measurements.workers.messages import BlobStore, Message, Unframer, checked, digest_of, frame
+from measurements.workers.messages import BlobStore, Message, MessageDecoder, checked, digest_of, frame
 from measurements.workers.remote import RemoteWorker, is_proof, proof
 from measurements.workers.server import WorkerServer, main
 from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
@@ -370,7 +370,7 @@ def test_messages_arrive_whole_however_their_bytes_are_cut(messages, cuts):
         for header, contents in messages
         for piece in frame(header, {digest_of(content): content for content in contents})
     )
-    unframer, arrived, at, turn = Unframer(), [], 0, 0
+    unframer, arrived, at, turn = MessageDecoder(), [], 0, 0
     while at < len(stream):
         step = cuts[turn % len(cuts)]
         unframer.feed(stream[at : at + step])
@@ -396,7 +396,7 @@ def test_messages_arrive_whole_however_their_bytes_are_cut(messages, cuts):
     ],
 )
 def test_what_is_no_message_is_refused(line):
-    unframer = Unframer()
+    unframer = MessageDecoder()
     unframer.feed(line + b"\n")
     with pytest.raises(ValueError, match=r"not a JSON object|malformed|announced more"):
         unframer.next()

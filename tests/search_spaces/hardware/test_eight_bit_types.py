@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from search_spaces.hardware.dtypes import DTYPES, I8, round_to_tf32
-from search_spaces.operators import input_cases as cases
+from search_spaces.operators import input_cases
 from search_spaces.operators.matmul import FP8, Matmul
 
 MANTISSA = {"e4m3": 3, "e5m2": 2}
@@ -134,15 +134,15 @@ def test_tolerance_admits_tf32_that_lost_bits() -> None:
 def test_provoking_inputs_are_stored_and_their_results_known(name: str) -> None:
     problem = Matmul(9, 5, 40, a=name, out="f32")
     seen = set()
-    for provoking in problem.provoking_inputs(3):
-        seen.update(provoking.cases)
+    for stress in problem.stress_inputs(3):
+        seen.update(stress.cases)
         for operand in problem.operands()[:2]:
-            array = provoking.inputs[operand.name]
+            array = stress.inputs[operand.name]
             assert (array.shape, array.dtype) == (operand.shape, np.dtype(operand.dtype.storage))
-        reference = problem.reference(provoking.inputs)["out"]
-        allowed = problem.tolerance(provoking.inputs)["out"]
+        reference = problem.reference(stress.inputs)["out"]
+        allowed = problem.tolerance(stress.inputs)["out"]
         assert (np.isfinite(allowed) | ~np.isfinite(reference)).all()
-    of_bits = {cases.PATTERNS} | ({cases.ALL_LARGEST} if name == "i8" else set())
+    of_bits = {input_cases.PATTERNS} | ({input_cases.ALL_LARGEST} if name == "i8" else set())
     assert {case.name for case in problem.input_cases()} | of_bits == seen and "integers" in seen
 
 
@@ -197,7 +197,9 @@ def test_tolerance_admits_blocks_of_fourteen_bits(k: int) -> None:
 
 def test_scales_are_for_8_bit_types_and_floats() -> None:
     assert Matmul(8, 8, 8, a="i8", scale="tensor").out == "bf16"
-    with pytest.raises(ValueError, match="scale tensor is for 8-bit types, e4m3, e5m2, i8, not for f16"):
+    with pytest.raises(
+        ValueError, match="scale tensor is for types of at most 8 bits, e4m3, e5m2, i8, mxf8, mxf4, nvf4, not for f16"
+    ):
         Matmul(8, 8, 8, scale="tensor")
     with pytest.raises(ValueError, match="scale tensor needs a float out"):
         Matmul(8, 8, 8, a="i8", out="i32", scale="tensor")

@@ -7,8 +7,8 @@ import pytest
 
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import BF16, F16, F32, FLOAT_DTYPES, DType
-from search_spaces.operators import input_cases as cases
-from search_spaces.operators.input_cases import ProvokingInputs, mixed, places
+from search_spaces.operators import input_cases
+from search_spaces.operators.input_cases import StressInputs, mixed, places
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
@@ -27,8 +27,8 @@ PROBLEMS = (
 )
 
 
-def sets_of(problem: Problem) -> list[ProvokingInputs]:
-    return list(problem.provoking_inputs(4))
+def sets_of(problem: Problem) -> list[StressInputs]:
+    return list(problem.stress_inputs(4))
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
@@ -43,35 +43,35 @@ def test_every_case_of_an_operator_occurs_in_inputs_of_its_form(problem: Problem
 
 def test_a_case_that_wants_all_lines_has_a_set_of_its_own() -> None:
     problem = Softmax(4, 40)
-    (alone,) = (given for given in problem.provoking_inputs(0) if cases.APART.name in given.cases)
+    (alone,) = (given for given in problem.stress_inputs(0) if input_cases.APART.name in given.cases)
     x = problem.input_dtype.load(alone.inputs["x"])
-    assert alone.cases == (cases.APART.name,)
+    assert alone.cases == (input_cases.APART.name,)
     assert (np.ptp(x.max(-1)) > 200) and (np.isin(x.argmax(-1), (0, 39))).all()
 
 
 def test_the_same_seed_gives_the_same_inputs() -> None:
-    first, again, other = (next(Softmax(9, 40).provoking_inputs(seed)).inputs["x"] for seed in (1, 1, 2))
+    first, again, other = (next(Softmax(9, 40).stress_inputs(seed)).inputs["x"] for seed in (1, 1, 2))
     assert first.tobytes() == again.tobytes() != other.tobytes()
 
 
-def lines_of(case: cases.InputCase, dtype: DType = F32, length: int = 200) -> FloatArray:
+def lines_of(case: input_cases.InputCase, dtype: DType = F32, length: int = 200) -> FloatArray:
     return case.lines(np.random.default_rng(0), 6, length, dtype)
 
 
 @pytest.mark.parametrize("dtype", [F16, BF16, F32], ids=lambda d: d.name)
 def test_cases_are_what_their_names_say(dtype: DType) -> None:
-    assert (lines_of(cases.NEGATIVE, dtype) < 0).all()
-    assert cases.whole_lines(lines_of(cases.INTEGERS, dtype)).all()
-    assert np.isnan(lines_of(cases.NAN, dtype)).any(-1).all()
-    assert np.isinf(lines_of(cases.INFINITY, dtype)).any(-1).all()
-    one = lines_of(cases.ONE_FINITE, dtype)
+    assert (lines_of(input_cases.NEGATIVE, dtype) < 0).all()
+    assert input_cases.whole_lines(lines_of(input_cases.INTEGERS, dtype)).all()
+    assert np.isnan(lines_of(input_cases.NAN, dtype)).any(-1).all()
+    assert np.isinf(lines_of(input_cases.INFINITY, dtype)).any(-1).all()
+    one = lines_of(input_cases.ONE_FINITE, dtype)
     assert (np.isfinite(one).sum(-1) == 1).all() and (one[~np.isfinite(one)] == -np.inf).all()
-    for case in (cases.LARGEST, cases.SUBNORMAL, cases.FAR, cases.HUGE, cases.SHIFTED):
+    for case in (input_cases.LARGEST, input_cases.SUBNORMAL, input_cases.FAR, input_cases.HUGE, input_cases.SHIFTED):
         assert np.isfinite(dtype.load(dtype.store(lines_of(case, dtype)))).all(), case.name
-    stored = dtype.load(dtype.store(lines_of(cases.SUBNORMAL, dtype)))
-    assert (stored == lines_of(cases.SUBNORMAL, dtype)).all() and (stored != 0).all()
-    far = dtype.load(dtype.store(lines_of(cases.FAR, dtype)))
-    assert (far == lines_of(cases.FAR, dtype)).all()
+    stored = dtype.load(dtype.store(lines_of(input_cases.SUBNORMAL, dtype)))
+    assert (stored == lines_of(input_cases.SUBNORMAL, dtype)).all() and (stored != 0).all()
+    far = dtype.load(dtype.store(lines_of(input_cases.FAR, dtype)))
+    assert (far == lines_of(input_cases.FAR, dtype)).all()
     assert (far.std(-1) > 0).all() and (np.abs(far.mean(-1)) > 500 * far.std(-1)).all()
 
 
@@ -83,7 +83,7 @@ def test_places_are_in_the_line_and_at_its_edges(count: int, length: int) -> Non
 
 
 def test_cases_that_do_not_fit_into_one_set_come_in_several() -> None:
-    three = (cases.ZERO, cases.NEGATIVE, cases.NAN)
+    three = (input_cases.ZERO, input_cases.NEGATIVE, input_cases.NAN)
     sets = list(mixed(three, np.random.default_rng(0), 2, 8, F16))
     assert [names for names, _ in sets] == [("zero", "negative"), ("nan",)]
     assert {bool((line == 0).all()) for line in sets[0][1]} == {True, False}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from measurements.records.comparison import check
-from search_spaces.operators import input_cases as cases
+from search_spaces.operators import input_cases
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Part
 
@@ -52,7 +52,7 @@ def test_parts_of_a_reduction_have_the_whole_rows_or_columns(reduction: str) -> 
     ids=str,
 )
 def test_every_pattern_of_8_bits_is_an_input(problem: Matmul) -> None:
-    patterns = next(x for x in problem.provoking_inputs(0) if cases.PATTERNS in x.cases)
+    patterns = next(x for x in problem.stress_inputs(0) if input_cases.PATTERNS in x.cases)
     assert set(patterns.inputs["a"].view(np.uint8).reshape(-1).tolist()) == set(range(256))
     reference, tolerance = problem.expected(patterns.inputs)
     assert np.isfinite(reference["out"]).any() and np.isfinite(tolerance["out"]).any()
@@ -61,7 +61,7 @@ def test_every_pattern_of_8_bits_is_an_input(problem: Matmul) -> None:
 def test_nan_of_both_signs_is_an_input() -> None:
     for name in ("f16", "bf16", "e4m3"):
         problem = Matmul(64, 32, 80, a=name)
-        stored = next(x for x in problem.provoking_inputs(0) if "nan" in x.cases).inputs["a"]
+        stored = next(x for x in problem.stress_inputs(0) if "nan" in x.cases).inputs["a"]
         nan = np.isnan(problem.input_dtype.load(stored))
         signs = stored.view(f"u{stored.dtype.itemsize}")[nan] >> (8 * stored.dtype.itemsize - 1)
         assert set(signs.tolist()) == {0, 1}, name
@@ -69,7 +69,7 @@ def test_nan_of_both_signs_is_an_input() -> None:
 
 def test_sums_of_the_largest_integers_leave_f32() -> None:
     problem = Matmul(8, 8, 2048, a="i8")
-    largest = next(x for x in problem.provoking_inputs(0) if cases.ALL_LARGEST in x.cases)
+    largest = next(x for x in problem.stress_inputs(0) if input_cases.ALL_LARGEST in x.cases)
     assert problem.reference(largest.inputs)["out"].min() > 2**24
 
 

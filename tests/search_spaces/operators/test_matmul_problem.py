@@ -141,16 +141,16 @@ def test_tolerance_of_sums_in_f16(k: int, products: int) -> None:
 def test_provoking_sums_in_f16_overflow_where_they_are_meant_to(k: int) -> None:
     problem = Matmul(40, 24, k, acc="f16", out="f32")
     infinite = {}
-    for provoking in problem.provoking_inputs(3):
-        a, b = (provoking.inputs[name][0].astype(np.float64) for name in "ab")
-        out, allowed = (f(provoking.inputs)["out"][0] for f in (problem.reference, problem.tolerance))
+    for stress in problem.stress_inputs(3):
+        a, b = (stress.inputs[name][0].astype(np.float64) for name in "ab")
+        out, allowed = (f(stress.inputs)["out"][0] for f in (problem.reference, problem.tolerance))
         with np.errstate(invalid="ignore"):
             found = _in_f16(a, b, 8)
             same = np.isnan(out) & np.isnan(found) | (out == found) | (np.abs(out - found) <= allowed)
             finite = np.isfinite(a).all(-1)[:, None] & np.isfinite(b).all(0)
         assert same.all()
         of_huge = (np.abs(a) == 60000).any(-1)
-        infinite[provoking.cases] = (np.isinf(out) & finite & of_huge[:, None]).sum()
+        infinite[stress.cases] = (np.isinf(out) & finite & of_huge[:, None]).sum()
         assert not (np.isinf(out) & finite & ~of_huge[:, None]).any()
     assert sum(infinite.values()) > 0 or k > 3000
 

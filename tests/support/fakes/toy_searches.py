@@ -7,11 +7,11 @@ import numpy as np
 import optuna
 
 from autosched.samplers import Sampler, sampler
-from autosched.samplers.advised import Advised
 from autosched.samplers.base import Matrix
 from autosched.samplers.bayes import sampler as bayes
 from autosched.samplers.bayes.sampler import BayesSampler
 from autosched.samplers.evolution import EvolutionSampler, Settings
+from autosched.samplers.seeded import SeededSampler
 from autosched.samplers.tpe import OptunaSampler
 from autosched.testing.samplers import BOTH, FLAT, TOY, Make, failed, ok, outcome, proposed, run, seconds
 from cost_models import gaussian_process
@@ -61,7 +61,7 @@ MAKERS: dict[str, Make] = {
     "bayes_guided": lambda space, seed: BayesSampler(space, seed, prior=ToyGuide(space), settings=WHOLE),
     "bayes_of_a_living_pool": lambda space, seed: BayesSampler(space, seed, settings=LIVING),
     "random": lambda space, seed: sampler("random", space, seed=seed),
-    "bayes_advised": lambda space, seed: Advised(
+    "bayes_advised": lambda space, seed: SeededSampler(
         BayesSampler(space, seed, prior=ToyGuide(space), settings=WHOLE), space.sample(3, 99), "somebody"
     ),
     "tpe": lambda space, seed: sampler("tpe", space, seed=seed),

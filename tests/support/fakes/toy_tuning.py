@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched.samplers import Sampler, sampler
-from autosched.tuning.in_flight import Pace
+from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.loop import Tuner
 from autosched.tuning.result import Observer, Progress, Start, TuneResult
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
@@ -123,7 +123,7 @@ def tuned(
     min_gain: float = 0.0,
     limit: float = math.inf,
     out: int = 4,
-    pace: Pace | None = None,
+    in_flight: InFlightLimit | None = None,
     **arguments: Any,
 ) -> TuneResult:
     parts = Tuner(
@@ -135,7 +135,7 @@ def tuned(
         seed=1,
         space_versions={"toy": space_version},
         generate=generate,
-        pace=pace or Pace(compilers=out),
+        in_flight=in_flight or InFlightLimit(compilers=out),
         **arguments,
     )
     return parts.run(trials, limit, min_gain=min_gain)

@@ -137,6 +137,11 @@ void complain_misuse(const std::string& text) {
   session().ask("misuse " + text);
 }
 
+void complain_machine_code() {
+  const Lock lock(session().mutex);
+  session().ask("machine_code");
+}
+
 int lacking(const char* function) {
   const Lock lock(session().mutex);
   session().ask(std::string("lacking ") + function);

@@ -106,6 +106,7 @@ const std::string& device_name();
 // A line of complaint: a misuse of the interface is a finding, what the stand-in lacks makes the status 2.
 void complain_misuse(const std::string& text);
 int lacking(const char* function);  // not_supported
+void complain_machine_code();       // made known at the end, if no PTX is loaded in its place
 
 void* allocate(std::size_t bytes, Allocation::Kind kind, const char* function);
 int release(const void* address, const char* function);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core.hpp"
+#include "memory/tensor_map.hpp"
 
 using namespace autosched::program;
 
@@ -111,6 +112,10 @@ API int cuCtxSetLimit(int, std::size_t) { return success; }
 API int cuCtxSetCacheConfig(int) { return success; }
 
 API int cuModuleLoadData(void** to, const void* image) {
+  if (std::memcmp(image, "\x7f" "ELF", 4) == 0) {  // a cubin: programs that also have PTX try that next
+    complain_machine_code();
+    return failed(no_kernel_image);
+  }
   Module* m = add_module(image, image_bytes(image));
   if (const int error = load(m); error != success) return failed(error);
   return *to = m, success;
@@ -199,6 +204,67 @@ API int cuLaunchKernelEx(const LaunchConfig* c, void* f, void** arguments, void*
     if (a.id == 2) cooperative = a.number != 0;
   }
   return launch(f, {c->grid[0], c->grid[1], c->grid[2]}, {c->block[0], c->block[1], c->block[2]}, cluster, c->shared, arguments, cooperative);
+}
+
+API int cuOccupancyMaxActiveClusters(int* clusters, void* function, const void* config) {
+  const auto* c = static_cast<const LaunchConfig*>(config);
+  unsigned blocks = 1;
+  for (unsigned k = 0; k < c->count; ++k) {
+    if (c->attributes[k].id == 4) blocks = c->attributes[k].cluster[0] * c->attributes[k].cluster[1] * c->attributes[k].cluster[2];
+  }
+  const int threads = static_cast<int>(c->block[0] * c->block[1] * c->block[2]);
+  const int each = blocks_per_multiprocessor(static_cast<Kernel*>(function), threads, c->shared);
+  return *clusters = each * static_cast<int>(fact("sm_count")) / static_cast<int>(blocks), success;
+}
+
+// In the emulator's encoding; the numbers of the choices are those of cuda.h.
+API int cuTensorMapEncodeTiled(void* to, int element, unsigned rank, void* base, const std::uint64_t* sizes, const std::uint64_t* strides,
+                               const unsigned* box, const unsigned* element_strides, int interleave, int swizzle, int, int fill) {
+  using autosched::emulator::ptx::ElementKind;
+  using autosched::emulator::ptx::EncodedTensorMap;
+  using autosched::emulator::ptx::MapField;
+  using Kind = ElementKind;
+  static constexpr struct {
+    unsigned bytes;
+    Kind kind;
+  } elements[] = {{1, Kind::unsigned_integer}, {2, Kind::unsigned_integer}, {4, Kind::unsigned_integer}, {4, Kind::signed_integer},
+                  {8, Kind::unsigned_integer}, {8, Kind::signed_integer},   {2, Kind::f16},              {4, Kind::f32},
+                  {8, Kind::f64},              {2, Kind::bf16},             {4, Kind::f32},              {4, Kind::f32},
+                  {4, Kind::f32}};
+  if (interleave != 0) return lacking("cuTensorMapEncodeTiled of an interleaved layout");
+  if (swizzle > 3) return lacking("cuTensorMapEncodeTiled with a swizzle of 128 bytes in other atoms");
+  const std::uint64_t inner = to == nullptr || rank < 1 || rank > 5 || element < 0 || element > 12 ? 0 : std::uint64_t{box[0]} * elements[element].bytes;
+  bool wrong = inner == 0 || inner % 16 != 0 || reinterpret_cast<std::uint64_t>(to) % 64 != 0 || reinterpret_cast<std::uint64_t>(base) % 16 != 0 || swizzle < 0 ||
+               (swizzle != 0 && inner > (16u << swizzle)) || (fill != 0 && elements[element].kind <= Kind::signed_integer);
+  for (unsigned d = 0; !wrong && d < rank; ++d) {
+    wrong = sizes[d] < 1 || sizes[d] > (std::uint64_t{1} << 32) || box[d] < 1 || box[d] > 256 || element_strides[d] < 1 || element_strides[d] > 8 ||
+            (d + 1 < rank && (strides[d] % 16 != 0 || strides[d] >= (std::uint64_t{1} << 40)));
+  }
+  if (wrong) {
+    complain_misuse("cuTensorMapEncodeTiled is given what no tensor can have: see the CUDA Driver API, Tensor Map Object Management");
+    return failed(invalid_value);
+  }
+  EncodedTensorMap m{};
+  m.what = EncodedTensorMap::mark;
+  m.base = reinterpret_cast<std::uint64_t>(base);
+  m.rank = static_cast<std::uint8_t>(rank);
+  m.element_bytes = static_cast<std::uint8_t>(elements[element].bytes);
+  m.kind = elements[element].kind;
+  m.swizzle_bytes = static_cast<std::uint8_t>(swizzle == 0 ? 0 : 16u << swizzle);
+  m.fills_nan = fill != 0;
+  for (const MapField field : {MapField::global_address, MapField::rank, MapField::elemtype}) m.given |= EncodedTensorMap::bit_of(field);
+  for (unsigned d = 0; d < rank; ++d) {
+    m.last[d] = static_cast<std::uint32_t>(sizes[d] - 1);
+    m.box[d] = box[d];
+    m.element_strides[d] = element_strides[d];
+    for (const MapField field : {MapField::global_dim, MapField::box_dim, MapField::element_stride}) m.given |= EncodedTensorMap::bit_of(field, d);
+    if (d + 1 < rank) {
+      m.strides[d] = strides[d];
+      m.given |= EncodedTensorMap::bit_of(MapField::global_stride, d);
+    }
+  }
+  std::memcpy(to, &m, sizeof m);
+  return success;
 }
 
 API int cuMemAlloc(DevicePointer* to, std::size_t bytes) { return give(to, bytes, Allocation::Kind::device, "cuMemAlloc"); }

@@ -1,6 +1,7 @@
 // The machine that executes PTX: a program of decoded instructions, and warps whose lanes run in lockstep as long as
 // they are at the same instruction. Registers lie lane by lane, so that an instruction is a loop over 32 lanes.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -107,6 +108,18 @@ struct Instruction {
   unsigned width_of_destination(unsigned k) const { return width[k]; }
   unsigned width_of_source(unsigned k) const { return width[destinations + k]; }
 };
+
+// Bytes of what a move takes from a source, or gives to a destination: of a vector less than their width where its parts
+// are of 8 bits, whose registers have 16.
+inline unsigned piece_of_destination(const Instruction& i, unsigned k) {
+  const unsigned width = i.width_of_destination(k);
+  return i.immediates == 0 ? width : std::min(width, static_cast<unsigned>(i.immediate[0]));
+}
+
+inline unsigned piece_of_source(const Instruction& i, unsigned k) {
+  const unsigned width = i.width_of_source(k);
+  return i.immediates == 0 ? width : std::min(width, static_cast<unsigned>(i.immediate[1]));
+}
 
 // A register or a parameter of a function: its bytes in each lane.
 struct Span {

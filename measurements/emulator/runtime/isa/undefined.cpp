@@ -157,25 +157,25 @@ void known_of_move(Warp& w, const Instruction& i, unsigned lane, u64* to) {
   unsigned char bytes[most_moved] = {};
   unsigned end = 0;
   for (unsigned s = 0; s < i.sources; ++s) {
-    const unsigned width = i.width_of_source(s);
+    const unsigned width = i.width_of_source(s), piece = piece_of_source(i, s);
     const u64 bits = known(w, i, s, lane);
     if (width <= 8) {
-      std::memcpy(bytes + end, &bits, width);
+      std::memcpy(bytes + end, &bits, piece);
     } else {
       std::memset(bytes + end, bits == ones_of(width) ? 0xff : 0, width);
     }
-    end += width;
+    end += piece;
   }
   unsigned at = 0;
   for (unsigned d = 0; d < i.destinations; ++d) {
-    const unsigned width = i.width_of_destination(d);
-    to[d] = 0;
+    const unsigned width = i.width_of_destination(d), piece = piece_of_destination(i, d);
+    to[d] = piece < width ? ~u64{0} << 8 * piece : 0;
     if (width <= 8) {
-      std::memcpy(&to[d], bytes + at, width);
+      std::memcpy(&to[d], bytes + at, piece);
     } else if (std::all_of(bytes + at, bytes + at + width, [](unsigned char byte) { return byte == 0xff; })) {
       to[d] = ones_of(width);
     }
-    at += width;
+    at += piece;
   }
 }
 

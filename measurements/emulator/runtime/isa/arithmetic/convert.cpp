@@ -242,18 +242,23 @@ constexpr T same(T a) {
 }
 
 // Bytes of all sources one after another, then cut into the destinations: mov.b64 {%r1, %r2}, %rd1 and the like.
+// The immediates are the bytes of a piece on either side: a register of 8 bits lies in 16, and only its own count.
 void move_bytes(Warp& w, const Instruction& i, Lanes active) {
   for_lanes(active, [&](unsigned k) {
     unsigned char bytes[64];
     unsigned end = 0;
     for (unsigned s = 0; s < i.sources; ++s) {
-      std::memcpy(bytes + end, value_bytes(w, i.source(s), i.width_of_source(s), k), i.width_of_source(s));
-      end += i.width_of_source(s);
+      const unsigned piece = piece_of_source(i, s);
+      std::memcpy(bytes + end, value_bytes(w, i.source(s), i.width_of_source(s), k), piece);
+      end += piece;
     }
     unsigned at = 0;
     for (unsigned d = 0; d < i.destinations; ++d) {
-      std::memcpy(value_bytes(w, i.destination(d), i.width_of_destination(d), k), bytes + at, i.width_of_destination(d));
-      at += i.width_of_destination(d);
+      const unsigned width = i.width_of_destination(d), piece = piece_of_destination(i, d);
+      unsigned char* to = value_bytes(w, i.destination(d), width, k);
+      std::memset(to, 0, width);
+      std::memcpy(to, bytes + at, piece);
+      at += piece;
     }
   });
 }

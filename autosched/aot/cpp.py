@@ -1,0 +1,222 @@
+"""The C++ header of an export: one constant for each kernel, cubin included, for ``runtime/autosched_launch.hpp``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from autosched.aot.exported import ExportedKernel, driver_name, fields
+from autosched.aot.expressions import to_cpp
+from autosched.proofs import stored_proof
+from search_spaces.hardware.dtypes import DType
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Scalar
+from search_spaces.templates.tensor_map import ELEMENT_BYTES, TensorMap
+
+# Numbers of cuda.h, in its order.
+_ELEMENTS = (
+    "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16",
+    "FLOAT32_FTZ", "TFLOAT32", "TFLOAT32_FTZ",
+)  # fmt: skip
+_INTERLEAVES, _SWIZZLES = ("NONE", "16B", "32B"), ("NONE", "32B", "64B", "128B")
+_PROMOTIONS, _FILLS = ("NONE", "L2_64B", "L2_128B", "L2_256B"), ("NONE", "NAN_REQUEST_ZERO_FMA")
+assert set(_ELEMENTS) == set(ELEMENT_BYTES)
+_CPP_SCALARS = {"f32": "float", "f64": "double"}
+_BYTES_OF_LINE = 32
+_PTX_PIECE = 8000  # characters of a string literal, which compilers limit
+
+
+def header(kernels: Sequence[ExportedKernel]) -> str:
+    """The text of ``autosched_kernels.hpp``."""
+    parts = [
+        "// Kernels of `autosched export --cubin`. Include it in one file of your program; see autosched_launch.hpp.",
+        "#pragma once",
+        '#include "autosched_launch.hpp"',
+        "",
+        "namespace autosched::exported {",
+        "using namespace autosched::expression;",
+    ]
+    modules: dict[str, int] = {}
+    for kernel in kernels:
+        if kernel.digest not in modules:
+            modules[kernel.digest] = len(modules)
+            parts += _module(kernel, modules[kernel.digest])
+    for number, kernel in enumerate(kernels):
+        parts += _kernel(kernel, number, modules[kernel.digest])
+    names = ", ".join(f"kernel_{n}" for n in range(len(kernels)))
+    parts += [
+        f"inline const Kernel all[] = {{{names}}};",
+        "}  // namespace autosched::exported",
+        "",
+        "namespace autosched {",
+        f"inline constexpr Kernels kernels{{exported::all, {len(kernels)}}};",
+        "}  // namespace autosched",
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def _module(kernel: ExportedKernel, number: int) -> list[str]:
+    cubin = kernel.cubin
+    lines = [f"alignas(64) inline const unsigned char cubin_{number}[] = {{"]
+    lines += [",".join(map(str, cubin[at : at + _BYTES_OF_LINE])) + "," for at in range(0, len(cubin), _BYTES_OF_LINE)]
+    lines.append("};")
+    if kernel.ptx is not None:
+        pieces = [kernel.ptx[at : at + _PTX_PIECE] for at in range(0, len(kernel.ptx), _PTX_PIECE)]
+        lines += [f"inline const char ptx_{number}[] ="] + [f"    {_literal(piece)}" for piece in pieces]
+        lines[-1] += ";"
+    return lines
+
+
+def _kernel(kernel: ExportedKernel, number: int, module: int) -> list[str]:
+    launch, expressions = kernel.launch, kernel.portable
+    stated = fields(kernel.problem)
+    sizes = [(name, value, otherwise) for name, value, otherwise in stated if type(value) is int]
+    texts = [(name, value, otherwise) for name, value, otherwise in stated if type(value) is not int]
+    spelled = {name: f"s[{i}]" for i, (name, _, _) in enumerate(sizes)}
+    operands = list(launch.operands)
+    maps = [a for a in launch.arguments if isinstance(a, TensorMap)]
+    scalars = list(dict.fromkeys(a for a in launch.arguments if isinstance(a, Scalar)))
+
+    def cpp(text: str) -> str:
+        return to_cpp(text, spelled)
+
+    lines = [f"// {kernel.text} on {kernel.device.name}"]
+    lines += _table(
+        "Size",
+        f"sizes_{number}",
+        [
+            f"{{{_literal(name)}, {value}, {_bool(otherwise is not None)}, {otherwise or 0}, "
+            f"{_bool(name in expressions.free)}, {_bool(name in kernel.padded)}}}"
+            for name, value, otherwise in sizes
+        ],
+    )
+    lines += _table(
+        "Text",
+        f"texts_{number}",
+        [
+            f"{{{_literal(name)}, {_literal(str(value))}, {_bool(value == otherwise)}}}"
+            for name, value, otherwise in texts
+        ],
+    )
+    lines += _table(
+        "Operand",
+        f"operands_{number}",
+        [f"{{{_literal(o.name)}, Role::{o.role}, {_literal(o.dtype.name)}, {_bool(o.zeroed)}}}" for o in operands],
+    )
+    arguments = []
+    for a in launch.arguments:
+        if isinstance(a, Operand):
+            arguments.append(f"{{Pass::array, {operands.index(a)}}}")
+        elif isinstance(a, Scalar):
+            arguments.append(f"{{Pass::scalar, {scalars.index(a)}}}")
+        else:
+            arguments.append(f"{{Pass::tensor_map, {maps.index(a)}}}")
+    lines += _table("Argument", f"arguments_{number}", arguments)
+    lines += _table("TensorMap", f"maps_{number}", [_map(m, operands.index(m.operand)) for m in maps])
+    assigned = [
+        f"to.{what}[{axis}] = side({cpp(text)}, ok);"
+        for what, size in (("grid", expressions.grid), ("block", expressions.block), ("cluster", expressions.cluster))
+        for axis, text in enumerate(size)
+    ]
+    assigned += [f"to.shared = side({cpp(expressions.dynamic_shared_bytes)}, ok);", "to.defined = ok;"]
+    lines += _function(f"void shape_{number}(const Int* s, Shape& to)", ["bool ok = true;", *assigned, "(void)s;"])
+    bytes_of = []
+    for i, (operand, shape) in enumerate(zip(operands, expressions.shapes, strict=True)):
+        text = f"Int{{{operand.dtype.bytes}}}"
+        for side in shape:
+            text = f"multiply({text}, {cpp(side)}, ok)"
+        bytes_of.append(f"to[{i}] = {text};")
+    lines += _function(
+        f"void bytes_{number}(const Int* s, Int* to)", ["bool ok = true;", *bytes_of, "(void)ok, (void)s;"]
+    )
+    stores = [f"store(to[{i}], {_scalar(a, expressions.scalars[a.name], cpp)});" for i, a in enumerate(scalars)]
+    lines += _function(
+        f"void scalars_{number}(const Int* s, unsigned char (*to)[8])",
+        ["bool ok = true;", *stores, "(void)ok, (void)s, (void)to;"],
+    )
+    checks = [
+        f"if (const bool holds = static_cast<bool>({cpp(text)}); !holds || !ok) return {_literal(why)};"
+        for text, why in expressions.guards
+    ]
+    lines += _function(
+        f"const char* refuses_{number}(const Int* s)",
+        ["bool ok = true;", *checks, "(void)ok, (void)s;", "return nullptr;"],
+    )
+    proof = "none" if kernel.proof is None else stored_proof.brief(kernel.proof)
+    provenance = json.dumps(kernel.provenance.to_json(), sort_keys=True)
+    sm, exact = _sm(kernel.device.arch)
+    values = [
+        *(_literal(t) for t in (kernel.problem.operator, kernel.text, driver_name(kernel.device), launch.entry)),
+        *(_literal(t) for t in (kernel.digest, proof, provenance)),
+        str(sm), _bool(exact),
+        *_list(f"sizes_{number}", sizes), *_list(f"texts_{number}", texts), *_list(f"operands_{number}", operands),
+        *_list(f"arguments_{number}", launch.arguments), f"maps_{number}" if maps else "nullptr",
+        str(len(scalars)), str(launch.launches), _bool(launch.grid_may_shrink),
+        f"cubin_{module}", "nullptr" if kernel.ptx is None else f"ptx_{module}", f"{kernel.seconds!r}",
+        *(f"{name}_{number}" for name in ("shape", "bytes", "scalars", "refuses")),
+    ]  # fmt: skip
+    lines.append(f"inline const Kernel kernel_{number}{{{', '.join(values)}}};")
+    return lines
+
+
+def _table(kind: str, name: str, rows: Sequence[str]) -> list[str]:
+    return [f"inline constexpr {kind} {name}[] = {{{', '.join(rows)}}};"] if rows else []
+
+
+def _list(name: str, rows: Sequence[object]) -> tuple[str, str]:
+    return name if rows else "nullptr", str(len(rows))
+
+
+def _function(head: str, body: Sequence[str]) -> list[str]:
+    return [f"inline {head} {{", *(f"  {line}" for line in body), "}"]
+
+
+def _map(m: TensorMap, operand: int) -> str:
+    def numbers(values: Sequence[int]) -> str:
+        return "{" + ", ".join(map(str, values)) + "}"
+
+    choices = (
+        _INTERLEAVES.index(m.interleave), _SWIZZLES.index(m.swizzle), _PROMOTIONS.index(m.l2_promotion),
+        _FILLS.index(m.fill),
+    )  # fmt: skip
+    head = f"{operand}, {_ELEMENTS.index(m.element)}, {len(m.sizes)}"
+    lists = ", ".join(map(numbers, (m.sizes, m.strides, m.box, m.element_strides)))
+    return f"{{{head}, {lists}, {', '.join(map(str, choices))}}}"
+
+
+def _scalar(scalar: Scalar, text: str, cpp: Callable[[str], str]) -> str:
+    """The value as the kernel takes it; types that C++ lacks as their bits, which no size changes."""
+    kind = _CPP_SCALARS.get(scalar.dtype.name) or _integer(scalar.dtype)
+    if kind:
+        return f"static_cast<{kind}>({cpp(text)})"
+    bits = int.from_bytes(scalar.stored.tobytes(), "little")
+    return f"static_cast<std::uint{8 * scalar.dtype.bytes}_t>({bits}ull)"
+
+
+def _integer(dtype: DType) -> str:
+    storage = np.dtype(dtype.storage)
+    if dtype.is_float or storage.kind not in "iub":
+        return ""
+    return "bool" if storage.kind == "b" else f"std::{'u' if storage.kind == 'u' else ''}int{8 * storage.itemsize}_t"
+
+
+def _sm(arch: str) -> tuple[int, bool]:
+    """90 and true of "sm_90a", whose code no other GPU takes."""
+    digits = "".join(c for c in arch if c.isdigit())
+    return int(digits), not arch[-1].isdigit()
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _literal(text: str) -> str:
+    escaped = "".join(
+        {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "?": "\\?"}.get(c)
+        or (c if 32 <= ord(c) < 127 else "".join(f"\\{b:03o}" for b in c.encode()))
+        for c in text
+    )
+    return f'"{escaped}"'

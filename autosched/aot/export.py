@@ -1,0 +1,163 @@
+"""From a database to a folder of kernels that programs launch without autosched.
+
+``DIR/manifest.json`` says everything: the problem, the launch as expressions, tensor maps, digests, the proof, and
+where the schedule comes from. Cubins lie beside it, PTX where it is asked for, a C++ header with all of it inside, its
+launcher, a C interface, and a Python loader.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from autosched.aot.cpp import header
+from autosched.aot.exported import ExportedKernel
+from autosched.aot.manifest import manifest_entry
+from autosched.aot.portable import portable
+from autosched.dispatch.lookup import look_up
+from autosched.dispatch.provenance import NoSchedule
+from autosched.proofs import stored_proof
+from autosched.version import VERSION
+from measurements.compiler.nvrtc import PTX_OPTIONS
+from measurements.compiler.pool import CompileFailure, CompilePool, over_limits
+from measurements.compiler.ptx import compile_to_ptx
+from measurements.emulator.architecture import ptx_arch
+from measurements.files.atomic_write import publish
+from measurements.records.vendor_library import is_library
+from measurements.store.store import Store
+from search_spaces.catalogue import is_operator
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import device as device_row
+from search_spaces.operators.problem import Problem
+from search_spaces.templates.kernel import Kernel, Launch
+
+FORMAT = 1
+RUNTIME = Path(__file__).parent / "runtime"  # what is copied beside the kernels
+
+
+def collect(
+    store: Store,
+    *,
+    operator: str | None = None,
+    device: str | None = None,
+    problems: Sequence[Problem] = (),
+    with_ptx: bool = False,
+    skipped: Callable[[str], None] = lambda why: None,
+) -> tuple[ExportedKernel, ...]:
+    """The kernels of the best schedules of ``store``, of one operator or device where they are named, compiled.
+
+    With ``problems``, those that ``Database.kernel`` would give for them on ``device``: the recorded one, the nearest
+    one, or the time model's choice. ``skipped`` hears of each problem that has no kernel, and why. Raises NvrtcMissing,
+    and ValueError for an unknown device.
+    """
+    asked: Iterable[tuple[Problem, str]]
+    if problems:
+        if device is None:
+            raise ValueError("problems are looked up for a device: name it")
+        asked = [(problem, device) for problem in problems]
+    else:
+        asked = _recorded(store, operator, device, skipped)
+    found: list[ExportedKernel] = []
+    with CompilePool(workers=1) as pool:
+        for problem, name in asked:
+            made = _made(store, problem, device_row(name), pool, with_ptx, exact=not problems)
+            if isinstance(made, str):
+                skipped(f"{problem.key()} on {name}: {made}")
+            else:
+                found.append(made)
+    return tuple(sorted(found, key=lambda k: (k.device.name, k.problem.operator, k.problem.key())))
+
+
+def _recorded(
+    store: Store, operator: str | None, device: str | None, skipped: Callable[[str], None]
+) -> list[tuple[Problem, str]]:
+    wanted: dict[tuple[Problem, str], None] = {}
+    for summary in store.problems(operator):
+        if not summary.works or device not in (None, summary.device):
+            continue
+        if not is_operator(summary.operator):
+            skipped(f"{summary.operator} is not known here: give its kernel file with --kernel")
+            continue
+        wanted[store.problem(summary), summary.device] = None
+    return list(wanted)
+
+
+def _made(
+    store: Store, problem: Problem, device: Device, pool: CompilePool, with_ptx: bool, *, exact: bool
+) -> ExportedKernel | str:
+    """A kernel, or why there is none."""
+
+    def usable(kernel: Kernel) -> str | None:
+        result = pool.compile(kernel, device.arch)
+        if isinstance(result, CompileFailure):
+            return result.reason
+        return over_limits(kernel, result.resources, device)
+
+    try:
+        answer = look_up(store, problem, device, exact=exact, usable=usable)
+    except NoSchedule as error:
+        return str(error)
+    if answer.kernel is None or is_library(answer.provenance.schedule):
+        return "the vendor's library won, which is no kernel to export"
+    if answer.kernel.symbols:
+        return "its kernel has constant memory, which the launcher does not fill"
+    kernel = answer.kernel
+    compiled = pool.compile(kernel, device.arch)
+    assert not isinstance(compiled, CompileFailure)  # it was usable
+    ptx = None
+    if with_ptx:
+        # As the proof is of: the same options, and lines of the source.
+        output = compile_to_ptx(
+            kernel.source, kernel.entry, ptx_arch(kernel), kernel.headers, (*PTX_OPTIONS, *kernel.compile_options)
+        )
+        ptx = output.text
+    record = store.best(problem, device.name)
+    proven = record is not None and answer.provenance.tuned and not stored_proof.stale_reason(record.proof, kernel)
+    return ExportedKernel(
+        problem,
+        device,
+        dataclasses.replace(_launch_of(kernel), entry=compiled.entry),
+        portable(problem, answer.provenance.schedule, kernel, device),
+        compiled.cubin,
+        ptx,
+        record.proof if record is not None and proven else None,
+        answer.provenance,
+    )
+
+
+def _launch_of(kernel: Kernel) -> Launch:
+    return Launch(**{f.name: getattr(kernel, f.name) for f in dataclasses.fields(Launch)})
+
+
+def write(kernels: Sequence[ExportedKernel], folder: str | Path) -> list[Path]:
+    """Write ``folder``, whose files of an earlier export are replaced; the same kernels give the same bytes.
+
+    Raises ValueError for no kernels, OSError.
+    """
+    if not kernels:
+        raise ValueError("there is no kernel to export")
+    to = Path(folder)
+    made: list[Path] = []
+
+    def put(name: str, content: bytes) -> None:
+        path = to / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        publish(path, content)
+        made.append(path)
+
+    for old in ("cubins", "ptx"):
+        shutil.rmtree(to / old, ignore_errors=True)
+    for kernel in {k.digest: k for k in kernels}.values():
+        put(f"cubins/{kernel.digest}.cubin", kernel.cubin)
+        if kernel.ptx is not None:
+            put(f"ptx/{kernel.digest}.ptx", kernel.ptx.encode())
+    document = {"format": FORMAT, "autosched": VERSION, "kernels": [manifest_entry(k) for k in kernels]}
+    put("manifest.json", (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
+    put("autosched_kernels.hpp", header(kernels).encode())
+    for path in sorted(RUNTIME.iterdir()):
+        if path.is_file():
+            put(path.name, path.read_bytes())
+    return made

@@ -1,0 +1,78 @@
+"""One kernel of an export: compiled, with its launch, its proof and where its schedule comes from."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from autosched.aot.portable import PortableLaunch
+from autosched.dispatch.provenance import KernelProvenance
+from autosched.user_kernels.problem import KernelProblem
+from search_spaces.catalogue import problem_from_json
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import RowProblem
+from search_spaces.templates.kernel import Launch
+
+
+@dataclass(frozen=True)
+class ExportedKernel:
+    """A kernel, compiled; ``launch.entry`` is its name in the cubin. ``proof`` is the JSON text of the record that it
+    comes from, None where nothing was proven of this very kernel. ``seconds`` is the time of that record, 0 where a
+    model chose."""
+
+    problem: Problem
+    device: Device
+    launch: Launch
+    portable: PortableLaunch
+    cubin: bytes = field(repr=False)
+    ptx: str | None = field(repr=False)
+    proof: str | None = field(repr=False)
+    provenance: KernelProvenance
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.cubin).hexdigest()
+
+    @property
+    def seconds(self) -> float:
+        return 0.0 if self.provenance.origin is None else self.provenance.origin.seconds
+
+    @property
+    def text(self) -> str:
+        """The problem as programs ask for it: "matmul m=512 n=512 k=512"; fields with their defaults are left out."""
+        shown = [f"{name}={value}" for name, value, otherwise in fields(self.problem) if value != otherwise]
+        return " ".join((self.problem.operator, *shown))
+
+    @property
+    def padded(self) -> tuple[str, ...]:
+        """Sizes that count rows which are computed independently of each other, and lie at the end of every array."""
+        p = self.problem
+        if isinstance(p, Matmul):
+            rows = p.order_a == "row" and p.batch == 1 and p.reduced_axis != -2 and p.scale in ("none", "tensor")
+            return ("m",) if rows else ()
+        return ("rows",) if isinstance(p, RowProblem) and p.reduces_contiguous and p.outer == 1 else ()
+
+
+def fields(problem: Problem) -> list[tuple[str, Any, Any]]:
+    """Name and value of every field, and the value that it has where nobody names it, None for a required one."""
+    # What a user's kernel computes is told by its name: the digest of its file is for databases.
+    hidden = ("operator", "computes") if isinstance(problem, KernelProblem) else ("operator",)
+    everything = problem.to_json()
+    values = {name: value for name, value in everything.items() if name not in hidden}
+    found = []
+    for name, value in values.items():
+        others = {n: v for n, v in everything.items() if n != name}
+        try:
+            otherwise = problem_from_json(others).to_json().get(name)
+        except ValueError:
+            otherwise = None
+        found.append((name, value, otherwise))
+    return found
+
+
+def driver_name(device: Device) -> str:
+    """What the driver calls it."""
+    return device.driver_names[0] if device.driver_names else device.name

@@ -1,0 +1,192 @@
+"""Expressions of kernel files over sizes alone, as a manifest states them, and as C++.
+
+What a configuration fixes is folded into numbers, and attributes are put in the place of their names, so that whoever
+evaluates them needs to know the sizes only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Mapping
+
+from autosched.user_kernels.arithmetic import FUNCTIONS
+from autosched.user_kernels.expressions import Expression, ExpressionError, Result, parse
+
+_OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.FloorDiv: "floor_div", ast.Mod: "mod"}
+_COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_MOST_CHARACTERS = 4000  # that attributes of attributes may grow to
+
+
+class NotPortable(ValueError):
+    """An expression that only Python can evaluate. The message is one line."""
+
+
+def over_sizes(
+    expression: Expression, sizes: Collection[str], known: Mapping[str, Result], derived: Mapping[str, Expression]
+) -> str:
+    """The text of ``expression`` over ``sizes``, where ``known`` names have values and ``derived`` are attributes.
+
+    Raises NotPortable for a Python function, and for what grows without end.
+    """
+    tree = _Folded(frozenset(sizes), known, derived).visit(_tree(expression))
+    text = ast.unparse(_simplified(tree, frozenset(sizes)))
+    if len(text) > _MOST_CHARACTERS:
+        raise NotPortable(f'"{expression.text}" has more than {_MOST_CHARACTERS} characters')
+    return text
+
+
+def to_cpp(text: str, sizes: Mapping[str, str]) -> str:
+    """A text of ``over_sizes`` as a C++ expression; ``sizes`` are spelled as given, and a variable ``ok`` is set to
+    false where there is no value. Raises NotPortable."""
+    return _Cpp(sizes).of(ast.parse(text, mode="eval").body)[0]
+
+
+def _tree(expression: Expression) -> ast.expr:
+    if expression.is_function:
+        raise NotPortable(f"{expression.text} is a Python function")
+    return ast.parse(" ".join(expression.text.splitlines()).strip(), mode="eval").body
+
+
+class _Folded(ast.NodeTransformer):
+    def __init__(
+        self, sizes: frozenset[str], known: Mapping[str, Result], derived: Mapping[str, Expression], depth: int = 0
+    ) -> None:
+        self.sizes, self.known, self.derived, self.depth = sizes, known, derived, depth
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        name = node.id
+        if name in self.sizes or name in FUNCTIONS:
+            return node
+        if name in self.known:
+            return ast.copy_location(ast.parse(repr(self.known[name]), mode="eval").body, node)
+        if name not in self.derived or self.depth > len(self.derived):
+            raise NotPortable(f"{name} is not known before the launch")
+        inner = _Folded(self.sizes, self.known, self.derived, self.depth + 1)
+        found: ast.expr = inner.visit(_tree(self.derived[name]))
+        return found
+
+
+def _simplified(node: ast.expr, sizes: frozenset[str]) -> ast.expr:
+    """``node`` with a number for each part without sizes, and without conditions that always hold."""
+    lists = isinstance(node, (ast.Tuple, ast.List))
+    if not lists and not any(isinstance(n, ast.Name) and n.id in sizes for n in ast.walk(node)):
+        try:
+            value = parse(ast.unparse(node), {}).value({})
+        except ExpressionError as error:
+            raise NotPortable(str(error)) from error
+        return ast.parse(repr(value), mode="eval").body
+    for name, field in ast.iter_fields(node):
+        if isinstance(field, ast.expr) and not (isinstance(node, ast.Call) and name == "func"):
+            setattr(node, name, _simplified(field, sizes))
+        elif isinstance(field, list) and all(isinstance(part, ast.expr) for part in field):
+            setattr(node, name, [_simplified(part, sizes) for part in field])
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+        open_ = [part for part in node.values if not (isinstance(part, ast.Constant) and part.value is True)]
+        return open_[0] if len(open_) == 1 else ast.BoolOp(node.op, open_)
+    return node
+
+
+class _Cpp:
+    """C++ and its type ("int", "float", "bool"), node by node."""
+
+    def __init__(self, sizes: Mapping[str, str]) -> None:
+        self.sizes = sizes
+
+    def of(self, node: ast.expr) -> tuple[str, str]:
+        match node:
+            case ast.Constant(value=bool() as value):
+                return ("true" if value else "false"), "bool"
+            case ast.Constant(value=int() as value):
+                return f"Int{{{value}}}", "int"
+            case ast.Constant(value=float() as value):
+                return value.hex(), "float"
+            case ast.Name(id=name) if name in self.sizes:
+                return self.sizes[name], "int"
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return f"!{self.truth(operand)}", "bool"
+            case ast.UnaryOp(op=(ast.USub() | ast.UAdd()) as op, operand=operand):
+                text, kind = self.number(operand)
+                return (f"(-{text})" if isinstance(op, ast.USub) else text), kind
+            case ast.BinOp(left=left, op=ast.Div(), right=right):
+                return f"divide({self.wide(left)}, {self.wide(right)}, ok)", "float"
+            case ast.BinOp(left=left, op=op, right=right):
+                return self.arithmetic(left, op, right)
+            case ast.BoolOp(op=op, values=values):
+                if any(self.of(v)[1] != "bool" for v in values):
+                    raise NotPortable("and, or give a number here")
+                return f"({(' && ' if isinstance(op, ast.And) else ' || ').join(map(self.truth, values))})", "bool"
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                (a, first), (b, second) = self.of(body), self.of(orelse)
+                if first != second:
+                    (a, first), (b, _) = (self.number(body), self.number(orelse))
+                    if "float" in (first, second):
+                        a, b, first = self.wide(body), self.wide(orelse), "float"
+                return f"({self.truth(test)} ? {a} : {b})", first
+            case ast.Compare(left=left, ops=ops, comparators=rights):
+                return self.compared(left, ops, rights), "bool"
+            case ast.Call(func=ast.Name(id=name), args=arguments):
+                return self.call(name, arguments)
+        raise NotPortable(f"{ast.unparse(node)} has no form in C++")
+
+    def arithmetic(self, left: ast.expr, op: ast.operator, right: ast.expr) -> tuple[str, str]:
+        (a, first), (b, second) = self.number(left), self.number(right)
+        if "float" in (first, second):
+            sign = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}.get(type(op))
+            if sign is None:
+                raise NotPortable("only +, -, * and / of floats have a form in C++")
+            return f"({self.wide(left)} {sign} {self.wide(right)})", "float"
+        if isinstance(op, ast.Pow):
+            return f"power({a}, {b}, ok)", "int"
+        return f"{_OPERATORS[type(op)]}({a}, {b}, ok)", "int"
+
+    def compared(self, left: ast.expr, ops: list[ast.cmpop], rights: list[ast.expr]) -> str:
+        if isinstance(ops[0], (ast.In, ast.NotIn)):
+            among = rights[0]
+            assert isinstance(among, (ast.Tuple, ast.List))
+            found = " || ".join(self.compared(left, [ast.Eq()], [e]) for e in among.elts)
+            return f"{'!' if isinstance(ops[0], ast.NotIn) else ''}({found})"
+        parts = [left, *rights]
+        links = [
+            f"{self.number(a)[0]} {_COMPARISONS[type(op)]} {self.number(b)[0]}"
+            for op, a, b in zip(ops, parts, parts[1:], strict=False)
+        ]
+        return f"({' && '.join(links)})"
+
+    def call(self, name: str, arguments: list[ast.expr]) -> tuple[str, str]:
+        kinds = [self.number(a)[1] for a in arguments]
+        wide = "float" if "float" in kinds else "int"
+        texts = [self.wide(a) if wide == "float" else self.number(a)[0] for a in arguments]
+        match name:
+            case "min" | "max":
+                text = texts[0]
+                for other in texts[1:]:
+                    text = f"{'least' if name == 'min' else 'most'}({text}, {other})"
+                return text, wide
+            case "abs":
+                return f"magnitude({texts[0]})", wide
+            case "ceil_div" | "round_up" if wide == "int":
+                return f"{name}({texts[0]}, {texts[1]}, ok)", "int"
+            case "gcd" | "is_power_of_two" if wide == "int":
+                return f"{name}({', '.join(texts)})", "bool" if name != "gcd" else "int"
+            case "int" | "floor" | "ceil" | "round":
+                if wide == "int":
+                    return texts[0], "int"
+                rounded = {"int": "trunc", "floor": "floor", "ceil": "ceil", "round": "nearbyint"}[name]
+                return f"static_cast<Int>(std::{rounded}({texts[0]}))", "int"
+            case "float":
+                return self.wide(arguments[0]), "float"
+            case "sqrt" | "log2":
+                return f"{'root' if name == 'sqrt' else 'logarithm'}({self.wide(arguments[0])}, ok)", "float"
+        raise NotPortable(f"{name} of floats has no form in C++")
+
+    def number(self, node: ast.expr) -> tuple[str, str]:
+        text, kind = self.of(node)
+        return (f"static_cast<Int>({text})", "int") if kind == "bool" else (text, kind)
+
+    def wide(self, node: ast.expr) -> str:
+        text, kind = self.of(node)
+        return text if kind == "float" else f"static_cast<double>({text})"
+
+    def truth(self, node: ast.expr) -> str:
+        text, kind = self.of(node)
+        return text if kind == "bool" else f"({text} != 0)"

@@ -1,0 +1,80 @@
+"""What the manifest of an export says, as JSON (docs/reference/manifest.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from autosched.aot.exported import ExportedKernel, driver_name, fields
+from autosched.aot.portable import PortableLaunch
+from autosched.proofs import stored_proof
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Argument, Scalar
+from search_spaces.templates.tensor_map import TensorMap
+
+
+def manifest_entry(kernel: ExportedKernel) -> dict[str, Any]:
+    """What the manifest says of one kernel."""
+    launch, expressions = kernel.launch, kernel.portable
+    sizes, texts = {}, {}
+    for name, value, otherwise in fields(kernel.problem):
+        if type(value) is int:
+            sizes[name] = {
+                "value": value,
+                "default": otherwise if type(otherwise) is int else None,
+                "free": name in expressions.free,
+                "padded": name in kernel.padded,
+            }
+        else:
+            texts[name] = {"value": str(value), "default": None if otherwise is None else str(otherwise)}
+    return {
+        "operator": kernel.problem.operator,
+        "problem": kernel.text,
+        "sizes": sizes,
+        "texts": texts,
+        "device": {
+            "name": kernel.device.name,
+            "driver_name": driver_name(kernel.device),
+            "arch": kernel.device.arch,
+        },
+        "entry": launch.entry,
+        "cubin": f"cubins/{kernel.digest}.cubin",
+        "sha256": kernel.digest,
+        "ptx": None if kernel.ptx is None else f"ptx/{kernel.digest}.ptx",
+        "launch": {
+            "grid": list(expressions.grid),
+            "block": list(expressions.block),
+            "cluster": list(expressions.cluster),
+            "dynamic_shared_bytes": expressions.dynamic_shared_bytes,
+            "launches": launch.launches,
+            "grid_may_shrink": launch.grid_may_shrink,
+        },
+        "guards": [{"holds": text, "reason": why} for text, why in expressions.guards],
+        "operands": [
+            {"name": o.name, "role": o.role, "dtype": o.dtype.name, "shape": list(shape), "zeroed": o.zeroed}
+            for o, shape in zip(launch.operands, expressions.shapes, strict=True)
+        ],
+        "arguments": [_argument(a, expressions) for a in launch.arguments],
+        "proof": _proof(kernel.proof),
+        "provenance": kernel.provenance.to_json(),
+        "seconds": kernel.seconds,
+    }
+
+
+def _argument(argument: Argument, expressions: PortableLaunch) -> dict[str, Any]:
+    match argument:
+        case Operand():
+            return {"kind": "array", "operand": argument.name}
+        case Scalar():
+            value = expressions.scalars[argument.name]
+            return {"kind": "scalar", "name": argument.name, "dtype": argument.dtype.name, "value": value}
+        case TensorMap():
+            recipe = {f.name: getattr(argument, f.name) for f in dataclasses.fields(argument) if f.name != "operand"}
+            return {"kind": "tensor_map", **recipe, "operand": argument.operand.name}
+
+
+def _proof(proof: str | None) -> dict[str, Any] | None:
+    if proof is None:
+        return None
+    return {"depth": stored_proof.brief(proof), "summary": stored_proof.summary(proof), "document": json.loads(proof)}

@@ -1,0 +1,120 @@
+"""A launch as its manifest states it: every number an expression over the problem's sizes.
+
+Kernels of autosched's own templates are compiled for their sizes (docs/decisions/0001): their expressions are numbers.
+A user's kernel that takes its sizes as arguments serves other sizes, too, as far as the rules of its file allow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autosched.aot.expressions import NotPortable, over_sizes, to_cpp
+from autosched.user_kernels.expressions import Expression, Result
+from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, KernelFile
+from autosched.user_kernels.problem import KernelProblem
+from autosched.user_kernels.template import launch_rules
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Launch, Scalar
+
+
+@dataclass(frozen=True)
+class PortableLaunch:
+    """Texts of expressions (``expressions.over_sizes``). ``free`` are the sizes that the code does not depend on;
+    ``shapes`` are of the launch's operands, ``scalars`` of its scalars by name, ``guards`` what must hold of other
+    sizes, each with its reason."""
+
+    grid: tuple[str, ...]
+    block: tuple[str, ...]
+    cluster: tuple[str, ...]
+    dynamic_shared_bytes: str
+    shapes: tuple[tuple[str, ...], ...]
+    scalars: Mapping[str, str]
+    free: tuple[str, ...] = ()
+    guards: tuple[tuple[str, str], ...] = ()
+
+
+def portable(problem: Problem, schedule: Schedule, launch: Launch, device: Device) -> PortableLaunch:
+    """The launch of ``schedule`` for ``problem``, for as many other sizes as its code serves."""
+    if isinstance(problem, KernelProblem):
+        free = _free_sizes(problem.file, schedule)
+        try:
+            made = _of_file(problem.file, problem.sizes, schedule, launch, device, free) if free else None
+            if made is not None:
+                _check_cpp(made, tuple(problem.sizes))
+                return made
+        except NotPortable:
+            pass  # the numbers of these sizes remain
+    return PortableLaunch(
+        grid=tuple(map(str, launch.grid)),
+        block=tuple(map(str, launch.block)),
+        cluster=tuple(map(str, launch.cluster)),
+        dynamic_shared_bytes=str(launch.dynamic_shared_bytes),
+        shapes=tuple(tuple(map(str, o.shape)) for o in launch.operands),
+        scalars={a.name: repr(a.value) for a in launch.arguments if isinstance(a, Scalar)},
+    )
+
+
+def _free_sizes(file: KernelFile, schedule: Schedule) -> tuple[str, ...]:
+    """The sizes that neither the source nor the entry's name depends on."""
+    if file.generator is not None:
+        return ()
+    definitions = {a.name: a.expression for a in file.derived}
+    text = "\n".join((file.source, *(text for _, text in file.headers), *file.options, file.entry))
+    mentioned = set(re.findall(r"[A-Za-z_]\w*", text))
+    used = set[str]()
+    waiting = [a.name for a in file.attributes if a.name in mentioned]
+    waiting += [name for name in re.findall(r"[A-Za-z_]\w*", file.entry.partition("<")[2])]
+    waiting += [name for d in file.defines if d.name in mentioned for name in d.expression.names]
+    while waiting:
+        name = waiting.pop()
+        if name not in used:
+            used.add(name)
+            waiting += definitions[name].names if name in definitions else ()
+    return tuple(name for name, _ in file.sizes if name not in used)
+
+
+def _of_file(
+    file: KernelFile,
+    sizes: Mapping[str, int],
+    schedule: Schedule,
+    launch: Launch,
+    device: Device,
+    free: tuple[str, ...],
+) -> PortableLaunch:
+    known: dict[str, Result] = {name: value for name, value in sizes.items() if name not in free}
+    for p in file.parameters:
+        known[p.name] = float(schedule[p.name]) if p.name in file.floats else schedule[p.name]
+    definitions = {a.name: a.expression for a in file.derived}
+
+    def text(expression: Expression) -> str:
+        return over_sizes(expression, free, known, definitions)
+
+    def of(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(text(definitions[name]) for name in names)
+
+    shapes = {a.name: tuple(text(e) for e in a.shape) for a in file.arrays}
+    rules = [rule for rule in (*file.rules, *launch_rules(file, device)) if not rule.pruning]
+    guards = ((text(rule.expression), rule.reason or rule.expression.text) for rule in rules)
+    return PortableLaunch(
+        of(GRID),
+        of(BLOCK),
+        of(CLUSTER),
+        dynamic_shared_bytes=text(definitions[SHARED]),
+        shapes=tuple(shapes[o.name] for o in launch.operands),
+        scalars={a.name: text(a.value) for a in file.arguments if a.value is not None},
+        free=free,
+        guards=tuple((holds, why) for holds, why in guards if holds not in ("True", "1")),
+    )
+
+
+def _check_cpp(made: PortableLaunch, sizes: tuple[str, ...]) -> None:
+    """Raises NotPortable where an expression has no form in C++."""
+    spelled = {name: name for name in sizes}
+    texts = [*made.grid, *made.block, *made.cluster, made.dynamic_shared_bytes, *made.scalars.values()]
+    texts += [text for shape in made.shapes for text in shape] + [text for text, _ in made.guards]
+    for text in texts:
+        to_cpp(text, spelled)

@@ -1,0 +1,49 @@
+// The C interface of an export, for every language that calls C:
+//   g++ -std=c++17 -O2 -shared -fPIC autosched_kernels.cpp -o libautosched_kernels.so -ldl
+#include "autosched_kernels.hpp"
+
+#include <cstdio>
+
+extern "C" {
+
+struct autosched_selection {
+  void* handle;       // what autosched_launch takes; autosched_free gives it back
+  int match;          // 0 exact, 1 nearest, 2 padded
+  unsigned arrays;    // that the launch takes: inputs, then outputs
+  double doublings;   // from the problem that the kernel was tuned for
+  const char* kernel; // its problem
+  const char* proof;  // "full", "quick" or "none"
+};
+
+// Both return a Status of autosched_launch.hpp, 0 for ok; `message` gets one line on what went wrong.
+int autosched_select(const char* problem, int gpu, double growth, autosched_selection* to, char* message, unsigned message_bytes) {
+  auto* selection = new autosched::Selection;
+  autosched::Device device;
+  autosched::Error error = autosched::describe(gpu, device);
+  if (!error) error = autosched::select(autosched::kernels, problem, device, *selection, growth);
+  if (message != nullptr && message_bytes != 0) std::snprintf(message, message_bytes, "%s", error.message.c_str());
+  if (error) {
+    delete selection;
+    return static_cast<int>(error.status);
+  }
+  *to = {selection,
+         static_cast<int>(selection->match),
+         static_cast<unsigned>(autosched::arrays_of(*selection->kernel).size()),
+         selection->doublings,
+         selection->kernel->problem,
+         selection->kernel->proof};
+  return 0;
+}
+
+int autosched_launch(const autosched_selection* selection, void* const* arrays, void* stream, char* message, unsigned message_bytes) {
+  const autosched::Error error = autosched::launch(*static_cast<autosched::Selection*>(selection->handle), arrays, selection->arrays, stream);
+  if (message != nullptr && message_bytes != 0) std::snprintf(message, message_bytes, "%s", error.message.c_str());
+  return static_cast<int>(error.status);
+}
+
+void autosched_free(autosched_selection* selection) {
+  delete static_cast<autosched::Selection*>(selection->handle);
+  selection->handle = nullptr;
+}
+
+}  // extern "C"

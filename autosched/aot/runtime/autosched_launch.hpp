@@ -1,0 +1,647 @@
+// Selects and launches the kernels of `autosched export --cubin`. C++17, header-only; needs no CUDA headers, no Python, and
+// no library of CUDA when it is linked: the driver is opened when it is first asked (dlopen), so that the same program
+// starts on a machine without a GPU and is told no_driver. Nothing throws, and nothing ends the process.
+#pragma once
+#include <dlfcn.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace autosched {
+
+enum class Status : int {
+  ok = 0,
+  no_driver = 1,           // libcuda is not there, or too old
+  no_device = 2,           // no GPU of this number, or no context
+  bad_problem = 3,         // the text is no problem, or names an operator or field that no kernel here has
+  no_kernel = 4,           // nothing here computes it on this GPU; the message says what is nearest, and why not
+  bad_argument = 5,        // a pointer is null or not aligned, or their number is wrong
+  load_failed = 6,         // the driver refuses the module
+  out_of_memory = 7,       // for the kernel's own arrays
+  launch_failed = 8,       // the driver refuses the launch; errors of kernels come later, where the stream is waited for
+};
+
+struct [[nodiscard]] Error {
+  Status status = Status::ok;
+  int driver = 0;  // a CUresult, where the driver refused something
+  std::string message;
+  explicit operator bool() const { return status != Status::ok; }
+};
+
+// ---- What an export holds; its header defines one Kernel for each of its kernels ---------------------------------------
+
+struct Shape {
+  unsigned grid[3], block[3], cluster[3];
+  unsigned shared;  // bytes of dynamic shared memory
+  bool defined;     // whether every expression has a value
+};
+enum class Role : std::uint8_t { input, output, inout, workspace };
+struct Operand {
+  const char* name;
+  Role role;
+  const char* dtype;
+  bool zeroed;  // a workspace that is zero before the first launch
+};
+// What cuTensorMapEncodeTiled takes; numbers of choices as in cuda.h.
+struct TensorMap {
+  unsigned operand, element, rank;
+  std::uint64_t sizes[5], strides[4];
+  unsigned box[5], element_strides[5];
+  unsigned interleave, swizzle, l2_promotion, fill;
+};
+enum class Pass : std::uint8_t { array, scalar, tensor_map };
+struct Argument {
+  Pass pass;
+  unsigned index;  // of the operand, the scalar, or the tensor map
+};
+struct Size {
+  const char* name;
+  std::int64_t value;
+  bool has_default;
+  std::int64_t otherwise;
+  bool free;    // the kernel takes any value that `refuses` does not object to
+  bool padded;  // arrays may have more rows than are asked for: what is computed of the others is not looked at
+};
+struct Text {
+  const char *name, *value;
+  bool is_default;
+};
+struct Kernel {
+  const char *op, *problem, *device, *entry, *digest, *proof, *provenance;
+  int sm;
+  bool exact_sm;  // code for sm_90a runs on nothing else
+  const Size* sizes;
+  unsigned size_count;
+  const Text* texts;
+  unsigned text_count;
+  const Operand* operands;
+  unsigned operand_count;
+  const Argument* arguments;
+  unsigned argument_count;
+  const TensorMap* maps;
+  unsigned scalar_count, launches;
+  bool grid_may_shrink;
+  const unsigned char* cubin;
+  const char* ptx;  // or nullptr: for GPUs that the cubin is not for, and for the emulator
+  double seconds;   // of the recorded problem
+  // Of the sizes, in the order of `sizes`.
+  void (*shape)(const std::int64_t*, Shape&);
+  void (*bytes)(const std::int64_t*, std::int64_t*);       // of each operand
+  void (*scalars)(const std::int64_t*, unsigned char (*)[8]);
+  const char* (*refuses)(const std::int64_t*);              // why the kernel cannot have these sizes, or nullptr
+};
+struct Kernels {
+  const Kernel* first;
+  unsigned count;
+};
+
+// ---- Expressions of manifests: Python's arithmetic ----------------------------------------------------------------------
+
+namespace expression {
+// `ok` becomes false where there is no value: for a division by zero, and for 2^62 and more.
+using Int = std::int64_t;
+inline Int bounded(bool overflows, Int result, bool& ok) {
+  constexpr Int bound = Int{1} << 62;
+  ok = ok && !overflows && result > -bound && result < bound;
+  return result;
+}
+inline Int add(Int a, Int b, bool& ok) {
+  const bool overflows = __builtin_add_overflow(a, b, &a);
+  return bounded(overflows, a, ok);
+}
+inline Int subtract(Int a, Int b, bool& ok) {
+  const bool overflows = __builtin_sub_overflow(a, b, &a);
+  return bounded(overflows, a, ok);
+}
+inline Int multiply(Int a, Int b, bool& ok) {
+  const bool overflows = __builtin_mul_overflow(a, b, &a);
+  return bounded(overflows, a, ok);
+}
+inline Int floor_div(Int a, Int b, bool& ok) {
+  if (b == 0) return ok = false, 0;
+  const Int q = a / b;
+  return q - ((a % b != 0) && ((a < 0) != (b < 0)));
+}
+inline Int mod(Int a, Int b, bool& ok) { return b == 0 ? (ok = false, 0) : a - floor_div(a, b, ok) * b; }
+inline Int ceil_div(Int a, Int b, bool& ok) { return -floor_div(-a, b, ok); }
+inline Int round_up(Int a, Int b, bool& ok) { return multiply(ceil_div(a, b, ok), b, ok); }
+inline double root(double a, bool& ok) { return a < 0 ? (ok = false, 0.0) : std::sqrt(a); }
+inline double logarithm(double a, bool& ok) { return a <= 0 ? (ok = false, 0.0) : std::log2(a); }
+inline double divide(double a, double b, bool& ok) { return b == 0 ? (ok = false, 0.0) : a / b; }
+inline Int power(Int a, Int b, bool& ok) {
+  if (b < 0) return ok = false, 0;
+  Int result = 1;
+  for (; b != 0 && ok; --b) result = multiply(result, a, ok);
+  return result;
+}
+inline Int gcd(Int a, Int b) {
+  while (b != 0) {
+    const Int rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a < 0 ? -a : a;
+}
+inline bool is_power_of_two(Int a) { return a > 0 && (a & (a - 1)) == 0; }
+template <class T>
+T least(T a, T b) { return b < a ? b : a; }
+template <class T>
+T most(T a, T b) { return a < b ? b : a; }
+template <class T>
+T magnitude(T a) { return a < 0 ? -a : a; }
+template <class T>
+void store(unsigned char (&to)[8], T value) { std::memcpy(to, &value, sizeof value); }
+inline unsigned side(Int value, bool& ok) { return value < 0 || value > 0x7fffffff ? (ok = false, 0u) : static_cast<unsigned>(value); }
+}  // namespace expression
+
+// ---- Selection -----------------------------------------------------------------------------------------------------------
+
+enum class Match : std::uint8_t {
+  exact,    // tuned for this very problem, or chosen for it when it was exported
+  nearest,  // tuned for other sizes, and legal for these
+  padded,   // computes more rows: arrays must have room for `sizes`
+};
+struct Selection {
+  const Kernel* kernel = nullptr;
+  Match match = Match::exact;
+  std::vector<std::int64_t> sizes;  // that the kernel computes, in the order of kernel->sizes
+  double doublings = 0;             // from the problem that it was tuned for: the sum of |log2| of the ratios of sizes
+  bool by_ptx = false;              // the driver compiles the kernel's PTX for this GPU
+};
+struct Device {
+  int sm = 0;  // 90 for compute capability 9.0
+  std::string name;
+};
+
+constexpr double most_doublings = 4.0;  // beyond it, what was tuned says nothing
+
+namespace detail {
+
+struct Asked {
+  std::string op;
+  std::map<std::string, std::string> fields;
+};
+
+inline Error parse(const char* text, Asked& to) {
+  const auto wrong = [&](const std::string& what) { return Error{Status::bad_problem, 0, what + ": a problem is \"matmul m=512 n=512 k=512 a=f16\""}; };
+  if (text == nullptr) return wrong("no text");
+  for (const char* p = text; *p != '\0';) {
+    while (*p == ' ') ++p;
+    const char* end = p;
+    while (*end != '\0' && *end != ' ') ++end;
+    const std::string word(p, end);
+    p = end;
+    if (word.empty()) continue;
+    const std::size_t equals = word.find('=');
+    if (to.op.empty() && equals == std::string::npos) {
+      to.op = word;
+    } else if (to.op.empty() || equals == std::string::npos || equals == 0 || !to.fields.emplace(word.substr(0, equals), word.substr(equals + 1)).second) {
+      return wrong("\"" + word + "\"");
+    }
+  }
+  return to.op.empty() ? wrong("no operator") : Error{};
+}
+
+inline bool number(const std::string& text, std::int64_t& to) {
+  char* end = nullptr;
+  to = std::strtoll(text.c_str(), &end, 10);
+  return !text.empty() && *end == '\0' && to > 0;
+}
+
+inline bool runs_on(const Kernel& k, int sm, bool& by_ptx) {
+  by_ptx = false;
+  if (k.sm == sm) return true;
+  if (k.exact_sm) return false;
+  if (k.sm / 10 == sm / 10 && k.sm < sm) return true;  // code is compatible within a major release
+  return by_ptx = k.ptx != nullptr && k.sm < sm;
+}
+
+}  // namespace detail
+
+// The kernel for `problem` ("matmul m=512 n=512 k=512 a=f16") on `device`: that of this very problem, else the nearest whose
+// own rules allow these sizes, else with `growth` above 1 one that computes at most so many times as many rows. Fields that
+// are not named have their defaults.
+inline Error select(const Kernels& kernels, const char* problem, const Device& device, Selection& to, double growth = 1.0) {
+  detail::Asked asked;
+  if (Error e = detail::parse(problem, asked)) return e;
+  to = {};
+  bool known_op = false;
+  std::string unknown, why;
+  double best[2] = {1e300, 1e300};  // match and distance, then seconds
+  for (unsigned n = 0; n < kernels.count; ++n) {
+    const Kernel& k = kernels.first[n];
+    if (asked.op != k.op) continue;
+    known_op = true;
+    std::string other;  // why not this one
+    std::size_t named = 0;
+    for (unsigned t = 0; t < k.text_count && other.empty(); ++t) {
+      const auto found = asked.fields.find(k.texts[t].name);
+      named += found != asked.fields.end();
+      if (found == asked.fields.end() ? !k.texts[t].is_default : found->second != k.texts[t].value) {
+        other = std::string("its ") + k.texts[t].name + " is " + k.texts[t].value;
+      }
+    }
+    for (unsigned s = 0; s < k.size_count && other.empty(); ++s) {
+      if (!k.sizes[s].has_default && asked.fields.count(k.sizes[s].name) == 0) {
+        return {Status::bad_problem, 0, std::string(k.sizes[s].name) + " is missing in \"" + problem + "\""};
+      }
+    }
+    std::vector<std::int64_t> sizes(k.size_count);
+    bool exact = true, grows = false;
+    double doublings = 0, grown = 1;
+    for (unsigned s = 0; s < k.size_count && other.empty(); ++s) {
+      const Size& size = k.sizes[s];
+      const auto found = asked.fields.find(size.name);
+      std::int64_t wanted = size.otherwise;
+      if (found != asked.fields.end()) {
+        ++named;
+        if (!detail::number(found->second, wanted)) {
+          return {Status::bad_problem, 0, std::string(size.name) + " must be a whole number of at least 1, not " + found->second};
+        }
+      }
+      sizes[s] = wanted;
+      if (wanted == size.value) continue;
+      exact = false;
+      const double ratio = static_cast<double>(size.value) / static_cast<double>(wanted);
+      doublings += std::fabs(std::log2(ratio));
+      if (size.free) continue;
+      if (size.padded && ratio > 1 && growth > 1) {
+        grows = true;
+        grown *= ratio;
+        sizes[s] = size.value;
+      } else {
+        other = std::string("its ") + size.name + " is " + std::to_string(size.value);
+      }
+    }
+    if (other.empty() && named < asked.fields.size()) {
+      for (const auto& [name, value] : asked.fields) {
+        bool has = false;
+        for (unsigned s = 0; s < k.size_count; ++s) has = has || name == k.sizes[s].name;
+        for (unsigned t = 0; t < k.text_count; ++t) has = has || name == k.texts[t].name;
+        if (!has) unknown = name;
+      }
+      other = "it has no " + unknown;
+    }
+    bool by_ptx = false;
+    if (other.empty() && !detail::runs_on(k, device.sm, by_ptx)) other = "it is for sm_" + std::to_string(k.sm) + (k.exact_sm ? "a" : "");
+    if (other.empty() && grown > growth) other = "it would compute " + std::to_string(grown) + " times as much";
+    if (other.empty() && doublings > most_doublings) other = "its sizes are too far away";
+    if (other.empty() && !exact) {
+      const char* refusal = k.refuses == nullptr ? nullptr : k.refuses(sizes.data());
+      if (refusal != nullptr) other = refusal;
+    }
+    if (!other.empty()) {
+      why = std::string(k.problem) + ": " + other;
+      continue;
+    }
+    const double rank = (exact ? 0.0 : grows ? 200.0 : 100.0) + doublings + (by_ptx ? 50.0 : 0.0) + (device.name == k.device ? 0.0 : 0.25);
+    if (rank < best[0] || (rank == best[0] && k.seconds < best[1])) {
+      best[0] = rank;
+      best[1] = k.seconds;
+      to.kernel = &k;
+      to.match = exact ? Match::exact : grows ? Match::padded : Match::nearest;
+      to.sizes = sizes;
+      to.doublings = doublings;
+      to.by_ptx = by_ptx;
+    }
+  }
+  if (!known_op) return {Status::bad_problem, 0, "no kernel here computes " + asked.op};
+  if (to.kernel == nullptr) return {Status::no_kernel, 0, std::string("nothing here computes \"") + problem + "\" on sm_" + std::to_string(device.sm) + ": " + why};
+  return {};
+}
+
+// ---- The driver --------------------------------------------------------------------------------------------------------------
+
+namespace driver {
+
+using Address = std::uint64_t;  // CUdeviceptr
+struct LaunchAttribute {
+  int id, padding;
+  unsigned value[16];
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared;
+  void* stream;
+  LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+constexpr int cluster_dimension = 4;                                               // CUlaunchAttributeID
+constexpr int max_dynamic_shared = 8, non_portable_cluster = 14;                   // CUfunction_attribute
+constexpr int multiprocessors = 16, capability_major = 75, capability_minor = 76;  // CUdevice_attribute
+constexpr int out_of_memory = 2, no_binary = 209;                                  // CUresult
+
+// Its functions, each looked for by name.
+struct Api {
+  int (*init)(unsigned) = nullptr;
+  int (*device_count)(int*) = nullptr;
+  int (*device_get)(int*, int) = nullptr;
+  int (*device_attribute)(int*, int, int) = nullptr;
+  int (*device_name)(char*, int, int) = nullptr;
+  int (*retain)(void**, int) = nullptr;
+  int (*set_current)(void*) = nullptr;
+  int (*get_current)(void**) = nullptr;
+  int (*current_device)(int*) = nullptr;
+  int (*module_load)(void**, const void*) = nullptr;
+  int (*module_function)(void**, void*, const char*) = nullptr;
+  int (*function_set)(void*, int, int) = nullptr;
+  int (*allocate)(Address*, std::size_t) = nullptr;
+  int (*fill)(Address, unsigned char, std::size_t, void*) = nullptr;
+  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) = nullptr;
+  int (*error_name)(int, const char**) = nullptr;
+  // Of newer drivers; kernels without clusters and tensor maps do without.
+  int (*launch_config)(const LaunchConfig*, void*, void**, void**) = nullptr;
+  int (*encode)(void*, int, unsigned, void*, const std::uint64_t*, const std::uint64_t*, const unsigned*, const unsigned*, int, int, int, int) = nullptr;
+  int (*blocks)(int*, void*, int, std::size_t) = nullptr;
+  int (*clusters)(int*, void*, const LaunchConfig*) = nullptr;
+  std::string missing;  // why there is no driver
+  int status = 0;       // of cuInit
+};
+
+inline const Api& api() {
+  static const Api found = [] {
+    Api a;
+    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      const char* why = dlerror();
+      a.missing = why == nullptr ? "libcuda.so.1 cannot be opened" : why;
+      return a;
+    }
+    const auto look = [&](auto& to, const char* name, bool needed = true) {
+      to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(dlsym(library, name));
+      if (to == nullptr && needed && a.missing.empty()) a.missing = std::string("the driver has no ") + name;
+    };
+    look(a.init, "cuInit");
+    look(a.device_count, "cuDeviceGetCount");
+    look(a.device_get, "cuDeviceGet");
+    look(a.device_attribute, "cuDeviceGetAttribute");
+    look(a.device_name, "cuDeviceGetName");
+    look(a.retain, "cuDevicePrimaryCtxRetain");
+    look(a.set_current, "cuCtxSetCurrent");
+    look(a.get_current, "cuCtxGetCurrent");
+    look(a.current_device, "cuCtxGetDevice");
+    look(a.module_load, "cuModuleLoadData");
+    look(a.module_function, "cuModuleGetFunction");
+    look(a.function_set, "cuFuncSetAttribute");
+    look(a.allocate, "cuMemAlloc_v2");
+    look(a.fill, "cuMemsetD8Async");
+    look(a.launch, "cuLaunchKernel");
+    look(a.error_name, "cuGetErrorName");
+    look(a.launch_config, "cuLaunchKernelEx", false);
+    look(a.encode, "cuTensorMapEncodeTiled", false);
+    look(a.blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor", false);
+    look(a.clusters, "cuOccupancyMaxActiveClusters", false);
+    if (a.missing.empty()) a.status = a.init(0);
+    return a;
+  }();
+  return found;
+}
+
+inline Error refused(Status status, int code, const std::string& what) {
+  const char* name = nullptr;
+  const Api& a = api();
+  if (a.error_name == nullptr || a.error_name(code, &name) != 0 || name == nullptr) name = "unknown error";
+  return {status, code, what + ": " + name + " (" + std::to_string(code) + ")"};
+}
+
+inline Error ready() {
+  const Api& a = api();
+  if (!a.missing.empty()) return {Status::no_driver, 0, a.missing};
+  if (a.status != 0) return refused(Status::no_device, a.status, "cuInit");
+  return {};
+}
+
+}  // namespace driver
+
+// GPU number `ordinal`.
+inline Error describe(int ordinal, Device& to) {
+  if (Error e = driver::ready()) return e;
+  const driver::Api& a = driver::api();
+  int handle = 0, major = 0, minor = 0;
+  if (const int code = a.device_get(&handle, ordinal)) return driver::refused(Status::no_device, code, "GPU " + std::to_string(ordinal));
+  if (const int code = a.device_attribute(&major, driver::capability_major, handle)) return driver::refused(Status::no_device, code, "its compute capability");
+  if (const int code = a.device_attribute(&minor, driver::capability_minor, handle)) return driver::refused(Status::no_device, code, "its compute capability");
+  char name[256] = "";
+  if (const int code = a.device_name(name, sizeof name, handle)) return driver::refused(Status::no_device, code, "its name");
+  to.sm = 10 * major + minor;
+  to.name = name;
+  return {};
+}
+
+// The GPU of the calling thread's context. Where the thread has none, it gets the primary one of GPU 0.
+inline Error current_device(int& ordinal) {
+  if (Error e = driver::ready()) return e;
+  const driver::Api& a = driver::api();
+  void* context = nullptr;
+  if (const int code = a.get_current(&context)) return driver::refused(Status::no_device, code, "the current context");
+  if (context == nullptr) {
+    int handle = 0;
+    if (const int code = a.device_get(&handle, 0)) return driver::refused(Status::no_device, code, "GPU 0");
+    if (const int code = a.retain(&context, handle)) return driver::refused(Status::no_device, code, "the context of GPU 0");
+    if (const int code = a.set_current(context)) return driver::refused(Status::no_device, code, "the context of GPU 0");
+  }
+  if (const int code = a.current_device(&ordinal)) return driver::refused(Status::no_device, code, "the current GPU");
+  return {};
+}
+
+// ---- Launching -----------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+// A kernel in one context. Its own arrays belong to a stream, because launches on two streams must not share them.
+struct Loaded {
+  void* function = nullptr;
+  unsigned set_shared = 0;
+  long at_a_time = -1;  // blocks or clusters that run at a time, where the grid may shrink; of `shape_of`
+  std::map<std::pair<void*, std::vector<std::int64_t>>, std::vector<driver::Address>> workspaces;  // by stream and sizes
+};
+
+struct Cache {
+  std::mutex mutex;
+  std::map<std::pair<void*, const Kernel*>, Loaded> loaded;  // by context: a module belongs to the one it was loaded in
+};
+inline Cache& cache() {
+  static Cache* c = new Cache;  // never destroyed: threads may still launch while the process ends
+  return *c;
+}
+
+inline Error load(const Kernel& k, Loaded& to) {
+  const driver::Api& a = driver::api();
+  void* module = nullptr;
+  int code = a.module_load(&module, k.cubin);
+  if (code == driver::no_binary && k.ptx != nullptr) code = a.module_load(&module, k.ptx);
+  if (code != 0) return driver::refused(Status::load_failed, code, std::string("the kernel of ") + k.problem + " does not load");
+  if ((code = a.module_function(&to.function, module, k.entry))) return driver::refused(Status::load_failed, code, k.entry);
+  return {};
+}
+
+inline Error prepare(const Kernel& k, const Shape& shape, Loaded& l) {
+  const driver::Api& a = driver::api();
+  if (shape.shared > l.set_shared) {
+    if (const int code = a.function_set(l.function, driver::max_dynamic_shared, static_cast<int>(shape.shared))) {
+      return driver::refused(Status::load_failed, code, std::to_string(shape.shared) + " bytes of shared memory for " + k.entry);
+    }
+    l.set_shared = shape.shared;
+  }
+  const unsigned cluster = shape.cluster[0] * shape.cluster[1] * shape.cluster[2];
+  if (cluster > 1 && a.launch_config == nullptr) return {Status::no_driver, 0, "the driver has no cuLaunchKernelEx, which clusters need"};
+  if (cluster > 8) {
+    if (const int code = a.function_set(l.function, driver::non_portable_cluster, 1)) return driver::refused(Status::load_failed, code, "clusters of more than 8 blocks");
+  }
+  return {};
+}
+
+inline void describe_launch(const Shape& shape, void* stream, driver::LaunchConfig& config, driver::LaunchAttribute& cluster) {
+  std::memcpy(config.grid, shape.grid, sizeof config.grid);
+  std::memcpy(config.block, shape.block, sizeof config.block);
+  config.shared = shape.shared;
+  config.stream = stream;
+  cluster = {};
+  cluster.id = driver::cluster_dimension;
+  std::memcpy(cluster.value, shape.cluster, sizeof shape.cluster);
+  config.attributes = &cluster;
+  config.attribute_count = shape.cluster[0] * shape.cluster[1] * shape.cluster[2] > 1;
+}
+
+// Persistent blocks: no more of them than run at a time.
+inline void shrink(Shape& shape, Loaded& l) {
+  const driver::Api& a = driver::api();
+  if (l.at_a_time < 0) {
+    l.at_a_time = 0;  // unknown: the grid stays
+    int running = 0, device = 0, count = 0;
+    driver::LaunchConfig config{};
+    driver::LaunchAttribute cluster{};
+    describe_launch(shape, nullptr, config, cluster);
+    if (config.attribute_count != 0) {
+      if (a.clusters != nullptr && a.clusters(&running, l.function, &config) == 0) l.at_a_time = running;
+    } else if (a.blocks != nullptr && a.blocks(&running, l.function, static_cast<int>(shape.block[0] * shape.block[1] * shape.block[2]), shape.shared) == 0 &&
+               a.current_device(&device) == 0 && a.device_attribute(&count, driver::multiprocessors, device) == 0) {
+      l.at_a_time = static_cast<long>(running) * count;
+    }
+  }
+  if (l.at_a_time > 0 && static_cast<long>(shape.grid[0]) > l.at_a_time * static_cast<long>(shape.cluster[0])) {
+    shape.grid[0] = static_cast<unsigned>(l.at_a_time) * shape.cluster[0];
+  }
+}
+
+inline Error own_arrays(const Kernel& k, const Selection& s, const std::vector<std::int64_t>& bytes, void* stream, Loaded& l, const std::vector<driver::Address>*& to) {
+  const driver::Api& a = driver::api();
+  auto [place, is_new] = l.workspaces.try_emplace({stream, s.sizes});
+  to = &place->second;
+  if (!is_new) return {};
+  for (unsigned o = 0; o < k.operand_count; ++o) {
+    if (k.operands[o].role != Role::workspace) continue;
+    driver::Address at = 0;
+    const std::size_t size = static_cast<std::size_t>(bytes[o]);
+    int code = a.allocate(&at, size);
+    if (code == 0 && k.operands[o].zeroed) code = a.fill(at, 0, size, stream);
+    if (code != 0) {
+      l.workspaces.erase(place);
+      return driver::refused(code == driver::out_of_memory ? Status::out_of_memory : Status::launch_failed, code, std::string("the kernel's own array ") + k.operands[o].name);
+    }
+    place->second.push_back(at);
+  }
+  return {};
+}
+
+}  // namespace detail
+
+// The arrays that a launch takes, in order: inputs, then outputs.
+inline std::vector<const Operand*> arrays_of(const Kernel& k) {
+  std::vector<const Operand*> found;
+  for (const bool outputs : {false, true}) {
+    for (unsigned o = 0; o < k.operand_count; ++o) {
+      if (k.operands[o].role != Role::workspace && (k.operands[o].role == Role::output) == outputs) found.push_back(&k.operands[o]);
+    }
+  }
+  return found;
+}
+
+// Queue the kernel on `stream` (a CUstream or cudaStream_t of the current GPU; nullptr: the default one), on device
+// pointers in the order of `arrays_of`. The first launch in a context loads the module. Safe from any number of threads.
+inline Error launch(const Selection& s, void* const* arrays, unsigned count, void* stream = nullptr) {
+  if (s.kernel == nullptr) return {Status::bad_argument, 0, "no kernel was selected"};
+  const Kernel& k = *s.kernel;
+  int device = 0;
+  if (Error e = current_device(device)) return e;
+  const driver::Api& a = driver::api();
+  std::vector<driver::Address> at(k.operand_count);
+  const std::vector<const Operand*> order = arrays_of(k);
+  if (arrays == nullptr || count != order.size()) return {Status::bad_argument, 0, std::string(k.problem) + " takes " + std::to_string(order.size()) + " arrays, not " + std::to_string(count)};
+  for (unsigned n = 0; n < count; ++n) {
+    const auto address = reinterpret_cast<driver::Address>(arrays[n]);
+    if (address == 0 || address % 16 != 0) return {Status::bad_argument, 0, std::string(order[n]->name) + (address == 0 ? " is null" : " does not start at a multiple of 16 bytes")};
+    at[static_cast<std::size_t>(order[n] - k.operands)] = address;
+  }
+  std::vector<std::int64_t> bytes(k.operand_count);
+  k.bytes(s.sizes.data(), bytes.data());
+  std::vector<unsigned char> scalar_bytes(8u * (k.scalar_count + 1));
+  auto* scalars = reinterpret_cast<unsigned char(*)[8]>(scalar_bytes.data());
+  if (k.scalars != nullptr) k.scalars(s.sizes.data(), scalars);
+  Shape shape{};
+  k.shape(s.sizes.data(), shape);
+  if (!shape.defined) return {Status::bad_argument, 0, std::string("the launch of ") + k.problem + " is not defined for these sizes"};
+
+  void* context = nullptr;
+  if (const int code = a.get_current(&context)) return driver::refused(Status::no_device, code, "the current context");
+  void* function = nullptr;
+  {
+    detail::Cache& cache = detail::cache();
+    const std::lock_guard<std::mutex> lock(cache.mutex);
+    auto [place, is_new] = cache.loaded.try_emplace({context, &k});
+    detail::Loaded& l = place->second;
+    if (is_new) {
+      if (Error e = detail::load(k, l)) return cache.loaded.erase(place), e;
+    }
+    if (Error e = detail::prepare(k, shape, l)) return e;
+    if (k.grid_may_shrink) detail::shrink(shape, l);
+    const std::vector<driver::Address>* own = nullptr;
+    if (Error e = detail::own_arrays(k, s, bytes, stream, l, own)) return e;
+    for (unsigned o = 0, n = 0; o < k.operand_count; ++o) {
+      if (k.operands[o].role == Role::workspace) at[o] = (*own)[n++];
+    }
+    function = l.function;
+  }
+
+  struct alignas(64) Map {
+    unsigned char bytes[128];
+  };
+  std::vector<Map> maps(k.argument_count + 1);
+  std::vector<void*> parameters;
+  for (unsigned n = 0; n < k.argument_count; ++n) {
+    const Argument& argument = k.arguments[n];
+    if (argument.pass == Pass::array) {
+      parameters.push_back(&at[argument.index]);
+    } else if (argument.pass == Pass::scalar) {
+      parameters.push_back(scalars[argument.index]);
+    } else {
+      if (a.encode == nullptr) return {Status::no_driver, 0, "the driver has no cuTensorMapEncodeTiled, which this kernel needs"};
+      const TensorMap& m = k.maps[argument.index];
+      const int code = a.encode(maps[n].bytes, static_cast<int>(m.element), m.rank, reinterpret_cast<void*>(at[m.operand]), m.sizes, m.strides, m.box, m.element_strides,
+                                static_cast<int>(m.interleave), static_cast<int>(m.swizzle), static_cast<int>(m.l2_promotion), static_cast<int>(m.fill));
+      if (code != 0) return driver::refused(Status::launch_failed, code, std::string("the tensor map of ") + k.operands[m.operand].name);
+      parameters.push_back(maps[n].bytes);
+    }
+  }
+  parameters.push_back(nullptr);
+  for (unsigned n = 0; n < k.launches; ++n) {
+    driver::LaunchConfig config{};
+    driver::LaunchAttribute cluster{};
+    detail::describe_launch(shape, stream, config, cluster);
+    const int code = config.attribute_count != 0
+                         ? a.launch_config(&config, function, parameters.data(), nullptr)
+                         : a.launch(function, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0], shape.block[1], shape.block[2], shape.shared, stream, parameters.data(), nullptr);
+    if (code != 0) return driver::refused(Status::launch_failed, code, std::string("the launch of ") + k.entry);
+  }
+  return {};
+}
+
+}  // namespace autosched

@@ -1,0 +1,463 @@
+"""Launches the kernels of ``autosched export --cubin`` from Python: this one file, the folder, and NVIDIA's driver.
+
+    import autosched_loader
+
+    kernels = autosched_loader.load("kernels")
+    softmax = kernels.select("softmax rows=64 columns=512")
+    softmax(x, out)                      # cupy, torch, numba, cuda.core: inputs, then outputs, already allocated
+    softmax(x, out, stream=stream)
+
+It needs Python 3.10 and nothing else: arrays and streams are those of the library that the program uses.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import json
+import math
+import operator
+import struct
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+MOST_DOUBLINGS = 4.0  # beyond it, what was tuned says nothing
+
+_NO_BINARY = 209  # CUresult
+_MAX_DYNAMIC_SHARED, _NON_PORTABLE_CLUSTER = 8, 14  # CUfunction_attribute
+_MULTIPROCESSORS, _MAJOR, _MINOR = 16, 75, 76  # CUdevice_attribute
+_CLUSTER = 4  # CUlaunchAttributeID
+_ELEMENTS = (
+    "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16",
+    "FLOAT32_FTZ", "TFLOAT32", "TFLOAT32_FTZ",
+)  # fmt: skip
+_CHOICES = {
+    "interleave": ("NONE", "16B", "32B"),
+    "swizzle": ("NONE", "32B", "64B", "128B"),
+    "l2_promotion": ("NONE", "L2_64B", "L2_128B", "L2_256B"),
+    "fill": ("NONE", "NAN_REQUEST_ZERO_FMA"),
+}
+_BYTES = {"f64": 8, "i64": 8, "u64": 8, "f32": 4, "i32": 4, "u32": 4, "f16": 2, "bf16": 2, "i16": 2, "u16": 2}
+_PACKED = {
+    "f64": "<d", "f32": "<f", "f16": "<e", "i64": "<q", "u64": "<Q", "i32": "<i", "u32": "<I", "i16": "<h", "u16": "<H",
+    "i8": "<b", "u8": "<B", "bool": "<?",
+}  # fmt: skip
+
+
+class KernelError(RuntimeError):
+    """What is wrong, in one line. ``status`` is one of no_driver, no_device, load_failed, launch_failed; ``driver`` the
+    CUresult, 0 where the driver was not asked."""
+
+    def __init__(self, status: str, message: str, driver: int = 0) -> None:
+        super().__init__(message)
+        self.status, self.driver = status, driver
+
+
+class NoKernel(LookupError):
+    """Nothing in the folder computes this problem on this GPU."""
+
+
+# ---- Expressions of manifests ---------------------------------------------------------------------------------------
+
+
+def evaluate(text: str, sizes: Mapping[str, int]) -> Any:
+    """The value of an expression over sizes: Python's arithmetic and comparisons, and nothing else. Raises ValueError
+    for another text, ArithmeticError where it has no value."""
+    return _value(ast.parse(text, mode="eval").body, sizes)
+
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
+}  # fmt: skip
+_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
+}  # fmt: skip
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "min": min, "max": max, "abs": abs, "gcd": math.gcd, "int": int, "floor": math.floor, "ceil": math.ceil,
+    "round": round, "float": float, "sqrt": math.sqrt, "log2": math.log2,
+    "ceil_div": lambda a, b: -(-a // b), "round_up": lambda a, b: -(-a // b) * b,
+    "is_power_of_two": lambda a: a > 0 and a & (a - 1) == 0,
+}  # fmt: skip
+
+
+def _value(node: ast.expr, sizes: Mapping[str, int]) -> Any:
+    match node:
+        case ast.Constant(value=bool() | int() | float() as value):
+            return value
+        case ast.Name(id=name) if name in sizes:
+            return sizes[name]
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return not _value(operand, sizes)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand, sizes)
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return _value(operand, sizes)
+        case ast.BinOp(left=left, op=op, right=right):
+            return _BINARY[type(op)](_value(left, sizes), _value(right, sizes))
+        case ast.BoolOp(op=op, values=values):
+            found: Any = None
+            for part in values:
+                found = _value(part, sizes)
+                if bool(found) == isinstance(op, ast.Or):
+                    return found
+            return found
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return _value(body if _value(test, sizes) else orelse, sizes)
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            return [_value(element, sizes) for element in elements]
+        case ast.Compare(left=left, ops=ops, comparators=rights):
+            values = [_value(part, sizes) for part in (left, *rights)]
+            return all(_COMPARED[type(op)](a, b) for op, a, b in zip(ops, values, values[1:], strict=False))
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+            return _FUNCTIONS[name](*(_value(a, sizes) for a in arguments))
+    raise ValueError(f"{ast.unparse(node)!r} is not part of the language of manifests")
+
+
+# ---- Selection ------------------------------------------------------------------------------------------------------
+
+
+def load(folder: str | Path) -> Kernels:
+    """The kernels of an export. Raises OSError, and ValueError for a manifest of another version."""
+    path = Path(folder)
+    document = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+    if document.get("format") != 1:
+        raise ValueError(f"{path} has a manifest of format {document.get('format')}, and this loader reads 1")
+    return Kernels(path, document["kernels"])
+
+
+class Kernels:
+    def __init__(self, folder: Path, entries: Sequence[Mapping[str, Any]]) -> None:
+        self.folder, self.entries = folder, entries
+
+    def select(self, problem: str, *, device: int | None = None, growth: float = 1.0) -> Kernel:
+        """The kernel for ``problem`` on a GPU (the current one): that of this very problem, else the nearest whose own
+        rules allow these sizes, else with ``growth`` above 1 one that computes at most so many times as many rows, of
+        arrays that have room for them (``Kernel.sizes``). Fields that are not named have their defaults.
+
+        Raises NoKernel, ValueError for what is not a problem, KernelError without a GPU.
+        """
+        sm, name = describe(current_device() if device is None else device)
+        return self.select_for(problem, sm, name, growth=growth)
+
+    def select_for(self, problem: str, sm: int, name: str = "", *, growth: float = 1.0) -> Kernel:
+        """``select`` for a GPU that need not be here: ``sm`` is 90 for compute capability 9.0."""
+        op, *words = problem.split()
+        asked = dict(word.split("=", 1) for word in words)  # raises ValueError
+        same = [e for e in self.entries if e["operator"] == op]
+        if not same:
+            raise ValueError(f"no kernel here computes {op}")
+        found: list[tuple[tuple[float, float], int, Kernel]] = []
+        why = ""
+        for number, entry in enumerate(same):
+            made = _candidate(self.folder, entry, asked, sm, growth)
+            if isinstance(made, str):
+                why = f"{entry['problem']}: {made}"
+                continue
+            elsewhere = 0.0 if entry["device"]["driver_name"] == name else 0.25
+            kinds = {"exact": 0.0, "nearest": 100.0, "padded": 200.0}
+            rank = kinds[made.match] + made.doublings + elsewhere + (50.0 if made.by_ptx else 0.0)
+            found.append(((rank, entry["seconds"]), number, made))
+        if not found:
+            raise NoKernel(f'nothing here computes "{problem}" on sm_{sm}: {why}')
+        return min(found, key=lambda f: f[:2])[2]
+
+
+def _candidate(
+    folder: Path, entry: Mapping[str, Any], asked: Mapping[str, str], sm: int, growth: float
+) -> Kernel | str:
+    """The kernel of an entry for what is asked, or why it cannot be."""
+    sizes, texts = entry["sizes"], entry["texts"]
+    for name in asked:
+        if name not in sizes and name not in texts:
+            return f"it has no {name}"
+    for name, text in texts.items():
+        if asked.get(name, text["default"]) != text["value"]:
+            return f"its {name} is {text['value']}"
+    chosen, doublings, grown, exact = {}, 0.0, 1.0, True
+    for name, size in sizes.items():
+        if name not in asked and size["default"] is None:
+            raise ValueError(f"{name} is missing")
+    for name, size in sizes.items():
+        wanted = int(asked.get(name, size["default"]))
+        if wanted < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, not {wanted}")
+        chosen[name] = wanted
+        if wanted == size["value"]:
+            continue
+        exact = False
+        doublings += abs(math.log2(size["value"] / wanted))
+        if size["free"]:
+            continue
+        if not size["padded"] or wanted > size["value"] or growth <= 1:
+            return f"its {name} is {size['value']}"
+        grown *= size["value"] / wanted
+        chosen[name] = size["value"]
+    arch = str(entry["device"]["arch"])
+    built, exactly = int("".join(c for c in arch if c.isdigit())), not arch[-1].isdigit()
+    fits = built == sm or (not exactly and built // 10 == sm // 10 and built < sm)
+    by_ptx = not fits and not exactly and entry["ptx"] is not None and built < sm
+    if not fits and not by_ptx:
+        return f"it is for {arch}"
+    if grown > growth:
+        return f"it would compute {grown:.3g} times as much"
+    if doublings > MOST_DOUBLINGS:
+        return "its sizes are too far away"
+    for guard in entry["guards"] if not exact else ():
+        try:
+            holds = evaluate(guard["holds"], chosen)
+        except ArithmeticError:
+            holds = False
+        if not holds:
+            return str(guard["reason"])
+    return Kernel(folder, entry, chosen, "exact" if exact else "padded" if grown > 1 else "nearest", doublings, by_ptx)
+
+
+# ---- The driver -----------------------------------------------------------------------------------------------------
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = (("id", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_uint * 16))
+
+
+class _Config(ctypes.Structure):
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(_Attribute)), ("count", ctypes.c_uint),
+    )  # fmt: skip
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise KernelError("no_driver", str(error)) from error
+    _check(library, "no_device", library.cuInit(0), "cuInit")
+    return library
+
+
+def _check(library: ctypes.CDLL, status: str, code: int, what: str) -> None:
+    if code:
+        name = ctypes.c_char_p()
+        library.cuGetErrorName(code, ctypes.byref(name))
+        raise KernelError(status, f"{what}: {(name.value or b'unknown error').decode()} ({code})", code)
+
+
+def _context() -> int:
+    """That of this thread; where it has none, it gets the primary one of GPU 0."""
+    library, context = _driver(), ctypes.c_void_p()
+    _check(library, "no_device", library.cuCtxGetCurrent(ctypes.byref(context)), "the current context")
+    if not context.value:
+        device = ctypes.c_int()
+        _check(library, "no_device", library.cuDeviceGet(ctypes.byref(device), 0), "GPU 0")
+        _check(library, "no_device", library.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), "its context")
+        _check(library, "no_device", library.cuCtxSetCurrent(context), "its context")
+    return int(context.value or 0)
+
+
+def current_device() -> int:
+    """The number of this thread's GPU. Raises KernelError."""
+    _context()
+    device = ctypes.c_int()
+    _check(_driver(), "no_device", _driver().cuCtxGetDevice(ctypes.byref(device)), "the current GPU")
+    return device.value
+
+
+def describe(device: int) -> tuple[int, str]:
+    """Compute capability (90 for 9.0) and name of a GPU. Raises KernelError."""
+    library, handle, number = _driver(), ctypes.c_int(), ctypes.c_int()
+    _check(library, "no_device", library.cuDeviceGet(ctypes.byref(handle), device), f"GPU {device}")
+    found = []
+    for attribute in (_MAJOR, _MINOR):
+        code = library.cuDeviceGetAttribute(ctypes.byref(number), attribute, handle)
+        _check(library, "no_device", code, "its compute capability")
+        found.append(number.value)
+    name = ctypes.create_string_buffer(256)
+    _check(library, "no_device", library.cuDeviceGetName(name, 256, handle), "its name")
+    return 10 * found[0] + found[1], name.value.decode(errors="replace")
+
+
+# ---- Launching ------------------------------------------------------------------------------------------------------
+
+
+class Kernel:
+    """A kernel for a problem. ``match`` is exact, nearest or padded; ``doublings`` how far it was tuned from here;
+    ``proof`` and ``provenance`` are the manifest's. Any number of threads may call it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        entry: Mapping[str, Any],
+        sizes: Mapping[str, int],
+        match: str,
+        doublings: float,
+        by_ptx: bool,
+    ) -> None:
+        self.entry, self.sizes, self.match, self.doublings, self.by_ptx = entry, dict(sizes), match, doublings, by_ptx
+        self.problem, self.proof, self.provenance = entry["problem"], entry["proof"], entry["provenance"]
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._functions: dict[int, ctypes.c_void_p] = {}  # by context, to which a module belongs
+        self._own: dict[tuple[int, int], dict[str, int]] = {}  # workspaces by context and stream
+        launch = entry["launch"]
+        self.block, self.cluster = (tuple(self._number(t) for t in launch[name]) for name in ("block", "cluster"))
+        self.grid = tuple(self._number(t) for t in launch["grid"])
+        self.shared_bytes = self._number(launch["dynamic_shared_bytes"])
+        operands = [o for o in entry["operands"] if o["role"] != "workspace"]
+        self.arrays = [o["name"] for outputs in (False, True) for o in operands if (o["role"] == "output") == outputs]
+        self.shapes = {o["name"]: tuple(self._number(t) for t in o["shape"]) for o in entry["operands"]}
+
+    def __call__(self, *arrays: Any, stream: Any = None) -> None:
+        """Queue it on ``stream`` (of any library, or a number; the default one), on arrays in the order of ``arrays``.
+
+        Nothing waits for it. Raises ValueError for arrays that it cannot take, KernelError where the driver refuses.
+        """
+        if len(arrays) != len(self.arrays):
+            raise ValueError(f"{self.problem} takes {', '.join(self.arrays)}, not {len(arrays)} arrays")
+        at = {name: _address(name, array) for name, array in zip(self.arrays, arrays, strict=True)}
+        library, context, queue = _driver(), _context(), _stream(stream)
+        with self._lock:
+            function = self._functions.get(context) or self._load(context)
+            at |= self._workspaces(context, queue)
+        kept, parameters = self._parameters(at)
+        config = _Config((ctypes.c_uint * 3)(*self.grid), (ctypes.c_uint * 3)(*self.block), self.shared_bytes, queue)
+        if math.prod(self.cluster) > 1:
+            config.attributes = ctypes.pointer(_Attribute(_CLUSTER, 0, (ctypes.c_uint * 16)(*self.cluster)))
+            config.count = 1
+        if self.entry["launch"]["grid_may_shrink"]:
+            config.grid[0] = min(config.grid[0], self._at_a_time(function, config) or config.grid[0])
+        for _ in range(self.entry["launch"]["launches"]):
+            if config.count:
+                code = library.cuLaunchKernelEx(ctypes.byref(config), function, parameters, None)
+            else:
+                code = library.cuLaunchKernel(
+                    function, *config.grid, *config.block, config.shared, ctypes.c_void_p(queue), parameters, None
+                )
+            _check(library, "launch_failed", code, f"the launch of {self.entry['entry']}")
+        del kept
+
+    def _number(self, text: str) -> int:
+        return int(evaluate(text, self.sizes))
+
+    def _load(self, context: int) -> ctypes.c_void_p:
+        library, module, function = _driver(), ctypes.c_void_p(), ctypes.c_void_p()
+        code = library.cuModuleLoadData(ctypes.byref(module), (self._folder / self.entry["cubin"]).read_bytes())
+        if code == _NO_BINARY and self.entry["ptx"]:
+            text = (self._folder / self.entry["ptx"]).read_bytes() + b"\0"
+            code = library.cuModuleLoadData(ctypes.byref(module), text)
+        _check(library, "load_failed", code, f"the kernel of {self.problem} does not load")
+        name = self.entry["entry"].encode()
+        _check(library, "load_failed", library.cuModuleGetFunction(ctypes.byref(function), module, name), name.decode())
+        wanted = [(_MAX_DYNAMIC_SHARED, self.shared_bytes)] if self.shared_bytes else []
+        wanted += [(_NON_PORTABLE_CLUSTER, 1)] if math.prod(self.cluster) > 8 else []
+        for attribute, value in wanted:
+            code = library.cuFuncSetAttribute(function, attribute, value)
+            _check(library, "load_failed", code, f"attribute {attribute} = {value} of {self.entry['entry']}")
+        self._functions[context] = function
+        return function
+
+    def _workspaces(self, context: int, stream: int) -> dict[str, int]:
+        """The kernel's own arrays: launches on two streams must not share them."""
+        known = self._own.get((context, stream))
+        if known is not None:
+            return known
+        made: dict[str, int] = {}
+        for o in self.entry["operands"]:
+            if o["role"] != "workspace":
+                continue
+            size, at = math.prod(self.shapes[o["name"]]) * _BYTES.get(o["dtype"], 1), ctypes.c_uint64()
+            code = _driver().cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(size))
+            _check(_driver(), "out_of_memory", code, f"the kernel's own array {o['name']} of {size} bytes")
+            if o["zeroed"]:
+                code = _driver().cuMemsetD8Async(at, ctypes.c_ubyte(0), ctypes.c_size_t(size), ctypes.c_void_p(stream))
+                _check(_driver(), "launch_failed", code, f"zeros in {o['name']}")
+            made[o["name"]] = at.value
+        self._own[context, stream] = made
+        return made
+
+    def _parameters(self, at: Mapping[str, int]) -> tuple[list[Any], Any]:
+        """The parameters that the driver takes, and what they point to."""
+        kept: list[Any] = []
+        for a in self.entry["arguments"]:
+            if a["kind"] == "array":
+                kept.append(ctypes.c_uint64(at[a["operand"]]))
+            elif a["kind"] == "scalar":
+                kept.append(_packed(a["dtype"], evaluate(a["value"], self.sizes)))
+            else:
+                kept.append(_tensor_map(a, at[a["operand"]]))
+        pointers = [ctypes.addressof(k) + getattr(k, "start", 0) for k in kept]
+        return kept, (ctypes.c_void_p * (len(pointers) + 1))(*pointers, None)
+
+    def _at_a_time(self, function: ctypes.c_void_p, config: _Config) -> int:
+        """Blocks that run at a time; 0 where the driver does not say."""
+        library, running, count, device = _driver(), ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+        if config.count:
+            code = library.cuOccupancyMaxActiveClusters(ctypes.byref(running), function, ctypes.byref(config))
+            return 0 if code else running.value * int(self.cluster[0])
+        shared = ctypes.c_size_t(self.shared_bytes)
+        code = library.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            ctypes.byref(running), function, math.prod(self.block), shared
+        )
+        code = code or library.cuCtxGetDevice(ctypes.byref(device))
+        code = code or library.cuDeviceGetAttribute(ctypes.byref(count), _MULTIPROCESSORS, device)
+        return 0 if code else running.value * count.value
+
+
+def _packed(dtype: str, value: Any) -> Any:
+    if dtype == "bf16":
+        bits = struct.unpack("<I", struct.pack("<f", value))[0]
+        data = struct.pack("<H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)  # to the nearest, ties to even
+    elif dtype in _PACKED:
+        data = struct.pack(_PACKED[dtype], value)
+    else:
+        raise ValueError(f"a scalar of type {dtype} cannot be passed from Python")
+    return (ctypes.c_ubyte * len(data))(*data)
+
+
+class _Map(ctypes.Array[ctypes.c_ubyte]):
+    _type_, _length_ = ctypes.c_ubyte, 128 + 64
+    start = 0  # of the map, which begins at a multiple of 64
+
+
+def _tensor_map(recipe: Mapping[str, Any], address: int) -> _Map:
+    memory = _Map()
+    memory.start = -ctypes.addressof(memory) % 64
+    rank = len(recipe["sizes"])
+    choices = [names.index(recipe[what]) for what, names in _CHOICES.items()]
+    wide = ctypes.c_uint64
+    code = _driver().cuTensorMapEncodeTiled(
+        ctypes.c_void_p(ctypes.addressof(memory) + memory.start), _ELEMENTS.index(recipe["element"]), rank,
+        ctypes.c_void_p(address), (wide * rank)(*recipe["sizes"]), (wide * rank)(*recipe["strides"]),
+        (ctypes.c_uint * rank)(*recipe["box"]), (ctypes.c_uint * rank)(*recipe["element_strides"]), *choices,
+    )  # fmt: skip
+    _check(_driver(), "launch_failed", code, f"the tensor map of {recipe['operand']}")
+    return memory
+
+
+def _address(name: str, array: Any) -> int:
+    if isinstance(array, int):
+        at = array
+    elif hasattr(array, "data_ptr"):  # torch
+        at = array.data_ptr()
+    elif hasattr(array, "__cuda_array_interface__"):
+        at = array.__cuda_array_interface__["data"][0]
+    elif hasattr(array, "handle"):  # cuda.core
+        at = int(array.handle)
+    else:
+        raise ValueError(f"{name} is not an array on a GPU: give one of torch, cupy, numba, cuda.core, or an address")
+    if not at or at % 16:
+        raise ValueError(f"{name} must start at a multiple of 16 bytes, not at {at}")
+    return int(at)
+
+
+def _stream(stream: Any) -> int:
+    for name in ("cuda_stream", "ptr", "handle"):  # torch, cupy, numba and cuda.core
+        if hasattr(stream, name):
+            stream = getattr(stream, name)
+            break
+    return int(getattr(stream, "value", stream) or 0)

@@ -1,0 +1,64 @@
+"""``autosched export --cubin FOLDER``: kernels that programs launch without autosched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autosched.cli.terminal.errors import NO, InputError, bad_input
+from autosched.cli.terminal.output import print_json, say
+from autosched.reporting import formatting
+from measurements.files.text import without_password
+
+
+def export_kernels(
+    db: str,
+    folder: str,
+    operator: str | None,
+    device: str | None,
+    ptx: bool,
+    calls: str,
+    kernel_files: Sequence[str],
+    json: bool,
+) -> int:
+    """Write the folder and say what is in it. Exit status 1 where nothing can be exported."""
+    from autosched.aot import collect, write
+    from autosched.dispatch.call_log import CallLogError
+    from autosched.suites.logged_calls import read_calls
+    from autosched.user_kernels.user_kernel import Kernel
+    from measurements.compiler.nvrtc import NvrtcMissing
+    from measurements.store.store import Store
+    from search_spaces.hardware.devices import device as device_row
+
+    if calls and (device is None or operator is not None):
+        raise InputError("--from takes every problem of the calls, on one device: give --device, and no --operator")
+    with bad_input():
+        for file in kernel_files:
+            Kernel.from_file(file).register()
+        name = None if device is None else device_row(device).name
+        problems = [member.problem for member in read_calls(calls).members] if calls else []
+        try:
+            store = Store.open(db, create=False)
+            kernels = collect(store, operator=operator, device=name, problems=problems, with_ptx=ptx, skipped=_skipped)
+        except (NvrtcMissing, CallLogError) as error:
+            raise InputError(str(error)) from error
+    if not kernels:
+        say(f"{without_password(db)} holds no kernel that can be exported for this")
+        return NO
+    try:
+        files = write(kernels, folder)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror}") from error
+    if json:
+        exported = [{"problem": k.text, "device": k.device.name, "cubin": k.digest} for k in kernels]
+        print_json({"folder": folder, "kernels": exported, "files": [str(path) for path in files]})
+        return 0
+    for k in kernels:
+        origin = "chosen by the time model" if k.provenance.origin is None else k.provenance.origin.time
+        proof = "proven" if k.proof is not None else "no proof of this kernel"
+        print(f"{k.text} on {k.device.name}: {k.provenance.schedule.template}, {origin}, {proof}")
+    print(f"{formatting.plural(len(kernels), 'kernel')} in {folder}: see manifest.json and autosched_launch.hpp")
+    return 0
+
+
+def _skipped(why: str) -> None:
+    say(f"not exported: {why}")

@@ -1,0 +1,126 @@
+"""``--triton FILE:FUNCTION``: a Triton kernel, its space, and calls of it that a user's function makes.
+
+``best --triton FILE:FUNCTION`` stands in place of an operator: what a database knows of the kernel.
+
+The function is registered in the catalogue; with ``--args`` (and ``--size``) the problem is the call that they make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autosched.cli.options.kernel import taken
+from autosched.cli.terminal.errors import InputError, bad_input
+
+if TYPE_CHECKING:
+    from autosched.triton.tuning.search import TritonTuning
+
+
+def expanded(arguments: Sequence[str]) -> list[str]:
+    """The command line that ``best --triton ...`` stands for; any other one as it is. Raises InputError."""
+    if not arguments or arguments[0] != "best":
+        return list(arguments)
+    places, rest = taken(arguments[1:], "--triton")
+    if not places:
+        return list(arguments)
+    makers, rest = taken(rest, "--args")
+    given, rest = taken(rest, "--size")
+    if len(places) > 1 or len(makers) > 1:
+        raise InputError("give --triton FILE:FUNCTION and --args FILE:FUNCTION once")
+    if given and not makers:
+        raise InputError("--size goes with --args FILE:FUNCTION, whose function takes it")
+    tuning = loaded(places[0])
+    tuning.register()
+    names, _ = taken(rest, "--db")
+    if names and tuning.space is None and not tuning.function.configs:
+        tuning = replace(tuning, space=_recorded(names[-1], tuning.problem_name))
+        tuning.register()
+    problem: list[str] = []
+    if makers:
+        from autosched.triton.session import emulated
+        from autosched.triton.tuning.call import KernelCall
+        from autosched.triton.tuning.loading import load
+
+        with bad_input(), emulated("h100", check=False):  # whose name is not a part of the call
+            make = load(makers[0], "--args")
+            call = KernelCall.of(tuning.function, made(make, sizes("--size", given), makers[0]))
+            problem = ["--arguments", tuning.problem(call).arguments]
+    return ["best", tuning.problem_name, *problem, *rest]
+
+
+def _recorded(db: str, operator: str) -> dict[str, list[Any]] | None:
+    """The values that a database has trials of: a kernel that says none itself was tuned with --param."""
+    from measurements.store.store import Store
+
+    found: dict[str, dict[Any, None]] = {}
+    store = Store.open(db, create=False)
+    for summary in store.problems(operator):
+        for record in store.trials(store.problem(summary), summary.device, summary.provenance):
+            for name, value in record.schedule.items:
+                found.setdefault(name, {})[value] = None
+    return {name: list(values) for name, values in found.items()} or None
+
+
+def loaded(
+    place: str, param: Sequence[str] | None = None, rule: Sequence[str] | None = None, reference: str | None = None
+) -> TritonTuning:
+    """The function at ``place``, with its space, rules and reference. Raises InputError."""
+    try:
+        from autosched.triton.tuning.decorator import TunedFunction
+        from autosched.triton.tuning.function import TritonFunction
+        from autosched.triton.tuning.loading import load
+        from autosched.triton.tuning.search import TritonTuning
+    except ImportError as error:
+        raise InputError(f"--triton needs Triton and torch ({error}): pip install 'autosched[triton,torch]'") from None
+    try:
+        found = load(place, "--triton")
+        computes = None if reference is None else load(reference, "--reference")
+        tuning = found.tuning if isinstance(found, TunedFunction) else TritonTuning(TritonFunction.of(found))
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    space = _space(param) if param else tuning.space
+    return TritonTuning(
+        tuning.function,
+        space,
+        (*tuning.rules, *(rule or ())),
+        tuning.default,
+        computes or tuning.reference,
+        tuning.tolerance,
+    )
+
+
+def _space(param: Sequence[str]) -> dict[str, list[Any]]:
+    """What ``--param NAME=V,V`` list: whole numbers, True, False and None as such, anything else as text."""
+    words: dict[str, Any] = {"True": True, "False": False, "None": None}
+    found: dict[str, list[Any]] = {}
+    for text in param:
+        name, sign, values = text.partition("=")
+        if not sign or not name or not values:
+            raise InputError(f"--param {text}: write NAME=VALUE,VALUE, such as --param BLOCK_M=64,128")
+        found[name] = [
+            words[v] if v in words else int(v) if v.removeprefix("-").isdigit() else v for v in values.split(",")
+        ]
+    return found
+
+
+def sizes(flag: str, given: Sequence[str] | None) -> dict[str, int]:
+    """What ``--size NAME=N`` give. Raises InputError."""
+    found = {}
+    for text in given or ():
+        name, sign, value = text.partition("=")
+        if not sign or not name.isidentifier() or not value.removeprefix("-").isdigit():
+            raise InputError(f"{flag} {text}: write NAME=N, such as {flag} m=4096")
+        found[name] = int(value)
+    return found
+
+
+def made(make: Callable[..., Any], given: Mapping[str, int], place: str) -> Any:
+    """What the user's function makes of sizes. Raises InputError."""
+    try:
+        return make(**given)
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise InputError(f"--args: {Path(place).name} raised {type(error).__name__}: {text}") from error

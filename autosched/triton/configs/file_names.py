@@ -1,0 +1,126 @@
+"""Names of tuned-configuration files, which say what their configurations are for.
+
+``E=8,N=7168,device_name=NVIDIA_H100_80GB_HBM3,dtype=fp8_w8a8,block_shape=[128,128].json`` is of a layer of 8 experts
+with an intermediate size of 7168; with ``K=`` in place of ``E=`` it is of a block-scaled matmul.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from search_spaces.hardware.devices import DEVICES, Device
+
+Format = Literal["vllm", "sglang"]
+FORMATS: tuple[Format, ...] = ("vllm", "sglang")
+_PAIR = re.compile(r"(\w+)=((?:\[[^\]]*\])|[^,]*)(?:,|$)")
+# What files call products whose driver says another name; each is the product's only SXM or PCIe row.
+_OTHER_NAMES = {
+    "NVIDIA_H100": "h100",
+    "NVIDIA_H100_80GB": "h100",
+    "NVIDIA_A100-PCIe-40GB": "a100_40gb_pcie",
+    "NVIDIA_B300": "b300",
+}
+
+
+class NotAConfigFile(ValueError):
+    """The name of a file says not what it is for. The message is one line."""
+
+
+@dataclass(frozen=True)
+class FileName:
+    """``experts`` is 0 for a plain matmul. ``n`` is the intermediate size of a layer (of one rank), or the columns of a
+    matmul; ``k`` the depth of a matmul, 0 where the name does not say it. ``dtype`` is "" for 16-bit floats.
+    ``rest`` are pairs that this version does not know."""
+
+    experts: int
+    n: int
+    k: int
+    device_name: str
+    dtype: str = ""
+    block_shape: tuple[int, int] | None = None
+    per_channel: bool = False
+    down: bool = False
+    rest: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_moe(self) -> bool:
+        return self.experts > 0
+
+    @cached_property
+    def device(self) -> Device | None:
+        """The row of the product; None where it is not NVIDIA's, or has none."""
+        return row_of_file_device(self.device_name)
+
+    def text(self, format: Format = "vllm") -> str:
+        """As the format spells it: SGLang leaves a blank in ``block_shape``."""
+        sizes = f"E={self.experts},N={self.n}" if self.is_moe else f"N={self.n},K={self.k}"
+        parts = [sizes, f"device_name={self.device_name}"]
+        if self.dtype:
+            parts.append(f"dtype={self.dtype}")
+        if self.block_shape:
+            blank = " " if format == "sglang" else ""
+            parts.append(f"block_shape=[{self.block_shape[0]},{blank}{self.block_shape[1]}]")
+        if self.per_channel:
+            parts.append("per_channel_quant=True")
+        parts += [f"{name}={value}" for name, value in self.rest]
+        return ",".join(parts) + ("_down" if self.down else "") + ".json"
+
+
+def parse_file_name(name: str) -> FileName:
+    """Raises NotAConfigFile."""
+    stem, dot, suffix = name.rpartition(".")
+    if not dot or suffix != "json":
+        raise NotAConfigFile(f"{name}: not a .json file")
+    down = stem.endswith("_down")
+    stem = stem.removesuffix("_down")
+    pairs = _PAIR.findall(stem)
+    if ",".join(f"{k}={v}" for k, v in pairs) != stem:
+        raise NotAConfigFile(f"{name}: not of the form E=8,N=7168,device_name=NAME,dtype=TYPE.json")
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise NotAConfigFile(f"{name}: says one thing twice")
+    sizes = {key: _size(name, key, values.pop(key, "0")) for key in ("E", "N", "K")}
+    device = values.pop("device_name", "")
+    if not device or not sizes["N"] or bool(sizes["E"]) == bool(sizes["K"]):
+        raise NotAConfigFile(f"{name}: needs device_name=, N=, and either E= (experts) or K= (a matmul)")
+    shape = values.pop("block_shape", "")
+    block = tuple(_size(name, "block_shape", part.strip()) for part in shape.strip("[]").split(",")) if shape else None
+    if block is not None and len(block) != 2:
+        raise NotAConfigFile(f"{name}: block_shape={shape} is not of the form [128,128]")
+    return FileName(
+        sizes["E"],
+        sizes["N"],
+        sizes["K"],
+        device,
+        values.pop("dtype", ""),
+        block,
+        values.pop("per_channel_quant", "") == "True",
+        down,
+        tuple(values.items()),
+    )
+
+
+def row_of_file_device(name: str) -> Device | None:
+    """The device row that a file's ``device_name`` is of: the driver's name with underscores for blanks."""
+    wanted = _OTHER_NAMES.get(name)
+    for row in DEVICES:
+        if row.name == wanted or any(driver.replace(" ", "_") == name for driver in row.driver_names):
+            return row
+    return None
+
+
+def file_device_of_row(device: Device, format: Format) -> str:
+    """What files call the device: vLLM calls the whole family of the H200 by one name. Raises ValueError."""
+    if not device.driver_names:
+        raise ValueError(f"{device.name}: no driver's name is known, so no file can be called by it")
+    name = device.driver_names[0].replace(" ", "_")
+    return "NVIDIA_H200" if format == "vllm" and "H200" in name.split("_") else name
+
+
+def _size(name: str, key: str, text: str) -> int:
+    if not text.isdigit():
+        raise NotAConfigFile(f"{name}: {key}={text} is not a size")
+    return int(text)

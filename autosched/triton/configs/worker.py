@@ -1,0 +1,31 @@
+"""The process in which configurations are compiled and proven: a compiler that crashes ends it, not the check."""
+
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+
+from autosched.triton.configs.file_names import parse_file_name
+from autosched.triton.configs.installed import kernel_for
+from measurements.workers.messages import Message
+from measurements.workers.worker import serve
+from search_spaces.hardware.devices import device
+
+_origin = lru_cache(maxsize=8)(kernel_for)
+
+
+def handle(request: Message) -> Message:
+    """``format``, ``name`` (of a file), ``config``, ``device`` and ``prove`` to a judgement and the kernel's origin."""
+    import triton
+
+    from autosched.triton.configs.judge_config import judge
+
+    name = parse_file_name(request["name"])
+    found = judge(request["format"], name, request["config"], device(request["device"]), prove=request["prove"])
+    origin = _origin(request["format"], name.is_moe).origin
+    return Message({**found.to_json(), "kernel": origin, "triton": triton.__version__})
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # of compilers, for their authors
+    serve(handle)

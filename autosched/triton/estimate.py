@@ -1,0 +1,41 @@
+"""Time of a Triton launch from what its blocks executed in the emulator, and what its cubin says of resources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from autosched.proofs.launch_counting import CountedRun, averaged
+from autosched.triton.cubin import cubin_resources
+from cost_models.launch_time import CompiledResources, launch_time
+from search_spaces.hardware.data_movement import SECTOR_BYTES
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.launch_counts import LaunchCounts
+from search_spaces.templates.kernel import Launch
+
+_UNKNOWN_REGISTERS = 64  # of a thread, where there is no cubin
+
+
+def estimated_seconds(launch: Launch, runs: Sequence[CountedRun], cubin: bytes, device: Device) -> float:
+    """ESTIMATED seconds of a launch; 0 where a run has not ended, infinity where a block does not fit on the device."""
+    if any(r.emulation.status not in ("ok", "findings") for r in runs):
+        return 0.0
+    try:
+        return launch_time(triton_counts(launch, runs), device, compiled_resources(cubin)).seconds
+    except ValueError:
+        return float("inf")
+
+
+def triton_counts(launch: Launch, runs: Sequence[CountedRun]) -> LaunchCounts:
+    """What a block does on average. DRAM serves each array once, and no more than what the blocks ask for."""
+    counts = averaged(launch, runs, float(sum(operand.bytes for operand in launch.operands)))
+    asked = SECTOR_BYTES * counts.blocks * (counts.unique_sectors + counts.store_sectors + counts.atomic_sectors)
+    return replace(counts, dram_bytes=min(counts.dram_bytes, asked))
+
+
+def compiled_resources(cubin: bytes) -> CompiledResources:
+    """Triton asks for all of its shared memory at the launch; its only local memory is that of spills."""
+    found = cubin_resources(cubin)
+    if found is None:
+        return CompiledResources(_UNKNOWN_REGISTERS)
+    return CompiledResources(found.registers, 2 * found.local_bytes)  # each stored once, and loaded once

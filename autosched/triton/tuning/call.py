@@ -1,0 +1,120 @@
+"""One call of a Triton function: its grid, and its arguments without a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from autosched.triton.arguments import tensor_of
+from autosched.triton.tuning.function import LAUNCH_OPTIONS, TritonFunction
+
+GRID, OUTPUTS = "grid", "outputs"
+
+
+class CallError(ValueError):
+    """Arguments that the function does not take. The message is one line."""
+
+
+@dataclass(frozen=True, eq=False)
+class KernelCall:
+    """``grid`` is a tuple, or a function of all arguments by name, as in ``kernel[grid]``.
+
+    ``arguments`` are by name, launch options that do not vary (``num_warps``) among them. ``outputs`` names tensors
+    that the kernel writes and that are no arguments, such as those whose addresses lie in one.
+    """
+
+    grid: Any
+    arguments: Mapping[str, Any]
+    outputs: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, function: TritonFunction, given: Any) -> KernelCall:
+        """From what a ``make_args`` function returns: a mapping of ``grid`` and the arguments by name. Raises
+        CallError."""
+        if not isinstance(given, Mapping):
+            raise CallError(
+                f"the arguments of {function.name} must be a dict of {GRID} and arguments by name, not {given!r:.60}"
+            )
+        arguments = {name: value for name, value in given.items() if name not in (GRID, OUTPUTS)}
+        if GRID not in given:
+            raise CallError(f"the arguments of {function.name} lack {GRID}: a tuple, or a function of the arguments")
+        return cls(given[GRID], arguments, given.get(OUTPUTS) or {})._checked(function)
+
+    @classmethod
+    def positional(
+        cls, function: TritonFunction, grid: Any, values: tuple[Any, ...], named: Mapping[str, Any]
+    ) -> KernelCall:
+        """From a call ``kernel[grid](*values, **named)``. Raises CallError."""
+        if len(values) > len(function.parameters):
+            raise CallError(f"{function.name} takes {len(function.parameters)} arguments, not {len(values)}")
+        return cls(grid, {**dict(zip(function.parameters, values, strict=False)), **named})._checked(function)
+
+    def _checked(self, function: TritonFunction) -> KernelCall:
+        for name in self.arguments:
+            if name not in function.parameters and name not in LAUNCH_OPTIONS:
+                raise CallError(f"{function.name} has no parameter {name}: it has {', '.join(function.parameters)}")
+        if not callable(self.grid) and not isinstance(self.grid, tuple | list | int):
+            raise CallError(f"the grid of {function.name} must be a tuple or a function, not {self.grid!r:.60}")
+        if isinstance(self.grid, int):
+            return KernelCall((self.grid,), self.arguments, self.outputs)
+        return self
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        """The integers among the arguments: the names that rules may use besides those of parameters."""
+        return {n: v for n, v in self.arguments.items() if isinstance(v, int) and not isinstance(v, bool)}
+
+    def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Every tensor that the kernel can reach by an argument, by name."""
+        for name, value in (*self.arguments.items(), *self.outputs.items()):
+            yield from _tensors(name, value)
+
+    def described(self, function: TritonFunction) -> str:
+        """Everything about the call that a time depends on, but for values of tensors: the identity of its problem."""
+        names = [n for n in function.parameters if n in self.arguments]
+        names += [n for n in self.arguments if n not in function.parameters]
+        return " ".join(f"{name}={_described(self.arguments[name])}" for name in names)
+
+    def on_the_cpu(self) -> KernelCall:
+        """The same with copies of tensors that are on a GPU."""
+        moved = {name: _moved(value) for name, value in self.arguments.items()}
+        return KernelCall(self.grid, moved, {n: t.cpu() for n, t in self.outputs.items()})
+
+
+Arguments = Callable[..., Mapping[str, Any]]  # a user's function that makes them, of sizes
+
+
+def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, tuple | list):
+        for k, each in enumerate(value):
+            yield from _tensors(f"{name}[{k}]", each)
+        return
+    tensor = tensor_of(value)
+    if tensor is not None:
+        yield name, tensor
+
+
+def _moved(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor) or value.untyped_storage().device.type == "cpu":  # also what pretends
+        return value
+    return value.detach().cpu()
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"({','.join(map(_described, value))})"
+    if isinstance(value, bool | int | str) or value is None:
+        return "".join(str(value).split())
+    if isinstance(value, float):
+        return "float"
+    tensor = tensor_of(value)
+    if tensor is None:
+        return "".join(str(getattr(value, "__name__", value)).split())
+    shape = ",".join(map(str, tensor.shape))
+    strides = "" if tensor.is_contiguous() else f"/{','.join(map(str, tensor.stride()))}"
+    dtype = str(getattr(value, "dtype", tensor.dtype)).removeprefix("torch.")
+    kind = "" if isinstance(value, torch.Tensor) else f"{type(value).__name__}:"
+    return f"{kind}{dtype}[{shape}]{strides}"

@@ -1,0 +1,137 @@
+"""One configuration of a Triton function, compiled for a device that is not here, with all that its launch is given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from triton.runtime.errors import OutOfResources
+
+from autosched.triton.arguments import ArgumentMismatch, LaunchArguments
+from autosched.triton.cubin import cubin_resources
+from autosched.triton.described import LaunchFailed, described_launch
+from autosched.triton.driver import TritonLaunch, activated
+from autosched.triton.storages import Storages
+from autosched.triton.tuning.call import KernelCall
+from autosched.triton.tuning.function import TritonFunction
+from measurements.files.text import one_line
+from measurements.records.measurement import Resources, Status
+from search_spaces.hardware.devices import Device
+from search_spaces.templates.kernel import Launch
+
+_REASON = 300  # letters of a compiler's message
+
+
+class NotLaunched(Exception):
+    """No launch came of a configuration; ``status`` says of which kind the ``reason`` is, which is one line."""
+
+    def __init__(self, status: Status, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+@dataclass
+class Capture:
+    """A launcher that keeps launches in place of running them. Satisfies ``driver.Launcher``."""
+
+    device: Device
+    launches: list[TritonLaunch]
+
+    def launch(self, launch: TritonLaunch) -> None:
+        self.launches.append(launch)
+
+    def benchmark(self, call: Callable[[], Any]) -> float:
+        raise RuntimeError("a kernel that is being compiled is not timed")
+
+    def torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cpu")
+
+    def device_interface(self) -> Any:
+        import torch
+
+        return torch.cpu
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledCandidate:
+    """A launch as the emulator takes it: its program, its arguments, and what it is launched with."""
+
+    ptx: str
+    cubin: bytes
+    launch: Launch
+    arguments: LaunchArguments
+    resources: Resources
+    seconds: float
+
+    @property
+    def summary(self) -> str:
+        r = self.resources
+        spills = f", {r.stack_bytes} bytes of spills" if r.stack_bytes else ""
+        return f"{r.registers} registers, {r.dynamic_shared_bytes:,} bytes of shared memory{spills}"
+
+
+def compiled(
+    function: TritonFunction,
+    call: KernelCall,
+    values: Mapping[str, Any],
+    hook: Callable[[Any], Any] | None,
+    device: Device,
+    storages: Storages,
+) -> CompiledCandidate:
+    """Compile a configuration as Triton would on the device, and take what it would launch.
+
+    Raises NotLaunched where Triton refuses it, or where no such block fits on the device.
+    """
+    capture = Capture(device, [])
+    arguments = {**call.arguments, **values}
+    began = time.monotonic()
+    with activated(capture):
+        try:
+            if hook is not None:
+                hook(dict(arguments))
+            function.run.run(grid=call.grid, warmup=False, **arguments)
+        except Exception as error:
+            raise refusal_of(error, device) from error
+    if not capture.launches:
+        raise NotLaunched(Status.LAUNCH_ERROR, "its grid has no blocks: nothing is launched")
+    (captured,) = capture.launches
+    seconds = time.monotonic() - began
+    try:
+        described, launch = described_launch(captured, storages)
+    except (ArgumentMismatch, LaunchFailed, ValueError) as error:
+        raise NotLaunched(Status.LAUNCH_ERROR, one_line(str(error))) from error
+    return CompiledCandidate(captured.ptx, captured.cubin, launch, described, _resources(captured), seconds)
+
+
+def _resources(launch: TritonLaunch) -> Resources:
+    found = cubin_resources(launch.cubin)
+    registers, local = (0, 0) if found is None else (found.registers, found.local_bytes)
+    return Resources(registers, local, local, local, 0, int(launch.metadata.shared))
+
+
+def refusal_of(error: Exception, device: Device) -> NotLaunched:
+    """What Triton raised, as a status with a reason."""
+    if isinstance(error, OutOfResources):
+        return NotLaunched(Status.OUT_OF_RESOURCES, _refusal(error, device))
+    return NotLaunched(Status.COMPILE_ERROR, _compile_error(error))
+
+
+def _refusal(error: OutOfResources, device: Device) -> str:
+    if error.name == "shared memory":
+        return f"a block needs {error.required:,} bytes of shared memory, and {device.name} has {error.limit:,}"
+    if error.name == "threads":
+        return f"a block has {error.required} threads, and its registers leave room for {error.limit} on {device.name}"
+    return f"a block needs {error.required} of {error.name}, and {device.name} has {error.limit}"
+
+
+def _compile_error(error: Exception) -> str:
+    """The last line of Triton's message that says something: the first ones show the source."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
+    where = lines[0] if len(lines) > 1 and lines[0].startswith("at ") else ""
+    said = one_line(" ".join(part for part in (where, lines[-1] if lines else "") if part))[:_REASON]
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

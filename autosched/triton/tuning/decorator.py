@@ -1,0 +1,164 @@
+"""``@autosched.triton.tune``: a Triton function that is launched with the best configuration that a database knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autosched.triton.driver import emulated_launcher
+from autosched.triton.storages import Storages, UndefinedMemory
+from autosched.triton.tuning.call import Arguments, KernelCall
+from autosched.triton.tuning.devices import active_device
+from autosched.triton.tuning.function import TritonFunction
+from autosched.triton.tuning.judge import Reference
+from autosched.triton.tuning.search import TRIALS, TritonTuning, tune_call
+from autosched.triton.tuning.space import RuleText
+from autosched.tuning.result import TuneResult
+from measurements.files.data_folder import default_database
+from measurements.records.record import Record
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import device as device_named
+
+
+class TunedFunction:
+    """What the decorator makes of a function: launched as ever, ``kernel[grid](...)``, and tuned by ``kernel.tune``."""
+
+    def __init__(
+        self,
+        function: Any,
+        *,
+        space: Mapping[str, Sequence[Any]] | None,
+        rules: Sequence[RuleText],
+        default: Mapping[str, Any] | None,
+        reference: Reference | None,
+        tolerance: tuple[float, float] | None,
+        database: str | Path | None,
+        trials: int,
+        proof_args: Arguments | None,
+        workers: int | None,
+    ) -> None:
+        self.fn = function
+        self.tuning = TritonTuning(TritonFunction.of(function), space, tuple(rules), default, reference, tolerance)
+        self.database = database
+        self.trials = trials
+        self.proof_args = proof_args
+        self.workers = workers
+        self.__name__ = self.tuning.function.name
+        self.__doc__ = function.__doc__
+        self._chosen: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        return lambda *args, **kwargs: self.run(*args, grid=grid, **kwargs)
+
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        """Launch with the best configuration for these arguments on Triton's device; the first call of a problem that
+        the database does not know tunes it, without a GPU."""
+        function = self.tuning.function
+        call = KernelCall.positional(function, grid, args, kwargs)
+        row = active_device()
+        key = (row.name, call.described(function))
+        if key not in self._chosen:
+            record = self.best(*args, grid=grid, device=row, **kwargs)
+            if record is None:
+                record = self.tune(*args, grid=grid, device=row, **kwargs).best
+            domain = self.tuning.space_of(self.tuning.problem(call))
+            schedule = domain.defaults()[0] if record is None else record.schedule
+            self._chosen[key] = domain.values(schedule)
+        return function.run.run(grid=grid, warmup=warmup, **{**call.arguments, **self._chosen[key]})
+
+    def tune(
+        self,
+        *args: Any,
+        grid: Any,
+        device: str | Device,
+        trials: int | None = None,
+        database: str | Path | None = None,
+        proof: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> TuneResult:
+        """Search the configurations of this call; ``options`` are further ones of ``tune_call``, ``proof`` a smaller
+        call to prove on: ``grid`` and arguments by name. Raises ValueError and HostFailure."""
+        function = self.tuning.function
+        storages = _storages()
+        given = proof
+        if given is None and self.proof_args is not None:
+            with UndefinedMemory(storages):
+                given = self.proof_args()
+        return tune_call(
+            self.tuning,
+            KernelCall.positional(function, grid, args, kwargs).on_the_cpu(),
+            device=device,
+            trials=self.trials if trials is None else trials,
+            database=self.database if database is None else database,
+            proof_call=None if given is None else KernelCall.of(function, given),
+            storages=storages,
+            **{"workers": self.workers, **(options or {})},
+        )
+
+    def best(self, *args: Any, grid: Any, device: str | Device, **kwargs: Any) -> Record | None:
+        """What the database knows to be fastest for this call on the device, if anything that the space still has."""
+        from measurements.store.store import Store
+
+        database = default_database() if self.database is None else self.database
+        if "://" not in str(database) and not Path(database).exists():
+            return None
+        row = device_named(device) if isinstance(device, str) else device
+        problem = self.tuning.problem(KernelCall.positional(self.tuning.function, grid, args, kwargs))
+        template = self.tuning.register()
+        with Store.open(database, create=False) as store:
+            record = store.best(problem, row.name)
+        usable = record is not None and record.schedule in template.space(problem, row)
+        return record if usable and record is not None and record.template_version == template.version else None
+
+
+def _storages() -> Storages:
+    """Those of the emulated program, where one runs: they know which bytes hold no values."""
+    found = getattr(emulated_launcher(), "storages", None)
+    return found if isinstance(found, Storages) else Storages()
+
+
+def tune(
+    space: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    rules: Sequence[RuleText] = (),
+    default: Mapping[str, Any] | None = None,
+    reference: Reference | None = None,
+    tolerance: tuple[float, float] | None = None,
+    database: str | Path | None = None,
+    trials: int = TRIALS,
+    proof_args: Arguments | None = None,
+    workers: int | None = None,
+) -> Callable[[Any], TunedFunction]:
+    """Decorate a Triton function so that ``database`` says with which configuration it is launched.
+
+    Args:
+        space: values to try, by the names of ``tl.constexpr`` parameters and of ``num_warps``, ``num_stages``,
+            ``num_ctas``, ``maxnreg``. Without it, the list of ``@triton.autotune`` below; else powers of two.
+        rules: what every configuration must satisfy, such as ``"BLOCK_M * BLOCK_N <= 16384"``.
+        default: the configuration that others are proven against; by default the first listed, or Triton's defaults and
+            first values.
+        reference: called with the arguments by name, returns the outputs by name.
+        tolerance: relative and absolute errors that are allowed.
+        database: a path or URL; by default the user's.
+        trials: of a search that the first call of a problem starts.
+        proof_args: makes a smaller call to prove configurations on: a dict of ``grid`` and the arguments by name.
+        workers: processes that compile, by default one per core; 0: this process does.
+    """
+
+    def decorate(function: Any) -> TunedFunction:
+        return TunedFunction(
+            function,
+            space=space,
+            rules=rules,
+            default=default,
+            reference=reference,
+            tolerance=tolerance,
+            database=database,
+            trials=trials,
+            proof_args=proof_args,
+            workers=workers,
+        )
+
+    return decorate

@@ -1,0 +1,19 @@
+"""The device that Triton would launch on."""
+
+from __future__ import annotations
+
+import triton
+
+from autosched.triton.driver import emulated_launcher
+from search_spaces.hardware.devices import Device
+
+
+def active_device() -> Device:
+    """The one that is emulated, else the GPU of this machine. Raises ValueError for a GPU that cannot be described, and
+    what Triton raises where there is none."""
+    launcher = emulated_launcher()
+    if launcher is not None:
+        return launcher.device
+    from measurements.runners.cuda.runner import cuda_device
+
+    return cuda_device(triton.runtime.driver.active.get_current_device())

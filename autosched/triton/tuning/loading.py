@@ -1,0 +1,55 @@
+"""Triton functions, and functions that make their arguments, by the names ``FILE:FUNCTION``."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+from autosched.user_kernels.expressions import suggestion
+from measurements.files.text import one_line
+
+
+class NotLoaded(ValueError):
+    """The file or the function cannot be had. The message is one line."""
+
+
+def load(place: str, what: str) -> Any:
+    """What ``FILE:NAME`` names. The file is imported as Python would from its own folder, once per process.
+
+    Raises NotLoaded; ``what`` names the option for people.
+    """
+    file, colon, name = place.rpartition(":")
+    if not colon or not file or not name.isidentifier():
+        raise NotLoaded(f"{what} {place!r}: write FILE:NAME, such as kernels.py:matmul")
+    path = Path(file)
+    if not path.is_file():
+        raise NotLoaded(f"{what}: {file}: no such file")
+    module = _module(path.resolve(), what)
+    found = getattr(module, name, None)
+    if found is None:
+        known = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+        raise NotLoaded(f"{what}: {file} has no {name}: {suggestion(name, known)}")
+    return found
+
+
+def _module(path: Path, what: str) -> Any:
+    known = sys.modules.get(path.stem)
+    if known is not None and Path(getattr(known, "__file__", None) or "").resolve() == path:
+        return known
+    name = path.stem if known is None else f"autosched_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise NotLoaded(f"{what}: {path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    folder = str(path.parent)
+    sys.modules[name] = module
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # for good: functions may import when they are called
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise NotLoaded(f"{what}: {path} cannot be imported: {type(error).__name__}: {one_line(str(error))}") from error
+    return module

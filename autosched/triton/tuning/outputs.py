@@ -1,0 +1,104 @@
+"""What a launch leaves in its tensors, and how far that is from what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from autosched.triton.tuning.compiling import CompiledCandidate
+from measurements.emulator import Emulation
+from measurements.emulator.memory import Flags
+from measurements.emulator.sparse import Written
+from search_spaces.arrays import BoolArray, FloatArray
+from search_spaces.operators.problem import Array
+
+# Relative errors that are allowed, by the type of an output; absolute ones are the same part of its RMS.
+_RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+_RELATIVE_OF_8_BITS = 0.15
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """Of one output: values, where they count, and which bytes of its storage the reference wrote, if that is known."""
+
+    values: FloatArray
+    where: BoolArray
+    written: Flags | None = None
+
+    def allowed(self, dtype: torch.dtype, tolerance: tuple[float, float] | None) -> FloatArray:
+        """The error that each element may have; by default what the type allows."""
+        if tolerance is not None:
+            relative, absolute = tolerance
+        else:
+            relative = _RELATIVE.get(dtype, _RELATIVE_OF_8_BITS if dtype.is_floating_point else 0.0)
+            counted = self.values[self.where & np.isfinite(self.values)]
+            absolute = relative * float(np.sqrt(np.mean(counted**2))) if counted.size else 0.0
+        allowed: FloatArray = relative * np.abs(self.values) + absolute
+        return allowed
+
+    def only(self, where: BoolArray) -> Expected:
+        """The same, of which fewer elements count."""
+        return Expected(self.values, self.where & where)
+
+
+def operand_of(made: CompiledCandidate, tensor: torch.Tensor) -> str:
+    """The name of the array of the launch that the tensor lies in; "" for none."""
+    place = tensor.untyped_storage().data_ptr()
+    return next((name for name, s in made.arguments.tensors.items() if s.data_ptr() == place), "")
+
+
+def values_of(made: CompiledCandidate, outputs: Mapping[str, Array], tensor: torch.Tensor) -> FloatArray:
+    """What the tensor holds after the launch."""
+    content = outputs[operand_of(made, tensor)].reshape(-1).view(np.uint8)
+    flat = torch.from_numpy(content.copy()).view(tensor.dtype)
+    values: FloatArray = flat.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).double().numpy()
+    return values
+
+
+def written_elements(made: CompiledCandidate, done: Emulation, tensor: torch.Tensor) -> BoolArray:
+    """Of each element of the tensor, whether the launch has written it."""
+    flags = done.written.get(operand_of(made, tensor))
+    if flags is None:
+        return np.zeros(tuple(tensor.shape), np.bool_)
+    each = tensor.element_size()
+    first = flags[each * tensor.storage_offset() :]
+    strides = tuple(each * n for n in tensor.stride())
+    return np.asarray(np.lib.stride_tricks.as_strided(first, (*tensor.shape, each), (*strides, 1)).any(axis=-1))
+
+
+def other_part(name: str, expected: Flags, found: Flags) -> str:
+    missing, more = int(np.count_nonzero(expected & ~found)), int(np.count_nonzero(found & ~expected))
+    if missing:
+        whole = int(np.count_nonzero(expected))
+        return (
+            f"it leaves {missing:,} of the {whole:,} bytes of {name} unwritten that the default configuration writes: "
+            "after another configuration they would hold what that one wrote"
+        )
+    return f"it writes {more:,} bytes of {name} that the default configuration does not write" if more else ""
+
+
+def largest_error(found: FloatArray, expected: Expected, allowed: FloatArray) -> tuple[float, tuple[int, ...]]:
+    """The largest error over what is allowed, and where."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        off = np.abs(found - expected.values)
+        error = np.where(off == 0, 0.0, off / allowed)
+    both = (np.isnan(found) & np.isnan(expected.values)) | (found == expected.values) | ~expected.where
+    error = np.where(both, 0.0, np.where(np.isnan(error), np.inf, error))
+    place = np.unravel_index(int(np.argmax(error)), error.shape) if error.size else ()
+    return float(error.max(initial=0.0)), tuple(int(k) for k in place)
+
+
+def values_at_places(written: Written, tensor: torch.Tensor) -> tuple[FloatArray, BoolArray]:
+    """The elements of the tensor that some blocks wrote, and where those are. ``written`` counts elements of its
+    size."""
+    each = tensor.element_size()
+    size = tensor.untyped_storage().nbytes() // each
+    flat, known = np.zeros(size, written.values.dtype), np.zeros(size, np.bool_)
+    flat[written.places], known[written.places] = written.values, True
+    laid = torch.from_numpy(flat.view(np.uint8)).view(tensor.dtype)
+    shape, strides, first = tensor.shape, tensor.stride(), tensor.storage_offset()
+    values = laid.as_strided(shape, strides, first).double().numpy()
+    return values, torch.from_numpy(known).as_strided(shape, strides, first).numpy()

@@ -1,0 +1,76 @@
+"""A call of a Triton function as a problem: what its records are kept under."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+import torch
+
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
+from search_spaces.operators.operator import Operator
+from search_spaces.operators.problem import Array, Operand, Problem, option
+
+PREFIX = "triton:"
+_TENSOR = re.compile(r"(?:\w+:)?(\w+)\[([\d,]*)\]")
+_ELEMENT_BYTES = {str(t).removeprefix("torch."): t.itemsize for t in vars(torch).values() if isinstance(t, torch.dtype)}
+_UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
+
+
+@dataclass(frozen=True)
+class TritonProblem(Problem):
+    """``arguments`` describe the call (``KernelCall.described``): types, shapes and strides of tensors, and numbers.
+
+    The values of tensors are no part of it, and so there is no reference: ``judge.py`` has the call itself.
+    """
+
+    operator: ClassVar[str] = PREFIX
+    summary: ClassVar[str] = "a call of a Triton function"
+
+    arguments: str = option("The call: types, shapes and strides of its tensors, and its numbers.")
+
+    def operands(self) -> tuple[Operand, ...]:
+        """Each tensor, as unsigned integers of the size of its elements: the description does not say what is read."""
+        found = []
+        for each in self.arguments.split():
+            name, _, text = each.partition("=")
+            for k, (dtype, shape) in enumerate(_TENSOR.findall(text)):
+                sizes = tuple(int(n) for n in shape.split(",") if n)
+                unsigned = SCALAR_DTYPES[_UNSIGNED[min(_ELEMENT_BYTES.get(dtype, 1), 8)]]
+                found.append(Operand(name if k == 0 else f"{name}[{k}]", "inout", unsigned, sizes))
+        return tuple(found)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments that are given."""
+        return tuple(each.partition("=")[0] for each in self.arguments.split())
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        """The integers among the arguments."""
+        pairs = (each.partition("=") for each in self.arguments.split())
+        return {name: int(value) for name, _, value in pairs if re.fullmatch(r"-?\d+", value)}
+
+    @property
+    def flops(self) -> float:
+        return 0.0
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        raise ValueError("the reference of a Triton kernel is its default configuration, or a function of the user's")
+
+    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        raise ValueError("the tolerance of a Triton kernel is known to its judge")
+
+
+@cache
+def problem_type(function: str) -> type[TritonProblem]:
+    """The type of the problems of a function, by its name."""
+    return type("TritonProblem", (TritonProblem,), {"operator": f"{PREFIX}{function}", "__module__": __name__})
+
+
+def operator(function: str) -> Operator:
+    return Operator.of(problem_type(function))

@@ -1,0 +1,115 @@
+"""Times of Triton candidates without a GPU: each is compiled for the device, counted in the emulator, and ESTIMATED."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import triton
+
+from autosched.proofs.launch_counting import MOST_BYTES, SECONDS, CountedRun, sampled_runs
+from autosched.triton.estimate import estimated_seconds
+from autosched.triton.tuning.compiling import CompiledCandidate, NotLaunched
+from autosched.version import VERSION
+from measurements.emulator import Emulation, Memory, emulate_ptx_blocks
+from measurements.emulator.inputs_file import InputsFile
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.runners.base import Candidate
+from search_spaces.hardware.devices import Device
+from search_spaces.spaces.schedule import Schedule
+
+
+@dataclass
+class TritonEstimateRunner:
+    """Satisfies ``runners.base.Runner``. ``compile`` makes a candidate of a schedule and raises NotLaunched; ``start``
+    begins with one ahead."""
+
+    device: Device
+    compile: Callable[[Schedule], CompiledCandidate]
+    start: Callable[[Schedule], None] = lambda schedule: None
+    name: str = "estimate"
+    provenance: Provenance = Provenance.ESTIMATED
+    _inputs: dict[tuple[tuple[str, int, int], ...], InputsFile] = field(default_factory=dict)
+    _closed: bool = False
+
+    def describe(self) -> str:
+        return (
+            f"candidates are compiled for {self.device.name} ({self.device.arch}) by Triton {triton.__version__}, and "
+            f"their times are ESTIMATED by the analytic model of autosched {VERSION} from what some of their blocks do "
+            "in the emulator, not measured"
+        )
+
+    def fingerprint(self) -> dict[str, str]:
+        return {
+            "device": self.device.name,
+            "sm": self.device.arch,
+            "sm_count": str(self.device.sm_count),
+            "toolchain": f"Triton {triton.__version__}",
+            "model": f"the analytic model of autosched {VERSION}, from counts",
+        }
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
+        """As the contract says."""
+        for candidate in candidates:
+            self.start(candidate.schedule)
+        for position, candidate in enumerate(candidates):
+            if self._closed:
+                return
+            yield position, self._measurement(candidate.schedule)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _measurement(self, schedule: Schedule) -> Measurement:
+        try:
+            made = self.compile(schedule)
+        except NotLaunched as error:
+            return Measurement(error.status, self.provenance, error.reason)
+        status, reason, seconds = self.estimated(made)
+        return Measurement(
+            status,
+            self.provenance,
+            reason,
+            timing=Timing.estimate(seconds) if status is Status.OK else None,
+            resources=made.resources,
+            compile_seconds=made.seconds,
+        )
+
+    def estimated(self, made: CompiledCandidate) -> tuple[Status, str, float]:
+        """Status, a reason where it is not ok, and seconds where it is."""
+        runs = self.counted(made)
+        if isinstance(runs, str):
+            return Status.UNRANKED, runs, 0.0
+        seconds = estimated_seconds(made.launch, runs, made.cubin, self.device)
+        if seconds == float("inf"):
+            return Status.OUT_OF_RESOURCES, f"no block fits on {self.device.name}: {made.summary}", 0.0
+        return Status.OK, "", seconds
+
+    def counted(self, made: CompiledCandidate) -> list[CountedRun] | str:
+        """Some blocks that stand for the grid, or why they cannot be run."""
+        if sum(o.bytes for o in made.launch.operands) > MOST_BYTES:
+            return "its arrays are too large to be emulated, so that no time can be estimated"
+        inputs, memory = self.inputs_of(made)
+        last: list[Emulation] = []
+
+        def run(blocks: Sequence[int]) -> Emulation:
+            done = emulate_ptx_blocks(
+                made.ptx, made.launch, blocks, inputs, memory=memory, time_limit=SECONDS, check=False, count=True
+            ).emulation
+            last.append(done)
+            return done
+
+        runs = sampled_runs(made.launch.grid, run)
+        if runs is None:
+            return f"its blocks cannot be counted, so that no time can be estimated: {last[-1].reason}"
+        return runs
+
+    def inputs_of(self, made: CompiledCandidate) -> tuple[InputsFile, Memory]:
+        """What its arrays hold, in a file that candidates share."""
+        arrays = made.arguments.inputs()
+        key = tuple((name, array.ctypes.data, array.nbytes) for name, array in arrays.items())
+        if key not in self._inputs:
+            self._inputs.clear()
+            self._inputs[key] = InputsFile(arrays)
+        memory = made.arguments.memory()
+        return self._inputs[key], Memory(offsets=memory.offsets, addresses=memory.addresses)

@@ -1,0 +1,98 @@
+"""An export of four kernels: row by row, TMA in clusters, sums that blocks share, and a user's kernel of any size."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from needs import cpp_compiler
+from store_records import record
+
+from autosched.user_kernels.user_kernel import Kernel
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.store.store import Store
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import Softmax
+from search_spaces.spaces.schedule import Schedule
+
+ROOT = Path(__file__).parents[3]
+HERE = Path(__file__).parent
+SOFTMAX = Softmax(rows=64, columns=512, dtype="f32")  # of examples/standalone
+CLUSTERED = Matmul(m=128, n=128, k=64, a="bf16")
+SHARED = Matmul(m=64, n=64, k=64, a="f16")
+_TIMED = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing(1e-5, 1e-5, 1e-5, 1))
+
+
+@dataclass(frozen=True)
+class Export:
+    folder: Path
+    database: Path
+    vector_add: Kernel
+    said: str
+
+    def text(self, problem: Problem) -> str:
+        """As programs ask for it."""
+        entries = json.loads((self.folder / "manifest.json").read_text())["kernels"]
+        return next(e["problem"] for e in entries if json.loads(e["provenance"]["problem"]) == problem.to_json())
+
+
+def chosen(problem: Problem, name: str, of: str, **wanted: int | str) -> Schedule:
+    """The first schedule of a fixed sample that has these values."""
+    space = template(name).space(problem, device(of))
+    return next(s for s in space.sample(4000, 0) if all(s[parameter] == value for parameter, value in wanted.items()))
+
+
+@pytest.fixture(scope="session")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
+    folder = tmp_path_factory.mktemp("export")
+    kernel = ROOT / "examples" / "vector_add" / "vector_add.toml"
+    vector_add = Kernel.from_file(kernel)
+    vectors = vector_add.problem(n=10007)
+    space = vector_add.template.space(vectors, device("a100"))
+    entries = [
+        (SOFTMAX, "h200", chosen(SOFTMAX, "row_reduction", "h200")),
+        (CLUSTERED, "h200", chosen(CLUSTERED, "wgmma_matmul", "h200", copy_a="tma", copy_b="tma", cluster_m=2)),
+        (SHARED, "a100", chosen(SHARED, "matmul", "a100", split_k=2)),
+        (vectors, "a100", space.sample(1, 0)[0]),
+    ]
+    database = folder / "best.db"
+    with Store.open(database) as store:
+        for problem, name, schedule in entries:
+            store.append(replace(record(schedule, _TIMED, problem, name), fingerprint="{}"))
+    # Another process: what it registers is no kernel of other tests.
+    command = [sys.executable, "-m", "autosched", "export", "--db", str(database), "--cubin", str(folder / "kernels")]
+    done = subprocess.run(
+        [*command, "--ptx", "--kernel", str(kernel)], capture_output=True, text=True, check=False, timeout=280
+    )
+    assert done.returncode == 0, done.stderr
+    return Export(folder / "kernels", database, vector_add, done.stdout)
+
+
+def compiled(to: Path, source: Path, *options: str) -> Path:
+    command = [
+        cpp_compiler(),
+        "-std=c++17",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        *options,
+        str(source),
+        "-o",
+        str(to),
+        "-ldl",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return to
+
+
+@pytest.fixture(scope="session")
+def caller(export: Export) -> Path:
+    return compiled(export.folder.parent / "caller", HERE / "caller.cpp", f"-I{export.folder}")

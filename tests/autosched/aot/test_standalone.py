@@ -1,0 +1,238 @@
+"""Exported kernels, launched from C++ and from Python without autosched, on a driver whose launches are emulated."""
+
+from __future__ import annotations
+
+import ctypes.util
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+from autosched.aot import collect, write
+from autosched.cli.app import run
+from measurements.records.comparison import check
+from measurements.store.store import Store
+from search_spaces.operators.problem import Problem
+
+from .conftest import CLUSTERED, HERE, ROOT, SHARED, SOFTMAX, Export, compiled
+
+pytestmark = [needs_compiler, needs_nvrtc, pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")]
+
+
+def emulated(device: str, *command: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    started = [sys.executable, "-m", "autosched", "run", "--device", device, *options, *command]
+    return subprocess.run(started, capture_output=True, text=True, timeout=250, check=False)
+
+
+def called(
+    caller: Path, folder: Path, device: str, text: str, problem: Problem, growth: float = 1.0, seed: int = 1
+) -> tuple[str, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """What the C++ program says, the inputs, and the outputs after two launches."""
+    inputs = problem.random_inputs(seed)
+    operands = [o for outputs in (False, True) for o in problem.operands() if (o.role == "output") == outputs]
+    files = []
+    for o in operands:
+        array = inputs[o.name] if o.name in inputs else np.full(o.shape, 7, o.dtype.storage)
+        files.append(folder / o.name)
+        files[-1].write_bytes(np.ascontiguousarray(array).tobytes())
+    done = emulated(device, str(caller), str(growth), text, str(folder), *map(str, files))
+    assert done.returncode == 0, done.stdout + done.stderr
+    outputs = {
+        o.name: np.frombuffer((folder / str(n)).read_bytes(), o.dtype.storage).reshape(o.shape)
+        for n, o in enumerate(operands)
+        if o.role == "output"
+    }
+    return done.stdout.strip(), inputs, outputs
+
+
+@pytest.mark.parametrize(
+    ("device", "problem"), [("h200", SOFTMAX), ("h200", CLUSTERED), ("a100", SHARED)], ids=["rows", "clusters", "sums"]
+)
+def test_a_cpp_program_launches_them(
+    export: Export, caller: Path, tmp_path: Path, device: str, problem: Problem
+) -> None:
+    text = export.text(problem)
+    said, inputs, outputs = called(caller, tmp_path, device, text, problem)
+    assert said == "match 0"
+    verdict = check(problem, inputs, outputs)
+    assert verdict.ok, verdict.reason
+
+
+def test_a_kernel_that_takes_its_sizes_serves_others(export: Export, caller: Path, tmp_path: Path) -> None:
+    problem = export.vector_add.problem(n=4999)
+    said, inputs, outputs = called(caller, tmp_path, "a100", "vector_add n=4999", problem)
+    assert said == "match 1"
+    np.testing.assert_array_equal(outputs["c"], inputs["a"] + inputs["b"])
+
+
+def test_rows_may_be_added_at_the_end(export: Export, caller: Path, tmp_path: Path) -> None:
+    """The arrays have room for the rows of the kernel, of which 40 are asked for."""
+    text = "softmax rows=40 columns=512 dtype=f32"
+    refused = emulated("h200", str(caller), "1", text, str(tmp_path))
+    assert refused.returncode == 4 and "its rows is 64" in refused.stdout
+    said, inputs, outputs = called(caller, tmp_path, "h200", text, SOFTMAX, growth=2.0)
+    assert said == "match 2"
+    assert check(SOFTMAX, inputs, outputs).ok
+
+
+def test_machine_code_alone_is_told(export: Export, tmp_path: Path) -> None:
+    with Store.open(export.database, create=False) as store:
+        softmax = collect(store, operator="softmax", device="h200", skipped=pytest.fail)
+    write(softmax, tmp_path / "kernels")
+    program = compiled(tmp_path / "caller", HERE / "caller.cpp", f"-I{tmp_path / 'kernels'}")
+    (tmp_path / "x").write_bytes(bytes(SOFTMAX.operands()[0].bytes))
+    done = emulated("h200", str(program), "1", softmax[0].text, str(tmp_path), str(tmp_path / "x"), str(tmp_path / "x"))
+    assert done.returncode == 2
+    assert "a cubin is machine code alone, and PTX is emulated" in done.stderr
+
+
+def test_a_program_starts_without_a_driver(export: Export, caller: Path) -> None:
+    dynamic = subprocess.run(["readelf", "-d", str(caller)], capture_output=True, text=True, check=True).stdout
+    assert "libcuda" not in dynamic
+    if ctypes.util.find_library("cuda") is None:
+        done = subprocess.run([str(caller), "1", "softmax", "."], capture_output=True, text=True, check=False)
+        assert (done.returncode, "libcuda.so.1" in done.stdout) == (1, True)
+
+
+SCRIPT = """
+import ctypes, sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+import autosched_loader
+
+cuda = ctypes.CDLL("libcuda.so.1")
+kernels = autosched_loader.load(sys.argv[1])
+for text, files in (sys.argv[2].split(":"), sys.argv[3].split(":")):
+    kernel = kernels.select(text)
+    arrays, at = [], []
+    for name in files.split(","):
+        arrays.append(np.fromfile(name, np.uint8))
+        place = ctypes.c_uint64()
+        assert cuda.cuMemAlloc_v2(ctypes.byref(place), ctypes.c_size_t(arrays[-1].size)) == 0
+        pointer = ctypes.c_void_p(arrays[-1].ctypes.data)
+        assert cuda.cuMemcpyHtoD_v2(place, pointer, ctypes.c_size_t(arrays[-1].size)) == 0
+        at.append(place.value)
+    kernel(*at)
+    kernel(*at)
+    assert cuda.cuMemcpyDtoH_v2(ctypes.c_void_p(arrays[-1].ctypes.data), place, ctypes.c_size_t(arrays[-1].size)) == 0
+    arrays[-1].tofile(name)
+    print(kernel.match)
+"""
+
+
+def test_a_python_program_launches_them_with_one_file(export: Export, tmp_path: Path) -> None:
+    """Clusters and tensor maps, then a workspace."""
+    said = []
+    for device, problem in (("h200", CLUSTERED), ("a100", SHARED)):
+        folder = tmp_path / device
+        folder.mkdir()
+        inputs = problem.random_inputs(3)
+        for o in problem.operands():
+            (folder / o.name).write_bytes(inputs[o.name].tobytes() if o.name in inputs else bytes(o.bytes))
+        text = export.text(problem)
+        job = f"{text}:{','.join(str(folder / o.name) for o in problem.operands())}"
+        command = (sys.executable, "-IB", "-c", SCRIPT, str(export.folder), job, job)
+        done = emulated(device, *command, options=("--driver",))
+        assert done.returncode == 0, done.stdout + done.stderr
+        said.append(done.stdout.split())
+        out = problem.operands()[-1]
+        result = np.fromfile(folder / out.name, out.dtype.storage).reshape(out.shape)
+        assert check(problem, inputs, {out.name: result}).ok
+    assert said == [["exact", "exact"]] * 2
+
+
+FAKE = """
+import ctypes, sys
+library, fake = ctypes.CDLL(sys.argv[1]), ctypes.CDLL("libcuda.so.1")
+class Selection(ctypes.Structure):
+    _fields_ = [("handle", ctypes.c_void_p), ("match", ctypes.c_int), ("arrays", ctypes.c_uint),
+                ("doublings", ctypes.c_double), ("kernel", ctypes.c_char_p), ("proof", ctypes.c_char_p)]
+message = ctypes.create_string_buffer(500)
+def select(problem):
+    found = Selection()
+    status = library.autosched_select(problem.encode(), 0, ctypes.c_double(1), ctypes.byref(found), message, 500)
+    return status, found, message.value.decode()
+def launch(found, *addresses):
+    arrays = (ctypes.c_void_p * len(addresses))(*addresses)
+    return library.autosched_launch(ctypes.byref(found), arrays, None, message, 500), message.value.decode()
+print(*select("matmul m=5")[::2], sep=": ")
+print(*select("vector_sub n=5")[::2], sep=": ")
+print(*select("vector_add n=5 m=6")[::2], sep=": ")
+print(*select("vector_add n=1")[::2], sep=": ")
+print(*select("matmul m=128 n=128 k=64 a=bf16")[::2], sep=": ")
+status, shared, _ = select("matmul m=64 n=64 k=64")
+assert status == 0 and shared.proof == b"none", status
+print(*launch(shared, 256, 0, 512), sep=": ")
+print(*launch(shared, 256, 8, 512), sep=": ")
+for name, code in (("cuModuleLoadData", 200), ("cuModuleGetFunction", 500), ("cuMemAlloc", 2), ("cuLaunchKernel", 700)):
+    fake.fake_fail(name.encode(), code)
+    print(*launch(shared, 256, 512, 1024), sep=": ")
+fake.fake_fail(b"", 0)
+loaded = fake.fake_loads(0)
+for context in (0, 1, 0, 1):
+    fake.fake_context(context)
+    assert launch(shared, 256, 512, 1024)[0] == 0
+print("loads", fake.fake_loads(0) - loaded, fake.fake_loads(1), "launches", fake.fake_launches())
+"""
+
+
+def test_errors_are_typed_and_modules_belong_to_their_gpu(export: Export, tmp_path: Path) -> None:
+    compiled(tmp_path / "libcuda.so.1", HERE / "fake_driver.cpp", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1")
+    library = compiled(
+        tmp_path / "libkernels.so", export.folder / "autosched_kernels.cpp", f"-I{export.folder}", "-shared", "-fPIC"
+    )
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    command = [sys.executable, "-I", "-c", FAKE, str(library)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines[:-1]] == ["3", "3", "4", "4", "4", "5", "5", "6", "6", "7", "8"]
+    assert lines[0].endswith('n is missing in "matmul m=5"')
+    assert lines[2].endswith("it has no m")
+    assert lines[3].endswith("its sizes are too far away")
+    assert lines[4].endswith("it is for sm_90a")
+    assert lines[6].endswith("b does not start at a multiple of 16 bytes")
+    assert lines[9].endswith("the kernel's own array partials: CUDA_ERROR_OF_THE_FAKE (2)")
+    # Once in each context; of the first, after two that failed.
+    assert lines[-1] == "loads 0 1 launches 5"
+
+
+def test_the_command_says_what_it_wrote(export: Export) -> None:
+    assert "4 kernels in" in export.said
+    assert "vector_add n=10007 on a100: vector_add, estimated, no proof of this kernel" in export.said
+    names = {"manifest.json", "autosched_kernels.hpp", "autosched_kernels.cpp", "autosched_launch.hpp"}
+    assert names | {"autosched_loader.py", "cubins", "ptx"} <= {p.name for p in export.folder.iterdir()}
+    document = json.loads((export.folder / "manifest.json").read_text())
+    vectors = next(k for k in document["kernels"] if k["operator"] == "vector_add")
+    assert vectors["sizes"]["n"] == {"value": 10007, "default": 100000003, "free": True, "padded": False}
+    assert "n" in vectors["launch"]["grid"][0] and vectors["guards"]
+    for kernel in document["kernels"]:
+        assert hashlib.sha256((export.folder / kernel["cubin"]).read_bytes()).hexdigest() == kernel["sha256"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [((), "--out FOLDER"), (("--cubin", "a", "--out", "b"), "--out FOLDER"), (("--out", "a", "--ptx"), "--cubin")],
+)
+def test_export_to_one_kind_of_folder(
+    export: Export, wrong: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["export", "--db", str(export.database), *wrong]) == 2
+    assert says in capsys.readouterr().err
+    assert not Path("a").exists() and not Path("b").exists()
+
+
+def test_the_example_runs(export: Export, tmp_path: Path) -> None:
+    source = ROOT / "examples" / "standalone" / "main.cpp"
+    program = compiled(tmp_path / "example", source, f"-I{export.folder}")
+    done = emulated("h200", str(program))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "kernel: softmax rows=64 columns=512 dtype=f32, proof: none" in done.stdout
+    elsewhere = emulated("a100", str(program))
+    assert (elsewhere.returncode, elsewhere.stderr.count("it is for sm_90a")) == (4, 1)

@@ -1,0 +1,285 @@
+"""Triton kernels are tuned without a GPU: compiled, refused, proven, ranked, and kept in a database."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import json
+
+import pytest
+from needs import needs_compiler
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
+pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
+import triton_tuned_kernels as kernels  # noqa: E402
+
+from autosched.cli import main  # noqa: E402
+from autosched.triton import emulated, tune  # noqa: E402
+from autosched.triton.tuning import KernelCall  # noqa: E402
+from autosched.triton.tuning.function import TritonFunction  # noqa: E402
+from autosched.triton.tuning.judge import NoReference  # noqa: E402
+from autosched.triton.tuning.space import SpaceError, space_of  # noqa: E402
+from search_spaces.hardware.devices import device  # noqa: E402
+
+pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
+H100, A100 = device("h100"), device("a100")
+FILE = kernels.__file__
+
+
+def tuned(function, arguments, tmp_path, options=None, **decorated):
+    kernel = tune(database=tmp_path / "best.db", workers=0, **decorated)(function)
+    given = dict(arguments)
+    return kernel, kernel.tune(grid=given.pop("grid"), device="h100", options=options, **given)
+
+
+class TestSpace:
+    def names(self, function, given=None, fixed=("o", "x", "factor", "n"), **more):
+        made = space_of(TritonFunction.of(function), fixed, given, **more)
+        return {d.name: d.values for d in made.domains}
+
+    def test_of_constants_that_are_called_like_tiles(self):
+        found = self.names(kernels.matmul, fixed=("a", "b", "c", "M", "N", "K"))
+        assert list(found) == ["BM", "BN", "BK", "num_warps", "num_stages"] and found["BK"] == (16, 32, 64, 128, 256)
+
+    def test_of_the_kernels_own_list(self):
+        made = space_of(TritonFunction.of(kernels.accumulate), ("o", "x", "n"))
+        space = made.space({}, H100)
+        assert space.count() == 2, "what is listed, not the product of what occurs in it"
+        assert [made.values(s)["num_warps"] for s in made.defaults()] == [4, 2]
+
+    def test_rules_name_parameters_and_arguments(self):
+        made = space_of(
+            TritonFunction.of(kernels.scale),
+            ("o", "x", "factor", "n"),
+            {"BLOCK": [32, 64, 2048], "num_warps": [1, 2, 64]},
+            [("BLOCK <= n", "a block is no longer than the array"), lambda v: v["BLOCK"] >= 32 * v["num_warps"]],
+        )
+        space = made.space({"n": 100}, H100)
+        assert [made.values(s) for s in space.sample(9, 0)] and space.count() == 3
+        reasons = {v.reason for v in space.explain({"BLOCK": 2048, "num_warps": 64})}
+        assert "a block is no longer than the array (BLOCK = 2048)" in reasons
+        assert "a block on h100 has 1 to 32 warps, a power of two, not 64" in reasons
+
+    def test_values_that_are_no_integers(self):
+        made = space_of(
+            TritonFunction.of(kernels.writes_half),
+            ("o", "x", "n"),
+            {"BLOCK": [64], "HALF": [False, True], "maxnreg": [None, 64]},
+        )
+        values = [made.values(s) for s in made.space({}, H100).sample(9, 0)]
+        assert {v["HALF"] for v in values} == {False, True} and {v.get("maxnreg") for v in values} == {None, 64}
+
+    @pytest.mark.parametrize(
+        ("given", "rules", "said"),
+        [
+            (
+                {"BLOK": [1]},
+                (),
+                "BLOK is neither a tl.constexpr parameter of scale nor a launch option: did you mean BLOCK",
+            ),
+            ({"num_warps": [4]}, (), "BLOCK of scale has no value"),
+            ({"BLOCK": []}, (), "BLOCK of scale has no values to try"),
+            ({"BLOCK": [64, 64]}, (), "BLOCK of scale has a value twice"),
+            ({"BLOCK": [64]}, ("BLOCK <",), "the rule 'BLOCK <' of triton:scale"),
+        ],
+    )
+    def test_refusals(self, given, rules, said):
+        with pytest.raises(SpaceError, match="^" + said.replace("(", r"\(")):
+            space_of(TritonFunction.of(kernels.scale), ("o", "x", "factor", "n"), given, rules).space({}, H100)
+
+    def test_clusters_only_where_there_are_some(self):
+        made = space_of(
+            TritonFunction.of(kernels.scale), ("o", "x", "factor", "n"), {"BLOCK": [64], "num_ctas": [1, 2]}
+        )
+        assert (made.space({}, H100).count(), made.space({}, A100).count()) == (2, 1)
+
+
+def test_the_best_is_proven_kept_and_launched(tmp_path):
+    space = {"BLOCK": [64, 256, 1024], "num_warps": [2, 4]}
+    kernel, result = tuned(kernels.scale, kernels.scale_args(), tmp_path, space=space, trials=6)
+    assert result.ok == 6 and result.best.measurement.error == 0 and not result.stopped
+    proof = json.loads(result.best.proof)
+    assert [run["order"] for run in proof["runs"]][:2] == ["ascending", "descending"] and proof["status"] == "ok"
+    assert result.best.measurement.resources.registers > 8
+    assert any("the default configuration (BLOCK=64, num_warps=4)" in line for line in result.lines)
+    arguments = kernels.scale_args()
+    with emulated("h100") as session:
+        kernel[arguments.pop("grid")](**arguments)
+    constants = dict(session.launches[0].constants)
+    assert constants["BLOCK"] == result.best.schedule["BLOCK"] and torch.equal(arguments["o"], arguments["x"] * 3)
+    with emulated("h100") as session:  # another problem is tuned at its first call, for the device that runs
+        more = kernels.scale_args(64)
+        kernel[more.pop("grid")](**more)
+    assert torch.equal(more["o"], more["x"] * 3) and kernel.best(**kernels.scale_args(64), device="h100") is not None
+
+
+def test_a_wrong_configuration_is_never_best(tmp_path):
+    space = {"BLOCK": [64, 128, 512]}
+    _, result = tuned(kernels.wrong_from_128, kernels.wrong_args(), tmp_path, space=space, trials=3)
+    assert result.best.schedule["BLOCK"] == 64
+    wrong = [r.measurement.reason for r in result.trials if r.status == "wrong_result"]
+    assert wrong and "of o is 2.5, and the default configuration (BLOCK=64) gives 2" in wrong[0]
+
+
+def test_configurations_that_write_different_parts_are_told_so(tmp_path):
+    arguments = kernels.wrong_args()
+    space = {"BLOCK": [64], "HALF": [False, True]}
+    _, result = tuned(kernels.writes_half, arguments, tmp_path, space=space, trials=2)
+    (reason,) = [r.measurement.reason for r in result.trials if not r.ok]
+    assert "it leaves 2,000 of the 4,000 bytes of o unwritten that the default configuration writes" in reason
+
+
+def test_a_kernel_that_accumulates_is_told_so(tmp_path):
+    _, result = tuned(kernels.accumulate, kernels.accumulate_args(), tmp_path, trials=2)
+    assert result.best is not None and len(result.trials) == 2
+    assert [
+        line for line in result.lines if "a second call leaves other values in o" in line and "reset_to_zero" in line
+    ]
+
+
+def test_what_does_not_fit_is_refused_with_its_reason(tmp_path):
+    with emulated("a100", check=False) as session:
+        call = KernelCall.of(TritonFunction.of(kernels.matmul), kernels.matmul_args())
+    kernel = tune(
+        {"BM": [32, 128], "BN": [32, 256], "BK": [64], "num_stages": [2, 6]},
+        database=tmp_path / "best.db",
+        reference=kernels.product,
+        trials=8,
+        workers=0,
+    )(kernels.matmul)
+    result = kernel.tune(**call.arguments, grid=call.grid, device="a100", proof=small(session))
+    refused = [r.measurement.reason for r in result.trials if r.status == "out_of_resources"]
+    assert refused and all("bytes of shared memory, and a100 has 166,912" in reason for reason in refused)
+    assert result.best is not None and 0 < result.best.measurement.error <= 1
+
+
+def small(session):
+    with emulated("a100", check=False):
+        return kernels.matmul_args(33, 40, 70)
+
+
+def test_a_reference_that_gives_something_else(tmp_path):
+    def of_another_shape(x, **_):
+        return {"o": x[:10]}
+
+    with pytest.raises(NoReference, match="gives o of shape"):
+        tuned(kernels.scale, kernels.scale_args(), tmp_path, space={"BLOCK": [64]}, reference=of_another_shape)
+    assert not (tmp_path / "best.db").exists()
+
+
+class TestCommandLine:
+    def run(self, capsys, *arguments):
+        status = main(list(map(str, arguments)))
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    def test_tune_and_best(self, capsys, tmp_path):
+        db = tmp_path / "best.db"
+        given = ("--triton", f"{FILE}:scale", "--args", f"{FILE}:scale_args", "--db", db)
+        space = ("--param", "BLOCK=64,256", "--param", "num_warps=2,4", "--rule", "BLOCK >= 32 * num_warps")
+        status, out, _ = self.run(
+            capsys,
+            "tune",
+            *given,
+            *space,
+            "--device",
+            "h100",
+            "--trials",
+            3,
+            "--workers",
+            0,
+            "--json",
+            "--reference",
+            f"{FILE}:scaled",
+        )
+        document = json.loads(out)
+        assert status == 0 and document["trials"]["ok"] == 3 and document["best"]["error"] == 0
+        status, out, _ = self.run(capsys, "best", *given, "--json")
+        (best,) = json.loads(out)["best"]
+        assert status == 0 and best["schedule"] == document["best"]["schedule"] and best["stale"] == []
+        status, out, _ = self.run(capsys, "best", *given, "--size", "n=7")
+        assert status == 1
+
+    @pytest.mark.parametrize(
+        ("changed", "said"),
+        [
+            (("--args", "nowhere.py:make"), "--args: nowhere.py: no such file"),
+            (("--triton", f"{FILE}:scal"), f"--triton: {FILE} has no scal: did you mean scale?"),
+            (("--triton", f"{FILE}:blocks"), "blocks is not a Triton kernel: decorate it with @triton.jit"),
+            (("--size", "k=3"), "raised TypeError: scale_args() got an unexpected keyword argument 'k'"),
+            (("--param", "BLOCK"), "--param BLOCK: write NAME=VALUE,VALUE"),
+        ],
+    )
+    def test_bad_input_is_one_line(self, capsys, tmp_path, changed, said):
+        usual = {"--triton": f"{FILE}:scale", "--args": f"{FILE}:scale_args", "--db": str(tmp_path / "best.db")}
+        given = usual | {changed[0]: changed[1]}
+        status, _, err = self.run(capsys, "tune", *(part for pair in given.items() for part in pair))
+        assert status == 2 and said in err and err.count("\n") == 1
+        assert not (tmp_path / "best.db").exists()
+
+
+class TestLargeGrids:
+    def large(self):
+        with emulated("h100", check=False):
+            return kernels.matmul_args(1024, 1024, 256)
+
+    def tune(self, tmp_path, monkeypatch, **more):
+        monkeypatch.setattr("autosched.triton.tuning.judge.WHOLE_SECONDS", 0.01)
+        space = {"BM": [64, 128], "BN": [128], "BK": [64], "num_warps": [4], "num_stages": [3]}
+        return tuned(
+            kernels.matmul, self.large(), tmp_path, space=space, trials=1, options={"proof_seconds": 0}, **more
+        )
+
+    def test_some_blocks_are_compared_with_the_reference(self, tmp_path, monkeypatch):
+        _, result = self.tune(tmp_path, monkeypatch, reference=kernels.product)
+        assert 0 < result.best.measurement.error <= 1
+        (lack,) = json.loads(result.best.proof)["lacks"]
+        assert lack.endswith("blocks of the grid were run")
+
+    def test_a_wrong_element_of_them_is_seen(self, tmp_path, monkeypatch):
+        def off_by_one_at_the_end(a, b, **_):
+            c = a.float() @ b.float()
+            c[-1, -1] += 3
+            return {"c": c}
+
+        _, result = self.tune(tmp_path, monkeypatch, reference=off_by_one_at_the_end)
+        assert result.best is None and "element (1023, 1023) of c" in result.why_none
+
+    def test_without_a_reference_a_smaller_call_is_asked_for(self, tmp_path, monkeypatch):
+        with pytest.raises(NoReference, match="in the emulator: give a smaller call to prove on"):
+            self.tune(tmp_path, monkeypatch)
+        assert not (tmp_path / "best.db").exists()
+
+
+CRASHING = """
+import os, time
+import torch, triton, triton.language as tl
+
+@triton.jit
+def copy(o, x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+def like_a_compiler_with_a_bug(*args, BLOCK, **kwargs):
+    if BLOCK == 128:
+        os.abort()
+    if BLOCK == 256:
+        time.sleep(600)
+
+copy.add_pre_run_hook(like_a_compiler_with_a_bug)
+"""
+
+
+def test_a_compiler_that_crashes_or_hangs_ends_one_candidate_alone(tmp_path):
+    """vllm#48732: a sweep of hours died of the crash of one configuration."""
+    from autosched.triton.tuning.loading import load
+
+    file = tmp_path / "crashing_copy_kernel.py"
+    file.write_text(CRASHING)
+    kernel = tune({"BLOCK": [64, 128, 256, 512]}, database=tmp_path / "best.db")(load(f"{file}:copy", "the kernel"))
+    arguments = {"o": torch.empty(300), "x": torch.ones(300), "n": 300}
+    options = {"workers": 1, "compile_seconds": 15.0}
+    result = kernel.tune(**arguments, grid=kernels.blocks(300), device="h100", trials=4, options=options)
+    reasons = {r.schedule["BLOCK"]: (r.status.value, r.measurement.reason) for r in result.trials}
+    assert reasons[128][0] == "crashed" and "Triton's compiler crashed" in reasons[128][1]
+    assert reasons[256] == ("compile_timeout", "Triton did not compile it within 15 s")
+    assert reasons[64] == reasons[512] == ("ok", "") and result.best.schedule["BLOCK"] in (64, 512)

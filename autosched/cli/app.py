@@ -46,6 +46,7 @@ from autosched.version import VERSION
 from measurements.emulator import HostFailure
 from measurements.store.errors import StoreError
 from search_spaces.catalogue import operators
+from search_spaces.spaces.elimination import TooTightlyTied
 from search_spaces.spaces.space import EmptySpace
 
 # Every usage error of typer derives from this class; BadParameter is the one of them that all releases export.
@@ -255,7 +256,7 @@ def run(arguments: Sequence[str]) -> int:
             statuses = [_one(line) for line in kernel_option.expanded(arguments)]
     except _UsageError as error:
         return _complain(_usage_line(error))
-    except (InputError, KernelFileError, StoreError, HostFailure) as error:
+    except (InputError, KernelFileError, StoreError, TooTightlyTied, HostFailure) as error:
         return _complain(str(error))
     except EmptySpace as error:
         return _complain(str(error), NO)

@@ -1,4 +1,4 @@
-"""Recognises what file of a kernel it is, by its content, and finds the PTX in it: what the emulator executes.
+"""Tells what a file of a kernel is, by its content, and finds the PTX in it: what the emulator executes.
 
 PTX text and CUDA source stand for themselves. A cubin may carry the PTX that it was made of (cuTile's do), a fat binary
 and a program or object file that holds one mostly do. Python files are known by what they import.
@@ -22,6 +22,7 @@ _HEADER = struct.Struct("<18xH20xQ10xHHH")  # e_machine, e_shoff, e_shentsize, e
 _SECTION = struct.Struct("<I20xQQ24x")  # sh_name, sh_offset, sh_size
 _TEXT_SECTION = ".nv_debug_ptx_txt"
 _FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment")
+_HEAD = 4096  # bytes, by which a text is told from other files
 _INTERMEDIATE = ".nv_intermediate_source_section"
 _LANGUAGE = re.compile(r"^\.language\s+\d+\s*$", re.MULTILINE)
 
@@ -65,11 +66,16 @@ def ptx_of_file(path: Path) -> str | None:
 
     Raises NoKernelFile for a binary file without PTX, and OSError.
     """
-    data = path.read_bytes()
+    if not path.is_file():
+        return None  # a pipe, or nothing: who reads text says so
+    with path.open("rb") as file:
+        data = file.read(_HEAD)
+        if data.startswith((_FATBIN, b"\x7fELF")):
+            data += file.read()
     if data.startswith(_FATBIN):
         return _of_fatbin(path, data)
     if not data.startswith(b"\x7fELF"):
-        if b"\0" in data[:4096]:
+        if b"\0" in data:
             raise NoKernelFile(f"{path} is no kernel: give PTX, CUDA source, a cubin, a fat binary, or a program")
         return None
     if not data.startswith(_ELF):

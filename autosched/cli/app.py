@@ -14,6 +14,7 @@ from autosched.cli.commands.best import best
 from autosched.cli.commands.check import check
 from autosched.cli.commands.emulate import emulate
 from autosched.cli.commands.emulate import expanded as ptx_expanded
+from autosched.cli.commands.judge import judge
 from autosched.cli.commands.machine.doctor import doctor
 from autosched.cli.commands.machine.list_devices import devices
 from autosched.cli.commands.replay import replay
@@ -23,6 +24,9 @@ from autosched.cli.commands.space import space
 from autosched.cli.commands.threshold import threshold
 from autosched.cli.commands.train import train
 from autosched.cli.commands.tune import tune
+from autosched.cli.commands.tune_moe import COMMAND as TUNE_MOE
+from autosched.cli.commands.tune_moe import expanded as moe_expanded
+from autosched.cli.commands.tune_moe import tune_moe
 from autosched.cli.commands.tune_suite import COMMAND, tune_suite
 from autosched.cli.commands.tune_suite import expanded as suite_expanded
 from autosched.cli.commands.tune_triton import COMMAND as TUNE_TRITON
@@ -42,6 +46,7 @@ from autosched.version import VERSION
 from measurements.emulator import HostFailure
 from measurements.store.errors import StoreError
 from search_spaces.catalogue import operators
+from search_spaces.spaces.elimination import TooTightlyTied
 from search_spaces.spaces.space import EmptySpace
 
 # Every usage error of typer derives from this class; BadParameter is the one of them that all releases export.
@@ -66,6 +71,7 @@ _EXAMPLES = {
     "best": f"autosched best {_PROBLEM} --db best.db",
     "emulate": "autosched emulate axpy.cu -a 'out f32[1000]' -a 'f32[1000]' -a 1000 --grid 4 --block 256",
     "run": "autosched run ./program 1000",
+    "judge": "autosched judge submission.py --task task.yml --device h100",
     "check": "autosched check --db best.db --static --junit check.xml",
     "train": "autosched train --db best.db --out model.json",
     "replay": "autosched replay gemm_RTX3090.json.gz --sampler bayes --sampler random --plot curves.svg",
@@ -88,6 +94,7 @@ _ORDER = (
     "emulate",
     "run",
     "check",
+    "judge",
     "train",
     "replay",
     "report",
@@ -113,7 +120,9 @@ class _Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
         if found is None:
-            known = [name for name in self.list_commands(ctx) if name not in (COMMAND, TUNE_TRITON, VERIFY_PYTHON)]
+            known = [
+                name for name in self.list_commands(ctx) if name not in (COMMAND, TUNE_MOE, TUNE_TRITON, VERIFY_PYTHON)
+            ]
             near = get_close_matches(cmd_name, known, 1)
             perhaps = f", did you mean {near[0]}?" if near else f": use one of {', '.join(known)}"
             instead = ", or give --kernel FILE" if self.name in _INSTEAD and not near else ""
@@ -140,6 +149,7 @@ def build() -> typer.Typer:
     app.command("devices")(devices)
     app.command("doctor")(doctor)
     app.command(COMMAND, hidden=True, context_settings=_SETTINGS)(tune_suite)
+    app.command(TUNE_MOE, hidden=True, context_settings=_SETTINGS)(tune_moe)
     app.command(TUNE_TRITON, hidden=True, context_settings=_SETTINGS)(tune_triton)
     app.command(VERIFY_PYTHON, hidden=True, context_settings=_SETTINGS)(verify_python)
     # Options behind the program are the program's.
@@ -150,6 +160,7 @@ def build() -> typer.Typer:
     others: dict[str, Callable[..., int]] = {
         "emulate": emulate,
         "check": check,
+        "judge": judge,
         "train": train,
         "replay": replay,
         "report": report,
@@ -240,12 +251,12 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit status. An error of the user's becomes one line on stderr and 2."""
     try:
         with waiting_told():
-            arguments = triton_option.expanded(triton_expanded(arguments))
+            arguments = triton_option.expanded(triton_expanded(moe_expanded(arguments)))
             arguments = python_expanded(ptx_expanded(suite_expanded(arguments)))
             statuses = [_one(line) for line in kernel_option.expanded(arguments)]
     except _UsageError as error:
         return _complain(_usage_line(error))
-    except (InputError, KernelFileError, StoreError, HostFailure) as error:
+    except (InputError, KernelFileError, StoreError, TooTightlyTied, HostFailure) as error:
         return _complain(str(error))
     except EmptySpace as error:
         return _complain(str(error), NO)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from autosched.user_kernels.document import Table, read_text
@@ -35,7 +35,9 @@ def read_entry(kernel: Table, sources: Sequence[str], texts: list[str]) -> tuple
     entry = kernel.text("entry")
     found = _ENTRY.fullmatch(entry)
     if found is None:
-        kernel.fail(f'{entry!r} is no function: write its name, or an instance such as "conv<block_x, float>"', "entry")
+        kernel.fail(
+            f'{entry!r} is not a function: write its name, or an instance such as "conv<block_x, float>"', "entry"
+        )
     named = [source for source in sources if re.search(rf"\b{found[2]}\b", source)]
     if not named:
         kernel.fail(f"the source has no function {found[2]!r}", "entry")
@@ -78,7 +80,9 @@ def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tupl
     waiting = [source]
     while waiting:
         for name in included(waiting.pop()):
-            path = next((f / name for f in folders if (f / name).is_file()), None)
+            path = next((f / name for f in folders if (f / name).exists() and not (f / name).is_dir()), None)
+            if path is not None and (PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts):
+                kernel.fail(f'#include "{name}" leads out of the folder: list its folder in include', "include")
             if path is None and name in _OF_THE_HOST:
                 headers[name] = _OF_THE_HOST[name]
             elif path is not None and name not in headers:

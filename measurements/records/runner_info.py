@@ -32,7 +32,7 @@ class RunnerInfo:
 
     @classmethod
     def of(cls, fingerprint: str) -> RunnerInfo:
-        """Read the JSON text of a fingerprint. Raises ValueError for text that is no JSON object."""
+        """Read the JSON text of a fingerprint. Raises ValueError for text that is not JSON object."""
         return _read(fingerprint)
 
     @property

@@ -83,7 +83,7 @@ def write(
 ) -> list[Path]:
     """Write the files of an export into ``folder``, each whole or not at all, over those of before; returns them.
 
-    Raises StoreError and ExportError as ``documents``, ExportError for what is no folder, and OSError.
+    Raises StoreError and ExportError as ``documents``, ExportError for what is not a folder, and OSError.
     """
     made = []
     target = Path(folder)
@@ -127,7 +127,7 @@ def read(paths: Iterable[str | os.PathLike[str]]) -> Store:
 
 
 def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _entries(document: Any) -> Iterable[tuple[Record, Guard | None]]:

@@ -30,7 +30,7 @@ def read_table(path: str | Path) -> Table:
     first = text.lstrip()[:1]
     if first != "{":
         raise TableError(
-            f"{path} is no recording: give a Kernel Tuner cache, a T4 file, or a recording or database of autosched"
+            f"{path} is not a recording: give a Kernel Tuner cache, a T4 file, or a recording or database of autosched"
         )
     if text.lstrip().startswith('{"recording"'):
         return _recording(path)
@@ -38,7 +38,7 @@ def read_table(path: str | Path) -> Table:
         return read_t4(path, text)
     table = read_cache(path, text)
     if not whole and not table.notes:
-        raise TableError(f"{path} is damaged: it is no whole gzip file")
+        raise TableError(f"{path} is damaged: it is not a whole gzip file")
     return table
 
 

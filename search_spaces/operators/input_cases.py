@@ -195,8 +195,8 @@ def _rising(rng: np.random.Generator, count: int, length: int, _: DType) -> Floa
 
 
 def _apart(rng: np.random.Generator, count: int, length: int, _: DType) -> FloatArray:
-    # e^89 is no f32 number, and e^-104 is zero: 200 are more than that in every type at these levels, of which some of
-    # neighbours differ by 256 or more.
+    # e^89 is not an f32 number, and e^-104 is zero: 200 are more than that in every type at these levels, of which some
+    # of neighbours differ by 256 or more.
     levels = 256.0 * rng.permutation(np.resize(np.arange(-8, 9), count))[:, None]
     lines = levels - np.minimum(0.5 * np.arange(length), 1024.0)
     lines[:, 0] += 200.0

@@ -315,7 +315,7 @@ class Builder:
     def broadcast(self, value: Tile, dim: int, size: int, *, map: WgMap | None = None) -> Tile:
         """Stretch dimension ``dim`` to ``size``: an element fills neighbours (RFC, broadcast, broadcast_size).
 
-        An extent of 1 stretches to any size. Raises ProgramError where ``size`` is no multiple of the extent.
+        An extent of 1 stretches to any size. Raises ProgramError where ``size`` is not a multiple of the extent.
         """
         if dim not in (0, 1):
             fail("broadcast", f"a tile has the dimensions 0 and 1, not {dim}")
@@ -402,7 +402,7 @@ class Builder:
                 values.append(stretched.value)
             elif isinstance(a, (int, float)):
                 if of_numbers == I32 and a != int(a):
-                    fail(function, f"{a} is no whole number, but the other operand is i32")
+                    fail(function, f"{a} is not a whole number, but the other operand is i32")
                 values.append(float(a))
             else:
                 fail(function, f"an operand is a tile or a number, not {a!r}")

@@ -100,7 +100,7 @@ def _loop(loop: ir.Loop, offsets: Offsets) -> ir.Loop:
     each: dict[int, tuple[int, int]] = {}
     for window, by in moved.items():
         if any(i.kind != "constant" for i in by):
-            raise ProgramError(f"{loop.source}: steps: a window moves in an inner loop by what is no constant")
+            raise ProgramError(f"{loop.source}: steps: a window moves in an inner loop by what is not a constant")
         each[window] = by[0].number, by[1].number
     turn = Index("loop", loop.number)
     inside: Offsets = dict(offsets)

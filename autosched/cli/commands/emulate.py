@@ -22,14 +22,20 @@ from autosched.cli.terminal.findings import print_findings
 from autosched.cli.terminal.output import print_json, stdout_console
 from measurements.emulator import HostFailure, Suppression, check_host
 from measurements.emulator.findings import Grade
+from measurements.files.bounded import read_bounded
 
+_MOST_BYTES = 1 << 26  # of a source or of PTX
 _TOLERANCE = 1e-5  # relative, of --expect
 
 
 def expanded(arguments: Sequence[str]) -> list[str]:
-    """``verify --ptx FILE ...``, an earlier spelling, as ``emulate FILE ...``; every other command line as it is."""
+    """``verify FILE ...`` of a kernel, and ``verify --ptx FILE ...``, an earlier spelling, as ``emulate FILE ...``.
+
+    Every other command line is left as it is; a Python file is for ``verify_python``."""
     if len(arguments) < 2 or arguments[0] != "verify":
         return list(arguments)
+    if Path(arguments[1]).suffix != ".py" and Path(arguments[1]).is_file():
+        return ["emulate", *arguments[1:]]
     for k, a in enumerate(arguments[1:], 1):
         if a == "--ptx" and k + 1 < len(arguments):
             return ["emulate", arguments[k + 1], *arguments[1:k], *arguments[k + 2 :]]
@@ -39,7 +45,9 @@ def expanded(arguments: Sequence[str]) -> list[str]:
 
 
 def emulate(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="CUDA source (.cu), or PTX text.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="CUDA source, PTX, or a cubin, fat binary or program with PTX.")
+    ],
     argument: Annotated[
         list[str] | None,
         typer.Option(
@@ -113,7 +121,7 @@ def emulate(
     asked = order_from(order, turns, launches)
     turned = asked if order is not None or turns else None
     if fail_on not in get_args(Grade):
-        raise InputError(f"--fail-on {fail_on} is no grade: write {' or '.join(get_args(Grade))}")
+        raise InputError(f"--fail-on {fail_on} is not a grade: write {' or '.join(get_args(Grade))}")
     with bad_input():
         suppressions = [Suppression.parse(one) for one in suppressed or ()]
     rng = np.random.default_rng(seed)
@@ -182,14 +190,21 @@ def emulate(
 def _program(file: str, is_ptx: Any, options: Sequence[str]) -> tuple[str, bool]:
     """The text to emulate, and whether it is CUDA source. Raises InputError, also with what nvcc refuses."""
     from autosched.proofs.device_source import has_host_code, nvcc, ptx_by_nvcc
+    from autosched.proofs.kernel_files import NoKernelFile, ptx_of_file
     from measurements.compiler.pool import error_reason
     from measurements.emulator.architecture import source_arch
     from search_spaces.templates.headers import Headers
 
     try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+        if (found := ptx_of_file(Path(file))) is not None:
+            return found, False
+        text = read_bounded(file, _MOST_BYTES).decode()
+    except NoKernelFile as error:
+        raise InputError(str(error)) from None
+    except UnicodeDecodeError:
+        raise InputError(f"{file} cannot be read: it is not text") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if is_ptx(text):
         return text, False
     if has_host_code(text) and nvcc() is not None:
@@ -204,14 +219,14 @@ def _program(file: str, is_ptx: Any, options: Sequence[str]) -> tuple[str, bool]
 def _sizes(flag: str, text: str) -> tuple[int, ...]:
     parts = text.split(",")
     if not 1 <= len(parts) <= 3 or not all(p.strip().isdigit() and int(p) > 0 for p in parts):
-        raise InputError(f"{flag} {text} is no size: write X, or X,Y,Z")
+        raise InputError(f"{flag} {text} is not a size: write X, or X,Y,Z")
     return tuple(int(p) for p in parts)
 
 
 def _assignment(flag: str, text: str, rng: np.random.Generator) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise InputError(f"{flag} {text} is no assignment: write NAME=data.npy or NAME=f32[4]")
+        raise InputError(f"{flag} {text} is not an assignment: write NAME=data.npy or NAME=f32[4]")
     return name.strip(), read_argument(value.strip(), rng, flag)[0]
 
 

@@ -71,7 +71,11 @@ class TestSpace:
     @pytest.mark.parametrize(
         ("given", "rules", "said"),
         [
-            ({"BLOK": [1]}, (), "BLOK is no tl.constexpr parameter of scale and no launch option: did you mean BLOCK"),
+            (
+                {"BLOK": [1]},
+                (),
+                "BLOK is neither a tl.constexpr parameter of scale nor a launch option: did you mean BLOCK",
+            ),
             ({"num_warps": [4]}, (), "BLOCK of scale has no value"),
             ({"BLOCK": []}, (), "BLOCK of scale has no values to try"),
             ({"BLOCK": [64, 64]}, (), "BLOCK of scale has a value twice"),
@@ -200,7 +204,7 @@ class TestCommandLine:
         [
             (("--args", "nowhere.py:make"), "--args: nowhere.py: no such file"),
             (("--triton", f"{FILE}:scal"), f"--triton: {FILE} has no scal: did you mean scale?"),
-            (("--triton", f"{FILE}:blocks"), "blocks is no Triton kernel: decorate it with @triton.jit"),
+            (("--triton", f"{FILE}:blocks"), "blocks is not a Triton kernel: decorate it with @triton.jit"),
             (("--size", "k=3"), "raised TypeError: scale_args() got an unexpected keyword argument 'k'"),
             (("--param", "BLOCK"), "--param BLOCK: write NAME=VALUE,VALUE"),
         ],

@@ -24,4 +24,5 @@ def test_what_is_no_object_is_refused(text: str) -> None:
 
 def test_a_key_of_another_form_has_no_operator() -> None:
     assert operator_of('{"operator":"matmul","m":1}') == "matmul"
-    assert operator_of("{}") == operator_of("[]") == ""
+    for key in ("{}", "[]", '{"n":64', '{"operator":["copy"]}'):
+        assert operator_of(key) == ""

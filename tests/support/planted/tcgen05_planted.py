@@ -571,7 +571,14 @@ PLANTED = (
         "    }\n    ptx::tcgen05_fence_after_sync();",
     ),
     # Descriptors.
-    Planted("a is f16", "plain", K.INVALID_ARGUMENT, "Tcgen05Type<T>::code << 7", "0u << 7", INTRINSIC),
+    Planted(
+        "a is f16",
+        "plain",
+        K.INVALID_ARGUMENT,
+        "sums << 4 | Tcgen05Type<T>::code << 7",
+        "sums << 4 | 0u << 7",
+        INTRINSIC,
+    ),
     Planted("sums are f16", "plain", WRONG, "Tcgen05Type<T>::sums << 4", "0u", INTRINSIC),
     Planted("lines of b along k", "lines of b along n", WRONG, "unsigned(MajorB) << 16", "0u", INTRINSIC),
     Planted(
@@ -582,13 +589,20 @@ PLANTED = (
         "Tcgen05Type<T>::sums << 4 | 4u |",
         INTRINSIC,
     ),
-    Planted("a descriptor of wgmma", "plain", K.INVALID_ARGUMENT, " | 1ull << 46", "", INTRINSIC),
+    Planted(
+        "a descriptor of wgmma",
+        "plain",
+        K.INVALID_ARGUMENT,
+        "descriptor(address) | 1ull << 46",
+        "descriptor(address)",
+        INTRINSIC,
+    ),
     Planted(
         "a swizzle that there is not",
         "plain",
         K.INVALID_ARGUMENT,
-        " | 1ull << 46",
-        " | 1ull << 46 | 1ull << 61",
+        "descriptor(address) | 1ull << 46",
+        "descriptor(address) | 1ull << 46 | 1ull << 61",
         INTRINSIC,
     ),
 )

@@ -14,6 +14,7 @@ from autosched.cli.commands.best import best
 from autosched.cli.commands.check import check
 from autosched.cli.commands.emulate import emulate
 from autosched.cli.commands.emulate import expanded as ptx_expanded
+from autosched.cli.commands.judge import judge
 from autosched.cli.commands.machine.doctor import doctor
 from autosched.cli.commands.machine.list_devices import devices
 from autosched.cli.commands.replay import replay
@@ -70,6 +71,7 @@ _EXAMPLES = {
     "best": f"autosched best {_PROBLEM} --db best.db",
     "emulate": "autosched emulate axpy.cu -a 'out f32[1000]' -a 'f32[1000]' -a 1000 --grid 4 --block 256",
     "run": "autosched run ./program 1000",
+    "judge": "autosched judge submission.py --task task.yml --device h100",
     "check": "autosched check --db best.db --static --junit check.xml",
     "train": "autosched train --db best.db --out model.json",
     "replay": "autosched replay gemm_RTX3090.json.gz --sampler bayes --sampler random --plot curves.svg",
@@ -92,6 +94,7 @@ _ORDER = (
     "emulate",
     "run",
     "check",
+    "judge",
     "train",
     "replay",
     "report",
@@ -157,6 +160,7 @@ def build() -> typer.Typer:
     others: dict[str, Callable[..., int]] = {
         "emulate": emulate,
         "check": check,
+        "judge": judge,
         "train": train,
         "replay": replay,
         "report": report,

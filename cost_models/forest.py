@@ -57,7 +57,7 @@ class Forest:
         nodes = len(self.left)
         columns = (self.feature, self.missing_left, self.value, self.gain, self.cover)
         _require(all(len(column) == nodes for column in columns), "its columns differ in length")
-        _require(1 <= self.features <= MOST_FEATURES, f"{self.features} is no number of features")
+        _require(1 <= self.features <= MOST_FEATURES, f"{self.features} is not a number of features")
         _require(0 < len(self.sizes) <= MOST_TREES, f"it has {len(self.sizes)} trees, not 1 to {MOST_TREES}")
         _require(0 < nodes <= MOST_NODES, f"it has {nodes} nodes, not 1 to {MOST_NODES}")
         _require(bool((self.sizes > 0).all() and (self.sizes <= nodes).all()), "a tree has no nodes, or too many")

@@ -23,6 +23,9 @@ from autosched.cli.commands.space import space
 from autosched.cli.commands.threshold import threshold
 from autosched.cli.commands.train import train
 from autosched.cli.commands.tune import tune
+from autosched.cli.commands.tune_moe import COMMAND as TUNE_MOE
+from autosched.cli.commands.tune_moe import expanded as moe_expanded
+from autosched.cli.commands.tune_moe import tune_moe
 from autosched.cli.commands.tune_suite import COMMAND, tune_suite
 from autosched.cli.commands.tune_suite import expanded as suite_expanded
 from autosched.cli.commands.tune_triton import COMMAND as TUNE_TRITON
@@ -113,7 +116,9 @@ class _Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
         if found is None:
-            known = [name for name in self.list_commands(ctx) if name not in (COMMAND, TUNE_TRITON, VERIFY_PYTHON)]
+            known = [
+                name for name in self.list_commands(ctx) if name not in (COMMAND, TUNE_MOE, TUNE_TRITON, VERIFY_PYTHON)
+            ]
             near = get_close_matches(cmd_name, known, 1)
             perhaps = f", did you mean {near[0]}?" if near else f": use one of {', '.join(known)}"
             instead = ", or give --kernel FILE" if self.name in _INSTEAD and not near else ""
@@ -140,6 +145,7 @@ def build() -> typer.Typer:
     app.command("devices")(devices)
     app.command("doctor")(doctor)
     app.command(COMMAND, hidden=True, context_settings=_SETTINGS)(tune_suite)
+    app.command(TUNE_MOE, hidden=True, context_settings=_SETTINGS)(tune_moe)
     app.command(TUNE_TRITON, hidden=True, context_settings=_SETTINGS)(tune_triton)
     app.command(VERIFY_PYTHON, hidden=True, context_settings=_SETTINGS)(verify_python)
     # Options behind the program are the program's.
@@ -240,7 +246,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit status. An error of the user's becomes one line on stderr and 2."""
     try:
         with waiting_told():
-            arguments = triton_option.expanded(triton_expanded(arguments))
+            arguments = triton_option.expanded(triton_expanded(moe_expanded(arguments)))
             arguments = python_expanded(ptx_expanded(suite_expanded(arguments)))
             statuses = [_one(line) for line in kernel_option.expanded(arguments)]
     except _UsageError as error:

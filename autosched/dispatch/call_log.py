@@ -24,7 +24,7 @@ _MOST_COUNT = 10**15
 
 
 class CallLogError(ValueError):
-    """A file that is no call log. One line says why."""
+    """A file that is not a call log. One line says why."""
 
 
 class CallLog:
@@ -43,7 +43,7 @@ class CallLog:
     def write(self) -> None:
         """Add the counts to those in the file, and start again from none.
 
-        Any number of processes may write one file. Raises OSError, and ValueError where the file is no call log, which
+        Any number of processes may write one file. Raises OSError, and ValueError where the file is not a call log; it
         is then left as it is.
         """
         with self._lock:
@@ -108,7 +108,7 @@ def _read_own(path: Path) -> Counter[str]:
     """Counts by problem key of a file that autosched wrote. Raises CallLogError for another, and OSError."""
     text = text_of(path)
     if text.partition("\n")[0].strip() != ",".join(HEADER):
-        raise CallLogError(f"{path} is no log of calls that autosched wrote: name another file")
+        raise CallLogError(f"{path} is not a log of calls that autosched wrote: name another file")
     counts: Counter[str] = Counter()
     for key, count in counted(path, text):
         counts[key] += count
@@ -120,15 +120,15 @@ def counted(path: Path, text: str) -> Iterator[tuple[str, int]]:
     rows = csv.reader(text.splitlines()[1:])
     for number, row in enumerate(rows, 2):
         if len(row) != 2 or not row[0].isascii() or not row[0].isdigit() or not 0 < int(row[0]) < _MOST_COUNT:
-            raise CallLogError(f"line {number} of {path} is no count and problem: mend it, or record again")
+            raise CallLogError(f"line {number} of {path} is not a count and problem: mend it, or record again")
         yield row[1], int(row[0])
 
 
 def text_of(path: Path) -> str:
-    """What a log holds. Raises CallLogError for what is no text or too long, and OSError."""
+    """What a log holds. Raises CallLogError for what is not text or too long, and OSError."""
     if path.stat().st_size > _LARGEST:
-        raise CallLogError(f"{path} is no log of calls: it has more than {_LARGEST:,} bytes")
+        raise CallLogError(f"{path} is not a log of calls: it has more than {_LARGEST:,} bytes")
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
-        raise CallLogError(f"{path} is no log of calls: it is not text") from error
+        raise CallLogError(f"{path} is not a log of calls: it is not text") from error

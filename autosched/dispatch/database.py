@@ -104,7 +104,7 @@ class Database:
         What was tuned for it, else for the nearest problem, else what the time model chooses: ``lookup`` has the rules,
         ``kernel.provenance`` says which it is. Warns NotTuned or StaleSchedule, once for each problem. With
         ``exact``, only what was tuned for this very problem and GPU. Raises NoSchedule where nothing can be used,
-        RuntimeUnavailable where kernels cannot be compiled or called, and ValueError for what is no problem.
+        RuntimeUnavailable where kernels cannot be compiled or called, and ValueError for what is not a problem.
         """
         from autosched.dispatch.kernel import CompiledKernel, RuntimeUnavailable, cupy_module
         from measurements.runners.cuda.device import gpu_here

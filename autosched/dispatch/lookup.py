@@ -22,10 +22,10 @@ from autosched.dispatch.distance import ProblemDistance, device_distance, proble
 from autosched.dispatch.provenance import KernelProvenance, Kind, NoSchedule, Origin
 from autosched.dispatch.staleness import UNKNOWN, Environment, stale_reasons
 from autosched.samplers.first_choices.model_choice import DefaultChoice, default_choice, predicted_seconds
-from measurements.records.record import Record
+from measurements.records.record import Record, problem_of
 from measurements.records.vendor_library import is_library
 from measurements.store.store import Store
-from search_spaces.catalogue import problem_from_json, template, templates_for
+from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
@@ -216,13 +216,13 @@ class _LookUp:
     def _record(self, neighbour: Neighbour) -> Record | None:
         """The best record of a neighbour; None where it cannot be read or is of another family of devices."""
         try:
-            recorded = problem_from_json(json.loads(neighbour.problem_key))
+            recorded = problem_of(neighbour.problem_key)
         except ValueError:
             return None
         record = self._store.best(recorded, neighbour.device)
         if record is None or neighbour.device == self._device.name or _row(neighbour.device) is not None:
             return record
-        return record if json.loads(record.fingerprint).get("sm") == self._device.arch else None
+        return record if record.runner_info.arch == self._device.arch else None
 
 
 def _neighbours(store: Store, problem: Problem, device: Device) -> list[Neighbour]:

@@ -48,7 +48,7 @@ class Resolved:
 
 
 class ResolvedCache:
-    """The answers of one database file. ``identity`` is "" for what is no file: nothing is kept then."""
+    """The answers of one database file. ``identity`` is "" for what is not a file: nothing is kept then."""
 
     def __init__(self, path: str | Path) -> None:
         self.identity = file_identity(path)
@@ -95,7 +95,7 @@ class ResolvedCache:
 
 def file_identity(path: str | Path) -> str:
     """Of a file as it is now, with what a writer has not folded into it yet: equal texts, equal contents. "" for what
-    is no file."""
+    is not a file."""
     place = os.path.realpath(path)
     seen: list[Any] = [_FORMAT, place]
     try:

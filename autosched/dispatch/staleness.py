@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from measurements.records.measurement import Provenance
@@ -33,7 +32,7 @@ def stale_reasons(
 
     ``kernel`` is what its schedule gives for its own problem today, None where that is not known.
     """
-    told = json.loads(record.fingerprint)
+    before_info = record.runner_info
     changed = []
     if kernel is not None and record.kernel_digest != kernel.digest:
         changed.append(f"the kernel's code (timed by autosched {record.autosched_version})")
@@ -44,8 +43,8 @@ def stale_reasons(
     else:
         pairs = [("compiler", record.toolchain, here.toolchain)]
     if record.provenance is not Provenance.ESTIMATED:
-        pairs += [("driver", record.driver, here.driver), ("CUDA", str(told.get("cuda", "")), here.cuda)]
+        pairs += [("driver", record.driver, here.driver), ("CUDA", before_info.cuda, here.cuda)]
     if record.device == device.name:
-        pairs.append(("SMs", str(told.get("sm_count", "")), str(device.sm_count)))
+        pairs.append(("SMs", before_info.sm_count, str(device.sm_count)))
     changed += [f"{what} {before} to {now}" for what, before, now in pairs if before and now and before != now]
     return tuple(changed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -13,17 +14,23 @@ from search_spaces.programs.builder import Program
 from search_spaces.programs.ir import ProgramError
 from search_spaces.programs.problem import ProgramProblem, computes, problem_type
 from search_spaces.programs.template import operator, template
+from search_spaces.programs.text.program import parse
+
+TEXTS = (".mlir", ".txt")
 
 
 def load_program(place: str) -> Program:
-    """The program called NAME of a Python file, or its only one. The file is run. Raises ProgramError, in one line."""
+    """The program called NAME of a Python file, or its only one; or that of a text in the documents' language, which
+    gets NAME, by default the file's. A Python file is run. Raises ProgramError, in one line."""
     path, name = _split(place)
     if not path.is_file():
         raise ProgramError(f"there is no file {path}: give --program FILE[:NAME]")
+    if path.suffix in TEXTS:
+        return _read(path, name)
     module_name = f"autosched_program_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
-        raise ProgramError(f"{path} is no Python file: a tile program is a function in one (.py)")
+        raise ProgramError(f"{path} is not a Python file: a tile program is a function in one (.py)")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
@@ -42,6 +49,15 @@ def load_program(place: str) -> Program:
         told = ", ".join(found) or "none: make one with @program"
         raise ProgramError(f"{path} has {len(found)} programs ({told}): give one, as --program {path}:NAME")
     return next(iter(found.values()))
+
+
+def _read(path: Path, name: str) -> Program:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProgramError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+    own = re.sub(r"\W", "_", name or path.stem)
+    return parse(text, own if own[:1].isalpha() else f"listing_{own}", path.name).program
 
 
 def _split(place: str) -> tuple[Path, str]:

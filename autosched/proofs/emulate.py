@@ -208,7 +208,7 @@ def _aliased(arguments: Sequence[Any], aliases: Mapping[int, int | tuple[int, in
         if not 0 <= offset <= both[0].nbytes or offset % both[1].dtype.itemsize:
             raise ValueError(f"aliases: argument {first} has no element at byte {offset}")
         if not both[0].flags.c_contiguous:
-            raise ValueError(f"aliases: argument {first} is no contiguous array")
+            raise ValueError(f"aliases: argument {first} is not a contiguous array")
         part = both[0].reshape(-1).view(np.uint8)[offset:]
         given[k] = part[: part.size // both[1].dtype.itemsize * both[1].dtype.itemsize].view(both[1].dtype)
         if not offset:

@@ -29,7 +29,7 @@ from autosched.proofs.run import (
     run_whole,
 )
 from autosched.proofs.sampled_blocks import QUICK_SHARE, sampled_flops, why_not_sampled
-from autosched.proofs.stress_sizes import ProvokingSize, provoking_sizes, with_short_k
+from autosched.proofs.stress_sizes import StressSize, stress_sizes, with_short_k
 from autosched.proofs.tile_walk import run_walk, why_no_walk
 from measurements.emulator import ASCENDING, Order
 from search_spaces.hardware.devices import Device
@@ -127,7 +127,7 @@ def _runs(
     if settings.depth == "full":
         yield from _large_runs(template, problem, small, schedule, device, settings)
     else:
-        yield from provoking_runs(template, small, schedule, device, settings, of_cases=True)
+        yield from stress_runs(template, small, schedule, device, settings, of_cases=True)
     yield from rest
 
 
@@ -253,7 +253,7 @@ def _large_runs(
 ) -> Iterator[ProofRun]:
     """Runs of sizes that grow out of the cut."""
     named = False
-    for run in provoking_runs(template, small, schedule, device, settings):
+    for run in stress_runs(template, small, schedule, device, settings):
         named = True
         yield run
     if not named:
@@ -305,7 +305,7 @@ def at_true_size(
     return problem, whole
 
 
-def provoking_runs(
+def stress_runs(
     template: KernelTemplate,
     small: Problem,
     schedule: Schedule,
@@ -316,7 +316,7 @@ def provoking_runs(
 ) -> Iterator[ProofRun]:
     """A run for each stress size, ``of_cases``: those that are for inputs of a certain case; one that cannot be made
     where ``schedule`` is not valid at that size."""
-    for largest in provoking_sizes(small, schedule):
+    for largest in stress_sizes(small, schedule):
         if of_cases and not largest.case:
             continue
         why, found = "", None
@@ -350,7 +350,7 @@ def provoking_runs(
 
 
 def _affordable(
-    template: KernelTemplate, size: ProvokingSize, kernel: Kernel, schedule: Schedule, device: Device, seed: int
+    template: KernelTemplate, size: StressSize, kernel: Kernel, schedule: Schedule, device: Device, seed: int
 ) -> tuple[Problem, Kernel]:
     """``size`` with the shortest k where the blocks that are sampled would compute too much: those that compute many
     tiles each."""
@@ -363,7 +363,7 @@ def _affordable(
     return size.problem, kernel
 
 
-def _inputs_of(size: ProvokingSize, seed: int) -> StressInputs:
+def _inputs_of(size: StressSize, seed: int) -> StressInputs:
     for inputs in size.problem.stress_inputs(seed):
         if not size.case or size.case in inputs.cases:
             return inputs

@@ -32,7 +32,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 
-# What an emulation says of a kernel; all else is no verdict.
+# What an emulation says of a kernel; all else is not a verdict.
 FAILURE_STATUSES = ("wrong_result", "findings", "crashed", FAILED_LAUNCH)
 FAILING = (*FAILURE_STATUSES, "compile_error")  # what is not right as it stands
 _NO_TIME = "there was no time for it"

@@ -33,7 +33,7 @@ LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14  # sums of products of 8-bit integers
 
 
 @dataclass(frozen=True)
-class ProvokingSize:
+class StressSize:
     """``whole``: every block is run; else some, far apart. ``fewer_blocks``: launched with fewer than planned, where
     the grid may shrink. ``role``: what a full proof needs it for. ``case``: of the inputs that it is for, one of
     ``Problem.stress_inputs``; "" stands for any. ``smaller``: what may stand in where a launch of it takes more
@@ -45,7 +45,7 @@ class ProvokingSize:
     role: Role | None = None
     fewer_blocks: bool = False
     case: str = ""
-    smaller: tuple[ProvokingSize, ...] = ()
+    smaller: tuple[StressSize, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class _Growth:
     case: str = ""
 
 
-def provoking_sizes(small: Problem, schedule: Schedule) -> Iterator[ProvokingSize]:
+def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
     """Problems that grow out of ``small``, a cut of few tiles; the schedule may be invalid for some of them. None that
     is far where no problem is whose arrays may be so large."""
     for growth in _growths(small, schedule):
@@ -70,7 +70,7 @@ def provoking_sizes(small: Problem, schedule: Schedule) -> Iterator[ProvokingSiz
             yield replace(largest, smaller=tuple(smaller))
 
 
-def _from_largest(small: Problem, growth: _Growth) -> Iterator[ProvokingSize]:
+def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:
     """By ever smaller powers of two, as long as they are far; with the shorter k before that of ``small``, which may
     have the tiles that the schedule asks for."""
     for less in range(0, 16, 2):
@@ -83,7 +83,7 @@ def _from_largest(small: Problem, growth: _Growth) -> Iterator[ProvokingSize]:
                 continue
             if growth.role == "far" and max(o.size for o in grown.operands()) < OVERFLOWING:
                 return
-            yield ProvokingSize(growth.name, grown, growth.whole, growth.role, growth.fewer_blocks, growth.case)
+            yield StressSize(growth.name, grown, growth.whole, growth.role, growth.fewer_blocks, growth.case)
         if growth.role != "far":
             return
 
@@ -93,16 +93,16 @@ def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
     their places in out stay. ``problem`` itself where it has no k, or no more."""
     if not isinstance(problem, Matmul):
         return problem
-    of_split = _of_split(schedule)
+    of_split = _of_split(problem, schedule)
     steps = problem.k // of_split
     kept = max(2, int(share * steps))
     return replace(problem, k=problem.k - (steps - kept) * of_split) if kept < steps else problem
 
 
-def _of_split(schedule: Schedule) -> int:
-    """Elements along k of one tile of each split."""
+def _of_split(problem: Matmul, schedule: Schedule) -> int:
+    """Numbers along k of one tile of each split."""
     chosen = schedule.values
-    return int(chosen.get("tile_k", 256)) * int(chosen.get("split_k", 1))
+    return int(chosen.get("tile_k", 256)) * int(chosen.get("split_k", 1)) * problem.input_dtype.values
 
 
 def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
@@ -144,7 +144,7 @@ def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
 
 def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
     chosen = schedule.values
-    of_split = _of_split(schedule)
+    of_split = _of_split(small, schedule)
     if schedule.template == WGMMA_MATMUL_TRANSPOSED.name:  # its m is the problem's n
         swapped = {"m": "n", "n": "m"}
         chosen = {f"{name[:-1]}{swapped.get(name[-1], name[-1])}": value for name, value in chosen.items()}

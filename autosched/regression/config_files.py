@@ -6,12 +6,9 @@ here is not seen.
 
 from __future__ import annotations
 
-import json
-import queue
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,15 +18,10 @@ from autosched.regression.report import Finding, Report, Verdict
 from autosched.triton.configs.file_names import Format
 from autosched.triton.configs.files import ConfigFile, Entry, read_folder
 from autosched.triton.configs.ladder import ladder_notes
-from measurements.compiler.pool import usable_cores
+from autosched.triton.configs.pool import JudgePool
 from measurements.emulator import HostFailure, check_host
-from measurements.files.text import one_line
-from measurements.workers.transport import WorkerError, WorkerFailed, WorkerTimeout
-from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
 
-_WORKER = "autosched.triton.configs.worker"
-_TIMEOUT = 300.0  # seconds of one configuration: a compile, and an emulation that has a limit of its own
 _VERDICTS = {
     "sound": Verdict.SOUND,
     "compiled": Verdict.SOUND,
@@ -110,10 +102,7 @@ class ConfigJudge:
     def __init__(self, check: ConfigCheck, workers: int | None = None) -> None:
         self.check = check
         self.tools: dict[str, str] = {}
-        self._count = workers or usable_cores()
-        self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-        self._stack = ExitStack()
-        self._known: dict[str, tuple[Mapping[str, Any], float]] = {}
+        self._pool = JudgePool(check.format, prove=check.emulate, workers=workers)
 
     def __enter__(self) -> ConfigJudge:
         try:
@@ -133,28 +122,26 @@ class ConfigJudge:
             except HostFailure as error:
                 raise CannotCheck(f"the numbers cannot be checked here: {error}; or give --no-emulate") from error
         self.tools["triton"] = triton.__version__
-        for _ in range(self._count):
-            self._idle.put(self._stack.enter_context(Worker(_WORKER)))
+        self._pool.__enter__()
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._stack.close()
+        self._pool.close()
 
     def findings(self, entries: Sequence[ConfigEntry]) -> Iterator[Finding]:
         """One for each entry, in their order."""
-        distinct = {self._key(e): e for e in reversed(entries) if self._key(e)}
-        with ThreadPoolExecutor(self._count) as threads:
-            jobs = {key: threads.submit(self._judged, key, entry) for key, entry in distinct.items()}
+        distinct = {_key(e): e for e in reversed(entries) if _key(e)}
+        with ThreadPoolExecutor(self._pool.workers) as threads:
+            jobs = {key: threads.submit(self._judged, entry) for key, entry in reversed(distinct.items())}
             try:
                 for entry in entries:
-                    key = self._key(entry)
-                    if key:
-                        jobs[key].result()
+                    if _key(entry):
+                        jobs[_key(entry)].result()
                     yield self.finding(entry)
             finally:
                 threads.shutdown(wait=False, cancel_futures=True)
                 if any(not job.done() for job in jobs.values()):
-                    self._stack.close()
+                    self._pool.close()
 
     def finding(self, entry: ConfigEntry) -> Finding:
         """Of one entry, which is judged now if it was not yet."""
@@ -162,7 +149,7 @@ class ConfigJudge:
             return _of_file(entry, self.tools.get("triton", ""))
         if entry.entry.fault:
             return _finding(entry, Verdict.BROKEN, [entry.entry.fault])
-        found, seconds = self._judged(self._key(entry), entry)
+        found, seconds = self._judged(entry)
         numbers: dict[str, float | int | str] = {"kernel": found["kernel"]} if found.get("kernel") else {}
         for key in ("shared_bytes", "registers", "local_bytes"):
             if found.get("registers"):
@@ -176,51 +163,24 @@ class ConfigJudge:
             reasons.append("it compiles and fits; nothing was proven")
         return replace(_finding(entry, verdict, reasons, numbers), check_seconds=seconds)
 
-    def _key(self, entry: ConfigEntry) -> str:
-        """What the compiled code depends on; "" where there is nothing to compile."""
-        name, device = entry.file.name, entry.file.name.device
-        if entry.entry is None or entry.entry.fault or device is None:
-            return ""
-        kind = [name.is_moe, name.dtype, name.block_shape, name.per_channel]
-        limits = [device.arch, device.shared_per_block]
-        return json.dumps([*kind, *limits, entry.entry.config])
-
-    def _judged(self, key: str, entry: ConfigEntry) -> tuple[Mapping[str, Any], float]:
-        if key in self._known:
-            return self._known[key]
-        began = time.monotonic()
-        worker = self._idle.get()
-        try:
-            found = self._asked(worker, entry)
-        finally:
-            self._idle.put(worker)
-        self._known[key] = found, time.monotonic() - began
-        return self._known[key]
-
-    def _asked(self, worker: Worker, entry: ConfigEntry) -> Mapping[str, Any]:
+    def _judged(self, entry: ConfigEntry) -> tuple[Mapping[str, Any], float]:
         device = entry.file.name.device
         assert entry.entry is not None and device is not None
-        request = {
-            "format": self.check.format,
-            "name": entry.file.path.name,
-            "config": dict(entry.entry.config),
-            "device": device.name,
-            "prove": self.check.emulate,
-        }
-        try:
-            return worker.request(request, _TIMEOUT)
-        except WorkerFailed as error:  # our own fault: say so, and go on with the others
-            return {"status": "unproven", "reason": one_line(f"it could not be judged: {error}")}
-        except WorkerTimeout:
-            return {"status": "unproven", "reason": f"it took more than {_TIMEOUT:.0f} s"}
-        except WorkerError as error:
-            return {"status": "compile_error", "reason": one_line(f"the compiler ended the process: {error}")}
+        return self._pool.judged(entry.file.name, dict(entry.entry.config), device)
+
+
+def _key(entry: ConfigEntry) -> str:
+    """What is compiled; "" where there is nothing to compile."""
+    device = entry.file.name.device
+    if entry.entry is None or entry.entry.fault or device is None:
+        return ""
+    return JudgePool.key(entry.file.name, dict(entry.entry.config), device)
 
 
 def _of_file(entry: ConfigEntry, triton: str) -> Finding:
     file = entry.file
     if file.name.device is None:
-        return _finding(entry, Verdict.CANNOT_COMPARE, [f"{file.name.device_name} is no NVIDIA GPU with a row here"])
+        return _finding(entry, Verdict.CANNOT_COMPARE, [f"{file.name.device_name} is not a NVIDIA GPU with a row here"])
     notes = list(file.notes) + ladder_notes(file.entries)
     if not file.triton:
         notes.append("nobody wrote down which Triton tuned it")

@@ -173,7 +173,7 @@ def _xml(text: str) -> str:
 
 
 def _md(text: str) -> str:
-    """Text that is no Markdown and no HTML, in one cell of a table."""
+    """Text that is not a Markdown and no HTML, in one cell of a table."""
     escaped = re.sub(r"([\\`*_{}\[\]<>#|~$@])", r"\\\1", " ".join(harmless(text).split()))
     return escaped.replace("\\<", "&lt;").replace("\\>", "&gt;")
 

@@ -37,22 +37,18 @@ class AtTuning:
         before records had a control have the library among them. None where there is none, and for the times of a warm
         cache, which no check has."""
         if best.control is not None and best.measurement.timing is not None:
-            return None if _is_warm(best) else cls(best.measurement.timing, best.control, best.driver)
+            return None if best.runner_info.warm else cls(best.measurement.timing, best.control, best.driver)
         for run in reversed(remeasurements(trials)):
             winner = run[-1]
             if winner.schedule != best.schedule or winner.kernel_digest != best.kernel_digest or winner.rank != 1:
                 continue
             library = next((r for r in run if is_library(r.schedule)), None)
-            if library is None or _is_warm(winner):
+            if library is None or winner.runner_info.warm:
                 return None
             mine, theirs = winner.measurement.timing, library.measurement.timing
             if mine is not None and theirs is not None:
                 return cls(mine, Control("library", theirs, library.toolchain), winner.driver)
         return None
-
-
-def _is_warm(record: Record) -> bool:
-    return '"cache":"warm"' in record.fingerprint
 
 
 @dataclass(frozen=True)

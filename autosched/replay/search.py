@@ -107,7 +107,7 @@ def searches(
 def restricted(table: Table, restrictions: Sequence[str]) -> Table:
     """The configurations of ``table`` for which every expression holds, such as ``"block_size_x * tile_x <= 1024"``.
 
-    The language is that of kernel files. Raises TableError for what is no expression, an unknown name, and for
+    The language is that of kernel files. Raises TableError for what is not an expression, an unknown name, and for
     restrictions that leave nothing.
     """
     kept = list(table.measurements)

@@ -1,7 +1,6 @@
 """Times, rates, schedules and tables as people read them."""
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -191,9 +190,8 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
     share = share_of_roof(problem, timing.median, record.device)
     reached = rate(problem, timing.median, record.device) + (f" ({share})" if share else "")
     rows += [("time", f"{time(timing.median)}, {reached}, {note}")]
-    derived = json.loads(record.fingerprint).get("derived")
-    if derived:
-        rows.append(("device row", str(derived)))
+    if record.runner_info.derived:
+        rows.append(("device row", record.runner_info.derived))
     metrics = problem.metrics(record.schedule.values, timing.median)
     if metrics:
         rows.append(("metrics", ", ".join(f"{value:.4g} {name}" for name, value in metrics.items())))

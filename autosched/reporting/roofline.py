@@ -8,8 +8,9 @@ from cost_models.analytic import busy
 from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
 from search_spaces.catalogue import templates_for
+from search_spaces.hardware.block_scaling import UNIT_SCALED_AS
 from search_spaces.hardware.devices import Device, UnknownDevice, device
-from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matmul import FP8, Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
 from search_spaces.programs.problem import ProgramProblem
@@ -47,6 +48,8 @@ def roofline(problem: Problem, chip: Device) -> Roofline:
             kind != "tf32" or getattr(problem, "precision", "") == "tf32"
         ):
             peak = max(peak, chip.tensor_peak(rated))
+        if isinstance(problem, Matmul) and kind in FP8 and chip.has("block_scale_mma"):
+            peak = max(peak, chip.tensor_peak(UNIT_SCALED_AS))
     if isinstance(problem, ProgramProblem) and problem.multiplied_as in dict(chip.tensor_flops_per_cycle):
         peak = max(peak, chip.tensor_peak(problem.multiplied_as))
     return Roofline(problem, peak, chip.dram_bandwidth)

@@ -48,7 +48,9 @@ def read_calls(path: str | Path) -> Calls:
             if problem is not None:
                 counts[problem] += 1
     else:
-        raise CallLogError(f"{path} is no log of calls: it starts neither with {','.join(HEADER)} nor as TunableOp's")
+        raise CallLogError(
+            f"{path} is not a log of calls: it starts neither with {','.join(HEADER)} nor as TunableOp's"
+        )
     if not counts:
         why = f": {skipped.most_common(1)[0][0]}" if skipped else ""
         raise CallLogError(f"{path} holds no problem that can be tuned{why}")

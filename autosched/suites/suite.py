@@ -29,7 +29,7 @@ _MOST_WEIGHT = 1e100
 
 
 class SuiteError(ValueError):
-    """A file that is no suite. One line says why."""
+    """A file that is not a suite. One line says why."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def read_suite(path: str | Path) -> tuple[Member, ...]:
     ``weight``. Raises SuiteError, and OSError."""
     file = Path(path)
     if file.stat().st_size > _LARGEST:
-        raise SuiteError(f"{path} is no suite: it has more than {_LARGEST:,} bytes")
+        raise SuiteError(f"{path} is not a suite: it has more than {_LARGEST:,} bytes")
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

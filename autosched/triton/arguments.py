@@ -171,7 +171,7 @@ class LaunchArguments:
 
 
 def tensor_of(value: Any) -> torch.Tensor | None:
-    """The tensor that an argument is or wraps (``triton.reinterpret``); None where it is no tensor."""
+    """The tensor that an argument is or wraps (``triton.reinterpret``); None where it is not a tensor."""
     while value is not None and not isinstance(value, torch.Tensor):
         value = getattr(value, "base", None)
     return value

@@ -20,7 +20,7 @@ class CubinResources:
 
 
 def cubin_resources(cubin: bytes) -> CubinResources | None:
-    """None where it is no cubin, or says nothing."""
+    """None where it is not a cubin, or says nothing."""
     values: dict[int, list[int]] = {}
     try:
         for attribute, value in _attributes(_section(cubin, ".nv.info")):

@@ -86,13 +86,13 @@ def remeasure(
     places = [float(place) for place in _simplest_first(book, entrants, complexity)]
     incumbent = _incumbent(book, entrants)
     remeasured = paired_timing.remeasure(runner, entrants, places, seconds=seconds, incumbent=incumbent)
-    ranked: list[paired_timing.Standing | None] = list(remeasured.standings)
+    ranked: list[paired_timing.Ranked | None] = list(remeasured.standings)
     vendor, seconds_of_it = remeasured.vendor, remeasured.vendor_seconds
     if vendor is not None and seconds_of_it:
         time_of_it = statistics.median(seconds_of_it)
         faster = sum(statistics.median(place.seconds) < time_of_it for place in remeasured.standings[1:])
         ranked.insert(0 if remeasured.library_won else 1 + faster, None)
-    rows: list[tuple[paired_timing.Standing | None, int | None]] = [(place, None) for place in remeasured.failed]
+    rows: list[tuple[paired_timing.Ranked | None, int | None]] = [(place, None) for place in remeasured.failed]
     rows += reversed([(place, rank) for rank, place in enumerate(ranked, 1)])
     for place, rank in rows:
         if place is None:

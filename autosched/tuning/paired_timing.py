@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from measurements.records.measurement import Status, Timing
@@ -49,8 +49,8 @@ def let_in(screened: Sequence[Timing]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How one entrant did: ``position`` among those given, and its times, one per round; none where it failed."""
+class Ranked:
+    """One entrant of a ranking: ``position`` among those given, and its times, one per round; none where it failed."""
 
     position: int
     entrant: Entrant
@@ -67,8 +67,8 @@ class Remeasurement:
     ``copy_seconds`` are those of a plain copy, so that a later check knows what this machine was.
     """
 
-    standings: tuple[Standing, ...]
-    failed: tuple[Standing, ...]
+    standings: tuple[Ranked, ...]
+    failed: tuple[Ranked, ...]
     clear: bool
     rounds: int
     library: Ratio | None
@@ -92,100 +92,157 @@ def remeasure(
     seconds: float = SECONDS,
     incumbent: int | None = None,
 ) -> Remeasurement:
-    """Time ``candidates`` of one problem in turns. Of those that are as fast as the fastest, the one at the position
-    ``incumbent`` wins, which has won before, else the simplest: ``ties.choose`` says what that means.
+    """Time ``candidates`` of one problem in turns.
 
-    At first ``rounds``, then as many as there were, and none begin after ``seconds``. Who can no longer win, nor say
-    how far others are behind, takes part in no more of them. An entrant that fails is removed; if the others failed
-    with it, they are timed again without it. Where the culprit is unknown, each entrant runs alone for a round: those
-    that fail are removed, or else the library, or else the slowest in screening. Raises RunnerStopped.
+    An entrant that can no longer win leaves. An entrant that fails is removed, and the others are timed again without
+    it. Where the culprit is unknown, each entrant runs alone for a round: those that fail are removed, or else the
+    library, or else the slowest in screening.
+
+    Args:
+        complexity: the lower, the simpler; one for each candidate.
+        rounds: how many to start with; then as many again as there were.
+        seconds: no rounds are added after that time.
+        incumbent: the position of the previous winner.
+
+    Returns:
+        A ranking. Among those statistically tied with the fastest, the incumbent wins, then the simplest
+        (``near_ties.choose``).
+
+    Raises:
+        RunnerStopped: the runner cannot go on.
     """
-    heat = _Heat(list(range(len(candidates))))
-    failed: dict[int, Entrant] = {}
-    why_not = ""
-    vendor: Entrant | None = None
-    with_library = with_copy = True
+    session = _Session(runner, candidates)
     began = time.monotonic()
-    while heat.running and heat.held < MOST_ROUNDS:
-        places = list(heat.running)
-        step = heat.next_rounds(rounds)
-        told = runner.compare(
-            [candidates[i] for i in places], rounds=step, library=with_library, others=("copy",) if with_copy else ()
-        )
-        told, others = told[: len(places)], told[len(places) :]
-        others, copies = others[:with_library], others[with_library:]
-        entrants = dict(zip(places, told, strict=True))
-        if any(entrant.status is not Status.OK for entrant in told):
-            out = {i: e for i, e in entrants.items() if e.status not in (Status.OK, Status.CRASHED)}
-            if len(out) in (0, len(places)):  # a crash or a common time limit: the culprit is unknown
-                alone = {i: runner.compare([candidates[i]], rounds=1, library=False)[0] for i in places}
-                out = {i: entrant for i, entrant in alone.items() if entrant.status is not Status.OK}
-                if not out and with_library:
-                    with_library, why_not = False, f"in turns with the others it failed: {others[0].reason}"
-                    with_copy = False  # it may have been the copy
-                elif not out:
-                    out = {places[-1]: told[-1]}
-            failed |= out
-            heat = _Heat([i for i in heat.times if i not in failed])  # who was behind whom is open again
-            why_not = "" if with_library else why_not
+    while session.running and session.held < MOST_ROUNDS:
+        turn = session.time_rounds(rounds)
+        if turn.has_failures:
+            session.drop_failures(turn)
             continue
-        for other in others:
-            vendor = other
-            heat.library += other.seconds
-            why_not = other.reason if other.status is not Status.OK else why_not
-            with_copy = with_copy and other.status is not Status.OK
-        for one in copies:
-            heat.copies += one.seconds
-            with_copy = with_copy and one.status is Status.OK
-        heat.add(entrants, step)
-        choice = heat.choice(complexity, incumbent)
+        session.add(turn)
+        choice = session.choose(complexity, incumbent)
         if time.monotonic() - began >= seconds or choice.clear:
             break
-        heat.keep(choice)
-    losers = tuple(Standing(i, entrant, ()) for i, entrant in failed.items())
-    if not heat.running:
-        return Remeasurement((), losers, False, 0, None, "no entrant ran")
-    choice = heat.choice(complexity, incumbent)
-    winner = heat.running[choice.winner]
-    compared = None
-    if len(heat.library) == heat.held and not why_not:
-        compared = Ratio.paired(heat.times[winner], heat.library)
-    behind = sorted((i for i in heat.times if i != winner), key=lambda i: heat.behind[i])
-    placed = tuple(Standing(i, heat.entrants[i], tuple(heat.times[i])) for i in (winner, *behind))
-    seconds_of_it = tuple(heat.library) if compared is not None else ()
-    copy = () if seconds_of_it else tuple(heat.copies)
-    return Remeasurement(placed, losers, choice.clear, heat.held, compared, why_not, vendor, seconds_of_it, copy)
+        session.drop_hopeless(choice)
+    return session.ranking(complexity, incumbent)
 
 
-class _Heat:
-    """Rounds in which the same entrants took part, but for those who dropped out; by their positions."""
+@dataclass(frozen=True)
+class _Turn:
+    """The answer of one call of the runner: ``entrants`` by position, the library and the plain copy if they ran."""
 
-    def __init__(self, entrants: Sequence[int]) -> None:
-        self.times: dict[int, list[float]] = {i: [] for i in entrants}
-        self.running = list(entrants)
-        self.behind: dict[int, float] = {}  # the fastest, when last compared
-        self.entrants: dict[int, Entrant] = {}
-        self.library: list[float] = []
-        self.copies: list[float] = []
-        self.held = 0
+    rounds: int
+    entrants: dict[int, Entrant]
+    library: Entrant | None
+    copy: Entrant | None
 
-    def next_rounds(self, first: int) -> int:
-        """As many again as there were, within limits."""
-        return min(max(first, self.held), max(first, MOST_AT_ONCE), MOST_ROUNDS - self.held) if self.held else first
+    @property
+    def has_failures(self) -> bool:
+        return any(entrant.status is not Status.OK for entrant in self.entrants.values())
 
-    def add(self, entrants: Mapping[int, Entrant], rounds: int) -> None:
-        for i, entrant in entrants.items():
-            self.times[i] += entrant.seconds
-        self.entrants |= entrants
-        self.held += rounds
 
-    def choice(self, complexity: Sequence[float], incumbent: int | None) -> Choice:
-        """Among those that are running, which the incumbent need not be any more; positions are places among them."""
-        running = self.running
-        place = running.index(incumbent) if incumbent in running and incumbent is not None else None
-        made = choose([self.times[i] for i in running], [complexity[i] for i in running], TIE, place)
-        self.behind |= {i: behind.centre for i, behind in zip(running, made.behind, strict=True)}
-        return made
+class _Session:
+    """Rounds in which the same entrants took part, but for those that were dropped; by their positions."""
 
-    def keep(self, choice: Choice) -> None:
+    def __init__(self, runner: Comparing, candidates: Sequence[Candidate]) -> None:
+        self._runner = runner
+        self._candidates = candidates
+        self._failed: dict[int, Entrant] = {}
+        self._with_library = self._with_copy = True
+        self._why_no_library = ""
+        self._vendor: Entrant | None = None
+        self._start(range(len(candidates)))
+
+    def _start(self, positions: Iterable[int]) -> None:
+        """Begin at round 0 with the entrants at ``positions``."""
+        self.running = list(positions)
+        self.held = 0  # rounds
+        self._times: dict[int, list[float]] = {i: [] for i in self.running}
+        self._behind: dict[int, float] = {}  # logarithm of the time over the fastest, when last compared
+        self._entrants: dict[int, Entrant] = {}
+        self._library: list[float] = []
+        self._copies: list[float] = []
+
+    def time_rounds(self, first: int) -> _Turn:
+        """Time all that are running: ``first`` rounds, then as many again as there were, within limits."""
+        rounds = first
+        if self.held:
+            rounds = min(max(first, self.held), max(first, MOST_AT_ONCE), MOST_ROUNDS - self.held)
+        answers = self._runner.compare(
+            [self._candidates[i] for i in self.running],
+            rounds=rounds,
+            library=self._with_library,
+            others=("copy",) if self._with_copy else (),
+        )
+        own, rest = answers[: len(self.running)], list(answers[len(self.running) :])
+        library = rest.pop(0) if self._with_library and rest else None
+        return _Turn(rounds, dict(zip(self.running, own, strict=True)), library, rest[0] if rest else None)
+
+    def drop_failures(self, turn: _Turn) -> None:
+        """Remove who failed, and start again with the others: who was behind whom is open again."""
+        culprits = {i: e for i, e in turn.entrants.items() if e.status not in (Status.OK, Status.CRASHED)}
+        if len(culprits) in (0, len(turn.entrants)):  # a crash or a common time limit: the culprit is unknown
+            alone = {i: self._runner.compare([self._candidates[i]], rounds=1, library=False)[0] for i in turn.entrants}
+            culprits = {i: entrant for i, entrant in alone.items() if entrant.status is not Status.OK}
+            if not culprits and turn.library is not None:
+                self._why_no_library = f"in turns with the others it failed: {turn.library.reason}"
+                self._with_library = self._with_copy = False  # it may have been the copy
+            elif not culprits:
+                slowest = self.running[-1]
+                culprits = {slowest: turn.entrants[slowest]}
+        self._failed |= culprits
+        if self._with_library:
+            self._why_no_library = ""
+        self._start([i for i in self._times if i not in self._failed])
+
+    def add(self, turn: _Turn) -> None:
+        """Keep the times of a turn in which every entrant ran."""
+        if turn.library is not None:
+            self._vendor = turn.library
+            self._library += turn.library.seconds
+            if turn.library.status is not Status.OK:
+                self._why_no_library = turn.library.reason
+            self._with_copy = self._with_copy and turn.library.status is not Status.OK
+        if turn.copy is not None:
+            self._copies += turn.copy.seconds
+            self._with_copy = self._with_copy and turn.copy.status is Status.OK
+        for i, entrant in turn.entrants.items():
+            self._times[i] += entrant.seconds
+        self._entrants |= turn.entrants
+        self.held += turn.rounds
+
+    def choose(self, complexity: Sequence[float], incumbent: int | None) -> Choice:
+        """The winner among those that are running, which the incumbent need not be any more."""
+        place = self.running.index(incumbent) if incumbent in self.running and incumbent is not None else None
+        times, simplicity = [self._times[i] for i in self.running], [complexity[i] for i in self.running]
+        choice = choose(times, simplicity, TIE, place)
+        self._behind |= {i: behind.centre for i, behind in zip(self.running, choice.behind, strict=True)}
+        return choice
+
+    def drop_hopeless(self, choice: Choice) -> None:
+        """Go on with those that can still win."""
         self.running = [self.running[place] for place in choice.contenders]
+
+    def ranking(self, complexity: Sequence[float], incumbent: int | None) -> Remeasurement:
+        """Everybody's place, and the winner beside the library."""
+        losers = tuple(Ranked(i, entrant, ()) for i, entrant in self._failed.items())
+        if not self.running:
+            return Remeasurement((), losers, False, 0, None, "no entrant ran")
+        choice = self.choose(complexity, incumbent)
+        winner = self.running[choice.winner]
+        compared = None
+        if len(self._library) == self.held and not self._why_no_library:
+            compared = Ratio.paired(self._times[winner], self._library)
+        behind = sorted((i for i in self._times if i != winner), key=lambda i: self._behind[i])
+        placed = tuple(Ranked(i, self._entrants[i], tuple(self._times[i])) for i in (winner, *behind))
+        library = tuple(self._library) if compared is not None else ()
+        return Remeasurement(
+            standings=placed,
+            failed=losers,
+            clear=choice.clear,
+            rounds=self.held,
+            library=compared,
+            why_not=self._why_no_library,
+            vendor=self._vendor,
+            vendor_seconds=library,
+            copy_seconds=() if library else tuple(self._copies),
+        )

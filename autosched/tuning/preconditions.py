@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from autosched.tuning import backends
@@ -27,7 +26,7 @@ def refuse_other_cache(name: str, earlier: Sequence[Record], warm: bool) -> None
     """Times from a warm and from a cold L2 must not be ranked together. Raises ValueError where they would be."""
     other = "cold" if warm else "warm"
     for record in earlier:
-        if record.provenance is Provenance.MEASURED and json.loads(record.fingerprint).get("cache") == other:
+        if record.provenance is Provenance.MEASURED and record.runner_info.cache == other:
             wish = "leave --warm-cache out" if warm else "give --warm-cache"
             raise ValueError(f"{name} holds times of this problem from a {other} L2: {wish}, or use another --db")
 
@@ -38,7 +37,7 @@ def refuse_other_model(name: str, earlier: Sequence[Record], runner: Runner) -> 
         return
     mine = runner.fingerprint().get("model", "")
     for record in earlier:
-        theirs = str(json.loads(record.fingerprint).get("model", ""))
+        theirs = record.runner_info.model
         if theirs != mine and backends.TRAINED in f"{mine} {theirs}":
             raise ValueError(f"{name} holds times of this problem estimated by {theirs}, not {mine}: use another --db")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,7 +81,7 @@ def observations_of(records: Iterable[Record], left_out: dict[str, int]) -> list
 
     by_key: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        if record.ok and json.loads(record.fingerprint).get("cache") == "warm":
+        if record.ok and record.runner_info.warm:
             leave_out("timed from a warm L2", 1)
         else:
             by_key.setdefault((record.problem_key, record.device), []).append(record)
@@ -106,11 +105,7 @@ def observations_of(records: Iterable[Record], left_out: dict[str, int]) -> list
 
 def _why_not(record: Record) -> str:
     """Why the problem of a record is none of this version's."""
-    try:
-        operator = str(json.loads(record.problem_key)["operator"])
-    except (ValueError, KeyError, TypeError):
-        operator = ""  # of another form
-    return "of problems that this version does not have" if is_operator(operator) else UNKNOWN_OPERATOR
+    return "of problems that this version does not have" if is_operator(record.operator) else UNKNOWN_OPERATOR
 
 
 def _times(records: Sequence[Record]) -> dict[Record, float]:

@@ -126,7 +126,7 @@ def _fill(table: Table, dtype: DType, folder: Path) -> Fill:
     kind, value = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else (given, None)
     if not isinstance(kind, str) or kind not in usual:
         names = ", ".join(name for name in usual if name != "array")
-        table.fail(f"{given!r} is no fill: use one of {names}, such as fill = {{ uniform = [-1, 1] }}", "fill")
+        table.fail(f"{given!r} is not a fill: use one of {names}, such as fill = {{ uniform = [-1, 1] }}", "fill")
     if kind == "array":
         array = np.asarray(value)
         if array.dtype.kind not in "fiub":

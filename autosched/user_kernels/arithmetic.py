@@ -127,7 +127,7 @@ def _multiply(a: Array, b: Array) -> tuple[Array, Array]:
 def _power(a: Array, b: Array) -> tuple[Array, Array]:
     if a.dtype == np.float64:
         return _each(_float_power, a, b)
-    natural = b >= 0  # 2 ** -1 is no integer
+    natural = b >= 0  # 2 ** -1 is not an integer
     fits = natural & (np.power(np.abs(a).astype(np.float64), np.where(natural, b, 0)) < 1.5 * BOUND)
     return np.power(np.where(fits, a, 0), np.where(fits, b, 0)), fits
 

@@ -44,7 +44,7 @@ class Places:
 
 
 def read_toml(name: str, text: str) -> tuple[dict[str, Any], Places]:
-    """The document and its places. Raises KernelFileError with the line where the text is no TOML."""
+    """The document and its places. Raises KernelFileError with the line where the text is not TOML."""
     try:
         document = tomllib.loads(text)
     except RecursionError:
@@ -53,7 +53,7 @@ def read_toml(name: str, text: str) -> tuple[dict[str, Any], Places]:
         at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
         line = at[1] if at and at[1] else str(len(text.splitlines()))
         message = str(error)[: at.start()] if at else str(error)
-        raise KernelFileError(f"{name}:{line}: this is no TOML: {message}") from None
+        raise KernelFileError(f"{name}:{line}: this is not TOML: {message}") from None
     return document, Places(name, _lines(text))
 
 
@@ -159,7 +159,7 @@ class Table:
         return value
 
     def listed(self, key: str) -> list[Any]:
-        """The value as a list; one that is no list is a list of one, and none is empty."""
+        """The value as a list; one that is not a list is a list of one, and none is empty."""
         if key not in self:
             return []
         value = self.values[key]
@@ -195,7 +195,7 @@ def read_text(path: Path, table: Table, key: str) -> str:
     KernelFileError where it cannot be read."""
     try:
         if path.exists() and not path.is_file():
-            table.fail(f"{path if key else 'this'} is no regular file", key)
+            table.fail(f"{path if key else 'this'} is not a regular file", key)
         if path.stat().st_size > MOST_TEXT:
             table.fail(f"{path if key else 'this'} has more than {MOST_TEXT >> 20} MiB", key)
         return path.read_text(encoding="utf-8")
@@ -206,4 +206,4 @@ def read_text(path: Path, table: Table, key: str) -> str:
     except OSError as error:
         table.fail(f"cannot read {path if key else 'it'}: {(error.strerror or str(error)).lower()}", key)
     except ValueError:  # a NUL is part of no path
-        table.fail(f"{str(path)!r} is no name of a file", key)
+        table.fail(f"{str(path)!r} is not a name of a file", key)

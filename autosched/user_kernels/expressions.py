@@ -49,7 +49,7 @@ MOST_VALUES = 1 << 16  # of a list
 
 
 class ExpressionError(ValueError):
-    """A text that is no expression of the language, or has no value. The message is one line with the place."""
+    """A text that is not an expression of the language, or has no value. The message is one line with the place."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class _Parser:
         except (ValueError, RecursionError, MemoryError):
             said = "it is nested too deeply, or has characters that do not belong"
         shown = self.text.replace("\0", "\\0")
-        raise ExpressionError(f'"{shown}" is no expression: {said}')
+        raise ExpressionError(f'"{shown}" is not an expression: {said}')
 
     def error(self, node: ast.AST, message: str) -> ExpressionError:
         return ExpressionError(f'{message} (column {getattr(node, "col_offset", 0) + 1} of "{self.text}")')
@@ -297,7 +297,7 @@ class _Parser:
                 kept = [v for v in given if all(self._scalar(test, {name: v}) for test in each.ifs)]
                 values = [self._scalar(element, {name: v}) for v in kept]
             case _:
-                raise self.error(node, f"{_described(node)} is no list of values: write [1, 2, 4] or range(1, 9)")
+                raise self.error(node, f"{_described(node)} is not a list of values: write [1, 2, 4] or range(1, 9)")
         if len(values) > MOST_VALUES:
             raise self.error(node, f"a list has at most {MOST_VALUES} values")
         return values

@@ -24,8 +24,8 @@ def arguments_of(
 ) -> list[dict[str, Any]]:
     """The tables of arguments: arrays hold what they hold before each launch.
 
-    What is written is what ``outputs`` or ``answer`` say, else every array whose parameter is no pointer to const.
-    Raises ValueError for what is no array and no number.
+    What is written is what ``outputs`` or ``answer`` say, else every array whose parameter is not a pointer to const.
+    Raises ValueError for what is not an array and no number.
     """
     parameters = _parameters(entry, source)
     tables: list[dict[str, Any]] = []

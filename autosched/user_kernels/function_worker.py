@@ -62,7 +62,7 @@ def loaded(path: str, content: str, name: str) -> Callable[..., Any]:
     whatever that raises."""
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None:
-        raise ValueError(f"{Path(path).name} is no Python file: give it a name that ends with .py")
+        raise ValueError(f"{Path(path).name} is not a Python file: give it a name that ends with .py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     found: Callable[..., Any] = getattr(module, name)

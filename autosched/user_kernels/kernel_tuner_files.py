@@ -46,7 +46,7 @@ def t1_document(path: str | Path) -> tuple[dict[str, Any], dict[Keys, int], Path
     """The kernel of a T1 file as a document with the keys of a TOML file, the lines of these, and the folder of its
     files. Its reference is what ``ReferenceArguments`` say, else the kernel itself at the parameters' defaults.
 
-    Raises KernelFileError for what is no T1 file, and for what T1 can say and a kernel file cannot.
+    Raises KernelFileError for what is not a T1 file, and for what T1 can say and a kernel file cannot.
     """
     path = Path(path)
     text = read_text(path, Table({}, Places(path.name or str(path))), "")
@@ -54,7 +54,7 @@ def t1_document(path: str | Path) -> tuple[dict[str, Any], dict[Keys, int], Path
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
-        raise KernelFileError(f"{path.name}:{line}: this is no JSON: {getattr(error, 'msg', error)}") from None
+        raise KernelFileError(f"{path.name}:{line}: this is not JSON: {getattr(error, 'msg', error)}") from None
     return _T1(Table(_canonical(document, path.name), Places(path.name)), text).read(path)
 
 
@@ -273,7 +273,7 @@ class _T1:
             tree = ast.parse(text.strip(), mode="eval")
             return ast.unparse(_Names(self.values).visit(tree))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            table.fail(f'"{text}" is no expression', key)
+            table.fail(f'"{text}" is not an expression', key)
 
 
 def _storage(dtype: str) -> str:

@@ -81,7 +81,7 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
         lines += [_constant(name, value) for name, value in passed.items()]
     else:
         for name, value in passed.items():
-            # Macros are not replaced in "#pragma unroll", and 0 is no factor: as in Kernel Tuner, no pragma then.
+            # Macros are not replaced in "#pragma unroll", and 0 is not a factor: as in Kernel Tuner, no pragma then.
             if name.startswith("loop_unroll_factor") and value == 0:
                 source = re.sub(rf"^[ \t]*#pragma[ \t]+unroll[ \t]+{name}\b.*$", "", source, flags=re.MULTILINE)
             elif name.startswith("loop_unroll_factor"):

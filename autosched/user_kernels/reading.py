@@ -138,7 +138,7 @@ class _Reader:
                 top.fail(f"unknown key {section!r}, {suggestion(section, _SECTIONS)}", section)
         name = kernel.text("name", default_name)
         if not _NAME.fullmatch(name):
-            kernel.fail(f"{name!r} is no name: use letters, digits, _ . and -", "name")
+            kernel.fail(f"{name!r} is not a name: use letters, digits, _ . and -", "name")
         path, source = self._source(kernel, name, source)
         headers = read_headers(kernel, source, self.folder, path.parent)
         sizes = self._sizes(top.table("sizes"))
@@ -206,7 +206,7 @@ class _Reader:
 
     def _add(self, table: Table, name: str, kind: Type) -> None:
         if not IDENTIFIER.fullmatch(name):
-            table.fail(f"{name!r} is no name: use letters, digits and _", name)
+            table.fail(f"{name!r} is not a name: use letters, digits and _", name)
         if name in self.types or name in RESERVED:
             table.fail(f"the name {name!r} is taken: give this one another", name)
         self.types[name] = kind

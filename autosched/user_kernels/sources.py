@@ -35,7 +35,9 @@ def read_entry(kernel: Table, sources: Sequence[str], texts: list[str]) -> tuple
     entry = kernel.text("entry")
     found = _ENTRY.fullmatch(entry)
     if found is None:
-        kernel.fail(f'{entry!r} is no function: write its name, or an instance such as "conv<block_x, float>"', "entry")
+        kernel.fail(
+            f'{entry!r} is not a function: write its name, or an instance such as "conv<block_x, float>"', "entry"
+        )
     named = [source for source in sources if re.search(rf"\b{found[2]}\b", source)]
     if not named:
         kernel.fail(f"the source has no function {found[2]!r}", "entry")

@@ -43,7 +43,7 @@ _WGMMA_ROWS, _WARPGROUP = 64, 4  # the least rows of a tile and warps of a block
 
 
 class NotARecording(ValueError):
-    """A file that is no recording of AutoHeuristic. One line says why."""
+    """A file that is not a recording of AutoHeuristic. One line says why."""
 
 
 @dataclass(frozen=True)

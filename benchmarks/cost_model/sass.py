@@ -60,7 +60,7 @@ def read(path: Path, chip: str | None = None) -> Case:
         problem, name, schedule = problem_from_json(data["problem"]), data["template"], data["schedule"]
         target = device(chip or data["device"])
     except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is no document with problem, template, schedule and device: {error}") from None
+        raise ValueError(f"{path} is not a document with problem, template, schedule and device: {error}") from None
     kernel = template(name).kernel(problem, Schedule.from_json(name, schedule), target)
     return Case(path.stem, problem.operator, target.arch, kernel)
 

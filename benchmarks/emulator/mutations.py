@@ -9,10 +9,10 @@ Mutants are made by ``mutants`` (C++ of the headers) and ``ptx_mutants`` (inline
 headers, PTX that NVRTC makes of golden kernels). One of a header runs with the cases (``mutation_cases``)
 that include it, those first that differ in what they do (``cases_of_mutants``), until one reports it; one
 of a case's PTX with that case. Proofs are quick ones (``autosched verify``), and where those of all cases find nothing,
-full ones of the smallest. What does not compile is no mutant; one that leaves the PTX of all cases as it was, but for
-names of registers, is not reached. Both are left out of the score. Results go to a log of JSON lines as they come: one
-that is started again goes on. The report lists the survivors, with reasons for those that cannot be told from the right
-program (``benchmarks/emulator/equivalent_mutants.toml``).
+full ones of the smallest. What does not compile is not a mutant; one that leaves the PTX of all cases as it was, but
+for names of registers, is not reached. Both are left out of the score. Results go to a log of JSON lines as they come:
+one that is started again goes on. The report lists the survivors, with reasons for those that cannot be told from the
+right program (``benchmarks/emulator/equivalent_mutants.toml``).
 """
 
 from __future__ import annotations

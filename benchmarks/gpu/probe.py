@@ -281,7 +281,7 @@ def disagreements(report: Mapping[str, Any], device: Device) -> list[str]:
         lines = [f"{m['name']}: {m['reason']}" for m in report["mechanisms"] if m["holds"] is False]
         found = {c["name"]: c["found"] for c in report["constants"]}
     except (KeyError, TypeError) as error:
-        raise ValueError(f"this is no report of a probe: {error!r} is missing") from None
+        raise ValueError(f"this is not a report of a probe: {error!r} is missing") from None
     for constant in CONSTANTS:
         value, assumed = found.get(constant.name), constant.assumed(device)
         if value is not None and not abs(value - assumed) <= AGREES * assumed:

@@ -327,7 +327,7 @@ def _journal(path: Path | None) -> dict[Key, Search]:
             file, method, seed, budget, quality = json.loads(line)
             found[str(file), str(method), int(seed), int(budget)] = Search(seed, tuple(map(float, quality)), 0.0)
         except (ValueError, TypeError):
-            raise ValueError(f"line {number} of {path} is no search: give another --journal") from None
+            raise ValueError(f"line {number} of {path} is not a search: give another --journal") from None
     if lines[-1]:
         path.write_text("".join(f"{line}\n" for line in lines[:-1]), encoding="utf-8")
     return found

@@ -26,3 +26,11 @@ def partly_reduced(p, x, out):
     tile = p.load(p.window(x, (i * 32, j), (256, 128), map=wg_map([8, 4], [32, 32])))
     sums = p.reduction("add", tile, dim=0, size=32, map=wg_map([8, 4], [1, 32]))
     p.store(sums, p.window(out, (i, j), (8, 128)))
+
+
+@program(x=Input("m n", "f32"), out=Output("n m", "f32"))
+def transposed(p, x, out):
+    """transpose of 128x64 with 8x4 subgroups, whose derived map moves data between subgroups"""
+    i, j = p.blocks(x.shape, (128, 64))
+    tile = p.load(p.window(x, (i, j), (128, 64), map=wg_map([8, 4], [16, 16])))
+    p.store(p.transpose(tile * 2.0, map=wg_map([4, 8], [16, 16])), p.window(out, (j, i), (64, 128)))

@@ -18,7 +18,7 @@ _SECTION = struct.Struct("<I20xQQ24x")  # sh_name, sh_offset, sh_size
 
 
 def machine_code(cubin: bytes) -> MachineCode | None:
-    """Digest and size of the instructions of a cubin; None for what is no cubin, or has no instructions."""
+    """Digest and size of the instructions of a cubin; None for what is not a cubin, or has no instructions."""
     try:
         sections = _instructions(cubin)
     except (struct.error, ValueError, IndexError):

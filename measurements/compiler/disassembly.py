@@ -120,7 +120,7 @@ def nvdisasm() -> Path:
 def disassemble(cubin: bytes, entry: str) -> tuple[Instruction, ...]:
     """The instructions of the function ``entry``, without those that never execute.
 
-    Raises DisassemblerMissing, and NotDisassembled for what is no cubin or has no such function.
+    Raises DisassemblerMissing, and NotDisassembled for what is not a cubin or has no such function.
     """
     with tempfile.TemporaryDirectory(prefix="autosched-sass-") as folder:
         path = Path(folder) / "kernel.cubin"

@@ -122,17 +122,17 @@ class Memory:
             raise ValueError("others: each array needs a name of its own")
         for name in (*(i.target for i in self.inside), *self.symbols.values(), *(t.array for t in self.textures)):
             if name not in operands:
-                raise ValueError(f"{name} is no array of the launch")
+                raise ValueError(f"{name} is not an array of the launch")
         for position, offset in self.offsets.items():
             if not 0 <= position < len(launch.arguments) or isinstance(launch.arguments[position], Scalar):
-                raise ValueError(f"offsets: argument {position} is no pointer and no tensor map")
+                raise ValueError(f"offsets: argument {position} is not a pointer and no tensor map")
             argument = launch.arguments[position]
             operand = argument.operand if isinstance(argument, TensorMap) else operands[argument.name]
             if not 0 <= offset <= operand.bytes:
                 raise ValueError(f"offsets: byte {offset} is outside {operand.name}, which has {operand.bytes}")
         for name, flags in self.defined.items():
             if name not in operands or operands[name].role != "inout":
-                raise ValueError(f"defined: {name} is no array of role inout")
+                raise ValueError(f"defined: {name} is not an array of role inout")
             if flags.dtype != np.bool_ or flags.shape != (operands[name].bytes,):
                 raise ValueError(f"defined: {name} needs {operands[name].bytes} flags, one a byte")
         for a in self.addresses:

@@ -28,7 +28,7 @@ class Suppression:
         if not file or not reason or not (line == "*" or line.isdigit()):
             raise ValueError(f"{text!r} suppresses nothing: {_FORM}")
         if kind != "*" and kind not in set(FindingKind):
-            raise ValueError(f"{kind!r} is no kind of finding: {_FORM}")
+            raise ValueError(f"{kind!r} is not a kind of finding: {_FORM}")
         return cls(None if kind == "*" else FindingKind(kind), file, None if line == "*" else int(line), reason)
 
     def matches(self, finding: Finding) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from measurements.files.text import printable
 from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
+from measurements.records.runner_info import RunnerInfo
 from search_spaces.catalogue import problem_from_json
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
@@ -26,7 +27,7 @@ CONTROLS = ("library", "copy")  # the vendor's library where it computes the pro
 class Budget:
     """What the run that made a record was allowed: so many trials, and so many seconds of search (None: no limit).
 
-    A winner of 16 trials says less than one of 4,096. Raises ValueError for what is no budget.
+    A winner of 16 trials says less than one of 4,096. Raises ValueError for what is not a budget.
     """
 
     trials: int
@@ -74,7 +75,7 @@ class Control:
             _check(data["timing"], _TIMING)
             return cls(data["name"], Timing(**data["timing"]), data["version"])
         except (KeyError, TypeError, OverflowError) as error:
-            raise ValueError(f"this is no control: {type(error).__name__} {error}") from error
+            raise ValueError(f"this is not a control: {type(error).__name__} {error}") from error
 
 
 def _check_times(timing: Timing) -> None:
@@ -83,6 +84,21 @@ def _check_times(timing: Timing) -> None:
         raise ValueError(f"a time must be a positive finite number of seconds, got {seconds}")
     if not timing.p25 <= timing.median <= timing.p75:
         raise ValueError(f"a median must lie between its quartiles, got p25, median, p75 = {seconds}")
+
+
+def problem_of(key: str) -> Problem:
+    """The problem of ``Problem.key()``. Raises ValueError for an operator or a form that this version does not know."""
+    return problem_from_json(json.loads(key))
+
+
+def operator_of(key: str) -> str:
+    """The name of the operator in ``Problem.key()``, "" where there is none."""
+    try:
+        fields = json.loads(key)
+    except ValueError:
+        return ""
+    operator = fields.get("operator") if isinstance(fields, dict) else None
+    return operator if isinstance(operator, str) else ""
 
 
 @dataclass(frozen=True)
@@ -147,7 +163,17 @@ class Record:
     @property
     def problem(self) -> Problem:
         """The problem itself. Raises ValueError for an operator or a form that this version does not know."""
-        return problem_from_json(json.loads(self.problem_key))
+        return problem_of(self.problem_key)
+
+    @property
+    def operator(self) -> str:
+        """The name of the problem's operator, "" where the form is of another version."""
+        return operator_of(self.problem_key)
+
+    @property
+    def runner_info(self) -> RunnerInfo:
+        """What the runner said of the machine and the way in which it timed."""
+        return RunnerInfo.of(self.fingerprint)
 
     @property
     def status(self) -> Status:

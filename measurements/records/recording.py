@@ -28,7 +28,7 @@ from typing import Any, Self
 from measurements.files.atomic_write import publish
 from measurements.files.text import harmless
 from measurements.records.measurement import Provenance, Status
-from measurements.records.record import Record, canonical_json
+from measurements.records.record import Record, canonical_json, operator_of
 from measurements.records.vendor_library import is_library
 from search_spaces.operators.problem import Problem
 
@@ -179,7 +179,8 @@ def find(problem: Problem, device: str, folder: str | os.PathLike[str] | None = 
     path = place(problem.key(), device, folder)
     if not path.is_file():
         return None
-    same = [r for r in read(path) if (r.problem_key, r.device) == (problem.key(), device) and not _is_warm(r)]
+    asked = problem.key(), device
+    same = [r for r in read(path) if (r.problem_key, r.device) == asked and not r.records[0].runner_info.warm]
     return max(same, key=lambda r: r.records[-1].created, default=None)
 
 
@@ -204,10 +205,10 @@ def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None 
 
 
 def place(problem_key: str, device: str, folder: str | os.PathLike[str] | None = None) -> Path:
-    """The file below ``folder`` (RECORDED) for a problem. Raises RecordingError where ``device`` is no folder name."""
+    """The file below ``folder`` (RECORDED) for a problem. Raises RecordingError if ``device`` is not a folder name."""
     if not device or device != os.path.basename(device) or device.startswith("."):
         raise RecordingError(f"the device {device!r} cannot name a folder")
-    operator = str(json.loads(problem_key).get("operator", "unknown"))
+    operator = operator_of(problem_key) or "unknown"
     if not (device + operator).isprintable():
         raise RecordingError(f"the device {device!r} or the operator {operator!r} cannot name a file")
     digest = hashlib.sha256(problem_key.encode()).hexdigest()[:16]
@@ -222,10 +223,6 @@ def _origin(record: Record) -> dict[str, str]:
         "autosched_version": record.autosched_version,
         "toolchain": record.toolchain,
     }
-
-
-def _is_warm(recording: Recording) -> bool:
-    return bool(json.loads(recording.fingerprint).get("cache") == "warm")
 
 
 def _lines(recording: Recording) -> Iterator[dict[str, Any]]:

@@ -36,12 +36,11 @@ class ReplayRunner:
         return tuple(record.schedule for record in self._newest.values())
 
     def describe(self) -> str:
-        recording = self._recording
-        said = json.loads(recording.fingerprint)
+        recording, newest = self._recording, self._recording.records[-1]
         because = f": {self._why}" if self._why else ""
         return (
-            f"backend replay{because}; times are REPLAYED, as {said.get('name') or recording.device} gave them on "
-            f"{recording.records[-1].created:%Y-%m-%d} with autosched {recording.autosched_version}; "
+            f"backend replay{because}; times are REPLAYED, as {newest.runner_info.name or recording.device} "
+            f"gave them on {newest.created:%Y-%m-%d} with autosched {recording.autosched_version}; "
             f"{len(self._newest)} schedules are recorded, and no other is tried"
         )
 

@@ -71,7 +71,7 @@ def fields_of(tensor_map: TensorMap, address: int) -> Array:
 def build_tensor_map(cp: Any, tensor_map: TensorMap, address: int) -> Array:
     """The 128 bytes, made on the current GPU and stream of ``cp``, which is cupy, and waited for.
 
-    Raises NvrtcMissing, ValueError as ``fields_of``, and cupy's errors where the GPU is no sm_90.
+    Raises NvrtcMissing, ValueError as ``fields_of``, and cupy's errors where the GPU is not an sm_90.
     """
     made = cp.zeros(128, np.uint8)  # cupy's addresses are multiples of 512, and 128 are needed
     fields = fields_of(tensor_map, address).view(np.dtype((np.void, FIELDS.itemsize)))

@@ -83,7 +83,7 @@ def write(
 ) -> list[Path]:
     """Write the files of an export into ``folder``, each whole or not at all, over those of before; returns them.
 
-    Raises StoreError and ExportError as ``documents``, ExportError for what is no folder, and OSError.
+    Raises StoreError and ExportError as ``documents``, ExportError for what is not a folder, and OSError.
     """
     made = []
     target = Path(folder)
@@ -127,7 +127,7 @@ def read(paths: Iterable[str | os.PathLike[str]]) -> Store:
 
 
 def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _entries(document: Any) -> Iterable[tuple[Record, Guard | None]]:
@@ -140,8 +140,7 @@ def _entries(document: Any) -> Iterable[tuple[Record, Guard | None]]:
         record = Record.from_json({**entry["best"], "id": None})
         if not record.ok:
             raise ValueError("the best of an entry has no time")
-        operator = json.loads(record.problem_key).get("operator")
-        if (record.device, operator) != (document["device"], document["operator"]):
+        if (record.device, record.operator) != (document["device"], document["operator"]):
             raise ValueError("an entry is of another device or operator than the file says")
         key = record.problem_key, record.provenance
         if key in seen:

@@ -91,7 +91,7 @@ def collect(store: Store, keep: int | None = None, *, dry_run: bool = False) -> 
     if keep is not None and keep < 1:
         raise ValueError(f"at least one schedule of an entry must be kept, not {keep}")
     removed: Counter[str] = Counter()
-    condemned: list[int] = []
+    rejected: list[int] = []
     before: dict[tuple[str, str, str], int | None] = {}
     for summary in store.problems():
         trials = store.entry(summary)
@@ -110,12 +110,12 @@ def collect(store: Store, keep: int | None = None, *, dry_run: bool = False) -> 
                 removed["slower than those kept, or failed"] += 1
             else:
                 continue
-            condemned.append(record.id)
-    left = store.count() - len(condemned)
-    if condemned and not dry_run:
+            rejected.append(record.id)
+    left = store.count() - len(rejected)
+    if rejected and not dry_run:
         with store.writing() as connection:
-            for start in range(0, len(condemned), _PARAMETERS):
-                part = condemned[start : start + _PARAMETERS]
+            for start in range(0, len(rejected), _PARAMETERS):
+                part = rejected[start : start + _PARAMETERS]
                 connection.execute(TRIALS.delete().where(TRIALS.c.id.in_(part)))
             best_index.rebuild(connection, store.name)
             _refuse_another_best(connection, store, before)

@@ -40,7 +40,7 @@ def to_row(record: Record) -> dict[str, Any]:
     m = record.measurement
     timing, resources, schedule_key = m.timing, m.resources, record.schedule.key()
     return {
-        "operator": str(json.loads(record.problem_key).get("operator", "")),
+        "operator": record.operator,
         "problem": record.problem_key,
         "device": record.device,
         "fingerprint": record.fingerprint,

@@ -10,7 +10,6 @@ read-only folder. Where write-ahead mode is unavailable (some network file syste
 from __future__ import annotations
 
 import dataclasses
-import json
 import sqlite3
 import threading
 import weakref
@@ -28,7 +27,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from measurements.files.text import first_line, one_line, without_password
 from measurements.records.measurement import Provenance, Status, Timing
-from measurements.records.record import Record
+from measurements.records.record import Record, problem_of
 from measurements.records.vendor_library import LIBRARY_SCHEDULE
 from measurements.store import best_index, migrate, sqlite_file
 from measurements.store.errors import StoreError, UnknownOperator
@@ -46,7 +45,7 @@ from measurements.store.schema import (
     unreadable,
     wait_for_others,
 )
-from search_spaces.catalogue import is_operator, problem_from_json
+from search_spaces.catalogue import is_operator
 from search_spaces.operators.problem import Problem
 
 _IN_MEMORY = (None, "", ":memory:")
@@ -303,7 +302,7 @@ class Store:
         if not is_operator(summary.operator):
             raise UnknownOperator(self.name, summary.operator)
         try:
-            problem = problem_from_json(json.loads(summary.problem_key))
+            problem = problem_of(summary.problem_key)
         except ValueError as error:
             raise unreadable(self.name, summary.first, str(error)) from error
         if (problem.operator, problem.key()) != (summary.operator, summary.problem_key):

@@ -47,7 +47,7 @@ def text_of(path: str | Path) -> tuple[str, bool]:
         return content.decode(), whole
     except UnicodeDecodeError as error:
         if whole or error.end < len(content):
-            raise TableError(f"{path} is no text: give a recording") from None
+            raise TableError(f"{path} is not text: give a recording") from None
         return content[: error.start].decode(), whole
 
 
@@ -68,10 +68,10 @@ def read_cache(path: str | Path, text: str) -> Table:
     document, cut = _document(text)
     cache = document.get("cache")
     if not isinstance(cache, dict):
-        raise TableError(f"{path} is no cache of Kernel Tuner: it has no configurations")
+        raise TableError(f"{path} is not a cache of Kernel Tuner: it has no configurations")
     keys = document.get("tune_params_keys")
     if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
-        raise TableError(f"{path} is no cache of Kernel Tuner: tune_params_keys does not name its parameters")
+        raise TableError(f"{path} is not a cache of Kernel Tuner: tune_params_keys does not name its parameters")
     kernel = _named(document, "kernel_name", "kernel")
     rows = []
     for place, entry in cache.items():
@@ -87,10 +87,10 @@ def read_t4(path: str | Path, text: str) -> Table:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise TableError(f"{path} is no JSON: {error}") from None
+        raise TableError(f"{path} is not JSON: {error}") from None
     results = document.get("results") if isinstance(document, dict) else None
     if not isinstance(results, list) or not results:
-        raise TableError(f"{path} is no T4 file: it has no results")
+        raise TableError(f"{path} is not a T4 file: it has no results")
     given = document.get("metadata")
     metadata = given if isinstance(given, dict) else {}
     kernel = _named(metadata, "kernel", "kernel")

@@ -30,7 +30,7 @@ def read_table(path: str | Path) -> Table:
     first = text.lstrip()[:1]
     if first != "{":
         raise TableError(
-            f"{path} is no recording: give a Kernel Tuner cache, a T4 file, or a recording or database of autosched"
+            f"{path} is not a recording: give a Kernel Tuner cache, a T4 file, or a recording or database of autosched"
         )
     if text.lstrip().startswith('{"recording"'):
         return _recording(path)
@@ -38,7 +38,7 @@ def read_table(path: str | Path) -> Table:
         return read_t4(path, text)
     table = read_cache(path, text)
     if not whole and not table.notes:
-        raise TableError(f"{path} is damaged: it is no whole gzip file")
+        raise TableError(f"{path} is damaged: it is not a whole gzip file")
     return table
 
 
@@ -84,7 +84,7 @@ def _of_records(path: Path, records: Sequence[Record]) -> Table:
     rows = [
         Row(r.schedule.template, dict(r.schedule.items), r.measurement) for r in records if not is_library(r.schedule)
     ]
-    operator = json.loads(records[0].problem_key).get("operator", "problem")
+    operator = records[0].operator or "problem"
     estimated = any(r.provenance is Provenance.ESTIMATED for r in records)
     try:
         table = table_of(records[0].device, rows, (ESTIMATED,) if estimated else ())

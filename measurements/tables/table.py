@@ -19,7 +19,7 @@ ESTIMATED = "the times are ESTIMATED by a model, not measured"  # a note
 
 
 class TableError(ValueError):
-    """A file that is no table of measurements, or one that cannot be used. The message is one line."""
+    """A file that is not a table of measurements, or one that cannot be used. The message is one line."""
 
 
 @dataclass(frozen=True)

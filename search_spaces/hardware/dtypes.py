@@ -3,7 +3,9 @@
 numpy has no bf16 and no 8-bit floats; their arrays are stored as the uint16, or uint8, of their bits. Rounding is to
 nearest, ties to even, as ``cvt.rn`` does; tf32 rounds to nearest, ties away from zero, as ``cvt.rna.tf32`` does (PTX
 ISA, section cvt). e4m3 and e5m2 are those of the OCP 8-bit Floating Point Specification, revision 1.0: e4m3 has no
-infinity, and what is too large becomes NaN, of e5m2 infinity, as in ml_dtypes and torch.
+infinity, and what is too large becomes NaN, of e5m2 infinity, as in ml_dtypes and torch. e2m1 and ue8m0 are those of
+the OCP Microscaling Formats Specification, revision 1.0; two e2m1 lie in a byte, the first in its lower half, as
+torch's ``float4_e2m1fn_x2``; ue4m3 is e4m3 without a sign.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ class DType:
     mantissa_bits: int
     storage: str  # numpy dtype of the array that holds it
     c_name: str  # type of a pointer to it in the .cuh files
+    values: int = 1  # numbers that one element holds, next to each other along the last axis
 
     @property
     def bytes(self) -> int:
@@ -39,20 +42,33 @@ class DType:
     @property
     def is_float(self) -> bool:
         """Whether it has fractions; ``storage`` alone does not tell where numpy lacks the type."""
-        return np.dtype(self.storage).kind == "f" or self.name in NAMES
+        return np.dtype(self.storage).kind == "f" or self.name in NAMES or self.name in _SCALES or self.values > 1
+
+    @property
+    def holds_nan(self) -> bool:
+        return self.is_float and self.values == 1
 
     def store(self, values: npt.ArrayLike) -> npt.NDArray[np.generic]:
-        """Round real values to this type; the result has numpy dtype ``storage``. Of i8 the nearest one is taken."""
+        """Round real values to this type; the result has numpy dtype ``storage``. Of i8 the nearest one is taken, of
+        e2m1 and types of scales the nearest finite one. With several ``values`` the last axis shrinks by that factor.
+        """
         if self.name == "bf16":
             return _bf16_bits(np.asarray(values, dtype=np.float32))
         if self.name in _EXPONENT_BITS:
             return _eight_bits(self.name, np.asarray(values, dtype=np.float64))
+        if self.name == "e2m1x2":
+            codes = _four_bits(np.asarray(values, dtype=np.float64))
+            return np.asarray(codes[..., ::2] | codes[..., 1::2] << np.uint8(4))
+        if self.name == "ue8m0":
+            return _powers_of_two(np.asarray(values, dtype=np.float64))
+        if self.name == "ue4m3":
+            return E4M3.store(np.minimum(np.abs(np.asarray(values, dtype=np.float64)), 448.0))
         if self.name == "i8":
             return np.clip(np.rint(values), -128, 127).astype(np.int8)
         return np.asarray(values).astype(self.storage)
 
     def load(self, stored: npt.NDArray[np.generic]) -> FloatArray:
-        """The values of an array of this type as float64, exactly."""
+        """The values of an array of this type as float64, exactly; the last axis grows by ``values``."""
         if self.name == "bf16":
             return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
         if self.name == "e5m2":  # the upper half of an f16
@@ -62,6 +78,15 @@ class DType:
             magnitude = bits & np.uint16(0x7F)
             half = (bits & np.uint16(0x80)) << np.uint16(8) | magnitude << np.uint16(7)
             return np.where(magnitude == 0x7F, np.nan, half.view(np.float16).astype(np.float64) * 256.0)
+        if self.name == "e2m1x2":
+            bits = stored.astype(np.uint8)
+            both = np.stack((_E2M1[bits & np.uint8(15)], _E2M1[bits >> np.uint8(4)]), axis=-1)
+            return both.reshape(*bits.shape[:-1], 2 * bits.shape[-1])
+        if self.name == "ue8m0":
+            codes = stored.astype(np.int64)
+            return np.where(codes == 255, np.nan, np.ldexp(1.0, codes - 127))
+        if self.name == "ue4m3":
+            return E4M3.load(stored.astype(np.uint8) & np.uint8(0x7F))
         return stored.astype(np.float64)
 
 
@@ -72,6 +97,9 @@ E4M3 = DType("e4m3", 8, 3, "uint8", "autosched::e4m3")
 E5M2 = DType("e5m2", 8, 2, "uint8", "autosched::e5m2")
 I8 = DType("i8", 8, 7, "int8", "signed char")
 I32 = DType("i32", 32, 31, "int32", "int")
+E2M1X2 = DType("e2m1x2", 8, 1, "uint8", "autosched::e2m1x2", values=2)
+UE8M0 = DType("ue8m0", 8, 0, "uint8", "unsigned char")
+UE4M3 = DType("ue4m3", 8, 3, "uint8", "unsigned char")
 U8 = DType("u8", 8, 7, "uint8", "unsigned char")
 U16 = DType("u16", 16, 15, "uint16", "unsigned short")
 U32 = DType("u32", 32, 31, "uint32", "unsigned")
@@ -97,11 +125,22 @@ SCALAR_DTYPES = DTYPES | {
 
 
 # Positive values, subnormal ones included; of an integer type nothing is lost below 1.
-SMALLEST = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149, "e4m3": 2.0**-9, "e5m2": 2.0**-16, "i32": 0.0}
+SMALLEST = {
+    "f16": 2.0**-24,
+    "bf16": 2.0**-133,
+    "f32": 2.0**-149,
+    "e4m3": 2.0**-9,
+    "e5m2": 2.0**-16,
+    "i32": 0.0,
+    "e2m1x2": 0.5,
+}
 
 # What ml_dtypes and torch call types that numpy lacks.
 NAMES = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 _EXPONENT_BITS = {"e4m3": 4, "e5m2": 5}
+_SCALES = ("ue8m0", "ue4m3")
+_E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+_E2M1.setflags(write=False)
 
 
 def dtype(name: str, known: Mapping[str, DType] = FLOAT_DTYPES) -> DType:
@@ -124,6 +163,21 @@ def _bf16_bits(x: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
     nearest_even = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
     quiet_nan = np.uint32(0x7FFF0000) | (bits & np.uint32(0x80000000))
     return (np.where(np.isnan(x), quiet_nan, nearest_even) >> np.uint32(16)).astype(np.uint16)
+
+
+def _four_bits(x: FloatArray) -> npt.NDArray[np.uint8]:
+    """Codes of e2m1: to nearest, ties to even, what is too large to 6."""
+    magnitude, finite = np.abs(x), _E2M1[:8]
+    high = np.searchsorted(finite, magnitude).clip(1, 7)
+    middle = (finite[high - 1] + finite[high]) / 2
+    up = (magnitude > middle) | ((magnitude == middle) & (high % 2 == 0))
+    return np.asarray((high - 1 + up) | np.where(np.signbit(x), 8, 0)).astype(np.uint8)
+
+
+def _powers_of_two(x: FloatArray) -> npt.NDArray[np.uint8]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        nearest = np.clip(np.rint(np.log2(np.abs(x))), -127, 127) + 127
+    return np.asarray(np.where(np.isnan(x), 255, nearest).astype(np.uint8))
 
 
 @cache

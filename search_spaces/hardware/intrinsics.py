@@ -6,7 +6,7 @@ row's requirement. A new instruction is a row here (a new kind of them a row of 
 C++ type that the row names; no other code depends on which instruction it is.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.architectures import FEATURES
+from search_spaces.hardware.block_scaling import BLOCK_FORMATS, FACTOR_DTYPES, UNIT_SCALED_AS, BlockFormat
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES, dtype, round_to_tf32
 from search_spaces.hardware.fragments import Fragment
@@ -41,8 +42,10 @@ class TensorIntrinsic:
     """One way to multiply fragments: d = a @ b + c with exact products, accumulated in f32 or f16, or in i32 for i8.
 
     - ``unit``: the name of the unit that multiplies, see ``units``.
-    - ``type_a``, ``type_b``: the types that it multiplies ("f16", "bf16", "tf32", "f32", "e4m3", "e5m2", "i8").
+    - ``type_a``, ``type_b``: the types that it multiplies ("f16", "bf16", "tf32", "f32", "e4m3", "e5m2", "i8", and
+      the block-scaled "mxf8", "mxf4" and "nvf4", whose fragments count stored elements).
     - ``halves``: it accumulates in f16, two sums to a register.
+    - ``unit_scales``: it multiplies 8-bit floats as mxf8 whose scales are one.
     - ``a``, ``b``, ``c``: the fragments; ``load``: how a and b are read from shared memory.
     - ``needs``: the feature of an architecture that it belongs to (``architectures.FEATURES``), "" where all have it;
       ``until``: the feature with which a wider instruction takes its place.
@@ -68,6 +71,7 @@ class TensorIntrinsic:
     header: str = ""
     halves: bool = False
     until: str = ""
+    unit_scales: bool = False
 
     def __post_init__(self) -> None:
         row = unit(self.unit)
@@ -77,14 +81,14 @@ class TensorIntrinsic:
             )
         sums = "f16" if self.halves else "f32"
         for which, fragment, kind in (("a", self.a, self.type_a), ("b", self.b, self.type_b), ("c", self.c, sums)):
-            if kind not in (*MULTIPLIED_DTYPES, *STORED):
-                known = ", ".join((*MULTIPLIED_DTYPES, *STORED))
+            if kind not in (*FACTOR_DTYPES, *STORED):
+                known = ", ".join((*FACTOR_DTYPES, *STORED))
                 raise ValueError(f"{self.name}: type_{which} must be one of {known}, not {kind!r}")
             if fragment.layout is None:
                 if fragment.registers and not row.opaque:
                     raise ValueError(f"{self.name}: fragment {which} needs a layout; only opaque units have none")
                 continue
-            bits = 8 * dtype(STORED.get(kind, kind), MULTIPLIED_DTYPES).bytes
+            bits = 8 * dtype(STORED.get(kind, kind), FACTOR_DTYPES).bytes
             if fragment.values * bits != fragment.registers * 32:
                 raise ValueError(
                     f"{self.name}: fragment {which} holds {fragment.values} values of {bits} bits in a lane, "
@@ -102,7 +106,7 @@ class TensorIntrinsic:
 
     def __hash__(self) -> int:
         # The rows are keys of caches that every rule reads, so their fragments are not hashed each time.
-        return hash((self.unit, self.a.shape, self.b.shape, self.type_a, self.type_b, self.halves))
+        return hash((self.unit, self.a.shape, self.b.shape, self.type_a, self.type_b, self.halves, self.unit_scales))
 
     @property
     def m(self) -> int:
@@ -117,16 +121,40 @@ class TensorIntrinsic:
         return self.a.shape[1]
 
     @property
+    def numbers(self) -> int:
+        """Numbers along k that are multiplied: ``k`` but where a stored element holds several."""
+        row = self.scales
+        return self.k * (row.element.values if row else 1)
+
+    @property
+    def scales(self) -> BlockFormat | None:
+        """The format of a and b whose blocks along k it scales; None for other types."""
+        return BLOCK_FORMATS.get(self.type_a)
+
+    @property
+    def scales_of_row(self) -> int:
+        """Scales of a row of a fragment of a, as many as of a column of b; 0 where no blocks are scaled."""
+        return self.numbers // self.scales.block if self.scales else 0
+
+    @property
     def name(self) -> str:
         """``mma_m16n8k16_f16``; CUDA cores convert what they multiply, so their rows name no type. The type of the sums
-        follows where it is f16: ``mma_m16n8k16_f16_f16``."""
+        follows where it is f16: ``mma_m16n8k16_f16_f16``; and what multiplies by scales of one says so."""
         types = dict.fromkeys((self.type_a, self.type_b)) if unit(self.unit).tensor else ()
-        return "_".join((self.unit, f"m{self.m}n{self.n}k{self.k}", *types, *(("f16",) if self.halves else ())))
+        return "_".join(
+            (
+                self.unit,
+                f"m{self.m}n{self.n}k{self.numbers}",
+                *types,
+                *(("f16",) if self.halves else ()),
+                *(("unit_scales",) if self.unit_scales else ()),
+            )
+        )
 
     @property
     def rated_as(self) -> str:
         """What is multiplied, as ``Device.tensor_rate`` calls it."""
-        return f"{self.type_a}_f16" if self.halves else self.type_a
+        return UNIT_SCALED_AS if self.unit_scales else f"{self.type_a}_f16" if self.halves else self.type_a
 
     @property
     def rounds(self) -> bool:
@@ -170,20 +198,22 @@ class TensorIntrinsic:
         and each is added to an f32 accumulator in the order of k. Hardware adds the products of one instruction in an
         order, and with a truncation, that the PTX ISA leaves open. Sums in f16 are rounded to it once, at the end, as
         tensor cores do (Fasi, Higham, Mikaitis and Pranesh, PeerJ Computer Science 7:e330). Sums of i8 are exact, and
-        wrap around in i32.
+        wrap around in i32. Block-scaled types have scales of one here, and a and b ``numbers`` along k.
         """
-        left, right = _multiplied(self.type_a, a), _multiplied(self.type_b, b)
+        left = _multiplied(self.type_a, a)
+        right = _multiplied(self.type_b, np.swapaxes(b, -1, -2)).swapaxes(-1, -2)  # elements of several lie along k
         whole = self.type_a == "i8"
         d: Sums = np.asarray(c, dtype=np.int32 if whole else np.float16 if self.halves else np.float32)
-        if left.shape[-2:] != self.a.shape or right.shape[-2:] != self.b.shape or d.shape[-2:] != self.c.shape:
+        shapes = (self.m, self.numbers), (self.numbers, self.n), self.c.shape
+        if (left.shape[-2:], right.shape[-2:], d.shape[-2:]) != shapes:
             raise ValueError(
-                f"{self.name}: operands must end in {self.a.shape}, {self.b.shape}, {self.c.shape}, "
+                f"{self.name}: operands must end in {shapes[0]}, {shapes[1]}, {shapes[2]}, "
                 f"not {left.shape}, {right.shape}, {d.shape}"
             )
         if whole:
             return (d + (left @ right).astype(np.int64)).astype(np.int32)
         d = d.astype(np.float32)
-        for k in range(self.k):
+        for k in range(self.numbers):
             d = (d + left[..., :, k, None] * right[..., k, None, :]).astype(np.float32)
         if not self.halves:
             return d
@@ -205,7 +235,7 @@ def _multiplied(kind: str, values: npt.ArrayLike) -> FloatArray:
     """``values`` as the unit multiplies them."""
     if kind == "tf32":
         return round_to_tf32(values).astype(np.float64)
-    of = dtype(kind, MULTIPLIED_DTYPES)
+    of = dtype(kind, FACTOR_DTYPES)
     return of.load(of.store(values))
 
 
@@ -214,7 +244,7 @@ def _requirement(
     intrinsic: TensorIntrinsic, operand: OperandSide, layout: SharedLayout, element_bytes: int
 ) -> Access | Refusal:
     stored = intrinsic.stored(operand)
-    if element_bytes not in {MULTIPLIED_DTYPES[name].bytes for name in stored}:
+    if element_bytes not in {FACTOR_DTYPES[name].bytes for name in stored}:
         raise ValueError(f"{intrinsic.name} reads {' or '.join(stored)}, not elements of {element_bytes} bytes")
     fragment = intrinsic.fragment(operand)
     rows, cols = fragment.shape
@@ -285,6 +315,20 @@ def _mma_8_bit(kind: str, needs: str) -> TensorIntrinsic:
     return TensorIntrinsic("mma", kind, kind, a, b, c, AlignedRows(), needs, 1, 4, cpp, header=header)
 
 
+def _mma_block_scaled(name: str) -> TensorIntrinsic:
+    """Fragments are those of 8 bits, of numbers of 4 bits two to an element (PTX ISA, "Matrix fragments for
+    mma.m16n8k64")."""
+    of_8_bit, row = _mma_8_bit("e4m3", ""), BLOCK_FORMATS[name]
+    cpp = f"autosched::MmaBlockScaled<{{a}}, {32 * row.element.values // row.block}>"
+    header = "autosched/intrinsics/mma_block_scaled.cuh"
+    return replace(of_8_bit, type_a=name, type_b=name, needs="block_scale_mma", cpp=cpp, header=header)
+
+
+def _mma_unit_scales(kind: str) -> TensorIntrinsic:
+    cpp, header = "autosched::MmaUnitScaled<{a}>", "autosched/intrinsics/mma_block_scaled.cuh"
+    return replace(_mma_8_bit(kind, "block_scale_mma"), unit_scales=True, cpp=cpp, header=header)
+
+
 # PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type": group g = lane / 4, t = lane % 4;
 # a0 a1: (g, 2t..), a2 a3: (g+8, 2t..), a4 a5: (g, 2t+8..), a6 a7: (g+8, 2t+8..); b0 b1: (2t.., g), b2 b3: (2t+8.., g).
 # The distributed order has (g, 2t+8..) before (g+8, 2t..), hence the register order.
@@ -336,6 +380,9 @@ INTRINSICS: dict[str, TensorIntrinsic] = {
         _mma_8_bit("i8", "mma_k16"),
         _mma_8_bit("e4m3", "fp8_mma"),
         _mma_8_bit("e5m2", "fp8_mma"),
+        *(_mma_block_scaled(name) for name in BLOCK_FORMATS),
+        _mma_unit_scales("e4m3"),
+        _mma_unit_scales("e5m2"),
         _turing("f16", _A_16_BIT_K8, _B_16_BIT_K8, 1, "autosched::MmaTuringF16"),
         _turing("i8", _A_8_BIT_K16, _B_8_BIT_K16, 2, "autosched::MmaTuringI8"),
     )
@@ -357,7 +404,9 @@ def intrinsics_for(
     Rows that a wider one has taken the place of are those of a ``device`` without that one. Raises ValueError for an
     unknown type.
     """
-    left, right = dtype(a, MULTIPLIED_DTYPES).name, dtype(b or a, MULTIPLIED_DTYPES).name
+    left, right = a, b or a
+    for name in (left, right):
+        dtype(name, FACTOR_DTYPES)
     return tuple(
         row
         for row in INTRINSICS.values()

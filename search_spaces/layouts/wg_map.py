@@ -210,7 +210,7 @@ class WgMap:
         batch levels in front of an intrinsic's ``fragment`` layout.
 
         Raises ValueError if the fragment distributes over subgroups, does not divide sg_data, or if sub-tiles go
-        round-robin (more than one round over more than one subgroup): then a subgroup's data is no nested tile, and
+        round-robin (more than one round over more than one subgroup): then a subgroup's data is not a nested tile, and
         each slab of sg_layout * sg_data has its own layout.
         """
         rounds, sharers = self.rounds(shape), self.sharers(shape)

@@ -42,7 +42,14 @@ _EDGES = (
     1024,
 )  # of vectors, lanes, warps and tiles
 _LARGEST = {"f16": 65504.0, "bf16": float.fromhex("0x1.fep127"), "f32": float.fromhex("0x1.fffffep127"), "i8": 128.0}
-_HUGE = {"f16": 60000.0, "bf16": 2.0**50, "f32": 2.0**50, "e4m3": 448.0, "e5m2": 57344.0}  # squares still add up in f32
+_HUGE = {
+    "f16": 60000.0,
+    "bf16": 2.0**50,
+    "f32": 2.0**50,
+    "e4m3": 448.0,
+    "e5m2": 57344.0,
+    "e2m1x2": 6.0,
+}  # squares still add up in f32
 
 
 @dataclass(frozen=True)
@@ -188,8 +195,8 @@ def _rising(rng: np.random.Generator, count: int, length: int, _: DType) -> Floa
 
 
 def _apart(rng: np.random.Generator, count: int, length: int, _: DType) -> FloatArray:
-    # e^89 is no f32 number, and e^-104 is zero: 200 are more than that in every type at these levels, of which some of
-    # neighbours differ by 256 or more.
+    # e^89 is not an f32 number, and e^-104 is zero: 200 are more than that in every type at these levels, of which some
+    # of neighbours differ by 256 or more.
     levels = 256.0 * rng.permutation(np.resize(np.arange(-8, 9), count))[:, None]
     lines = levels - np.minimum(0.5 * np.arange(length), 1024.0)
     lines[:, 0] += 200.0

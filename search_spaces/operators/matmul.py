@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import erf
 from typing import Any, ClassVar
@@ -11,18 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import FloatArray
+from search_spaces.hardware.block_scaling import BLOCK_FORMATS, FACTOR_DTYPES, BlockFormat
 from search_spaces.hardware.dtypes import (
     EIGHT_BIT_DTYPES,
     F16,
     F32,
     FLOAT_DTYPES,
     I32,
-    MULTIPLIED_DTYPES,
     SMALLEST,
     DType,
     dtype,
 )
 from search_spaces.operators import input_cases as cases
+from search_spaces.operators.block_scales import SCALE_ORDERS, in_lines, in_order, scale_places, scales_shape
 from search_spaces.operators.part import Indices, grid, rectangles
 from search_spaces.operators.problem import DRAWN, Array, Operand, Part, Problem, option, sum_growth
 
@@ -70,6 +71,12 @@ class Matmul(Problem):
     n / 128, k / 128), rounded up, which scale the sums of 128 products before those are added up in f32. i8 gives bf16
     by default where there are scales.
 
+    The block-scaled types "mxf8", "mxf4" and "nvf4" (``hardware.block_scaling``) have a scale for every block of 32, or
+    16, numbers along k: ``block_scale_a`` for each row of a, ``block_scale_b`` for each column of b, laid out as
+    ``scale_order`` says: "row", (batch, lines, k / block), or "tiled", as cuBLAS and torch._scaled_mm take them
+    (``operators.block_scales``). They need ``order_a`` "row", ``order_b`` "col" and whole blocks along k. Two numbers
+    of 4 bits lie in a byte. ``scale`` adds f32 scales to them, such as the one of nvf4 that a tensor has.
+
     With a ``reduction`` there is a second output, ``reduced`` in f32: the sum or the maximum of each row (batch, m) or
     of each column (batch, n) of the result, before that is rounded to the output's type (XeTile RFC, appendix 2.2).
     NaN wins every maximum, as in numpy.
@@ -83,7 +90,7 @@ class Matmul(Problem):
     n: int = option("columns of b and out", flag="-n")
     k: int = option("columns of a, rows of b", flag="-k")
     batch: int = option("number of matrices", 1)
-    a: str = option("type of a and b", "f16", flag="--dtype", choices=tuple(MULTIPLIED_DTYPES))
+    a: str = option("type of a and b", "f16", flag="--dtype", choices=tuple(FACTOR_DTYPES))
     b: str = ""
     acc: str = option("type of the sums: i32 for i8, else f32, or f16 for f16", "", choices=("f32", "i32", "f16"))
     out: str = option(
@@ -95,18 +102,21 @@ class Matmul(Problem):
     precision: str = option("what f32 inputs may be rounded to", "tf32", choices=PRECISIONS)
     reduction: str = option("second output: each row's or column's sum or max", "none", choices=REDUCTIONS)
     scale: str = option("f32 scales of a and b, of 8-bit types", "none", choices=SCALES)
+    scale_order: str = option("how the scales of block-scaled types lie; by default row", "", choices=SCALE_ORDERS)
 
     def __post_init__(self) -> None:
         out, order_b = self.a, "row"
         if self.a in EIGHT_BIT_DTYPES:
             out, order_b = "i32" if self.a == "i8" and self.scale == "none" else "bf16", "col"
+        elif self.a in BLOCK_FORMATS:
+            out, order_b = "bf16", "col"
         self._take_defaults(b=self.a, acc="i32" if self.a == "i8" else "f32", out=out, order_b=order_b)
         self._take_extents("m", "n", "k")
         self._take_sizes("batch")
         if max(self.m * self.k, self.k * self.n, self.m * self.n) * self.batch >= 2**40:
             raise ValueError("the matrices are too large: keep each array under 2^40 elements")
         for name in ("a", "b"):
-            dtype(getattr(self, name), MULTIPLIED_DTYPES)
+            dtype(getattr(self, name), FACTOR_DTYPES)
         dtype(self.out, RESULT_DTYPES)
         if self.a != self.b:
             raise ValueError(f"a and b must have the same type, not {self.a} and {self.b}")
@@ -125,8 +135,10 @@ class Matmul(Problem):
             raise ValueError(f"unknown reduction {self.reduction!r}: use one of {', '.join(REDUCTIONS)}")
         if self.scale not in SCALES:
             raise ValueError(f"unknown scale {self.scale!r}: use one of {', '.join(SCALES)}")
-        if self.scale != "none" and self.a not in EIGHT_BIT_DTYPES:
-            raise ValueError(f"scale {self.scale} is for 8-bit types, {', '.join(EIGHT_BIT_DTYPES)}, not for {self.a}")
+        if self.scale != "none" and self.a not in (*EIGHT_BIT_DTYPES, *BLOCK_FORMATS):
+            known = ", ".join((*EIGHT_BIT_DTYPES, *BLOCK_FORMATS))
+            raise ValueError(f"scale {self.scale} is for types of at most 8 bits, {known}, not for {self.a}")
+        self._check_blocks()
         if self.scale == "block" and self.a not in FP8:
             raise ValueError(f"scale block is for {' and '.join(FP8)}, not for {self.a}")
         if self.out == "i32":
@@ -135,6 +147,22 @@ class Matmul(Problem):
             raise ValueError(f"precision must be tf32 or ieee, not {self.precision!r}")
         if self.precision == "ieee" and self.a != "f32":
             raise ValueError(f"precision ieee concerns f32 inputs only; leave it out for {self.a}")
+
+    def _check_blocks(self) -> None:
+        """Scales of blocks, or none."""
+        blocks = self.blocks
+        if blocks is None:
+            if self.scale_order:
+                known = ", ".join(BLOCK_FORMATS)
+                raise ValueError(f"scale_order is for block-scaled types, {known}; leave it out for {self.a}")
+            return
+        self._take_defaults(scale_order="row")
+        if self.scale_order not in SCALE_ORDERS:
+            raise ValueError(f"scale_order must be row or tiled, not {self.scale_order!r}")
+        if (self.order_a, self.order_b) != ("row", "col"):
+            raise ValueError(f"{self.a} lies along k: order_a must be row and order_b col")
+        if self.k % blocks.block:
+            raise ValueError(f"k must be a multiple of {blocks.block}, a block of {self.a}, not {self.k}")
 
     def _check_whole_numbers(self) -> None:
         if self.a != "i8":
@@ -145,11 +173,28 @@ class Matmul(Problem):
                 raise ValueError(f"{name} {getattr(self, name)} needs a float out, such as f32, not i32")
 
     def to_json(self) -> dict[str, Any]:
-        """Without ``scale`` where there is none: databases know such problems from before there were scales."""
+        """Without ``scale`` and ``scale_order`` where there are none: databases know such problems from before."""
         fields = super().to_json()
         if self.scale == "none":
             del fields["scale"]
+        if not self.scale_order:
+            del fields["scale_order"]
         return fields
+
+    @property
+    def blocks(self) -> BlockFormat | None:
+        """The format of factors whose blocks along k have scales, None for other types."""
+        return BLOCK_FORMATS.get(self.a)
+
+    @property
+    def depth(self) -> int:
+        """Stored elements along k, of which each holds one number, or several."""
+        return self.k // self.input_dtype.values
+
+    @property
+    def scale_blocks(self) -> int:
+        """Blocks along k that have a scale each; 0 without such scales."""
+        return self.k // self.blocks.block if self.blocks else 0
 
     @property
     def has_bias(self) -> bool:
@@ -183,7 +228,7 @@ class Matmul(Problem):
 
     @property
     def input_dtype(self) -> DType:
-        return MULTIPLIED_DTYPES[self.a]
+        return FACTOR_DTYPES[self.a]
 
     @property
     def out_dtype(self) -> DType:
@@ -195,17 +240,27 @@ class Matmul(Problem):
 
     def operands(self) -> tuple[Operand, ...]:
         """a, b, scales and bias where there are, out; shapes in memory order, so a column-major a is (batch, k, m)."""
-        a_shape = (self.m, self.k) if self.order_a == "row" else (self.k, self.m)
-        b_shape = (self.k, self.n) if self.order_b == "row" else (self.n, self.k)
+        a_shape = (self.m, self.depth) if self.order_a == "row" else (self.depth, self.m)
+        b_shape = (self.depth, self.n) if self.order_b == "row" else (self.n, self.depth)
         bias = (Operand("bias", "input", self.out_dtype, (self.n,)),) if self.has_bias else ()
         return (
             Operand("a", "input", self.input_dtype, (self.batch, *a_shape)),
             Operand("b", "input", self.input_dtype, (self.batch, *b_shape)),
+            *self._block_scales(),
             *(Operand(name, "input", F32, shape) for name, shape in self._scale_shapes().items()),
             *bias,
             Operand("out", "output", self.out_dtype, (self.batch, self.m, self.n)),
             *self._reduced(),
         )
+
+    def _block_scales(self) -> tuple[Operand, ...]:
+        if self.blocks is None:
+            return ()
+        shapes = (
+            (f"block_scale_{side}", scales_shape(self.scale_order, self.batch, lines, self.scale_blocks))
+            for side, lines in (("a", self.m), ("b", self.n))
+        )
+        return tuple(Operand(name, "input", self.blocks.scale, shape) for name, shape in shapes)
 
     def _scale_shapes(self) -> dict[str, tuple[int, ...]]:
         if self.scale == "none":
@@ -231,6 +286,18 @@ class Matmul(Problem):
                 found[operand.name] = np.resize(drawn, operand.shape)
         for name, shape in self._scale_shapes().items():
             found[name] = np.exp2(rng.uniform(-1, 1, shape)).astype(np.float32)
+        return found | self._random_block_scales(lambda shape: np.exp2(rng.uniform(-2, 2, shape)))
+
+    def _random_block_scales(self, draw: Callable[[tuple[int, ...]], FloatArray]) -> dict[str, Array]:
+        """Scales of blocks, which ``draw`` makes as (batch, lines, blocks); tiles are filled up with NaN, which must
+        not arrive anywhere."""
+        if self.blocks is None:
+            return {}
+        nan = 255 if self.blocks.scale.name == "ue8m0" else 127
+        found = {}
+        for side, lines in (("a", self.m), ("b", self.n)):
+            scales = self.blocks.scale.store(draw((self.batch, lines, self.scale_blocks)))
+            found[f"block_scale_{side}"] = in_order(self.scale_order, scales, nan)
         return found
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
@@ -239,7 +306,9 @@ class Matmul(Problem):
         integers of the other matrix are then as many powers of two smaller as that takes."""
         if self.a == "i8":
             return cases.INTEGERS, cases.NEGATIVE, cases.ZERO, cases.LARGEST
-        if self.a == "e4m3":  # which has no infinity
+        if self.input_dtype.values > 1:  # which has neither infinity nor NaN
+            return cases.INTEGERS, cases.NEGATIVE, cases.ZERO, cases.HUGE, cases.SUBNORMAL
+        if self.input_dtype.name == "e4m3":  # which has no infinity
             return cases.INTEGERS, cases.NEGATIVE, cases.NAN, cases.ZERO, cases.HUGE, cases.SUBNORMAL
         lines = (cases.INTEGERS, cases.NEGATIVE, cases.MINUS_INFINITY, cases.NAN, cases.INFINITY, cases.ZERO)
         rounded = self.multiplied_as == "tf32" and self.precision == "tf32"  # to multiples of 2^-136
@@ -253,7 +322,7 @@ class Matmul(Problem):
             lines = lines.reshape(self.batch, kept, self.k)
             counts = rng.integers(1, 4, (self.batch, other, self.k)) * self._smaller()
             at = counts if other > 1 and self.reduced_axis is None else lines
-            if at.shape[1] > 1 and dtype.is_float:  # read where nothing is, it must not arrive
+            if at.shape[1] > 1 and dtype.holds_nan:  # read where nothing is, it must not arrive
                 at[:, 0, 0] = np.nan
             a, b = (counts, lines) if columns else (lines, counts)  # both with k last
             stored = {
@@ -261,12 +330,32 @@ class Matmul(Problem):
                 "b": dtype.store(b.swapaxes(1, 2) if self.order_b == "row" else b),
             }
             yield self._stress(names, stored, rng)
-        if dtype.bits == 8:
+        if dtype.bits == 8 and dtype.values == 1:
             yield self._stress((cases.PATTERNS,), self._patterns(rng, columns), rng)
         if self.a == "i8":
             shapes = {o.name: o.shape for o in self.operands()[:2]}
             largest = {name: rng.integers(126, 128, shape, dtype=np.int8) for name, shape in shapes.items()}
             yield self._stress((cases.ALL_LARGEST,), largest, rng)
+        if self.blocks is not None:
+            yield self._scale_patterns(rng)
+
+    def _scale_patterns(self, rng: np.random.Generator) -> cases.StressInputs:
+        """Scales far apart, one behind another along k, and NaN in one block of every second line; ones and twos."""
+        assert self.blocks is not None
+        dtype, shapes = self.input_dtype, {o.name: o.shape for o in self.operands()[:2]}
+
+        def draw(shape: tuple[int, ...]) -> FloatArray:
+            scales = np.exp2(np.resize(np.arange(-6.0, 7.0), shape))
+            if shape[1] > 1:
+                scales[:, ::2, int(rng.integers(shape[2]))] = np.nan
+            return scales
+
+        factors = {
+            name: dtype.store(rng.integers(1, 3, (*shape[:-1], self.k)).astype(np.float64)).reshape(shape)
+            for name, shape in shapes.items()
+        }
+        found = self._stress((cases.PATTERNS,), factors, rng)
+        return cases.StressInputs(found.cases, {**found.inputs, **self._random_block_scales(draw)})
 
     def _stress(
         self, names: tuple[str, ...], factors: Mapping[str, Array], rng: np.random.Generator
@@ -277,6 +366,7 @@ class Matmul(Problem):
             stored["bias"] = self.out_dtype.store(rng.integers(-9, 10, self.n).astype(np.float64))
         for name, shape in self._scale_shapes().items():
             stored[name] = np.exp2(rng.integers(-2, 3, shape)).astype(np.float32)
+        stored |= self._random_block_scales(lambda shape: np.exp2(rng.integers(0, 3, shape)))
         return cases.StressInputs(names, {name: np.ascontiguousarray(x) for name, x in stored.items()})
 
     def _patterns(self, rng: np.random.Generator, columns: bool) -> dict[str, Array]:
@@ -336,10 +426,10 @@ class Matmul(Problem):
 
     def _part(self, batch: int, here: Indices, columns: Indices) -> Part:
         """The rectangle of rows ``here`` and ``columns`` of a matrix of the batch, without the reduction."""
-        depth = np.arange(self.k)
-        a, b, out = (batch * size for size in (self.m * self.k, self.k * self.n, self.m * self.n))
-        of_a = [(here, self.k), (depth, 1)] if self.order_a == "row" else [(depth, self.m), (here, 1)]
-        of_b = [(depth, self.n), (columns, 1)] if self.order_b == "row" else [(columns, self.k), (depth, 1)]
+        depth = np.arange(self.depth)
+        a, b, out = (batch * size for size in (self.m * self.depth, self.depth * self.n, self.m * self.n))
+        of_a = [(here, self.depth), (depth, 1)] if self.order_a == "row" else [(depth, self.m), (here, 1)]
+        of_b = [(depth, self.n), (columns, 1)] if self.order_b == "row" else [(columns, self.depth), (depth, 1)]
         inputs = {"a": grid(a, *of_a)[None], "b": grid(b, *of_b)[None]}
         if self.scale == "tensor":
             inputs["scale_a"] = inputs["scale_b"] = np.zeros(1, dtype=np.int64)
@@ -355,13 +445,25 @@ class Matmul(Problem):
             )[None]  # fmt: skip
         if self.has_bias:
             inputs["bias"] = columns
-        problem = replace(self, m=here.size, n=columns.size, batch=1, reduction="none")
+        for operand, lines, of_lines in zip(self._block_scales(), (here, columns), (self.m, self.n), strict=False):
+            at = scale_places(self.scale_order, lines, np.arange(self.scale_blocks), of_lines, self.scale_blocks)
+            inputs[operand.name] = (batch * (operand.size // self.batch) + at)[None]
+        order = "row" if self.blocks else ""
+        problem = replace(self, m=here.size, n=columns.size, batch=1, reduction="none", scale_order=order)
         return Part(problem, inputs, {"out": grid(out, (here, self.n), (columns, 1))[None]})
 
     def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """a, b, the bias, and what scales each element of their product (which broadcasts). Scales of blocks are in a
         and b already."""
         a, b = self.input_dtype.load(inputs["a"]), self.input_dtype.load(inputs["b"])
+        if self.blocks is not None:
+            of_a, of_b = (
+                self.blocks.scale.load(in_lines(self.scale_order, inputs[name], lines, self.scale_blocks))
+                for name, lines in (("block_scale_a", self.m), ("block_scale_b", self.n))
+            )
+            with np.errstate(invalid="ignore"):
+                a = a * of_a.repeat(self.blocks.block, -1)
+                b = b * of_b.repeat(self.blocks.block, -1)
         a = a if self.order_a == "row" else a.swapaxes(-1, -2)
         b = b if self.order_b == "row" else b.swapaxes(-1, -2)
         bias = self.out_dtype.load(inputs["bias"]) if self.has_bias else np.zeros_like(a, shape=self.n)
@@ -454,7 +556,7 @@ class Matmul(Problem):
             bound += roundings * SMALLEST["f16"] / 2
         if self.scale == "block":
             bound += (SCALE_BLOCK / FP8_PRODUCTS + 2) * 2.0 ** (1 - FP8_SUM_BITS) * 6.0 * s
-        elif self.a in FP8:
+        elif self.a in FP8 or self.blocks:
             bound += (self.k / FP8_PRODUCTS + 2) * 2.0 ** (1 - FP8_SUM_BITS) * (2.0 * s + 2.0 * np.abs(product))
         if self.a == "i8":
             bound = 2.0**-23 * (np.abs(product) + np.abs(bias))
@@ -493,7 +595,11 @@ class Matmul(Problem):
         exact: npt.NDArray[np.bool_] = rows & columns & (cases.whole_lines(bias[:, None]))
         if exact.any():
             most = (
-                2.0 ** (FP8_SUM_BITS - 1) if self.a in FP8 else 2.0**F16_SUM_BITS if self.acc == "f16" else cases.EXACT
+                2.0 ** (FP8_SUM_BITS - 1)
+                if self.a in FP8 or self.blocks
+                else 2.0**F16_SUM_BITS
+                if self.acc == "f16"
+                else cases.EXACT
             )
             exact &= np.abs(a) @ np.abs(b) + np.abs(bias) <= most
         if self.multiplied_as == "tf32":

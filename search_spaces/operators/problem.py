@@ -32,7 +32,7 @@ def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: DTy
     Drawing hundreds of millions would take longer than measuring a kernel. As the period is prime, it divides no stride
     of a tile or a row: an element read from the wrong place still has another value.
     """
-    drawn = rng.standard_normal(min(math.prod(shape), DRAWN), dtype=np.float32)
+    drawn = rng.standard_normal(dtype.values * min(math.prod(shape), DRAWN), dtype=np.float32)
     return np.resize(dtype.store(drawn * np.float32(scale)), shape)
 
 

@@ -7,6 +7,7 @@ Rules of the XeTile RFC are quoted as such.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,7 @@ from search_spaces.hardware.dtypes import BF16, F16, F32, I8, I32, U8, DType, dt
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs import index, ir
+from search_spaces.programs.distribution import subgroup_lanes
 from search_spaces.programs.functions import FUNCTIONS, REDUCTIONS
 from search_spaces.programs.index import Index
 from search_spaces.programs.ir import ProgramError, Shape
@@ -74,6 +76,7 @@ class Builder:
         self.tile: tuple[int, ...] = ()
         self.scopes: list[list[ir.Operation]] = [[]]
         self._count = 0
+        self._shared = 0
 
     def add(self, operation: ir.Operation) -> None:
         self.scopes[-1].append(operation)
@@ -144,6 +147,20 @@ class Builder:
         places = index.as_index(at[0]), index.as_index(at[1])
         return WindowHandle(self, ir.Window(self._new(), array, places, shape, turned or column, map))
 
+    def shared(self, rows: int, columns: int, type_: str) -> ir.Array:
+        """A tile in shared memory (RFC, a memref with slm), which windows store to and load from. What a block stores
+        there it may load behind that; the barriers in between follow. How it lies there is searched."""
+        if min(rows, columns) < 1:
+            fail("shared", f"a tile has at least one element, not {rows}x{columns}")
+        try:
+            found = dtype(type_, ARRAY_DTYPES)
+        except ValueError as error:
+            fail("shared", str(error))
+        if found.bits < 16:
+            fail("shared", f"a tile in shared memory is f16, bf16, f32 or i32, not {type_}")
+        self._shared += 1
+        return ir.Array(f"shared_{self._shared}", "shared", found, (), (rows, columns))
+
     def _map(self, operation: str, map: WgMap | None, shape: Shape) -> WgMap | None:
         if map is not None:
             self._verify_map(operation, map, shape)
@@ -152,7 +169,7 @@ class Builder:
     def _verify_map(self, operation: str, map: ir.Given, shape: Shape) -> None:
         try:
             if isinstance(map, NestedLayout):
-                map.verify(shape, 32)
+                map.verify(shape, subgroup_lanes(map))
             else:
                 map.verify(shape)
         except ValueError as error:
@@ -163,7 +180,7 @@ class Builder:
     def load(self, window: WindowHandle, *, padding: float = 0.0) -> Tile:
         """The elements of a window (RFC, load_tile); ``padding`` outside of the array."""
         target = window.window
-        if target.array.role != "input":
+        if target.array.role not in ("input", "shared"):
             fail("load", f"{target.array.name} is an output: a program does not read what it writes")
         return self.result(
             target.shape, target.array.dtype, lambda v: ir.Load(v, target, float(padding), caller()), target.map
@@ -252,6 +269,18 @@ class Builder:
         body = tuple(self.scopes.pop())
         self.add(ir.Loop(number, begin, end, step, body, source))
 
+    @contextmanager
+    def when(self, place: Index, equals: int = 0) -> Iterator[None]:
+        """``with p.when(at % 128):``, operations where a place is ``equals``: for all threads of a block, or for none
+        (scf.if). Its body is traced once. A window that moves in it, in a loop, moves every so many turns."""
+        source, number = caller(), self._new()
+        if not isinstance(place, Index):
+            fail("when", f"the condition is a place, such as at % 128, not {place!r}")
+        self.scopes.append([])
+        yield
+        body = tuple(self.scopes.pop())
+        self.add(ir.If(number, place, equals, body, source))
+
     def mma(self, a: Tile, b: Tile, c: Tile | State | None = None, *, map: WgMap | None = None) -> Tile:
         """a @ b + c, added up in f32 (RFC, tile_mma). ``map``: which subgroups have which part of the result."""
         (m, k), (depth, n) = a.shape, b.shape
@@ -286,7 +315,7 @@ class Builder:
     def broadcast(self, value: Tile, dim: int, size: int, *, map: WgMap | None = None) -> Tile:
         """Stretch dimension ``dim`` to ``size``: an element fills neighbours (RFC, broadcast, broadcast_size).
 
-        An extent of 1 stretches to any size. Raises ProgramError where ``size`` is no multiple of the extent.
+        An extent of 1 stretches to any size. Raises ProgramError where ``size`` is not a multiple of the extent.
         """
         if dim not in (0, 1):
             fail("broadcast", f"a tile has the dimensions 0 and 1, not {dim}")
@@ -373,7 +402,7 @@ class Builder:
                 values.append(stretched.value)
             elif isinstance(a, (int, float)):
                 if of_numbers == I32 and a != int(a):
-                    fail(function, f"{a} is no whole number, but the other operand is i32")
+                    fail(function, f"{a} is not a whole number, but the other operand is i32")
                 values.append(float(a))
             else:
                 fail(function, f"an operand is a tile or a number, not {a!r}")
@@ -449,6 +478,8 @@ class Program:
     arguments: tuple[tuple[str, Argument], ...]
     content: str
     summary: str
+    defaults: tuple[tuple[str, int], ...] = ()  # sizes that a text gives
+    notes: tuple[str, ...] = ()  # readings of a text that were taken
 
     @property
     def sizes(self) -> tuple[str, ...]:

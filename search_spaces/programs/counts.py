@@ -50,6 +50,8 @@ class _Counter:
                         if n.staged.loop == operation.number:
                             self._copy(n, inside)
                     self.run(operation.body, inside)
+                case ir.If():
+                    self.run(operation.body, times)
                 case ir.Store() | ir.AtomicRmw():
                     self._store(operation, times)
                 case ir.Set() | ir.Move():

@@ -19,7 +19,13 @@ from search_spaces.programs import estimates, ir
 from search_spaces.programs.emit_base import AFTER, INSIDE
 from search_spaces.programs.infer import Inference, Staged, infer
 from search_spaces.programs.ir import ProgramError
-from search_spaces.programs.memory import EXCHANGES, exchange_bytes, stage_names
+from search_spaces.programs.memory import (
+    EXCHANGES,
+    SHARED_LAYOUTS,
+    exchange_bytes,
+    shared_tile_bytes,
+    stage_names,
+)
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.staging import REGISTERS, SHARED
 from search_spaces.spaces.columns import ceil_div
@@ -101,6 +107,7 @@ def _signature(found: Inference) -> object:
     return (
         [(s.name, s.side, s.product, s.row_major, s.loop is None) for s in _unique(found)],
         len(found.stores),
+        [a.name for a in found.trace.shared],
         len(found.sums),
         len(found.loops),
         len(found.trace.blocks),
@@ -258,6 +265,8 @@ def parameters(problem: ProgramProblem) -> tuple[Parameter, ...]:
         ]
     for s in _unique(first):
         listed += _of_operand(s)
+    for array in first.trace.shared:
+        listed.append(categorical(f"layout_{array.name}", SHARED_LAYOUTS, f"how {array.name} lies in shared memory"))
     for name in stage_names(first).values():
         listed.append(ordinal(name, (1, 2, 3, 4, 5), "steps of the loop in shared memory at a time"))
     for i in range(len(first.sums)):
@@ -277,7 +286,12 @@ def parameters(problem: ProgramProblem) -> tuple[Parameter, ...]:
 
 def is_turnable(found: Inference, place: int) -> bool:
     """Whether a store may go through shared memory to leave in whole lines."""
-    return isinstance(found.stores[place], ir.Store) and found.stored[place].kind in ("result", "swap")
+    store = found.stores[place]
+    return (
+        isinstance(store, ir.Store)
+        and store.window.array.role != "shared"
+        and found.stored[place].kind in ("result", "swap")
+    )
 
 
 def given_warps(found: Choices) -> tuple[int, ...]:
@@ -373,6 +387,9 @@ def attributes(problem: ProgramProblem) -> tuple[Attribute, ...]:
         )
     )
     kept = {f"kept_{i}": f"kept_bytes_{s.name}" for i, s in enumerate(operands) if s.loop is None}
+    for place, array in enumerate(first.trace.shared):
+        kept[f"shared_{place}"] = f"bytes_{array.name}"
+        listed.append(_shared_bytes(found, place, array.name))
     listed.append(
         Attribute(
             "kept_bytes",
@@ -417,6 +434,14 @@ def attributes(problem: ProgramProblem) -> tuple[Attribute, ...]:
         )
     )
     return tuple(listed)
+
+
+def _shared_bytes(found: Choices, place: int, name: str) -> Attribute:
+    def size(layout: str, **values: Value) -> int:
+        return shared_tile_bytes(found.inference(values).trace.shared[place], layout)
+
+    names = {"layout": f"layout_{name}", **{n: n for n in found.domains}}
+    return Attribute(f"bytes_{name}", each(size), f"shared bytes of {name}", names=names)
 
 
 def _threads(found: Choices) -> Attribute:

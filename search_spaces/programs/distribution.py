@@ -280,8 +280,10 @@ def blocked(shape: tuple[int, int], warps: int, along: int, columns: int, across
 
 
 def of_nested(layout: NestedLayout, shape: tuple[int, int]) -> Distribution:
-    """A NestedLayout's: subgroup, batch, outer, thread, element, in its order of registers."""
-    layout.verify(shape, WARP)
+    """A NestedLayout's: subgroup, batch, outer, thread, element, in its order of registers. A subgroup of more lanes
+    than a warp has is as many warps as it takes."""
+    lanes = subgroup_lanes(layout)
+    layout.verify(shape, lanes)
     found = []
     counts = [(layout.batch_tile[d], layout.outer_tile[d], layout.element_tile[d]) for d in (0, 1)]
     strides = _register_strides(counts)
@@ -289,14 +291,26 @@ def of_nested(layout: NestedLayout, shape: tuple[int, int]) -> Distribution:
         batch, outer, element = strides[d]
         found.append(
             (
-                Digit(layout.subgroup_tile[d], "warp", max(layout.subgroup_strides[d], 1)),
+                Digit(layout.subgroup_tile[d], "warp", max(layout.subgroup_strides[d], 1) * (lanes // WARP)),
                 Digit(layout.batch_tile[d], "register", batch),
                 Digit(layout.outer_tile[d], "register", outer),
-                Digit(layout.thread_tile[d], "lane", max(layout.thread_strides[d], 1)),
+                *_lane_digits(layout.thread_tile[d], max(layout.thread_strides[d], 1)),
                 Digit(layout.element_tile[d], "register", element),
             )
         )
     return Distribution((found[0], found[1])).packed()
+
+
+def subgroup_lanes(layout: NestedLayout) -> int:
+    """A warp's, or those of several warps where a layout deals out to more."""
+    return -(-math.prod(layout.thread_tile) // WARP) * WARP
+
+
+def _lane_digits(size: int, stride: int) -> tuple[Digit, ...]:
+    """Lanes ``stride`` apart, of which those from the 32nd on are in other warps."""
+    within = max(1, min(size, WARP // stride))
+    beyond = Digit(size // within, "warp", max(1, stride // WARP))
+    return (beyond, Digit(within, "lane", min(stride, WARP - 1))) if size > within else (Digit(size, "lane", stride),)
 
 
 def _register_strides(counts: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:

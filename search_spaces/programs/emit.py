@@ -30,7 +30,13 @@ class Emitter(Products):
             match operation:
                 case ir.Loop():
                     self.finish()
+                    self._expect_body(operation.body)
                     self._loop(operation)
+                case ir.If():
+                    self.finish()
+                    self._enter(f"if ({operation.place.code} == {operation.equals}) {{", operation.source)
+                    self._operations(operation.body)
+                    self._leave()
                 case ir.Set():
                     self._set(operation)
                 case ir.Store() | ir.AtomicRmw():

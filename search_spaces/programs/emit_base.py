@@ -32,7 +32,7 @@ class EmitterBase:
             key: staged_numbers(staged, values, self.numbers) for key, staged in in_shared(found, values).items()
         }
         self.stages = stages_of(found, values)
-        self.memory = Memory.of(found, {n.staged.name: n for n in self.staged.values()}, self.stages)
+        self.memory = Memory.of(found, {n.staged.name: n for n in self.staged.values()}, self.stages, values)
         self.code = Code()
         self.refs: dict[tuple[int, Spread], Ref] = {}
         self.states: dict[int, str] = {}
@@ -47,6 +47,8 @@ class EmitterBase:
         self._coordinates: dict[tuple[Distribution, int], str] = {}
         self._scopes: list[list[tuple[Distribution, int]]] = [[]]
         self._names = 0
+        self.shared_read: set[str] = set()  # tiles of the program that were read since a barrier
+        self.shared_written: set[str] = set()
         self._written = False  # whether shared memory has been written before
 
     def new(self, prefix: str = "v") -> str:

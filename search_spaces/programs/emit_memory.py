@@ -8,15 +8,13 @@ from search_spaces.hardware.dtypes import F32
 from search_spaces.hardware.fragments import WARP
 from search_spaces.programs import ir
 from search_spaces.programs.distribution import Distribution, turned
-from search_spaces.programs.emit_moves import Moves
+from search_spaces.programs.emit_shared import WIDEST, SharedTiles
 from search_spaces.programs.infer import Spread, Staged
 from search_spaces.programs.refs import Ref, constant, register_type
 from search_spaces.programs.staging import StagedNumbers
 
-WIDEST = 16  # bytes of an access
 
-
-class MemoryAccess(Moves):
+class MemoryAccess(SharedTiles):
     """What moves between global memory and registers, and tiles that are copied to shared memory once."""
 
     def _copy(self, staged: Staged) -> str:
@@ -74,6 +72,8 @@ class MemoryAccess(Moves):
 
     def _load(self, operation: ir.Load, spread: Spread) -> Ref:
         window, result, source = operation.window, operation.result, operation.source
+        if window.array.role == "shared":
+            return self._load_shared(operation, spread)
         n = self.staged.get((result.id, spread))
         if n is not None:
             if n.staged.loop is None:
@@ -146,6 +146,9 @@ class MemoryAccess(Moves):
         place, window, value, source = self.stores, operation.window, operation.value, operation.source
         self.stores += 1
         spread = self.found.stored[place]
+        if isinstance(operation, ir.Store) and window.array.role == "shared":
+            self._store_shared(operation, spread)
+            return
         of, ref = self.of(spread), self.ref(value, spread)
         if self.values.get(f"store_{place + 1}", "direct") == "turned":
             target = turned(window, self.numbers.warps)

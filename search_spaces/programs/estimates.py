@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs import ir
-from search_spaces.programs.distribution import Distribution, move
+from search_spaces.programs.distribution import Distribution, move, subgroup_lanes
 from search_spaces.programs.infer import Inference, Spread
 from search_spaces.programs.memory import across_bytes
 from search_spaces.programs.numbers import Numbers, numbers
@@ -20,7 +21,8 @@ OVERHEAD = 24  # registers for addresses and counters
 
 
 def map_warps(given: WgMap | NestedLayout) -> int:
-    return given.subgroups
+    """A subgroup of a NestedLayout may be several warps."""
+    return given.subgroups * (subgroup_lanes(given) // WARP if isinstance(given, NestedLayout) else 1)
 
 
 def may_exchange(found: Iterable[Inference]) -> bool:

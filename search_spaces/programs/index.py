@@ -85,7 +85,11 @@ class Index:
         inner = [a.interval(blocks, turns) for a in self.args]
         if self.kind == "mod":
             low, high = inner[0]
-            return (low, high) if low >= 0 and high < self.number else (0, self.number - 1)
+            return (
+                (low, high)
+                if low >= 0 and high < self.number
+                else (0, self.number - gcd(self.args[0].divisor, self.number))
+            )
         ends = [_combined(self.kind, self.number, [i[e] for i in inner]) for e in (0, 1)]
         return min(ends), max(ends)
 

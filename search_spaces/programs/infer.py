@@ -239,6 +239,8 @@ def _forward(found: Inference, operations: tuple[ir.Operation, ...], around: tup
             case ir.Loop():
                 found.loops[operation.number] = operation
                 _forward(found, operation.body, (*around, operation.number))
+            case ir.If():
+                _forward(found, operation.body, (*around, operation.number))
             case ir.Set(state, value):
                 own = found.natural.get(value.id)
                 if own is not None and (around or state not in found.states):
@@ -402,7 +404,7 @@ def _backward(found: Inference, operations: tuple[ir.Operation, ...]) -> None:
                 _want(found, operation.value, found.stored[stores])
             case ir.Set(state, value):
                 _want(found, value, found.states[state])
-            case ir.Prefetch() | ir.Move() | ir.Loop():
+            case ir.Prefetch() | ir.Move() | ir.Loop() | ir.If():
                 pass
             case _:
                 for spread in found.computed_in(operation.result):
@@ -412,7 +414,7 @@ def _backward(found: Inference, operations: tuple[ir.Operation, ...]) -> None:
 def _flat(operations: tuple[ir.Operation, ...]) -> list[ir.Operation]:
     flat: list[ir.Operation] = []
     for operation in operations:
-        flat += _flat(operation.body) if isinstance(operation, ir.Loop) else [operation]
+        flat += _flat(operation.body) if isinstance(operation, ir.Region) else [operation]
     return flat
 
 
@@ -451,11 +453,13 @@ def _find_sums(found: Inference) -> None:
             uses[value.id] = uses.get(value.id, 0) + 1
     for loop in found.loops.values():
         sets: dict[int, list[ir.Set]] = {}
-        for operation in loop.body:
+        for operation in _flat(loop.body):
             if isinstance(operation, ir.Set):
                 sets.setdefault(operation.state, []).append(operation)
         for state, given in sets.items():
             reads_inside = [r for r, s in reads.items() if s == state and loop.number in found.inside[r]]
+            if given[0] not in loop.body:
+                continue
             if len(given) != 1 or len(reads_inside) != 1 or uses.get(reads_inside[0]) != 1:
                 continue
             reduce = _added(found, given[0].value, reads_inside[0], uses)
@@ -531,6 +535,8 @@ def _stage(found: Inference) -> None:
 
 def _staged(found: Inference, load: ir.Load, spread: Spread, turned: bool, names: list[str]) -> Staged | None:
     window, around = load.window, found.inside[load.result.id]
+    if window.array.role == "shared" or any(number not in found.loops for number in around):
+        return None
     if load.padding != 0.0 or len(around) > 1 or not window.array.dtype.is_float:
         return None
     start, steps = list(window.at), [0, 0]

@@ -50,6 +50,7 @@ class _Block:
     values: dict[int, Bounded] = field(default_factory=dict)
     states: dict[int, Bounded] = field(default_factory=dict)
     loops: dict[int, int] = field(default_factory=dict)
+    shared: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
 
     def run(self, operations: tuple[ir.Operation, ...]) -> None:
         for operation in operations:
@@ -58,6 +59,11 @@ class _Block:
                     for turn in range(operation.turns(self.block, self.loops)):
                         self.loops[operation.number] = turn
                         self.run(operation.body)
+                case ir.If():
+                    if operation.place.at(self.block, self.loops) == operation.equals:
+                        self.run(operation.body)
+                case ir.Store(value, window) if window.array.role == "shared":
+                    self._keep(self.values[value.id], window)
                 case ir.Store(value, window):
                     self._store(self.values[value.id], window)
                 case ir.AtomicRmw(kind, value, window):
@@ -71,6 +77,12 @@ class _Block:
 
     def _result(self, operation: ir.Computing) -> Bounded:
         match operation:
+            case ir.Load(result, window) if window.array.role == "shared":
+                kept = self.shared.get(window.array.name)
+                if kept is None:
+                    return np.full(result.shape, np.nan), np.full(result.shape, np.inf)
+                parts = [self._matrix({window.array.name: of}, window)[0].copy() for of in kept]
+                return parts[0], parts[1]
             case ir.Load(result, window, padding):
                 return self._loaded(window, padding), np.zeros(result.shape)
             case ir.Fill(result, number):
@@ -165,6 +177,13 @@ class _Block:
         tile = np.full(window.shape, padding)
         tile[place] = part
         return tile
+
+    def _keep(self, value: Bounded, window: ir.Window) -> None:
+        """In shared memory; what no thread has written there is NaN."""
+        array = window.array
+        kept = self.shared.setdefault(array.name, (np.full(array.full, np.nan), np.zeros(array.full)))
+        for of, given in zip(kept, value, strict=True):
+            self._matrix({array.name: of}, window)[0][...] = given
 
     def _store(self, value: Bounded, window: ir.Window) -> None:
         for kept, given in zip((self.outputs, self.bounds), value, strict=True):

@@ -38,14 +38,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Array:
-    """An argument of the program, row-major; ``sizes`` are the names of its extents.
+    """An argument of the program, row-major; ``sizes`` are the names of its extents. Or a tile in shared memory.
 
     A vector is one row. ``lead`` are the places along the dimensions before the last two, of an array of three
     dimensions that was indexed; ``leading`` are their extents.
     """
 
     name: str
-    role: Literal["input", "output", "inout"]
+    role: Literal["input", "output", "inout", "shared"]
     dtype: DType
     sizes: tuple[str, ...]
     full: tuple[int, ...]
@@ -268,10 +268,22 @@ class Loop:
         return max(0, -(-(high - low) // self.step))
 
 
+@dataclass(frozen=True)
+class If:
+    """``body`` runs where ``place`` is ``equals``, which is the same for all threads of a block."""
+
+    number: int
+    place: Index
+    equals: int
+    body: tuple[Operation, ...]
+    source: Source
+
+
 Operation = (
     Load | Store | AtomicRmw | Prefetch | Move | Transpose | Mma | Fill | Coordinates | Map | Reduce | Broadcast
-    | Convert | Read | Set | Loop
+    | Convert | Read | Set | Loop | If
 )  # fmt: skip
+Region = Loop | If
 Computing = Load | Transpose | Mma | Fill | Coordinates | Map | Reduce | Broadcast | Convert | Read
 
 
@@ -300,11 +312,17 @@ class Trace:
         return any(
             o.result.map is not None
             for o, _ in self.walk()
-            if not isinstance(o, Store | AtomicRmw | Prefetch | Move | Set | Loop)
+            if not isinstance(o, Store | AtomicRmw | Prefetch | Move | Set | Loop | If)
         )
 
-    def walk(self) -> Iterator[tuple[Operation, tuple[Loop, ...]]]:
-        """Every operation, with the loops around it."""
+    @cached_property
+    def shared(self) -> tuple[Array, ...]:
+        """The tiles in shared memory that the program asks for, in the order in which it uses them."""
+        windows = [o.window for o, _ in self.walk() if isinstance(o, Load | Store)]
+        return tuple(dict.fromkeys(w.array for w in windows if w.array.role == "shared"))
+
+    def walk(self) -> Iterator[tuple[Operation, tuple[Region, ...]]]:
+        """Every operation, with the loops and conditions around it."""
         yield from _walk(self.operations, ())
 
     def turns(self) -> dict[int, int]:
@@ -316,10 +334,12 @@ class Trace:
         return found
 
 
-def _walk(operations: tuple[Operation, ...], around: tuple[Loop, ...]) -> Iterator[tuple[Operation, tuple[Loop, ...]]]:
+def _walk(
+    operations: tuple[Operation, ...], around: tuple[Region, ...]
+) -> Iterator[tuple[Operation, tuple[Region, ...]]]:
     for operation in operations:
         yield operation, around
-        if isinstance(operation, Loop):
+        if isinstance(operation, Loop | If):
             yield from _walk(operation.body, (*around, operation))
 
 

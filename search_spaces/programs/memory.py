@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.programs.distribution import Distribution, move
 from search_spaces.programs.infer import Inference, Spread
+from search_spaces.programs.ir import Array
 from search_spaces.programs.numbers import Numbers
 from search_spaces.programs.staging import StagedNumbers
 from search_spaces.spaces.parameters import Value
@@ -28,6 +29,7 @@ EXCHANGES = (
     "transpose+pad(1,1)",
     "transpose+pad(4,1)",
 )
+SHARED_LAYOUTS = ("pad(8,1)", "pad(4,1)", "pad(16,1)", "identity", "transpose+pad(8,1)", "transpose+pad(4,1)")
 
 
 def exchange_layout(text: str, shape: tuple[int, int]) -> SharedLayout:
@@ -43,6 +45,11 @@ def exchange_bytes(text: str, shape: tuple[int, int]) -> int:
     return aligned(exchange_layout(text, shape).size * 4)
 
 
+def shared_tile_bytes(array: Array, layout: str) -> int:
+    """What a tile takes that the program asks for."""
+    return aligned(exchange_layout(layout, array.matrix).size * array.dtype.bytes)
+
+
 def aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
@@ -56,21 +63,32 @@ def across_bytes(source: Distribution, dimension: int, folded: Distribution) -> 
 
 @dataclass
 class Memory:
-    """Byte offsets. ``scratch`` is where the exchanges of a loop begin, or, by None, those outside."""
+    """Byte offsets. ``shared`` are the tiles that the program asks for. ``scratch`` is where the exchanges of a loop
+    begin, or, by None, those outside."""
 
     kept: dict[str, int] = field(default_factory=dict)
+    shared: dict[str, int] = field(default_factory=dict)
     rings: dict[int, int] = field(default_factory=dict)
     scratch: dict[int | None, int] = field(default_factory=dict)
     total: int = 0
 
     @classmethod
-    def of(cls, found: Inference, staged: Mapping[str, StagedNumbers], stages: Mapping[int, int]) -> Memory:
+    def of(
+        cls,
+        found: Inference,
+        staged: Mapping[str, StagedNumbers],
+        stages: Mapping[int, int],
+        values: Mapping[str, Value],
+    ) -> Memory:
         memory = cls()
         base = 0
         for name, numbers in staged.items():
             if numbers.staged.loop is None:
                 memory.kept[name] = base
                 base += numbers.bytes
+        for array in found.trace.shared:
+            memory.shared[array.name] = base
+            base += shared_tile_bytes(array, str(values[f"layout_{array.name}"]))
         memory.scratch[None] = base
         for loop in found.loops:
             ring = sum(n.bytes for n in staged.values() if n.staged.loop == loop) * stages.get(loop, 1)

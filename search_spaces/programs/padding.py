@@ -7,7 +7,7 @@ exp2(-inf) is 0. A mask on places (``p.columns(j, bn) < n``) is known to be fals
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -43,6 +43,7 @@ class _Walk:
     everywhere: dict[int, float]  # constants
     states: dict[int, tuple[Both, float | None]]
     made: dict[int, ir.Computing]
+    shared: dict[str, Both] = field(default_factory=dict)
 
     def run(self, operations: tuple[ir.Operation, ...]) -> None:
         for operation in operations:
@@ -50,8 +51,12 @@ class _Walk:
                 case ir.Loop():
                     self.run(operation.body)  # states then hold what a turn leaves
                     self.run(operation.body)
+                case ir.If():
+                    self.run(operation.body)
                 case ir.Set(state, value):
                     self._set(state, value)
+                case ir.Store(value, window) if window.array.role == "shared":
+                    self._keep(value, window.array.name)
                 case ir.Store() | ir.AtomicRmw() | ir.Prefetch() | ir.Move():
                     pass
                 case _:
@@ -67,8 +72,16 @@ class _Walk:
             number = number if number == constant else None
         self.states[state] = given, number
 
+    def _keep(self, value: ir.Value, name: str) -> None:
+        """What a tile in shared memory holds now in some part."""
+        given = self.outside[value.id]
+        before = self.shared.get(name, given)
+        self.shared[name] = _either(before[0], given[0]), _either(before[1], given[1])
+
     def _of(self, operation: ir.Computing) -> Both:
         match operation:
+            case ir.Load(_, window) if window.array.role == "shared":
+                return self.shared.get(window.array.name, (INSIDE, INSIDE))
             case ir.Load(_, window, padding, source):
                 return self._loaded(window, padding, source, 0), self._loaded(window, padding, source, 1)
             case ir.Fill(result, number):
@@ -203,6 +216,14 @@ class _Walk:
 def _implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:
     """The edges that lie at or behind a masked one."""
     return frozenset(e for e in edges if any(m[0] == e[0] and m[1] <= e[1] for m in masked))
+
+
+def _either(one: Outside, other: Outside) -> Outside:
+    """What the parts of a tile hold that were stored one by one."""
+    if one.kind == "inside" or other.kind == "inside":
+        return other if one.kind == "inside" else one
+    same = one.kind == other.kind == "constant" and one.value == other.value
+    return replace(one, kind=one.kind if same else "unknown", edges=one.edges | other.edges)
 
 
 def _joined(before: Outside, after: Outside, first: float | None, second: float | None) -> Outside:

@@ -104,8 +104,9 @@ class ProgramProblem(Problem):
 SAMPLED = 512  # blocks whose turns are counted
 
 
-def _turns(trace: ir.Trace, around: tuple[ir.Loop, ...]) -> float:
+def _turns(trace: ir.Trace, regions: tuple[ir.Region, ...]) -> float:
     """Turns of the loops, of all blocks together; a last one that is cut off counts in part."""
+    around = [region for region in regions if isinstance(region, ir.Loop)]
     if not around:
         return float(trace.block_count)
     total, count = 0.0, 0
@@ -128,7 +129,10 @@ def computes(program: Program) -> str:
 @cache
 def problem_type(program: Program) -> type[ProgramProblem]:
     """A frozen dataclass with a field for each size."""
-    fields = [(name, "int", option(f"the size {name}")) for name in program.sizes]
+    known = dict(program.defaults)
+    fields = [
+        (name, "int", option(f"the size {name}", *([known[name]] if name in known else []))) for name in program.sizes
+    ]
     namespace = {"operator": program.name, "summary": program.summary, "program": program, "__module__": __name__}
     return dataclasses.make_dataclass(
         f"ProgramProblem[{program.name}]", fields, bases=(ProgramProblem,), namespace=namespace, frozen=True

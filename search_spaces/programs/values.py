@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -39,11 +41,27 @@ class Recorder(Protocol):
     ) -> WindowHandle: ...
 
 
+_source: ContextVar[Source | None] = ContextVar("source", default=None)
+
+
+@contextmanager
+def at_source(source: Source) -> Iterator[None]:
+    """Operations of the body stand at ``source``: a place in a text, which no frame of Python has."""
+    token = _source.set(source)
+    try:
+        yield
+    finally:
+        _source.reset(token)
+
+
 _OURS = (__file__, str(Path(__file__).with_name("builder.py")))
 
 
 def caller() -> Source:
-    """The place of the nearest frame that is the user's."""
+    """The place of the nearest frame that is the user's, or that of ``at_source``."""
+    told = _source.get()
+    if told is not None:
+        return told
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename in _OURS:
         frame = frame.f_back

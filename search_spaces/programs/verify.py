@@ -14,6 +14,7 @@ from search_spaces.layouts.wg_map_consistency import (
     check_transpose,
 )
 from search_spaces.programs import ir
+from search_spaces.programs.estimates import map_warps
 from search_spaces.programs.infer import Inference
 from search_spaces.programs.ir import ProgramError, Source
 from search_spaces.programs.padding import check_padding
@@ -40,7 +41,9 @@ def _check_scopes(found: Inference) -> None:
             inside = found.inside.get(value.id, ())
             if loops[: len(inside)] != inside:
                 name = type(operation).__name__.lower()
-                _refuse(operation.source, name, "a value that a loop made is used behind it: carry it in a p.state")
+                region = "loop" if inside[-1] in found.loops else "condition"
+                reason = f"a value that a {region} made is used behind it: carry it in a p.state"
+                _refuse(operation.source, name, reason)
         if isinstance(operation, ir.Read) and operation.state not in found.states:
             _refuse(operation.source, "state", "a state is read that was never set")
 
@@ -53,13 +56,15 @@ def _check_windows(found: Inference) -> None:
             continue
         window, name = operation.window, type(operation).__name__.lower()
         for d, axis in enumerate(("rows", "columns")):
-            low, _ = window.at[d].interval(found.trace.blocks, turns)
+            low, high = window.at[d].interval(found.trace.blocks, turns)
             if low < 0:
                 _refuse(
                     operation.source,
                     name,
                     f"the window begins {-low} {axis} before {window.array.name}: it may reach beyond the end alone",
                 )
+            if window.array.role == "shared" and high + window.shape[d] > window.extent[d]:
+                _refuse(operation.source, name, f"the window leaves {window.array.name}, which is in shared memory")
         for place, extent in zip(window.array.lead, window.array.full, strict=False):
             low, high = place.interval(found.trace.blocks, turns)
             if low < 0 or high >= extent:
@@ -83,7 +88,7 @@ def _check_maps(found: Inference) -> None:
             states[operation.state] = operation.value.id
     maps: dict[int, tuple[WgMap, Source]] = {}
     for operation, _ in found.trace.walk():
-        if isinstance(operation, ir.Loop | ir.Store | ir.AtomicRmw | ir.Prefetch | ir.Move | ir.Set):
+        if isinstance(operation, ir.Region | ir.Store | ir.AtomicRmw | ir.Prefetch | ir.Move | ir.Set):
             continue
         result = operation.result
         if isinstance(operation, ir.Map):
@@ -130,7 +135,7 @@ def _disagreements(operation: ir.Computing, maps: dict[int, WgMap]) -> tuple[str
 def _check_subgroups(found: Inference, maps: dict[int, tuple[WgMap, Source]]) -> None:
     """A workgroup has one number of subgroups."""
     counts = [(m.subgroups, source) for m, source in maps.values()]
-    counts += [(m.subgroups, found.made[id_].source) for id_, m in found.given.items() if isinstance(m, NestedLayout)]
+    counts += [(map_warps(m), found.made[id_].source) for id_, m in found.given.items() if isinstance(m, NestedLayout)]
     for count, source in counts[1:]:
         if count != counts[0][0]:
             _refuse(

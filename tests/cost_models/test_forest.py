@@ -1,4 +1,4 @@
-"""Trees as columns: exactly XGBoost's, and nothing that is no tree."""
+"""Trees as columns: exactly XGBoost's, and nothing that is not a tree."""
 
 import copy
 from typing import Any
@@ -68,7 +68,7 @@ def _cycle(data: dict[str, Any]) -> None:
         (_set("value", 0, [1]), "value is not a list of numbers"),
         (lambda data: data.pop("gain"), "gain is not a list"),
         (lambda data: data["gain"].pop(), "differ in length"),
-        (lambda data: data.update(features=0), "0 is no number of features"),
+        (lambda data: data.update(features=0), "0 is not a number of features"),
         (lambda data: data.update(features=2.0), "number of features is not one"),
         (lambda data: data.update(base="1"), "base is not a number"),
         (lambda data: data.update(base=float("inf")), "base is not a number"),

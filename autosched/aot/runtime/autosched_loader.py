@@ -139,7 +139,7 @@ class Kernels:
         rules allow these sizes, else with ``growth`` above 1 one that computes at most so many times as many rows, of
         arrays that have room for them (``Kernel.sizes``). Fields that are not named have their defaults.
 
-        Raises NoKernel, ValueError for what is no problem, KernelError without a GPU.
+        Raises NoKernel, ValueError for what is not a problem, KernelError without a GPU.
         """
         sm, name = describe(current_device() if device is None else device)
         return self.select_for(problem, sm, name, growth=growth)
@@ -449,7 +449,7 @@ def _address(name: str, array: Any) -> int:
     elif hasattr(array, "handle"):  # cuda.core
         at = int(array.handle)
     else:
-        raise ValueError(f"{name} is no array on a GPU: give one of torch, cupy, numba, cuda.core, or an address")
+        raise ValueError(f"{name} is not an array on a GPU: give one of torch, cupy, numba, cuda.core, or an address")
     if not at or at % 16:
         raise ValueError(f"{name} must start at a multiple of 16 bytes, not at {at}")
     return int(at)

@@ -113,7 +113,7 @@ def emulate(
     asked = order_from(order, turns, launches)
     turned = asked if order is not None or turns else None
     if fail_on not in get_args(Grade):
-        raise InputError(f"--fail-on {fail_on} is no grade: write {' or '.join(get_args(Grade))}")
+        raise InputError(f"--fail-on {fail_on} is not a grade: write {' or '.join(get_args(Grade))}")
     with bad_input():
         suppressions = [Suppression.parse(one) for one in suppressed or ()]
     rng = np.random.default_rng(seed)
@@ -189,7 +189,7 @@ def _program(file: str, is_ptx: Any, options: Sequence[str]) -> tuple[str, bool]
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+        raise InputError(f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}") from None
     if is_ptx(text):
         return text, False
     if has_host_code(text) and nvcc() is not None:
@@ -204,14 +204,14 @@ def _program(file: str, is_ptx: Any, options: Sequence[str]) -> tuple[str, bool]
 def _sizes(flag: str, text: str) -> tuple[int, ...]:
     parts = text.split(",")
     if not 1 <= len(parts) <= 3 or not all(p.strip().isdigit() and int(p) > 0 for p in parts):
-        raise InputError(f"{flag} {text} is no size: write X, or X,Y,Z")
+        raise InputError(f"{flag} {text} is not a size: write X, or X,Y,Z")
     return tuple(int(p) for p in parts)
 
 
 def _assignment(flag: str, text: str, rng: np.random.Generator) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise InputError(f"{flag} {text} is no assignment: write NAME=data.npy or NAME=f32[4]")
+        raise InputError(f"{flag} {text} is not an assignment: write NAME=data.npy or NAME=f32[4]")
     return name.strip(), read_argument(value.strip(), rng, flag)[0]
 
 

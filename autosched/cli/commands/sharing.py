@@ -24,6 +24,7 @@ from measurements.records.record import Record
 from search_spaces.catalogue import is_operator
 
 if TYPE_CHECKING:
+    from autosched.triton.configs.file_names import Format
     from measurements.store.merge import Merged, MergedEntry
     from measurements.store.store import ProblemSummary, Store
 
@@ -37,6 +38,10 @@ def export(
     out: Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where JSON files go.")] = "",
     operator: Annotated[str | None, typer.Option("--operator", metavar="NAME", help="Only this operator.")] = None,
     device: Annotated[str | None, typer.Option("--device", metavar="D", help="Only this device.")] = None,
+    format: Annotated[
+        str | None,
+        typer.Option("--format", metavar="NAME", help="vllm or sglang: layers that tune --moe or import have kept."),
+    ] = None,
     cubin: Annotated[
         str,
         typer.Option("--cubin", metavar="FOLDER", help="Where compiled kernels go, with what launches them."),
@@ -65,12 +70,17 @@ def export(
     _needs(db, "--db", "export --db best.db --out configs")
     if bool(out) == bool(cubin):
         raise InputError("export needs --out FOLDER for JSON files, or --cubin FOLDER for kernels")
+    if cubin and format is not None:
+        raise InputError("--format is for --out FOLDER")
     if cubin:
         return export_kernels(db, cubin, operator, device, ptx, calls, kernel or (), json)
     if ptx or calls or kernel:
         raise InputError("--ptx, --from and --kernel are for --cubin FOLDER")
     try:
-        made = write(Store.open(db, create=False), out, operator, device)
+        if format is not None:
+            made = _export_configs(Store.open(db, create=False), Path(out), format, device)
+        else:
+            made = write(Store.open(db, create=False), out, operator, device)
     except ExportError as error:
         raise InputError(str(error)) from error
     if json:
@@ -88,16 +98,27 @@ def import_(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Export files, or folders of them.")],
     *,
     db: Db = "",
+    format: Annotated[
+        str | None,
+        typer.Option("--format", metavar="NAME", help="vllm or sglang: FILEs are their tuned configurations."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="FILE", help="With --format: config.json of the model, for want of a sidecar."),
+    ] = None,
     json: Json = False,
 ) -> int:
     """Take the schedules of export files into a database.
 
-    The rules are those of merge.
+    The rules are those of merge. Configurations of vLLM and SGLang have no times: unless a sidecar has one, they get
+    the time model's, which is ESTIMATED. Hidden size and top-k are the sidecar's, else those of --model.
     """
     from measurements.store.export import ExportError, read
     from measurements.store.store import Store
 
     _needs(db, "--db", "import configs --db best.db")
+    if format is not None:
+        return _import_configs(files, db, format, model, json)
     paths = [path for given in files for path in _expanded(Path(given))]
     try:
         sources = [read([path]) for path in dict.fromkeys(paths)]  # each by itself: two may have one entry
@@ -107,6 +128,44 @@ def import_(
         raise InputError(str(error)) from error
     with Store.open(db) as target:
         return _report(_merged(sources, target), target.name, json)
+
+
+def _format(text: str) -> Format:
+    from autosched.triton.configs.file_names import FORMATS
+
+    if text not in FORMATS:
+        raise InputError(f"--format {text[:60]} is not known: write {' or '.join(FORMATS)}")
+    return "vllm" if text == "vllm" else "sglang"
+
+
+def _import_configs(files: Sequence[str], db: str, format: str, model: str | None, json: bool) -> int:
+    from autosched.triton.configs.files import read_folder
+    from autosched.triton.configs.layer import layer_of_model
+    from autosched.triton.configs.records import records_of
+    from autosched.triton.configs.sidecar import read_tuned
+    from measurements.store.store import Store
+
+    with bad_input():
+        layer = layer_of_model(Path(model)) if model is not None else None
+        found = [file for given in files for file in read_folder(Path(given), _format(format))[0]]
+        tuned = [read_tuned(file, layer) for file in found]
+        records = [record for one in tuned for record in records_of(one)]
+    with Store.open(db) as store:
+        store.extend(records)
+    if json:
+        print_json({"files": [str(file.path) for file in found], "records": len(records)})
+    else:
+        print(f"{formatting.plural(len(records), 'configuration')} of {formatting.plural(len(found), 'file')}")
+    return 0
+
+
+def _export_configs(store: Store, folder: Path, format: str, device: str | None) -> list[Path]:
+    from autosched.triton.configs.records import tuned_layers
+    from autosched.triton.configs.sidecar import write_tuned
+
+    form = _format(format)
+    with bad_input():
+        return [write_tuned(folder, form, tuned) for tuned in tuned_layers(store, device)]
 
 
 def merge(

@@ -105,6 +105,7 @@ def space(
         print_json(
             {
                 "problem": problem.to_json(),
+                **_notes_json(problem),
                 "device": where.name,
                 "raw": sum(s.raw_count for s in spaces.values()),
                 "legal": sum(legal.values()),
@@ -132,6 +133,9 @@ def space(
         ("counted in", formatting.duration(seconds)),
     ]
     show(console, formatting.facts(facts))
+    if isinstance(problem, ProgramProblem):
+        for note in problem.program.notes:
+            console.print(note, markup=False, style="dim")
     for one, why_not in listed_templates:
         console.print()
         console.print(f"template {one.name}: {one.summary}")
@@ -152,6 +156,11 @@ space.__doc__ = f"""Count the legal schedules, and show parameters, rules and sa
 
 {DEVICE_NOTE}
 """
+
+
+def _notes_json(problem: Problem) -> dict[str, Any]:
+    """The readings that were taken of a listing, one line each."""
+    return {"notes": list(problem.program.notes)} if isinstance(problem, ProgramProblem) else {}
 
 
 def _program_json(problem: Problem, schedule: Schedule) -> dict[str, Any]:

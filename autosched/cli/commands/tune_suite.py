@@ -184,7 +184,7 @@ def tune_suite(
 
 
 def _seconds(budget: str) -> float:
-    """Raises InputError for what is no duration."""
+    """Raises InputError for what is not a duration."""
     unit = _UNITS.get(budget[-1:])
     try:
         number = float(budget[:-1] if unit else budget)

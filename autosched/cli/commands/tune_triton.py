@@ -13,7 +13,7 @@ from autosched.cli.commands.tune import DEFAULT_TRIALS, SecondsOption, result_js
 from autosched.cli.options.devices import DeviceOption, target
 from autosched.cli.options.problem import one_of, whole_number
 from autosched.cli.options.triton import loaded, made, sizes
-from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, NO, STOPPED, InputError, within
+from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, within
 from autosched.cli.terminal.output import print_json, stderr_console, stdout_console
 from autosched.cli.terminal.progress import TuneDisplay
 from autosched.samplers import BRUTE_FORCE, DEFAULT, samplers
@@ -91,6 +91,15 @@ def tune_triton(
     ] = DEFAULT,
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")] = 0,
     seconds: SecondsOption = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            parser=whole_number,
+            metavar="W",
+            help="Compilers at a time (default one per core; 0: this process).",
+        ),
+    ] = None,
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Do not emulate each new best before it is called best.")
     ] = False,
@@ -109,6 +118,8 @@ def tune_triton(
         trials = MOST_TRIALS if sampler == BRUTE_FORCE else DEFAULT_TRIALS
     within("--trials", trials, 1, MOST_TRIALS)
     within("--seed", seed, 0, MOST_SEED)
+    if workers is not None:
+        within("--workers", workers, 0, MOST_WORKERS)
     row = target(device)
     tuning = loaded(triton, param, rule, reference)
     from autosched.triton.session import emulated
@@ -137,6 +148,7 @@ def tune_triton(
                 verify=not no_verify,
                 progress=so_far,
                 seconds=seconds,
+                workers=workers,
             )
     except KeyboardInterrupt:
         result = so_far.interrupted()

@@ -299,7 +299,7 @@ def _show(console: Console, problem: Problem, results: Sequence[Verification]) -
 
 
 def _verdict(v: Verification) -> str:
-    """What ran out of time, or of what the emulator has, is no failure of the kernel."""
+    """What ran out of time, or of what the emulator has, is not a failure of the kernel."""
     return "pass" if v.ok else "FAIL" if v.status in FAILING else "unproven"
 
 

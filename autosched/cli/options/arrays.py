@@ -57,8 +57,8 @@ def read_argument(text: str, rng: np.random.Generator, flag: str) -> tuple[Any, 
     except ValueError:
         known = ", ".join(SCALAR_DTYPES)
         raise InputError(
-            f"{flag} {shortened(text)} is no number and no array: write 5, 2.5, null, f32[64,32], 'out f32[64]', "
-            f"'zeros f32[64]' (or ones, range, fill=7) or data.npy (types: {known})"
+            f"{flag} {shortened(text)} is neither a number nor an array: write 5, 2.5, null, f32[64,32], "
+            f"'out f32[64]', 'zeros f32[64]' (or ones, range, fill=7) or data.npy (types: {known})"
         ) from None
 
 
@@ -70,7 +70,7 @@ def _made(found: re.Match[str], rng: np.random.Generator, flag: str) -> npt.NDAr
         try:
             number = float(found["fill"])
         except ValueError:
-            raise InputError(f"{flag} {found[0]}: {found['fill']} is no number") from None
+            raise InputError(f"{flag} {found[0]}: {found['fill']} is not a number") from None
         values = np.full(shape, number)
     elif how == "range":
         values = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
@@ -88,8 +88,8 @@ def read_array(name: str, flag: str) -> npt.NDArray[Any]:
     try:
         found = np.load(Path(name), allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or "it is no array of numpy's without objects"
+        reason = getattr(error, "strerror", None) or "it is not an array of numpy's without objects"
         raise InputError(f"{flag} {name} cannot be read: {reason}") from None
     if not isinstance(found, np.ndarray):
-        raise InputError(f"{flag} {name} is no single array")
+        raise InputError(f"{flag} {name} is not a single array")
     return np.ascontiguousarray(found)

@@ -35,10 +35,10 @@ LaunchesOption = Annotated[
 
 
 def order_from(order: str | None, turns: int, launches: int) -> Order:
-    """Raises InputError for what is no order, and for numbers out of their limits."""
+    """Raises InputError for what is not an order, and for numbers out of their limits."""
     within("--turns", turns, 0, MOST_SEED)
     within("--launches", launches, 1, MOST_LAUNCHES)
     for known in ORDERS:
         if order in (known, None):
             return Order(known, turns)
-    raise InputError(f"--order {shortened(str(order))} is no order of blocks: write {listed(ORDERS, 'or')}")
+    raise InputError(f"--order {shortened(str(order))} is not an order of blocks: write {listed(ORDERS, 'or')}")

@@ -44,7 +44,7 @@ def expanded(arguments: Sequence[str]) -> list[str]:
         from autosched.triton.tuning.call import KernelCall
         from autosched.triton.tuning.loading import load
 
-        with bad_input(), emulated("h100", check=False):  # whose name is no part of the call
+        with bad_input(), emulated("h100", check=False):  # whose name is not a part of the call
             make = load(makers[0], "--args")
             call = KernelCall.of(tuning.function, made(make, sizes("--size", given), makers[0]))
             problem = ["--arguments", tuning.problem(call).arguments]

@@ -122,5 +122,5 @@ def file_device_of_row(device: Device, format: Format) -> str:
 
 def _size(name: str, key: str, text: str) -> int:
     if not text.isdigit():
-        raise NotAConfigFile(f"{name}: {key}={text} is no size")
+        raise NotAConfigFile(f"{name}: {key}={text} is not a size")
     return int(text)

@@ -12,6 +12,7 @@ from typing import Any
 from autosched.triton.configs.file_names import FileName, Format, NotAConfigFile, parse_file_name
 from measurements.files.text import one_line
 
+SIDECAR = ".autosched.json"  # what beside a file says what the format has no place for
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas")
 _TILES = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
 _NEEDED = (*_TILES, "GROUP_SIZE_M")
@@ -57,7 +58,9 @@ def read_folder(folder: Path, format: Format) -> tuple[list[ConfigFile], list[st
     """
     if not folder.exists():
         raise NoConfigs(f"{folder}: no such folder")
-    paths = [folder] if folder.is_file() else sorted(folder.rglob("*.json"))
+    paths = (
+        [folder] if folder.is_file() else [p for p in sorted(folder.rglob("*.json")) if not p.name.endswith(SIDECAR)]
+    )
     files, skipped = [], []
     for path in paths:
         try:
@@ -94,7 +97,7 @@ def read_file(path: Path) -> ConfigFile:
         if key == "triton_version":
             version = str(value)
         elif not key.isascii() or not key.isdigit() or int(key) < 1:
-            faults.append(f"{key[:60]!r} is no batch size")
+            faults.append(f"{key[:60]!r} is not a batch size")
         elif int(key) in seen:
             faults.append(f"batch size {int(key)} is there twice, as {seen[int(key)]!r} and {key!r}: readers disagree")
         else:
@@ -106,12 +109,12 @@ def read_file(path: Path) -> ConfigFile:
 
 
 def _refused(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 def _entry(size: int, value: Any, name: FileName) -> Entry:
     if not isinstance(value, list) or not all(isinstance(pair, tuple) for pair in value):
-        return Entry(size, (), "it is no object with BLOCK_SIZE_M and the like")
+        return Entry(size, (), "it is not an object with BLOCK_SIZE_M and the like")
     config: dict[str, int] = {}
     for key, number in value:
         if key in config:
@@ -131,12 +134,12 @@ def _fault(config: Mapping[str, int], name: FileName) -> str:
         return f"{' and '.join(missing)} is missing"
     for key in _TILES:
         if config[key] < 16 or config[key] & (config[key] - 1):
-            return f"{key} is {config[key]}, which is no power of two of at least 16"
+            return f"{key} is {config[key]}, which is not a power of two of at least 16"
     if config["GROUP_SIZE_M"] < 1:
         return f"GROUP_SIZE_M is {config['GROUP_SIZE_M']}"
     warps = config.get("num_warps", 4)
     if warps < 1 or warps > 32 or warps & (warps - 1):
-        return f"num_warps is {warps}, which is no power of two of at most 32"
+        return f"num_warps is {warps}, which is not a power of two of at most 32"
     if not 0 <= config.get("num_stages", 3) <= 32:
         return f"num_stages is {config['num_stages']}"
     if name.block_shape and name.device is not None:

@@ -95,10 +95,8 @@ def compiled(
             if hook is not None:
                 hook(dict(arguments))
             function.run.run(grid=call.grid, warmup=False, **arguments)
-        except OutOfResources as error:
-            raise NotLaunched(Status.OUT_OF_RESOURCES, _refusal(error, device)) from error
         except Exception as error:
-            raise NotLaunched(Status.COMPILE_ERROR, _compile_error(error)) from error
+            raise refusal_of(error, device) from error
     if not capture.launches:
         raise NotLaunched(Status.LAUNCH_ERROR, "its grid has no blocks: nothing is launched")
     (captured,) = capture.launches
@@ -114,6 +112,13 @@ def _resources(launch: TritonLaunch) -> Resources:
     found = cubin_resources(launch.cubin)
     registers, local = (0, 0) if found is None else (found.registers, found.local_bytes)
     return Resources(registers, local, local, local, 0, int(launch.metadata.shared))
+
+
+def refusal_of(error: Exception, device: Device) -> NotLaunched:
+    """What Triton raised, as a status with a reason."""
+    if isinstance(error, OutOfResources):
+        return NotLaunched(Status.OUT_OF_RESOURCES, _refusal(error, device))
+    return NotLaunched(Status.COMPILE_ERROR, _compile_error(error))
 
 
 def _refusal(error: OutOfResources, device: Device) -> str:

@@ -36,12 +36,14 @@ class TunedFunction:
         database: str | Path | None,
         trials: int,
         proof_args: Arguments | None,
+        workers: int | None,
     ) -> None:
         self.fn = function
         self.tuning = TritonTuning(TritonFunction.of(function), space, tuple(rules), default, reference, tolerance)
         self.database = database
         self.trials = trials
         self.proof_args = proof_args
+        self.workers = workers
         self.__name__ = self.tuning.function.name
         self.__doc__ = function.__doc__
         self._chosen: dict[tuple[str, str], dict[str, Any]] = {}
@@ -92,7 +94,7 @@ class TunedFunction:
             database=self.database if database is None else database,
             proof_call=None if given is None else KernelCall.of(function, given),
             storages=storages,
-            **(options or {}),
+            **{"workers": self.workers, **(options or {})},
         )
 
     def best(self, *args: Any, grid: Any, device: str | Device, **kwargs: Any) -> Record | None:
@@ -127,6 +129,7 @@ def tune(
     database: str | Path | None = None,
     trials: int = TRIALS,
     proof_args: Arguments | None = None,
+    workers: int | None = None,
 ) -> Callable[[Any], TunedFunction]:
     """Decorate a Triton function so that ``database`` says with which configuration it is launched.
 
@@ -141,6 +144,7 @@ def tune(
         database: a path or URL; by default the user's.
         trials: of a search that the first call of a problem starts.
         proof_args: makes a smaller call to prove configurations on: a dict of ``grid`` and the arguments by name.
+        workers: processes that compile, by default one per core; 0: this process does.
     """
 
     def decorate(function: Any) -> TunedFunction:
@@ -154,6 +158,7 @@ def tune(
             database=database,
             trials=trials,
             proof_args=proof_args,
+            workers=workers,
         )
 
     return decorate

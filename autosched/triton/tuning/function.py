@@ -53,7 +53,7 @@ class TritonFunction:
                 heuristics.append(inner)
             else:
                 raise NotATritonFunction(
-                    f"{getattr(inner, '__name__', inner)!s} is no Triton kernel: decorate it with @triton.jit"
+                    f"{getattr(inner, '__name__', inner)!s} is not a Triton kernel: decorate it with @triton.jit"
                 )
             inner = inner.fn
         run = inner
@@ -65,6 +65,16 @@ class TritonFunction:
         parameters = tuple(inner.arg_names)
         return cls(inner.fn.__name__, run, inner, parameters, constexprs, computed, configs, reset, restore)
 
+    def computed_of(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments with those that heuristics compute from them."""
+        found = dict(arguments)
+        wrapper = self.run
+        while isinstance(wrapper, Heuristics):
+            for name, compute in wrapper.values.items():
+                found[name] = compute(dict(found))
+            wrapper = wrapper.fn
+        return found
+
     @property
     def source(self) -> str:
         return str(inspect.getsource(self.jit.fn))
@@ -72,7 +82,7 @@ class TritonFunction:
     @property
     def digest(self) -> str:
         """SHA-256 (hex) of the function's text, of all that it calls, and of the constants that they read. Where they
-        lie in which file is no part of it."""
+        lie in which file is not a part of it."""
         return hashlib.sha256("\0".join(_texts(self.jit, set())).encode()).hexdigest()
 
 

@@ -41,7 +41,7 @@ def _module(path: Path, what: str) -> Any:
     name = path.stem if known is None else f"autosched_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise NotLoaded(f"{what}: {path} is no Python file")
+        raise NotLoaded(f"{what}: {path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     folder = str(path.parent)
     sys.modules[name] = module

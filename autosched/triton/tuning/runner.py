@@ -18,15 +18,15 @@ from measurements.runners.base import Candidate
 from search_spaces.hardware.devices import Device
 from search_spaces.spaces.schedule import Schedule
 
-Compile = Callable[[Schedule], CompiledCandidate]
-
 
 @dataclass
 class TritonEstimateRunner:
-    """Satisfies ``runners.base.Runner``. ``compile`` makes a candidate of a schedule and raises NotLaunched."""
+    """Satisfies ``runners.base.Runner``. ``compile`` makes a candidate of a schedule and raises NotLaunched; ``start``
+    begins with one ahead."""
 
     device: Device
-    compile: Compile
+    compile: Callable[[Schedule], CompiledCandidate]
+    start: Callable[[Schedule], None] = lambda schedule: None
     name: str = "estimate"
     provenance: Provenance = Provenance.ESTIMATED
     _inputs: dict[tuple[tuple[str, int, int], ...], InputsFile] = field(default_factory=dict)
@@ -50,6 +50,8 @@ class TritonEstimateRunner:
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
         """As the contract says."""
+        for candidate in candidates:
+            self.start(candidate.schedule)
         for position, candidate in enumerate(candidates):
             if self._closed:
                 return

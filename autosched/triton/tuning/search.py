@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -15,7 +16,9 @@ from autosched.samplers import check as check_sampler
 from autosched.samplers import sampler as make_sampler
 from autosched.triton.storages import Storages
 from autosched.triton.tuning.call import KernelCall
-from autosched.triton.tuning.compiling import CompiledCandidate, compiled
+from autosched.triton.tuning.candidates import Candidates
+from autosched.triton.tuning.compile_processes import COMPILE_SECONDS, CompileProcesses
+from autosched.triton.tuning.compile_worker import NotPortable
 from autosched.triton.tuning.function import TritonFunction
 from autosched.triton.tuning.judge import ORDERS, Judge, Reference
 from autosched.triton.tuning.problem import PREFIX, TritonProblem, operator, problem_type
@@ -24,6 +27,7 @@ from autosched.triton.tuning.space import RuleText, TritonSpace, space_of
 from autosched.tuning.loop import Tuner
 from autosched.tuning.result import Observer, TuneResult
 from autosched.tuning.winner_proof import PROOF_SECONDS
+from measurements.compiler.pool import usable_cores
 from measurements.emulator import check_host
 from measurements.files.data_folder import default_database
 from search_spaces.catalogue import register
@@ -31,7 +35,6 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 from search_spaces.operators.problem import whole_number
 from search_spaces.spaces.config import Config
-from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.template import KernelTemplate
 
@@ -137,13 +140,19 @@ def tune_call(
     progress: Observer | None = None,
     seconds: float | None = None,
     proof_seconds: float | None = None,
+    workers: int | None = None,
+    compile_seconds: float = COMPILE_SECONDS,
 ) -> TuneResult:
     """Try ``trials`` further configurations of one call for ``device``, and keep every result in ``database``.
 
     No GPU is asked: each configuration is compiled for the device, some of its blocks are emulated, and its time is
     ESTIMATED from what they did. Each new best is emulated on ``proof_call`` (by default the call itself), and compared
     with the reference, before it is called best; the best at the end in several orders of blocks. ``storages`` know
-    which bytes of the arguments hold no values. Otherwise as ``autosched.tune``.
+    which bytes of the arguments hold no values.
+
+    ``workers`` processes compile, by default one per core; each imports the function's file, and what takes longer than
+    ``compile_seconds`` or crashes one is refused. With 0, and for a function that cannot be imported (of a notebook, or
+    of the program itself), this process compiles. Otherwise as ``autosched.tune``.
 
     Raises ValueError (CallError, SpaceError, NoReference, StoreError), before anything is written, for input that
     cannot be used, and HostFailure where this machine cannot emulate.
@@ -152,6 +161,8 @@ def tune_call(
 
     row = device_named(device) if isinstance(device, str) else device
     trials = whole_number("trials", trials, 1)
+    if workers is not None:
+        workers = whole_number("workers", workers, 0)
     check_sampler(sampler, seed)
     check_host(source=False)
     problem = tuning.problem(call)
@@ -160,59 +171,69 @@ def tune_call(
     space = template.space(problem, row)
     space.sample(1, seed)  # raises EmptySpace, a ValueError that names the rules
     known = Storages() if storages is None else storages
-    runner = TritonEstimateRunner(row, _compiler(tuning, call, domain, row, known))
+    stack = ExitStack()
+    processes, note = _processes(tuning.function, row, workers, compile_seconds)
+    if processes is not None:
+        stack.callback(processes.close)
+    candidates = Candidates(tuning.function, call, domain, row, known, processes)
+    runner = TritonEstimateRunner(row, candidates, candidates.start)
     checked = call if proof_call is None else proof_call
     judge = Judge(
         tuning.problem(checked),
         checked,
-        _compiler(tuning, checked, domain, row, known),
+        candidates if proof_call is None else Candidates(tuning.function, checked, domain, row, known, processes),
         [s for s in domain.defaults() if s in space],
         tuning.reference,
         tuning.tolerance,
         restored=(*tuning.function.reset_to_zero, *tuning.function.restore_value),
         lacks=() if proof_call is None else ("its runs were at other sizes than those that are timed",),
     )
-    if verify:
-        judge.prepare()
-    usual = database is None
-    database = default_database() if database is None else database
-    if usual and "://" not in str(database):
-        Path(database).parent.mkdir(parents=True, exist_ok=True)
-    with Store.open(database) as store:
-        if store.in_memory:
-            raise StoreError(f"{database} is a database in memory, which keeps nothing: give the path of a file")
-        lines = ["times are ESTIMATED", runner.describe()]
+    with stack:
         if verify:
-            lines += [f"new bests are proven against {judge.against}", *judge.notes]
-        tuner = Tuner(
-            problem,
-            row,
-            runner,
-            store,
-            make_sampler(sampler, space, seed=seed),
-            seed=seed,
-            generate=template.kernel,
-            versions={template.name: template.version},
-            space_versions={template.name: space.fingerprint},
-            verifier=(lambda _, schedule: judge.judge(schedule)) if verify else None,
-            lines=lines,
-            observer=progress,
-        )
-        limit = PROOF_SECONDS if proof_seconds is None else proof_seconds
-        result = tuner.run(
-            trials,
-            math.inf if seconds is None else seconds,
-            full=(lambda schedule, _: judge.judge(schedule, ORDERS)) if verify and limit > 0 else None,
-            proof_seconds=limit,
-        )
-        return dataclasses.replace(result, database=str(database))
+            judge.prepare()
+        usual = database is None
+        database = default_database() if database is None else database
+        if usual and "://" not in str(database):
+            Path(database).parent.mkdir(parents=True, exist_ok=True)
+        with Store.open(database) as store:
+            if store.in_memory:
+                raise StoreError(f"{database} is a database in memory, which keeps nothing: give the path of a file")
+            lines = ["times are ESTIMATED", runner.describe()]
+            if verify:
+                lines += [f"new bests are proven against {judge.against}", *judge.notes]
+            if note:
+                lines.append(note)
+            tuner = Tuner(
+                problem,
+                row,
+                runner,
+                store,
+                make_sampler(sampler, space, seed=seed),
+                seed=seed,
+                generate=template.kernel,
+                versions={template.name: template.version},
+                space_versions={template.name: space.fingerprint},
+                verifier=(lambda _, schedule: judge.judge(schedule)) if verify else None,
+                lines=lines,
+                observer=progress,
+            )
+            limit = PROOF_SECONDS if proof_seconds is None else proof_seconds
+            result = tuner.run(
+                trials,
+                math.inf if seconds is None else seconds,
+                full=(lambda schedule, _: judge.judge(schedule, ORDERS)) if verify and limit > 0 else None,
+                proof_seconds=limit,
+            )
+            return dataclasses.replace(result, database=str(database))
 
 
-def _compiler(
-    tuning: TritonTuning, call: KernelCall, domain: TritonSpace, device: Device, storages: Storages
-) -> Callable[[Schedule], CompiledCandidate]:
-    @lru_cache(maxsize=32)
-    def compile_it(schedule: Schedule) -> CompiledCandidate:
-        return compiled(tuning.function, call, domain.values(schedule), domain.hook(schedule), device, storages)
-
-    return compile_it
+def _processes(
+    function: TritonFunction, device: Device, workers: int | None, seconds: float
+) -> tuple[CompileProcesses | None, str]:
+    """Processes that compile, or None and a line for people on why there are none."""
+    if workers == 0:
+        return None, ""
+    try:
+        return CompileProcesses(function, device, workers or usable_cores(), seconds), ""
+    except NotPortable as error:
+        return None, f"this process compiles, which a crash of Triton's compiler would end: {error}"

@@ -173,7 +173,7 @@ def space_of(
         if parameter not in function.constexprs and parameter not in LAUNCH_OPTIONS:
             known = suggestion(parameter, [*function.constexprs, *LAUNCH_OPTIONS])
             raise SpaceError(
-                f"{parameter} is no tl.constexpr parameter of {function.name} and no launch option: {known}"
+                f"{parameter} is neither a tl.constexpr parameter of {function.name} nor a launch option: {known}"
             )
         if parameter in fixed:
             raise SpaceError(f"{parameter} of {function.name} has values to try, and a value among the arguments")

@@ -48,7 +48,7 @@ def ptx_texts(image: bytes) -> dict[int, str]:
             "holds machine code alone, and PTX is emulated: compile with -gencode arch=compute_90,code=compute_90"
         )
     if not found:
-        raise FatBinaryError("is no fat binary and no PTX")
+        raise FatBinaryError("is neither a fat binary nor PTX")
     return found
 
 

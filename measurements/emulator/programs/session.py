@@ -103,8 +103,8 @@ def run_program(
     """Run a program with its arguments. ``told`` gets each finding the moment it is made, once for each kernel, kind
     and line, and each thing that is lacking, as a sentence.
 
-    Raises ProgramRefused for what is no program linked with the shared runtime, HostFailure where this machine cannot
-    compile or run the emulator.
+    Raises ProgramRefused for what is not a program linked with the shared runtime, HostFailure where this machine
+    cannot compile or run the emulator.
     """
     program = _program(command[0])
     needed = needed_libraries(program)
@@ -160,7 +160,7 @@ def _program(name: str) -> Path:
     except OSError as error:
         raise ProgramRefused(f"{name} cannot be read: {error.strerror}") from None
     if head != b"\x7fELF":
-        raise ProgramRefused(f"{name} is no program of this machine (an ELF file)")
+        raise ProgramRefused(f"{name} is not a program of this machine (an ELF file)")
     return path.resolve()
 
 

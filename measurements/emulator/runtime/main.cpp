@@ -350,7 +350,7 @@ bool arrange_cluster() {
     return false;
   }
   if (grid_size.x % c.x != 0 || grid_size.y % c.y != 0 || grid_size.z % c.z != 0) {
-    std::fprintf(stderr, "arguments: the grid is no multiple of the cluster of (%u, %u, %u) blocks\n", c.x, c.y, c.z);
+    std::fprintf(stderr, "arguments: the grid is not a multiple of the cluster of (%u, %u, %u) blocks\n", c.x, c.y, c.z);
     return false;
   }
   warp_count = block_warps() * cluster_blocks();

@@ -20,7 +20,7 @@ def along_k(problem: Matmul, side: OperandSide) -> bool:
 
 def line_extent(problem: Matmul, side: OperandSide) -> int:
     """Elements of an operand's contiguous lines."""
-    return problem.k if along_k(problem, side) else problem.m if side == "a" else problem.n
+    return problem.depth if along_k(problem, side) else problem.m if side == "a" else problem.n
 
 
 def aligned_bytes(problem: Matmul, side: OperandSide) -> int:

@@ -31,7 +31,7 @@ def dram_bytes(
         partials = 2.0 * 4 * tile_m * tile_n * blocks
     compulsory = float(problem.min_bytes) + partials
     element = problem.input_dtype.bytes
-    operand_bytes = element * (problem.m + problem.n) * problem.k
+    operand_bytes = element * (problem.m + problem.n) * problem.depth
     if operand_bytes <= L2_SHARE * device.l2_bytes:
         return compulsory
     registers, shared_bytes = config.integers("registers", "shared_bytes")
@@ -39,7 +39,7 @@ def dram_bytes(
     wave = min(resident * device.sm_count, tiles_m * tiles_n)
     rows, cols = wave_shape(config.text("raster"), wave // (of_m * of_n), tiles_m // of_m, tiles_n // of_n)
     waves = tiles_m * tiles_n / wave * problem.batch
-    panel_a, panel_b = element * problem.k * rows * of_m * tile_m, element * problem.k * cols * of_n * tile_n
+    panel_a, panel_b = element * problem.depth * rows * of_m * tile_m, element * problem.depth * cols * of_n * tile_n
     panels = panel_a + panel_b
     again = max(1.0, panels / (L2_SHARE * device.l2_bytes))
     panels += out_of_step * (panel_a * (min(cols, again) - 1) + panel_b * (min(rows, again) - 1))

@@ -74,7 +74,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         registers=compiled_registers(config, device, more=MORE_REGISTERS),
         unit=row.unit,
         operand_dtype="i8" if problem.a == "i8" else row.rated_as,  # CUDA cores multiply floats as f32
-        flops=2.0 * tile_m * tile_n * tile_k * steps * tiles,
+        flops=2.0 * tile_m * tile_n * tile_k * problem.input_dtype.values * steps * tiles,
         instructions=(loop_instructions * steps + finishing) * tiles + ADDITIONS * exchanged,
         shared_wavefronts=(loop_wavefronts * steps + epilogue_wavefronts) * tiles,
         load_bytes=(sum(c.sectors for c in copies) * SECTOR_BYTES * steps + partial_bytes + part_bytes) * tiles,

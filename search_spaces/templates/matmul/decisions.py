@@ -79,7 +79,7 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
 
 
 def tiling(problem: Matmul) -> Tiling:
-    return Tiling((problem.m, problem.n, problem.k), ("tile_m", "tile_n", "tile_k"), problem.batch)
+    return Tiling((problem.m, problem.n, problem.depth), ("tile_m", "tile_n", "tile_k"), problem.batch)
 
 
 def tile_shape(operand: str, tile_m: int, tile_n: int, tile_k: int) -> tuple[int, int]:
@@ -90,8 +90,8 @@ def tile_shape(operand: str, tile_m: int, tile_n: int, tile_k: int) -> tuple[int
 def contiguous_extent(problem: Matmul, operand: str) -> int:
     """Elements of one contiguous line of an operand in global memory."""
     if operand == "a":
-        return problem.k if problem.order_a == "row" else problem.m
-    return problem.n if problem.order_b == "row" else problem.k
+        return problem.depth if problem.order_a == "row" else problem.m
+    return problem.n if problem.order_b == "row" else problem.depth
 
 
 def row_major(problem: Matmul, operand: str) -> bool:

@@ -30,6 +30,7 @@ _CALL = (
     *("a", "b", "scale_a", "scale_b", "bias", "out"),
     *("partials", "counters", "reduced", "parts", "band_counters"),
 )
+_BLOCK_SCALES = ("block_scale_a", "block_scale_b")
 
 Answer = TypeVar("Answer")
 
@@ -134,9 +135,16 @@ def _window(problem: Matmul, config: Config) -> int:
 def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
     """The kernel of a valid config."""
     constants: dict[str, int | bool | float | str] = {
-        name: getattr(problem, name)
-        for name in ("m", "n", "k", "batch", "order_a", "order_b", "scale", "has_bias", "activation", "reduction")
+        "m": problem.m,
+        "n": problem.n,
+        "k": problem.depth,
+        **{
+            name: getattr(problem, name)
+            for name in ("batch", "order_a", "order_b", "scale", "has_bias", "activation", "reduction")
+        },
     }
+    if problem.blocks:
+        constants |= {"scale_order": problem.scale_order, "scale_blocks": problem.scale_blocks}
     element, row = problem.input_dtype.c_name, intrinsic(config.text("intrinsic"))
     types = {
         "T": element,
@@ -160,7 +168,9 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
         constants=constants,
         types=types,
         arguments=arguments,
-        call=tuple(name if name in names else "nullptr" for name in _CALL),
+        call=tuple(
+            name if name in names else "nullptr" for name in (*_CALL, *(_BLOCK_SCALES if problem.blocks else ()))
+        ),
         blocks=config.integer("launched_blocks"),
         cooperating=(
             config.integer("split_k"),

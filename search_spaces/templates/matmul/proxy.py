@@ -26,7 +26,7 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
         n = min(problem.n, 2 * n)
     if problem.reduced_axis == -2 and m == schedule["tile_m"]:
         m = min(problem.m, 2 * m)
-    small = replace(problem, m=m, n=n, k=k, batch=min(problem.batch, 2))
+    small = replace(problem, m=m, n=n, k=k * problem.input_dtype.values, batch=min(problem.batch, 2))
     streams_k = schedule.values.get("stream_k")  # schedules from before it was a decision have none
     return _with_partial_wave(problem, schedule, small) if streams_k else small
 

@@ -63,10 +63,11 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
-    smallest = {"m": 16, "n": 16, "k": 32 // problem.input_dtype.bytes}
+    of_k = problem.blocks.word_elements if problem.blocks else 32 // problem.input_dtype.bytes
+    smallest = {"m": 16, "n": 16, "k": of_k}
 
     def size_rule(axis: str) -> Rule:
-        extent, least = int(getattr(problem, axis)), smallest[axis]
+        extent, least = tiling(problem).extents["mnk".index(axis)], smallest[axis]
         return Rule(
             f"tile_size_{axis}",
             lambda tile: (tile < 2 * extent) | (tile == least),
@@ -323,8 +324,8 @@ def _stage_rules(problem: Matmul) -> tuple[Rule, ...]:
         Rule(
             "stages",
             lambda stages, tile_k, split_k: stages <= split.tiles_of_split(tile_k, split_k),
-            f"{{stages}} stages are more than the k-tiles of a split (k = {problem.k}, tile_k = {{tile_k}}, split_k = "
-            "{split_k})",
+            f"{{stages}} stages are more than the k-tiles of a split (k = {problem.depth}, tile_k = {{tile_k}}, "
+            "split_k = {split_k})",
         ),
         Rule(
             "stages_async",

@@ -51,6 +51,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_map_rules(),
         *_intrinsic_rules(problem, device),
         *_fragment_rules(),
+        *_block_scale_rules(problem),
         *_operand_rules(problem, "a"),
         *_operand_rules(problem, "b"),
         tiling(problem).split_rule(),
@@ -138,6 +139,27 @@ def _operand_rules(problem: Matmul, operand: OperandSide) -> tuple[Rule, ...]:
     axis: Axis = "cols" if row_major(problem, operand) else "rows"
     extent, element_bytes = contiguous_extent(problem, operand), problem.input_dtype.bytes
     return operand_rules(operand, operand, operand_names(problem, operand), axis, extent, element_bytes)
+
+
+def _block_scale_rules(problem: Matmul) -> tuple[Rule, ...]:
+    """What scales in registers need: whole words of four for a k-tile, which steps known to the compiler index."""
+    if not problem.blocks:
+        return ()
+
+    word = problem.blocks.word_elements
+
+    def words(tile_k: int) -> str | None:
+        if tile_k % word == 0:
+            return None
+        return f"tile_k is {tile_k}, but a word of scales is of {word} elements along k"
+
+    def unrolled(tile_k: int, intrinsic: str, k_unroll: int) -> str | None:
+        steps = tile_k // intrinsics.intrinsic(intrinsic).k
+        if steps == k_unroll:
+            return None
+        return f"k_unroll is {k_unroll}, but scales in registers need all {steps} steps of tile_k = {tile_k} unrolled"
+
+    return Rule.refusing("scale_words", words), Rule.refusing("scale_unroll", unrolled)
 
 
 def _fragment_rules() -> tuple[Rule, ...]:

@@ -91,8 +91,8 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule.refusing("stream_k_waves", why_not, "stream-K deals out the k of the last tiles"),
         Rule(
             "stream_k_tiles",
-            lambda tile_k, stream_k: np.equal(stream_k, 0) | (tile_k < problem.k),
-            f"stream-K deals out k-tiles, but k = {problem.k} is one of {{tile_k}}",
+            lambda tile_k, stream_k: np.equal(stream_k, 0) | (tile_k < problem.depth),
+            f"stream-K deals out k-tiles, but k = {problem.depth} is one of {{tile_k}}",
         ),
     )
 

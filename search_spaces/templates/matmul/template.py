@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from search_spaces.hardware.architectures import FEATURES
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
@@ -25,6 +26,11 @@ def _drawings(problem: Matmul, config: Config, device: Device) -> tuple[Drawing,
 def _supports(problem: Matmul, device: Device) -> str | None:
     if problem.scale == "block":
         return "scales of blocks need sums of 128 products of their own, which only wgmma_matmul keeps"
+    if problem.blocks and not device.has("block_scale_mma"):
+        since = FEATURES["block_scale_mma"].since
+        return (
+            f"{problem.a} is multiplied by mma.sync with block scales since {since}, but {device.name} is {device.arch}"
+        )
     return None
 
 

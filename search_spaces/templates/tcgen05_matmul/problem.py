@@ -18,6 +18,8 @@ def row_of(problem: Matmul, tile_m: int, tile_n: int) -> TensorIntrinsic:
 
 def supports(problem: Matmul, device: Device) -> str | None:
     """None, or in one sentence why the tcgen05 kernel cannot compute ``problem`` on ``device``."""
+    if problem.blocks:
+        return f"the tcgen05 kernel has no block scales, which {problem.a} needs"
     if problem.a == "f32" and problem.precision == "ieee":
         return "tcgen05 multiplies f32 as tf32, but the problem asks for ieee precision"
     reason = row_of(problem, ROWS, 256).why_not(device)

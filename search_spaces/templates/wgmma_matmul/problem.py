@@ -21,6 +21,8 @@ def row_of(problem: Matmul, n: int) -> TensorIntrinsic:
 def supports(problem: Matmul, device: Device, *, through_registers: OperandSide = "a") -> str | None:
     """None, or in one sentence why the wgmma kernel cannot compute ``problem`` on ``device``. Words of the operand
     ``through_registers`` may lie in either order."""
+    if problem.blocks:
+        return f"wgmma has no block scales, which {problem.a} needs"
     if problem.a == "f32" and problem.precision == "ieee":
         return "wgmma multiplies f32 as tf32, but the problem asks for ieee precision"
     reason = row_of(problem, 256).why_not(device)

@@ -109,11 +109,11 @@ def test_the_earlier_spelling_is_understood(folder: Path) -> None:
     ("line", "said"),
     [
         (["emulate", "nothing.cu"], "nothing.cu cannot be read"),
-        (["emulate", "whole.cu", "-a", "f33[4]"], "is no number and no array"),
+        (["emulate", "whole.cu", "-a", "f33[4]"], "is neither a number nor an array"),
         (["emulate", "whole.cu", "-a", "none.npy"], "none.npy cannot be read"),
         (["emulate", "whole.cu", "-a", "f32[4]", "--expect", "3=x.npy"], "names no argument"),
-        (["emulate", "whole.cu", "--symbol", "taps"], "is no assignment"),
-        (["emulate", "whole.cu", "--grid", "0"], "is no size"),
+        (["emulate", "whole.cu", "--symbol", "taps"], "is not an assignment"),
+        (["emulate", "whole.cu", "--grid", "0"], "is not a size"),
         (
             ["emulate", "whole.cu", "-a", "f64[64]", "-a", "f32[64]", "-a", "1"],
             "argument 0 (out) is an array of float64",

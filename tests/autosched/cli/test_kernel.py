@@ -130,8 +130,8 @@ class TestExpanded:
             (("tune", "matmul", "--size", "n=3"), "--size is for --kernel FILE"),
             (("tune", "--kernel"), "--kernel needs a value"),
             (("tune", "--kernel", "FILE", "--kernel", "FILE"), "one --kernel FILE at a time"),
-            (("tune", "--kernel", "FILE", "--size", "m=3"), "--size m=3 is no size of"),
-            (("tune", "--kernel", "FILE", "--size", "n"), "--size n is no size of"),
+            (("tune", "--kernel", "FILE", "--size", "m=3"), "--size m=3 is not a size of"),
+            (("tune", "--kernel", "FILE", "--size", "n"), "--size n is not a size of"),
             (("space", "--kernel", "FILE", "--json"), "lists 2 problems: give --size"),
         ],
     )

@@ -95,7 +95,7 @@ def test_a_broken_compiler_stops_a_tune_before_its_trials(machine: Machine) -> N
 
 @needs_nvrtc
 @needs_compiler
-def test_a_compiler_that_breaks_meanwhile_stops_a_tune_and_condemns_nothing(machine: Machine) -> None:
+def test_a_compiler_that_breaks_meanwhile_stops_a_tune_and_rejects_nothing(machine: Machine) -> None:
     real = shutil.which("g++")
     machine.compiler(
         f'#!/bin/sh\ncase "$*" in --version|-dumpmachine|*/autosched-emulator-*/probe) exec {real} "$@" ;; esac\n'

@@ -265,7 +265,7 @@ def test_only_files_are_imported(here: Path, capsys: pytest.CaptureFixture[str])
     document = json.loads(path.read_text())
     document["entries"][0]["best"]["fingerprint"]["x"] = float("nan")
     path.write_text(json.dumps(document))
-    assert "NaN is no number" in refused(capsys, "import", "configs", "--db", "b.db")
+    assert "NaN is not a number" in refused(capsys, "import", "configs", "--db", "b.db")
     assert not (here / "b.db").exists()
 
 

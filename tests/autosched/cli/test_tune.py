@@ -20,7 +20,7 @@ from needs import needs_nvrtc
 
 from autosched.cli import main
 from autosched.tuning import tune as tuner
-from autosched.tuning.paired_timing import Remeasurement, Standing
+from autosched.tuning.paired_timing import Ranked, Remeasurement
 from autosched.tuning.result import Progress, Start, TuneResult
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record
@@ -210,8 +210,8 @@ def test_tune_without_a_schedule_that_works_is_1(run: Run, fake: FakeTune) -> No
 
 
 def test_tune_says_who_failed_in_the_final(run: Run, fake: FakeTune) -> None:
-    ran = Standing(0, Entrant("a", Status.OK, "", (1e-6,) * 20), (1e-6,) * 20)
-    late = Standing(1, Entrant("b", Status.TIMEOUT, "not in time", ()), ())
+    ran = Ranked(0, Entrant("a", Status.OK, "", (1e-6,) * 20), (1e-6,) * 20)
+    late = Ranked(1, Entrant("b", Status.TIMEOUT, "not in time", ()), ())
     fake.remeasured = Remeasurement((ran,), (late,), True, 20, None, "there is none")
     _, out, _ = run(*TUNE)
     assert "1 entrant timed in turns over 20 rounds: the winner is clear" in out

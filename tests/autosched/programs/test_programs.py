@@ -77,6 +77,14 @@ def filled(made: Program, p: ProgramProblem, values: dict[str, int | str]) -> Sc
         (example("matmul_softmax"), {"m": 70, "n": 60, "k": 72}, 11),
         (example("rope_matmul"), {"m": 70, "n": 64, "k": 72, "half": 32}, 12),
         (example("cross_entropy"), {"m": 6, "n": 1100}, 13),
+        (listing("gemm_shared"), {"m": 130, "n": 132, "k": 136}, 23),
+        (listing("gemm_two_caches"), {"m": 130, "n": 132, "k": 168}, 24),
+        (listing("transpose_in_registers"), {"m": 120, "n": 260, "k": 72}, 25),
+        (listing("wg_maps", "transposed"), {"m": 130, "n": 68}, 26),
+        (listing("nested_layout", "distributed"), {"m": 66, "n": 60}, 27),
+        (listing("nested_layout", "through_shared_memory"), {"m": 66, "n": 60}, 28),
+        (listing("matvec", "matvec_plain"), {"m": 3, "n": 2, "k": 1500}, 29),
+        (listing("matvec", "matvec_expanded"), {"m": 3, "n": 2, "k": 1500}, 30),
         (listing("gemm_prefetch"), {"m": 150, "n": 264, "k": 72}, 15),
         (listing("gemm_reduction"), {"m": 150, "n": 264, "k": 72}, 16),
         (listing("order", "plain"), {"m": 70, "n": 72, "k": 40}, 17),
@@ -100,6 +108,50 @@ def test_sampled_schedules_are_right(made: Program, sizes: dict[str, int], seed:
         for name, values in wanted.items():
             error = np.abs(types[name].load(run.outputs[name]) - values)
             assert np.all(error <= bounds[name]), (name, schedule)
+
+
+TEXTS = EXAMPLES.parent / "seeds"
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "seed"),
+    [
+        ("appendix_2_1", {"i": 100, "j": 260, "k": 72}, 1),
+        ("appendix_2_2", {"i": 100, "j": 256, "k": 72}, 2),
+        ("appendix_2_3", {"i": 100, "j": 256, "k": 72}, 3),
+        ("appendix_2_4", {"i": 100, "j": 132, "k": 136}, 4),
+        ("appendix_2_5", {"i": 100, "j": 132, "k": 168}, 5),
+        ("appendix_1_viewed", {"M": 70, "N": 60, "K": 40}, 6),
+        ("matvec_plain", {"m": 3, "n": 2, "k": 1100}, 7),
+        ("matvec_expanded", {"m": 3, "n": 2, "k": 1100}, 8),
+        ("shared_memory_conversion", {}, 9),
+        ("wg_map_transpose", {}, 10),
+    ],
+)  # fmt: skip
+def test_listings_are_right(name: str, sizes: dict[str, int], seed: int) -> None:
+    """The documents' own text, scaled where a workgroup of theirs exceeds an SM."""
+    p = problem(load_program(str(TEXTS / f"{name}.mlir")), **sizes)
+    inputs = p.random_inputs(seed)
+    wanted, bounds = p.expected(inputs)
+    types = {o.name: o.dtype for o in p.operands()}
+    own = template(p.program)
+    assert own.why_not(p, A100) is None
+    (schedule,) = own.space(p, A100).valid.sample(1, seed)
+    run = emulate(own.kernel(p, schedule, A100), inputs, time_limit=60.0)
+    assert run.status == "ok", (run.reason, schedule)
+    for array, values in wanted.items():
+        error = np.abs(types[array].load(run.outputs[array]) - values)
+        assert np.all(error <= bounds[array]), (array, schedule)
+
+
+def test_a_listing_is_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place, database = str(TEXTS / "appendix_1_viewed.mlir"), str(tmp_path / "best.db")
+    sizes = ["--size", "M=64", "--size", "N=64", "--size", "K=64", "--device", "a100"]
+    assert main(["space", "--program", place, *sizes]) == 0
+    assert "nothing is stored to %c: %vc is, behind the loop" in " ".join(capsys.readouterr().out.split())
+    assert main(["tune", "--program", place, *sizes, "--trials", "1", "--db", database]) == 0
+    assert main(["best", "--program", place, *sizes, "--db", database]) == 0
+    assert re.search(r"proof\s+ok", capsys.readouterr().out)
 
 
 def test_the_proxy_keeps_remainders() -> None:

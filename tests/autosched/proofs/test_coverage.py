@@ -8,7 +8,7 @@ import pytest
 
 from autosched.proofs import stored_proof
 from autosched.proofs.coverage import ROLES, Coverage, RoleCoverage
-from autosched.proofs.plan import emulated_problem, provoking_runs, true_size_run
+from autosched.proofs.plan import emulated_problem, stress_runs, true_size_run
 from autosched.proofs.run import ProofSettings
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
@@ -83,7 +83,7 @@ def test_schedules_have_runs_of_every_role(name: str, problem: Problem, wanted: 
     small = emulated_problem(made, problem, schedule)
     settings = ProofSettings("full")
     runs = [true_size_run(made, problem, small, schedule, H200, settings)]
-    runs += provoking_runs(made, small, schedule, H200, settings)
+    runs += stress_runs(made, small, schedule, H200, settings)
     for role in ROLES:
         of_role = [run for run in runs if run.role == role]
         assert any(run.make is not None for run in of_role), [run.absent for run in of_role]
@@ -95,7 +95,7 @@ def test_what_stream_k_of_wgmma_cannot_reach_has_a_reason() -> None:
     wgmma = template("wgmma_matmul")
     schedule = next(s for s in wgmma.space(LARGE, H200).sample(500, 1) if s.integer("stream_k"))
     small = emulated_problem(wgmma, LARGE, schedule)
-    runs = list(provoking_runs(wgmma, small, schedule, H200, ProofSettings("full")))
+    runs = list(stress_runs(wgmma, small, schedule, H200, ProofSettings("full")))
     assert any(run.make is not None for run in runs if run.role == "many tiles")
     far = [run for run in runs if run.role == "far"]
     assert far and all(run.make is None and "stream_k" in run.absent for run in far), [run.absent for run in far]

@@ -1,4 +1,4 @@
-"""Sound code is never condemned: schedules of every operator, type, epilogue, reduction and scale pass full proofs."""
+"""Sound code is never rejected: schedules of every operator, type, epilogue, reduction and scale pass full proofs."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ def test_a_users_kernel_that_computes_something_else_now_is_wrong(
     here = tmp_path / "kernel"
     shutil.copytree(EXAMPLE, here)
     (toml,) = here.glob("*.toml")
-    toml.write_text(toml.read_text().replace("n = 100_000_003", "n = 4_099"))
+    toml.write_text(toml.read_text().replace("n = 10_000_019", "n = 4_099"))
     kernel = Kernel.from_file(toml)
     kernel.register()
     problem = kernel.problems[0]

@@ -38,7 +38,7 @@ def test_sizes_that_are_not_all_powers_of_two_have_a_second_column() -> None:
     [
         ordinal("threads", (32, 64, 128)),  # the first column says as much
         ordinal("unroll", (1, 2, 3, 4)),  # no size of a block or a tile
-        ordinal("method", (0, 32, 48)),  # 0 is no size
+        ordinal("method", (0, 32, 48)),  # 0 is not a size
         ordinal("odd", (33, 35, 37)),
         categorical("kind", (32, 48, 64)),
         ordinal("order", ("a", "b", "c")),

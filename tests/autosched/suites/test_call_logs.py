@@ -51,7 +51,7 @@ def test_another_file_stays_as_it_is(tmp_path: Path) -> None:
     path.write_text("mine\n")
     one = CallLog(path)
     one.add(SOFTMAX)
-    with pytest.raises(CallLogError, match="no log of calls that autosched wrote"):
+    with pytest.raises(CallLogError, match="not a log of calls that autosched wrote"):
         one.write()
     assert path.read_text() == "mine\n"
 

@@ -26,7 +26,7 @@ FILE = kernels.__file__
 
 
 def tuned(function, arguments, tmp_path, options=None, **decorated):
-    kernel = tune(database=tmp_path / "best.db", **decorated)(function)
+    kernel = tune(database=tmp_path / "best.db", workers=0, **decorated)(function)
     given = dict(arguments)
     return kernel, kernel.tune(grid=given.pop("grid"), device="h100", options=options, **given)
 
@@ -71,7 +71,11 @@ class TestSpace:
     @pytest.mark.parametrize(
         ("given", "rules", "said"),
         [
-            ({"BLOK": [1]}, (), "BLOK is no tl.constexpr parameter of scale and no launch option: did you mean BLOCK"),
+            (
+                {"BLOK": [1]},
+                (),
+                "BLOK is neither a tl.constexpr parameter of scale nor a launch option: did you mean BLOCK",
+            ),
             ({"num_warps": [4]}, (), "BLOCK of scale has no value"),
             ({"BLOCK": []}, (), "BLOCK of scale has no values to try"),
             ({"BLOCK": [64, 64]}, (), "BLOCK of scale has a value twice"),
@@ -140,6 +144,7 @@ def test_what_does_not_fit_is_refused_with_its_reason(tmp_path):
         database=tmp_path / "best.db",
         reference=kernels.product,
         trials=8,
+        workers=0,
     )(kernels.matmul)
     result = kernel.tune(**call.arguments, grid=call.grid, device="a100", proof=small(session))
     refused = [r.measurement.reason for r in result.trials if r.status == "out_of_resources"]
@@ -172,7 +177,19 @@ class TestCommandLine:
         given = ("--triton", f"{FILE}:scale", "--args", f"{FILE}:scale_args", "--db", db)
         space = ("--param", "BLOCK=64,256", "--param", "num_warps=2,4", "--rule", "BLOCK >= 32 * num_warps")
         status, out, _ = self.run(
-            capsys, "tune", *given, *space, "--device", "h100", "--trials", 3, "--json", "--reference", f"{FILE}:scaled"
+            capsys,
+            "tune",
+            *given,
+            *space,
+            "--device",
+            "h100",
+            "--trials",
+            3,
+            "--workers",
+            0,
+            "--json",
+            "--reference",
+            f"{FILE}:scaled",
         )
         document = json.loads(out)
         assert status == 0 and document["trials"]["ok"] == 3 and document["best"]["error"] == 0
@@ -187,7 +204,7 @@ class TestCommandLine:
         [
             (("--args", "nowhere.py:make"), "--args: nowhere.py: no such file"),
             (("--triton", f"{FILE}:scal"), f"--triton: {FILE} has no scal: did you mean scale?"),
-            (("--triton", f"{FILE}:blocks"), "blocks is no Triton kernel: decorate it with @triton.jit"),
+            (("--triton", f"{FILE}:blocks"), "blocks is not a Triton kernel: decorate it with @triton.jit"),
             (("--size", "k=3"), "raised TypeError: scale_args() got an unexpected keyword argument 'k'"),
             (("--param", "BLOCK"), "--param BLOCK: write NAME=VALUE,VALUE"),
         ],
@@ -231,3 +248,38 @@ class TestLargeGrids:
         with pytest.raises(NoReference, match="in the emulator: give a smaller call to prove on"):
             self.tune(tmp_path, monkeypatch)
         assert not (tmp_path / "best.db").exists()
+
+
+CRASHING = """
+import os, time
+import torch, triton, triton.language as tl
+
+@triton.jit
+def copy(o, x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+def like_a_compiler_with_a_bug(*args, BLOCK, **kwargs):
+    if BLOCK == 128:
+        os.abort()
+    if BLOCK == 256:
+        time.sleep(600)
+
+copy.add_pre_run_hook(like_a_compiler_with_a_bug)
+"""
+
+
+def test_a_compiler_that_crashes_or_hangs_ends_one_candidate_alone(tmp_path):
+    """vllm#48732: a sweep of hours died of the crash of one configuration."""
+    from autosched.triton.tuning.loading import load
+
+    file = tmp_path / "crashing_copy_kernel.py"
+    file.write_text(CRASHING)
+    kernel = tune({"BLOCK": [64, 128, 256, 512]}, database=tmp_path / "best.db")(load(f"{file}:copy", "the kernel"))
+    arguments = {"o": torch.empty(300), "x": torch.ones(300), "n": 300}
+    options = {"workers": 1, "compile_seconds": 15.0}
+    result = kernel.tune(**arguments, grid=kernels.blocks(300), device="h100", trials=4, options=options)
+    reasons = {r.schedule["BLOCK"]: (r.status.value, r.measurement.reason) for r in result.trials}
+    assert reasons[128][0] == "crashed" and "Triton's compiler crashed" in reasons[128][1]
+    assert reasons[256] == ("compile_timeout", "Triton did not compile it within 15 s")
+    assert reasons[64] == reasons[512] == ("ok", "") and result.best.schedule["BLOCK"] in (64, 512)

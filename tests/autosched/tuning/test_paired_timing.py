@@ -153,7 +153,7 @@ def test_what_is_fastest_in_turns_wins_and_not_what_was_in_screening(store: Stor
     assert result.remeasured is not None and result.remeasured.clear
     ratio = result.remeasured.library
     assert ratio is not None and ratio.median == pytest.approx(1.05 / 2)
-    assert len(result.trials) == 40, "re-measuring is no trial"
+    assert len(result.trials) == 40, "re-measuring is not a trial"
     assert store.count() == 40 + paired_timing.FEWEST_ENTRANTS + 1, "the library is kept beside them"
     assert [(s.trials, s.ok, s.library) for s in store.problems()] == [(40, 40, True)]
     assert tuned(store, Turns(time_of)).earlier == 40
@@ -269,7 +269,7 @@ def test_the_fastest_that_takes_the_process_down_is_out_and_the_others_are_in(st
     assert [r.schedule["x"] for r in store.trials() if not r.ok] == [0]
 
 
-def test_a_time_limit_of_all_together_condemns_only_who_is_late_alone(store: Store) -> None:
+def test_a_time_limit_of_all_together_rejects_only_who_is_late_alone(store: Store) -> None:
     class Late(Turns):
         def compare(self, candidates: Sequence[Candidate], **options: object) -> tuple[Entrant, ...]:
             entrants = super().compare(candidates, **options)  # type: ignore[arg-type]

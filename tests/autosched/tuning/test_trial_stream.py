@@ -119,7 +119,7 @@ class Watched(Sampler):
 
 class TestStream:
     def test_without_a_gpu_nothing_depends_on_which_result_is_there_first(self, tmp_path: Path) -> None:
-        """Not what is tried, not what is judged and condemned, and not which of equal times is best."""
+        """Not what is tried, not what is judged and rejected, and not which of equal times is best."""
 
         def verdict(problem: Problem, schedule: Schedule) -> Outcome:
             wrong = schedule["letter"] == "b" and schedule.integer("x") > 1

@@ -315,10 +315,10 @@ class TestProof:
         )
         assert result.best is not None and result.best.schedule["x"] != fastest["x"]
         assert store.best(PROBLEM, "h200") == result.best
-        assert len(result.trials) == 1, "what was judged again is no trial of this run"
+        assert len(result.trials) == 1, "what was judged again is not a trial of this run"
 
     @pytest.mark.parametrize("status", ["findings", "timeout"])
-    def test_the_time_of_what_was_condemned_is_told_to_no_sampler(self, store: Store, status: str) -> None:
+    def test_the_time_of_what_was_rejected_is_told_to_no_sampler(self, store: Store, status: str) -> None:
         first = tuned(store, 20, FakeRunner(Provenance.ESTIMATED))
         assert first.best is not None
         fastest = first.best.schedule
@@ -328,14 +328,14 @@ class TestProof:
 
         judging, later = Listening(), Listening()
         tuned(store, 1, FakeRunner(Provenance.ESTIMATED), judging, verifier=verifier)
-        condemned = {r.schedule for r in store.trials() if r.status in (Status.WRONG_RESULT, Status.UNPROVEN)}
-        assert condemned and all(s["x"] == fastest["x"] for s in condemned)
+        rejected = {r.schedule for r in store.trials() if r.status in (Status.WRONG_RESULT, Status.UNPROVEN)}
+        assert rejected and all(s["x"] == fastest["x"] for s in rejected)
         tuned(store, 1, FakeRunner(Provenance.ESTIMATED), later)
         for heard in (judging, later):
-            assert not [told for told in heard.restored if told[0] in condemned and told[1] is Status.OK]
-            assert {s for s, _ in heard.restored} >= {r.schedule for r in first.trials if r.schedule not in condemned}
-        known = {s for s, _ in later.restored} & condemned
-        assert known == (condemned if status == "findings" else set()), "what is unproven may be tried again"
+            assert not [told for told in heard.restored if told[0] in rejected and told[1] is Status.OK]
+            assert {s for s, _ in heard.restored} >= {r.schedule for r in first.trials if r.schedule not in rejected}
+        known = {s for s, _ in later.restored} & rejected
+        assert known == (rejected if status == "findings" else set()), "what is unproven may be tried again"
 
     def test_a_schedule_that_breaks_a_law_of_today_is_no_proof(self, store: Store) -> None:
         tuned(store, 4, FakeRunner(Provenance.ESTIMATED))
@@ -374,7 +374,7 @@ class TestProof:
         assert late.best is not None and late.best.schedule["x"] != fastest["x"]
         assert store.best(PROBLEM, "h200") == late.best
 
-    def test_a_failure_of_this_machine_stops_the_tune_and_condemns_nothing(self, store: Store) -> None:
+    def test_a_failure_of_this_machine_stops_the_tune_and_rejects_nothing(self, store: Store) -> None:
         def verifier(problem: Problem, schedule: Schedule) -> Outcome:
             if schedule["x"] == 8:
                 raise HostFailure("g++ cannot compile: repair it")

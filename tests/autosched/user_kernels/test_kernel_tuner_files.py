@@ -106,7 +106,7 @@ def test_the_source_may_lie_one_folder_up(write: Write) -> None:
 
 
 WRONG = [
-    ('"General"', "General", "stencil.json:2: this is no JSON: Expecting property name"),
+    ('"General"', "General", "stencil.json:2: this is not JSON: Expecting property name"),
     ('"CUDA",', '"OpenCL",', "stencil.json: KernelSpecification.Language: OpenCL kernels cannot be tuned here, only CUDA"),
     ('"stencil.cu"', '"other.cu"', "stencil.json:22: kernel.source: cannot read "),
     ('"KernelName": "stencil"', '"KernelName": "stancil"', "stencil.json:21: kernel.entry: the source has no function 'stancil'"),

@@ -1,4 +1,4 @@
-"""Kernels in the manner of those in the wild: sound ones are never condemned, and each fault is found at its line.
+"""Kernels in the manner of those in the wild: sound ones are never rejected, and each fault is found at its line.
 
 A kernel takes the input ``a``, the output ``o`` and the counters ``c``, which it reads and writes. Built with BROKEN 1
 it has what the table says, at the line that ends in ``// found here``; with BROKEN 0 it has no fault.
@@ -87,9 +87,7 @@ def test_the_fault_is_found_at_its_line(case: Case, kernel_of: MakeKernel, test_
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.kernel)
 @pytest.mark.parametrize("order", [Order(), Order("random", 3)], ids=lambda order: order.name)
-def test_the_sound_kernel_is_not_condemned(
-    case: Case, order: Order, kernel_of: MakeKernel, test_kernel: Source
-) -> None:
+def test_the_sound_kernel_is_not_rejected(case: Case, order: Order, kernel_of: MakeKernel, test_kernel: Source) -> None:
     done = launched(case, False, order, kernel_of, test_kernel)
     assert done.ok, done.reason
     assert {f.kind for f in done.notes} == ({case.kind} if case.note else set()), [str(f) for f in done.findings]

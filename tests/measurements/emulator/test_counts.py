@@ -17,7 +17,8 @@ from search_spaces.hardware.bank_conflicts import (
     ldmatrix_wavefronts,
     wavefronts,
 )
-from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES, U32
+from search_spaces.hardware.block_scaling import FACTOR_DTYPES
+from search_spaces.hardware.dtypes import U32
 from search_spaces.hardware.intrinsics import INTRINSICS, TensorIntrinsic
 from search_spaces.hardware.requirements import Access
 from search_spaces.layouts.shared_layout import SharedLayout
@@ -165,7 +166,7 @@ def test_layout_algebra_predicts_fragment_loads(run: Run, test_kernel: Callable[
     while compared.total() < 200:
         row = list(INTRINSICS.values())[rng.integers(len(INTRINSICS))]
         operand = "a" if rng.random() < 0.5 else "b"
-        element_bytes = MULTIPLIED_DTYPES[row.stored("a")[0]].bytes if row.unit != "fma" else 2
+        element_bytes = FACTOR_DTYPES[row.stored("a")[0]].bytes if row.unit != "fma" else 2
         shapes = ((16, 32), (32, 32), (64, 16), (32, 64)) if row.unit != "fma" else ((32, 8), (32, 32), (8, 32))
         shape = shapes[rng.integers(len(shapes))]
         layout = random_layout(rng, shape)

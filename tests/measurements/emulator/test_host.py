@@ -1,4 +1,4 @@
-"""Failures of the machine are told apart from those of a kernel: they never condemn one."""
+"""Failures of the machine are told apart from those of a kernel: they never reject one."""
 
 from __future__ import annotations
 

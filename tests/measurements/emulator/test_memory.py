@@ -130,9 +130,9 @@ def test_a_number_is_no_address() -> None:
 @pytest.mark.parametrize(
     ("memory", "reason"),
     [
-        (Memory(offsets={2: 0}), "argument 2 is no pointer"),
+        (Memory(offsets={2: 0}), "argument 2 is not a pointer"),
         (Memory(offsets={0: 65}), "byte 65 is outside x"),
-        (Memory(defined={"y": np.ones(64, bool)}), "y is no array of role inout"),
+        (Memory(defined={"y": np.ones(64, bool)}), "y is not an array of role inout"),
         (Memory(defined={"x": np.ones(16, bool)}), "x needs 64 flags"),
         (Memory(addresses=(Address("x", 60, "x"),)), "byte 60 of x is no place"),
         (Memory(addresses=(Address("x", 0, "x", 65),)), "byte 65 is outside x"),

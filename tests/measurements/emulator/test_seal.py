@@ -1,4 +1,4 @@
-"""The judge judges itself: damaged programs are compiled again, and a broken runner condemns no kernel."""
+"""The judge judges itself: damaged programs are compiled again, and a broken runner rejects no kernel."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_damaged_runner_is_seen(tmp_path: Path) -> None:
     assert not intact(path)
 
 
-def test_a_crash_condemns_a_kernel_only_where_the_runner_is_right(
+def test_a_crash_rejects_a_kernel_only_where_the_runner_is_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     true_runner, broken = runner(), tmp_path / "runner"

@@ -56,7 +56,7 @@ class Backend:
 
 COMPILE_KINDS = {
     Status.OK: lambda i: candidate(f"time_{1000 + i}", i),
-    Status.COMPILE_ERROR: lambda i: candidate(f"time_{i}", i, source=f"this is no program {i}"),
+    Status.COMPILE_ERROR: lambda i: candidate(f"time_{i}", i, source=f"this is not a program {i}"),
     Status.OUT_OF_RESOURCES: lambda i: candidate(f"time_{i}", i, dynamic_shared_bytes=300_000),
 }
 GPU_KINDS = {

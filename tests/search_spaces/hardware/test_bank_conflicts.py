@@ -19,7 +19,7 @@ from search_spaces.hardware.bank_conflicts import (
     ldmatrix_wavefronts,
     wavefronts,
 )
-from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES
+from search_spaces.hardware.block_scaling import FACTOR_DTYPES
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.intrinsics import INTRINSICS, intrinsic
 from search_spaces.hardware.requirements import Refusal
@@ -166,7 +166,7 @@ def test_copy_traffic_equals_walking_the_threads(axis, vector, columns, threads)
 
 def widest(row):
     """Bytes of the widest type that a row reads."""
-    return max(MULTIPLIED_DTYPES[name].bytes for name in row.stored("a"))
+    return max(FACTOR_DTYPES[name].bytes for name in row.stored("a"))
 
 
 def walk_fragments(row, operand, layout, size):

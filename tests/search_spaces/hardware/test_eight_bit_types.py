@@ -197,7 +197,9 @@ def test_tolerance_admits_blocks_of_fourteen_bits(k: int) -> None:
 
 def test_scales_are_for_8_bit_types_and_floats() -> None:
     assert Matmul(8, 8, 8, a="i8", scale="tensor").out == "bf16"
-    with pytest.raises(ValueError, match="scale tensor is for 8-bit types, e4m3, e5m2, i8, not for f16"):
+    with pytest.raises(
+        ValueError, match="scale tensor is for types of at most 8 bits, e4m3, e5m2, i8, mxf8, mxf4, nvf4, not for f16"
+    ):
         Matmul(8, 8, 8, scale="tensor")
     with pytest.raises(ValueError, match="scale tensor needs a float out"):
         Matmul(8, 8, 8, a="i8", out="i32", scale="tensor")

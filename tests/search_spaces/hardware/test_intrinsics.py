@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from search_spaces.hardware.block_scaling import FACTOR_DTYPES
 from search_spaces.hardware.devices import device
-from search_spaces.hardware.dtypes import BF16, F16, MULTIPLIED_DTYPES, round_to_tf32
+from search_spaces.hardware.dtypes import BF16, F16, round_to_tf32
 from search_spaces.hardware.fragments import Fragment
 from search_spaces.hardware.intrinsics import INTRINSICS, intrinsic, intrinsics_for
 from search_spaces.hardware.requirements import Access, AlignedRows, LeadingDimension, Refusal
@@ -38,7 +39,7 @@ def names(rows):
 
 
 def element_bytes(row):
-    return MULTIPLIED_DTYPES[row.stored("a")[-1]].bytes
+    return FACTOR_DTYPES[row.stored("a")[-1]].bytes
 
 
 # The document's first problem ----------------------------------------------------------------------------------------
@@ -410,14 +411,16 @@ def operand_values(row, rng, shape):
 def rounded(row, values):
     if row.type_a == "tf32":
         return round_to_tf32(values).astype(np.float64)
-    kind = MULTIPLIED_DTYPES[row.type_a]
+    kind = FACTOR_DTYPES[row.type_a]
+    if values.shape[-1] != row.numbers:  # of b, whose elements of several numbers lie along k
+        return kind.load(kind.store(values.swapaxes(-1, -2))).swapaxes(-1, -2)
     return kind.load(kind.store(values))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=names(ROWS))
 def test_reference_is_the_product_within_f32_rounding(row):
     rng = np.random.default_rng(2)
-    a, b = operand_values(row, rng, (5, row.m, row.k)), operand_values(row, rng, (5, row.k, row.n))
+    a, b = operand_values(row, rng, (5, row.m, row.numbers)), operand_values(row, rng, (5, row.numbers, row.n))
     whole = row.type_a == "i8"
     c = (8 * rng.standard_normal((5, row.m, row.n))).astype(np.int32 if whole else np.float32)
     left, right = rounded(row, a), rounded(row, b)
@@ -478,7 +481,10 @@ def test_tf32_rounds_to_nearest_away_and_keeps_the_exponent():
     assert d[0, 5] == 1
 
 
-@pytest.mark.parametrize("row", OPEN, ids=names(OPEN))
+SINGLE = [row for row in OPEN if row.numbers == row.k]  # registers of the others hold elements, not numbers
+
+
+@pytest.mark.parametrize("row", SINGLE, ids=names(SINGLE))
 def test_executing_register_files_equals_the_reference(row):
     rng = np.random.default_rng(3)
     a, b = operand_values(row, rng, row.a.shape), operand_values(row, rng, row.b.shape)
@@ -517,6 +523,11 @@ def test_the_rows():
         "mma_m16n8k32_i8": (16, 8, 32, "mma_k16", 4, 2, 4),
         "mma_m16n8k32_e4m3": (16, 8, 32, "fp8_mma", 4, 2, 4),
         "mma_m16n8k32_e5m2": (16, 8, 32, "fp8_mma", 4, 2, 4),
+        "mma_m16n8k32_mxf8": (16, 8, 32, "block_scale_mma", 4, 2, 4),
+        "mma_m16n8k64_mxf4": (16, 8, 32, "block_scale_mma", 4, 2, 4),
+        "mma_m16n8k64_nvf4": (16, 8, 32, "block_scale_mma", 4, 2, 4),
+        "mma_m16n8k32_e4m3_unit_scales": (16, 8, 32, "block_scale_mma", 4, 2, 4),
+        "mma_m16n8k32_e5m2_unit_scales": (16, 8, 32, "block_scale_mma", 4, 2, 4),
         "mma_m16n8k8_f16": (16, 8, 8, "", 2, 1, 4),
         "mma_m16n8k16_i8": (16, 8, 16, "", 2, 1, 4),
     }
@@ -539,7 +550,7 @@ def test_what_depends_on_an_instruction_stands_in_its_row():
 
 def test_rates_follow_the_unit_and_the_generation():
     h200, a100 = device("h200"), device("a100")
-    rows = {name: row for name, row in INTRINSICS.items() if row.needs != "fp8_mma"}
+    rows = {name: row for name, row in INTRINSICS.items() if row.needs not in ("fp8_mma", "block_scale_mma")}
     rates = {name: (row.flops_per_cycle(h200), row.flops_per_cycle(a100)) for name, row in rows.items()}
     assert rates["fma_m16n32k1"] == (256, 128)
     assert rates["mma_m16n8k16_f16"] == (0.63 * 4096, 2048)
@@ -555,6 +566,9 @@ def test_rates_follow_the_unit_and_the_generation():
     fp8 = intrinsic("mma_m16n8k32_e4m3")
     assert fp8.flops_per_cycle(h200) == rates["mma_m16n8k16_f16"][0]  # Hopper converts its operands to f16
     assert fp8.flops_per_cycle(device("l40s")) == 2048
+    by_scales = intrinsic("mma_m16n8k32_e4m3_unit_scales")
+    for name, faster in (("rtx5090", 2), ("rtx_pro_6000", 1)):  # GeForce alone
+        assert by_scales.flops_per_cycle(device(name)) == faster * fp8.flops_per_cycle(device(name))
     with pytest.raises(ValueError, match="a100 has no tensor rate for 'e4m3': use one of f16, bf16, tf32, i8"):
         fp8.flops_per_cycle(a100)
     assert rates["wmma_m16n16k16_f16"] == pytest.approx((0.4 * 0.63 * 4096, 0.4 * 2048))

@@ -88,7 +88,7 @@ def test_types_and_shapes_of_operations() -> None:
     def locality(p: Builder, a: Array, b: Array, out: Array) -> None:
         p.prefetch(p.window(a, (0, 0), (32, 32)), locality=4)
 
-    assert "0.5 is no whole number, but the other operand is i32" in refused(whole_number)
+    assert "0.5 is not a whole number, but the other operand is i32" in refused(whole_number)
     assert "arithmetic is in truths, as comparisons give them" in refused(truths)
     assert "there is no kind addf: use add, mul" in refused(kind)
     assert "xori joins i32, not f32" in refused(kind_of_floats)

@@ -227,7 +227,7 @@ HEAD(const float* a, float* o) {
         ("no __syncwarp before the read", "s[t] = a[t];\n  __syncwarp();", "s[t] = a[t];"),
         ("no __syncwarp before the write", "% 32];\n  __syncwarp();", "% 32];"),
         ("across warps", "s[w + (t + 5) % 32]", "s[(t + 5) % 64]"),
-        ("a shuffle is no barrier", "s[t] = a[t];\n  __syncwarp();", "s[t] = a[t];\n  __shfl_sync(~0u, t, 0);"),
+        ("a shuffle is not a barrier", "s[t] = a[t];\n  __syncwarp();", "s[t] = a[t];\n  __shfl_sync(~0u, t, 0);"),
     ),
 )
 

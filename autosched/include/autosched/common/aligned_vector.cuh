@@ -20,6 +20,10 @@ struct e4m3 {
 struct e5m2 {
   unsigned char bits;
 };
+// Two 4-bit floats, the first one in the lower half (OCP Microscaling Formats Specification, revision 1.0).
+struct e2m1x2 {
+  unsigned char bits;
+};
 
 template <class A, class B>
 inline constexpr bool is_same = false;

@@ -5,7 +5,7 @@
 // Config: the parameters and attributes of search_spaces/templates/matmul/space.py, and what its lowering.py adds:
 //   problem    m, n, k, batch, order_a, order_b, scale, has_bias, activation, reduction,
 //              and the types T (of A and B) and Out
-//   Intrinsic  what multiplies fragments
+//   Intrinsic  what multiplies fragments; of one with block scales also scale_order and scale_blocks (of a line)
 //   operands   LayoutA, LayoutB; with _a and _b: copy_store (elements that a copy stores at a time), and how the
 //              intrinsic reads the tile: access (vector, row, col, rows or trans), access_vector (its elements),
 //              leading_dimension (0 where it has none)
@@ -92,7 +92,8 @@ struct Matmul {
 
   __device__ static __forceinline__ void run(const T* a, const T* b, const Ends<C>& ends, Out* out, float* partials,
                                              unsigned* counters, float* reduced, float* parts,
-                                             unsigned* band_counters) {
+                                             unsigned* band_counters, const unsigned char* block_scale_a,
+                                             const unsigned char* block_scale_b) {
     const unsigned shared = ptx::shared_memory();
     if constexpr (C::stream_k) {
       if (threadIdx.x == 0) Work::begin(shared);
@@ -103,7 +104,7 @@ struct Matmul {
         Accumulators acc = {};
         const Work work = Work::next(shared);
         Loader loader = loader_of(work, Loop::ahead, shared, a, b);
-        Loop::multiply(acc, loader, work.count, work.warp_m(), work.warp_n(), work.lane());
+        Loop::multiply(acc, loader, scales_of(work, block_scale_a, block_scale_b), work.count, work.warp_m(), work.warp_n(), work.lane());
         if (threadIdx.x == 0) Work::step(shared);
         ptx::barrier_sync();  // the next part is kept, and everybody has read the last k-tile
         if constexpr (C::early_copies) start(Work::next(shared), shared, a, b);
@@ -121,7 +122,7 @@ struct Matmul {
       const Work work = Work::alone();
       Loader loader = loader_of(work, 0, shared, a, b);
       Loop::start(loader, work.count);
-      Loop::multiply(acc, loader, work.count, work.warp_m(), work.warp_n(), work.lane());
+      Loop::multiply(acc, loader, scales_of(work, block_scale_a, block_scale_b), work.count, work.warp_m(), work.warp_n(), work.lane());
       if (has_all(acc, work, shared, partials, counters)) {
         store(acc, work, shared, ends, out, reduced, parts, band_counters);
       }
@@ -136,6 +137,14 @@ struct Matmul {
     b += static_cast<long long>(work.batch) * C::k * C::n;
     return {A::row_major ? typename A::Copy(a, m0, k0, thread) : typename A::Copy(a, k0, m0, thread),
             B::row_major ? typename B::Copy(b, k0, n0, thread) : typename B::Copy(b, n0, k0, thread), shared};
+  }
+  __device__ static __forceinline__ typename Loop::Scales scales_of(const Work& work, const unsigned char* scale_a,
+                                                                    const unsigned char* scale_b) {
+    if constexpr (Loop::block_scaled) {
+      return {scale_a, scale_b, work};
+    } else {
+      return {};
+    }
   }
   __device__ static __forceinline__ void start(const Work& work, unsigned shared, const T* a, const T* b) {
     Loader loader = loader_of(work, 0, shared, a, b);
@@ -177,8 +186,11 @@ template <class Config>
 __device__ __forceinline__ void matmul(const typename Config::T* a, const typename Config::T* b,
                                        const float* scale_a, const float* scale_b, const typename Config::Out* bias,
                                        typename Config::Out* out, float* partials, unsigned* counters, float* reduced,
-                                       float* parts, unsigned* band_counters) {
-  Matmul<Config>::run(a, b, {bias, scale_a, scale_b}, out, partials, counters, reduced, parts, band_counters);
+                                       float* parts, unsigned* band_counters,
+                                       const unsigned char* block_scale_a = nullptr,
+                                       const unsigned char* block_scale_b = nullptr) {
+  Matmul<Config>::run(a, b, {bias, scale_a, scale_b}, out, partials, counters, reduced, parts, band_counters,
+                      block_scale_a, block_scale_b);
 }
 
 }  // namespace autosched

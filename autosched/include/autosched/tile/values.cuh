@@ -98,4 +98,16 @@ __device__ __forceinline__ void get(X* x, unsigned address) {
   for (int i = 0; i < V; ++i) x[i] = of_bits<X>(words.word[i]);
 }
 
+// V elements of type T side by side to shared memory and back.
+template <class T, int V, class X>
+__device__ __forceinline__ void put_elements(unsigned address, const X* x) {
+  ptx::st_shared(address, pack<T, V>(x));
+}
+template <class T, int V, class X>
+__device__ __forceinline__ void get_elements(X* x, unsigned address) {
+  const auto vector = ptx::ld_shared<V * int(sizeof(T))>(address);
+#pragma unroll
+  for (int i = 0; i < V; ++i) x[i] = X(get_element<T>(vector, i));
+}
+
 }  // namespace autosched::tile

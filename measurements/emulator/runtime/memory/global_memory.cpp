@@ -14,7 +14,7 @@ using namespace global_shadow;
 
 namespace {
 
-// The last write that was no atomic, where atomics have come on top of it.
+// The last write that was not an atomic, where atomics have come on top of it.
 std::unordered_map<const Cell*, Stamp> under_atomics;
 
 Stamp stamp(bool atomic, bool narrow = false) {
@@ -109,7 +109,7 @@ void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
   }
 }
 
-// What two threads write at once: the same harms nothing where they may write at all, and nearly the same is no bug.
+// What two threads write at once: the same harms nothing where they may write at all, and nearly the same is not a bug.
 void report_two_writes(const Buffer& b, const Cell& cell, const char* doing, const void* address, const void* from, int bytes) {
   const Stamp& write = cell.write;
   const bool same = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;

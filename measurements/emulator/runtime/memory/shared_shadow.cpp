@@ -29,7 +29,7 @@ const Parked<std::uint32_t*> parked_masks[] = {Parked(readers), Parked(together)
 // Sites whose accesses do not race with each other: atomics, and volatile or relaxed loads and stores.
 std::vector<bool> strong_sites;
 bool strong(SiteIndex site) { return site < strong_sites.size() && strong_sites[site]; }
-// A volatile access of data, which is no question whether something has happened.
+// A volatile access of data, which is not a question whether something has happened.
 std::vector<bool> volatile_sites;
 bool is_volatile(SiteIndex site) { return site < volatile_sites.size() && volatile_sites[site]; }
 bool reads_data(SiteIndex load) { return is_volatile(load) && !decides(load); }
@@ -41,7 +41,7 @@ bool both_strong(const Stamp& other, SiteIndex load) {
          !(load != 0 && is_volatile(other.site) && is_volatile(self->site) && reads_data(load));
 }
 
-// The last write of a place that was no atomic, where atomics have come on top of it.
+// The last write of a place that was not an atomic, where atomics have come on top of it.
 std::unordered_map<unsigned, Stamp> under_atomics;
 const Parked<decltype(under_atomics)> parked_under_atomics{under_atomics};
 

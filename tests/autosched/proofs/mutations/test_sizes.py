@@ -9,9 +9,9 @@ import pytest
 from header_edits import edited
 from mutation_testing import GOLDEN
 
-from autosched.proofs.plan import provoking_runs
+from autosched.proofs.plan import stress_runs
 from autosched.proofs.run import ProofSettings
-from autosched.proofs.stress_sizes import provoking_sizes
+from autosched.proofs.stress_sizes import stress_sizes
 from search_spaces.catalogue import problem_from_json, template
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
@@ -94,7 +94,7 @@ def found(planted: Planted, broken: bool = True) -> str:
         headers = edited(right, f"autosched/{planted.header}", planted.old, planted.new)
         lower = made.lower
         made = replace(made, lower=lambda p, c, d: replace(lower(p, c, d), headers=headers))
-    runs = provoking_runs(made, problem, schedule, where, ProofSettings("full"))
+    runs = stress_runs(made, problem, schedule, where, ProofSettings("full"))
     run = next(run for run in runs if run.name == planted.size)
     assert run.make is not None, run.absent
     return run.make().status
@@ -122,5 +122,5 @@ def test_every_size_keeps_the_remainders_of_powers_of_two() -> None:
         data = json.loads(path.read_text())
         problem = problem_from_json(data["problem"])
         schedule = Schedule.from_json(data["template"], data["schedule"])
-        names = [size.name for size in provoking_sizes(problem, schedule)]
+        names = [size.name for size in stress_sizes(problem, schedule)]
         assert names and len(set(names)) == len(names), path.stem

@@ -147,7 +147,7 @@ def test_a_newer_program_needs_a_newer_device(build: Build) -> None:
         (["/bin/ls"], "is not linked with the shared CUDA runtime"),
         (["/nonexistent"], "cannot be read"),
         (["--device", "h999", "/bin/ls"], "h999"),
-        ([__file__], "is no program"),
+        ([__file__], "is not a program"),
         (["--time-limit", "0", "/bin/ls"], "--time-limit"),
     ],
 )
@@ -170,5 +170,5 @@ def test_ptx_is_read_from_fat_binaries(tmp_path: Path, flags: tuple[str, ...]) -
 
 
 def test_what_is_no_fat_binary_is_refused() -> None:
-    with pytest.raises(FatBinaryError, match="no fat binary"):
+    with pytest.raises(FatBinaryError, match="neither a fat binary nor PTX"):
         ptx_texts(b"\x7fELF" + bytes(100))

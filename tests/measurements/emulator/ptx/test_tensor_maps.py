@@ -133,7 +133,7 @@ def test_one_thread_makes_a_map_and_another_takes_it() -> None:
         (ACQUIRE, ACQUIRE.replace('"(map)', '"(map + 1)'), FindingKind.OUT_OF_BOUNDS_GLOBAL, ""),
         (ACQUIRE, ACQUIRE + "set_box<1>(map, 16);", FindingKind.MISSING_PROXY_FENCE, "generic.acquire"),
         ("__syncthreads();", "", FindingKind.GLOBAL_RACE, ""),
-        ("*map = TensorMap{}", "map->opaque[0] = 1", FindingKind.INVALID_ARGUMENT, "changes what is no tensor map"),
+        ("*map = TensorMap{}", "map->opaque[0] = 1", FindingKind.INVALID_ARGUMENT, "changes what is not a tensor map"),
     ],
 )
 def test_faults_in_making_and_taking(old: str, new: str, kind: FindingKind, said: str) -> None:

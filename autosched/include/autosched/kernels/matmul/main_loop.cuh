@@ -1,5 +1,6 @@
 // The main loop of a matmul: copies of later k-tiles overlap the arithmetic of this one.
 #pragma once
+#include <autosched/kernels/matmul/block_scales.cuh>
 #include <autosched/kernels/matmul/loader.cuh>
 #include <autosched/kernels/matmul/operands.cuh>
 #include <autosched/kernels/matmul/warp_tile.cuh>
@@ -15,6 +16,9 @@ struct MatmulLoop {
   using Loader = MatmulLoader<C>;
   using Warp = WarpTile<C>;
   using Accumulators = typename Warp::Accumulators;
+  static constexpr bool block_scaled = scales_blocks<I>(0);
+  using Scales = conditional<block_scaled, BlockScales<C>, NoBlockScales>;
+  using Words = typename Scales::Words;
 
   // The fragments of a warp for one step of the intrinsic along k.
   struct Fragments {
@@ -32,12 +36,23 @@ struct MatmulLoop {
                                         Warp::fragment_col(j), lane);
       }
     }
-    __device__ __forceinline__ void multiply(Accumulators& acc) const {
+    __device__ __forceinline__ void multiply(Accumulators& acc, const Words& scales, int step) const {
+      if constexpr (block_scaled) {
+        multiply_from<0>(acc, scales, step);
+      } else {
 #pragma unroll
-      for (int i = 0; i < C::fragments_m; ++i) {
+        for (int i = 0; i < C::fragments_m; ++i) {
 #pragma unroll
-        for (int j = 0; j < C::fragments_n; ++j) I::template multiply<A, B>(acc[i][j], a[i], b[j]);
+          for (int j = 0; j < C::fragments_n; ++j) I::template multiply<A, B>(acc[i][j], a[i], b[j]);
+        }
       }
+    }
+    // Which lanes have the scales of a fragment is part of the instruction.
+    template <int At>
+    __device__ __forceinline__ void multiply_from(Accumulators& acc, const Words& scales, int step) const {
+      constexpr int i = At / C::fragments_n, j = At % C::fragments_n;
+      I::template multiply_scaled<i % 2, j % 4>(acc[i][j], a[i], b[j], scales.of_a(i, step), scales.of_b(j, step));
+      if constexpr (At + 1 < C::fragments_m * C::fragments_n) multiply_from<At + 1>(acc, scales, step);
     }
   };
   static constexpr int tile_steps = C::tile_k / I::k;
@@ -57,29 +72,31 @@ struct MatmulLoop {
     }
   }
 
-  __device__ static __forceinline__ void multiply_tile(Accumulators& acc, unsigned tile, int warp_m, int warp_n,
-                                                       int lane) {
+  __device__ static __forceinline__ void multiply_tile(Accumulators& acc, unsigned tile, const Words& scales, int warp_m,
+                                                       int warp_n, int lane) {
 #pragma unroll C::k_unroll
     for (int step = 0; step < tile_steps; ++step) {
       Fragments fragments;
       fragments.load(tile, step, warp_m, warp_n, lane);
-      fragments.multiply(acc);
+      fragments.multiply(acc, scales, step);
     }
   }
 
   // The main loop with two buffers of fragments: those of the next step are loaded while this one is multiplied, also
   // over the barrier between two k-tiles, so that the tensor cores have work behind it.
-  __device__ static __forceinline__ void pipelined_loop(Accumulators& acc, Loader& loader, int tiles, int warp_m,
-                                                        int warp_n, int lane) {
+  __device__ static __forceinline__ void pipelined_loop(Accumulators& acc, Loader& loader, Scales& scales, int tiles,
+                                                        int warp_m, int warp_n, int lane) {
     constexpr int pending = C::stages - 2;
     const auto behind = [](int at) { return at + 1 == C::stages ? 0 : at + 1; };
     Fragments held[2];
+    Words words = scales.take();
     unsigned tile = loader.shared;
     int stage = 0, fill = ahead;
     Loader::template wait<pending>();
     held[0].load(tile, 0, warp_m, warp_n, lane);
 #pragma unroll 1
     for (int left = tiles; left > 0; --left) {
+      const Words next = scales.take();
 #pragma unroll
       for (int step = 0; step < tile_steps; ++step) {
         if (step + 1 < tile_steps) {
@@ -98,17 +115,20 @@ struct MatmulLoop {
           Loader::commit();
           fill = behind(fill);
         }
-        held[step % 2].multiply(acc);
+        held[step % 2].multiply(acc, words, step);
       }
+      words = next;
     }
   }
 
   // With one buffer: a step's fragments are loaded when it begins.
-  __device__ static __forceinline__ void main_loop(Accumulators& acc, Loader& loader, int tiles, int warp_m,
-                                                   int warp_n, int lane) {
+  __device__ static __forceinline__ void main_loop(Accumulators& acc, Loader& loader, Scales& scales, int tiles,
+                                                   int warp_m, int warp_n, int lane) {
     int stage = 0, fill = C::stages > 1 ? C::stages - 1 : 0;
+    Words words = scales.take();
 #pragma unroll 1
     for (int left = tiles; left > 0; --left) {
+      const Words next = scales.take();
       Loader::template wait<C::stages >= 2 ? C::stages - 2 : 0>();
       const bool more = left > ahead;
       const unsigned tile = loader.shared + unsigned(stage * C::stage_bytes);
@@ -119,14 +139,14 @@ struct MatmulLoop {
           loader.load();
         }
         Loader::commit();
-        multiply_tile(acc, tile, warp_m, warp_n, lane);
+        multiply_tile(acc, tile, words, warp_m, warp_n, lane);
         if (more) loader.store(fill);
         loader.advance();
         stage = stage + 1 == C::stages ? 0 : stage + 1;
         fill = fill + 1 == C::stages ? 0 : fill + 1;
       } else {
         if (more) loader.load();
-        multiply_tile(acc, tile, warp_m, warp_n, lane);
+        multiply_tile(acc, tile, words, warp_m, warp_n, lane);
         ptx::barrier_sync();  // everybody has read the only stage before it is filled again
         if (more) {
           loader.start(0);
@@ -135,16 +155,17 @@ struct MatmulLoop {
         }
         Loader::commit();
       }
+      words = next;
     }
   }
 
   // The products of all k-tiles, of which the first copies have been started.
-  __device__ static __forceinline__ void multiply(Accumulators& acc, Loader& loader, int tiles, int warp_m, int warp_n,
-                                                  int lane) {
+  __device__ static __forceinline__ void multiply(Accumulators& acc, Loader& loader, Scales scales, int tiles, int warp_m,
+                                                  int warp_n, int lane) {
     if constexpr (C::fragment_buffers == 2) {
-      pipelined_loop(acc, loader, tiles, warp_m, warp_n, lane);
+      pipelined_loop(acc, loader, scales, tiles, warp_m, warp_n, lane);
     } else {
-      main_loop(acc, loader, tiles, warp_m, warp_n, lane);
+      main_loop(acc, loader, scales, tiles, warp_m, warp_n, lane);
     }
   }
 };

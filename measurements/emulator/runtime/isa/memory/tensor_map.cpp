@@ -48,7 +48,7 @@ std::string missing(const Map& m) {
 // Why no tensor can have this map (PTX ISA 5.5; CUDA Driver API, Tensor Map Object Management); empty where one can.
 std::string complaint(const Map& m) {
   if (std::string lacking = missing(m); !lacking.empty()) return lacking;
-  if (m.base % 16 != 0) return text("its global_address %#llx is no multiple of 16", static_cast<unsigned long long>(m.base));
+  if (m.base % 16 != 0) return text("its global_address %#llx is not a multiple of 16", static_cast<unsigned long long>(m.base));
   for (unsigned d = 0; d < m.rank; ++d) {
     if (m.box[d] < 1 || m.box[d] > most_box) return text("its box_dim %u is %u, not 1 to %u", d, m.box[d], most_box);
     if (m.element_strides[d] < 1 || m.element_strides[d] > most_element_stride) {
@@ -112,7 +112,7 @@ bool begin_map(Map& m) {
     m.what = Map::mark;
     return true;
   }
-  FINDING(invalid_argument, self->site, "%s: tensormap.replace changes what is no tensor map: 128 bytes of zeros, or a map, must be there",
+  FINDING(invalid_argument, self->site, "%s: tensormap.replace changes what is not a tensor map: 128 bytes of zeros, or a map, must be there",
           describe_self().c_str());
   return false;
 }
@@ -173,7 +173,7 @@ void copy(Warp& w, const Instruction& i, Lanes lanes) {
   const Place to = resolve(Space::global, address_of(w, i, 0, i.immediate[1], first), name);
   if (!to.good || !shared_operand(w, i, 1, i.immediate[2], first, name, from)) return;
   if (to.offset % map_bytes != 0) {
-    FINDING(misaligned_access, i.site, "%s: %s writes %#llx, which is no multiple of 128", describe_self().c_str(), name,
+    FINDING(misaligned_access, i.site, "%s: %s writes %#llx, which is not a multiple of 128", describe_self().c_str(), name,
             static_cast<unsigned long long>(to.offset));
     return;
   }

@@ -19,7 +19,7 @@ std::unordered_map<std::uint64_t, Texture> textures;  // by handle
 const Texture* texture_of(std::uint64_t handle, const char* instruction) {
   const auto found = textures.find(handle);
   if (found != textures.end()) return &found->second;
-  FINDING(invalid_argument, self->site, "%s: %s of %#llx, which is no texture or surface object", describe_self().c_str(),
+  FINDING(invalid_argument, self->site, "%s: %s of %#llx, which is not a texture or surface object", describe_self().c_str(),
           instruction, static_cast<unsigned long long>(handle));
   return nullptr;
 }

@@ -1,0 +1,78 @@
+"""Processes that compile and prove configurations, several at a time, each distinct one of an architecture once."""
+
+from __future__ import annotations
+
+import json
+import queue
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any, Self
+
+from autosched.triton.configs.file_names import FileName, Format
+from measurements.compiler.pool import usable_cores
+from measurements.files.text import one_line
+from measurements.workers.transport import WorkerError, WorkerFailed, WorkerTimeout
+from measurements.workers.worker import Worker
+from search_spaces.hardware.devices import Device
+
+_WORKER = "autosched.triton.configs.worker"
+_TIMEOUT = 300.0  # seconds of one configuration: a compile, and an emulation that has a limit of its own
+
+
+class JudgePool:
+    """``prove``: emulate each configuration. May be used by as many threads as it has workers."""
+
+    def __init__(self, format: Format, *, prove: bool = True, workers: int | None = None) -> None:
+        self.workers = workers or usable_cores()
+        self._format, self._prove = format, prove
+        self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        self._stack = ExitStack()
+        self._known: dict[str, tuple[Mapping[str, Any], float]] = {}
+
+    def __enter__(self) -> Self:
+        for _ in range(self.workers):
+            self._idle.put(self._stack.enter_context(Worker(_WORKER)))
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stack.close()
+
+    @staticmethod
+    def key(name: FileName, config: Mapping[str, int], device: Device) -> str:
+        """What the compiled code depends on, and whether it fits."""
+        kind = [name.is_moe, name.dtype, name.block_shape, name.per_channel]
+        return json.dumps([*kind, device.arch, device.shared_per_block, sorted(config.items())])
+
+    def judged(self, name: FileName, config: Mapping[str, int], device: Device) -> tuple[Mapping[str, Any], float]:
+        """A judgement as JSON, and the seconds it took; see ``judge_config.Judgement``."""
+        key = self.key(name, config, device)
+        if key not in self._known:
+            began = time.monotonic()
+            worker = self._idle.get()
+            try:
+                found = self._asked(worker, name, config, device)
+            finally:
+                self._idle.put(worker)
+            self._known[key] = found, time.monotonic() - began
+        return self._known[key]
+
+    def _asked(self, worker: Worker, name: FileName, config: Mapping[str, int], device: Device) -> Mapping[str, Any]:
+        request = {
+            "format": self._format,
+            "name": name.text(self._format),
+            "config": dict(config),
+            "device": device.name,
+            "prove": self._prove,
+        }
+        try:
+            return worker.request(request, _TIMEOUT)
+        except WorkerFailed as error:  # our own fault: say so, and go on with the others
+            return {"status": "unproven", "reason": one_line(f"it could not be judged: {error}")}
+        except WorkerTimeout:
+            return {"status": "unproven", "reason": f"it took more than {_TIMEOUT:.0f} s"}
+        except WorkerError as error:
+            return {"status": "compile_error", "reason": one_line(f"the compiler ended the process: {error}")}

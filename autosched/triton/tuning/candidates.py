@@ -1,0 +1,55 @@
+"""Configurations of one call, compiled when they are asked for, or ahead by other processes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from autosched.triton.storages import Storages
+from autosched.triton.tuning.call import KernelCall
+from autosched.triton.tuning.compile_processes import CompileProcesses
+from autosched.triton.tuning.compiling import CompiledCandidate, NotLaunched, compiled
+from autosched.triton.tuning.function import TritonFunction
+from autosched.triton.tuning.space import TritonSpace
+from search_spaces.hardware.devices import Device
+from search_spaces.spaces.schedule import Schedule
+
+_KEPT = 32  # candidates
+
+
+@dataclass(eq=False)
+class Candidates:
+    """``processes`` compile first, where there are some: what crashes them is refused, and never compiled here."""
+
+    function: TritonFunction
+    call: KernelCall
+    domain: TritonSpace
+    device: Device
+    storages: Storages
+    processes: CompileProcesses | None = None
+    _ahead: dict[Schedule, Future[NotLaunched | None] | None] = field(default_factory=dict)
+    _made: OrderedDict[Schedule, CompiledCandidate] = field(default_factory=OrderedDict)
+
+    def start(self, schedule: Schedule) -> None:
+        """Compile it ahead, in another process."""
+        if self.processes is not None and schedule not in self._ahead and schedule not in self._made:
+            arguments = {**self.call.arguments, **self.domain.values(schedule)}
+            hook = self.domain.hook(schedule)
+            if hook is not None:
+                hook(dict(arguments))
+            self._ahead[schedule] = self.processes.submit(arguments)
+
+    def __call__(self, schedule: Schedule) -> CompiledCandidate:
+        """Raises NotLaunched."""
+        if schedule not in self._made:
+            self.start(schedule)
+            future = self._ahead.pop(schedule, None)
+            refused = None if future is None else future.result()
+            if refused is not None:
+                raise refused
+            values, hook = self.domain.values(schedule), self.domain.hook(schedule)
+            self._made[schedule] = compiled(self.function, self.call, values, hook, self.device, self.storages)
+            if len(self._made) > _KEPT:
+                self._made.popitem(last=False)
+        return self._made[schedule]

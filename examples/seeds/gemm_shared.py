@@ -1,0 +1,34 @@
+"""XeTile RFC, appendix 2.4: GEMM through a ring of four slots of shared memory, which the program itself fills.
+
+The document's 64 subgroups are 2,048 threads; 16 of 32x32 on 128x128 fit. Its ring moves by absolute offsets with an
+operation that is relative; here a slot is a place of the turn.
+"""
+
+from search_spaces.programs.builder import Input, Output, program, wg_map
+
+A, B, C = wg_map([4, 4], [32, 32]), wg_map([4, 4], [32, 32]), wg_map([4, 4], [32, 32])
+COPY_A, COPY_B = wg_map([16, 1], [8, 32]), wg_map([4, 4], [8, 32])
+
+
+@program(a=Input("m k", "f16"), b=Input("k n", "f16"), c=Output("m n", "f32"))
+def gemm_shared(p, a, b, c):
+    """a @ b, with cooperative loads three steps ahead"""
+    i, j = p.blocks((a.shape[0], b.shape[1]), (128, 128))
+    ring_a, ring_b = p.shared(128, 128, "f16"), p.shared(128, 128, "f16")
+    far_a, far_b = p.window(a, (i, 0), (128, 32), map=COPY_A), p.window(b, (0, j), (32, 128), map=COPY_B)
+
+    def fill(slot):
+        p.store(p.load(far_a), p.window(ring_a, (0, slot), (128, 32)))
+        p.store(p.load(far_b), p.window(ring_b, (slot, 0), (32, 128)))
+        far_a.move(0, 32)
+        far_b.move(32, 0)
+
+    for slot in (0, 32, 64):
+        fill(slot)
+    acc = p.state(p.zeros((128, 128)))
+    for at in p.steps(a.shape[1], 32):
+        x = p.load(p.window(ring_a, (0, at % 128), (128, 32), map=A))
+        y = p.load(p.window(ring_b, (at % 128, 0), (32, 128), map=B))
+        acc.set(p.mma(x, y, acc, map=C))
+        fill((at + 96) % 128)
+    p.store(acc, p.window(c, (i, j), (128, 128)))

@@ -1,0 +1,49 @@
+"""The reader of ``Record.fingerprint``: what a runner said of the machine and the way in which it timed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+
+@dataclass(frozen=True)
+class RunnerInfo:
+    """The fields of a fingerprint; a field that the runner did not state is "".
+
+    Attributes:
+        name: the device's name for people, such as "NVIDIA H200".
+        arch: the architecture, such as "sm_90a".
+        sm_count: how many SMs the device has, in digits.
+        cuda: the version of the CUDA runtime.
+        cache: "cold" where operands came from memory, "warm" where they came from the L2.
+        model: the model that estimated the time.
+        derived: where the device's row comes from, if it is not one of the tables.
+    """
+
+    name: str = ""
+    arch: str = ""
+    sm_count: str = ""
+    cuda: str = ""
+    cache: str = ""
+    model: str = ""
+    derived: str = ""
+
+    @classmethod
+    def of(cls, fingerprint: str) -> RunnerInfo:
+        """Read the JSON text of a fingerprint. Raises ValueError for text that is not JSON object."""
+        return _read(fingerprint)
+
+    @property
+    def warm(self) -> bool:
+        return self.cache == "warm"
+
+
+@lru_cache(maxsize=256)
+def _read(fingerprint: str) -> RunnerInfo:
+    said = json.loads(fingerprint)
+    if not isinstance(said, Mapping):
+        raise ValueError(f"a fingerprint is a JSON object, not {fingerprint!r:.60}")
+    named = {"arch": "sm", **{name: name for name in ("name", "sm_count", "cuda", "cache", "model", "derived")}}
+    return RunnerInfo(**{field: str(said.get(name, "") or "") for field, name in named.items()})

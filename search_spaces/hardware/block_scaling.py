@@ -1,0 +1,46 @@
+"""Block-scaled formats as data rows: elements of few bits, of which neighbours along k share a scale.
+
+mxf8 and mxf4 are those of the OCP Microscaling Formats Specification, revision 1.0, section 5; nvf4 is NVIDIA's, with
+scales that have a mantissa (cuBLAS documentation, "Narrow precision data types usage").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from search_spaces.hardware.dtypes import E2M1X2, E4M3, MULTIPLIED_DTYPES, UE4M3, UE8M0, DType
+
+
+@dataclass(frozen=True)
+class BlockFormat:
+    """``block`` numbers along k share a scale of type ``scale``; they are stored as ``element``."""
+
+    name: str
+    element: DType
+    block: int
+    scale: DType
+
+    @property
+    def block_elements(self) -> int:
+        """Stored elements that share a scale."""
+        return self.block // self.element.values
+
+    @property
+    def word_elements(self) -> int:
+        """Stored elements along k whose scales fill a register of 32 bits."""
+        return 32 // self.scale.bits * self.block_elements
+
+
+BLOCK_FORMATS = {
+    row.name: row
+    for row in (
+        BlockFormat("mxf8", E4M3, 32, UE8M0),
+        BlockFormat("mxf4", E2M1X2, 32, UE8M0),
+        BlockFormat("nvf4", E2M1X2, 16, UE4M3),
+    )
+}
+
+UNIT_SCALED_AS = "mxf8"  # what 8-bit floats are multiplied as where their scales are one
+
+# How factors of a product are stored, block-scaled ones included.
+FACTOR_DTYPES = MULTIPLIED_DTYPES | {name: row.element for name, row in BLOCK_FORMATS.items()}

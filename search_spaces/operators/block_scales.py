@@ -1,0 +1,52 @@
+"""Where the scales of a block-scaled factor lie: in rows, or in the tiles that tensor cores of sm_100 take.
+
+A factor has ``lines`` (rows of a, columns of b), and each line a scale for every block along k.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+SCALE_ORDERS = ("row", "tiled")
+TILE_LINES, TILE_BLOCKS = 128, 4  # of a tile of 512 bytes (cuBLAS documentation, "1D block scaling factors layout")
+_LANES = 32  # lines of a tile that lie 16 bytes apart; those 32 lines further on are 4 bytes behind
+
+Indices = npt.NDArray[np.int64]
+
+
+def scales_shape(order: str, batch: int, lines: int, blocks: int) -> tuple[int, ...]:
+    """The shape of the array: (batch, lines, blocks) for "row"; for "tiled" (batch, tiles of lines, tiles of blocks,
+    32, 4, 4), where a line is tile * 128 + third last + 32 * second last index."""
+    if order == "row":
+        return batch, lines, blocks
+    quarters = TILE_LINES // _LANES
+    return batch, -(-lines // TILE_LINES), -(-blocks // TILE_BLOCKS), _LANES, quarters, TILE_BLOCKS
+
+
+def scale_places(order: str, lines: Indices, blocks: Indices, of_lines: int, of_blocks: int) -> Indices:
+    """Places in one matrix's scales of every line of ``lines`` with every block of ``blocks``: (lines, blocks)."""
+    line, block = lines[:, None], blocks[None, :]
+    if order == "row":
+        return line * of_blocks + block
+    across = -(-of_blocks // TILE_BLOCKS)
+    tile = line // TILE_LINES * across + block // TILE_BLOCKS
+    within = line % _LANES * 16 + line % TILE_LINES // _LANES * TILE_BLOCKS + block % TILE_BLOCKS
+    return tile * (TILE_LINES * TILE_BLOCKS) + within
+
+
+def in_lines(order: str, stored: npt.NDArray[Any], lines: int, blocks: int) -> npt.NDArray[Any]:
+    """Stored scales as (batch, lines, blocks), without what fills tiles up."""
+    at = scale_places(order, np.arange(lines), np.arange(blocks), lines, blocks)
+    return stored.reshape(stored.shape[0], -1)[:, at]
+
+
+def in_order(order: str, scales: npt.NDArray[Any], filling: int) -> npt.NDArray[Any]:
+    """Scales (batch, lines, blocks) as they are stored; what fills tiles up is ``filling``."""
+    batch, lines, blocks = scales.shape
+    stored = np.full(scales_shape(order, batch, lines, blocks), filling, dtype=scales.dtype)
+    at = scale_places(order, np.arange(lines), np.arange(blocks), lines, blocks)
+    stored.reshape(batch, -1)[:, at.ravel()] = scales.reshape(batch, -1)
+    return stored

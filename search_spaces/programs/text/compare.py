@@ -1,0 +1,50 @@
+"""Whether two traces are one program: numbers of values and lines of the user's file aside."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from search_spaces.programs import ir
+from search_spaces.programs.index import Index
+from search_spaces.programs.ir import Source, Trace
+
+_NOWHERE = Source("", 0)
+
+
+def same(one: Trace, other: Trace) -> bool:
+    return normal(one) == normal(other)
+
+
+def normal(trace: Trace) -> Trace:
+    """With numbers in the order in which they appear, and without lines."""
+    return dataclasses.replace(trace, operations=_Normal().many(trace.operations))
+
+
+class _Normal:
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}
+
+    def number(self, of: int) -> int:
+        return self.numbers.setdefault(of, len(self.numbers))
+
+    def many(self, operations: tuple[ir.Operation, ...]) -> tuple[ir.Operation, ...]:
+        return tuple(self.of(o) for o in operations)
+
+    def of(self, part: Any) -> Any:
+        if isinstance(part, Source):
+            return _NOWHERE
+        if isinstance(part, tuple):
+            return tuple(self.of(p) for p in part)
+        if isinstance(part, Index):
+            number = self.number(part.number) if part.kind == "loop" else part.number
+            return Index(part.kind, number, self.of(part.args))
+        if isinstance(part, float) and part != part:
+            return "nan"
+        if not dataclasses.is_dataclass(part) or isinstance(part, type) or part.__class__.__module__ != ir.__name__:
+            return part
+        changes = {f.name: self.of(getattr(part, f.name)) for f in dataclasses.fields(part)}
+        for name in ("id", "state", "number"):
+            if type(changes.get(name)) is int:
+                changes[name] = self.number(changes[name])
+        return dataclasses.replace(part, **changes)

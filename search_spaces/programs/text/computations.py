@@ -1,0 +1,147 @@
+"""Operations of a listing on vectors."""
+
+from __future__ import annotations
+
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.programs.functions import FUNCTIONS
+from search_spaces.programs.index import Index
+from search_spaces.programs.text.fragments import vector_type
+from search_spaces.programs.text.held import shape_of
+from search_spaces.programs.text.listing import Layout, Statement
+from search_spaces.programs.text.names import CASTS, KINDS, OF_TEXT
+from search_spaces.programs.text.windows import Windows
+from search_spaces.programs.values import State, Tile, WindowHandle
+
+Held = Tile | State | WindowHandle | Index
+
+
+class Computations(Windows):
+    """Statements whose result is a vector."""
+
+    def _compute(self, s: Statement) -> Tile:
+        op, p = s.op.removeprefix("xetile."), self.p
+        match op:
+            case "tile_mma" | "vector.contract":
+                return self._product(s)
+            case "transpose" | "vector.transpose":
+                result, source = self._maps(s, lambda m: m.transpose_input())
+                return self._mapped(p.transpose(self._value(s, s.operands[0], source), map=result), result)
+            case "reduction":
+                return self._reduction(s)
+            case "broadcast":
+                return self._broadcast(s)
+            case "convert_layout" | "iree_vector_ext.to_layout":
+                return self._convert(s)
+            case "iree_vector_ext.to_simd" | "iree_vector_ext.to_simt":
+                self.found.note(s, f"{op} changes no value: a plan collects and distributes where it must")
+                return self._value(s, s.operands[0])
+            case "arith.constant":
+                (number,) = s.operands
+                assert isinstance(number, int | float)
+                return p.full(shape_of(s, s.takes[0]), float(number), s.takes[0].element)
+            case "linalg.index":
+                first = self._place(s, s.index[0][0]) if s.index else 0
+                extent = max(shape_of(s, s.takes[0]))
+                return p.rows(first, extent) if s.operands[0] == 0 else p.columns(first, extent)
+        return self._map(s)
+
+    def _map(self, s: Statement) -> Tile:
+        layout = next((m for m in s.layouts if isinstance(m, WgMap)), None)
+        if s.op in CASTS:
+            return self._value(s, s.operands[0], layout).cast((s.gives or s.takes)[-1].element)
+        function = OF_TEXT.get(s.op)
+        if function is None or function not in FUNCTIONS:
+            self.refuse(s, "there is no such operation")
+        given = [self._value(s, o, layout) if isinstance(o, str) else o for o in s.operands]
+        made = self.p.map(function, *given)
+        if layout is not None:
+            known = [self.maps.get(g.value.id) for g in given if isinstance(g, Tile)]
+            if layout not in known:
+                made = self.p.convert_layout(made, layout)
+                self.found.note(s, "its map is another one than its operands': it is converted")
+            self.maps[made.value.id] = layout
+        else:
+            own = next((self.maps[g.value.id] for g in given if isinstance(g, Tile) and g.value.id in self.maps), None)
+            if own is not None:
+                self.maps[made.value.id] = own
+        return made
+
+    def _mapped(self, value: Tile, layout: WgMap | None) -> Tile:
+        if layout is not None:
+            self.maps[value.value.id] = layout
+        return value
+
+    def _product(self, s: Statement) -> Tile:
+        result = next((m for m in reversed(s.layouts) if isinstance(m, WgMap)), None)
+        names = list(s.operands)
+        maps: list[WgMap | None] = [None, None, result]
+        if len(s.layouts) == 3:
+            maps = [m if isinstance(m, WgMap) else None for m in s.layouts]
+        elif result is not None:
+            depth = next((t.dims[1] for t in (vector_type(s, str(names[0])),) if t is not None), None)
+            if isinstance(depth, int):
+                left, right = result.mma_operands(depth)
+                maps = [left, right, result]
+        a, b = (self._value(s, n, m) for n, m in zip(names[:2], maps[:2], strict=True))
+        if (a.shape[1] != b.shape[0]) and b.shape[1] == a.shape[1]:
+            self.found.note(s, f"{names[1]} is not transposed: its transpose, made before, is meant")
+            b = self.last[b.shape[1], b.shape[0]]
+        state = self.held.get(s.results[0]) if s.results else None
+        added: Tile | State | None = None
+        if len(names) > 2:
+            held = self.held.get(str(names[2]))
+            added = held if isinstance(held, State) else self._value(s, names[2], maps[2])
+        elif isinstance(state, State):
+            added = state
+        made = self.p.mma(a, b, added, map=result)
+        return self._mapped(made, result)
+
+    def _maps(self, s: Statement, derive: object, first_is_result: bool = False) -> tuple[WgMap | None, WgMap | None]:
+        """(the result's, the operand's). Of two maps, the one that the operand has is its own; else the first."""
+        maps = [m for m in s.layouts if isinstance(m, WgMap)]
+        if not maps:
+            return None, None
+        if len(maps) == 1:
+            assert callable(derive)
+            return maps[0], derive(maps[0])
+        held = self.held.get(str(s.operands[0]))
+        known = self.maps.get(held.value.id) if isinstance(held, Tile) else None
+        if known == maps[1] or (known is None and first_is_result):
+            return maps[0], maps[1]
+        if known is not None and known != maps[0]:
+            self.refuse(s, f"neither of its maps is the operand's, {known} (RFC, wg_map)")
+        return maps[1], maps[0]
+
+    def _reduction(self, s: Statement) -> Tile:
+        (dimension,) = (d for d in s.index[0] if isinstance(d, int)) if s.index else (1,)
+        size = s.attribute("reduction_size", 0)
+        each = size[0] if isinstance(size, tuple) else size
+        assert isinstance(each, int)
+        type_ = vector_type(s, str(s.operands[0]))
+        extent = shape_of(s, type_)[dimension] if type_ is not None else 0
+        result, source = self._maps(s, lambda m: m.reduction_input(dimension, each or extent))
+        value = self._value(s, s.operands[0], source)
+        if not s.kind:
+            self.found.note(s, "it names no kind: add")
+        kind = KINDS.get(s.kind, s.kind) or "add"
+        made = self.p.reduction(kind, value, dimension, size=each or None, map=result)
+        return self._mapped(made, result)
+
+    def _broadcast(self, s: Statement) -> Tile:
+        (dimension,) = (d for d in s.index[0] if isinstance(d, int)) if s.index else (0,)
+        given = s.attribute("broadcast_size", 0)
+        each = given[0] if isinstance(given, tuple) else given
+        result, source = self._maps(s, lambda m: m.broadcast_input(dimension, each or None))
+        value = self._value(s, s.operands[0], source)
+        extent = shape_of(s, s.gives[-1])[dimension]
+        return self._mapped(self.p.broadcast(value, dimension, extent, map=result), result)
+
+    def _convert(self, s: Statement) -> Tile:
+        forced = bool(s.attribute("shared_memory_conversion"))
+        nested: Layout | None = next((m for m in s.layouts if isinstance(m, NestedLayout)), None)
+        if nested is not None:
+            return self.p.convert_layout(self._value(s, s.operands[0]), nested, shared=forced)
+        result, source = self._maps(s, lambda m: None, first_is_result=True)
+        value = self._value(s, s.operands[0], source)
+        return self._mapped(self.p.convert_layout(value, result, shared=forced), result)

@@ -1,0 +1,157 @@
+"""Carries out the statements of a listing with the builder."""
+
+from __future__ import annotations
+
+from search_spaces.programs.index import Index
+from search_spaces.programs.ir import Shape, Source
+from search_spaces.programs.text.computations import Computations
+from search_spaces.programs.text.held import shape_of
+from search_spaces.programs.text.listing import Combined, Expression, Statement
+from search_spaces.programs.text.survey import (
+    LOADS,
+    MAKES_TILE,
+    PRODUCTS,
+)
+from search_spaces.programs.values import State, Tile, WindowHandle, at_source
+
+Held = Tile | State | WindowHandle | Index
+
+
+class Execution(Computations):
+    """Of one listing at one choice of sizes."""
+
+    def run(self) -> None:
+        found = self.found
+        self._open_grid()
+        for name in [n for n, a in found.arrays.items() if a.role == "shared"]:
+            self._make_shared(name)
+        self._statements(found.body)
+        for name, array in found.outputs.items():
+            with at_source(Source(found.listing.file, 1)):
+                value = self.held[name]
+                if isinstance(value, WindowHandle):
+                    value = self.p.load(value)
+                assert isinstance(value, Tile | State)
+                shape = value.shape
+                self.p.store(value, self.p.window(self.arrays[array.name], (0, 0), shape))
+
+    # Statements
+
+    def _statements(self, statements: tuple[Statement, ...]) -> None:
+        for s in statements:
+            with at_source(Source(self.found.listing.file, s.line)):
+                self._statement(s)
+
+    def _statement(self, s: Statement) -> None:
+        op = s.op
+        if op in MAKES_TILE:
+            self._make_tile(s)
+        elif op in LOADS:
+            self._give(s, self._load(s))
+        elif op in ("xetile.store_tile", "xetile.atomic_rmw"):
+            self._store(s)
+        elif op == "xetile.prefetch_tile":
+            self._prefetch(s)
+        elif op == "xetile.update_tile_offset":
+            self._move(s)
+        elif op == "scf.for":
+            self._loop(s)
+        elif op == "scf.if":
+            self._if(s)
+        elif op == "assign" or (op in ("add", "mod") and isinstance(self.held.get(str(s.operands[0])), Index)):
+            self._assign(s)
+        elif op == "xetile.state":
+            self.held[s.results[0]] = self.p.state(self._value(s, s.operands[0]))
+        elif op == "xetile.set":
+            state = self.held[str(s.operands[0])]
+            assert isinstance(state, State)
+            state.set(self._value(s, s.operands[1]))
+        elif op == "xetile.get":
+            state = self.held[str(s.operands[0])]
+            assert isinstance(state, State)
+            self._give(s, state.read())
+        elif op == "gpu.barrier":
+            self.found.note(s, "barriers follow from what is stored and loaded: this one is not needed")
+        elif op in ("memref.alloc", "memref.cast"):
+            pass
+        elif op in ("xetile.load_gather", "xetile.store_scatter"):
+            self.refuse(s, "gathers and scatters are not compiled")
+        else:
+            self._give(s, self._compute(s))
+
+    # Loops
+
+    def _loop(self, s: Statement) -> None:
+        first, stop, step = s.operands
+        name = s.results[0]
+        size: Index | int
+        if isinstance(stop, int) or (isinstance(stop, str) and stop.lstrip("%") in self.sizes):
+            size = self._stop(name, stop)
+        else:
+            size = self._place(s, stop)
+        each = self._step(s, name, step)
+        self._carry(s)
+        for at in self.p.steps(size, each, first=self._place(s, first)):
+            self.held[name] = at
+            if self._rings_in(s):
+                self._open_rings(s, at // each)
+            self._statements(s.body or ())
+        self._store_products(s)
+
+    def _rings_in(self, s: Statement) -> bool:
+        return any(b.op == "mod" for b in s.body or ())
+
+    def _carry(self, s: Statement) -> None:
+        """Products that nothing adds to accumulate from zero; names that are assigned again are carried."""
+        body = s.body or ()
+        inner = {str(o) for b in body for o in b.operands}
+        for b in body:
+            if not b.results:
+                continue
+            name, held = b.results[0], self.held.get(b.results[0])
+            if b.op in PRODUCTS and len(b.operands) == 2 and name not in inner:
+                m, n = self._product_shape(b)
+                self.held[name] = self.p.state(self.p.zeros((m, n), "f32"))
+                self.found.note(b, "a product in a loop without an accumulator adds up from zero")
+            elif isinstance(held, Tile) and name in inner and b.op not in MAKES_TILE:
+                self.held[name] = self.p.state(held)
+                self.found.note(b, f"{name} is assigned again: the loop carries it")
+
+    def _product_shape(self, b: Statement) -> Shape:
+        types = [t for t in (*b.gives, *b.takes) if t.kind == "vector"]
+        result = b.gives[-1] if b.gives else types[-1]
+        return shape_of(b, result)
+
+    def _store_products(self, s: Statement) -> None:
+        """Of a loop, to tiles that the text makes for them and never uses."""
+        own = {b.results[0] for b in s.body or () if b.op in PRODUCTS}
+        for tile, product in self.found.products.items():
+            state, window = self.held.get(product), self.held.get(tile)
+            if product in own and isinstance(state, State) and isinstance(window, WindowHandle):
+                self.p.store(state.read().cast(window.window.array.dtype.name), window)
+
+    def _if(self, s: Statement) -> None:
+        condition = s.operands[0]
+        if not isinstance(condition, Combined) or condition.sign != "==":
+            self.refuse(s, "the condition is an equation of places")
+        place, equals = condition.args
+        index = self._place(s, place)
+        if not isinstance(index, Index) or not isinstance(equals, int):
+            self.refuse(s, "the condition is an equation of a place and a number")
+        counted = self._counted(s, place, index)
+        with self.p.when(counted, equals):
+            self._statements(s.body or ())
+
+    def _counted(self, s: Statement, place: Expression, index: Index) -> Index:
+        """2.5 tests ``%k % 4`` of a counter that goes by 32: every fourth step is meant."""
+        if not (isinstance(place, Combined) and place.sign == "mod" and isinstance(place.args[0], str)):
+            return index
+        every = place.args[1]
+        loop = next((t for t in self.found.listing.walk() if t.op == "scf.for" and t.results[0] == place.args[0]), None)
+        if loop is None or not isinstance(every, int) or not isinstance(loop.operands[2], int):
+            return index
+        step = loop.operands[2]
+        if step % every or step == 1:
+            return index
+        self.found.note(s, f"{place.args[0]} counts by {step}: every {every} steps are meant")
+        return self.held[place.args[0]] % (step * every)  # type: ignore[operator,return-value]

@@ -1,0 +1,126 @@
+"""Names that a fragment leaves out: what nothing defines is an input, and what nothing uses an output."""
+
+from __future__ import annotations
+
+from search_spaces.programs.text.listing import Statement, Type
+from search_spaces.programs.text.survey import LOADS, MAKES_TILE, ArrayInfo, Survey
+
+_OF_TILES = (*LOADS, "xetile.prefetch_tile", "xetile.update_tile_offset", "xetile.load_gather")
+_STORES = ("xetile.store_tile", "xetile.atomic_rmw", "xetile.store_scatter")
+_NO_RESULTS = (*MAKES_TILE, "memref.cast", "memref.alloc", "scf.for", "scf.forall", "assign",
+               "xetile.update_tile_offset", "xetile.state", "xetile.atomic_rmw")  # fmt: skip
+
+
+def close(found: Survey) -> Survey:
+    """Adds the arrays of free names, and of what a listing computes and does not store."""
+    defined = {p.name for p in found.listing.parameters} | set(found.arrays)
+    alone = not any(s.body is not None for s in found.listing.walk())
+    for s in found.listing.walk():
+        if s.op not in _STORES and not alone:
+            defined |= set(s.results)
+    for s in found.listing.walk():
+        if s.op in _STORES:
+            _close_store(found, s, defined)
+        elif s.op in _OF_TILES:
+            name, *_ = map(str, s.operands)
+            if name not in defined:
+                _array(found, found.free_tiles, name, s, next((t for t in s.takes if t.kind == "tile"), None), "")
+        elif s.op not in MAKES_TILE and s.op.partition(".")[0] not in ("scf", "memref", "gpu"):
+            for name in map(str, (o for o in s.operands if isinstance(o, str))):
+                if name not in defined and name not in found.free_vectors:
+                    type_ = vector_type(s, name)
+                    _array(found, found.free_vectors, name, s, type_, "input")
+        if s.op not in _STORES:
+            defined |= set(s.results)
+    if not found.grid:
+        _open_ends(found)
+    return found
+
+
+def _close_store(found: Survey, s: Statement, defined: set[str]) -> None:
+    types = (*s.takes, *s.gives)
+    tiles = [t for t in types if t.kind == "tile"]
+    names = [*(str(o) for o in s.operands), *s.results]
+    known_tiles = [n for n in names if found.tile(n) is not None]
+    if known_tiles or len(names) < 2:
+        return
+    order = [t.kind for t in types]
+    if s.results and len(s.operands) == 1:
+        found.note(s, f"a store has no result: {s.results[0]} is what is stored")
+        vector, tile = s.results[0], names[0]
+    elif order[:1] == ["vector"]:
+        vector, tile = names[0], names[1]
+        if "tile" in vector:
+            found.note(s, f"{vector} is the vector, by the order of the types")
+    else:
+        tile, vector = names[0], names[1]
+    if vector not in defined:
+        own = next((t for t in types if t.kind == "vector"), None)
+        _array(found, found.free_vectors, vector, s, own, "input")
+    if tile not in defined:
+        _array(found, found.free_tiles, tile, s, tiles[0] if tiles else None, "")
+        found.stored.add(tile)
+
+
+def vector_type(s: Statement, name: str) -> Type | None:
+    """Of an operand. A product's types may begin with that of what it adds to."""
+    operands = [str(o) for o in s.operands if isinstance(o, str)]
+    types = [t for t in s.takes if t.kind in ("vector", "tensor")]
+    if s.op == "iree_vector_ext.to_simd":  # what a thread has of it is its operand's type
+        return s.gives[0]
+    if not types:
+        return None
+    if len(types) == 3 and len(operands) == 3 and s.op.endswith(("mma", "contract")):
+        a, b, c = product_types(types)
+        types = [a, b, c]
+    at = operands.index(name)
+    return types[at] if at < len(types) else types[0]
+
+
+def product_types(types: list[Type]) -> list[Type]:
+    """a, b, c of a product whose three types may stand as c, a, b."""
+    a, b, c = types
+    if a.dims[1] == b.dims[0] and c.dims == (a.dims[0], b.dims[1]):
+        return [a, b, c]
+    return [b, c, a]
+
+
+def _array(
+    found: Survey, into: dict[str, ArrayInfo], name: str, s: Statement, type_: Type | None, role: str
+) -> None:  # fmt: skip
+    if type_ is None:
+        raise found.refuse(s, f"{name} is defined nowhere, and has no type")
+    if name in into:
+        return
+    dims = type_.dims[::-1] if type_.order == (0, 1) else type_.dims
+    array = ArrayInfo(name, Type("memref", dims, type_.element), role)
+    array.sizes = tuple(f"{array.argument}_{d}" for d in range(len(dims)))
+    into[name] = array
+    found.arrays[name] = array
+    found.free_types[name] = type_
+    found.note(s, f"{name} is defined nowhere: it is an argument")
+
+
+def _open_ends(found: Survey) -> None:
+    """Results that nothing uses become outputs; so do tiles, which are loaded for that."""
+    for s in found.listing.walk():
+        if s.op in _NO_RESULTS or s.op in _STORES:
+            continue
+        for name in s.results:
+            if name not in found.used or name in found.free_vectors:
+                types = s.takes if s.op == "iree_vector_ext.to_simt" else (*s.gives, *reversed(s.takes))
+                type_ = next((t for t in types if t.kind in ("vector", "tensor")), None)
+                _output(found, s, name, type_)
+    if not found.outputs and not found.stored:
+        for tile in found.tiles.values():
+            _output(found, tile.statement, tile.name, (*tile.statement.gives, *tile.statement.takes)[0])
+
+
+def _output(found: Survey, s: Statement, name: str, type_: Type | None) -> None:
+    if type_ is None:
+        return
+    array = ArrayInfo(f"%out_{name.lstrip('%')}", Type("memref", type_.dims, type_.element), "output")
+    array.sizes = tuple(f"{array.argument}_{d}" for d in range(len(type_.dims)))
+    found.outputs[name] = array
+    found.arrays[array.name] = array
+    found.note(s, f"nothing uses {name}: it is an output")

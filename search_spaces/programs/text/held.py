@@ -1,0 +1,177 @@
+"""What the names of a listing stand for while it is carried out: the grid, places, and vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+from search_spaces.hardware.dtypes import DType, dtype
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.programs import index as places
+from search_spaces.programs.builder import ARRAY_DTYPES, Builder
+from search_spaces.programs.index import Index
+from search_spaces.programs.ir import Array, ProgramError, Shape
+from search_spaces.programs.text.listing import Expression, Statement, Type
+from search_spaces.programs.text.survey import (
+    Survey,
+    TileInfo,
+    names_of,
+    tile_places,
+)
+from search_spaces.programs.values import State, Tile, WindowHandle
+
+Held = Tile | State | WindowHandle | Index
+
+
+class Names:
+    """Of one listing at one choice of sizes. ``held`` is what each name stands for now."""
+
+    def __init__(self, found: Survey, p: Builder, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
+        self.found, self.p, self.arrays, self.sizes = found, p, dict(arrays), dict(sizes)
+        self.held: dict[str, Held] = {}
+        self.maps: dict[int, WgMap] = {}  # of values, by id
+        self.grid: dict[str, Index] = {}
+        self.loaded: dict[int, Tile] = {}  # the last vector of each window
+        self.last: dict[Shape, Tile] = {}  # the last value of each shape
+        self.rings: dict[str, tuple[Index, Index]] = {}  # a ring's offset at a turn's begin, and its extent
+        self.slots: dict[str, str] = {}  # tiles in shared memory, by the ring's offset that moves them
+
+    def refuse(self, s: Statement, reason: str) -> NoReturn:
+        raise self.found.refuse(s, reason)
+
+    # The grid
+
+    def _open_grid(self) -> None:
+        axes: list[tuple[str, int, int]] = []
+        for s in self.found.grid:
+            if s.op == "scf.forall":
+                for name, stop, step in zip(s.results, s.index[1], s.index[2], strict=True):
+                    axes.append((name, self._stop(name, stop), self._number(s, step)))
+            else:
+                stop, step = s.operands[1], s.operands[2]
+                number = self._step(s, s.results[0], step)
+                axes.append((s.results[0], self._stop(s.results[0], stop), number))
+        if self.found.listing.chosen:
+            self.p.choose(**{n: (v,) for n, v in self.found.listing.chosen})
+        if not axes:
+            self.p.blocks((1,), (1,))
+            return
+        starts = self.p.blocks(tuple(a[1] for a in axes), tuple(a[2] for a in axes))
+        for (name, _, _), place in zip(axes, starts, strict=True):
+            self.held[name] = self.grid[name] = place
+
+    def _stop(self, name: str, stop: Expression) -> int:
+        """Where a loop ends: the extent that its variable names, or the number of the text."""
+        if isinstance(stop, str) and stop.lstrip("%") in self.sizes:
+            return self.sizes[stop.lstrip("%")]
+        own = self.sizes.get(name.lstrip("%"))
+        if own is not None and not self.found.fixed:
+            return own
+        if not isinstance(stop, int):
+            raise ProgramError(f"{self.found.listing.file}: {name} goes to {stop}, which has no number")
+        return stop
+
+    def _step(self, s: Statement, name: str, step: Expression) -> int:
+        if isinstance(step, int):
+            widest = [self._tile_step(name, t) for t in self.found.tiles.values()]
+            wide = max((w for w in widest if w is not None), default=step)
+            if wide > step and s in self.found.grid:
+                self.found.note(s, f"{name} steps by {step} over tiles of {wide}: read as {wide}")
+                return wide
+            return step
+        for tile in self.found.tiles.values():
+            found = self._tile_step(name, tile)
+            if found is not None:
+                return found
+        self.refuse(s, f"the step {step} of {name} is known from no tile")
+
+    def _tile_step(self, name: str, tile: TileInfo) -> int | None:
+        for d, place in enumerate(tile_places(self.found, tile)):
+            if name in names_of(place):
+                return tile_shape(tile.statement)[d]
+        return None
+
+    def _number(self, s: Statement, value: Expression) -> int:
+        if not isinstance(value, int):
+            self.refuse(s, f"{value} is no number")
+        return value
+
+    # Places
+
+    def _place(self, s: Statement, expression: Expression) -> Index | int:
+        match expression:
+            case int():
+                return expression
+            case float():
+                self.refuse(s, f"{expression} is no place")
+            case str():
+                held = self.held.get(expression, self.held.get(f"%{expression}"))
+                if isinstance(held, Index):
+                    return held
+                if held is not None:
+                    self.refuse(s, f"{expression} is no place")
+                self.found.note(s, f"{expression} is defined nowhere: it is 0")
+                return 0
+        args = [self._place(s, a) for a in expression.args]
+        first, second = args
+        match expression.sign:
+            case "+":
+                return first + second
+            case "min":
+                return places.minimum(first, second)
+            case "max":
+                return places.maximum(first, second)
+        if not isinstance(second, int):
+            self.refuse(s, f"{expression}: the right side is a number")
+        left = places.as_index(first)
+        return {"*": left * second, "floordiv": left // second, "mod": left % second}[expression.sign]
+
+    # Vectors
+
+    def _give(self, s: Statement, value: Tile) -> None:
+        if not s.results:
+            self.refuse(s, "it has no result")
+        name = s.results[0]
+        before = self.held.get(name)
+        if isinstance(before, State):
+            before.set(value)
+        else:
+            self.held[name] = value
+        self.last[value.shape] = value
+
+    def _value(self, s: Statement, expression: Expression, layout: WgMap | None = None) -> Tile:
+        """A vector. One that nothing defines is loaded, with the map that its use needs."""
+        name = str(expression)
+        held = self.held.get(name)
+        if held is None and name in self.found.free_vectors:
+            array, type_ = self.arrays[name], self.found.free_types[name]
+            shape = shape_of(s, type_)
+            held = self.held[name] = self.p.load(self.p.window(array, (0, 0), shape, map=layout))
+            if layout is not None:
+                self.maps[held.value.id] = layout
+        if isinstance(held, State):
+            return held.read()
+        if isinstance(held, WindowHandle) and held.window.id in self.loaded:
+            self.found.note(s, f"{name} is a tile: the vector loaded from it is meant")
+            return self.loaded[held.window.id]
+        if not isinstance(held, Tile):
+            self.refuse(s, f"{name} is no vector" if held is not None else f"{name} is defined nowhere")
+        return held
+
+
+def tile_shape(s: Statement) -> Shape:
+    """Of the tile that a statement makes."""
+    return shape_of(s, (*s.takes, *s.gives)[-1])
+
+
+def shape_of(s: Statement, type_: Type) -> Shape:
+    dims = type_.dims
+    if len(dims) == 1:
+        dims = (1, *dims)
+    if len(dims) != 2 or not all(isinstance(d, int) for d in dims):
+        raise ProgramError(f"line {s.line}: {type_} has no shape of two numbers")
+    return int(dims[0]), int(dims[1])
+
+
+def element(type_: Type) -> DType:
+    return dtype(type_.element, ARRAY_DTYPES)

@@ -1,0 +1,204 @@
+"""A trace as text, in the canonical form of the listings. What ``parse`` reads of it is the same program.
+
+Arrays, tile sizes and loops are numbers: a trace is a program at one choice of sizes. A window is made where it is used
+first. ``state``, ``set`` and ``get`` are the variables that loops carry, which the documents assign again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.wg_map import ROW_MAJOR
+from search_spaces.programs import ir
+from search_spaces.programs.index import Index
+from search_spaces.programs.text.listing import (
+    Attribute,
+    Combined,
+    Expression,
+    Layout,
+    Listing,
+    Parameter,
+    Sign,
+    Statement,
+    Type,
+)
+from search_spaces.programs.text.names import cast_text, function_text
+
+_SIGNS: dict[str, Sign] = {"add": "+", "multiply": "*", "floordiv": "floordiv", "mod": "mod", "minimum": "min",
+                           "maximum": "max"}  # fmt: skip
+
+
+def listing(trace: ir.Trace) -> Listing:
+    """The statements of a trace."""
+    parameters = tuple(
+        Parameter(f"%{a.name}", Type("memref", a.full, a.dtype.name), a.role, a.sizes) for a in trace.arrays
+    )
+    printer = _Printer(trace)
+    shared = tuple(
+        Statement("memref.alloc", (f"%{a.name}",), takes=(printer.memref(a),))
+        for a in sorted(trace.shared, key=lambda a: int(a.name.rpartition("_")[2]))
+    )
+    names = tuple(f"%i{axis}" for axis in range(len(trace.extent)))
+    grid = Statement(
+        "scf.forall",
+        names,
+        index=((0,) * len(names), trace.extent, trace.tile),
+        body=tuple(printer.body(trace.operations)),
+    )
+    return Listing(trace.name, parameters, (*shared, grid), trace.chosen)
+
+
+def text(trace: ir.Trace) -> str:
+    """A trace in canonical text."""
+    return str(listing(trace))
+
+
+class _Printer:
+    def __init__(self, trace: ir.Trace) -> None:
+        self.values: dict[int, str] = {}
+        self.states: dict[int, str] = {}
+        self.windows: dict[int, str] = {}
+        self.places: dict[Index, str] = {
+            Index("block", axis) * tile: f"%i{axis}" for axis, tile in enumerate(trace.tile)
+        }
+        self.loops = 0
+
+    def memref(self, array: ir.Array) -> Type:
+        return Type("memref", array.full, array.dtype.name, shared=array.role == "shared")
+
+    def seen(self, window: ir.Window) -> Type:
+        """The memref as the window sees it."""
+        type_ = self.memref(window.array)
+        if not window.turned or len(type_.dims) < 2:
+            return type_
+        *lead, rows, columns = type_.dims
+        return Type("memref", (*lead, columns, rows), type_.element, swapped=True, shared=type_.shared)
+
+    def value(self, value: ir.Value) -> str:
+        return self.values.setdefault(value.id, f"%{len(self.values)}")
+
+    def vector(self, value: ir.Value) -> Type:
+        return Type("vector", value.shape, value.dtype.name)
+
+    def tile(self, window: ir.Window) -> Type:
+        order = (0, 1) if window.turned else ROW_MAJOR
+        return Type("tile", window.shape, window.array.dtype.name, window.map, order)
+
+    def place(self, index: Index) -> Expression:
+        """Raises ProgramError for a counter that no place is made of."""
+        if index in self.places:
+            return self.places[index]
+        if index.kind == "constant":
+            return index.number
+        if index.kind in ("block", "loop"):
+            raise ir.ProgramError(f"the place {index} has no name in text")
+        args = tuple(self.place(a) for a in index.args)
+        if index.kind in ("multiply", "floordiv", "mod"):
+            args = (*args, index.number)
+        return Combined(_SIGNS[index.kind], args)
+
+    def body(self, operations: tuple[ir.Operation, ...]) -> Iterator[Statement]:
+        for operation in operations:
+            if isinstance(operation, ir.Load | ir.Store | ir.AtomicRmw | ir.Prefetch | ir.Move):
+                yield from self.window(operation.window)
+            yield self.statement(operation)
+
+    def window(self, window: ir.Window) -> Iterator[Statement]:
+        """The statement that makes it, in front of its first use."""
+        if window.id in self.windows:
+            return
+        name = self.windows[window.id] = f"%w{len(self.windows)}"
+        at = tuple(self.place(i) for i in (*window.array.lead, *window.at))
+        yield Statement(
+            "xetile.init_tile", (name,), (f"%{window.array.name}",), (at,), takes=(self.seen(window),),
+            gives=(self.tile(window),),
+        )  # fmt: skip
+
+    def statement(self, operation: ir.Operation) -> Statement:
+        match operation:
+            case ir.Loop():
+                return self.loop(operation)
+            case ir.If(_, place, equals, body):
+                condition = Combined("==", (self.place(place), equals))
+                return Statement("scf.if", (), (condition,), body=tuple(self.body(body)))
+            case ir.Load(result, window, padding):
+                attributes = (("padding", padding),) if padding != 0.0 else ()
+                taken = self.windows[window.id], self.tile(window)
+                return self.of("xetile.load_tile", result, (taken[0],), takes=(taken[1],), attributes=attributes)
+            case ir.Store(value, window):
+                takes = self.vector(value), self.tile(window)
+                return Statement("xetile.store_tile", (), (self.value(value), self.windows[window.id]), takes=takes)
+            case ir.AtomicRmw(kind, value, window):
+                takes = self.vector(value), self.tile(window)
+                operands = self.value(value), self.windows[window.id]
+                return Statement("xetile.atomic_rmw", (), operands, kind=kind, takes=takes)
+            case ir.Prefetch(window, locality):
+                return Statement(
+                    "xetile.prefetch_tile", (), (self.windows[window.id],), attributes=(("locality", locality),),
+                    takes=(self.tile(window),),
+                )  # fmt: skip
+            case ir.Move(window, by):
+                name = self.windows[window.id]
+                return Statement("xetile.update_tile_offset", (name,), (name, *by), takes=(self.tile(window),))
+            case ir.Set(state, value):
+                if state in self.states:
+                    return Statement("xetile.set", (), (self.states[state], self.value(value)))
+                name = self.states[state] = f"%s{len(self.states)}"
+                return Statement("xetile.state", (name,), (self.value(value),))
+            case ir.Read(result, state):
+                return Statement("xetile.get", (self.value(result),), (self.states[state],))
+            case ir.Fill(result, number):
+                return self.of("arith.constant", result, (number,))
+            case ir.Coordinates(result, dimension, base):
+                return self.of("linalg.index", result, (dimension,), index=((self.place(base),),))
+            case ir.Map():
+                return self.map(operation)
+            case ir.Mma(result, a, b, c):
+                values = (a, b) if c is None else (a, b, c)
+                return self.of("xetile.tile_mma", result, values)
+            case ir.Transpose(result, value):
+                return self.of("xetile.transpose", result, (value,), index=((1, 0),))
+            case ir.Reduce(result, kind, value, dimension):
+                sized: tuple[tuple[str, Attribute], ...] = ()
+                if operation.size != value.shape[dimension]:
+                    sized = (("reduction_size", operation.size),)
+                return self.of("xetile.reduction", result, (value,), index=((dimension,),), kind=kind, attributes=sized)
+            case ir.Broadcast(result, value, dimension):
+                sized = (("broadcast_size", operation.size),) if value.shape[dimension] != 1 else ()
+                return self.of("xetile.broadcast", result, (value,), index=((dimension,),), attributes=sized)
+            case ir.Convert(result, value, shared):
+                op = "iree_vector_ext.to_layout" if isinstance(result.map, NestedLayout) else "xetile.convert_layout"
+                forced = (("shared_memory_conversion", True),) if shared else ()
+                return self.of(op, result, (value,), attributes=forced)
+
+    def of(
+        self, op: str, result: ir.Value, operands: tuple[ir.Value | Expression, ...], *, kind: str = "",
+        index: tuple[tuple[Expression, ...], ...] = (), attributes: tuple[tuple[str, Attribute], ...] = (),
+        takes: tuple[Type, ...] = (),
+    ) -> Statement:  # fmt: skip
+        """A statement with a result."""
+        names = tuple(self.value(o) if isinstance(o, ir.Value) else o for o in operands)
+        takes = (*takes, *(self.vector(o) for o in operands if isinstance(o, ir.Value)))
+        gives: tuple[Type, ...] = (self.vector(result),)
+        takes, gives = (takes, gives) if takes else (gives, ())
+        layouts: tuple[Layout, ...] = (result.map,) if result.map is not None and op != "xetile.load_tile" else ()
+        return Statement(op, (self.value(result),), names, index, kind, layouts, attributes, takes, gives)
+
+    def map(self, operation: ir.Map) -> Statement:
+        arguments = operation.arguments
+        typed = [a.dtype for a in arguments if isinstance(a, ir.Value) and a.dtype.name != "bool"]
+        dtype = typed[0] if typed else operation.result.dtype
+        if operation.function == "cast":
+            (value,) = ir.inputs(operation)
+            return self.of(cast_text(value.dtype, operation.result.dtype), operation.result, (value,))
+        statement = self.of(function_text(operation.function, dtype), operation.result, tuple(arguments))
+        return Statement(statement.op, statement.results, statement.operands, takes=(self.vector(operation.result),))
+
+    def loop(self, operation: ir.Loop) -> Statement:
+        bounds = self.place(operation.first), self.place(operation.stop), operation.step
+        name = f"%k{self.loops}"
+        self.loops += 1
+        at = operation.first + Index("loop", operation.number) * operation.step
+        self.places[at] = name
+        return Statement("scf.for", (name,), bounds, body=tuple(self.body(operation.body)))

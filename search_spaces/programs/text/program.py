@@ -1,0 +1,96 @@
+"""From a listing to a program: its statements are carried out with the builder, so that all of its rules hold.
+
+What the text leaves open is read in one way, and each such reading gives a note. A fragment becomes a program too:
+names that nothing defines are inputs, and results that nothing uses are outputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from search_spaces.hardware.dtypes import DType, dtype
+from search_spaces.programs.builder import ARRAY_DTYPES, Argument, Builder, Program
+from search_spaces.programs.ir import Array, ProgramError
+from search_spaces.programs.text.execute import Execution
+from search_spaces.programs.text.fragments import close
+from search_spaces.programs.text.linalg import is_linalg, read_matvec
+from search_spaces.programs.text.listing import Listing
+from search_spaces.programs.text.reader import read
+from search_spaces.programs.text.survey import ArrayInfo, Survey, names_of, survey, tile_places
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A text that was read: its statements (none of linalg), the program, the sizes that the text gives, and one line
+    for each reading that was taken."""
+
+    listing: Listing | None
+    program: Program
+    sizes: dict[str, int]
+    notes: tuple[str, ...] = field(default=())
+
+
+def parse(text: str, name: str = "", file: str = "text") -> Reading:
+    """The program of a text. Raises ProgramError, in one line with its place, for a text that is none."""
+    if is_linalg(text):
+        matvec = read_matvec(text, file)
+        program = matvec.program(name or "matvec_listing", f"{file}\0{text}")
+        return Reading(None, program, dict(program.defaults), matvec.notes)
+    listing = read(text, file)
+    found = close(survey(listing))
+    _give_roles(found)
+    arrays = [a for a in found.arrays.values() if a.role != "shared"]
+    if all(a.role == "input" for a in arrays):
+        raise ProgramError(f"{file}: the text stores nothing, so there is nothing to run")
+    arguments = tuple((a.argument, Argument(a.sizes, _dtype(a, file), a.role)) for a in arrays)  # type: ignore[arg-type]
+    sizes = _extents(arrays)
+
+    def function(p: Builder, *made: Array) -> None:
+        given = {s: n for a in made for s, n in zip(a.sizes, a.full, strict=True)}
+        if found.fixed and given != sizes:
+            told = ", ".join(f"{n} = {v}" for n, v in sizes.items())
+            raise ProgramError(f"{file}: the text was printed for {told}, and holds for these sizes alone")
+        Execution(found, p, {a.name: m for a, m in zip(arrays, made, strict=True)}, given).run()
+
+    own = name or listing.name or "fragment"
+    program = Program(own, function, arguments, f"{file}\0{text}", f"the listing {file}", tuple(sizes.items()))
+    if set(program.sizes) == set(sizes):
+        program.domains(sizes)  # carries out the text once, which completes its notes
+    notes = tuple(dict.fromkeys((*listing.notes, *found.notes)))
+    return Reading(listing, replace(program, notes=notes), sizes, notes)
+
+
+def _give_roles(found: Survey) -> None:
+    """An array that is stored to is an output; one to which several blocks store the same place is combined."""
+    axes = {n for s in found.grid for n in s.results}
+    for name in found.stored:
+        tile = found.tiles.get(name)
+        if tile is None:
+            combined = any(s.op == "xetile.atomic_rmw" for s in found.listing.walk())
+            found.arrays[name].role = "inout" if combined else "output"
+            continue
+        array = found.arrays.get(found.base(tile.base))
+        if array is None or array.role or tile.statement.takes[0].shared:
+            continue
+        placed = set().union(*(names_of(p) for p in tile_places(found, tile)))
+        combined = any(s.op == "xetile.atomic_rmw" and name in map(str, s.operands) for s in found.listing.walk())
+        array.role = "output" if axes <= placed and not combined else "inout"
+    for array in found.arrays.values():
+        array.role = array.role or "input"
+
+
+def _dtype(array: ArrayInfo, file: str) -> DType:
+    try:
+        return dtype(array.type.element, ARRAY_DTYPES)
+    except ValueError as error:
+        raise ProgramError(f"{file}: {array.name}: {error}") from error
+
+
+def _extents(arrays: list[ArrayInfo]) -> dict[str, int]:
+    """The numbers that the text gives."""
+    return {
+        size: extent
+        for a in arrays
+        for size, extent in zip(a.sizes, a.dims, strict=True)
+        if isinstance(extent, int)
+    }  # fmt: skip

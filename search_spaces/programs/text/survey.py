@@ -1,0 +1,299 @@
+"""What a listing says before it runs: which arrays it has, what their extents are called, and which names change.
+
+The documents give sizes as numbers. Where a loop goes to the end of an array, its variable names that extent: a program
+that is read from a text runs at other sizes too. Extents that no loop names keep the numbers of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from search_spaces.programs.ir import ProgramError
+from search_spaces.programs.text.listing import Combined, Expression, Listing, Statement, Type
+
+MAKES_TILE = ("xetile.init_tile", "memref.subview")
+LOADS = ("xetile.load_tile", "vector.transfer_read")
+PRODUCTS = ("xetile.tile_mma", "vector.contract")
+
+
+@dataclass
+class ArrayInfo:
+    """``memory``: extents as they lie in memory. ``sizes`` are their names."""
+
+    name: str
+    type: Type
+    role: str = ""
+    sizes: tuple[str, ...] = ()
+
+    @property
+    def dims(self) -> tuple[int | str, ...]:
+        dims = self.type.dims
+        return (*dims[:-2], dims[-1], dims[-2]) if self.type.swapped else dims
+
+    @property
+    def argument(self) -> str:
+        """A name that Python and CUDA take too."""
+        text = re.sub(r"\W", "_", self.name.lstrip("%"))
+        return text if text[:1].isalpha() else f"x_{text}"
+
+
+@dataclass
+class TileInfo:
+    """A statement that makes a tile."""
+
+    name: str
+    base: str
+    statement: Statement
+    rank: int = 2  # of the array
+
+
+@dataclass
+class Survey:
+    """``arrays`` by the names of their memrefs; ``tiles`` by name; ``axes`` are the grid's loops and ``steps`` the
+    others; ``carried`` are names of products that a loop adds up."""
+
+    listing: Listing
+    arrays: dict[str, ArrayInfo] = field(default_factory=dict)
+    views: dict[str, str] = field(default_factory=dict)  # of memref.cast and alloc
+    tiles: dict[str, TileInfo] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)  # tiles under another name
+    grid: list[Statement] = field(default_factory=list)
+    body: tuple[Statement, ...] = ()
+    used: set[str] = field(default_factory=set)
+    stored: set[str] = field(default_factory=set)  # tiles
+    notes: list[str] = field(default_factory=list)
+    free_tiles: dict[str, ArrayInfo] = field(default_factory=dict)
+    free_vectors: dict[str, ArrayInfo] = field(default_factory=dict)
+    free_types: dict[str, Type] = field(default_factory=dict)
+    products: dict[str, str] = field(default_factory=dict)  # a tile that nothing uses, and the product that it is for
+    outputs: dict[str, ArrayInfo] = field(default_factory=dict)  # by the result that nothing uses
+
+    @property
+    def fixed(self) -> bool:
+        """Whether a program was printed: its numbers hold for its sizes alone."""
+        return bool(self.listing.parameters) and all(p.sizes for p in self.listing.parameters)
+
+    def note(self, statement: Statement, reading: str) -> None:
+        text = f"{self.listing.file}:{statement.line}: {reading}"
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def refuse(self, statement: Statement, reason: str) -> ProgramError:
+        return ProgramError(f"{self.listing.file}:{statement.line}: {statement.op.removeprefix('xetile.')}: {reason}")
+
+    def tile(self, name: str) -> TileInfo | None:
+        """Under any of its names."""
+        while name in self.aliases:
+            name = self.aliases[name]
+        return self.tiles.get(name)
+
+    def base(self, name: str) -> str:
+        while name in self.views:
+            name = self.views[name]
+        return name
+
+
+def names_of(expression: Expression) -> set[str]:
+    """The names in a place."""
+    if isinstance(expression, Combined):
+        return set().union(*(names_of(a) for a in expression.args))
+    return {expression} if isinstance(expression, str) else set()
+
+
+def survey(listing: Listing) -> Survey:
+    """Raises ProgramError for a text that stores nothing."""
+    found = Survey(listing)
+    for p in listing.parameters:
+        found.arrays[p.name] = ArrayInfo(p.name, p.type, p.role, p.sizes)
+    _find_tiles(found)
+    _find_grid(found)
+    _find_uses(found)
+    _name_sizes(found)
+    return found
+
+
+def _find_tiles(found: Survey) -> None:
+    for s in found.listing.walk():
+        if s.op == "memref.cast":
+            found.views[s.results[0]] = str(s.operands[0])
+        elif s.op == "memref.alloc" and s.operands:
+            found.views[s.results[0]] = str(s.operands[0])
+            _declare(found, s, str(s.operands[0]))
+        elif s.op == "memref.alloc":
+            _declare(found, s, s.results[0])
+        elif s.op in MAKES_TILE:
+            name = s.results[0] if s.results else f"%tile_{s.line}"
+            if not s.operands:
+                raise found.refuse(s, "it names no memref")
+            base = str(s.operands[0])
+            found.tiles.setdefault(name, TileInfo(name, base, s))
+            if found.base(base) not in found.arrays or _is_shared(s):
+                _declare(found, s, found.base(base))
+            elif not found.fixed:
+                _retype(found, s, found.base(base))
+            own = found.arrays.get(found.base(base))
+            found.tiles[name].rank = len(own.dims) if own is not None else 2
+        elif s.op == "xetile.update_tile_offset" and s.results and s.results[0] not in found.tiles:
+            if s.operands[0] == s.results[0]:
+                continue
+            if str(s.operands[0]) in found.tiles or str(s.operands[0]) in found.aliases:
+                found.aliases[s.results[0]] = str(s.operands[0])
+                found.note(s, f"{s.results[0]} is another name of the tile {s.operands[0]}, which moves")
+        elif s.op == "assign" and s.results == s.operands and found.tile(s.results[0]) is not None:
+            found.note(s, f"{s.results[0]} is assigned to itself: its moved name is meant")
+
+
+def _is_shared(statement: Statement) -> bool:
+    return bool(statement.takes) and statement.takes[0].shared
+
+
+def _declare(found: Survey, statement: Statement, name: str) -> None:
+    """A memref that no function has as its argument."""
+    if not statement.takes:
+        raise found.refuse(statement, "its memref has no type")
+    type_ = statement.takes[0]
+    if type_.shared:
+        found.arrays.setdefault(f"{name}.slm", ArrayInfo(name, type_, "shared"))
+        return
+    if type_.kind == "scalar" and statement.gives:
+        found.note(statement, f"{name} is an address: an array of {statement.gives[0].element}")
+        type_ = Type("memref", ("?", "?"), statement.gives[0].element)
+    unused = [
+        p for p in found.listing.parameters
+        if p.type == type_ and not any(s.op in MAKES_TILE and s.operands and s.operands[0] == p.name
+                                       for s in found.listing.walk())
+    ]  # fmt: skip
+    if unused and name not in found.arrays:
+        found.arrays.pop(unused[0].name, None)
+        found.note(statement, f"{name} is the argument {unused[0].name}, which nothing else names")
+    if name not in found.arrays:
+        found.arrays[name] = ArrayInfo(name, type_)
+
+
+def _retype(found: Survey, statement: Statement, name: str) -> None:
+    """Where a tile is made of a memref of another type than the argument's, the tile's holds."""
+    array, type_ = found.arrays[name], statement.takes[0] if statement.takes else None
+    viewed = str(statement.operands[0]) != name
+    if type_ is None or viewed or type_.kind != "memref" or (array.type.dims, array.type.swapped) == (
+        type_.dims, type_.swapped
+    ):  # fmt: skip
+        return
+    if len(type_.dims) != len(array.type.dims):
+        found.note(statement, f"{name} is declared as {array.type}: the type of its tile holds, {type_}")
+    array.type = type_
+
+
+# The grid -------------------------------------------------------------------------------------------------------------
+
+
+def _find_grid(found: Survey) -> None:
+    """Outer loops are the grid: those around another loop, and ``scf.forall``."""
+    body = found.listing.statements
+    while True:
+        loops = [s for s in body if s.op in ("scf.for", "scf.forall")]
+        if len(loops) != 1:
+            break
+        (loop,) = loops
+        assert loop.body is not None
+        inner = any(s.op == "scf.for" for s in loop.body)
+        parallel = loop.op == "scf.forall" or inner
+        if not parallel or any(s.op not in ("memref.alloc", "scf.for", "scf.forall") for s in body):
+            break
+        found.grid.append(loop)
+        body = loop.body
+        if loop.op == "scf.forall":
+            break
+    found.body = body
+
+
+def _find_uses(found: Survey) -> None:
+    for s in found.listing.walk():
+        found.used |= {str(o) for o in s.operands if isinstance(o, str)}
+        if s.op in ("xetile.store_tile", "xetile.atomic_rmw"):
+            for operand in s.operands:
+                tile = found.tile(str(operand))
+                if tile is not None:
+                    found.stored.add(tile.name)
+                    break
+    for tile in found.tiles.values():  # pseudo loops store nothing
+        shape = (*tile.statement.takes, *tile.statement.gives)[-1].dims
+        for s in found.listing.walk():
+            unused = s.op in PRODUCTS and not {s.results[0], tile.name} & found.used
+            if unused and found.grid and s.gives and s.gives[-1].dims == shape:
+                found.products[tile.name] = s.results[0]
+                found.stored.add(tile.name)
+                found.note(tile.statement, f"nothing is stored to {tile.name}: {s.results[0]} is, behind the loop")
+
+
+# Names of extents -----------------------------------------------------------------------------------------------------
+
+
+def _name_sizes(found: Survey) -> None:
+    """By the loop whose variable places a tile along the extent, or in which it moves along it."""
+    known: dict[tuple[str, int], str] = {}
+    moves: dict[tuple[str, int], str] = {}
+    for loop in [s for s in found.listing.walk() if s.op == "scf.for" and s not in found.grid]:
+        for s in loop.body or ():
+            if s.op == "xetile.update_tile_offset":
+                tile = found.tile(str(s.operands[0]))
+                for d, by in enumerate(s.operands[1:3]):
+                    if tile is not None and isinstance(by, int) and by > 0:
+                        moves.setdefault((tile.name, d), loop.results[0])
+    ends = {s.results[0]: s.operands[1] for s in found.listing.walk() if s.op == "scf.for"}
+    for s in found.grid:
+        if s.op == "scf.forall":
+            ends |= dict(zip(s.results, s.index[1], strict=True))
+    for tile in found.tiles.values():
+        array = found.arrays.get(found.base(tile.base))
+        if array is None or array.sizes or _is_shared(tile.statement):
+            continue
+        places = tile_places(found, tile)
+        rank = len(array.dims)
+        for d, place in enumerate(places):
+            loops = [n for n in sorted(names_of(place)) if n in ends]
+            variable = loops[0] if loops else moves.get((tile.name, d))
+            own = memory_dimension(tile, rank, d)
+            if variable is None or own is None:
+                continue
+            extent = array.dims[own]
+            if not isinstance(extent, int) or ends[variable] == extent:
+                known.setdefault((array.name, own), variable.lstrip("%"))
+    taken = set(known.values())
+    for array in found.arrays.values():
+        if array.sizes or array.role == "shared":
+            continue
+        names = []
+        for d, extent in enumerate(array.dims):
+            name = extent if isinstance(extent, str) and extent != "?" else known.get((array.name, d))
+            if name is None:
+                name = f"{array.argument}_{d}"
+                while name in taken:
+                    name += "_"
+            names.append(name)
+        array.sizes = tuple(names)
+
+
+def is_turned(tile: TileInfo) -> bool:
+    """Whether a window sees the transposed memory, or a vector as one column."""
+    s = tile.statement
+    types = (*s.takes, *s.gives)
+    column = any(t.kind == "memref" and len(t.dims) == 2 and t.dims[1] == 1 != t.dims[0] for t in s.takes)
+    return (column and tile.rank == 1) or any(t.swapped or t.order == (0, 1) for t in types)
+
+
+def memory_dimension(tile: TileInfo, rank: int, d: int) -> int | None:
+    """The dimension in memory along the window's ``d``; None where the window is one element wide."""
+    own = 1 - d if is_turned(tile) else d
+    return rank - 2 + own if rank > 1 else 0 if own == 1 else None
+
+
+def tile_places(found: Survey, tile: TileInfo) -> tuple[Expression, ...]:
+    """Where it begins along rows and columns. The document may give one place of a vector that was cast."""
+    s = tile.statement
+    given = s.index[0] if s.index else tuple(s.operands[1:])
+    type_ = s.takes[0] if s.takes else None
+    if len(given) == 1 and type_ is not None and len(type_.dims) == 2:
+        columns = type_.dims[1] == 1
+        return (given[0], 0) if columns else (0, given[0])
+    return tuple(given[-2:]) if len(given) >= 2 else (0, 0)

@@ -1,0 +1,336 @@
+"""The small parts of a listing: names, places, numbers, types and attributes, in every spelling of the documents."""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+from search_spaces.layouts.lowering_config import LoweringConfig
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.text import LayoutSyntaxError, Reader
+from search_spaces.layouts.wg_map import ROW_MAJOR, WgMap
+from search_spaces.programs.ir import ProgramError
+from search_spaces.programs.text.listing import Attribute, Combined, Expression, Order, Sign, Type
+
+_NAME = re.compile(r"%\s?(c\d+(?=tile<)|\w+?(?=locality<)|\w+)('*(?:#\d+)?)")
+_WORD = re.compile(r"[A-Za-z_$][\w.$]*")
+_NUMBER = re.compile(r"-?(?:inf|nan|\d+\.\d*(?:[eE][-+]?\d+)?|\d+(?:[eE][-+]?\d+)?)\b")
+_COUNT = re.compile(r":(\d+)")
+_KIND = re.compile(r"<(\w+)>")
+_DIMS = re.compile(r"(?:(?:\d+|\?|[A-Z]\w*?)\s*x\s*)*")
+_ELEMENT = re.compile(r"(\d*)([a-z]+\d*)")
+_TYPE = re.compile(r"!?(?:xetile\.)?(tile|vector|memref|tensor_desc|tensor)\s*<|\b(i64|index|i1|f32|f16)\b")
+_AFFINE = re.compile(r"affine_map\s*=?\s*<\s*\(([^)]*)\)\s*->\s*\(([^)]*)\)\s*>")
+_STRIDED = re.compile(r"strided\s*<?\s*\[([^\]]*)\](?:\s*,\s*offset:\s*\?)?\s*>?")
+_REFERENCE = re.compile(r"#[A-Za-z_][\w.]*")
+_PRODUCTS: tuple[Sign, ...] = ("*", "floordiv", "mod")
+_BOUNDS: tuple[Sign, ...] = ("min", "max")
+_ELEMENTS = {"float": "f32", "xb16": "bf16", "b16": "bf16"}
+
+
+class Tokens(Reader):
+    """Reads a listing from left to right. ``notes`` collect the readings that were taken, by line."""
+
+    def __init__(self, text: str, file: str) -> None:
+        super().__init__(text)
+        self.file = file
+        self.notes: list[str] = []
+        self.constants_shadowed: set[str] = set()
+
+    @property
+    def line(self) -> int:
+        return self.text.count("\n", 0, self.position) + 1
+
+    def note(self, reading: str) -> None:
+        text = f"{self.file}:{self.line}: {reading}"
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Raises ProgramError at the present place."""
+        raise ProgramError(f"{self.file}:{self.line}: {reason}")
+
+    def missing(self, expected: str) -> NoReturn:
+        """Raises ProgramError: something else should stand here."""
+        end = self.text.find("\n", self.position)
+        found = self.text[self.position : end if end >= 0 else None][:24].rstrip()
+        self.refuse(f"expected {expected}, found {found!r}" if found else f"expected {expected}, found the end")
+
+    def expect(self, *tokens: str) -> str:
+        for token in tokens:
+            if self.accept(token):
+                return token
+        self.missing(" or ".join(f"{token!r}" for token in tokens))
+
+    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Step over what the pattern matches here."""
+        found = pattern.match(self.text, self.position)
+        if found is not None:
+            self._position = found.end()
+        return found
+
+    def peek(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        return pattern.match(self.text, self.position)
+
+    def word(self) -> str:
+        found = self.peek(_WORD)
+        return found.group() if found is not None else ""
+
+    def take_word(self) -> str:
+        found = self.match(_WORD)
+        if found is None:
+            self.missing("a word")
+        return found.group()
+
+    def kind(self) -> str:
+        found = self.match(_KIND)
+        return found.group(1) if found is not None else ""
+
+    # Names and places
+
+    def name(self) -> str | None:
+        """``%name``, with what it ends in."""
+        found = self.match(_NAME)
+        return None if found is None else f"%{found.group(1)}{found.group(2)}"
+
+    def names(self) -> list[Expression] | None:
+        """``%name`` or ``%c32``, a number; ``%name:2`` are two values."""
+        name = self.name()
+        if name is None:
+            return None
+        count = _COUNT.match(self.text, self._position)
+        if count is not None:
+            self._position = count.end()
+            return [f"{name}#{i}" for i in range(int(count.group(1)))]
+        return [self._constant(name)]
+
+    def _constant(self, name: str) -> Expression:
+        number = re.fullmatch(r"%c(\d+)", name)
+        return name if number is None or name in self.constants_shadowed else int(number.group(1))
+
+    def number(self) -> int | float | None:
+        found = self.match(_NUMBER)
+        if found is None:
+            return None
+        text = found.group()
+        return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+
+    def expression(self) -> Expression:
+        """A sum of products of places: ``%i + %k * 32``, ``min(%i, 64) floordiv 2``."""
+        found = self._product()
+        while True:
+            if self.accept("=="):
+                found = Combined("==", (found, self._product()))
+            elif self.accept("+"):
+                found = Combined("+", (found, self._product()))
+            elif self.text.startswith("-", self.position) and not self.text.startswith("->", self.position):
+                self.accept("-")
+                found = Combined("+", (found, Combined("*", (self._product(), -1))))
+            else:
+                return found
+
+    def _product(self) -> Expression:
+        found = self._factor()
+        while True:
+            sign = next((s for s in _PRODUCTS if self.accept(s)), None)
+            if sign is None:
+                return found
+            found = Combined(sign, (found, self._factor()))
+
+    def _factor(self) -> Expression:
+        if self.accept("("):
+            found = self.expression()
+            self.expect(")")
+            return found
+        for sign in _BOUNDS:
+            if self.accept(f"{sign}("):
+                first = self.expression()
+                self.expect(",")
+                second = self.expression()
+                self.expect(")")
+                return Combined(sign, (first, second))
+        number = self.number()
+        if number is not None:
+            return number
+        names = self.names()
+        if names is not None:
+            return names[0]
+        if self.word():
+            return f"%{self.take_word()}"
+        self.missing("a place: a name, a number, or a sum of them")
+
+    def expressions(self, closing: str) -> tuple[Expression, ...]:
+        """Up to and with ``closing``; an opening one is behind."""
+        found: list[Expression] = []
+        while not self.accept(closing):
+            start = self.position
+            names = self.names()
+            if names is not None and len(names) > 1:
+                found += names
+            else:
+                self._position = start
+                found.append(self.expression())
+            if not self.accept(","):
+                self.expect(closing)
+                break
+        return tuple(found)
+
+    # Attributes
+
+    def attribute(self, name: str) -> object:
+        """The attribute ``name`` with what stands in its brackets; None for one that says nothing to us."""
+        start = self.position
+        if not self.accept("<"):
+            self.missing("'<'")
+        depth, end = 1, self._position
+        while depth:
+            if end >= len(self.text):
+                self.refuse(f"the bracket of {name} is never closed")
+            if self.text.startswith("->", end):
+                end += 2
+                continue
+            depth += {"<": 1, ">": -1}.get(self.text[end], 0)
+            end += 1
+        self._position = end
+        short, body = name.removeprefix("#xetile.").removeprefix("#"), self.text[start:end]
+        try:
+            if short in ("wg_map", "tile_attr"):
+                for alias, value in self.aliases.items():
+                    if isinstance(value, WgMap):
+                        body = re.sub(re.escape(alias) + r"\b", str(value), body)
+                return WgMap.parse(f"#xetile.{short}{body}")
+            if short.endswith("nested_layout"):
+                return NestedLayout.parse(f"#iree_vector_ext.nested_layout{body}")
+            if short.endswith("lowering_config"):
+                return LoweringConfig.parse(f"#iree_gpu.lowering_config{body}")
+        except LayoutSyntaxError as error:
+            self._position = start
+            self.refuse(f"{name}: {error}")
+        except ValueError as error:
+            self.refuse(f"{name}: {error}")
+        return None
+
+    def reference(self, expected: str) -> object:
+        """An attribute by its name, or written out. None, with a note, for a name that nothing defines."""
+        found = self.match(_REFERENCE)
+        if found is None:
+            self.missing(expected)
+        name = found.group()
+        if self.text.startswith("<", self._position):
+            return self.attribute(name)
+        if name not in self.aliases:
+            self.note(f"{name} is not defined: what it is used for keeps the map that it has")
+            return None
+        return self.aliases[name]
+
+    def value(self) -> Attribute:
+        """Of ``name = value`` in braces."""
+        if self.accept("["):
+            if self.peek(_WORD):
+                return tuple(str(e).lstrip("%") for e in self.expressions("]"))
+            return tuple(int(e) for e in self.expressions("]") if isinstance(e, int))
+        if self.accept('"'):
+            end = self.text.index('"', self._position)
+            text, self._position = self.text[self._position : end], end + 1
+            return text
+        number = self.number()
+        if number is not None:
+            return number
+        if self.peek(_REFERENCE):
+            found = self.reference("an attribute")
+            return found if isinstance(found, LoweringConfig) else True
+        return self.take_word()
+
+    # Types
+
+    def at_type(self) -> bool:
+        return self.peek(_TYPE) is not None
+
+    def type(self) -> Type:
+        """``tile<256x32xf16, #mp_a>`` in all its spellings."""
+        found = self.match(_TYPE)
+        if found is None:
+            self.missing("a type")
+        if found.group(2):
+            return Type("scalar", (), found.group(2))
+        kind = found.group(1)
+        if kind == "tensor_desc":
+            self.note("tensor_desc is read as tile")
+            kind = "tile"
+        dims_text = self.match(_DIMS)
+        assert dims_text is not None
+        dims = [d.strip() for d in dims_text.group().split("x") if d.strip()]
+        element_match = self.match(_ELEMENT)
+        if element_match is None:
+            self.missing("the type of an element")
+        if element_match.group(1):
+            dims.append(element_match.group(1))
+            self.note(f"the x in front of {element_match.group(2)} is missing")
+        element = element_match.group(2)
+        if element in ("xb16", "b16"):
+            self.note(f"{element} is read as bf16")
+        element = _ELEMENTS.get(element, element)
+        layout, order, swapped, shared, scattered, named = self._type_attributes(kind)
+        return Type(
+            kind,  # type: ignore[arg-type]
+            tuple(int(d) if d.isdigit() else d for d in dims),
+            element,
+            layout,
+            order,
+            swapped,
+            shared,
+            scattered,
+            named,
+        )
+
+    def _type_attributes(self, kind: str) -> tuple[WgMap | None, Order, bool, bool, bool, str]:
+        layout, order, named = None, ROW_MAJOR, ""
+        swapped = shared = scattered = False
+        while True:
+            comma = self.accept(",")
+            affine, strided = self.match(_AFFINE), None
+            if affine is None:
+                strided = self.match(_STRIDED)
+            if affine is not None:
+                before, behind = ([d.strip() for d in affine.group(i).split(",")][-2:] for i in (1, 2))
+                swapped = before == behind[::-1]
+            elif strided is not None:
+                swapped = self._strided(strided.group(1))
+            elif self.accept("slm"):
+                shared = True
+            elif self.accept("order"):
+                self.expect("=")
+                a, b = self.integers()
+                order = (a, b)
+            elif self.accept("#scatter"):
+                scattered = True
+            elif self.text.startswith("#amdgpu", self.position):
+                self.reference("an attribute")
+            elif self.peek(_REFERENCE):
+                if not comma:
+                    self.note(f"the comma in a {kind} is missing")
+                found = self.peek(_REFERENCE)
+                assert found is not None
+                named = found.group()
+                layout, order = self._tile_attribute(self.reference("an attribute"), order)
+            elif self.accept("]"):
+                self.note("a bracket ] too many is skipped")
+            else:
+                break
+        if not self.accept(">"):
+            self.note(f"the bracket > of a {kind} is missing")
+        return layout, order, swapped, shared, scattered, named
+
+    def _tile_attribute(self, found: object, order: Order) -> tuple[WgMap | None, Order]:
+        if not isinstance(found, WgMap):
+            return None, order
+        if (found.sg_layout, found.sg_data) == ((1, 1), (1, 1)):  # an order alone
+            return None, found.order
+        return WgMap(found.sg_layout, found.sg_data), found.order if found.order != ROW_MAJOR else order
+
+    def _strided(self, text: str) -> bool:
+        first, *_ = (t.strip() for t in text.split(","))
+        if first == "K":
+            self.note("strides [K, 1], which the document calls col-major, are read as [1, K]")
+            return True
+        return first == "1"

@@ -1,0 +1,245 @@
+"""Tiles of a listing: windows on arrays and on tiles in shared memory, with their loads, stores and prefetches."""
+
+from __future__ import annotations
+
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.programs import index as places
+from search_spaces.programs.index import Index
+from search_spaces.programs.ir import Array
+from search_spaces.programs.text.held import Names, shape_of, tile_shape
+from search_spaces.programs.text.listing import Statement, Type
+from search_spaces.programs.text.survey import (
+    LOADS,
+    TileInfo,
+    is_turned,
+    names_of,
+    tile_places,
+)
+from search_spaces.programs.values import State, Tile, WindowHandle
+
+Held = Tile | State | WindowHandle | Index
+
+
+class Windows(Names):
+    """Statements that make, move and use tiles."""
+
+    # Memory
+
+    def _array(self, s: Statement, name: str) -> Array:
+        array = self.arrays.get(f"{name}.slm" if s.takes and s.takes[0].shared else name)
+        if array is None:
+            self.refuse(s, f"{name} is no array")
+        return array
+
+    def _make_tile(self, s: Statement) -> None:
+        tile = self.found.tiles[s.results[0] if s.results else f"%tile_{s.line}"]
+        name = self.found.base(tile.base)
+        array = self._array(s, name)
+        types = (*s.takes, *s.gives)
+        turned = is_turned(tile)
+        memref, own = (types[0], types[-1]) if types else (None, None)
+        if memref is None or own is None:
+            self.refuse(s, "it has no type")
+        if memref.kind == "memref" and own.kind == "tile" and len(memref.dims) >= 2:
+            ordered = own.order == (0, 1)
+            if memref.swapped != ordered and min(d if isinstance(d, int) else 2 for d in memref.dims[-2:]) > 1:
+                stored = "column" if memref.swapped else "row"
+                self.refuse(s, f"a {stored}-major memref has no tile of order {list(own.order)} (RFC, appendix 1)")
+        if memref.scattered or own.scattered:
+            self.refuse(s, "gathers and scatters are not compiled")
+        if array.role == "shared":
+            self.held[tile.name] = self._slot(s, tile, array)
+            return
+        given = s.index[0] if s.index else tuple(s.operands[1:])
+        lead = given[: len(array.full) - 2] if len(array.full) > 2 else ()
+        for place in lead:
+            array = array[self._place(s, place)]
+        rows, columns = (self._place(s, place) for place in tile_places(self.found, tile))
+        column = len(array.full) == 1 and turned
+        window = self.p.window(
+            array, (rows, columns), tile_shape(s), turned=turned and not column, column=column, map=own.layout
+        )
+        self.held[tile.name] = window
+
+    def _handle(self, s: Statement, name: str) -> WindowHandle:
+        while name not in self.held and name in self.found.aliases:
+            name = self.found.aliases[name]
+        held = self.held.get(name)
+        if held is None and name in self.found.free_tiles:
+            type_ = self.found.free_types[name]
+            held = self.held[name] = self.p.window(
+                self.arrays[name], (0, 0), shape_of(s, type_), turned=type_.order == (0, 1), map=type_.layout
+            )
+        if name in self.slots:
+            return self._slot(s, self.found.tiles[name], self._array(self.found.tiles[name].statement, self.found.base(
+                self.found.tiles[name].base)))  # fmt: skip
+        if not isinstance(held, WindowHandle):
+            self.refuse(s, f"{name} is no tile")
+        return held
+
+    def _load(self, s: Statement) -> Tile:
+        window = self._handle(s, str(s.operands[0]))
+        for type_ in (*s.takes, *s.gives):
+            if type_.kind in ("tile", "vector") and type_.dims != window.shape:
+                told = "x".join(map(str, type_.dims))
+                self.found.note(s, f"its types say {told}: the tile is {window.shape[0]}x{window.shape[1]}")
+            elif type_.kind in ("tile", "vector") and type_.element != window.window.array.dtype.name:
+                self.found.note(s, f"its types say {type_.element}: the tile has {window.window.array.dtype.name}")
+        if s.takes and s.takes[0].layout not in (None, window.window.map) and window.window.map is None:
+            window = self._with_map(window, s.takes[0].layout)
+        padding = s.attribute("padding", 0.0)
+        assert isinstance(padding, int | float)
+        value = self.loaded[window.window.id] = self.p.load(window, padding=float(padding))
+        if window.window.map is not None:
+            self.maps[value.value.id] = window.window.map
+        return value
+
+    def _with_map(self, handle: WindowHandle, layout: WgMap | None) -> WindowHandle:
+        """The window of a tile that was made without a map."""
+        own = handle.window
+        made = self.p.window(own.array, own.at, own.shape, turned=own.turned, map=layout)
+        return made
+
+    def _store(self, s: Statement) -> None:
+        names = [*(str(o) for o in s.operands), *(s.results if len(s.operands) == 1 else ())]
+        tiles = [n for n in names if isinstance(self.held.get(n), WindowHandle) or n in self.found.aliases
+                 or n in self.found.free_tiles]  # fmt: skip
+        if not tiles:
+            self.refuse(s, "it names no tile")
+        window = self._handle(s, tiles[0])
+        others = [n for n in names if n not in tiles]
+        if others:
+            value = self._value(s, others[0])
+        else:
+            if window.shape not in self.last:
+                self.refuse(s, f"{tiles[-1]} is a tile, and no vector has its shape")
+            value = self.last[window.shape]
+            self.found.note(s, f"{tiles[-1]} is a tile: the vector made last of its shape is stored")
+        wanted = window.window.array.dtype
+        if value.value.dtype != wanted:
+            self.found.note(s, f"a {value.value.dtype.name} vector goes to a {wanted.name} tile: it is rounded")
+            value = value.cast(wanted.name)
+        if s.op == "xetile.atomic_rmw":
+            kind = "addf" if s.kind in ("add", "addf") and wanted.name == "f32" else s.kind
+            kind = "addi" if s.kind == "add" and wanted.name == "i32" else kind
+            self.p.atomic_rmw(kind, value, window)
+        elif window.window.array.role == "inout":
+            missing = [n for n in self.grid if not any(n in names_of(place) for tile in self.found.tiles.values()
+                       for place in tile_places(self.found, tile) if tile.name == tiles[0])]  # fmt: skip
+            told = " and ".join(missing) or "other axes"
+            self.found.note(s, f"all blocks along {told} store here: read as atomic_rmw <addf>")
+            self.p.atomic_rmw("addf", value, window)
+        else:
+            self.p.store(value, window)
+
+    def _prefetch(self, s: Statement) -> None:
+        name = str(s.operands[0])
+        window = self._handle(s, name)
+        said = s.takes[0] if s.takes else None
+        if said is not None and said.layout not in (None, window.window.map):
+            other = self._meant(name, window, said)
+            if other is not None:
+                self.found.note(s, f"{name} has another map than the one named here, which {other} has: that is meant")
+                window = self._handle(s, other)
+        locality = s.attribute("locality", 3)
+        assert isinstance(locality, int)
+        self.p.prefetch(window, locality=locality)
+
+    def _meant(self, name: str, window: WindowHandle, said: Type) -> str | None:
+        """Another tile of the same array and shape that only moves, and so must be the one to prefetch."""
+        used = {str(o) for s in self.found.listing.walk() for o in s.operands
+                if s.op in (*LOADS, "xetile.prefetch_tile", "xetile.store_tile")}  # fmt: skip
+        for other, tile in self.found.tiles.items():
+            held = self.held.get(other)
+            if other != name and other not in used and isinstance(held, WindowHandle):
+                same = (held.window.array, held.window.shape) == (window.window.array, window.window.shape)
+                if same and tile.name == other:
+                    return other
+        return None
+
+    def _move(self, s: Statement) -> None:
+        name, *by = s.operands
+        if str(name) in self.slots or any(isinstance(b, str) and b in self.rings for b in by):
+            return  # a slot of a ring lies where the ring's offset says
+        window = self._handle(s, str(name))
+        if any(not isinstance(b, int) for b in by):
+            known = [b for b in by if isinstance(b, str) and b not in self.held]
+            for b in known:
+                self.found.note(s, f"{b} is defined nowhere: it is 0")
+        rows, columns = (b if isinstance(b, int) else 0 for b in (*by, 0, 0)[:2])
+        window.move(rows, columns)
+        if s.results and s.results[0] not in self.found.tiles and s.results[0] not in self.held:
+            self.held[s.results[0]] = window
+
+    # Shared memory
+
+    def _make_shared(self, name: str) -> None:
+        """A tile in shared memory: as large as the tiles that the text makes of it reach."""
+        info = self.found.arrays[name]
+        if self.found.fixed:
+            extents = [int(d) for d in info.type.dims]
+        else:
+            extents = [0, 0]
+            for tile in self.found.tiles.values():
+                if self.found.base(tile.base) == info.name and tile.statement.takes[0].shared:
+                    for d, at in enumerate(self._slot_start(tile)):
+                        extents[d] = max(extents[d], at + tile_shape(tile.statement)[d])
+        self.arrays[name] = self.p.shared(extents[0], extents[1], info.type.element)
+
+    def _slot_start(self, tile: TileInfo) -> tuple[int, int]:
+        """Without the place of the block: shared memory is its own."""
+        rows, columns = (p if isinstance(p, int) else 0 for p in tile_places(self.found, tile))
+        return rows, columns
+
+    def _slot(self, s: Statement, tile: TileInfo, array: Array) -> WindowHandle:
+        own = tile.statement
+        places_ = tile_places(self.found, tile)
+        if self.found.fixed:
+            at: list[Index | int] = [self._place(own, p) for p in places_]
+        else:
+            at = list(self._slot_start(tile))
+        ring = self.slots.get(tile.name)
+        if ring is not None:
+            offset, dimension = self.rings[ring][0], int(self.rings[ring][1].number)
+            extent = array.full[dimension]
+            at[dimension] = (at[dimension] + offset) % extent
+        return self.p.window(array, (at[0], at[1]), tile_shape(own), turned=is_turned(tile), map=own.gives[-1].layout)
+
+    def _open_rings(self, s: Statement, turn: Index) -> None:
+        """Numbers that a loop counts up modulo the extent of a ring, and the tiles that move by them."""
+        body = s.body or ()
+        for first in body:
+            if first.op != "add" or first.operands[:1] != (first.results[0],):
+                continue
+            name, step = first.results[0], first.operands[1]
+            modulo = [b for b in body if b.op == "mod" and b.results == first.results]
+            held = self.held.get(name)
+            if not modulo or not isinstance(held, Index) or not isinstance(step, int):
+                continue
+            extent = self._number(modulo[0], modulo[0].operands[1])
+            start = held
+            self.held[name] = (start + turn * step) % extent
+            dimension = 0
+            for b in body:
+                if b.op == "xetile.update_tile_offset" and name in b.operands[1:]:
+                    dimension = b.operands[1:].index(name)
+                    for tile in (str(b.operands[0]), *b.results):
+                        self.slots[tile] = f"{name}.{dimension}"
+                    self.found.note(
+                        b, f"{name} is a place in a ring of {extent}, though the operation is relative: the tile lies "
+                        "where it began and so much further, in the ring"
+                    )  # fmt: skip
+            for d in (0, 1):
+                self.rings[f"{name}.{d}"] = (places.as_index(self.held[name]), places.constant(d))  # type: ignore[arg-type]
+            self.rings[name] = self.rings[f"{name}.0"]
+
+    def _assign(self, s: Statement) -> None:
+        name, value = s.results[0], s.operands[0]
+        if s.op in ("add", "mod"):
+            return  # of a ring, which is open
+        if isinstance(value, int):
+            self.held[name] = places.constant(value)
+        elif self.found.tile(str(value)) is not None or str(value) in self.slots:
+            return  # a tile under its other name
+        else:
+            self.held[name] = self._value(s, value)

@@ -1,0 +1,78 @@
+"""Matmuls of block-scaled types, compiled for sm_120a: right in the emulator, and planted faults are reported."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from block_scale_planted import INTRINSICS, PLANTED, PROBLEMS, RTX5090, Planted, right_kernel
+from kernels import space_of
+from needs import needs_compiler, needs_nvrtc
+
+from autosched.proofs.proof import prove, verify_one
+from measurements.compiler.nvrtc import compile_to_ptx
+from search_spaces.catalogue import candidates, template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.block_scales import SCALE_ORDERS
+from search_spaces.operators.matmul import EPILOGUES, REDUCTIONS, Matmul
+from search_spaces.templates.kernel import Kernel
+
+pytestmark = [needs_compiler, needs_nvrtc]
+EVERY = 6  # so many planted faults stand for one that runs by default
+
+
+def reported(case: str, kernel: Kernel) -> bool:
+    return any(run.status != "ok" for run in prove(PROBLEMS[case], kernel, time_limit=30))
+
+
+@pytest.mark.parametrize("case", PROBLEMS)
+def test_the_kernels_are_right(case: str) -> None:
+    assert not reported(case, right_kernel(case))
+
+
+@pytest.mark.parametrize("planted", PLANTED[::EVERY], ids=lambda p: p.name)
+def test_a_planted_fault_is_reported(planted: Planted) -> None:
+    assert reported(planted.case, planted.kernel())
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda p: p.name)
+def test_every_planted_fault_is_reported(planted: Planted) -> None:
+    assert reported(planted.case, planted.kernel())
+
+
+@pytest.mark.parametrize("name", INTRINSICS)
+def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool) -> None:
+    rng = np.random.default_rng(17)
+    for seed in range(40 if nightly else 1):
+        m, n, blocks = (int(x) for x in rng.integers((1, 1, 1), (400, 300, 60)))
+        chosen = {
+            "scale_order": SCALE_ORDERS[seed % 2], "batch": int(rng.choice((1, 3))),
+            "out": str(rng.choice(("bf16", "f32"))),
+            "epilogue": str(rng.choice(EPILOGUES)), "reduction": str(rng.choice(REDUCTIONS)),
+            "scale": str(rng.choice(("none", "tensor", "row_column"))),
+        }  # fmt: skip
+        problem = Matmul(m, n, 32 * blocks, a=name, **chosen)
+        (schedule,) = space_of(problem, RTX5090).sample(1, seed=seed)
+        proof = verify_one(template("matmul"), problem, schedule, RTX5090, depth="quick")
+        assert proof.ok, (problem, schedule, proof.reason)
+
+
+@pytest.mark.parametrize("name", ("e4m3", "e5m2"))
+def test_8_bit_floats_are_multiplied_by_scales_of_one(name: str) -> None:
+    """GeForce cards do so at twice the rate."""
+    problem = Matmul(100, 72, 192, a=name, scale="row_column")
+    space = space_of(problem, RTX5090)
+    schedule = next(s for s in space.sample(64, seed=2) if s["intrinsic"] == f"mma_m16n8k32_{name}_unit_scales")
+    proof = verify_one(template("matmul"), problem, schedule, RTX5090, depth="quick")
+    assert proof.ok, proof.reason
+    assert proof.kernel is not None
+    output = compile_to_ptx(proof.kernel.source, proof.kernel.entry, "compute_120a", proof.kernel.headers)
+    assert output.text is not None and f"block_scale.scale_vec::1X.f32.{name}.{name}.f32.ue8m0" in output.text
+
+
+def test_what_other_devices_are_told() -> None:
+    problem = Matmul(256, 256, 256, a="nvf4")
+    reasons = {t.name: reason for t, reason in candidates(problem, device("h100"))}
+    assert reasons["matmul"] == "nvf4 is multiplied by mma.sync with block scales since sm_120a, but h100 is sm_90a"
+    assert reasons["wgmma_matmul"] == "wgmma has no block scales, which nvf4 needs"
+    assert dict((t.name, r) for t, r in candidates(problem, RTX5090))["matmul"] is None

@@ -1,0 +1,28 @@
+"""The one reader of fingerprints."""
+
+import pytest
+
+from measurements.records.record import operator_of
+from measurements.records.runner_info import RunnerInfo
+
+
+def test_fields_are_texts_and_those_not_stated_are_empty() -> None:
+    info = RunnerInfo.of('{"cache":"warm","sm":"sm_90a","sm_count":132,"model":null,"other":"x"}')
+    assert info == RunnerInfo(cache="warm", arch="sm_90a", sm_count="132") and info.warm
+    assert RunnerInfo.of("{}") == RunnerInfo() and not RunnerInfo().warm
+
+
+def test_a_text_inside_another_field_is_no_warm_cache() -> None:
+    assert not RunnerInfo.of('{"name":"\\"cache\\":\\"warm\\""}').warm
+
+
+@pytest.mark.parametrize("text", ["[]", "1", "x", ""])
+def test_what_is_no_object_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        RunnerInfo.of(text)
+
+
+def test_a_key_of_another_form_has_no_operator() -> None:
+    assert operator_of('{"operator":"matmul","m":1}') == "matmul"
+    for key in ("{}", "[]", '{"n":64', '{"operator":["copy"]}'):
+        assert operator_of(key) == ""

@@ -1,0 +1,156 @@
+"""Random tile programs: products with random ends, and random operations on tiles of one shape."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.programs.builder import Argument, Builder, Input, Output, Program, program, wg_map
+from search_spaces.programs.index import Index
+from search_spaces.programs.ir import Array
+from search_spaces.programs.values import Tile
+
+UNARY = ("tanh", "sigmoid", "absolute")
+OPERATIONS = (
+    "mask",
+    "convert",
+    "convert",
+    "turn",
+    "add",
+    "maximumf",
+    "minimumf",
+    "less",
+    "tanh",
+    "absolute",
+    "subtract",
+    "multiply",
+)
+BINARY = ("add", "subtract", "multiply", "maximum", "minimum")
+
+
+def random_program(seed: int) -> Program:
+    """One or two products of random storage orders, and up to six random functions of what they and loads give."""
+    rng = random.Random(seed)
+    turned_a, turned_b, twice = (rng.random() < 0.4 for _ in range(3))
+    typed, out_type = rng.choice(("f16", "bf16")), rng.choice(("f16", "bf16", "f32"))
+    steps = [
+        (rng.choice((*UNARY, *BINARY, *BINARY)), rng.random(), rng.random(), round(rng.uniform(-2, 2), 3))
+        for _ in range(rng.randint(0, 6))
+    ]
+    depth = rng.choice((16, 32, 48))
+
+    def body(p: Builder, a: Array, b: Array, row: Array, column: Array, tile: Array, out: Array) -> None:
+        m, k = reversed(a.shape) if turned_a else a.shape
+        n = b.shape[0] if turned_b else b.shape[1]
+        bm, bn = p.choose(bm=(32, 64, 96), bn=(16, 64))  # type: ignore[misc]
+        i, j = p.blocks((m, n), (bm, bn))
+        x = p.window(a, (0, i) if turned_a else (i, 0), (depth, bm) if turned_a else (bm, depth))
+        y = p.window(b, (j, 0) if turned_b else (0, j), (bn, depth) if turned_b else (depth, bn))
+        states = [p.state(p.zeros((bm, bn))) for _ in range(1 + twice)]
+        for _ in p.steps(k, depth):
+            for state in states:
+                left, right = p.load(x), p.load(y)
+                left, right = p.transpose(left) if turned_a else left, p.transpose(right) if turned_b else right
+                state.set(p.mma(left, right, state))
+            x.move(*((depth, 0) if turned_a else (0, depth)))
+            y.move(*((0, depth) if turned_b else (depth, 0)))
+        made: list[Tile] = [state.read() for state in states]
+        made.append(p.broadcast(p.load(p.window(row, (0, j), (1, bn))), dim=0, size=bm))
+        loaded = p.load(p.window(column, (i, 0), (bm, 1), column=True)).cast("f32")
+        made.append(p.broadcast(loaded, dim=1, size=bn))
+        made.append(p.load(p.window(tile, (i, j), (bm, bn))).cast("f32"))
+        for function, first, second, number in steps:
+            left_tile = made[int(first * len(made))]
+            if function in UNARY:
+                made.append(p.map(function, left_tile))
+            elif second < 0.25:
+                made.append(p.map(function, left_tile, number))
+            else:
+                made.append(p.map(function, left_tile, made[int(second * len(made))]))
+        p.store((made[-1] + made[0] if steps else made[0]).cast(out_type), p.window(out, (i, j), (bm, bn)))
+
+    return made_of(
+        body,
+        f"random_{seed}",
+        a=Input("k m" if turned_a else "m k", typed),
+        b=Input("n k" if turned_b else "k n", typed),
+        row=Input("n", "f32"),
+        column=Input("m", "bf16"),
+        tile=Input("m n", "f16"),
+        out=Output("m n", out_type),
+    )
+
+
+SHAPES = ((32, 64), (64, 32), (16, 128), (48, 96), (96, 24), (8, 256))
+MAPS = ([4, 1], [2, 2], [1, 4], [4, 2], [2, 4])
+
+
+def random_tiles(seed: int) -> Program:
+    """Up to ten operations on tiles of one shape: functions, masks, reductions and broadcasts of rows, columns and
+    groups, transposes, conversions to random maps; in a loop that carries sums and maxima, or without one."""
+    rng = random.Random(seed)
+    rows, columns = rng.choice(SHAPES)
+    loop, typed, out_type = rng.random() < 0.5, rng.choice(("f16", "f32", "bf16")), rng.choice(("f16", "f32"))
+    steps = [(rng.choice(OPERATIONS), rng.random(), rng.random(), rng.randint(0, 1)) for _ in range(rng.randint(1, 10))]
+    grid = next(g for g in rng.sample(MAPS, len(MAPS)) if rows % g[0] == 0 and columns % g[1] == 0)
+    count = grid[0] * grid[1]
+
+    def layout(pick: float) -> WgMap | None:
+        fits = [g for g in MAPS if g[0] * g[1] == count and rows % g[0] == 0 and columns % g[1] == 0]
+        g = fits[int(pick * len(fits))]
+        return wg_map(g, [rows // g[0], columns // g[1]]) if pick < 0.8 else None
+
+    def applied(p: Builder, made: list[Tile], i: Index, j: Index, m: int, n: int) -> Tile:
+        for kind, first, second, dim in steps:
+            x = made[int(first * len(made))]
+            y = made[int(second * len(made))]
+            if kind == "mask":
+                inside = (p.rows(i, rows) < m) & (p.columns(j, columns) < n)
+                made.append(p.where(inside, x, round(second, 2)))
+            elif kind == "convert":
+                made.append(p.convert_layout(x, layout(second)))
+            elif kind == "turn":
+                made.append(p.transpose(p.transpose(x) * 0.5))
+            elif kind in ("add", "maximumf", "minimumf"):
+                size = None if second < 0.5 else (rows, columns)[dim] // 4
+                part = p.reduction(kind, x, dim=dim, size=size)
+                made.append(p.broadcast(part, dim=dim, size=(rows, columns)[dim]) * 0.25)
+            elif kind == "less":
+                made.append(p.where(p.rows(i, rows) % 3 < 2, x, y))
+            elif kind in UNARY:
+                made.append(p.map(kind, x))
+            else:
+                made.append(p.map(kind, x, y))
+        return made[-1]
+
+    def body(p: Builder, x: Array, row: Array, column: Array, out: Array) -> None:
+        m, n = x.shape
+        p_i, p_j = (p.blocks((m, n), (rows, columns))) if not loop else (*p.blocks((m,), (rows,)), Index("constant", 0))
+        sideways = p.load(p.window(row, (0, p_j), (1, columns)))
+        down = p.load(p.window(column, (p_i, 0), (rows, 1), column=True)).cast("f32")
+
+        def loaded(j: Index) -> list[Tile]:
+            tile = p.load(p.window(x, (p_i, j), (rows, columns))).cast("f32")
+            return [tile, tile + sideways, tile * down]
+
+        if not loop:
+            p.store(applied(p, loaded(p_j), p_i, p_j, m, n).cast(out_type), p.window(out, (p_i, p_j), (rows, columns)))
+            return
+        total, top = p.state(p.zeros((rows, 1))), p.state(p.full((rows, 1), -4.0))
+        for j in p.steps(n, columns):
+            value = applied(p, loaded(j), p_i, j, m, n)
+            top.set(p.maximum(top, p.reduction("maximumf", value, dim=1)))
+            total.set(total * 0.5 + p.reduction("add", value, dim=1))
+        for j in p.steps(n, columns):
+            tile = p.load(p.window(x, (p_i, j), (rows, columns))).cast("f32")
+            p.store((tile * top - total).cast(out_type), p.window(out, (p_i, j), (rows, columns)))
+
+    return made_of(body, f"tiles_{seed}", x=Input("m n", typed), row=Input("n", "f32"), column=Input("m", "bf16"),
+                   out=Output("m n", out_type))  # fmt: skip
+
+
+def made_of(body: Callable[..., None], name: str, **arrays: Argument) -> Program:
+    body.__name__ = name
+    made = program(**arrays)(body)
+    return Program(made.name, made.function, made.arguments, f"{made.content}{name}", made.summary)

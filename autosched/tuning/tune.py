@@ -14,6 +14,7 @@ from autosched.samplers.first_choices import nvidia_heuristics
 from autosched.samplers.first_choices.model_choice import default_choice
 from autosched.samplers.seeded import SeededSampler
 from autosched.tuning import backends, preconditions, warm_start, winner_proof
+from autosched.tuning import effort as efforts
 from autosched.tuning.finalists import simplicity
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.loop import Tuner
@@ -34,7 +35,7 @@ TRIALS = 64  # by default: some minutes on a GPU
 def tune(
     problem: Problem,
     *,
-    trials: int = TRIALS,
+    trials: int | None = None,
     database: str | Path | None = None,
     device: str | Device | None = None,
     backend: str = "auto",
@@ -44,24 +45,27 @@ def tune(
     verify: bool = True,
     warm_cache: bool = False,
     gpus: backends.Gpus | None = None,
+    ray: str | None = None,
     progress: Observer | None = None,
     templates: Iterable[str | KernelTemplate] | None = None,
     model: str | Path | None = None,
-    min_gain: float = 0.0,
+    min_gain: float | None = None,
     seconds: float | None = None,
     proof_seconds: float | None = None,
+    effort: str | None = None,
 ) -> TuneResult:
-    """Try ``trials`` further schedules of ``problem`` and keep every result in ``database`` (a path or SQLAlchemy URL),
-    by default the one of AUTOSCHED_DB, else ``autosched/best.db`` in the user's data folder; ``result.database`` says
-    which, and ``autosched.matmul`` and the like look there, too.
+    """Try ``trials`` further schedules of ``problem``, by default TRIALS, and keep every result in ``database`` (a path
+    or SQLAlchemy URL), by default the one of AUTOSCHED_DB, else ``autosched/best.db`` in the user's data folder;
+    ``result.database`` says which, and ``autosched.matmul`` and the like look there, too.
 
     ``device`` names the GPU to tune for; by default it is the one of this machine, or h200 where there is none.
     ``workers`` is the number of compilers, by default one per core. ``verify`` emulates each new best before it is
     called best, on backends that do not run kernels, and the best at the end with a full proof (``verify_one``) that
     may take ``proof_seconds``, by default PROOF_SECONDS; 0 leaves it out. On a GPU the fastest are timed in turns at
     the end, which decides. ``warm_cache`` times with operands in the L2 instead of from memory. ``gpus`` measure, by
-    default GPU 0 alone: numbers as CUDA counts them, or "all", all of one kind. Ctrl-C ends the run with everything
-    kept.
+    default GPU 0 alone: numbers as CUDA counts them, or "all", all of one kind. ``ray`` is the address of a Ray cluster
+    ("auto": the one of this machine), on all of whose GPUs of the kind ``device`` is measured instead. Ctrl-C ends the
+    run with everything kept.
     ``templates`` are the kernel templates to search, by name or themselves; by default every one that can compute it.
     A matmul is first asked of nvMatmulHeuristics, where that is installed (``nvidia_heuristics``).
     The search starts from what the trained ``model`` (a file of ``autosched train``) knows, by default from the times
@@ -69,10 +73,15 @@ def tune(
     ``min_gain`` ends the search once UNPROMISING proposals in a row promise to shorten the best time by a smaller part.
     Nothing is proposed after ``seconds`` of searching, by default without a limit; what is under way is finished, and
     the fastest are timed in turns or proven as ever.
+    ``effort`` (model, quick, full) stands for trials, min_gain and proof_seconds that are not given (``efforts``):
+    "model" tries the time model's own choice alone, "quick" goes on while that promises 2%, "full" for long.
     Raises ValueError (StoreError for the database), before anything is written, for input that cannot be used.
     """
     Problem.check(problem)
-    trials = whole_number("trials", trials, 1)
+    model_first = effort is not None and efforts.effort(effort).model_first
+    trials, given = efforts.settings(effort, trials, min_gain=min_gain, proof_seconds=proof_seconds)
+    trials = TRIALS if trials is None else whole_number("trials", trials, 1)
+    min_gain, proof_seconds = given["min_gain"] or 0.0, given["proof_seconds"]
     if isinstance(min_gain, bool) or not isinstance(min_gain, (int, float)) or not 0 <= min_gain < 1:
         raise ValueError(f"min_gain is a part of the best time, from 0 to less than 1, not {min_gain!r}")
     if seconds is not None and (
@@ -97,6 +106,7 @@ def tune(
         workers=workers,
         warm_cache=warm_cache,
         gpus=gpus,
+        ray=ray,
         templates=templates,
         model=trained,
     ) as chosen:
@@ -130,6 +140,8 @@ def tune(
                 advice = nvidia_heuristics.advice(chosen.templates, problem, chosen.device, start.prior)
             lines = (chosen.headline, chosen.line, note, _unranked(chosen, problem), *start.lines, advice.line)
             asked = make_sampler(sampler, space, seed=seed, prior=start.prior)
+            if model_first and (first := _default_schedule(problem, chosen)) is not None:
+                asked = SeededSampler(asked, (first,), "model", own_first=False)
             tuner = Tuner(
                 problem,
                 chosen.device,
@@ -168,7 +180,8 @@ def _in_flight_limit(chosen: backends.Backend, workers: int | None) -> InFlightL
     """On a GPU, what costs ask for. Elsewhere there is no hurry, and the same seed tries the same on every machine."""
     if chosen.runner.provenance is not Provenance.MEASURED:
         return InFlightLimit()
-    return InFlightLimit(gpus=chosen.gpus, compilers=workers or os.cpu_count() or 1)
+    compilers = workers or (os.cpu_count() if chosen.fleet is None else chosen.fleet.compilers.members) or 1
+    return InFlightLimit(gpus=chosen.gpus, compilers=compilers)
 
 
 ESTIMATES_PAGE = "docs/reference/estimates.md"

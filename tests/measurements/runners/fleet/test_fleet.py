@@ -84,9 +84,7 @@ def options(folder: Path, seconds: float = 1.0) -> FleetOptions:
 
 
 def add_node(cluster: Any, gpus: int, kind: str = "h200") -> Any:
-    return cluster.add_node(
-        num_cpus=1, num_gpus=gpus, include_dashboard=False, env_vars={VARIABLE: kind}
-    )
+    return cluster.add_node(num_cpus=1, num_gpus=gpus, include_dashboard=False, env_vars={VARIABLE: kind})
 
 
 def runner(fleet: Fleet, folder: Path, name: str | None = None) -> FleetRunner:
@@ -110,7 +108,7 @@ def test_what_candidates_do_and_what_becomes_of_a_lost_node(cluster: Any, tmp_pa
         assert len(entrants[0].seconds) == len(entrants[1].seconds) == 4
 
         node = add_node(cluster, 2)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 90
         while it.gpus < 4 and time.monotonic() < until:
             time.sleep(0.1)
         assert it.gpus == 4, "GPUs of a node that comes later join"
@@ -141,6 +139,9 @@ def test_a_mixed_fleet_and_arrays_that_workers_lack(cluster: Any, tmp_path: Path
     )
     fleet = Fleet(cluster.address, lacking, compilers=1, told=told.append)
     try:
+        until = time.monotonic() + 60
+        while fleet.kinds != {"h200": 2, "a100": 1} and time.monotonic() < until:
+            time.sleep(0.1)
         assert fleet.kinds == {"h200": 2, "a100": 1}
         with pytest.raises(FleetError, match=r"h200, a100|a100, h200"):
             fleet.device(None)
@@ -157,6 +158,13 @@ def test_a_mixed_fleet_and_arrays_that_workers_lack(cluster: Any, tmp_path: Path
 
 
 def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FleetError, match=r"there is no Ray cluster at 127\.0\.0\.1:1"):
-        monkeypatch.setenv("RAY_gcs_server_request_timeout_seconds", "1")
-        Fleet("127.0.0.1:1")
+    import ray
+
+    def refuse(**_: Any) -> None:
+        raise ConnectionError("Could not find any running Ray instance.\nand more")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    with pytest.raises(
+        FleetError, match=r"there is no Ray cluster at auto \(Could not find any running Ray instance\.\)"
+    ):
+        Fleet("auto")

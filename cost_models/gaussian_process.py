@@ -16,12 +16,20 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from cost_models.covariance import Grid, Hyperparameters, coordinates, covariance, squared_distances
-from cost_models.surrogate import Prediction
+from cost_models.covariance import Grid, Hyperparameters, covariance, squared_distances
 from search_spaces.arrays import FloatArray, IntArray
 
 _JITTER = 1e-8
 _BOUNDS = {"length": (-4.0, 5.0), "variance": (-4.0, 4.0), "noise": (-12.0, 1.0)}  # of the logarithms
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """``mean`` and ``deviation`` [n] of the value of each row; the deviation is that of the value itself, without the
+    noise of measuring it."""
+
+    mean: FloatArray
+    deviation: FloatArray
 
 
 @dataclass(frozen=True)
@@ -51,25 +59,6 @@ class Settings:
         return Hyperparameters(lengths, math.exp(self.variance[0]), math.exp(self.noise[0]), self.offset)
 
 
-class GaussianProcess:
-    """The surrogate. ``given`` hyper-parameters are used as they are; by default they are fitted to the rows."""
-
-    def __init__(self, settings: Settings | None = None, given: Hyperparameters | None = None) -> None:
-        self._settings = settings or Settings()
-        self._given = given
-
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> GaussianPosterior:
-        """As ``Surrogate`` says."""
-        columns, values = coordinates(X), np.asarray(y, dtype=np.float64)
-        if values.shape != (columns.shape[1],) or not len(values):
-            raise ValueError(f"a value for each row is needed, and at least one, not {values.shape}")
-        if not np.isfinite(values).all():
-            raise ValueError("values must be finite: leave failed trials out")
-        scale = Scale.of(values)
-        given = self._given or hyperparameters(columns, scale.down(values), self._settings)
-        return GaussianPosterior(columns, scale.down(values), given, scale)
-
-
 @dataclass(frozen=True)
 class Scale:
     """Values shifted and scaled to mean 0 and deviation 1."""
@@ -84,30 +73,6 @@ class Scale:
     def down(self, values: FloatArray) -> FloatArray:
         scaled: FloatArray = (values - self.mean) / self.deviation
         return scaled
-
-
-class GaussianPosterior:
-    """The posterior of ``values`` [n], scaled, at ``columns`` [d, n]."""
-
-    def __init__(
-        self, columns: npt.NDArray[np.float32], values: FloatArray, given: Hyperparameters, scale: Scale
-    ) -> None:
-        self.hyperparameters = given
-        self._columns = columns
-        self._scale = scale
-        self._factor = _cholesky(covariance(columns, columns, given).astype(np.float64), given.noise)
-        self._weights: FloatArray = scipy.linalg.lapack.dpotrs(self._factor, values, lower=1)[0]
-
-    def predict(self, X: npt.ArrayLike) -> Prediction:
-        """As ``Posterior`` says."""
-        rows = coordinates(X)
-        if len(rows) != len(self._columns):
-            raise ValueError(f"the model knows {len(self._columns)} coordinates, the rows have {len(rows)}")
-        between = covariance(self._columns, rows, self.hyperparameters).astype(np.float64)
-        explained = (scipy.linalg.solve_triangular(self._factor, between, lower=True) ** 2).sum(axis=0)
-        mean = between.T @ self._weights * self._scale.deviation + self._scale.mean
-        variance = np.maximum(self.hyperparameters.total - explained, 0.0)
-        return Prediction(mean, np.sqrt(variance) * self._scale.deviation)
 
 
 @dataclass(frozen=True)

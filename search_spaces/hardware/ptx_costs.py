@@ -62,6 +62,8 @@ def costs(operation: str) -> Costs:
         )
     if opcode in _SPECIAL:
         return (("special", 1.0), ("fma", 0.5)) if kind == "f32" else (("special", 1.0),)
+    if kind == "f32x2":
+        return (("fma", 2.0),)
     if opcode in ("mad", "mul", "mul24", "mad24", "madc") and kind not in ("f32", *_HALVES):
         return (("imad", 3.0),) if wide else (("imad", 1.0),)
     if opcode in ("fma", "add", "sub", "mul", "mad") and kind in ("f32", *_HALVES):

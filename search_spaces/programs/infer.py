@@ -323,10 +323,12 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
 
 def _is_split(found: Inference, source: Spread | None, dimension: int, operation: ir.Reduce) -> bool:
     """Whether groups of a reduction would lie across what a warp, a lane or a register has: those that are no power of
-    two, and those that a map of the user gives to several subgroups."""
+    two, those of lines of memory, which warps share, and those that a map of the user gives to several subgroups."""
     size = operation.size
     if size == operation.value.shape[dimension]:
         return False
+    if source is not None and source.kind == "blocked" and found.anchors[source.number].along != dimension:
+        return True
     given = found.given.get(source.number) if source is not None and source.kind == "given" else None
     return size & (size - 1) != 0 or (isinstance(given, WgMap) and given.sg_data[dimension] % size != 0)
 

@@ -22,7 +22,9 @@ from autosched.cli.terminal.findings import print_findings
 from autosched.cli.terminal.output import print_json, stdout_console
 from measurements.emulator import HostFailure, Suppression, check_host
 from measurements.emulator.findings import Grade
+from measurements.files.bounded import read_bounded
 
+_MOST_BYTES = 1 << 26  # of a source or of PTX
 _TOLERANCE = 1e-5  # relative, of --expect
 
 
@@ -187,9 +189,11 @@ def _program(file: str, is_ptx: Any, options: Sequence[str]) -> tuple[str, bool]
     from search_spaces.templates.headers import Headers
 
     try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}") from None
+        text = read_bounded(file, _MOST_BYTES).decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{file} cannot be read: it is not text") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if is_ptx(text):
         return text, False
     if has_host_code(text) and nvcc() is not None:

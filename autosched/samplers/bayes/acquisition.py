@@ -7,7 +7,7 @@ import math
 import numpy as np
 import scipy
 
-from cost_models.surrogate import Prediction
+from cost_models.gaussian_process import Prediction
 from search_spaces.arrays import FloatArray
 
 LEAST_GAIN, MOST_GAIN, RESOLUTION = 0.05, 8.0, 0.01  # in deviations of the values

@@ -39,8 +39,7 @@ from autosched.samplers.first_choices.descent import descended
 from autosched.samplers.first_choices.guesses import LEAST, Guesses
 from cost_models import feasibility, gaussian_process
 from cost_models.covariance import Columns, Hyperparameters, coordinates
-from cost_models.gaussian_process import IncrementalPosterior, Scale, Trend
-from cost_models.surrogate import Prediction
+from cost_models.gaussian_process import IncrementalPosterior, Prediction, Scale, Trend
 from measurements.records.measurement import Measurement
 from search_spaces.arrays import FloatArray, IntArray
 from search_spaces.spaces.schedule import Schedule

@@ -12,7 +12,7 @@ from autosched.samplers.bayes.acquisition import (
     likely_optimum,
     log_probability_to_reach,
 )
-from cost_models.surrogate import Prediction
+from cost_models.gaussian_process import Prediction
 
 RNG = np.random.default_rng(0)
 PREDICTED = Prediction(RNG.normal(-1.0, 0.5, 400), RNG.uniform(0.2, 0.8, 400))

@@ -3,6 +3,8 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from needs import needs_compiler
 
@@ -10,9 +12,16 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
 import triton  # noqa: E402
 import triton_program_kernels as kernels  # noqa: E402
+import triton_tutorial_kernels as tutorials  # noqa: E402
 
 from autosched.triton import emulated  # noqa: E402
-from measurements.emulator import FindingKind  # noqa: E402
+from autosched.triton.storages import Storages  # noqa: E402
+from autosched.triton.tuning.call import KernelCall  # noqa: E402
+from autosched.triton.tuning.compiling import NotLaunched, compiled  # noqa: E402
+from autosched.triton.tuning.function import TritonFunction  # noqa: E402
+from measurements.emulator import FindingKind, emulate_ptx  # noqa: E402
+from measurements.records.measurement import Status  # noqa: E402
+from search_spaces.hardware.devices import device  # noqa: E402
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
 
@@ -24,3 +33,64 @@ def test_triton_10927_a_stride_of_a_descriptor_that_nobody_checks() -> None:
         kernels.row_sums_by_made_descriptor[(2,)](o, x, 32, 511, BM=16, BN=32)
     assert FindingKind.INVALID_ARGUMENT in {f.kind for f in session.findings}
     assert any("global_stride 0 is 1022 bytes, no multiple of 16" in line for line in session.fault_lines())
+
+
+def test_tritonbench_1266_a_lock_is_released_before_all_warps_have_stored() -> None:
+    """Also triton#6307: gradients of a layer norm are wrong in 99 of 100 runs on an RTX 4090, once rows share a lock.
+
+    Triton 3.7 puts no barrier between the stores of all warps and the exchange that releases the lock, 3.9 does: here
+    it is taken out of the PTX.
+    """
+    rows, n, group = 8, 160, 2
+    x, dy = torch.randn(rows, n), torch.randn(rows, n)
+    w, mean = torch.rand(n), x.mean(1)
+    rstd = 1 / torch.sqrt(x.var(1, correction=0) + 1e-5)
+    dw, db = torch.zeros(group, n), torch.zeros(group, n)
+    locks = torch.zeros(2 * group, dtype=torch.int32)
+    arguments = {"dx": torch.zeros(rows, n), "dw": dw, "db": db, "dy": dy, "x": x, "w": w, "mean": mean, "rstd": rstd}
+    arguments |= {"locks": locks, "stride": n, "n": n, "GROUP": group, "BLOCK": 256}
+    function = TritonFunction.of(tutorials.layer_norm_backward)
+    made = compiled(function, KernelCall((rows,), arguments), {}, None, device("h100"), Storages())
+    inputs, memory = made.arguments.inputs(), made.arguments.memory()
+    lines = made.ptx.splitlines()
+    release = max(k for k, line in enumerate(lines) if "atom" in line and ".exch" in line)
+    barrier = max(k for k in range(release) if "bar.sync" in lines[k])
+    stored = max(k for k in range(release) if "st.global" in lines[k])
+    as_it_was = "\n".join(line for k, line in enumerate(lines) if k != barrier or barrier < stored)
+
+    racing = emulate_ptx(as_it_was, made.launch, inputs, memory=memory)
+    shared = {
+        k for k, line in enumerate(Path(tutorials.__file__).read_text().splitlines(), 1) if "+ place * n + i" in line
+    }
+    assert len(shared) == 4
+    races = [f for f in racing.findings if f.is_fault and f.kind is FindingKind.GLOBAL_RACE]
+    assert races and {f.line for f in races} & shared, racing.findings
+    if barrier > stored:
+        done = emulate_ptx(made.ptx, made.launch, inputs, memory=memory)
+        assert not {f.line for f in done.findings if f.is_fault} & shared, done.findings
+        expected = (dy * (x - mean[:, None]) * rstd[:, None]).sum(0)
+        torch.testing.assert_close(torch.from_numpy(done.outputs["dw"].view("f4").reshape(group, n)).sum(0), expected)
+
+
+def test_sglang_28019_a_default_configuration_that_no_consumer_blackwell_has_room_for() -> None:
+    """It crashed at serving time: 147,456 bytes of shared memory, where an RTX 5090 has 101,376."""
+    a, b, c = (torch.zeros(256, 256, dtype=torch.float16) for _ in range(3))
+    arguments = {
+        "a": a,
+        "b": b,
+        "c": c,
+        "M": 256,
+        "N": 256,
+        "K": 256,
+        "stride_a": 256,
+        "stride_b": 256,
+        "stride_c": 256,
+    }
+    default = {"BM": 128, "BN": 256, "BK": 64, "GROUP": 8, "LEAKY": False, "num_warps": 8, "num_stages": 4}
+    call = KernelCall((2,), arguments)
+    function = TritonFunction.of(tutorials.matmul)
+    with pytest.raises(NotLaunched) as refused:
+        compiled(function, call, default, None, device("rtx5090"), Storages())
+    assert refused.value.status is Status.OUT_OF_RESOURCES
+    assert refused.value.reason == "a block needs 147,456 bytes of shared memory, and rtx5090 has 101,376"
+    assert compiled(function, call, default, None, device("a100"), Storages()).resources.dynamic_shared_bytes == 147_456

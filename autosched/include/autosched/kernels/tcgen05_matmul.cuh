@@ -16,7 +16,7 @@
 #include <autosched/kernels/tcgen05_matmul/producer.cuh>
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cluster.cuh>
-#include <autosched/ptx/elect.cuh>
+#include <autosched/ptx/warp/elect.cuh>
 #include <autosched/ptx/shared_memory.cuh>
 
 namespace autosched {

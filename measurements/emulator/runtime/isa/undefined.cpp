@@ -107,7 +107,15 @@ u64 known_below(Warp& w, const Instruction& i, unsigned k) {
   for (unsigned s = 0; s < i.sources; ++s) unknown |= ~known(w, i, s, k) & ones_of(i.width_of_source(s));
   return (i.flags & sat) != 0 ? 0 : (unknown & -unknown) - 1;
 }
-// Pairs of 16 bits that have nothing to do with each other.
+// Pairs of 32 bits, and of 16 bits, that have nothing to do with each other.
+u64 known_words(Warp& w, const Instruction& i, unsigned k) {
+  u64 result = ~u64{0};
+  for (unsigned s = 0; s < i.sources; ++s) {
+    if (!knows(w, i, s, k, 0xffffffffu)) result &= ~u64{0xffffffff};
+    if (!knows(w, i, s, k, ~u64{0xffffffff})) result &= 0xffffffff;
+  }
+  return result;
+}
 u64 known_halves(Warp& w, const Instruction& i, unsigned k) {
   u64 result = ones_of(4);
   for (unsigned s = 0; s < i.sources; ++s) {
@@ -137,6 +145,7 @@ Known find_rule(std::string_view name) {
   for (const Rule& rule : rules) {
     if (begins(rule.begins)) return rule.known;
   }
+  if (name.ends_with("f32x2")) return known_words;
   if (name.ends_with("x2")) return known_halves;
   const bool is_integer = std::any_of(std::begin(integers), std::end(integers), [&](auto t) { return name.ends_with(t); });
   if (is_integer && name.find(".cc.") == name.npos && std::any_of(std::begin(sums), std::end(sums), begins)) {

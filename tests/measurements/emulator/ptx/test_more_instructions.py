@@ -265,6 +265,25 @@ def test_atomics_of_integers(space: str) -> None:
     assert not found, found[:5]
 
 
+@pytest.mark.parametrize("how", ["", ".rn", ".rz", ".rp.ftz"])
+def test_two_f32_at_a_time_are_as_one_after_another(how: str) -> None:
+    """add, sub, mul and fma of .f32x2 (sm_100), which Triton emits for GPUs of today."""
+    made = []
+    for op, count in (("add", 2), ("sub", 2), ("mul", 2), ("fma", 3)):
+        if op == "fma" and not how:
+            continue
+        names = "abc"[:count]
+        taken = "".join(f" .reg .f32 {n}0, {n}1; mov.b64 {{{n}0, {n}1}}, %{n};" for n in names)
+        halves = "".join(f" {op}{how}.f32 r{h}, {', '.join(n + h for n in names)};" for h in "01")
+        pair = f"{op}{how}.f32x2 p, {', '.join('%' + n for n in names)};"
+        text = f"{{ .reg .b64 p, q; .reg .f32 r0, r1; {pair}{taken}{halves} mov.b64 q, {{r0, r1}}; xor.b64 %d, p, q; }}"
+        made.append(Snippet(text, "b64", ("b64",) * count, lambda *_: 0))
+    words = (0, 0x3F800000, 0xBF800001, 0x00000001, 0x80000000, 0x7F800000, 0x7FC00000, 0x4B7FFFFF, 0x33800000)
+    pairs = [a << 32 | b for a, b in zip(words, words[1:] + words[:1], strict=True)]
+    operands = [(a, b, c) for a in pairs for b in pairs for c in pairs[::3]]
+    assert not disagreements(made, operands)[:5]
+
+
 @pytest.mark.parametrize(
     ("kind", "unit", "lanes"),
     [("f32", np.float32, 1), ("f64", np.float64, 1), ("f16", np.float16, 1), ("f16x2", np.float16, 2)],

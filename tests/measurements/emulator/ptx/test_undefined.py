@@ -80,6 +80,9 @@ EXACT = (
 )  # fmt: skip
 # Of these, bits below the lowest unknown one, and halves: what lies above may depend on values.
 LOW, HIGH, BOTH = 0xFFFF, 0xFFFF0000, 0
+PAIR_OF_WORDS = (
+    "{{ .reg .b64 p; .reg .b32 x, y; mov.b64 p, {{%a, %b}}; add.rn.f32x2 p, p, p; mov.b64 {{{}}}, p; mov.b32 %d, x; }}"
+)
 BOUNDED = (
     ("add.u32 %d, %a, %b;", 0xFFFF, ALL, LOW), ("add.u32 %d, %a, %b;", ALL, 0xFFFFF0FF, 0xFF),
     ("sub.s32 %d, %a, %b;", 0x00FFFF, 0xFFF, 0xFFF), ("mul.lo.s32 %d, %a, %b;", 0xFF, ALL, 0xFF),
@@ -89,6 +92,7 @@ BOUNDED = (
     ("set.nan.f16x2.f16x2 %d, %a, %a;", LOW, ALL, LOW), ("set.nan.f16x2.f16x2 %d, %a, %a;", HIGH, ALL, HIGH),
     ("{ .reg .f32 x, y; mov.b32 x, %a; mov.b32 y, %b; cvt.rz.f16x2.f32 %d, x, y; }", 0xFFFF, ALL, LOW),
     ("{ .reg .f32 x, y; mov.b32 x, %a; mov.b32 y, %b; cvt.rz.f16x2.f32 %d, x, y; }", ALL, 0xFFFF, HIGH),
+    (PAIR_OF_WORDS.format("x, y"), ALL, 0xFFFF, ALL), (PAIR_OF_WORDS.format("y, x"), ALL, 0xFFFF, BOTH),
     ("add.f32 %d, %a, %b;", 0xFFFF, ALL, BOTH), ("popc.b32 %d, %a;", 0xFFFF, ALL, BOTH),
     ("prmt.b32 %d, %b, %b, %a;", 0xFFF, ALL, BOTH), ("shl.b32 %d, %b, %a;", 0xFF, ALL, BOTH),
 )  # fmt: skip

@@ -7,7 +7,7 @@
 #include <autosched/intrinsics/tcgen05.cuh>
 #include <autosched/intrinsics/wgmma.cuh>
 #include <autosched/ptx/mbarrier.cuh>
-#include <autosched/ptx/shuffle.cuh>
+#include <autosched/ptx/warp/shuffle.cuh>
 
 namespace autosched {
 

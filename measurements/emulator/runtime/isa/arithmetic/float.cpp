@@ -75,6 +75,41 @@ FLOAT_FUNCTION(square_root_exact, 1, std::sqrt(a))
 FLOAT_FUNCTION(reciprocal_exact, 1, T{1} / a)
 #undef FLOAT_FUNCTION
 
+// The same of two f32 in a register of 64 bits (sm_100 and later).
+template <unsigned Count, class F>
+void execute_pair(Warp& w, const Instruction& i, Lanes active, F f) {
+  float* d = w.values<float>(i.destination(0));
+  const float* a = w.values<float>(i.source(0));
+  const float* b = w.values<float>(i.source(1));
+  const float* c = w.values<float>(i.source(Count > 2 ? 2 : 0));
+  float result[2 * warp_size];
+  {
+    const HostRounding scope(rounding(i.flags));
+    float* kept = result;
+    asm volatile("" : "+r"(kept)::"memory");
+    for_lanes(active, [&](unsigned lane) {
+      for (unsigned k = 2 * lane; k < 2 * lane + 2; ++k) {
+        kept[k] = f(before(a[k], i.flags), before(b[k], i.flags), before(c[k], i.flags));
+      }
+    });
+  }
+  for_lanes(active, [&](unsigned lane) {
+    for (unsigned k = 2 * lane; k < 2 * lane + 2; ++k) d[k] = after(result[k], i.flags);
+  });
+}
+#define PAIR_FUNCTION(NAME, COUNT, RESULT)                                 \
+  void NAME(Warp& w, const Instruction& i, Lanes active) {                 \
+    execute_pair<COUNT>(w, i, active, [](float a, float b, float c) {      \
+      static_cast<void>(c);                                                \
+      return RESULT;                                                       \
+    });                                                                    \
+  }
+PAIR_FUNCTION(add_pair, 2, a + b)
+PAIR_FUNCTION(sub_pair, 2, a - b)
+PAIR_FUNCTION(mul_pair, 2, a * b)
+PAIR_FUNCTION(fma_pair, 3, std::fma(a, b, c))
+#undef PAIR_FUNCTION
+
 // Sign operations keep NaNs as they are.
 template <class T>
 void absolute(Warp& w, const Instruction& i, Lanes active) {
@@ -223,6 +258,8 @@ constexpr Row rows[] = {
     {"sub.f32", sub<float>, usual, "4:44"}, {"sub.f64", sub<double>, rounded, "8:88"},
     {"mul.f32", mul<float>, usual, "4:44"}, {"mul.f64", mul<double>, rounded, "8:88"},
     {"fma.f32", fma_<float>, usual, "4:444"}, {"fma.f64", fma_<double>, rounded, "8:888"},
+    {"add.f32x2", add_pair, rounded | ftz, "8:88"}, {"sub.f32x2", sub_pair, rounded | ftz, "8:88"},
+    {"mul.f32x2", mul_pair, rounded | ftz, "8:88"}, {"fma.f32x2", fma_pair, rounded | ftz, "8:888"},
     {"mad.f32", fma_<float>, usual, "4:444"}, {"mad.f64", fma_<double>, rounded, "8:888"},
     {"div.f32", div_f32, rounded | ftz | approx | full, "4:44"}, {"div.f64", divide_exact<double>, rounded, "8:88"},
     {"sqrt.f32", sqrt_f32, rounded | ftz | approx, "4:4"}, {"sqrt.f64", square_root_exact<double>, rounded, "8:8"},

@@ -2,7 +2,7 @@
 // 4 * (l % 4) of each of two pieces of 16 bytes along k: registers 0 and 2, and 1 and 3 those of 8 rows further. A register
 // must not change until the multiplication has been waited for.
 #pragma once
-#include <autosched/ptx/wgmma.cuh>
+#include <autosched/ptx/wgmma/wgmma.cuh>
 
 namespace autosched::ptx {
 

@@ -1,7 +1,7 @@
 // wgmma of types that are read along k only: f32 as tf32, whose other bits the tensor cores drop, 8-bit floats, and i8,
 // which is added up in i32 (PTX ISA 9.7.15.5.2).
 #pragma once
-#include <autosched/ptx/wgmma.cuh>
+#include <autosched/ptx/wgmma/wgmma.cuh>
 
 namespace autosched::ptx {
 

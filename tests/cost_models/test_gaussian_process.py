@@ -1,26 +1,22 @@
-"""The contract of ``Surrogate``, as one class of tests that every surrogate passes, and the Gaussian process itself."""
+"""The textbook's Gaussian process learns, and the incremental one agrees with it."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from plain_gaussian_process import GaussianProcess
 from scipy.optimize import check_grad
 from scipy.stats import multivariate_normal
 
 from cost_models.covariance import Grid, Hyperparameters, coordinates, covariance
 from cost_models.gaussian_process import (
-    GaussianProcess,
     IncrementalPosterior,
     Settings,
     Trend,
     _Likelihood,
     hyperparameters,
 )
-from cost_models.surrogate import Surrogate
 from search_spaces.arrays import FloatArray
-
-SURROGATES: dict[str, Callable[[], Surrogate]] = {"gaussian_process": GaussianProcess}
 
 
 def rows(n: int, seed: int = 0) -> FloatArray:
@@ -35,40 +31,39 @@ def values(X: FloatArray) -> FloatArray:
     return found
 
 
-@pytest.mark.parametrize("make", SURROGATES.values(), ids=SURROGATES)
 class TestContract:
-    def test_learns_what_it_was_shown(self, make: Callable[[], Surrogate]) -> None:
+    def test_learns_what_it_was_shown(self) -> None:
         X, new = rows(60), rows(40, seed=1)
-        predicted = make().fit(X, values(X)).predict(new)
+        predicted = GaussianProcess().fit(X, values(X)).predict(new)
         assert predicted.mean.shape == predicted.deviation.shape == (40,)
         assert np.corrcoef(predicted.mean, values(new))[0, 1] > 0.9
 
-    def test_doubts_less_where_it_has_been(self, make: Callable[[], Surrogate]) -> None:
+    def test_doubts_less_where_it_has_been(self) -> None:
         X = rows(30)
         X = X[X[:, 2] != 2]
-        posterior = make().fit(X, values(X))
+        posterior = GaussianProcess().fit(X, values(X))
         far = X.copy()
         far[:, 2] = 2
         there, elsewhere = posterior.predict(X).deviation, posterior.predict(far).deviation
         assert (there >= 0).all() and there.mean() < elsewhere.mean()
 
-    def test_the_same_rows_give_the_same_posterior(self, make: Callable[[], Surrogate]) -> None:
+    def test_the_same_rows_give_the_same_posterior(self) -> None:
         X, new = rows(25), rows(10, seed=2)
-        a, b = make().fit(X, values(X)).predict(new), make().fit(X, values(X)).predict(new)
+        a, b = GaussianProcess().fit(X, values(X)).predict(new), GaussianProcess().fit(X, values(X)).predict(new)
         assert (a.mean == b.mean).all() and (a.deviation == b.deviation).all()
 
-    def test_one_row_and_equal_values_are_enough(self, make: Callable[[], Surrogate]) -> None:
+    def test_one_row_and_equal_values_are_enough(self) -> None:
         X = rows(3)
-        assert np.isfinite(make().fit(X[:1], [2.5]).predict(X).mean).all()
-        assert make().fit(X, [2.5] * 3).predict(X).mean == pytest.approx([2.5] * 3)
+        assert np.isfinite(GaussianProcess().fit(X[:1], [2.5]).predict(X).mean).all()
+        assert GaussianProcess().fit(X, [2.5] * 3).predict(X).mean == pytest.approx([2.5] * 3)
 
-    def test_refuses_in_one_line(self, make: Callable[[], Surrogate]) -> None:
+    def test_refuses_in_one_line(self) -> None:
         X = rows(3)
         for bad, y in ((X, [1.0]), (X[:0], []), (X, [1.0, np.inf, 2.0]), (X + np.inf, [1.0, 2.0, 3.0]), (X[0], [1.0])):
             with pytest.raises(ValueError, match=r"^[^\n]+$"):
-                make().fit(bad, y)
+                GaussianProcess().fit(bad, y)
         with pytest.raises(ValueError, match="coordinates"):
-            make().fit(X, values(X)).predict(X[:, :2])
+            GaussianProcess().fit(X, values(X)).predict(X[:, :2])
 
 
 @pytest.mark.parametrize("offset", (0.0, 1.5))

@@ -1,0 +1,55 @@
+"""The Gaussian process of the textbook, refitted whole: what the incremental one must agree with."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from cost_models.covariance import Hyperparameters, coordinates, covariance
+from cost_models.gaussian_process import Prediction, Scale, Settings, _cholesky, hyperparameters
+from search_spaces.arrays import FloatArray
+
+
+class GaussianProcess:
+    """Learns values [n] of rows X, float [n, d]. ``given`` hyper-parameters are used as they are; by default they are
+    fitted to the rows."""
+
+    def __init__(self, settings: Settings | None = None, given: Hyperparameters | None = None) -> None:
+        self._settings = settings or Settings()
+        self._given = given
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> GaussianPosterior:
+        """Raises ValueError for no rows, infinite values, or shapes that do not match."""
+        columns, values = coordinates(X), np.asarray(y, dtype=np.float64)
+        if values.shape != (columns.shape[1],) or not len(values):
+            raise ValueError(f"a value for each row is needed, and at least one, not {values.shape}")
+        if not np.isfinite(values).all():
+            raise ValueError("values must be finite: leave failed trials out")
+        scale = Scale.of(values)
+        given = self._given or hyperparameters(columns, scale.down(values), self._settings)
+        return GaussianPosterior(columns, scale.down(values), given, scale)
+
+
+class GaussianPosterior:
+    """The posterior of ``values`` [n], scaled, at ``columns`` [d, n]."""
+
+    def __init__(
+        self, columns: npt.NDArray[np.float32], values: FloatArray, given: Hyperparameters, scale: Scale
+    ) -> None:
+        self.hyperparameters = given
+        self._columns = columns
+        self._scale = scale
+        self._factor = _cholesky(covariance(columns, columns, given).astype(np.float64), given.noise)
+        self._weights: FloatArray = scipy.linalg.lapack.dpotrs(self._factor, values, lower=1)[0]
+
+    def predict(self, X: npt.ArrayLike) -> Prediction:
+        """The values of X, float [n, d]. Raises ValueError for another number of columns."""
+        rows = coordinates(X)
+        if len(rows) != len(self._columns):
+            raise ValueError(f"the model knows {len(self._columns)} coordinates, the rows have {len(rows)}")
+        between = covariance(self._columns, rows, self.hyperparameters).astype(np.float64)
+        explained = (scipy.linalg.solve_triangular(self._factor, between, lower=True) ** 2).sum(axis=0)
+        mean = between.T @ self._weights * self._scale.deviation + self._scale.mean
+        variance = np.maximum(self.hyperparameters.total - explained, 0.0)
+        return Prediction(mean, np.sqrt(variance) * self._scale.deviation)

@@ -112,6 +112,11 @@ class KernelProblem(Problem):
         return {o.name: _checked(told, o, found[o.name]) for o in outputs}
 
     @property
+    def computed_by_function(self) -> bool:
+        """Whether a function gives what the outputs must be, at any size and without emulating a kernel."""
+        return self.file.reference.function is not None and not self.file.reference.judges
+
+    @property
     def judged(self) -> bool:
         return self.file.reference.judges
 

@@ -218,6 +218,9 @@ def show_result(console: Console, result: "TuneResult", db: str) -> None:
         console.print("the search ended: no further gain worth a trial is expected")
     if result.out_of_time:
         console.print("the search ended: its time is up; run the same command again to go on")
+    if result.tied:
+        others = formatting.plural(result.tied, "other trial")
+        console.print(f"{others} of this run took the same time by the estimate, which cannot tell them from the best")
     if result.exhausted:
         console.print("the space holds no further schedule to try")
     if result.remeasured is not None:
@@ -288,6 +291,7 @@ def result_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[
             "failures": result.failures,
             "earlier": result.earlier,
         },
+        "tied": result.tied,
         "seconds": result.seconds,
         "worth": result.worth,
         "proof": result.proof,

@@ -11,7 +11,7 @@ from autosched.reporting.pictures import Cell, Panel, cyclic_colour, render, sub
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.fragments import WARP
 from search_spaces.programs import ir
-from search_spaces.programs.decisions import choices
+from search_spaces.programs.choices import choices
 from search_spaces.programs.distribution import Distribution
 from search_spaces.programs.numbers import numbers
 from search_spaces.programs.problem import ProgramProblem

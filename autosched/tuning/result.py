@@ -100,6 +100,16 @@ class TuneResult:
         return sum(r.ok for r in self.trials)
 
     @property
+    def tied(self) -> int:
+        """How many trials of this run beside the best have the very time that is estimated of it."""
+        best = self.best
+        if best is None or best.measurement.timing is None or self.provenance is not Provenance.ESTIMATED:
+            return 0
+        median = best.measurement.timing.median
+        others = [r.measurement.timing for r in self.trials if r.id != best.id]
+        return sum(timing is not None and timing.median == median for timing in others)
+
+    @property
     def failures(self) -> dict[str, int]:
         """How many trials of this run ended in each failure."""
         return dict(Counter(r.status.value for r in self.trials if not r.ok))

@@ -8,7 +8,7 @@ import pytest
 from autosched.cli.commands.machine.list_devices import markdown_table
 from search_spaces.hardware.architectures import ARCHITECTURES, FEATURES
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "gpus.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "gpus.md"
 
 
 def architectures() -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from autosched.cli import main
 
-PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "tile-programs.md"
+PAGE = Path(__file__).parents[3] / "docs" / "tutorial" / "tile-programs.md"
 
 
 def test_the_first_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from autosched.cli import main
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
 
-PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "prove-a-triton-kernel.md"
+PAGE = Path(__file__).parents[3] / "docs" / "tutorial" / "prove-a-triton-kernel.md"
 PROGRAM, IN_PYTHON = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 FAULTS, REPORT = re.findall(r"```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
 MASK = "mask=i <= columns"

@@ -8,7 +8,7 @@ from typing import Any
 
 from needs import needs_compiler, needs_nvrtc
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "emulator.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "emulator.md"
 
 pytestmark = [needs_nvrtc, needs_compiler]
 

@@ -18,7 +18,7 @@ from autosched.cli import main
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore")]
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 PAGE = (REPOSITORY / "docs" / "tutorial" / "check-moe-configs.md").read_text()
 FILE = "E=8,N=7168,device_name=NVIDIA_GeForce_RTX_5090.json"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import optuna
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "search.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "search.md"
 
 
 def test_the_study_of_the_page_finds_its_optimum() -> None:

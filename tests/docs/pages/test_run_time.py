@@ -13,7 +13,7 @@ from autosched.dispatch.provenance import KernelProvenance, Kind
 from autosched.samplers.first_choices import model_choice
 from autosched.tuning import paired_timing
 
-PAGE = " ".join((Path(__file__).parents[2] / "docs" / "how-to" / "run-time.md").read_text("utf-8").split())
+PAGE = " ".join((Path(__file__).parents[3] / "docs" / "how-to" / "run-time.md").read_text("utf-8").split())
 
 
 def test_figures() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "adding-a-kernel.md"
+PAGE = Path(__file__).parents[3] / "docs" / "tutorial" / "adding-a-kernel.md"
 REPOSITORY = PAGE.parents[2]
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "coming-from-kernel-tuner.md"
+PAGE = Path(__file__).parents[3] / "docs" / "tutorial" / "coming-from-kernel-tuner.md"
 
 
 def test_the_program_of_the_page_runs() -> None:

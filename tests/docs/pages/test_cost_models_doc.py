@@ -8,7 +8,7 @@ import pytest
 from autosched.tuning import warm_start
 from cost_models.features import FEATURE_VERSION, FEATURES, meaning
 
-PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "cost-models.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "explanation" / "cost-models.md").read_text("utf-8")
 
 
 def test_every_feature_is_listed_with_its_meaning() -> None:

@@ -213,9 +213,11 @@ class TrainedModel:
         """Read a model file as ``from_json`` does. Raises ModelMismatch, which names the file, and OSError."""
         file = Path(path)
         try:
-            if file.stat().st_size > MOST_BYTES:
+            with file.open("rb") as opened:
+                content = opened.read(MOST_BYTES + 1)  # a device has no size, and no end
+            if len(content) > MOST_BYTES:
                 raise ModelMismatch(f"it has more than {MOST_BYTES:,} bytes")
-            return cls.from_json(json.loads(file.read_text(encoding="utf-8")), any_features=any_features)
+            return cls.from_json(json.loads(content), any_features=any_features)
         except ModelMismatch as error:
             raise ModelMismatch(f"the cost model {path} cannot be used: {error}") from error
         except (ValueError, RecursionError) as error:

@@ -11,7 +11,7 @@ import typer
 
 from autosched.cli.app import build
 from measurements.store.schema import META, SCHEMA_VERSION
-from search_spaces.catalogue import templates
+from search_spaces.catalogue import BUILT_IN_TEMPLATES
 from search_spaces.hardware.devices import device
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.matmul import Matmul
@@ -48,7 +48,7 @@ def schedule_parameters() -> str:
         "Values are those that the space of an f16 problem draws from, on an H200 (tcgen05: a B200), before any\n",
         "rule; `autosched space` counts what the rules leave. The value in bold is the parameter's default.\n",
     ]
-    for its in templates():
+    for its in BUILT_IN_TEMPLATES:
         name, problems = its.name, SPACES[its.name]
         chip = device(CHIPS.get(name, "h200"))
         known: dict[str, Parameter] = {}

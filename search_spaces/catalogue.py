@@ -98,8 +98,8 @@ class _Catalogue:
                 offered = point.load()
                 offered = offered() if callable(offered) else offered
                 self.add(*((offered,) if isinstance(offered, (Operator, KernelTemplate)) else offered))
-            except Exception as error:  # a broken third-party package must not break the catalogue
-                text = " ".join(f"{type(error).__name__}: {error}".split())
+            except (Exception, SystemExit) as error:  # a broken third-party package must not break the catalogue
+                text = ascii(" ".join(f"{type(error).__name__}: {error}".split()))[1:-1]  # nor act on a terminal
                 warnings.warn(
                     f"the entry point {point.name} ({point.value}) provides no templates ({text}): fix its package",
                     UnusableEntryPoint,

@@ -14,6 +14,7 @@ from autosched.cli.commands.best import best
 from autosched.cli.commands.check import check
 from autosched.cli.commands.emulate import emulate
 from autosched.cli.commands.emulate import expanded as ptx_expanded
+from autosched.cli.commands.judge import judge
 from autosched.cli.commands.machine.doctor import doctor
 from autosched.cli.commands.machine.list_devices import devices
 from autosched.cli.commands.replay import replay
@@ -45,6 +46,7 @@ from autosched.version import VERSION
 from measurements.emulator import HostFailure
 from measurements.store.errors import StoreError
 from search_spaces.catalogue import operators
+from search_spaces.spaces.elimination import TooTightlyTied
 from search_spaces.spaces.space import EmptySpace
 
 # Every usage error of typer derives from this class; BadParameter is the one of them that all releases export.
@@ -69,6 +71,7 @@ _EXAMPLES = {
     "best": f"autosched best {_PROBLEM} --db best.db",
     "emulate": "autosched emulate axpy.cu -a 'out f32[1000]' -a 'f32[1000]' -a 1000 --grid 4 --block 256",
     "run": "autosched run ./program 1000",
+    "judge": "autosched judge submission.py --task task.yml --device h100",
     "check": "autosched check --db best.db --static --junit check.xml",
     "train": "autosched train --db best.db --out model.json",
     "replay": "autosched replay gemm_RTX3090.json.gz --sampler bayes --sampler random --plot curves.svg",
@@ -91,6 +94,7 @@ _ORDER = (
     "emulate",
     "run",
     "check",
+    "judge",
     "train",
     "replay",
     "report",
@@ -156,6 +160,7 @@ def build() -> typer.Typer:
     others: dict[str, Callable[..., int]] = {
         "emulate": emulate,
         "check": check,
+        "judge": judge,
         "train": train,
         "replay": replay,
         "report": report,
@@ -251,7 +256,7 @@ def run(arguments: Sequence[str]) -> int:
             statuses = [_one(line) for line in kernel_option.expanded(arguments)]
     except _UsageError as error:
         return _complain(_usage_line(error))
-    except (InputError, KernelFileError, StoreError, HostFailure) as error:
+    except (InputError, KernelFileError, StoreError, TooTightlyTied, HostFailure) as error:
         return _complain(str(error))
     except EmptySpace as error:
         return _complain(str(error), NO)

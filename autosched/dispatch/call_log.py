@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from measurements.files import atomic_write
+from measurements.files.bounded import read_bounded
 from search_spaces.operators.problem import Problem
 
 VARIABLE = "AUTOSCHED_RECORD"
@@ -126,9 +127,9 @@ def counted(path: Path, text: str) -> Iterator[tuple[str, int]]:
 
 def text_of(path: Path) -> str:
     """What a log holds. Raises CallLogError for what is not text or too long, and OSError."""
-    if path.stat().st_size > _LARGEST:
-        raise CallLogError(f"{path} is not a log of calls: it has more than {_LARGEST:,} bytes")
     try:
-        return path.read_text("utf-8")
+        return read_bounded(path, _LARGEST).decode()
     except UnicodeDecodeError as error:
         raise CallLogError(f"{path} is not a log of calls: it is not text") from error
+    except ValueError as error:
+        raise CallLogError(f"{path} is not a log of calls: {error}") from None

@@ -25,11 +25,13 @@ from typing import Any
 
 from autosched.dispatch.provenance import KernelProvenance
 from autosched.version import VERSION
+from measurements.files.bounded import read_bounded
 from measurements.files.cache_folder import CUBINS, CacheUnusable, cache_root, publish
 from measurements.runners.cuda.device import GpuHere
 from search_spaces.operators.problem import Problem
 from search_spaces.templates.kernel import Launch, launch_from_json
 
+_MOST_BYTES = 1 << 20  # of an entry
 _FORMAT = 1
 _DIGEST = re.compile("[0-9a-f]{64}")
 _HEADER = 100  # bytes of an SQLite file, with the counter of its changes
@@ -67,8 +69,8 @@ class ResolvedCache:
         """The answer for ``problem`` on ``gpu``, if its cubin is still in the compile cache."""
         if self._folder is None:
             return None
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            data = json.loads((self._folder / f"{_key(problem, gpu)}.json").read_bytes())
+        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+            data = json.loads(read_bounded(self._folder / f"{_key(problem, gpu)}.json", _MOST_BYTES))
             provenance = KernelProvenance.from_json(data["provenance"])
             if data["launch"] is None:
                 return Resolved(None, None, provenance)

@@ -10,6 +10,7 @@ import traceback
 from pathlib import Path
 
 from search_spaces.catalogue import register
+from search_spaces.programs.beside import Beside
 from search_spaces.programs.builder import Program
 from search_spaces.programs.ir import ProgramError
 from search_spaces.programs.problem import ProgramProblem, computes, problem_type
@@ -19,9 +20,21 @@ from search_spaces.programs.text.program import parse
 TEXTS = (".mlir", ".txt")
 
 
+def load(place: str) -> Program | Beside:
+    """As ``load_program``, or a program that stands beside the templates of an operator. Raises ProgramError."""
+    return _load(place)
+
+
 def load_program(place: str) -> Program:
     """The program called NAME of a Python file, or its only one; or that of a text in the documents' language, which
     gets NAME, by default the file's. A Python file is run. Raises ProgramError, in one line."""
+    found = _load(place)
+    if isinstance(found, Beside):
+        raise ProgramError(f"{place}: {found.name} is a template of {found.operator}, and no operator of its own")
+    return found
+
+
+def _load(place: str) -> Program | Beside:
     path, name = _split(place)
     if not path.is_file():
         raise ProgramError(f"there is no file {path}: give --program FILE[:NAME]")
@@ -40,7 +53,7 @@ def load_program(place: str) -> Program:
         at = f" at line {lines[-1]}" if lines else ""
         said = " ".join(f"{type(error).__name__}: {error}".split())
         raise ProgramError(f"{path} fails{at}: {said}") from error
-    found = {p.name: p for p in vars(module).values() if isinstance(p, Program)}
+    found = {p.name: p for p in vars(module).values() if isinstance(p, Program | Beside)}
     if name:
         if name not in found:
             raise ProgramError(f"{path} has no program {name}: it has {', '.join(found) or 'none'}")
@@ -71,6 +84,11 @@ def register_program(program: Program) -> None:
     Raises ValueError where an operator of ours has that name.
     """
     register(operator(program), template(program), replace=True)
+
+
+def register_beside(beside: Beside) -> None:
+    """Make its template known to the catalogue of this process, instead of an earlier one of its name."""
+    register(beside.template(), replace=True)
 
 
 def problem(program: Program, **sizes: int) -> ProgramProblem:

@@ -8,12 +8,13 @@ blocks of the problem itself where that is too large to be emulated whole, and t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
+from autosched.proofs.blocks_on_inputs import runs_of_blocks
 from autosched.proofs.coverage import Role
 from autosched.proofs.launch_limits import why_refused
 from autosched.proofs.run import (
@@ -120,6 +121,12 @@ def _runs(
     why = why_refused(true, device, cut)
     if why:
         yield ProofRun("launch limits", partial(refused, problem, settings.seed, why))
+    alone = runs_of_blocks(problem, true, settings) if small == problem and not why else []
+    if alone:
+        yield from _made(alone)
+        if settings.depth == "full":
+            yield from _large_runs(template, problem, small, schedule, device, settings)
+        return
     first, rest = _whole_runs(small, cut, settings)
     yield from first
     if small != problem or settings.depth == "full":
@@ -129,6 +136,12 @@ def _runs(
     else:
         yield from stress_runs(template, small, schedule, device, settings, of_cases=True)
     yield from rest
+
+
+def _made(runs: Sequence[Run]) -> Iterator[ProofRun]:
+    """Runs of some blocks at the true size, which were made to see whether they say anything."""
+    for run in runs:
+        yield ProofRun("some blocks", partial(replace, run), "true size")
 
 
 def _whole_runs(

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from rich import box
@@ -84,7 +85,7 @@ def pace(rate: float, seconds_left: float) -> str:
 
 def count(number: int) -> str:
     """A whole number with separators, or as a power of ten where it is too long to read."""
-    return f"{number:,}" if number < 10**15 else f"{number:.2e}"
+    return f"{number:,}" if number < 10**15 else f"{Decimal(number):.2e}"  # one that no float may hold
 
 
 def plural(number: int, noun: str) -> str:

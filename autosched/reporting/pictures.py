@@ -67,7 +67,7 @@ def draw(drawings: Sequence[Drawing], path: str | Path) -> Path:
     for drawing in drawings:
         first, *others = panels(drawing)
         rows.append([dataclasses.replace(first, title=f"{drawing.title}: {first.title}"), *others])
-    return _render(rows, target)
+    return render(rows, target)
 
 
 def panels(drawing: Drawing) -> list[Panel]:
@@ -89,7 +89,7 @@ def draw_distribution(
     rank 0 or above 2, or a tile too large to be legible, and ImportError without matplotlib.
     """
     target = _checked(path)
-    return _render([_distribution_panels(layout, shape, subgroups)], target)
+    return render([_distribution_panels(layout, shape, subgroups)], target)
 
 
 def _distribution_panels(
@@ -143,7 +143,7 @@ def draw_bank_map(
     splits, or a tile too large to be legible, and ImportError without matplotlib.
     """
     target = _checked(path)
-    return _render([_bank_panels(layout, element_bytes, access, access_bytes)], target)
+    return render([_bank_panels(layout, element_bytes, access, access_bytes)], target)
 
 
 def _bank_panels(
@@ -180,7 +180,7 @@ def _wg_map_cells(wg_map: WgMap, shape: Sequence[int]) -> list[Cell]:
         note = f"\nround {deal[origin]}" if rounds != (1, 1) else ""
         held = owners[row, column].tolist()
         cells.append(
-            Cell(*origin, *data, _subgroup_colour(held[0]), f"subgroup{'s' * (len(held) > 1)} {_ids(held)}{note}")
+            Cell(*origin, *data, subgroup_colour(held[0]), f"subgroup{'s' * (len(held) > 1)} {_ids(held)}{note}")
         )
     return cells
 
@@ -192,7 +192,7 @@ def _subgroup_cells(layout: NestedLayout, subgroups: int) -> list[Cell]:
     for place in np.ndindex(layout.subgroup_tile):
         held = np.flatnonzero((virtual == np.array(place)).all(axis=1)).tolist()
         text = f"subgroup{'s' * (len(held) > 1)} {_ids(held)}"
-        cells.append(Cell(place[0] * part[0], place[1] * part[1], part[0], part[1], _subgroup_colour(held[0]), text))
+        cells.append(Cell(place[0] * part[0], place[1] * part[1], part[0], part[1], subgroup_colour(held[0]), text))
     return cells
 
 
@@ -212,7 +212,7 @@ def _thread_cells(layout: NestedLayout) -> list[Cell]:
             thread, place = int(threads[row, column]), int(places[row, column])
             copies = np.flatnonzero((virtual == virtual[thread]).all(axis=1)).tolist()
             registers = f"r{place}" if span == 1 else f"r{place}-{place + span - 1}"
-            colour = _cyclic_colour(thread / batch.threads)
+            colour = cyclic_colour(thread / batch.threads)
             cells.append(Cell(row, column, atom[0], atom[1], colour, f"t{_ids(copies)}\n{registers}"))
     return cells
 
@@ -230,7 +230,7 @@ def _bank_cells(layout: SharedLayout, element_bytes: int) -> list[Cell]:
     for row in range(0, rows, step[0]):
         for column in range(0, columns, step[1]):
             bank = int(words[row, column] % BANKS)
-            cells.append(Cell(row, column, *step, _cyclic_colour(bank / BANKS), str(bank)))
+            cells.append(Cell(row, column, *step, cyclic_colour(bank / BANKS), str(bank)))
     return cells
 
 
@@ -297,12 +297,12 @@ def _ids(ids: list[int]) -> str:
     return ", ".join(texts[:3] + ["..."] * (len(texts) > 3))
 
 
-def _subgroup_colour(subgroup: int) -> Colour:
+def subgroup_colour(subgroup: int) -> Colour:
     # The golden ratio keeps neighbours apart for any number of subgroups.
     return colorsys.hsv_to_rgb((0.58 + subgroup * 0.61803398875) % 1, 0.38, 0.95)
 
 
-def _cyclic_colour(turn: float) -> Colour:
+def cyclic_colour(turn: float) -> Colour:
     # Lightness swings once more around the circle, so that opposite hues differ for the colour-blind too.
     return colorsys.hsv_to_rgb(turn % 1, 0.45, 0.86 + 0.12 * math.cos(2 * math.pi * turn))
 
@@ -344,7 +344,7 @@ def _checked(path: str | Path) -> Path:
     return target
 
 
-def _render(rows: Sequence[Sequence[Panel]], target: Path) -> Path:
+def render(rows: Sequence[Sequence[Panel]], target: Path) -> Path:
     """Panels of a row stand side by side, rows below one another; every panel of a row has the same scale."""
     for panel in (panel for row in rows for panel in row):
         if len(panel.cells) > _LARGEST:

@@ -74,8 +74,10 @@ def sampler(name: str, space: SearchSpace, *, seed: int, prior: Prior | None = N
     if factory is None:
         try:
             factory = _offered()[name].load()
-        except Exception as error:  # third-party code may raise anything
-            raise ValueError(f"the sampler {name} cannot be loaded ({error}): fix or uninstall its package") from error
+        except (Exception, SystemExit) as error:  # third-party code may raise anything
+            raise ValueError(
+                f"the sampler {name} cannot be loaded ({error or type(error).__name__}): fix or uninstall its package"
+            ) from error
     made = factory(space, seed=seed, prior=prior, threads=threads)
     if not isinstance(made, Sampler):
         raise ValueError(f"the sampler {name} is not an autosched.samplers.Sampler: let its class inherit from it")

@@ -13,6 +13,7 @@ from typing import Any
 from autosched.dispatch.database import device_name
 from autosched.tuning import tune as tuner
 from autosched.tuning.result import Observer, SoFar, TuneResult
+from measurements.files.bounded import read_bounded
 from measurements.records.record import Record
 from measurements.store.errors import StoreError
 from measurements.store.store import Store
@@ -108,11 +109,12 @@ class SuiteResult:
 def read_suite(path: str | Path) -> tuple[Member, ...]:
     """The members of a TOML file: a table ``[[problem]]`` for each with ``operator``, its fields, and perhaps
     ``weight``. Raises SuiteError, and OSError."""
-    file = Path(path)
-    if file.stat().st_size > _LARGEST:
-        raise SuiteError(f"{path} is not a suite: it has more than {_LARGEST:,} bytes")
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        content = read_bounded(path, _LARGEST)
+    except ValueError as error:
+        raise SuiteError(f"{path} is not a suite: {error}") from None
+    try:
+        document = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise SuiteError(f"{path} is not TOML: {' '.join(str(error).split())}") from error
     tables = document.get("problem")

@@ -28,16 +28,19 @@ class PretendedCuda(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self._replaced = _answers(device, clock)
         self._before: dict[str, Any] = {}
+        self._generator: Any = None
 
     def __enter__(self) -> PretendedCuda:
         for name, answer in self._replaced.items():
             self._before[name] = getattr(torch.cuda, name, _ABSENT)
             setattr(torch.cuda, name, answer)
+        self._generator, torch.Generator = torch.Generator, _CpuGenerator
         super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
+        torch.Generator = self._generator
         for name, before in self._before.items():
             if before is _ABSENT:
                 delattr(torch.cuda, name)
@@ -68,6 +71,14 @@ class PretendedCuda(TorchFunctionMode):  # type: ignore[misc]
         if "device" in kwargs:
             kwargs["device"] = on_cpu(kwargs["device"])
         return func(*[on_cpu(a) for a in args], **kwargs)
+
+
+class _CpuGenerator(torch.Generator):  # type: ignore[misc]
+    """A generator of the CPU, whichever device is asked for."""
+
+    def __new__(cls, device: Any = "cpu") -> _CpuGenerator:
+        made: _CpuGenerator = super().__new__(cls, on_cpu(device))
+        return made
 
 
 def on_cpu(value: Any) -> Any:
@@ -227,7 +238,8 @@ def _answers(device: Device, clock: Callable[[], float]) -> dict[str, Any]:
         "max_memory_reserved": answer(0),
         "reset_peak_memory_stats": answer(None),
         "mem_get_info": answer((device.memory_bytes, device.memory_bytes)),
-        "manual_seed": torch.manual_seed,
-        "manual_seed_all": torch.manual_seed,
+        # Not `torch.manual_seed`, which calls these.
+        "manual_seed": torch.default_generator.manual_seed,
+        "manual_seed_all": torch.default_generator.manual_seed,
         "is_current_stream_capturing": answer(False),
     }

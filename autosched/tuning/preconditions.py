@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from autosched.tuning import backends
 from measurements.records.measurement import Provenance
 from measurements.records.record import Record
+from measurements.records.vendor_library import is_library
 from measurements.runners.base import Runner
+from search_spaces.catalogue import templates
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.search_space import SearchSpace
@@ -43,10 +45,18 @@ def refuse_other_model(name: str, earlier: Sequence[Record], runner: Runner) -> 
 
 
 def refuse_other_schedules(name: str, earlier: Sequence[Record], space: SearchSpace) -> None:
-    """Raises StoreError for a trial that says it is of ``space`` and is not: no sampler could learn from it."""
+    """Raises StoreError for a trial that says it is of ``space`` and is not: no sampler could learn from it; and
+    ValueError for one that ran, of a template that is not there: it might be called the best."""
     from measurements.store.store import unreadable
 
+    installed = {*space.members, *(template.name for template in templates())}
     for record in earlier:
+        its = record.schedule.template
+        if record.measurement.timing is not None and its not in installed and not is_library(record.schedule):
+            raise ValueError(
+                f"trial {record.id} of {name} is of the template {its!r}, which is not installed: install its package, "
+                "or use another --db"
+            )
         member = space.members.get(record.schedule.template)
         if member is not None and record.space_version == member.fingerprint:
             try:

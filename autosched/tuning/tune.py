@@ -3,38 +3,43 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from autosched.samplers import DEFAULT, check
+from autosched.samplers import DEFAULT
 from autosched.samplers import sampler as make_sampler
 from autosched.samplers.first_choices import nvidia_heuristics
 from autosched.samplers.first_choices.model_choice import default_choice
 from autosched.samplers.seeded import SeededSampler
 from autosched.tuning import backends, preconditions, warm_start, winner_proof
+from autosched.tuning import effort as efforts
 from autosched.tuning.finalists import simplicity
 from autosched.tuning.in_flight import InFlightLimit
+from autosched.tuning.ledger import Verifier
 from autosched.tuning.loop import Tuner
+from autosched.tuning.options import TRIALS, TuneOptions
 from autosched.tuning.result import Observer, TuneResult
 from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
 from autosched.user_kernels.problem import KernelProblem
-from measurements.files.data_folder import default_database
 from measurements.records.measurement import Provenance
 from search_spaces.hardware.devices import Device
-from search_spaces.operators.problem import Problem, whole_number
+from search_spaces.operators.problem import Problem
 from search_spaces.spaces.recorded_space import recorded_union
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.union_space import UnionSpace
 from search_spaces.templates.template import KernelTemplate
 
-TRIALS = 64  # by default: some minutes on a GPU
+if TYPE_CHECKING:
+    from measurements.store.store import Store
 
 
 def tune(
     problem: Problem,
     *,
-    trials: int = TRIALS,
+    trials: int | None = None,
     database: str | Path | None = None,
     device: str | Device | None = None,
     backend: str = "auto",
@@ -44,24 +49,27 @@ def tune(
     verify: bool = True,
     warm_cache: bool = False,
     gpus: backends.Gpus | None = None,
+    ray: str | None = None,
     progress: Observer | None = None,
     templates: Iterable[str | KernelTemplate] | None = None,
     model: str | Path | None = None,
-    min_gain: float = 0.0,
+    min_gain: float | None = None,
     seconds: float | None = None,
     proof_seconds: float | None = None,
+    effort: str | None = None,
 ) -> TuneResult:
-    """Try ``trials`` further schedules of ``problem`` and keep every result in ``database`` (a path or SQLAlchemy URL),
-    by default the one of AUTOSCHED_DB, else ``autosched/best.db`` in the user's data folder; ``result.database`` says
-    which, and ``autosched.matmul`` and the like look there, too.
+    """Try ``trials`` further schedules of ``problem``, by default TRIALS, and keep every result in ``database`` (a path
+    or SQLAlchemy URL), by default the one of AUTOSCHED_DB, else ``autosched/best.db`` in the user's data folder;
+    ``result.database`` says which, and ``autosched.matmul`` and the like look there, too.
 
     ``device`` names the GPU to tune for; by default it is the one of this machine, or h200 where there is none.
     ``workers`` is the number of compilers, by default one per core. ``verify`` emulates each new best before it is
     called best, on backends that do not run kernels, and the best at the end with a full proof (``verify_one``) that
     may take ``proof_seconds``, by default PROOF_SECONDS; 0 leaves it out. On a GPU the fastest are timed in turns at
     the end, which decides. ``warm_cache`` times with operands in the L2 instead of from memory. ``gpus`` measure, by
-    default GPU 0 alone: numbers as CUDA counts them, or "all", all of one kind. Ctrl-C ends the run with everything
-    kept.
+    default GPU 0 alone: numbers as CUDA counts them, or "all", all of one kind. ``ray`` is the address of a Ray cluster
+    ("auto": the one of this machine), on all of whose GPUs of the kind ``device`` is measured instead. Ctrl-C ends the
+    run with everything kept.
     ``templates`` are the kernel templates to search, by name or themselves; by default every one that can compute it.
     A matmul is first asked of nvMatmulHeuristics, where that is installed (``nvidia_heuristics``).
     The search starts from what the trained ``model`` (a file of ``autosched train``) knows, by default from the times
@@ -69,26 +77,32 @@ def tune(
     ``min_gain`` ends the search once UNPROMISING proposals in a row promise to shorten the best time by a smaller part.
     Nothing is proposed after ``seconds`` of searching, by default without a limit; what is under way is finished, and
     the fastest are timed in turns or proven as ever.
+    ``effort`` (model, quick, full) stands for trials, min_gain and proof_seconds that are not given (``efforts``):
+    "model" tries the time model's own choice alone, "quick" goes on while that promises 2%, "full" for long.
     Raises ValueError (StoreError for the database), before anything is written, for input that cannot be used.
     """
     Problem.check(problem)
-    trials = whole_number("trials", trials, 1)
-    if isinstance(min_gain, bool) or not isinstance(min_gain, (int, float)) or not 0 <= min_gain < 1:
-        raise ValueError(f"min_gain is a part of the best time, from 0 to less than 1, not {min_gain!r}")
-    if seconds is not None and (
-        isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf
-    ):
-        raise ValueError(f"seconds are what the search may take, more than 0, not {seconds!r}")
-    proof_seconds = winner_proof.PROOF_SECONDS if proof_seconds is None else proof_seconds
-    if isinstance(proof_seconds, bool) or not isinstance(proof_seconds, (int, float)) or not proof_seconds >= 0:
-        raise ValueError(f"proof_seconds are seconds, 0 or more, not {proof_seconds!r}")
-    check(sampler, seed)
-    if progress is not None and (isinstance(progress, type) or not isinstance(progress, Observer)):
-        raise ValueError(f"progress must be an object with methods started and trial, or None, not {progress!r}")
-    from measurements.store.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
-
-    usual = database is None
-    database = default_database() if database is None else database
+    trials, given = efforts.settings(effort, trials, min_gain=min_gain, proof_seconds=proof_seconds)
+    min_gain = given["min_gain"] or 0.0
+    options = TuneOptions(
+        trials=TRIALS if trials is None else trials,
+        database=database,
+        device=device,
+        backend=backend,
+        sampler=sampler,
+        seed=seed,
+        workers=workers,
+        verify=verify,
+        warm_cache=warm_cache,
+        gpus=gpus,
+        progress=progress,
+        templates=templates,
+        model=model,
+        min_gain=min_gain,
+        seconds=seconds,
+        proof_seconds=given["proof_seconds"],
+        model_first=effort is not None and efforts.effort(effort).model_first,
+    )
     trained = None if model is None else warm_start.loaded(model)
     with backends.choose(
         backend,
@@ -97,66 +111,106 @@ def tune(
         workers=workers,
         warm_cache=warm_cache,
         gpus=gpus,
+        ray=ray,
         templates=templates,
         model=trained,
     ) as chosen:
         preconditions.refuse_too_large(problem, chosen.device)
-        space = chosen.templates.space(problem, chosen.device)
-        if chosen.schedules is not None:
-            space = recorded_union(space, chosen.schedules)
-        space.sample(1, seed)  # raises EmptySpace, a ValueError that names the rules
-        if isinstance(problem, KernelProblem) and chosen.pool is not None:
-            check_entry(problem, space.sample(COMPILED_FIRST, seed), chosen.device)
+        space = _space(problem, chosen, seed)
         searched = (chosen.templates, problem, chosen.device, space)
         start = None if trained is None else warm_start.from_model(trained, str(model), *searched)
         verifier, note = winner_proof.of_new_bests(chosen) if verify else (None, "")
-        if chosen.pool is not None:
-            chosen.pool.cache.check()  # before the database is made, so that a refusal leaves nothing behind
-        if usual and "://" not in str(database):
-            Path(database).parent.mkdir(parents=True, exist_ok=True)
-        with Store.open(database) as store:
-            if store.in_memory:
-                raise StoreError(f"{database} is a database in memory, which keeps nothing: give the path of a file")
-            if chosen.pool is not None:
-                chosen.pool.cache.prepare()
+        with _opened(options, chosen) as store:
             earlier = store.trials(problem, chosen.device.name, chosen.runner.provenance)
             preconditions.refuse_other_cache(store.name, earlier, warm_cache)
             preconditions.refuse_other_schedules(store.name, earlier, space)
             preconditions.refuse_other_model(store.name, earlier, chosen.runner)
             if start is None:
                 start = warm_start.from_other_problems(store, chosen.runner.provenance, *searched)
-            advice = nvidia_heuristics.Advice()
-            if chosen.schedules is None:  # a recording holds only its own
-                advice = nvidia_heuristics.advice(chosen.templates, problem, chosen.device, start.prior)
-            lines = (chosen.headline, chosen.line, note, _unranked(chosen, problem), *start.lines, advice.line)
-            asked = make_sampler(sampler, space, seed=seed, prior=start.prior)
-            tuner = Tuner(
-                problem,
-                chosen.device,
-                chosen.runner,
-                store,
-                SeededSampler(asked, advice.schedules, nvidia_heuristics.NAME) if advice.schedules else asked,
-                seed=seed,
-                generate=chosen.templates.kernel,
-                versions={t.name: t.version for t in chosen.templates},
-                space_versions={name: member.fingerprint for name, member in space.members.items()},
-                verifier=verifier,
-                complexity=simplicity(space),
-                default=lambda: _default_schedule(problem, chosen),
-                lines=tuple(line for line in lines if line),
-                observer=progress,
-                in_flight=_in_flight_limit(chosen, workers),
-            )
-            full = winner_proof.of_winner(problem, chosen) if verifier is not None and proof_seconds > 0 else None
+            tuner = build_tuner(problem, options, chosen, space, store, start, verifier, note)
+            with_proof = verifier is not None and options.proof_limit > 0
             result = tuner.run(
-                trials,
-                math.inf if seconds is None else seconds,
+                options.trials,
+                options.search_limit,
                 earlier=earlier,
                 min_gain=min_gain,
-                full=full,
-                proof_seconds=proof_seconds,
+                full=winner_proof.of_winner(problem, chosen) if with_proof else None,
+                proof_seconds=options.proof_limit,
             )
-            return dataclasses.replace(result, worth=start.worth(result.trials), database=str(database))
+            return dataclasses.replace(
+                result, worth=start.worth(result.trials), database=str(options.database_or_default)
+            )
+
+
+def _space(problem: Problem, chosen: backends.Backend, seed: int) -> UnionSpace:
+    """The schedules to search. Raises EmptySpace, a ValueError that names the rules, and ValueError for an entry point
+    that the user's source does not have."""
+    space = chosen.templates.space(problem, chosen.device)
+    if chosen.schedules is not None:
+        space = recorded_union(space, chosen.schedules)
+    space.sample(1, seed)
+    if isinstance(problem, KernelProblem) and chosen.pool is not None:
+        check_entry(problem, space.sample(COMPILED_FIRST, seed), chosen.device)
+    return space
+
+
+@contextmanager
+def _opened(options: TuneOptions, chosen: backends.Backend) -> Iterator[Store]:
+    """The database, made where it is missing, and the compilers' cache. What is refused leaves nothing behind."""
+    from measurements.store.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
+
+    database = options.database_or_default
+    if chosen.pool is not None:
+        chosen.pool.cache.check()
+    if options.database is None and "://" not in str(database):
+        Path(database).parent.mkdir(parents=True, exist_ok=True)
+    with Store.open(database) as store:
+        if store.in_memory:
+            raise StoreError(f"{database} is a database in memory, which keeps nothing: give the path of a file")
+        if chosen.pool is not None:
+            chosen.pool.cache.prepare()
+        yield store
+
+
+def build_tuner(
+    problem: Problem,
+    options: TuneOptions,
+    chosen: backends.Backend,
+    space: UnionSpace,
+    store: Store,
+    start: warm_start.WarmStart,
+    verifier: Verifier | None,
+    note: str,
+) -> Tuner:
+    """The loop over the parts of ``chosen``, with a sampler that knows what ``start`` knows.
+
+    ``note`` is a line for people about ``verifier``, which judges new bests."""
+    advice = nvidia_heuristics.Advice()
+    if chosen.schedules is None:  # a recording holds only its own
+        advice = nvidia_heuristics.advice(chosen.templates, problem, chosen.device, start.prior)
+    sampler = make_sampler(options.sampler, space, seed=options.seed, prior=start.prior)
+    if options.model_first and (first := _default_schedule(problem, chosen)) is not None:
+        sampler = SeededSampler(sampler, (first,), "model", own_first=False)
+    if advice.schedules:
+        sampler = SeededSampler(sampler, advice.schedules, nvidia_heuristics.NAME)
+    lines = (chosen.headline, chosen.line, note, _unranked(chosen, problem), *start.lines, advice.line)
+    return Tuner(
+        problem,
+        chosen.device,
+        chosen.runner,
+        store,
+        sampler,
+        seed=options.seed,
+        generate=chosen.templates.kernel,
+        versions={t.name: t.version for t in chosen.templates},
+        space_versions={name: member.fingerprint for name, member in space.members.items()},
+        verifier=verifier,
+        complexity=simplicity(space),
+        default=lambda: _default_schedule(problem, chosen),
+        lines=tuple(line for line in lines if line),
+        observer=options.progress,
+        in_flight=_in_flight_limit(chosen, options.workers),
+    )
 
 
 def _default_schedule(problem: Problem, chosen: backends.Backend) -> Schedule | None:
@@ -168,7 +222,8 @@ def _in_flight_limit(chosen: backends.Backend, workers: int | None) -> InFlightL
     """On a GPU, what costs ask for. Elsewhere there is no hurry, and the same seed tries the same on every machine."""
     if chosen.runner.provenance is not Provenance.MEASURED:
         return InFlightLimit()
-    return InFlightLimit(gpus=chosen.gpus, compilers=workers or os.cpu_count() or 1)
+    compilers = workers or (os.cpu_count() if chosen.fleet is None else chosen.fleet.compilers.members) or 1
+    return InFlightLimit(gpus=chosen.gpus, compilers=compilers)
 
 
 ESTIMATES_PAGE = "docs/reference/estimates.md"

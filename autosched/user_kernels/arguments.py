@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.document import Table
 from autosched.user_kernels.kernel_file import Argument, Fill
 from autosched.user_kernels.sources import callable_reference, python_reference
+from measurements.files.npy import open_npy
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -76,6 +77,18 @@ def read_arguments(
         top.fail('no [[argument]] is an output: give one kind = "output" or "inout"')
     tolerances.done()
     return tuple(arguments)
+
+
+def check_files(top: Table, arguments: tuple[Argument, ...], problems: Sequence[Mapping[str, int]]) -> None:
+    """Refuses files of numbers whose shape is that of the array for none of ``problems``."""
+    for table, argument in zip(top.tables("argument"), arguments, strict=True):
+        if argument.fill is None or argument.fill.kind != "file":
+            continue
+        shape = table.attempt("fill", open_npy, argument.fill.path).shape
+        wanted = [tuple(e.value(sizes) for e in argument.shape) for sizes in problems]
+        if shape not in wanted:
+            name = PurePath(argument.fill.path).name
+            table.fail(f"{name} has the shape {shape}, but {argument.name} is {wanted[0]}", "fill")
 
 
 def check_shapes(top: Table, arguments: tuple[Argument, ...], sizes: Mapping[str, int]) -> None:
@@ -140,8 +153,15 @@ def _fill(table: Table, dtype: DType, folder: Path) -> Fill:
         if not isinstance(value, str):
             table.fail('give the file: fill = { file = "input.npy" }', "fill")
         path = folder / value
-        if not path.is_file():
+        leads_out = PurePath(value).is_absolute() or ".." in PurePath(value).parts
+        if leads_out and table.places.lines:  # whoever calls from Python may name any file
+            table.fail(f"{value!r} leads out of the folder of the kernel file: put the file there", "fill")
+        if not path.exists():
             table.fail(f"there is no file {value!r} next to the kernel file", "fill")
+        try:
+            open_npy(path)
+        except ValueError as error:
+            table.fail(f"{value} is not a .npy file of numbers: {error}", "fill")
         with path.open("rb") as file:
             return Fill("file", path=str(path), content=hashlib.file_digest(file, "sha256").hexdigest())
     numbers = usual[kind] if value is None else value if isinstance(value, (list, tuple)) else [value]

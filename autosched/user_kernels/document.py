@@ -18,7 +18,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-MOST_TEXT = 16 << 20  # bytes of a source, a kernel file, a T1 file
+MOST_TEXT = 16 << 20  # bytes of a source
+MOST_DOCUMENT = 1 << 20  # bytes of a kernel file, a T1 file
+MOST_ENTRIES = 1000  # of a section
+_MOST_PARTS = 20  # of a dotted key, which TOML makes a table each
+
+_PART = r"""(?:(?<![\w-])[\w-]++|"[^"\n]*"|'[^'\n]*')"""
+_DOTTED = re.compile(rf"{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_PARTS}}}")
 
 
 class KernelFileError(ValueError):
@@ -45,6 +51,9 @@ class Places:
 
 def read_toml(name: str, text: str) -> tuple[dict[str, Any], Places]:
     """The document and its places. Raises KernelFileError with the line where the text is not TOML."""
+    if long := _DOTTED.search(text):
+        number = text.count("\n", 0, long.start()) + 1
+        raise KernelFileError(f"{name}:{number}: a key has more than {_MOST_PARTS} parts")
     try:
         document = tomllib.loads(text)
     except RecursionError:
@@ -54,10 +63,21 @@ def read_toml(name: str, text: str) -> tuple[dict[str, Any], Places]:
         line = at[1] if at and at[1] else str(len(text.splitlines()))
         message = str(error)[: at.start()] if at else str(error)
         raise KernelFileError(f"{name}:{line}: this is not TOML: {message}") from None
+    except ValueError:  # an integer of thousands of digits
+        raise KernelFileError(f"{name}: a number has too many digits") from None
+    refuse_too_many(name, document)
     return document, Places(name, _lines(text))
 
 
+def refuse_too_many(name: str, document: Mapping[str, Any]) -> None:
+    """Raises KernelFileError for a section with more entries than anybody writes."""
+    for key, section in (("sections", document), *document.items()):
+        if isinstance(section, (Mapping, list, tuple)) and len(section) > MOST_ENTRIES:
+            raise KernelFileError(f"{name}: {key}: there are more than {MOST_ENTRIES} of these")
+
+
 _HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[\w-]+))*)\s*=(?!=)""")
 
 
@@ -85,6 +105,8 @@ def _lines(text: str) -> dict[Keys, int]:
 
 def _path(key: str) -> Keys:
     """A dotted key as TOML itself takes it apart."""
+    if _BARE.fullmatch(key.strip()):
+        return (key.strip(),)
     try:
         inner: Any = tomllib.loads(f"{key} = 0")
     except tomllib.TOMLDecodeError:
@@ -196,9 +218,10 @@ def read_text(path: Path, table: Table, key: str) -> str:
     try:
         if path.exists() and not path.is_file():
             table.fail(f"{path if key else 'this'} is not a regular file", key)
-        if path.stat().st_size > MOST_TEXT:
-            table.fail(f"{path if key else 'this'} has more than {MOST_TEXT >> 20} MiB", key)
-        return path.read_text(encoding="utf-8")
+        most = MOST_TEXT if key else MOST_DOCUMENT
+        if path.stat().st_size > most:
+            table.fail(f"{path if key else 'this'} has more than {most >> 20} MiB", key)
+        return path.read_text(encoding="utf-8-sig")
     except KernelFileError:
         raise
     except UnicodeDecodeError:

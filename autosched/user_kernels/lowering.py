@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from autosched.user_kernels.document import KernelFileError
 from autosched.user_kernels.expressions import Result
 from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Argument, KernelFile
 from search_spaces.operators.problem import Operand, Role
@@ -28,7 +29,7 @@ def operand(argument: Argument, values: Mapping[str, Result]) -> Operand:
 
 def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], arch: str = "") -> Kernel:
     """The kernel of a configuration, which holds at least the parameters, for an architecture ("sm_90a") where that is
-    known. Raises ValueError for a scalar that its type cannot hold."""
+    known. Raises KernelFileError for a scalar that its type cannot hold."""
     values = file.values(sizes, config)
     return Kernel(
         entry=entry_of(file, values),
@@ -50,9 +51,12 @@ def _argument(argument: Argument, values: Mapping[str, Result]) -> Operand | Sca
         return operand(argument, values)
     value = argument.value.value(values)
     kind = "f" if argument.dtype.is_float else np.dtype(argument.dtype.storage).kind
-    return Scalar(
-        argument.name, argument.dtype, bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
-    )
+    passed = bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
+    try:
+        return Scalar(argument.name, argument.dtype, passed)
+    except ValueError:
+        place = f"{argument.place}: " if argument.place else ""
+        raise KernelFileError(f"{place}{argument.name} is {value}, which {argument.dtype.name} cannot hold") from None
 
 
 def _size(values: Mapping[str, Result], names: tuple[str, ...]) -> tuple[int, int, int]:

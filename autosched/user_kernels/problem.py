@@ -17,6 +17,7 @@ from autosched.user_kernels.kernel_file import Argument, Fill, KernelFile, UserF
 from autosched.user_kernels.lowering import lower, operand
 from autosched.user_kernels.user_functions import call
 from measurements.emulator import emulate
+from measurements.files.npy import open_npy
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import DRAWN, Array, Operand, Problem, option, standard_normal
@@ -111,6 +112,11 @@ class KernelProblem(Problem):
         return {o.name: _checked(told, o, found[o.name]) for o in outputs}
 
     @property
+    def computed_by_function(self) -> bool:
+        """Whether a function gives what the outputs must be, at any size and without emulating a kernel."""
+        return self.file.reference.function is not None and not self.file.reference.judges
+
+    @property
     def judged(self) -> bool:
         return self.file.reference.judges
 
@@ -126,11 +132,11 @@ class KernelProblem(Problem):
         said = call(reference.function, self._told, self._numbers, {**before, **found})
         if isinstance(said, str):
             return said
-        if said is not None and not isinstance(said, (bool, np.bool_)):
+        if not isinstance(said, (bool, np.bool_)):  # a forgotten return is no answer
             raise KernelFileError(
                 f"{self._told} must return True for right outputs, and False or a text of what is wrong for others"
             )
-        return "" if said is None or said else f"{reference.name} says that the outputs are wrong"
+        return "" if said else f"{reference.name} says that the outputs are wrong"
 
     @property
     def _told(self) -> str:
@@ -209,7 +215,7 @@ class KernelProblem(Problem):
 @cache
 def problem_type(file: KernelFile) -> type[KernelProblem]:
     """The problem type of a kernel file: a frozen dataclass with a field for each size."""
-    fields = [(name, "int", option("a size of the problem", value)) for name, value in file.sizes]
+    fields = [(name, "int", option(f"{name} of the problem", value)) for name, value in file.sizes]
     namespace = {"operator": file.name, "summary": file.summary, "file": file, "__module__": __name__}
     return dataclasses.make_dataclass(
         f"KernelProblem[{file.name}]", fields, bases=(KernelProblem,), namespace=namespace, frozen=True
@@ -305,6 +311,8 @@ def _exact(dtype: DType, stored: Array) -> npt.NDArray[Any]:
 
 def _checked(told: str, output: Operand, given: Any) -> npt.NDArray[Any]:
     try:
+        if given is None:
+            raise TypeError
         array = np.asarray(given, dtype=np.float64)
         if _is_wide(output.dtype):
             whole, storage = np.asarray(given), np.dtype(output.dtype.storage)
@@ -343,10 +351,9 @@ def _filled(rng: np.random.Generator, fill: Fill, dtype: DType, operand: Operand
 
 def _loaded(fill: Fill, dtype: DType, operand: Operand) -> Array:
     try:
-        array = np.load(fill.path, allow_pickle=False)
-    except (OSError, ValueError, EOFError, MemoryError) as error:
-        reason = " ".join(str(error).split())
-        raise KernelFileError(f"{fill.path} is not a .npy file of numbers: {reason}") from error
+        array = open_npy(fill.path)
+    except ValueError as error:
+        raise KernelFileError(f"{fill.path} is not a .npy file of numbers: {error}") from None
     return _fitting(fill.path, array, dtype, operand)
 
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autosched.user_kernels.arguments import IDENTIFIER, check_shapes, read_arguments
+from autosched.user_kernels.arguments import IDENTIFIER, check_files, check_shapes, read_arguments
 from autosched.user_kernels.arithmetic import Type
-from autosched.user_kernels.document import KernelFileError, Places, Table, read_text, read_toml
+from autosched.user_kernels.document import KernelFileError, Places, Table, read_text, read_toml, refuse_too_many
 from autosched.user_kernels.expressions import Expression, from_function, suggestion, value_list
 from autosched.user_kernels.kernel_file import (
     BLOCK,
@@ -45,7 +45,8 @@ _SECTIONS = (
     *("kernel", "sizes", "problem", "parameters", "attributes", "defines", "rule", "launch", "argument", "tolerance"),
     *("reference", "metrics", "cost", "proxy"),
 )
-_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_][\w.-]{0,99}", re.ASCII)
+_OF_LAUNCH = re.compile(r"launch\..*|--set .*|.* is defined")  # rules of our own
 
 
 def read_file(path: str | Path, _within: tuple[Path, ...] = ()) -> KernelFile:
@@ -133,12 +134,13 @@ class _Reader:
         within: tuple[Path, ...],
     ) -> KernelFile:
         top, kernel = self.top, self.top.table("kernel")
+        refuse_too_many(top.places.name, top.values)
         for section in top.values:
             if section not in _SECTIONS:
                 top.fail(f"unknown key {section!r}, {suggestion(section, _SECTIONS)}", section)
         name = kernel.text("name", default_name)
         if not _NAME.fullmatch(name):
-            kernel.fail(f"{name!r} is not a name: use letters, digits, _ . and -", "name")
+            kernel.fail(f"{name[:60]!r} is not a name: use letters, digits, _ . and -, at most 100", "name")
         path, source = self._source(kernel, name, source)
         headers = read_headers(kernel, source, self.folder, path.parent)
         sizes = self._sizes(top.table("sizes"))
@@ -187,6 +189,7 @@ class _Reader:
         top.done()
         for problem in (made.sizes, *made.problems):
             check_shapes(top, arguments, dict(problem))
+        check_files(top, arguments, [dict(problem) for problem in (made.sizes, *made.problems)])
         return made
 
     def _source(self, kernel: Table, name: str, source: str | None) -> tuple[Path, str]:
@@ -215,7 +218,7 @@ class _Reader:
         sizes = {}
         for name, value in table.items():
             self._add(table, name, "int")
-            if hasattr(Problem, name) or name in _TAKEN or keyword.iskeyword(name):
+            if hasattr(Problem, name) or name in _TAKEN or keyword.iskeyword(name) or name.startswith("_"):
                 table.fail(f"a size cannot be called {name!r}: give it another name", name)
             sizes[name] = table.attempt(name, whole_number, name, value, 1)
         return sizes
@@ -274,8 +277,10 @@ class _Reader:
                 table.fail(f'the rule "{expression.text}" is there twice', "expr")
             pruning = table.choice("kind", ("valid", "pruning"), "valid") == "pruning"
             reason, name = table.text("reason", ""), table.text("name", "")
-            if name and any(r.name == name for r in rules):
-                table.fail(f"another rule is called {name!r}: give this one another name", "name")
+            if any((r.name or r.expression.text) == (name or expression.text) for r in rules):
+                table.fail(f"another rule is called {name or expression.text!r}: give this one another name", "name")
+            if _OF_LAUNCH.fullmatch(name):
+                table.fail(f"a rule of the launch is called {name!r}: give this one another name", "name")
             rules.append(FileRule(expression, reason, pruning, name))
             table.done()
         return tuple(rules)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from autosched.user_kernels.document import Table, read_text
@@ -80,7 +80,9 @@ def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tupl
     waiting = [source]
     while waiting:
         for name in included(waiting.pop()):
-            path = next((f / name for f in folders if (f / name).is_file()), None)
+            path = next((f / name for f in folders if (f / name).exists() and not (f / name).is_dir()), None)
+            if path is not None and (PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts):
+                kernel.fail(f'#include "{name}" leads out of the folder: list its folder in include', "include")
             if path is None and name in _OF_THE_HOST:
                 headers[name] = _OF_THE_HOST[name]
             elif path is not None and name not in headers:

@@ -67,7 +67,7 @@ class Kernel:
         """``source`` is CUDA C++, or the path of a file of it. Everything else is spelled as in a kernel file: a rule
         is an expression, or one with its reason; ``reference`` is a function that computes the outputs, or the table
         of a kernel file; ``verify`` in its place one that is given inputs and outputs by name, and says whether the
-        outputs are right: True or None, or False or a text of what is wrong.
+        outputs are right: True, or False or a text of what is wrong.
 
         Raises KernelFileError, one line that names the argument, for whatever is wrong with it.
         """

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measurements.compiler.cubin import machine_code
+from measurements.files.bounded import read_bounded
 from measurements.files.cache_folder import CUBINS, cache_root, check_writable, make_folder, publish
 from measurements.records.measurement import MachineCode, Resources
 from search_spaces.templates.kernel import Kernel
 
+_MOST_BYTES = 1 << 24  # of an entry, with the compiler's log
 _FORMAT = 2
 
 
@@ -75,7 +77,7 @@ class CompileCache:
     def load(self, key: str) -> Compiled | None:
         """The entry of ``key``; None where it is missing or damaged."""
         try:
-            entry = json.loads((self._entries / f"{key}.json").read_bytes())
+            entry = json.loads(read_bounded(self._entries / f"{key}.json", _MOST_BYTES))
             path = self._cubin_path(entry["digest"])
             cubin = path.read_bytes()
             if hashlib.sha256(cubin).hexdigest() != entry["digest"]:
@@ -92,7 +94,7 @@ class CompileCache:
                 cached=True,
                 code=machine_code(cubin),
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def store(

@@ -277,6 +277,8 @@ class Record:
             raise ValueError(f"this is not the JSON of a record: {type(error).__name__} {error}") from error
 
 
+MOST_LEVELS = 40  # of tables and lists in each other, in a record
+
 _NUMBER = (int, float)
 _MAYBE_NUMBER = (int, float, type(None))
 _TIMING: Mapping[str, _Kinds] = {"median": _NUMBER, "p25": _NUMBER, "p75": _NUMBER, "count": int}
@@ -308,6 +310,24 @@ def _check(data: Mapping[str, Any], kinds: Mapping[str, _Kinds]) -> None:
             value.encode()  # raises ValueError for half of a character
 
 
+def refuse_deep(value: Any) -> None:
+    """Raises ValueError for JSON that is nested more than ``MOST_LEVELS`` deep: whoever walks it by recursion is
+    safe."""
+    level = [value]
+    for _ in range(MOST_LEVELS):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, (dict, list))
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return
+    raise ValueError(f"it is nested more than {MOST_LEVELS} deep")
+
+
 def canonical_json(value: Any) -> str:
-    """The one JSON text of a value that equal values share, as ``Problem.key()`` has it."""
+    """The one JSON text of a value that equal values share, as ``Problem.key()`` has it. Raises ValueError where it is
+    nested deeper than anything of ours."""
+    refuse_deep(value)
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

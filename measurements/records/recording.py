@@ -37,6 +37,9 @@ RECORDED = Path(__file__).resolve().parent / "recorded"
 SUFFIX = ".jsonl.gz"
 MOST_BYTES = 2**29  # of an unpacked file, some 400,000 trials
 _LONGEST_LINE = 2**20
+_SMALL = 2**24  # bytes that may be unpacked from anything
+_MOST_GROWTH = 200  # of recordings; they grow by 10 to 30
+_HEAD = 2**12  # bytes at the beginning of a file, by which it is recognised
 
 _HEADER = ("problem", "device", "fingerprint", "spaces", "autosched_version", "toolchain")
 
@@ -152,6 +155,11 @@ def _publish(target: Path, content: bytes) -> None:
 
 def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
     """The recordings of a file. Raises RecordingError for a malformed or truncated file; and OSError."""
+    if _is_kernel_tuners(path):
+        raise RecordingError(
+            f"{path} is a cache of Kernel Tuner, whose kernels cannot be learned from: give a recording of autosched, "
+            "or search it with autosched replay"
+        )
     try:
         with gzip.open(path) as file:
             return tuple(_parsed(_read_lines(file)))
@@ -161,11 +169,31 @@ def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
         raise RecordingError(f"{path} is not a recording: {error}") from error
 
 
+def _is_kernel_tuners(path: str | os.PathLike[str]) -> bool:
+    """Whether a file, gzip or not, begins as a cache of Kernel Tuner's, or a T4 file, does."""
+    with open(path, "rb") as plain:
+        packed = plain.read(2) == b"\x1f\x8b"
+    try:
+        with gzip.open(path) if packed else open(path, "rb") as file:
+            head = file.read(_HEAD)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return False
+    return any(key in head for key in (b'"tune_params_keys"', b'"kernel_name"', b'"schema_version"'))
+
+
+def refuse_bomb(packed: int, unpacked: int) -> None:
+    """Raises ValueError for a file that has grown as no recording of anything does."""
+    if unpacked > max(_SMALL, _MOST_GROWTH * packed):
+        raise ValueError(f"it unpacks to more than {_MOST_GROWTH} times its size")
+
+
 def _read_lines(file: gzip.GzipFile) -> Iterator[str]:
     """Lines as they are unpacked, so that a small file cannot fill the memory. Raises ValueError for too many bytes."""
     left = MOST_BYTES
+    packed = os.fstat(file.fileno()).st_size
     while line := file.readline(min(_LONGEST_LINE, left) + 1):
         left -= len(line)
+        refuse_bomb(packed, MOST_BYTES - left)
         if len(line) > _LONGEST_LINE or left < 0:
             raise ValueError(f"it unpacks to more than {MOST_BYTES:,} bytes, or has a line of {_LONGEST_LINE:,}")
         yield line.decode().rstrip("\r\n")
@@ -244,10 +272,11 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
         trials = header["trials"]
         if type(trials) is not int or trials < 0:
             raise ValueError("its header does not say how many trials follow")
-        texts = list(islice(lines, min(trials, sys.maxsize)))
-        if len(texts) < trials:
+        # Each is read before the next is unpacked: of lines that are no trials there may be any number.
+        records = tuple(Record.from_json(json.loads(line)) for line in islice(lines, min(trials, sys.maxsize)))
+        if len(records) < trials:
             raise ValueError(f"it is cut short: it should hold {trials} trials")
-        recording = Recording(tuple(Record.from_json(json.loads(text)) for text in texts))
+        recording = Recording(records)
         said = {name: canonical_json(header[name]) for name in ("problem", "fingerprint")}
         for name, value in _origin(recording.records[0]).items():
             if value != said.get(name, header[name]):

@@ -54,6 +54,8 @@ def check(store: Store) -> list[str]:
                 continue
             if row[width : width + 2] != (digest_of(record.problem_key), digest_of(record.schedule.key())):
                 found.append(f"trial {record.id} is filed under another problem or schedule than its own")
+            if row[width + 2] != record.operator:
+                found.append(f"trial {record.id} is filed under {row[width + 2]!a:.60}, which is not its operator")
         kept = {_key(row): dict(row) for row in connection.execute(sa.select(ENTRIES)).mappings()}
         if not found:
             for counted in best_index.counted(connection):

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 
 from measurements.files.text import harmless, printable
 from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
-from measurements.records.record import Budget, Control, Record, canonical_json
+from measurements.records.record import MOST_LEVELS, Budget, Control, Record, canonical_json, refuse_deep
 from measurements.store.schema import TRIALS, digest_of, unreadable
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
@@ -175,6 +175,8 @@ def _as_it_is(value: Any) -> Any:
 
 def _json_object(text: str) -> dict[str, Any]:
     value = json.loads(text)
+    if text.count("{") + text.count("[") > MOST_LEVELS:
+        refuse_deep(value)
     if not isinstance(value, dict):
         raise TypeError
     return value

@@ -17,11 +17,12 @@ from typing import Any
 
 from measurements.files.text import one_line
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.recording import MOST_BYTES
+from measurements.records.recording import MOST_BYTES, refuse_bomb
 from measurements.tables.table import ESTIMATED, Row, Table, TableError, table_of
 
 _CHUNK = 1 << 20  # bytes
 _GZIP = b"\x1f\x8b"
+_HEAD = 1 << 10
 _NO_TIME = 1e19  # older caches write 1e20 for a failure
 _FAILURES = {  # what a failed configuration has in place of a time, by a part of it in lower case
     "compil": Status.COMPILE_ERROR,
@@ -37,10 +38,17 @@ def text_of(path: str | Path) -> tuple[str, bool]:
     """The text of a file, gzip or not, and whether all of it was there. Raises TableError, also for more than
     MOST_BYTES of it, and OSError."""
     with open(path, "rb") as file:
-        content = file.read(MOST_BYTES + 1)
+        head = file.peek()[:_HEAD]
+        if head[:2] != _GZIP and not head.lstrip().startswith(b"{"):  # not worth reading, and a device has no end
+            return head.decode(errors="replace"), True
+        packed = file.read(MOST_BYTES + 1)
     whole = True
+    content: bytes | bytearray = packed
     if content[:2] == _GZIP:
-        content, whole = _unpacked(content)
+        try:
+            content, whole = _unpacked(packed)
+        except ValueError as error:
+            raise TableError(f"{path} is no recording: {error}") from None
     if len(content) > MOST_BYTES:
         raise TableError(f"{path} has more than {MOST_BYTES:,} bytes, unpacked: give a smaller recording")
     try:
@@ -51,16 +59,17 @@ def text_of(path: str | Path) -> tuple[str, bool]:
         return content[: error.start].decode(), whole
 
 
-def _unpacked(content: bytes) -> tuple[bytes, bool]:
+def _unpacked(content: bytes) -> tuple[bytes | bytearray, bool]:
     """What can be read of the members of a gzip file, one byte over MOST_BYTES at most, and whether that is all."""
     found = bytearray()
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         try:
             while len(found) <= MOST_BYTES and (part := file.read1(_CHUNK)):  # what comes before an error is kept
                 found += part
+                refuse_bomb(len(content), len(found))
         except (EOFError, gzip.BadGzipFile, zlib.error):
-            return bytes(found), False
-    return bytes(found), True
+            return found, False
+    return found, True
 
 
 def read_cache(path: str | Path, text: str) -> Table:

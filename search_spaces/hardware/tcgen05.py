@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES
+from search_spaces.hardware.block_scaling import BLOCK_FORMATS, FACTOR_DTYPES
 from search_spaces.hardware.fragments import WARP, Fragment
 from search_spaces.hardware.intrinsics import STORED, TensorIntrinsic
 from search_spaces.hardware.wgmma import K_BYTES, SwizzledBoxes
@@ -19,8 +19,11 @@ from search_spaces.layouts.nested_layout import NestedLayout
 ROWS = 128  # of a and of the sums, of one block: a lane of tensor memory each
 LANES = 4 * WARP  # of tensor memory
 COLUMNS = 512  # of tensor memory, of 32 bits
+SCALE_LINES = 128  # of a block-scaled operand, whose words of four scales are copied at a time to
+SCALE_COLUMNS = 4  # columns of tensor memory, from
+SCALE_BYTES = 512  # of shared memory
 ALLOCATION = 32  # columns that are allocated at least; a power of two
-KINDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8")
+KINDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", *BLOCK_FORMATS)
 
 
 def n_of(kind: str, blocks: int) -> tuple[int, ...]:
@@ -39,7 +42,7 @@ def tcgen05_row(kind: str, m: int, n: int) -> TensorIntrinsic:
         raise ValueError(f"tcgen05 multiplies {', '.join(KINDS)}, not {kind!r}")
     if m not in (ROWS, 2 * ROWS) or n not in n_of(kind, m // ROWS):
         raise ValueError(f"tcgen05 of {kind} has no m of {m} with n of {n}")
-    k = K_BYTES // MULTIPLIED_DTYPES[STORED.get(kind, kind)].bytes
+    k = K_BYTES // FACTOR_DTYPES[STORED.get(kind, kind)].bytes
     # A row of the sums is a lane of tensor memory, which one thread reads.
     sums = NestedLayout((m // WARP, 1), (1, 1), (1, 1), (WARP, 1), (1, n), (1, 0), (1, 0))
     return TensorIntrinsic(

@@ -36,8 +36,8 @@ N_OF: dict[str, tuple[int, ...]] = {
     **{kind: _ALL_N for kind in ("f16", "bf16", "tf32", "e4m3", "e5m2")},
     "i8": (8, 16, 24, *range(32, 257, 16)),
 }
-ELSEWHERE = "autosched/ptx/wgmma_along_k.cuh"  # the types that are read along k only
-IN_F16 = "autosched/ptx/wgmma_in_f16.cuh"
+ELSEWHERE = "autosched/ptx/wgmma/along_k.cuh"  # the types that are read along k only
+IN_F16 = "autosched/ptx/wgmma/in_f16.cuh"
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.programs import ir
-from search_spaces.programs.decisions import choices
+from search_spaces.programs.choices import choices
 from search_spaces.programs.distribution import Distribution, Renamed, Shuffled, move, turned
 from search_spaces.programs.functions import FUNCTIONS
-from search_spaces.programs.infer import Inference
+from search_spaces.programs.inference import Inference
 from search_spaces.programs.memory import stages_of
 from search_spaces.programs.numbers import Numbers, numbers
 from search_spaces.programs.problem import ProgramProblem

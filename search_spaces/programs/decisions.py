@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -16,9 +14,9 @@ from search_spaces.hardware.dtypes import DType
 from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.shared_layout import sampled_layouts
 from search_spaces.programs import estimates, ir
+from search_spaces.programs.choices import Choices, choices, unique_operands
 from search_spaces.programs.emit_base import AFTER, INSIDE
-from search_spaces.programs.infer import Inference, Staged, infer
-from search_spaces.programs.ir import ProgramError
+from search_spaces.programs.inference import Inference, Staged
 from search_spaces.programs.memory import (
     EXCHANGES,
     SHARED_LAYOUTS,
@@ -35,91 +33,13 @@ from search_spaces.spaces.rules import Attribute
 from search_spaces.templates.common.raster import raster
 from search_spaces.templates.common.shared_tiles import stage_bytes
 
-MOST_CHOICES = 1024  # combinations of tile sizes that p.choose may leave open: each is traced
 COPY_COLUMNS = (1, 2, 4, 8, 16, 32, 64, 128)
 SUBGROUPS = (1, 2, 4, 8)
 WARPS = (1, 2, 4, 8, 16)
-Combination = tuple[int, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Choices:
-    """What ``p.choose`` leaves open, and the inference of every combination of values."""
-
-    domains: Mapping[str, tuple[int, ...]]
-    inferences: Mapping[Combination, Inference]
-
-    @property
-    def first(self) -> Inference:
-        return next(iter(self.inferences.values()))
-
-    @property
-    def element(self) -> DType | None:
-        """What products multiply."""
-        types = {o.a.dtype for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma)}
-        return types.pop() if types else None
-
-    def inference(self, values: Mapping[str, Value]) -> Inference:
-        """Of one schedule."""
-        return self.inferences[tuple(int(values[name]) for name in self.domains)]
-
-    def deciding(self, size: Callable[[Inference], int]) -> tuple[tuple[str, ...], dict[Combination, int]]:
-        """The names that a number depends on, and the number for each combination of their values."""
-        table = {values: size(found) for values, found in self.inferences.items()}
-        names, kept = list(self.domains), []
-        for at, name in enumerate(names):
-            seen: dict[Combination, int] = {}
-            if any(seen.setdefault(v[:at] + v[at + 1 :], n) != n for v, n in table.items()):
-                kept.append(name)
-        places = [names.index(name) for name in kept]
-        return tuple(kept), {tuple(v[i] for i in places): n for v, n in table.items()}
-
-
-@lru_cache(maxsize=64)
-def choices(problem: ProgramProblem) -> Choices:
-    """Traces the program with every combination. Raises ProgramError for one that the compiler refuses, and for a
-    program that is another one with other tile sizes."""
-    program, sizes = problem.program, problem.sizes
-    domains = program.domains(sizes)
-    if math.prod(map(len, domains.values())) > MOST_CHOICES:
-        raise ProgramError(f"{program.name}: p.choose leaves more than {MOST_CHOICES} combinations of sizes open")
-    traces = {
-        values: program.trace(sizes, dict(zip(domains, values, strict=True)))
-        for values in itertools.product(*domains.values())
-    }
-    # Products are alike where their shapes are in every combination.
-    shapes = [[(o.result.shape, o.result.map) for o, _ in t.walk() if isinstance(o, ir.Mma)] for t in traces.values()]
-    if len({len(s) for s in shapes}) != 1:
-        raise ProgramError(f"{program.name}: the chosen sizes must not change which products there are")
-    of_products = list(zip(*shapes, strict=True))
-    classes = tuple(of_products.index(s) for s in of_products)
-    inferences = {values: infer(trace, classes) for values, trace in traces.items()}
-    found = Choices(domains, inferences)
-    types = {o.a.dtype for o, _ in found.first.trace.walk() if isinstance(o, ir.Mma)}
-    if len(types) > 1:
-        raise ProgramError(f"{program.name}: mma: all products of a program need one type")
-    if any(_signature(i) != _signature(found.first) for i in inferences.values()):
-        raise ProgramError(f"{program.name}: the chosen sizes must not change which operations there are")
-    return found
-
-
-def _signature(found: Inference) -> object:
-    return (
-        [(s.name, s.side, s.product, s.row_major, s.loop is None) for s in _unique(found)],
-        len(found.stores),
-        [a.name for a in found.trace.shared],
-        len(found.sums),
-        len(found.loops),
-        len(found.trace.blocks),
-    )
-
-
-def _unique(found: Inference) -> list[Staged]:
-    return list({s.name: s for s in found.staged.values()}.values())
 
 
 def staged_operands(problem: ProgramProblem) -> list[Staged]:
-    return _unique(choices(problem).first)
+    return unique_operands(choices(problem).first)
 
 
 def operand_names(staged: Staged) -> dict[str, str]:
@@ -175,12 +95,12 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
                 )
             )
         sizes.append(Sizes(f"tile_k{p.suffix}", lambda i, n=p.number: _depth(i, n), "k of a product"))  # type: ignore[misc]
-    for place, s in enumerate(_unique(found.first)):
+    for place, s in enumerate(unique_operands(found.first)):
         for d, axis in enumerate(("rows", "cols")):
             sizes.append(
                 Sizes(
                     f"{axis}_{s.name}",
-                    lambda i, at=place, d=d: _unique(i)[at].shape[d],  # type: ignore[misc]
+                    lambda i, at=place, d=d: unique_operands(i)[at].shape[d],  # type: ignore[misc]
                     f"{axis} of the tile of {s.name}",
                 )
             )
@@ -263,7 +183,7 @@ def parameters(problem: ProgramProblem) -> tuple[Parameter, ...]:
             ordinal(f"width_{a + 1}", (1, 2, 4, 8), f"neighbours that a lane has of block {a + 1}"),
             ordinal(f"lanes_{a + 1}", (1, 2, 4, 8, 16, 32), f"lanes side by side on a line of block {a + 1}"),
         ]
-    for s in _unique(first):
+    for s in unique_operands(first):
         listed += _of_operand(s)
     for array in first.trace.shared:
         listed.append(categorical(f"layout_{array.name}", SHARED_LAYOUTS, f"how {array.name} lies in shared memory"))
@@ -324,7 +244,7 @@ def shaping_names(problem: ProgramProblem) -> dict[str, str]:
 def attributes(problem: ProgramProblem) -> tuple[Attribute, ...]:
     """Derived columns, shared by rules, lowering and counts."""
     found = choices(problem)
-    first, operands = found.first, _unique(found.first)
+    first, operands = found.first, unique_operands(found.first)
     listed: list[Attribute] = []
     for sizes in derived_sizes(problem):
         listed += sizes.attribute(found)

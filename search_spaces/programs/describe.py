@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from search_spaces.hardware.fragments import WARP
 from search_spaces.programs import ir
-from search_spaces.programs.decisions import choices
+from search_spaces.programs.choices import choices
 from search_spaces.programs.distribution import Distribution, Renamed, Shuffled, move
-from search_spaces.programs.infer import Spread
+from search_spaces.programs.inference import Spread
 from search_spaces.programs.numbers import Numbers, numbers
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.parameters import Value

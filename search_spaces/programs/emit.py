@@ -11,7 +11,7 @@ from search_spaces.programs import ir
 from search_spaces.programs.distribution import fold
 from search_spaces.programs.emit_products import Products
 from search_spaces.programs.functions import FUNCTIONS
-from search_spaces.programs.infer import Spread
+from search_spaces.programs.inference import Spread
 from search_spaces.programs.refs import Ref, constant, register_type
 from search_spaces.programs.staging import StagedNumbers
 from search_spaces.programs.uniform import always

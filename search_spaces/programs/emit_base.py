@@ -11,7 +11,7 @@ from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsic
 from search_spaces.programs import ir
 from search_spaces.programs.distribution import Distribution
 from search_spaces.programs.elements import Code
-from search_spaces.programs.infer import Inference, Spread
+from search_spaces.programs.inference import Inference, Spread
 from search_spaces.programs.memory import Memory, stages_of
 from search_spaces.programs.numbers import Numbers, numbers
 from search_spaces.programs.refs import Ref, register_type

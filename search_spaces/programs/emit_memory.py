@@ -9,7 +9,7 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.programs import ir
 from search_spaces.programs.distribution import Distribution, turned
 from search_spaces.programs.emit_shared import WIDEST, SharedTiles
-from search_spaces.programs.infer import Spread, Staged
+from search_spaces.programs.inference import Spread, Staged
 from search_spaces.programs.refs import Ref, constant, register_type
 from search_spaces.programs.staging import StagedNumbers
 

@@ -13,7 +13,7 @@ from search_spaces.programs import ir
 from search_spaces.programs.distribution import Distribution, Renamed, Shuffled, fold, move
 from search_spaces.programs.emit_base import EmitterBase
 from search_spaces.programs.functions import REDUCTIONS
-from search_spaces.programs.infer import Spread
+from search_spaces.programs.inference import Spread
 from search_spaces.programs.memory import across_bytes, exchange_bytes, exchange_layout
 from search_spaces.programs.refs import Ref, register_type
 

@@ -9,7 +9,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32
 from search_spaces.programs import ir
 from search_spaces.programs.emit_memory import MemoryAccess
-from search_spaces.programs.infer import Inference, Spread, Staged
+from search_spaces.programs.inference import Inference, Spread, Staged
 from search_spaces.programs.refs import Ref
 from search_spaces.spaces.parameters import Value
 

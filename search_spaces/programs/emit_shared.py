@@ -12,7 +12,7 @@ from search_spaces.layouts.shared_layout import Axis
 from search_spaces.programs import ir
 from search_spaces.programs.distribution import Distribution
 from search_spaces.programs.emit_moves import Moves
-from search_spaces.programs.infer import Spread
+from search_spaces.programs.inference import Spread
 from search_spaces.programs.memory import exchange_layout
 from search_spaces.programs.refs import Ref, register_type
 

@@ -12,7 +12,7 @@ from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs import ir
 from search_spaces.programs.distribution import Distribution, move, subgroup_lanes
-from search_spaces.programs.infer import Inference, Spread
+from search_spaces.programs.inference import Inference, Spread
 from search_spaces.programs.memory import across_bytes
 from search_spaces.programs.numbers import Numbers, numbers
 from search_spaces.spaces.parameters import Value

@@ -8,199 +8,14 @@ heavy value is wanted in another distribution than its own stands a conversion. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from math import gcd
-from typing import Literal
+from functools import lru_cache
 
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs import ir
-from search_spaces.programs.index import Index
-from search_spaces.programs.ir import Shape
+from search_spaces.programs.inference import Anchor, Inference, Product, Spread
+from search_spaces.programs.ir import Shape, line_dimension
 from search_spaces.programs.places import resolve
-
-Derived = Literal["drop", "group", "expand", "swap"]
-Kind = Literal["result", "left", "right", "blocked", "given"] | Derived
-
-
-@dataclass(frozen=True)
-class Spread:
-    """``result``, ``left`` and ``right`` of product ``number``; ``blocked`` of anchor ``number``; the ``given`` map of
-    value ``number``; ``drop``, ``group`` and ``expand`` (of ``size``) of another along a dimension; its ``swap``.
-
-    ``shape`` is that of the tile that it distributes.
-    """
-
-    kind: Kind
-    shape: Shape
-    number: int = 0
-    of: Spread | None = None
-    size: int = 0
-
-    def drop(self, dimension: int) -> Spread:
-        """Of a tile that is 1 along ``dimension``, which this one stretches."""
-        if self.shape[dimension] == 1:
-            return self
-        shape = (1, self.shape[1]) if dimension == 0 else (self.shape[0], 1)
-        return Spread("drop", shape, dimension, self)
-
-    def group(self, dimension: int, size: int) -> Spread:
-        """Of one value for every ``size`` along ``dimension``."""
-        if size == 1:
-            return self
-        if self.kind == "expand" and self.of is not None and (self.number, self.size) == (dimension, size):
-            return self.of
-        if size == self.shape[dimension]:
-            return self.drop(dimension)
-        rows, columns = self.shape
-        shape = (rows // size, columns) if dimension == 0 else (rows, columns // size)
-        return Spread("group", shape, dimension, self, size)
-
-    def expand(self, dimension: int, size: int) -> Spread:
-        """Of ``size`` neighbours along ``dimension`` for each element, in registers of one thread."""
-        rows, columns = self.shape
-        shape = (rows * size, columns) if dimension == 0 else (rows, columns * size)
-        return Spread("expand", shape, dimension, self, size)
-
-    def swap(self) -> Spread:
-        """Of the transposed tile."""
-        if self.kind == "swap" and self.of is not None:
-            return self.of
-        return Spread("swap", (self.shape[1], self.shape[0]), 0, self)
-
-    @property
-    def operand(self) -> bool:
-        """Whether it is an operand of a product, as it lies in registers."""
-        return self.kind in ("left", "right")
-
-    def __str__(self) -> str:
-        match self.kind:
-            case "drop":
-                return f"drop({self.of}, {self.number})"
-            case "group" | "expand":
-                return f"{self.kind}({self.of}, {self.number}, {self.size})"
-            case "swap":
-                return f"swap({self.of})"
-        return f"{self.kind}_{self.number}"
-
-
-@dataclass(frozen=True)
-class Product:
-    """What products of one shape share: the subgroups along rows and columns, whose parameters end in ``suffix``."""
-
-    number: int
-    shape: Shape
-    given: ir.Given | None
-    suffix: str
-
-
-@dataclass(frozen=True)
-class Anchor:
-    """A tile in blocks along the lines of memory: ``along`` is the dimension of a line."""
-
-    number: int
-    shape: Shape
-    along: int
-    source: ir.Source
-    reduced: bool  # along the line
-
-
-@dataclass(frozen=True)
-class Staged:
-    """An operand that goes through shared memory. ``turned``: transposed behind the load. ``row_major``: lines of
-    memory are rows of the operand. ``loop``: of the ring, or None for a tile that is loaded once. ``fragments``:
-    products take the fragments from shared memory step by step; else they are all read at once."""
-
-    name: str
-    load: ir.Load
-    side: Literal["a", "b"]
-    product: int
-    shape: Shape
-    row_major: bool
-    loop: int | None
-    advance: Literal["major", "minor", ""]
-    start: tuple[Index, Index]  # where the window begins in turn 0
-    alignment: int
-
-
-@dataclass(eq=False)
-class Inference:
-    """``classes``: of each product in the order of the program; those that share their subgroups have one number.
-    ``natural``: the distribution that a value has by itself. ``wanted``: those in which it is wanted. ``products``:
-    of each product, by its result's id. ``sources``: what each reduction reduces. ``partial``: reductions whose lanes
-    are joined behind the loop, by the state that carries them."""
-
-    trace: ir.Trace
-    classes: tuple[int, ...] = ()
-    natural: dict[int, Spread] = field(default_factory=dict)
-    light: dict[int, bool] = field(default_factory=dict)
-    wanted: dict[int, list[Spread]] = field(default_factory=dict)
-    states: dict[int, Spread] = field(default_factory=dict)
-    products: list[Product] = field(default_factory=list)
-    product_of: dict[int, int] = field(default_factory=dict)
-    anchors: list[Anchor] = field(default_factory=list)
-    sources: dict[int, Spread] = field(default_factory=dict)
-    stored: dict[int, Spread] = field(default_factory=dict)  # by the place of the store in ``stores``
-    stores: list[ir.Store | ir.AtomicRmw] = field(default_factory=list)
-    given: dict[int, ir.Given] = field(default_factory=dict)
-    staged: dict[tuple[int, Spread], Staged] = field(default_factory=dict)
-    sums: dict[int, ir.Reduce] = field(default_factory=dict)  # by state: what may stay partial in the loop
-    made: dict[int, ir.Computing] = field(default_factory=dict)
-    loops: dict[int, ir.Loop] = field(default_factory=dict)
-    inside: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops around each value's operation
-
-    @cached_property
-    def heavy(self) -> list[int]:
-        """Values that take registers of their own beside states."""
-        of_states = {o.value.id for o, _ in self.trace.walk() if isinstance(o, ir.Set)}
-        of_states |= {o.c.id for o in self.made.values() if isinstance(o, ir.Mma) and o.c is not None}
-        cheap = ir.Read | ir.Load | ir.Fill | ir.Coordinates | ir.Broadcast | ir.Transpose
-        return [id_ for id_, o in self.made.items() if not isinstance(o, cheap) and id_ not in of_states]
-
-    @cached_property
-    def moving(self) -> list[int]:
-        """Reductions and conversions."""
-        return [id_ for id_, o in self.made.items() if isinstance(o, ir.Reduce | ir.Convert)]
-
-    @cached_property
-    def depths(self) -> set[int]:
-        """The k of all products."""
-        return {o.a.shape[1] for o in self.made.values() if isinstance(o, ir.Mma)}
-
-    @cached_property
-    def operand_counts(self) -> list[tuple[int, int]]:
-        """Of each group of products, how many different left and right operands it has."""
-        of_group = [
-            [o for o in self.made.values() if isinstance(o, ir.Mma) and self.product_of[o.result.id] == p.number]
-            for p in self.products
-        ]
-        return [(len({o.a.id for o in group}), len({o.b.id for o in group})) for group in of_group]
-
-    @cached_property
-    def exchangeable(self) -> list[Shape]:
-        """Shapes of tiles that some schedule may bring to other threads through shared memory."""
-        converted = {self.made[v.id].result.shape for v, _, _ in self.conversions()}
-        converted |= {o.result.shape for o in self.made.values() if isinstance(o, ir.Convert)}
-        converted |= {spread.shape for _, spread, _ in self.conversions()}
-        return sorted(converted | {s.value.shape for s in self.stores})
-
-    def computed_in(self, value: ir.Value) -> list[Spread]:
-        """The distributions in which a value is computed; the others are conversions from its own."""
-        wanted = self.wanted.get(value.id, [])
-        if not wanted:
-            return []
-        return wanted if self.light[value.id] else [self.natural[value.id]]
-
-    @lru_cache(maxsize=4096)  # noqa: B019  # inferences are kept by a cache anyway
-    def conversions(self) -> list[tuple[ir.Value, Spread, Spread]]:
-        """(value, from, to) of every conversion, in the order of the program."""
-        return [
-            (operation.result, self.natural[id_], spread)
-            for id_, operation in self.made.items()
-            if not self.light[id_]
-            for spread in self.wanted.get(id_, [])
-            if spread != self.natural[id_]
-        ]
+from search_spaces.programs.staged_loads import stage_loads
 
 
 @lru_cache(maxsize=4096)
@@ -226,7 +41,7 @@ def infer(trace: ir.Trace, classes: tuple[int, ...] = ()) -> Inference:
     _name_products(found)
     _find_sums(found)
     _backward(found, resolved.operations)
-    _stage(found)
+    stage_loads(found)
     return found
 
 
@@ -247,7 +62,7 @@ def _forward(found: Inference, operations: tuple[ir.Operation, ...], around: tup
                     found.states[state] = own
             case ir.Store(value, window, source) | ir.AtomicRmw(_, value, window, source):
                 if value.id not in found.natural:
-                    _settle(found, value, _anchored(found, value.shape, _line(window), source, False))
+                    _settle(found, value, _anchored(found, value.shape, line_dimension(window), source, False))
                 found.stored[len(found.stores)] = found.natural[value.id]
                 found.stores.append(operation)
             case ir.Prefetch() | ir.Move():
@@ -259,11 +74,6 @@ def _forward(found: Inference, operations: tuple[ir.Operation, ...], around: tup
                 found.light[operation.result.id] = _is_light(found, operation)
                 if own is not None:
                     found.natural[operation.result.id] = own
-
-
-def _line(window: ir.Window) -> int:
-    """The dimension of the window that lies along contiguous memory."""
-    return 0 if window.turned else 1
 
 
 def _is_light(found: Inference, operation: ir.Computing) -> bool:
@@ -323,10 +133,12 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
 
 def _is_split(found: Inference, source: Spread | None, dimension: int, operation: ir.Reduce) -> bool:
     """Whether groups of a reduction would lie across what a warp, a lane or a register has: those that are no power of
-    two, and those that a map of the user gives to several subgroups."""
+    two, those of lines of memory, which warps share, and those that a map of the user gives to several subgroups."""
     size = operation.size
     if size == operation.value.shape[dimension]:
         return False
+    if source is not None and source.kind == "blocked" and found.anchors[source.number].along != dimension:
+        return True
     given = found.given.get(source.number) if source is not None and source.kind == "given" else None
     return size & (size - 1) != 0 or (isinstance(given, WgMap) and given.sg_data[dimension] % size != 0)
 
@@ -499,82 +311,3 @@ def _starts_at_zero(found: Inference, state: int, loop: ir.Loop) -> bool:
             made = found.made[operation.value.id]
             return not around and isinstance(made, ir.Fill) and made.number == 0.0
     return False
-
-
-# Loads that go through shared memory ---------------------------------------------------------------------------------
-
-
-def linear(index: Index, loop: int) -> tuple[Index, int] | None:
-    """``index`` as (what the loop's turn does not change, what each turn adds), or None."""
-    if loop not in index.loops:
-        return index, 0
-    if index.kind == "loop":
-        return Index("constant", 0), 1
-    parts = [linear(a, loop) for a in index.args]
-    if index.kind == "multiply" and parts[0] is not None:
-        return parts[0][0] * index.number, parts[0][1] * index.number
-    if index.kind == "add" and parts[0] is not None and parts[1] is not None:
-        return parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]
-    return None
-
-
-def _stage(found: Inference) -> None:
-    names: list[str] = []
-    for id_, operation in list(found.made.items()):
-        if not isinstance(operation, ir.Load):
-            continue
-        for spread in found.wanted.get(id_, []):
-            base = spread.of if spread.kind == "swap" and spread.of is not None else spread
-            if not base.operand:
-                continue
-            staged = _staged(found, operation, base, spread.kind == "swap", names)
-            if staged is not None:
-                found.staged[id_, spread] = staged
-                names.append(staged.name)
-
-
-def _staged(found: Inference, load: ir.Load, spread: Spread, turned: bool, names: list[str]) -> Staged | None:
-    window, around = load.window, found.inside[load.result.id]
-    if window.array.role == "shared" or any(number not in found.loops for number in around):
-        return None
-    if load.padding != 0.0 or len(around) > 1 or not window.array.dtype.is_float:
-        return None
-    start, steps = list(window.at), [0, 0]
-    if around:
-        for d in (0, 1):
-            split = linear(window.at[d], around[0])
-            if split is None:
-                return None
-            start[d], steps[d] = split
-    trace = found.trace
-    turns = trace.turns()
-    for d in (0, 1):
-        size, extent = window.shape[d], window.extent[d]
-        if steps[d] not in (0, size):
-            return None
-        low, high = window.at[d].interval(trace.blocks, turns)
-        if low < 0 or (extent % size == 0 and high + size > extent):
-            return None
-    if all(steps):
-        return None
-    line = _line(window)
-    advance: Literal["major", "minor", ""] = "" if not any(steps) else "minor" if steps[line] else "major"
-    name = window.array.name
-    if name in names:
-        name = f"{name}_{sum(n.split('_')[0] == name for n in names) + 1}"
-        while name in names:
-            name += "_"
-    row_major = (line == 1) != turned
-    alignment = gcd(window.array.matrix[1], window.at[line].divisor) or window.array.matrix[1]
-    return Staged(
-        name=name,
-        load=load,
-        side="a" if spread.kind == "left" else "b",
-        product=spread.number,
-        shape=spread.shape,
-        row_major=row_major,
-        loop=around[0] if around else None,
-        advance=advance,
-        start=(start[0], start[1]),
-        alignment=alignment,
-    )

@@ -343,6 +343,11 @@ def _walk(
             yield from _walk(operation.body, (*around, operation))
 
 
+def line_dimension(window: Window) -> int:
+    """The dimension of the window that lies along contiguous memory."""
+    return 0 if window.turned else 1
+
+
 def inputs(operation: Operation) -> tuple[Value, ...]:
     """The values that an operation takes."""
     match operation:

@@ -6,7 +6,7 @@ The source names the lines of the user's file (``#line``), so that what the emul
 from __future__ import annotations
 
 from search_spaces.hardware.devices import Device
-from search_spaces.programs.decisions import choices
+from search_spaces.programs.choices import choices
 from search_spaces.programs.emit import Emitter, grid_code
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.staging import operand_struct

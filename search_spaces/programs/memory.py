@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.programs.distribution import Distribution, move
-from search_spaces.programs.infer import Inference, Spread
+from search_spaces.programs.inference import Inference, Spread
 from search_spaces.programs.ir import Array
 from search_spaces.programs.numbers import Numbers
 from search_spaces.programs.staging import StagedNumbers

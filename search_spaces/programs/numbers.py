@@ -13,7 +13,7 @@ from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs import distribution
 from search_spaces.programs.distribution import Distribution
-from search_spaces.programs.infer import Inference, Spread
+from search_spaces.programs.inference import Inference, Spread
 from search_spaces.spaces.parameters import Value
 
 GIVEN_VECTOR = 4  # neighbours of a lane in a map that says nothing about lanes

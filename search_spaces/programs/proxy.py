@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from search_spaces.programs import ir
-from search_spaces.programs.decisions import choices
-from search_spaces.programs.infer import Inference
+from search_spaces.programs.choices import choices
+from search_spaces.programs.inference import Inference
 from search_spaces.programs.memory import stages_of
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.schedule import Schedule

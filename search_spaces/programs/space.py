@@ -14,18 +14,17 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import Refusal
 from search_spaces.layouts.shared_layout import parse_layout
 from search_spaces.programs import estimates, ir
+from search_spaces.programs.choices import Choices, choices
 from search_spaces.programs.decisions import (
     COPY_COLUMNS,
-    Choices,
     anchor_count,
     attributes,
-    choices,
     operand_names,
     parameters,
     shaping_names,
     staged_operands,
 )
-from search_spaces.programs.infer import Product, Spread, Staged
+from search_spaces.programs.inference import Product, Spread, Staged
 from search_spaces.programs.memory import EXCHANGES, stage_names
 from search_spaces.programs.numbers import warps_across
 from search_spaces.programs.problem import ProgramProblem

@@ -10,7 +10,7 @@ from search_spaces.hardware.data_movement import CopyPlan, Method, Region, copy_
 from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsic
 from search_spaces.hardware.requirements import Access, Refusal
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
-from search_spaces.programs.infer import Inference, Spread, Staged
+from search_spaces.programs.inference import Inference, Spread, Staged
 from search_spaces.programs.numbers import Numbers
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.common.shared_tiles import stage_bytes

@@ -8,8 +8,9 @@ from search_spaces.hardware import intrinsics
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.programs.builder import Program
+from search_spaces.programs.choices import choices
 from search_spaces.programs.counts import counts
-from search_spaces.programs.decisions import choices, rows_of_intrinsics
+from search_spaces.programs.decisions import rows_of_intrinsics
 from search_spaces.programs.lowering import lower
 from search_spaces.programs.problem import ProgramProblem, problem_type
 from search_spaces.programs.proxy import proxy

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from search_spaces.programs import ir
 from search_spaces.programs.index import Index, constant
-from search_spaces.programs.infer import Inference
+from search_spaces.programs.inference import Inference
 
 
 @dataclass(frozen=True)

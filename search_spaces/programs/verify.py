@@ -15,7 +15,7 @@ from search_spaces.layouts.wg_map_consistency import (
 )
 from search_spaces.programs import ir
 from search_spaces.programs.estimates import map_warps
-from search_spaces.programs.infer import Inference
+from search_spaces.programs.inference import Inference
 from search_spaces.programs.ir import ProgramError, Source
 from search_spaces.programs.padding import check_padding
 

@@ -9,7 +9,7 @@ ties together never share a table: their counts multiply.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -35,26 +35,46 @@ from search_spaces.spaces.tables import (
 )
 
 CHUNK_ROWS = 1 << 17  # rows made at a time by a join: small enough for the cache
-TABLE_ROWS = 1 << 26  # rows that a table may keep
+TABLE_ROWS = 1 << 24  # rows that a table may keep
+MADE_ROWS = 1 << 25  # rows that all joins may make together: some seconds
 
 
 class TooTightlyTied(ValueError):
     """The rules tie so many parameters together that counting needs too large a table."""
 
 
-def eliminate(constraints: Constraints, rules: Sequence[Rule], held: str | None = None) -> CountTree:
+class RowsLeft:
+    """How many more rows joins may make before they give up."""
+
+    def __init__(self, rows: int = MADE_ROWS) -> None:
+        self._rows = rows
+
+    def take(self, rows: int, names: Iterable[str]) -> None:
+        """Raises TooTightlyTied where there are no ``rows`` left."""
+        self._rows -= rows
+        if self._rows < 0:
+            raise TooTightlyTied(
+                f"the rules tie {', '.join(names)} so tightly that counting would take minutes: give these fewer "
+                "values, split the rules into some with fewer inputs, or state them on attributes with fewer values"
+            )
+
+
+def eliminate(
+    constraints: Constraints, rules: Sequence[Rule], held: str | None = None, rows: RowsLeft | None = None
+) -> CountTree:
     """Count the configurations of all parameters that every rule allows.
 
     The parameter ``held`` is eliminated last, so that each of its values has one range of ranks: see ``ranges``.
-    Raises TooTightlyTied where a table would keep more than TABLE_ROWS rows.
+    Raises TooTightlyTied where a table would keep more than TABLE_ROWS rows, or joins would make more than ``rows``.
     """
-    return _Tables(constraints, rules, held).run()
+    return _Tables(constraints, rules, held, rows or RowsLeft()).run()
 
 
 class _Tables:
     """The relations and evaluations that are left, and the steps done. Relation i of the plan is ``_relations[i]``."""
 
-    def __init__(self, constraints: Constraints, rules: Sequence[Rule], held: str | None) -> None:
+    def __init__(self, constraints: Constraints, rules: Sequence[Rule], held: str | None, rows: RowsLeft) -> None:
+        self._rows = rows
         relations: list[Relation] = []
         evaluations: list[tuple[Attribute | Rule, str | None, float]] = []
         needs: set[str] = set()
@@ -100,7 +120,17 @@ class _Tables:
             return CountTree((), self._parameters)
         while self._plan.waiting:
             step = self._plan.next()
-            pieces = list(self._pieces(UNIT, step.actions))
+            pieces: list[Relation] = []
+            kept = 0
+            for piece in self._pieces(UNIT, step.actions):
+                pieces.append(piece)
+                kept += piece.length
+                if kept > TABLE_ROWS:
+                    raise TooTightlyTied(
+                        f"the rules tie {', '.join(piece.columns)} so tightly that counting needs a table of more than "
+                        f"{TABLE_ROWS} rows: split them into rules with fewer inputs, or state them on attributes with "
+                        "fewer distinct values"
+                    )
             if not pieces:
                 return CountTree((), self._parameters)
             self._finish(step, pieces)
@@ -117,6 +147,7 @@ class _Tables:
             right = self._relations[index] if kind == "join" else self._domain(self._names[index])
             join = Join(table, right, {name: len(self._domains[name]) for name in table.columns})
             total = int(join.counts.sum())
+            self._rows.take(total, dict.fromkeys((*table.columns, *right.columns)))
             if total <= CHUNK_ROWS:
                 table = join.rows(0, table.length)
                 continue
@@ -151,12 +182,6 @@ class _Tables:
 
     def _finish(self, step: Elimination, pieces: list[Relation]) -> None:
         """Group the table by the columns still needed, keep the groups for unranking, and put them in its place."""
-        kept = sum(piece.length for piece in pieces)
-        if kept > TABLE_ROWS:
-            raise TooTightlyTied(
-                f"the rules tie {', '.join(pieces[0].columns)} so tightly that counting needs a table of {kept} rows: "
-                "split them into rules with fewer inputs, or state them on attributes with fewer distinct values"
-            )
         table = concatenate(pieces)
         keeps = [self._names[i] for i in bits(step.keeps)]
         (key,), bound = keys((table,), {name: len(self._domains[name]) for name in keeps})

@@ -18,7 +18,7 @@ from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.constraints import Constraints
 from search_spaces.spaces.counting import CountTree
-from search_spaces.spaces.elimination import eliminate
+from search_spaces.spaces.elimination import RowsLeft, eliminate
 from search_spaces.spaces.legality import Legality
 from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.ranks import draw_ranks
@@ -144,7 +144,10 @@ class Space:
     @cached_property
     def _rejections(self) -> tuple[Rejection, ...]:
         raw = self.raw_count
-        return tuple(Rejection(r.name, raw - eliminate(self._constraints, [r]).count, raw) for r in self.rules)
+        rows = RowsLeft()  # of all rules together
+        return tuple(
+            Rejection(r.name, raw - eliminate(self._constraints, [r], rows=rows).count, raw) for r in self.rules
+        )
 
     def rejects(self) -> list[Rejection]:
         """For every rule, how many configurations of the raw product it refuses on its own (exact)."""

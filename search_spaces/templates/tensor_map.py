@@ -19,7 +19,8 @@ ELEMENT_BYTES = {
 }  # fmt: skip
 _ELEMENT_OF = {
     "u8": "UINT8", "u16": "UINT16", "u32": "UINT32", "i32": "INT32", "u64": "UINT64", "i64": "INT64",
-    "i8": "UINT8", "e4m3": "UINT8", "e5m2": "UINT8",  # the driver has no names for them, and copies bytes
+    # Of those without names of their own bytes are copied.
+    "i8": "UINT8", "e4m3": "UINT8", "e5m2": "UINT8", "e2m1x2": "UINT8",
     "f16": "FLOAT16", "f32": "FLOAT32", "f64": "FLOAT64", "bf16": "BFLOAT16",
 }  # fmt: skip
 SWIZZLE_BYTES = {"NONE": 0, "32B": 32, "64B": 64, "128B": 128}  # widest inner box, 0: any

@@ -27,6 +27,16 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "UTCHMMA.2CTA",
     ),
     "fp8": ({"tile_n": 128, "tile_k": 128, "stages": 4}, {"a": "e4m3", "out": "bf16"}, "UTCQMMA"),
+    "mxf8": (
+        {"tile_n": 256, "tile_k": 128, "stages": 4},
+        {"a": "mxf8", "out": "bf16", "scale_order": "tiled"},
+        "UTCQMMA",
+    ),
+    "nvf4": (
+        {"tile_m": 256, "tile_n": 256, "tile_k": 128, "stages": 4},
+        {"a": "nvf4", "out": "bf16", "scale_order": "tiled"},
+        "UTCOMMA.2CTA.4X",
+    ),
     "i8": ({"tile_n": 128, "tile_k": 128}, {"a": "i8", "acc": "i32", "out": "i32"}, "UTCIMMA"),
 }
 

@@ -22,14 +22,20 @@ from autosched.cli.terminal.findings import print_findings
 from autosched.cli.terminal.output import print_json, stdout_console
 from measurements.emulator import HostFailure, Suppression, check_host
 from measurements.emulator.findings import Grade
+from measurements.files.bounded import read_bounded
 
+_MOST_BYTES = 1 << 26  # of a source or of PTX
 _TOLERANCE = 1e-5  # relative, of --expect
 
 
 def expanded(arguments: Sequence[str]) -> list[str]:
-    """``verify --ptx FILE ...``, an earlier spelling, as ``emulate FILE ...``; every other command line as it is."""
+    """``verify FILE ...`` of a kernel, and ``verify --ptx FILE ...``, an earlier spelling, as ``emulate FILE ...``.
+
+    Every other command line is left as it is; a Python file is for ``verify_python``."""
     if len(arguments) < 2 or arguments[0] != "verify":
         return list(arguments)
+    if Path(arguments[1]).suffix != ".py" and Path(arguments[1]).is_file():
+        return ["emulate", *arguments[1:]]
     for k, a in enumerate(arguments[1:], 1):
         if a == "--ptx" and k + 1 < len(arguments):
             return ["emulate", arguments[k + 1], *arguments[1:k], *arguments[k + 2 :]]
@@ -39,7 +45,9 @@ def expanded(arguments: Sequence[str]) -> list[str]:
 
 
 def emulate(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="CUDA source (.cu), or PTX text.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="CUDA source, PTX, or a cubin, fat binary or program with PTX.")
+    ],
     argument: Annotated[
         list[str] | None,
         typer.Option(
@@ -182,14 +190,21 @@ def emulate(
 def _program(file: str, is_ptx: Any, options: Sequence[str]) -> tuple[str, bool]:
     """The text to emulate, and whether it is CUDA source. Raises InputError, also with what nvcc refuses."""
     from autosched.proofs.device_source import has_host_code, nvcc, ptx_by_nvcc
+    from autosched.proofs.kernel_files import NoKernelFile, ptx_of_file
     from measurements.compiler.pool import error_reason
     from measurements.emulator.architecture import source_arch
     from search_spaces.templates.headers import Headers
 
     try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}") from None
+        if (found := ptx_of_file(Path(file))) is not None:
+            return found, False
+        text = read_bounded(file, _MOST_BYTES).decode()
+    except NoKernelFile as error:
+        raise InputError(str(error)) from None
+    except UnicodeDecodeError:
+        raise InputError(f"{file} cannot be read: it is not text") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if is_ptx(text):
         return text, False
     if has_host_code(text) and nvcc() is not None:

@@ -29,6 +29,7 @@ from autosched.cli.terminal.output import print_json, show, stderr_console, stdo
 from autosched.cli.terminal.output_files import check_picture, replaceable
 from autosched.reporting import formatting
 from autosched.reporting.pictures import draw
+from autosched.reporting.program_pictures import draw_program
 from search_spaces.catalogue import candidates, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
@@ -78,9 +79,18 @@ def space(
             help="Draw the layouts of the first sample, or of the schedule of --explain, to FILE.svg or FILE.png.",
         ),
     ] = None,
+    pictures: Annotated[
+        Path | None,
+        typer.Option(
+            "--pictures",
+            metavar="DIR",
+            help="Draw who holds what of each value of a tile program (--program), under the first sample, into DIR.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     check_picture("--picture", picture)
+    check_picture("--pictures", None if pictures is None else pictures / "values.svg")
     within("--sample", sample, 0, MOST_SAMPLES)
     within("--seed", seed, 0, MOST_SEED)
     problem, where = problem_from(operator, given), target(device)
@@ -100,6 +110,8 @@ def space(
     samples = usable.space(problem, where).sample(sample, seed) if sample else []
     if picture is not None:
         _draw(usable, problem, (samples or usable.space(problem, where).sample(1, seed))[0], where, picture)
+    if pictures is not None:
+        _draw_program(problem, (samples or usable.space(problem, where).sample(1, seed))[0], pictures)
     listed_templates = [(t, why_not) for t, why_not in candidates(problem, where) if not template or t.name in template]
     if json:
         print_json(
@@ -249,6 +261,17 @@ def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: 
             f"--picture cannot write {path} ({error.strerror}): name a file in a folder you own"
         ) from error
     stderr_console().print(f"drew {path}")
+
+
+def _draw_program(problem: Problem, schedule: Schedule, folder: Path) -> None:
+    """Raises InputError for what is no tile program, and where the folder cannot be written."""
+    if not isinstance(problem, ProgramProblem):
+        raise InputError("--pictures draws the values of a tile program: give --program FILE")
+    try:
+        drawn = draw_program(problem, schedule, folder)
+    except OSError as error:
+        raise InputError(f"--pictures cannot write to {folder} ({error.strerror}): name a folder of yours") from error
+    stderr_console().print(f"drew {len(drawn)} pictures in {folder}", markup=False)
 
 
 def _parameter_table(parameters: Sequence[Parameter]) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autosched.cli.options.devices import DeviceOption, target
+from autosched.cli.options.devices import DeviceOption, gpu_here, target
 from autosched.cli.options.problem import whole_number
 from autosched.cli.terminal.errors import InputError, bad_input, within
 from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
@@ -55,13 +55,17 @@ def tune_moe(
             "--candidates", parser=whole_number, metavar="N", help="First choices of the model for each batch size."
         ),
     ] = 4,
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="Time these first choices on the GPU of this machine; the fastest is taken."),
+    ] = False,
     db: Annotated[str | None, typer.Option("--db", metavar="DB", help="Also keep the records here.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Write the configurations of a layer for every batch size, and a sidecar that says where they come from.
 
     The time model ranks the space of vLLM's own tuner; its first choice that Triton compiles for the device, that fits
-    and that is proven in the emulator is taken. No GPU is asked: times are ESTIMATED.
+    and that is proven in the emulator is taken. No GPU is asked, and times are ESTIMATED, unless --measure is given.
     """
     from autosched.triton.configs.file_names import FORMATS
 
@@ -73,11 +77,16 @@ def tune_moe(
     for m in rows or ():
         within("--rows", m, 1, 2**20)
     row = target(device)
+    here = gpu_here() if measure else None
+    if measure and (here is None or here.name != row.name):
+        what = "none answers" if here is None else f"that of this machine is {here.name}"
+        raise InputError(f"--measure needs the GPU that the file is for, {row.name}, and {what}: leave it out")
     try:
         import torch  # noqa: F401
         import triton  # noqa: F401
 
         from autosched.triton.configs.layer import batch_sizes, layer_of_model
+        from autosched.triton.configs.measure import gpu_measure
         from autosched.triton.configs.pool import JudgePool
         from autosched.triton.configs.sidecar import write_tuned
         from autosched.triton.configs.tune_layer import tune_layer
@@ -88,7 +97,16 @@ def tune_moe(
         layer = layer_of_model(Path(moe), ranks=ranks, dtype=dtype)
         sizes = sorted(set(rows)) if rows else list(batch_sizes())
         with JudgePool(form) as pool, Counter(stderr_console(), "batch sizes", len(sizes)) as progress:
-            tuned = tune_layer(layer, row, form, pool, rows=sizes, candidates=candidates, told=progress.advance)
+            tuned = tune_layer(
+                layer,
+                row,
+                form,
+                pool,
+                rows=sizes,
+                candidates=candidates,
+                measure=gpu_measure(form) if measure else None,
+                told=progress.advance,
+            )
         if db is not None:
             _keep(db, tuned)
         path = write_tuned(Path(out), form, tuned)
@@ -99,7 +117,7 @@ def tune_moe(
                 "device": row.name,
                 "kernel": tuned.kernel,
                 "triton": tuned.triton,
-                "provenance": "estimated",
+                "provenance": "measured" if measure else "estimated",
                 "entries": [
                     {"rows": c.rows, "config": dict(c.config), "seconds": c.seconds, "proof": dict(c.proof)}
                     for c in tuned.choices
@@ -124,13 +142,12 @@ def _show(tuned: TunedLayer) -> None:
     console = stdout_console()
     console.print(
         f"{tuned.layer.experts} experts of {tuned.layer.intermediate}, hidden {tuned.layer.hidden}, "
-        f"{tuned.layer.top_k} a token, on {tuned.device.name}; times are ESTIMATED",
+        f"{tuned.layer.top_k} a token, on {tuned.device.name}; times are "
+        + ("measured" if tuned.choices[0].provenance == "measured" else "ESTIMATED"),
         soft_wrap=True,
     )
     console.print(f"kernel: {tuned.kernel}; Triton {tuned.triton}", markup=False, soft_wrap=True)
-    made = formatting.table(
-        "rows", "estimate", "proof", "configuration", right=("rows", "estimate"), fold=("configuration",)
-    )
+    made = formatting.table("rows", "time", "proof", "configuration", right=("rows", "time"), fold=("configuration",))
     for c in tuned.choices:
         text = " ".join(f"{name}={value}" for name, value in c.config)
         made.add_row(str(c.rows), formatting.time(c.seconds or 0.0), str(c.proof.get("status", "")), text)

@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -118,87 +118,42 @@ def verify(
         within("--workers", workers, 1, MOST_WORKERS)
     where = target(device)
     if db is None:
-        problem = problem_from(operator, given)
-        with bad_input():
-            usable = templates_for(problem, where, template or None)
-        jobs = [(problem, usable.space(problem, where).sample(sample or DEFAULT_SAMPLE, seed))]
-        from autosched.user_kernels.entry import check_entry  # with what reads kernel files
-
-        check_entry(problem, jobs[0][1], where)
-        records: dict[tuple[Problem, Schedule], Record] = {}
-        store = None
-        origin = f"sampled with seed {seed}"
+        work = _sampled(problem_from(operator, given), where, template, sample or DEFAULT_SAMPLE, seed)
     else:
-        from measurements.store.store import Store  # with sqlalchemy, which other commands need not wait for
-
-        store = Store.open(db, create=False)
-        stored = _stored(store, operator, maybe_problem(operator, given), where, sample)
-        records = {(problem, record.schedule): record for problem, found in stored for record in found}
-        jobs = [(problem, [record.schedule for record in found]) for problem, found in stored]
-        origin = f"stored in {store.name}"
+        work = _of_database(db, operator, maybe_problem(operator, given), where, sample)
     check_host()  # raises before anything is printed, if nothing can be emulated here
     started = time.monotonic()
     console = stdout_console()
-    done: list[tuple[Problem, list[Verification]]] = []
     interrupted = False
-    said: dict[tuple[Problem, Schedule], StoredProof] = {}
     try:
         with interrupts.raised():
-            for problem, schedules in jobs:
+            for problem, schedules in work.jobs:
                 if not json:
                     console.print(f"{formatting.one_line(problem)} on {where.name}")
-                    console.print(f"{formatting.plural(len(schedules), 'schedule')} {origin}")
-                done.append((problem, []))
-                _emulate(problem, schedules, where, seed, workers, "full" if full else "quick", own, done[-1][1])
-                if store is not None:
-                    for v in done[-1][1]:
-                        said[problem, v.schedule] = keep_proof(store, records[problem, v.schedule], v)
+                    console.print(f"{formatting.plural(len(schedules), 'schedule')} {work.origin}")
+                results = work.begin(problem)
+                _emulate(problem, schedules, where, seed, workers, "full" if full else "quick", own, results)
+                work.keep_proofs(problem)
                 if not json:
-                    _show(console, problem, done[-1][1])
-                    for line in proof_lines(
-                        [said[problem, v.schedule] for v in done[-1][1] if (problem, v.schedule) in said]
-                    ):
+                    _show(console, problem, results)
+                    for line in proof_lines(work.stored_proofs(problem)):
                         console.print(line)
     except KeyboardInterrupt:
         interrupted = True
-    results = [v for _, verifications in done for v in verifications]
-    seconds, counts = time.monotonic() - started, Counter(map(_verdict, results))
-    asked = sum(len(schedules) for _, schedules in jobs)
-    interrupted = interrupted and len(results) < asked  # Ctrl-C may come when everything is done
-    if not jobs:
+    interrupted = interrupted and len(work.results) < work.asked  # Ctrl-C may come when everything is done
+    seconds = time.monotonic() - started
+    if not work.jobs:
         print(
             f"autosched: {without_password(str(db))} holds no such schedule for {where.name}: tune first, or sample",
             file=sys.stderr,
         )
     if json:
-        print_json(
-            {
-                "device": where.name,
-                "seed": seed,
-                "passed": counts["pass"],
-                "failed": counts["FAIL"],
-                "unproven": counts["unproven"],
-                "seconds": seconds,
-                "interrupted": interrupted,
-                "candidates": [
-                    {
-                        **_to_json(problem, v),
-                        "stored_proof": asdict(said[problem, v.schedule]) if (problem, v.schedule) in said else None,
-                    }
-                    for problem, verifications in done
-                    for v in verifications
-                ],
-            }
-        )
-    elif jobs:
-        passed = f"all {len(results)} pass" if results else "none was"
-        others = (f"{counts[word]} of {len(results)} {word}" for word in ("FAIL", "unproven") if counts[word])
-        verdict = ", ".join(others) or passed
-        stopped = f"stopped before all {asked} were verified: " if interrupted else ""
-        console.print(f"{stopped}{verdict}, in {formatting.duration(seconds)}")
+        print_json({"device": where.name, "seed": seed, **work.to_json(seconds, interrupted)})
+    elif work.jobs:
+        console.print(work.conclusion(seconds, interrupted))
     if interrupted:
         return STOPPED
-    return 0 if results and counts["pass"] == len(results) else NO
+    return 0 if work.results and all(map(_passes, work.results)) else NO
 
 
 verify.__doc__ = f"""Emulate candidates on the CPU: numbers, races, bounds, conflicts.
@@ -210,6 +165,88 @@ found too. A problem too large to emulate is cut to a few tiles with the same re
 [proxy] to that. Random inputs also run as the options --order, --turns and --launches say. {DEVICE_NOTE}
 Exit status 1 if one fails, or is unproven.
 """
+
+
+@dataclass
+class _Work:
+    """The candidates of one command, problem by problem, and what came of those that were emulated."""
+
+    jobs: Sequence[tuple[Problem, Sequence[Schedule]]]
+    origin: str
+    store: "Store | None" = None
+    records: Mapping[tuple[Problem, Schedule], Record] = field(default_factory=dict)
+    done: list[tuple[Problem, list[Verification]]] = field(default_factory=list)
+    proofs: dict[tuple[Problem, Schedule], StoredProof] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> int:
+        return sum(len(schedules) for _, schedules in self.jobs)
+
+    @property
+    def results(self) -> list[Verification]:
+        return [v for _, verifications in self.done for v in verifications]
+
+    def begin(self, problem: Problem) -> list[Verification]:
+        """The list that takes the results of ``problem``, the last one begun."""
+        self.done.append((problem, []))
+        return self.done[-1][1]
+
+    def keep_proofs(self, problem: Problem) -> None:
+        """Store what was proven of the schedules of a database."""
+        if self.store is not None:
+            for v in self.done[-1][1]:
+                self.proofs[problem, v.schedule] = keep_proof(self.store, self.records[problem, v.schedule], v)
+
+    def stored_proofs(self, problem: Problem) -> list[StoredProof]:
+        found = [self.proofs.get((problem, v.schedule)) for v in self.done[-1][1]]
+        return [proof for proof in found if proof is not None]
+
+    def conclusion(self, seconds: float, interrupted: bool) -> str:
+        """One line for people."""
+        counts, total = Counter(map(_verdict, self.results)), len(self.results)
+        passed = f"all {total} pass" if total else "none was"
+        others = (f"{counts[word]} of {total} {word}" for word in ("FAIL", "unproven") if counts[word])
+        verdict = ", ".join(others) or passed
+        stopped = f"stopped before all {self.asked} were verified: " if interrupted else ""
+        return f"{stopped}{verdict}, in {formatting.duration(seconds)}"
+
+    def to_json(self, seconds: float, interrupted: bool) -> dict[str, Any]:
+        counts = Counter(map(_verdict, self.results))
+        candidates = []
+        for problem, verifications in self.done:
+            for v in verifications:
+                proof = self.proofs.get((problem, v.schedule))
+                candidates.append({**_to_json(problem, v), "stored_proof": None if proof is None else asdict(proof)})
+        return {
+            "passed": counts["pass"],
+            "failed": counts["FAIL"],
+            "unproven": counts["unproven"],
+            "seconds": seconds,
+            "interrupted": interrupted,
+            "candidates": candidates,
+        }
+
+
+def _sampled(problem: Problem, device: Device, template: Sequence[str] | None, count: int, seed: int) -> _Work:
+    """Schedules drawn from the space of ``problem``."""
+    from autosched.user_kernels.entry import check_entry  # with what reads kernel files
+
+    with bad_input():
+        usable = templates_for(problem, device, template or None)
+    schedules = usable.space(problem, device).sample(count, seed)
+    check_entry(problem, schedules, device)
+    return _Work([(problem, schedules)], f"sampled with seed {seed}")
+
+
+def _of_database(db: str, operator: Operator, problem: Problem | None, device: Device, most: int | None) -> _Work:
+    """Schedules of a database, of ``problem`` or of every problem of ``operator``."""
+    from measurements.store.store import Store  # with sqlalchemy, which other commands need not wait for
+
+    store = Store.open(db, create=False)
+    stored = _stored(store, operator, problem, device, most)
+    records = {(one, record.schedule): record for one, found in stored for record in found}
+    jobs = [(one, [record.schedule for record in found]) for one, found in stored]
+    return _Work(jobs, f"stored in {store.name}", store, records)
 
 
 def _stored(
@@ -301,6 +338,10 @@ def _show(console: Console, problem: Problem, results: Sequence[Verification]) -
 def _verdict(v: Verification) -> str:
     """What ran out of time, or of what the emulator has, is not a failure of the kernel."""
     return "pass" if v.ok else "FAIL" if v.status in FAILING else "unproven"
+
+
+def _passes(v: Verification) -> bool:
+    return _verdict(v) == "pass"
 
 
 def _degree(sites: Sequence[SharedSite]) -> str:

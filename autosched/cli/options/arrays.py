@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from autosched.cli.terminal.errors import InputError, shortened
+from measurements.files.npy import open_npy
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 
 _ARRAY = re.compile(
@@ -86,10 +86,6 @@ def _made(found: re.Match[str], rng: np.random.Generator, flag: str) -> npt.NDAr
 def read_array(name: str, flag: str) -> npt.NDArray[Any]:
     """An array of a .npy file. Raises InputError."""
     try:
-        found = np.load(Path(name), allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or "it is not an array of numpy's without objects"
-        raise InputError(f"{flag} {name} cannot be read: {reason}") from None
-    if not isinstance(found, np.ndarray):
-        raise InputError(f"{flag} {name} is not a single array")
-    return np.ascontiguousarray(found)
+        return np.array(open_npy(name), order="C")
+    except ValueError as error:
+        raise InputError(f"{flag} {name} cannot be read: {error}") from None

@@ -60,11 +60,17 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
 
 def _of_program(command: tuple[str, ...], place: str, given: Sequence[str], rest: Sequence[str]) -> list[str]:
     """The command line of a tile program, which is registered."""
-    from autosched.programs.loading import load_program, register_program
+    from autosched.programs.loading import load, register_beside, register_program
+    from search_spaces import catalogue
+    from search_spaces.programs.beside import Beside
     from search_spaces.programs.template import operator
 
     with bad_input():
-        program = load_program(place)
+        program = load(place)
+        if isinstance(program, Beside):
+            register_beside(program)
+            flags = {option.name: option.flags[-1] for option in catalogue.operator(program.operator).options}
+            return [*command, program.operator, *_sizes(given, flags, place), *rest]
         register_program(program)
         flags = {option.name: option.flags[-1] for option in operator(program).options}
     return [*command, program.name, *_sizes(given, flags, place), *rest]

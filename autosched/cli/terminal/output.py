@@ -15,7 +15,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from autosched.reporting import formatting
-from measurements.files.text import harmless
+from measurements.files.text import harmless, without_password
 
 PIPED_WIDTH = 120  # columns of a file or a pipe, unless COLUMNS says otherwise
 
@@ -45,7 +45,7 @@ def _console(*, stderr: bool) -> Console:
 
 def say(sentence: str) -> None:
     """One line about the run on stderr."""
-    print("autosched: " + " ".join(harmless(sentence).split()), file=sys.stderr)
+    print("autosched: " + " ".join(without_password(harmless(sentence)).split()), file=sys.stderr)
 
 
 def show(console: Console, made: Table) -> None:

@@ -5,7 +5,7 @@ It holds for the compiled code of all sizes that are multiples of 16, as layers 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,14 +36,14 @@ class SmallLaunch:
 
 @dataclass(frozen=True)
 class _Operands:
-    """``a`` (rows, k) and ``b`` (experts, k, n) as stored, and what they stand for in float64."""
+    """``a`` (rows, k) and ``b`` (experts, n, k) as stored; ``values`` computes what they stand for in float64, ``b`` as
+    (experts, k, n)."""
 
     a: torch.Tensor
     b: torch.Tensor
     a_scale: torch.Tensor | None
     b_scale: torch.Tensor | None
-    a_value: torch.Tensor
-    b_value: torch.Tensor
+    values: Callable[[], tuple[torch.Tensor, torch.Tensor]]
 
 
 def small_launch(parameters: Sequence[str], name: FileName, config: Mapping[str, int], clamped: bool) -> SmallLaunch:
@@ -92,32 +92,55 @@ def _moe(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) -> Sm
     rows += [assignments] * block_m  # one block more than is used
     experts += [0]
     data = _operands(name, tokens, k, len(counts) - 1, n, generator)
-    out_type = torch.float16 if name.dtype == "float16" else torch.bfloat16
-    out = torch.empty(assignments, n, dtype=out_type)
+    out = torch.empty(assignments, n, dtype=_out_type(name))
     weights = torch.rand(assignments, generator=generator) + 0.5
     expected = torch.zeros(assignments, n, dtype=torch.float64)
     bound = torch.zeros(assignments, n, dtype=torch.float64)
+    a_value, b_value = data.values()
     for r in range(assignments):
         expert = int(chosen[r])
         if expert >= 0:
-            a, b = data.a_value[r // _TOP_K], data.b_value[expert]
+            a, b = a_value[r // _TOP_K], b_value[expert]
             expected[r] = weights[r].double() * (a @ b)
             bound[r] = weights[r].double() * (a.abs() @ b.abs())
+    routing = _Routing(rows, experts, padded, assignments, _TOP_K, weights)
+    blocks = -(-len(rows) // block_m) * -(-n // tiles["BLOCK_SIZE_N"])
+    return _launch(parameters, _moe_values(name, tiles, data, routing, out), tiles, blocks, out, expected, bound)
+
+
+@dataclass(frozen=True)
+class _Routing:
+    """``rows`` lists assignments by expert, padded to blocks of one expert each, ``padded`` of them are used."""
+
+    rows: list[int]
+    experts: list[int]
+    padded: int
+    assignments: int
+    top_k: int
+    weights: torch.Tensor
+
+
+def _moe_values(
+    name: FileName, tiles: Mapping[str, int], data: _Operands, routing: _Routing, out: torch.Tensor
+) -> dict[str, Any]:
+    """By the names of parameters."""
+    n, k = data.b.shape[1:]
+    where = data.a.device
     block = name.block_shape or (0, 0)
-    values = {
+    return {
         "a_ptr": data.a,
         "b_ptr": data.b,
         "c_ptr": out,
         "a_scale_ptr": data.a_scale,
         "b_scale_ptr": data.b_scale,
-        "topk_weights_ptr": weights,
-        "sorted_token_ids_ptr": torch.tensor(rows, dtype=torch.int32),
-        "expert_ids_ptr": torch.tensor(experts, dtype=torch.int32),
-        "num_tokens_post_padded_ptr": torch.tensor([padded], dtype=torch.int32),
+        "topk_weights_ptr": routing.weights,
+        "sorted_token_ids_ptr": torch.tensor(routing.rows, dtype=torch.int32, device=where),
+        "expert_ids_ptr": torch.tensor(routing.experts, dtype=torch.int32, device=where),
+        "num_tokens_post_padded_ptr": torch.tensor([routing.padded], dtype=torch.int32, device=where),
         "N": n,
         "K": k,
-        "EM": len(rows),
-        "num_valid_tokens": assignments,
+        "EM": len(routing.rows),
+        "num_valid_tokens": routing.assignments,
         **_strides("a", data.a, "mk"),
         **_strides("b", data.b.transpose(1, 2), "ekn"),
         **_strides("c", out, "mn"),
@@ -125,9 +148,9 @@ def _moe(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) -> Sm
         "group_n": block[0],
         "group_k": block[1],
         "MUL_ROUTED_WEIGHT": True,
-        "top_k": _TOP_K,
-        "ROUTER_TOPK": _TOP_K,
-        "compute_type": tl.float16 if out_type is torch.float16 else tl.bfloat16,
+        "top_k": routing.top_k,
+        "ROUTER_TOPK": routing.top_k,
+        "compute_type": tl.float16 if out.dtype is torch.float16 else tl.bfloat16,
         "use_fp8_w8a8": name.dtype == "fp8_w8a8",
         "use_int8_w8a8": name.dtype == "int8_w8a8",
         "use_int8_w8a16": name.dtype == "int8_w8a16",
@@ -138,8 +161,43 @@ def _moe(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) -> Sm
         **dict.fromkeys(_OFF, False),
         **dict.fromkeys(_ZERO, 0),
     }
-    blocks = -(-len(rows) // block_m) * -(-n // tiles["BLOCK_SIZE_N"])
-    return _launch(parameters, values, tiles, blocks, out, expected, bound)
+
+
+def true_launch(
+    parameters: Sequence[str],
+    name: FileName,
+    tiles: Mapping[str, int],
+    tokens_of_experts: Sequence[int],
+    top_k: int,
+    shape: tuple[int, int],
+    device: torch.device | str,
+) -> tuple[tuple[int, int, int], dict[str, Any]]:
+    """Grid and arguments of one matmul of a layer at its true ``shape`` (columns, depth), to be timed.
+
+    Values are noise, and nothing is expected of them. Raises NoSuchKernel.
+    """
+    n, k = shape
+    block_m, assignments = tiles["BLOCK_SIZE_M"], sum(tokens_of_experts)
+    rows: list[int] = []
+    experts: list[int] = []
+    at = 0
+    for expert, count in enumerate(tokens_of_experts):
+        blocks = -(-count // block_m)
+        rows += [*range(at, at + count), *[assignments] * (blocks * block_m - count)]
+        experts += [expert] * blocks
+        at += count
+    generator = torch.Generator(device=device).manual_seed(0)
+    with torch.device(device):
+        data = _operands(name, -(-assignments // top_k), k, len(tokens_of_experts), n, generator)
+        out = torch.zeros(assignments, n, dtype=_out_type(name))
+        weights = torch.ones(assignments)
+    routing = _Routing(rows, experts, len(rows), assignments, top_k, weights)
+    arguments = _arguments(parameters, _moe_values(name, tiles, data, routing, out), tiles)
+    return (len(experts) * -(-n // tiles["BLOCK_SIZE_N"]), 1, 1), arguments
+
+
+def _out_type(name: FileName) -> torch.dtype:
+    return torch.float16 if name.dtype == "float16" else torch.bfloat16
 
 
 def _matmul(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) -> SmallLaunch:
@@ -171,8 +229,9 @@ def _matmul(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) ->
         "SWAP_AB": False,
         "SPLIT_K": 1,
     }
-    expected = data.a_value @ data.b_value[0]
-    bound = data.a_value.abs() @ data.b_value[0].abs()
+    a_value, b_value = data.values()
+    expected = a_value @ b_value[0]
+    bound = a_value.abs() @ b_value[0].abs()
     blocks = -(-m // tiles["BLOCK_SIZE_M"]) * -(-n // tiles["BLOCK_SIZE_N"])
     return _launch(parameters, values, tiles, blocks, out, expected, bound)
 
@@ -195,6 +254,13 @@ def _launch(
     expected: torch.Tensor,
     magnitude: torch.Tensor,
 ) -> SmallLaunch:
+    relative = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}[out.dtype]
+    # Half a unit in the last place of the output; sums of f32, and tensor cores that keep fewer bits of 8-bit floats.
+    bound = relative * expected.abs() + 2.0**-12 * magnitude + 1e-6
+    return SmallLaunch((blocks, 1, 1), _arguments(parameters, values, tiles), out, expected, bound)
+
+
+def _arguments(parameters: Sequence[str], values: Mapping[str, Any], tiles: Mapping[str, int]) -> dict[str, Any]:
     from autosched.triton.configs.files import LAUNCH_OPTIONS
 
     known = {**values, **{key: value for key, value in tiles.items() if key in parameters}}
@@ -202,11 +268,7 @@ def _launch(
     if unknown:
         raise NoSuchKernel(f"its parameter {' and '.join(unknown)} is not known here")
     arguments = {p: known[p] for p in parameters if p in known}
-    arguments |= {key: tiles[key] for key in LAUNCH_OPTIONS if key in tiles}
-    relative = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}[out.dtype]
-    # Half a unit in the last place of the output; sums of f32, and tensor cores that keep fewer bits of 8-bit floats.
-    bound = relative * expected.abs() + 2.0**-12 * magnitude + 1e-6
-    return SmallLaunch((blocks, 1, 1), arguments, out, expected, bound)
+    return arguments | {key: tiles[key] for key in LAUNCH_OPTIONS if key in tiles}
 
 
 _DEFAULTED = ("A_OUTPUT_SLICES", "A_OUTPUT_SLICE_WIDTH", "A_OUTPUT_SLICE_K")
@@ -220,7 +282,7 @@ def _operands(name: FileName, rows: int, k: int, experts: int, n: int, generator
     if name.dtype in ("", "bf16", "bfloat16", "float16"):
         kind = torch.float16 if name.dtype == "float16" else torch.bfloat16
         a, b = a.to(kind), b.to(kind)
-        return _Operands(a, b, None, None, a.double(), b.double().transpose(1, 2))
+        return _Operands(a, b, None, None, lambda: (a.double(), b.double().transpose(1, 2)))
     whole = name.dtype.startswith("int8")
     kind = torch.int8 if whole else torch.float8_e4m3fn
     spread = 20.0 if whole else 1.0
@@ -232,24 +294,34 @@ def _operands(name: FileName, rows: int, k: int, experts: int, n: int, generator
     if name.dtype == "int8_w8a16":
         a = a.to(torch.bfloat16)
         scale = torch.rand(experts, n, generator=generator) + 0.5
-        return _Operands(a, b, None, scale, a.double(), (b.double() * scale[:, :, None].double()).transpose(1, 2))
+        return _Operands(a, b, None, scale, lambda: (a.double(), _scaled(b, scale[:, :, None])))
     a = eight(a)
     if name.block_shape:
         group_n, group_k = name.block_shape
         a_scale = torch.rand(rows, -(-k // group_k), generator=generator) + 0.5
         b_scale = torch.rand(experts, -(-n // group_n), -(-k // group_k), generator=generator) + 0.5
-        a_value = a.double() * a_scale.double().repeat_interleave(group_k, 1)[:, :k]
-        wide = b_scale.double().repeat_interleave(group_n, 1).repeat_interleave(group_k, 2)[:, :n, :k]
-        return _Operands(a, b, a_scale, b_scale, a_value, (b.double() * wide).transpose(1, 2))
+        along, across = a_scale, b_scale
+
+        def values() -> tuple[torch.Tensor, torch.Tensor]:
+            wide = across.repeat_interleave(group_n, 1).repeat_interleave(group_k, 2)[:, :n, :k]
+            return a.double() * along.double().repeat_interleave(group_k, 1)[:, :k], _scaled(b, wide)
+
+        return _Operands(a, b, a_scale, b_scale, values)
     if name.per_channel:
         a_scale = torch.rand(rows, 1, generator=generator) + 0.5
         b_scale = torch.rand(experts, n, generator=generator) + 0.5
-        value = b.double() * b_scale[:, :, None].double()
-        return _Operands(a, b, a_scale, b_scale, a.double() * a_scale.double(), value.transpose(1, 2))
+        return _Operands(
+            a, b, a_scale, b_scale, lambda: (a.double() * a_scale.double(), _scaled(b, b_scale[:, :, None]))
+        )
     a_scale = torch.rand(1, generator=generator) + 0.5
     b_scale = torch.rand(experts, generator=generator) + 0.5
-    value = b.double() * b_scale[:, None, None].double()
-    return _Operands(a, b, a_scale, b_scale, a.double() * a_scale.double(), value.transpose(1, 2))
+    return _Operands(
+        a, b, a_scale, b_scale, lambda: (a.double() * a_scale.double(), _scaled(b, b_scale[:, None, None]))
+    )
+
+
+def _scaled(b: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    return (b.double() * scale.double()).transpose(1, 2)
 
 
 def _strides(prefix: str, tensor: torch.Tensor, axes: str) -> dict[str, int]:

@@ -108,7 +108,7 @@ def estimated_seconds(configs: list[dict[str, int]], layer: Layer, rows: int, de
 
 
 @lru_cache(maxsize=256)
-def _tokens(experts: int, top_k: int, rows: int) -> tuple[int, ...]:
+def tokens_of_experts(experts: int, top_k: int, rows: int) -> tuple[int, ...]:
     """Tokens of each expert in a batch whose tokens choose evenly: one draw, always the same."""
     rng = np.random.default_rng(0)
     choices = np.argpartition(rng.random((rows, experts)), top_k - 1, axis=1)[:, :top_k]
@@ -118,7 +118,7 @@ def _tokens(experts: int, top_k: int, rows: int) -> tuple[int, ...]:
 def _matmul(
     c: Columns, layer: Layer, rows: int, n: int, k: int, resident: Floats, spilled: Floats, device: Device
 ) -> Any:
-    tokens = np.array(_tokens(layer.experts, layer.top_k, rows))
+    tokens = np.array(tokens_of_experts(layer.experts, layer.top_k, rows))
     active = int((tokens > 0).sum())
     by_tile = {int(m): int(np.ceil(tokens / m).sum()) for m in np.unique(c.m)}
     row_blocks = np.array([by_tile[int(m)] for m in c.m], dtype=np.float64)

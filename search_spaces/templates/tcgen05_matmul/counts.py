@@ -48,7 +48,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         registers=config.integer("registers"),
         unit=row.unit,
         operand_dtype=row.rated_as,
-        flops=2.0 * ROWS * tile_n * tile_k * steps * tiles,
+        flops=2.0 * ROWS * tile_n * tile_k * problem.input_dtype.values * steps * tiles,
         instructions=(issued * steps + finishing) * tiles,
         shared_wavefronts=(
             wavefronts * steps + (2.0 * out_bytes / device.shared_bytes_per_cycle if store_buffers else 0.0)

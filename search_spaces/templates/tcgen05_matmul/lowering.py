@@ -7,7 +7,7 @@ from typing import Literal
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide
-from search_spaces.hardware.tcgen05 import ROWS
+from search_spaces.hardware.tcgen05 import ROWS, SCALE_BYTES
 from search_spaces.hardware.wgmma import line_bytes
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
@@ -16,6 +16,7 @@ from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import along_k, box_of
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.kernel import Argument, Kernel
+from search_spaces.templates.tcgen05_matmul.problem import row_of, scale_tiles, scale_words
 from search_spaces.templates.tensor_map import TensorMap
 
 SOURCE = DeviceSource("autosched/kernels/tcgen05_matmul.cuh", "autosched::tcgen05_matmul")
@@ -24,7 +25,7 @@ _SWIZZLE_NAMES: dict[int, Literal["NONE", "32B", "64B", "128B"]] = {0: "NONE", 3
 _PROMOTIONS: dict[int, Literal["L2_128B", "L2_256B"]] = {128: "L2_128B", 256: "L2_256B"}
 _SUMS = {"f32": "float", "i32": "int"}
 # Of autosched::tcgen05_matmul, behind its maps of a and b.
-_CALL = ("scale_a", "scale_b", "bias", "out", "&out_map")
+_CALL = ("scale_a", "scale_b", "bias", "out", "&out_map", "&block_scale_a_map", "&block_scale_b_map")
 
 
 def blocks_of_tile(config: Config) -> int:
@@ -56,6 +57,16 @@ def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Oper
     )
 
 
+def scales_map(problem: Matmul, config: Config, operand: Operand) -> TensorMap:
+    """How TMA copies the tiles of block scales: the words of a k-tile, of 128 lines of a or of all columns of b, as
+    halves of tiles, whose bytes lie side by side in both memories."""
+    batch, tiles, across, *_ = operand.shape
+    half, words = SCALE_BYTES // 2, scale_words(problem, config.integer("tile_k"))
+    lines = 1 if operand.name == "block_scale_a" else scale_tiles(config.integer("tile_n")) - 1
+    sizes, strides = (half, 2 * across, batch * tiles), (half, SCALE_BYTES * across)
+    return TensorMap(f"{operand.name}_map", operand, "UINT8", sizes, strides, (half, 2 * words, lines), (1, 1, 1))
+
+
 def out_map(config: Config, out: Operand) -> TensorMap:
     """How TMA stores out: boxes of the rows of one warp."""
     line = config.integer("store_line")
@@ -66,10 +77,11 @@ def out_map(config: Config, out: Operand) -> TensorMap:
 def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
     """The kernel of a valid config."""
     a, b, *rest = problem.operands()
-    *read, out = rest
+    scales, (*read, out) = (rest[:2], rest[2:]) if problem.blocks else ([], rest)
     arguments: tuple[Argument, ...] = (
         tensor_map(problem, config, "a", a),
         tensor_map(problem, config, "b", b),
+        *(scales_map(problem, config, operand) for operand in scales),
         *read,
         out_map(config, out) if config.integer("store_buffers") else out,
     )
@@ -77,8 +89,14 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
     return SOURCE.kernel(
         config,
         constants={
-            name: getattr(problem, name)
-            for name in ("m", "n", "k", "batch", "order_a", "order_b", "scale", "has_bias", "activation")
+            "m": problem.m,
+            "n": problem.n,
+            "k": problem.depth,
+            **{
+                name: getattr(problem, name)
+                for name in ("batch", "order_a", "order_b", "scale", "has_bias", "activation", "scale_order")
+            },
+            "scales_of_step": row_of(problem, ROWS, 256).scales_of_row,
         },
         types={"T": problem.input_dtype.c_name, "Sum": _SUMS[problem.acc], "Out": problem.out_dtype.c_name},
         arguments=arguments,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.intrinsics import TensorIntrinsic
-from search_spaces.hardware.tcgen05 import ROWS, tcgen05_row
+from search_spaces.hardware.tcgen05 import ROWS, SCALE_LINES, tcgen05_row
 from search_spaces.hardware.wgmma import TRANSPOSED_BYTES
 from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, aligned_bytes, along_k
@@ -18,13 +18,18 @@ def row_of(problem: Matmul, tile_m: int, tile_n: int) -> TensorIntrinsic:
 
 def supports(problem: Matmul, device: Device) -> str | None:
     """None, or in one sentence why the tcgen05 kernel cannot compute ``problem`` on ``device``."""
-    if problem.blocks:
-        return f"the tcgen05 kernel has no block scales, which {problem.a} needs"
     if problem.a == "f32" and problem.precision == "ieee":
         return "tcgen05 multiplies f32 as tf32, but the problem asks for ieee precision"
     reason = row_of(problem, ROWS, 256).why_not(device)
     if reason is not None:
         return reason
+    if problem.blocks and problem.scale_order != "tiled":
+        return "tcgen05 takes block scales in tiles: store them with scale_order = tiled"
+    step = row_of(problem, ROWS, 256).numbers
+    if problem.blocks and problem.k % step:
+        return (
+            f"tcgen05 multiplies {step} numbers of {problem.a} along k at a time, which do not divide k = {problem.k}"
+        )
     if problem.acc == "f16":
         return "the tcgen05 kernel adds up in f32, but the problem asks for sums in f16"
     if problem.scale == "block":
@@ -44,5 +49,15 @@ def supports(problem: Matmul, device: Device) -> str | None:
     return None
 
 
+def scale_words(problem: Matmul, tile_k: int) -> int:
+    """Words of four block scales of each line of a k-tile; 0 without them."""
+    return tile_k // problem.blocks.word_elements if problem.blocks else 0
+
+
+def scale_tiles(tile_n: int) -> int:
+    """Tiles of 128 lines of scales of a k-tile: of a block's rows of a, and of the tile's columns of b."""
+    return 1 + -(-tile_n // SCALE_LINES)
+
+
 def tiling(problem: Matmul) -> Tiling:
-    return Tiling((problem.m, problem.n, problem.k), ("tile_m", "tile_n", "tile_k"), problem.batch)
+    return Tiling((problem.m, problem.n, problem.depth), ("tile_m", "tile_n", "tile_k"), problem.batch)

@@ -27,4 +27,4 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
         axis: min(extent, (counts[axis] - 1) * tile[axis] + (extent % tile[axis] or tile[axis]))
         for axis, extent in (("m", problem.m), ("n", problem.n))
     }
-    return replace(problem, m=cut["m"], n=cut["n"], k=k, batch=batch)
+    return replace(problem, m=cut["m"], n=cut["n"], k=k * problem.input_dtype.values, batch=batch)

@@ -15,7 +15,7 @@ from search_spaces.arrays import IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide, Refusal
-from search_spaces.hardware.tcgen05 import ALLOCATION, COLUMNS, ROWS, n_of
+from search_spaces.hardware.tcgen05 import ALLOCATION, COLUMNS, ROWS, SCALE_BYTES, SCALE_COLUMNS, SCALE_LINES, n_of
 from search_spaces.hardware.wgmma import SWIZZLES, line_bytes
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.columns import ceil_div
@@ -26,7 +26,7 @@ from search_spaces.spaces.space import Space
 from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, along_k, box_of, store_line
 from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.raster import raster, raster_rule
-from search_spaces.templates.tcgen05_matmul.problem import row_of, tiling
+from search_spaces.templates.tcgen05_matmul.problem import row_of, scale_tiles, scale_words, tiling
 
 TILES_OF_BLOCK = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 48, 64)
 FINISHING_WARPS = 4  # of a block: each reaches a quarter of the lanes of tensor memory
@@ -35,6 +35,7 @@ BARRIER_BYTES = 16  # of shared memory for each stage, and for each buffer of su
 ADDRESS_BYTES = 16  # of shared memory: where the sums lie in tensor memory
 REGISTERS = 96  # of a thread: a warp that finishes holds 32 sums at a time
 BALANCED_N = 128  # from so many columns on shared memory keeps up with the multiplications
+ALIGNMENT = 1024  # bytes of shared memory after which a swizzle repeats
 FEW_STAGES = 3  # one that is multiplied, and two on their way
 
 
@@ -53,9 +54,12 @@ def space(problem: Matmul, device: Device) -> Space:
 def parameters(problem: Matmul) -> tuple[Parameter, ...]:
     """The domains, before any rule applies."""
     span = 128 // problem.input_dtype.bytes
+    columns = n_of(problem.multiplied_as, 1)
+    if problem.blocks:  # whose scales come for so many columns at a time
+        columns = tuple(n for n in columns if n % SCALE_LINES == 0)
     return (
         ordinal("tile_m", (ROWS, 2 * ROWS), "rows of the tile of out: of one block, or of a pair"),
-        ordinal("tile_n", n_of(problem.multiplied_as, 1), "columns of the tile of out, the n of one multiplication"),
+        ordinal("tile_n", columns, "columns of the tile of out, the n of one multiplication"),
         ordinal("tile_k", (span, 2 * span), "depth of one pipeline stage"),
         ordinal("swizzle_a", SWIZZLES, "bytes that the swizzle of a's boxes spans, 0 without one"),
         ordinal("swizzle_b", SWIZZLES, "bytes that the swizzle of b's boxes spans, 0 without one"),
@@ -104,8 +108,12 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "stage_bytes",
-            lambda stage_bytes_a, stage_bytes_b: stage_bytes_a + stage_bytes_b,
-            "shared bytes of one stage",
+            each(
+                lambda stage_bytes_a, stage_bytes_b, tile_n, tile_k: (
+                    stage_bytes_a + stage_bytes_b + _scale_bytes(problem, tile_n, tile_k)
+                )
+            ),
+            "shared bytes of one stage, scales of blocks included",
         ),
         Attribute(
             "store_line",
@@ -126,7 +134,11 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "tensor_columns",
-            each(lambda tile_n, sum_buffers: max(ALLOCATION, 1 << (tile_n * sum_buffers - 1).bit_length())),
+            each(
+                lambda tile_n, tile_k, stages, sum_buffers: max(
+                    ALLOCATION, 1 << (_columns(problem, tile_n, tile_k, stages, sum_buffers) - 1).bit_length()
+                )
+            ),
             "columns of tensor memory that a block allocates",
         ),
         Attribute(
@@ -155,6 +167,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             lambda tile_n, sum_buffers: tile_n * sum_buffers <= COLUMNS,
             f"{{sum_buffers}} tiles of {{tile_n}} columns are more than the {COLUMNS} of tensor memory",
         ),
+        *_block_scale_rules(problem),
         Rule(
             "sum_buffers",
             lambda sum_buffers, tiles_of_block: (sum_buffers == 1) | (tiles_of_block > 1),
@@ -165,6 +178,33 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *tiling(problem).grid_rules(parameters(problem)),
         *device_rules(device),
     )
+
+
+def _scale_bytes(problem: Matmul, tile_n: int, tile_k: int) -> int:
+    """Of shared memory, of a stage: whole kilobytes, so that the next stage's operands are aligned."""
+    size = scale_words(problem, tile_k) * scale_tiles(tile_n) * SCALE_BYTES
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _columns(problem: Matmul, tile_n: int, tile_k: int, stages: int, sum_buffers: int) -> int:
+    """Of tensor memory: sums, and the scales of each stage."""
+    return tile_n * sum_buffers + stages * scale_words(problem, tile_k) * scale_tiles(tile_n) * SCALE_COLUMNS
+
+
+def _block_scale_rules(problem: Matmul) -> tuple[Rule, ...]:
+    if not problem.blocks:
+        return ()
+
+    def too_many(tile_n: int, tile_k: int, stages: int, sum_buffers: int) -> str | None:
+        columns = _columns(problem, tile_n, tile_k, stages, sum_buffers)
+        if columns <= COLUMNS:
+            return None
+        return (
+            f"{sum_buffers} tiles of {tile_n} columns and the scales of {stages} stages have {columns} columns, of the "
+            f"{COLUMNS} of tensor memory"
+        )
+
+    return (Rule.refusing("scale_columns", too_many),)
 
 
 def _store_rule(problem: Matmul) -> Rule:
@@ -194,7 +234,7 @@ def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
         box = box_of(problem, side, extent, tile_k, swizzle)
         if isinstance(box, str):
             return box
-        if extent * tile_k * problem.input_dtype.bytes % 1024:
+        if extent * tile_k * problem.input_dtype.bytes % ALIGNMENT:
             return f"the tile of {side} has {extent} x {tile_k} elements, which are no whole kilobytes"
         answer = row.requirement(side, box, problem.input_dtype.bytes)
         return answer.reason if isinstance(answer, Refusal) else None
@@ -210,12 +250,15 @@ def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Rules that leave out schedules which a simpler or smaller one equals or beats."""
     return (
-        *(_tile_size_rule(axis, int(getattr(problem, axis)), parameters(problem)) for axis in "mnk"),
+        *(
+            _tile_size_rule(axis, extent, parameters(problem))
+            for axis, extent in zip("mnk", tiling(problem).extents, strict=True)
+        ),
         *(_swizzle_rule(problem, side) for side in SIDES),
         Rule(
             "stages",
-            lambda stages, tile_k: (stages <= ceil_div(problem.k, tile_k)) | (stages == 2),
-            f"{{stages}} stages are more than the k-tiles of k = {problem.k} by {{tile_k}}",
+            lambda stages, tile_k: (stages <= ceil_div(problem.depth, tile_k)) | (stages == 2),
+            f"{{stages}} stages are more than the k-tiles of k = {problem.depth} by {{tile_k}}",
         ),
         raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
         _waves_rule(problem, device),
@@ -273,7 +316,7 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
         stages: IntArray, tile_k: IntArray, stage_bytes: IntArray, store_bytes: IntArray
     ) -> npt.NDArray[np.bool_]:
         more = (stage_bytes + BARRIER_BYTES) * FEW_STAGES + store_bytes + 2 * BARRIER_BYTES + ADDRESS_BYTES
-        return np.asarray((stages >= FEW_STAGES) | (ceil_div(problem.k, tile_k) < FEW_STAGES) | (more > room))
+        return np.asarray((stages >= FEW_STAGES) | (ceil_div(problem.depth, tile_k) < FEW_STAGES) | (more > room))
 
     return Rule(
         "few_stages",
@@ -283,7 +326,7 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
 
 
 def _kept_rule(problem: Matmul, device: Device) -> Rule:
-    size = problem.batch * problem.k * (problem.m + problem.n) * problem.input_dtype.bytes
+    size = problem.batch * problem.depth * (problem.m + problem.n) * problem.input_dtype.bytes
     fits = size <= device.l2_bytes // 2
     return Rule.refusing(
         "kept",

@@ -20,7 +20,7 @@ from search_spaces.templates.common.boxes import along_k
 
 SHARED, REGISTERS = "shared", "registers"  # values of a_from
 FRAGMENT_REGISTERS = 4  # of a thread, of A in one wgmma
-HEADER = "autosched/ptx/wgmma_of_registers.cuh"
+HEADER = "autosched/ptx/wgmma/of_registers.cuh"
 # Instructions of a warp in SASS: a load of four registers, its address and the fence; where each is a load of its own,
 # addresses are the same for all steps.
 ISSUED_PER_FRAGMENT, ISSUED_PER_WORDS = 4, 6

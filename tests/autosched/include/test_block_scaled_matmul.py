@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from block_scale_planted import INTRINSICS, PLANTED, PROBLEMS, RTX5090, Planted, right_kernel
@@ -75,4 +77,26 @@ def test_what_other_devices_are_told() -> None:
     reasons = {t.name: reason for t, reason in candidates(problem, device("h100"))}
     assert reasons["matmul"] == "nvf4 is multiplied by mma.sync with block scales since sm_120a, but h100 is sm_90a"
     assert reasons["wgmma_matmul"] == "wgmma has no block scales, which nvf4 needs"
-    assert dict((t.name, r) for t, r in candidates(problem, RTX5090))["matmul"] is None
+    assert {t.name: r for t, r in candidates(problem, RTX5090)}["matmul"] is None
+    b200 = device("b200")
+    assert {t.name: r for t, r in candidates(replace(problem, scale_order="tiled"), b200)}["tcgen05_matmul"] is None
+    in_rows = {t.name: r for t, r in candidates(problem, b200)}["tcgen05_matmul"]
+    assert in_rows == "tcgen05 takes block scales in tiles: store them with scale_order = tiled"
+    odd = {t.name: r for t, r in candidates(replace(problem, k=288, scale_order="tiled"), b200)}["tcgen05_matmul"]
+    assert odd == "tcgen05 multiplies 64 numbers of nvf4 along k at a time, which do not divide k = 288"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", INTRINSICS)
+def test_sampled_schedules_with_tensor_memory_are_right(name: str) -> None:
+    rng, b200 = np.random.default_rng(18), device("b200")
+    for seed in range(34):
+        m, n, blocks = (int(x) for x in rng.integers((1, 1, 1), (700, 80, 30)))
+        chosen = {
+            "batch": int(rng.choice((1, 3))), "out": str(rng.choice(("bf16", "f32"))),
+            "epilogue": str(rng.choice(EPILOGUES)), "scale": str(rng.choice(("none", "tensor", "row_column"))),
+        }  # fmt: skip
+        problem = Matmul(m, 8 * n, 64 * blocks, a=name, scale_order="tiled", **chosen)
+        (schedule,) = template("tcgen05_matmul").space(problem, b200).sample(1, seed=seed)
+        proof = verify_one(template("tcgen05_matmul"), problem, schedule, b200, depth="quick")
+        assert proof.ok, (problem, schedule, proof.reason)

@@ -135,12 +135,12 @@ FAULTS = (
           (K.OUT_OF_BOUNDS_GLOBAL, K.GLOBAL_RACE, WRONG)),
     Fault("the second half of k8", TURNED_K8, MMA, "lane / 8 % (matrices_k * Group) / matrices_k * 8",
           "lane / 8 % (2 * Group) / 2 * 8"),
-    Fault("rows of k8 exchanged", SINGLE, "autosched/ptx/mma.cuh",
+    Fault("rows of k8 exchanged", SINGLE, "autosched/ptx/mma/mma.cuh",
           "f16.f16.f16.f16 {%0, %1}, {%2, %3}, {%4}", "f16.f16.f16.f16 {%0, %1}, {%3, %2}, {%4}"),
     Fault("sums move twice as far", GELU, WGMMA_MATMUL, "together * Box::registers / Plan::paired",
           "together * Box::registers"),
     Fault("even sums alone", GELU, WGMMA_MATMUL, "b * Box::registers + r + 1)", "b * Box::registers + r)"),
-    Fault("columns exchanged", NARROW, "autosched/ptx/wgmma_in_f16.cuh", '#define AUTOSCHED_PAIRS8 "%0, %1"',
+    Fault("columns exchanged", NARROW, "autosched/ptx/wgmma/in_f16.cuh", '#define AUTOSCHED_PAIRS8 "%0, %1"',
           '#define AUTOSCHED_PAIRS8 "%1, %0"'),
 )  # fmt: skip
 

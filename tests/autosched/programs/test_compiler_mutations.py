@@ -12,9 +12,11 @@ import pytest
 from autosched.programs.loading import load_program, problem
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
-from search_spaces.programs import emit_memory, emit_moves
+from search_spaces.programs import emit_memory, emit_moves, emit_shared
+from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.distribution import Distribution
 from search_spaces.programs.elements import Code
+from search_spaces.programs.ir import Array
 from search_spaces.programs.refs import Ref, constant
 from search_spaces.programs.template import template
 from search_spaces.templates.headers import Headers
@@ -25,9 +27,11 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
-def outcome(place: str, sizes: dict[str, int], changed: Callable[[Kernel], Kernel] = lambda kernel: kernel) -> str:
+def outcome(
+    place: str | Program, sizes: dict[str, int], changed: Callable[[Kernel], Kernel] = lambda kernel: kernel
+) -> str:
     """ "ok", what the emulator reports, or "wrong"."""
-    made = load_program(str(EXAMPLES / place))
+    made = load_program(str(EXAMPLES / place)) if isinstance(place, str) else place
     p = problem(made, **sizes)
     inputs = p.random_inputs(1)
     (schedule,) = template(made).space(p, A100).sample(1, 3)
@@ -66,6 +70,18 @@ def no_joining(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(emit_moves, "_masks", lambda of, dimension: set())
 
 
+def no_barriers_of_tiles(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(emit_shared.SharedTiles, "_synchronise", lambda self, array, before, line: None)
+
+
+def no_barriers_of_turns(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(emit_shared.SharedTiles, "_expect_body", lambda self, body: None)
+
+
+def no_masks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(emit_memory.MemoryAccess, "_inside", lambda self, window, of, names, index: "true")
+
+
 @pytest.mark.parametrize(
     ("patch", "place", "sizes"),
     [
@@ -74,12 +90,32 @@ def no_joining(patch: pytest.MonkeyPatch) -> None:
         (zero_padding, "programs/softmax_rows.py:row_softmax", {"m": 5, "n": 90}),
         (turned_tables, "programs/attention.py:attention", {"h": 1, "g": 1, "s": 64, "d": 32}),
         (no_joining, "programs/softmax_rows.py:row_softmax", {"m": 5, "n": 90}),
+        (no_barriers_of_tiles, "seeds/gemm_shared.py", {"m": 64, "n": 64, "k": 160}),
+        (no_masks, "programs/gemm_relu.py", {"m": 67, "n": 75, "k": 40}),
     ],
-    ids=["leader", "barriers", "padding", "tables", "joining"],
+    ids=["leader", "barriers", "padding", "tables", "joining", "tiles", "masks"],
 )
 def test_faults_are_reported(patch: Patch, place: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     patch(monkeypatch)
     assert outcome(place, sizes) != "ok"
+
+
+@program(x=Input("m n", "f32"), out=Output("n m", "f32"))
+def through_a_tile(p: Builder, x: Array, out: Array) -> None:
+    """Each turn stores a tile to shared memory and loads it transposed, in the place of the turn before."""
+    (i,) = p.blocks((x.shape[0],), (64,))
+    tile = p.shared(64, 32, "f32")
+    for j in p.steps(x.shape[1], 32):
+        p.store(p.load(p.window(x, (i, j), (64, 32))), p.window(tile, (0, 0), (64, 32)))
+        turned = p.load(p.window(tile, (0, 0), (32, 64), turned=True))
+        p.store(turned * 2.0, p.window(out, (j, i), (32, 64)))
+
+
+def test_a_turn_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"m": 100, "n": 96}
+    assert outcome(through_a_tile, sizes) == "ok"
+    no_barriers_of_turns(monkeypatch)
+    assert outcome(through_a_tile, sizes) != "ok"
 
 
 @pytest.mark.parametrize(

@@ -288,7 +288,7 @@ def test_a_sample_of_all_has_mutants_of_each_kind_in_turn() -> None:
 
 @needs_nvrtc
 def test_a_line_of_one_n_is_proven_with_a_tile_of_so_many_columns() -> None:
-    mutant = next(m for m in all_mutants("ptx/wgmma_registers") if m.old == '"%23, %24"')
+    mutant = next(m for m in all_mutants("ptx/wgmma/registers") if m.old == '"%23, %24"')
     outcome = run(mutant, [])
     assert (outcome.result, outcome.case) == ("reported", "wgmma_columns_40"), outcome
 
@@ -336,8 +336,8 @@ def test_what_only_row_scales_show_is_reported() -> None:
 @pytest.mark.parametrize(
     ("header", "old", "way"),
     [
-        ("ptx/wgmma_in_f16.cuh", '"%11, %12"', "32_f16_sums"),
-        ("ptx/wgmma_of_registers.cuh", '"{%8, %9, %10, %11}, %12, p"', "16_fragments"),
+        ("ptx/wgmma/in_f16.cuh", '"%11, %12"', "32_f16_sums"),
+        ("ptx/wgmma/of_registers.cuh", '"{%8, %9, %10, %11}, %12, p"', "16_fragments"),
     ],
 )
 @pytest.mark.nightly

@@ -1,5 +1,6 @@
 """The command for a GPU machine, run over a pretended GPU: it keeps to its time, and what it writes is whole."""
 
+import dataclasses
 import itertools
 import json
 import os
@@ -19,8 +20,8 @@ from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from autosched.tuning.training_data import gather, usable
 from autosched.version import VERSION
+from benchmarks.gpu import probe, simulated_gpu
 from benchmarks.gpu import run as gpu
-from benchmarks.gpu import simulated_gpu
 from benchmarks.gpu import table as gpu_table
 from benchmarks.gpu.agreement import agreement
 from benchmarks.gpu.problems import matmuls, others
@@ -81,6 +82,13 @@ def make_runner(tmp_path):
     for runner, pool in opened:
         runner.close()
         pool.close()
+
+
+@pytest.fixture(autouse=True)
+def probe_of_small_arrays(monkeypatch):
+    """What is pretended takes as long whatever its size, but the references of large problems take a minute."""
+    monkeypatch.setattr(probe, "LARGE", dataclasses.replace(probe.LARGE, m=512, n=512, k=512))
+    monkeypatch.setattr(probe, "COPIED", dataclasses.replace(probe.COPIED, rows=64, columns=64))
 
 
 @pytest.fixture

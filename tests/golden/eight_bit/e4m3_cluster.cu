@@ -1,5 +1,5 @@
 // grid (512, 1, 1), block (384, 1, 1), 196688 bytes of dynamic shared memory
-#include <autosched/ptx/wgmma_along_k.cuh>
+#include <autosched/ptx/wgmma/along_k.cuh>
 #include <autosched/kernels/wgmma_matmul.cuh>
 
 struct Config {

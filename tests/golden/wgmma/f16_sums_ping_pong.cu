@@ -1,5 +1,5 @@
 // grid (108, 1, 1), block (384, 1, 1), 106560 bytes of dynamic shared memory
-#include <autosched/ptx/wgmma_in_f16.cuh>
+#include <autosched/ptx/wgmma/in_f16.cuh>
 #include <autosched/kernels/wgmma_matmul.cuh>
 
 struct Config {

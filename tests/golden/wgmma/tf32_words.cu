@@ -1,6 +1,6 @@
 // grid (118, 1, 1), block (384, 1, 1), 196688 bytes of dynamic shared memory
-#include <autosched/ptx/wgmma_along_k.cuh>
-#include <autosched/ptx/wgmma_of_registers.cuh>
+#include <autosched/ptx/wgmma/along_k.cuh>
+#include <autosched/ptx/wgmma/of_registers.cuh>
 #include <autosched/kernels/wgmma_matmul.cuh>
 
 struct Config {

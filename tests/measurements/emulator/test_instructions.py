@@ -397,7 +397,7 @@ def test_mma_is_the_reference_of_its_row(run: Run, row: TensorIntrinsic) -> None
         "b": as_words(row, held[1]).reshape(-1),
         "c": held[2].reshape(-1),
     }
-    includes = "#include <autosched/ptx/mma_8_bit.cuh>\n#include <autosched/ptx/mma_turing.cuh>\n"
+    includes = "#include <autosched/ptx/mma/eight_bit.cuh>\n#include <autosched/ptx/mma/turing.cuh>\n"
     out = output_of(run(includes + source, arguments, inputs))
     np.testing.assert_array_equal(out.reshape(32, 4), row.execute_fragments(*held))
     np.testing.assert_allclose(row.c.collect(out.reshape(32, 4)), a.astype(np.float64) @ b + c, rtol=1e-5, atol=1e-5)

@@ -176,3 +176,60 @@ def test_maps() -> None:
     assert "reduction" in refused(reduction) or "reduce: the source has sg_layout [2, 2]" in refused(reduction)
     assert "(RFC, wg_map; maps of operands are those of test_refusals.py:" in refused(reduction)
     assert "the source has 4 subgroups but the result has 2" in refused(conversion)
+
+
+def test_conditions_and_shared_tiles() -> None:
+    def tile(p: Builder, a: Array) -> Tile:
+        p.blocks((32, 32), (32, 32))
+        return p.load(p.window(a, (0, 0), (32, 32))).cast("f32")
+
+    def moved_outside(p: Builder, a: Array, b: Array, out: Array) -> None:
+        i, _ = p.blocks((32, 32), (16, 32))
+        window = p.window(a, (0, 0), (16, 16))
+        with p.when(i):
+            window.move(16, 0)
+        p.store(p.load(window).cast("f32"), p.window(out, (0, 0), (16, 16)))
+
+    def moved_twice(p: Builder, a: Array, b: Array, out: Array) -> None:
+        value, window = tile(p, a), p.window(a, (0, 0), (8, 8))
+        for at in p.steps(32, 8):
+            with p.when(at % 16):
+                p.prefetch(window)
+                window.move(0, 8)
+            window.move(0, 8)
+        p.store(value, p.window(out, (0, 0), (32, 32)))
+
+    def at_any_time(p: Builder, a: Array, b: Array, out: Array) -> None:
+        value, window = tile(p, a), p.window(a, (0, 0), (8, 8))
+        for at in p.steps(32, 8):
+            with p.when(at % 12):
+                p.prefetch(window)
+                window.move(0, 8)
+        p.store(value, p.window(out, (0, 0), (32, 32)))
+
+    def used_behind(p: Builder, a: Array, b: Array, out: Array) -> None:
+        i, _ = p.blocks((32, 32), (16, 32))
+        with p.when(i):
+            value = p.load(p.window(a, (0, 0), (16, 16))).cast("f32")
+        p.store(value, p.window(out, (0, 0), (16, 16)))
+
+    def on_a_tile(p: Builder, a: Array, b: Array, out: Array) -> None:
+        with p.when(tile(p, a)):  # type: ignore[arg-type]
+            pass
+
+    def beyond(p: Builder, a: Array, b: Array, out: Array) -> None:
+        value, kept = tile(p, a), p.shared(32, 32, "f32")
+        p.store(value, p.window(kept, (0, 8), (32, 32)))
+        p.store(value, p.window(out, (0, 0), (32, 32)))
+
+    def narrow(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.shared(32, 32, "i8")
+
+    assert "when: a window moves in it outside of a loop" in refused(moved_outside)
+    assert "test_refusals.py:" in refused(moved_outside)
+    assert "when: a window moves in it and elsewhere in the loop" in refused(moved_twice)
+    assert "use at % n, with n a multiple of the step 8" in refused(at_any_time)
+    assert "a value that a condition made is used behind it" in refused(used_behind)
+    assert "the condition is a place, such as at % 128" in refused(on_a_tile)
+    assert "the window leaves shared_1, which is in shared memory" in refused(beyond)
+    assert "a tile in shared memory is f16, bf16, f32 or i32, not i8" in refused(narrow)

@@ -15,7 +15,7 @@ from search_spaces.templates.kernel import Kernel
 
 RTX5090 = device("rtx5090")
 MATMUL = "autosched/kernels/matmul.cuh"
-INTRINSIC = "autosched/ptx/mma_block_scaled.cuh"
+INTRINSIC = "autosched/ptx/mma/block_scaled.cuh"
 
 SMALL = {
     "tile_m": 64, "tile_n": 64, "tile_k": 128, "sg_layout_m": 2, "sg_layout_n": 1, "sg_data_m": 32, "sg_data_n": 64,

@@ -30,6 +30,8 @@ SMALL = Schedule(
     }.items()),
 )  # fmt: skip
 
+MXF8 = {"a": "mxf8", "scale_order": "tiled", "k": 416, "n": 256, "batch": 2}
+
 # Changes of the small schedule, and of the problem.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({}, {}),
@@ -40,6 +42,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "several tiles": ({"sum_buffers": 2, "tiles_of_block": 4}, {"m": 512, "k": 128}),
     "boxes": ({"store_buffers": 1, "tile_n": 128}, {"n": 256}),
     "a pair": ({"tile_m": 256}, {"m": 512}),
+    "mxf8": ({"tile_n": 128, "tile_k": 128}, MXF8),
+    "mxf4": ({"tile_n": 128, "tile_k": 128}, MXF8 | {"a": "mxf4", "k": 704}),
+    "nvf4": ({"tile_n": 128, "tile_k": 128}, MXF8 | {"a": "nvf4", "k": 704}),
+    "mxf8 of a pair": ({"tile_m": 256, "tile_n": 256, "tile_k": 128}, MXF8 | {"m": 512, "n": 256}),
     "several tiles of a pair": ({"tile_m": 256, "sum_buffers": 2, "tiles_of_block": 4}, {"m": 1024, "k": 128}),
 }
 
@@ -72,11 +78,82 @@ class Planted:
 
 _LOADS = "ptx::tcgen05_wait_loads();\n"
 _RELEASE = "ptx::tcgen05_fence_before_sync();\n          release(sums.empty(), lane);\n"
-_MULTIPLY = "Mma::multiply(d, a + A::advance(step, 0), b + B::advance(step, 0), instruction, step > 0 || t > 0);"
+_MULTIPLY = "Mma::multiply(d, at_a, at_b, instruction, add);"
 _ALLOC = "ptx::tcgen05_alloc<pair>(shared + Plan::address_at, C::tensor_columns);\n"
 _RELINQUISH = "ptx::tcgen05_relinquish_alloc_permit<pair>();\n"
 
+_COPY = "ptx::tcgen05_copy_scales<pair>(columns, tcgen05_scales(shared + unsigned(word * 512)));"
+
 PLANTED = (
+    # Scales of blocks.
+    Planted("scales of a are not copied", "mxf8", K.UNINITIALIZED_TENSOR_MEMORY, _COPY, ";"),
+    Planted(
+        "scales are not copied",
+        "nvf4",
+        K.UNINITIALIZED_TENSOR_MEMORY,
+        "if constexpr (Plan::scales > 0) copy_scales(",
+        "if constexpr (Plan::scales > 8) copy_scales(",
+    ),
+    Planted(
+        "every stage has one place for scales",
+        "mxf8",
+        K.TCGEN05_IN_FLIGHT,
+        "C::sum_buffers * C::tile_n + stage.place * Plan::scale_columns",
+        "C::sum_buffers * C::tile_n",
+    ),
+    Planted(
+        "scales lie on the sums",
+        "mxf8",
+        WRONG,
+        "C::sum_buffers * C::tile_n + stage.place * Plan::scale_columns",
+        "stage.place * Plan::scale_columns",
+    ),
+    Planted("the first scales for all steps", "mxf8", WRONG, "(step * Plan::scales % 4)", "(0)"),
+    Planted("a scale further for each step", "mxf4", K.INVALID_ARGUMENT, "(step * Plan::scales % 4)", "(step % 4)"),
+    Planted(
+        "the first word for all steps", "nvf4", WRONG, "unsigned(step * Plan::scales / 4 * Plan::word_columns)", "0u"
+    ),
+    Planted("scales of b are those of a", "mxf8", WRONG, "with, of_a, of_a + 4,", "with, of_a, of_a,"),
+    Planted(
+        "scales of the next columns of b",
+        "mxf8 of a pair",
+        WRONG,
+        "columns + unsigned(4 * (1 + line))",
+        "columns + unsigned(4 * (2 - line))",
+    ),
+    Planted(
+        "words of b's lines one behind another",
+        "nvf4",
+        WRONG,
+        "((1 + line) * Plan::words + word) * 512",
+        "(1 + line + word) * 512",
+    ),
+    Planted(
+        "scales of the first k-tile", "mxf8", WRONG, "const int word = 2 * t * Plan::words;", "const int word = 0;"
+    ),
+    Planted("scales of the first rows", "mxf8", WRONG, "work.batch * of_a + work.m0 / 128", "work.batch * of_a"),
+    Planted(
+        "scales of a's matrices for b's",
+        "mxf8 of a pair",
+        WRONG,
+        "work.batch * of_b + work.n0 / 128",
+        "work.batch * of_a + work.n0 / 128",
+    ),
+    Planted("scales of one matrix", "mxf8", WRONG, "work.batch * of_a + work.m0 / 128", "work.m0 / 128"),
+    Planted(
+        "bytes of scales are not expected",
+        "mxf8",
+        K.ASYNC_READ_BEFORE_WAIT,
+        "pair * (Plan::scales_at + Plan::scale_bytes)",
+        "pair * Plan::scales_at",
+    ),
+    Planted("products behind k", "mxf8", WRONG, "step >= last_steps && t + 1 == C::tiles_k", "false"),
+    Planted("the last k-tile is cut short", "mxf8", WRONG, "step >= last_steps &&", "step + 1 >= last_steps &&"),
+    Planted("ue4m3 for ue8m0", "mxf4", K.INVALID_ARGUMENT, "unsigned(Scales != 4) << 23", "0u << 23", INTRINSIC),
+    Planted("ue8m0 for ue4m3", "nvf4", WRONG, "unsigned(Scales != 4) << 23", "1u << 23", INTRINSIC),
+    Planted(
+        "lines of scales 64 bytes apart", "mxf8", WRONG, "8ull << 32 | 1ull << 46", "4ull << 32 | 1ull << 46", INTRINSIC
+    ),
     # The thread that multiplies.
     Planted(
         "stages are not waited for", "plain", K.ASYNC_READ_BEFORE_WAIT, "Plan::wait(stage.full(), stage.parity);", ";"
@@ -402,13 +479,17 @@ PLANTED = (
         "Plan::wait(stage.empty(), stage.parity);",
     ),
     Planted(
-        "half of the bytes are expected", "a pair", K.ASYNC_READ_BEFORE_WAIT, "pair * C::stage_bytes", "C::stage_bytes"
+        "half of the bytes are expected",
+        "a pair",
+        K.ASYNC_READ_BEFORE_WAIT,
+        "pair * (Plan::scales_at + Plan::scale_bytes)",
+        "C::stage_bytes",
     ),
     Planted(
         "too many bytes are expected",
         "plain",
         K.BARRIER_NOT_REACHED,
-        "pair * C::stage_bytes",
+        "pair * (Plan::scales_at + Plan::scale_bytes)",
         "pair * C::stage_bytes + 16",
     ),
     Planted(
@@ -490,7 +571,14 @@ PLANTED = (
         "    }\n    ptx::tcgen05_fence_after_sync();",
     ),
     # Descriptors.
-    Planted("a is f16", "plain", K.INVALID_ARGUMENT, "Tcgen05Type<T>::code << 7", "0u << 7", INTRINSIC),
+    Planted(
+        "a is f16",
+        "plain",
+        K.INVALID_ARGUMENT,
+        "sums << 4 | Tcgen05Type<T>::code << 7",
+        "sums << 4 | 0u << 7",
+        INTRINSIC,
+    ),
     Planted("sums are f16", "plain", WRONG, "Tcgen05Type<T>::sums << 4", "0u", INTRINSIC),
     Planted("lines of b along k", "lines of b along n", WRONG, "unsigned(MajorB) << 16", "0u", INTRINSIC),
     Planted(
@@ -501,13 +589,20 @@ PLANTED = (
         "Tcgen05Type<T>::sums << 4 | 4u |",
         INTRINSIC,
     ),
-    Planted("a descriptor of wgmma", "plain", K.INVALID_ARGUMENT, " | 1ull << 46", "", INTRINSIC),
+    Planted(
+        "a descriptor of wgmma",
+        "plain",
+        K.INVALID_ARGUMENT,
+        "descriptor(address) | 1ull << 46",
+        "descriptor(address)",
+        INTRINSIC,
+    ),
     Planted(
         "a swizzle that there is not",
         "plain",
         K.INVALID_ARGUMENT,
-        " | 1ull << 46",
-        " | 1ull << 46 | 1ull << 61",
+        "descriptor(address) | 1ull << 46",
+        "descriptor(address) | 1ull << 46 | 1ull << 61",
         INTRINSIC,
     ),
 )

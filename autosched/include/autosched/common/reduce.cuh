@@ -6,7 +6,7 @@
 #pragma once
 #include <autosched/ptx/arithmetic.cuh>
 #include <autosched/ptx/convert.cuh>
-#include <autosched/ptx/shuffle.cuh>
+#include <autosched/ptx/warp/shuffle.cuh>
 
 namespace autosched {
 

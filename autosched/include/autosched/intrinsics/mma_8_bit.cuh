@@ -1,7 +1,7 @@
 // ldmatrix + mma.sync of 8-bit types: e4m3 and e5m2 (sm_89), and signed char, added up in i32 (sm_80).
 #pragma once
 #include <autosched/intrinsics/mma_sync.cuh>
-#include <autosched/ptx/mma_8_bit.cuh>
+#include <autosched/ptx/mma/eight_bit.cuh>
 
 namespace autosched {
 

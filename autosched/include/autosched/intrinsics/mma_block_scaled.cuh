@@ -2,7 +2,7 @@
 // two and four.
 #pragma once
 #include <autosched/intrinsics/mma_sync.cuh>
-#include <autosched/ptx/mma_block_scaled.cuh>
+#include <autosched/ptx/mma/block_scaled.cuh>
 
 namespace autosched {
 

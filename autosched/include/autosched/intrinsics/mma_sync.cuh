@@ -3,8 +3,8 @@
 // products of f16 are added up in f16, of half the k (m16n8k8), too.
 #pragma once
 #include <autosched/common/numeric.cuh>
-#include <autosched/ptx/ldmatrix.cuh>
-#include <autosched/ptx/mma.cuh>
+#include <autosched/ptx/mma/ldmatrix.cuh>
+#include <autosched/ptx/mma/mma.cuh>
 
 namespace autosched {
 

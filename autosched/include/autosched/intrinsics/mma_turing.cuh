@@ -2,7 +2,7 @@
 // the upper and the lower half of 16 rows. Later architectures multiply twice as much of k at a time.
 #pragma once
 #include <autosched/intrinsics/mma_sync.cuh>
-#include <autosched/ptx/mma_turing.cuh>
+#include <autosched/ptx/mma/turing.cuh>
 
 namespace autosched {
 

@@ -3,6 +3,7 @@
 #include <autosched/common/numeric.cuh>
 #include <autosched/intrinsics/wgmma.cuh>
 #include <autosched/ptx/tcgen05.cuh>
+#include <autosched/ptx/tcgen05_block_scale.cuh>
 
 namespace autosched {
 
@@ -35,6 +36,11 @@ struct Tcgen05Type<e5m2> {
   static constexpr unsigned code = 1, sums = 1;
 };
 template <>
+struct Tcgen05Type<e2m1x2> {
+  static constexpr ptx::Tcgen05Kind kind = ptx::Tcgen05Kind::mxf4;
+  static constexpr unsigned code = 1, sums = 0;
+};
+template <>
 struct Tcgen05Type<signed char> {
   static constexpr ptx::Tcgen05Kind kind = ptx::Tcgen05Kind::i8;
   static constexpr unsigned code = 1, sums = 2;
@@ -45,6 +51,25 @@ template <class T, int M, int N, int MajorA, int MajorB>
 inline constexpr unsigned tcgen05_instruction = Tcgen05Type<T>::sums << 4 | Tcgen05Type<T>::code << 7 |
                                                 Tcgen05Type<T>::code << 10 | unsigned(MajorA) << 15 |
                                                 unsigned(MajorB) << 16 | unsigned(N / 8) << 17 | unsigned(M / 16) << 24;
+
+// The kind of T with so many scales of a row for 32 bytes along k; 0 without scales.
+template <class T, int Scales>
+inline constexpr ptx::Tcgen05Kind tcgen05_kind = Scales == 1   ? ptx::Tcgen05Kind::mxf8f6f4
+                                                 : Scales == 2 ? ptx::Tcgen05Kind::mxf4
+                                                 : Scales == 4 ? ptx::Tcgen05Kind::mxf4nvf4
+                                                               : Tcgen05Type<T>::kind;
+
+// With block scales, of which those of a multiplication begin at byte `first` of a word; four of them are ue4m3, others ue8m0.
+// Both matrices lie along k.
+template <class T, int M, int N, int Scales>
+__device__ __forceinline__ constexpr unsigned tcgen05_scaled_instruction(int first) {
+  return unsigned(first) << 4 | Tcgen05Type<T>::code << 7 | Tcgen05Type<T>::code << 10 | unsigned(N / 8) << 17 |
+         unsigned(Scales != 4) << 23 | unsigned(M / 16) << 24 | unsigned(first) << 29;
+}
+// 512 bytes of scales in shared memory: lines of 16 bytes, eight of them 128 bytes apart.
+__device__ __forceinline__ unsigned long long tcgen05_scales(unsigned address) {
+  return (address >> 4 & 0x3fffu) | 8ull << 32 | 1ull << 46;
+}
 
 // Tiles lie as wgmma reads them, and its descriptors become those of tcgen05 by one bit.
 template <class Operand>

@@ -1,7 +1,7 @@
 // Operands of wgmma in shared memory: boxes as TMA writes them, and the descriptors that the multiplication reads them
 // by (PTX ISA 9.7.15.5, "Matrix descriptor" and "Strides").
 #pragma once
-#include <autosched/ptx/wgmma.cuh>
+#include <autosched/ptx/wgmma/wgmma.cuh>
 
 namespace autosched {
 

@@ -3,7 +3,7 @@
 #include <autosched/intrinsics/wgmma.cuh>
 #include <autosched/ptx/cp_async.cuh>
 #include <autosched/ptx/shared_memory.cuh>
-#include <autosched/ptx/shuffle.cuh>
+#include <autosched/ptx/warp/shuffle.cuh>
 
 namespace autosched {
 

@@ -1,7 +1,7 @@
 // Fragments of A in registers, which wgmma multiplies from there: read from the boxes in shared memory.
 #pragma once
 #include <autosched/intrinsics/wgmma.cuh>
-#include <autosched/ptx/ldmatrix.cuh>
+#include <autosched/ptx/mma/ldmatrix.cuh>
 #include <autosched/ptx/shared_memory.cuh>
 
 namespace autosched {

@@ -3,7 +3,7 @@
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/ptx/shared_memory.cuh>
-#include <autosched/ptx/stmatrix.cuh>
+#include <autosched/ptx/mma/stmatrix.cuh>
 
 namespace autosched {
 

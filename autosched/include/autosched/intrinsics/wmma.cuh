@@ -1,7 +1,7 @@
 // wmma (PTX ISA 9.7.14.4). T is f16 or bf16 (m16n16k16) or float, multiplied as tf32 (m16n16k8).
 #pragma once
 #include <autosched/common/numeric.cuh>
-#include <autosched/ptx/wmma.cuh>
+#include <autosched/ptx/mma/wmma.cuh>
 
 namespace autosched {
 

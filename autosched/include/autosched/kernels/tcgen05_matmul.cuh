@@ -8,7 +8,8 @@
 // one thread of the first block multiplies for both. A block may compute several tiles one after another.
 //
 // Config: the parameters and attributes of search_spaces/templates/tcgen05_matmul/space.py, and the problem: m, n, k,
-// batch, order_a, order_b, scale, has_bias, activation, and the types T (of A and B), Sum and Out.
+// batch, order_a, order_b, scale, has_bias, activation, and the types T (of A and B), Sum and Out; of block-scaled types
+// scale_order and scales_of_step, which is 0 of others.
 #pragma once
 #include <autosched/kernels/tcgen05_matmul/epilogue.cuh>
 #include <autosched/kernels/tcgen05_matmul/multiplier.cuh>
@@ -16,7 +17,7 @@
 #include <autosched/kernels/tcgen05_matmul/producer.cuh>
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cluster.cuh>
-#include <autosched/ptx/elect.cuh>
+#include <autosched/ptx/warp/elect.cuh>
 #include <autosched/ptx/shared_memory.cuh>
 
 namespace autosched {
@@ -28,7 +29,8 @@ struct Tcgen05Matmul : Tcgen05Plan<Config> {
   using Plan::pair, Plan::producing_warp, Plan::multiplying_warp;
 
   __device__ static __forceinline__ void run(const ptx::TensorMap& a, const ptx::TensorMap& b, const End& ends, Out* out,
-                                             const ptx::TensorMap* out_map) {
+                                             const ptx::TensorMap* out_map, const ptx::TensorMap* scales_a,
+                                             const ptx::TensorMap* scales_b) {
     const unsigned shared = ptx::shared_memory();
     const int warp = Plan::warp();
     if (warp == producing_warp && ptx::elect()) {
@@ -52,7 +54,7 @@ struct Tcgen05Matmul : Tcgen05Plan<Config> {
     ptx::tcgen05_fence_after_sync();
     const unsigned sums = ptx::ld_shared<4>(shared + Plan::address_at).word[0];
     if (warp == producing_warp) {
-      if (ptx::elect()) Tcgen05Producer<Config>::produce(a, b, shared);
+      if (ptx::elect()) Tcgen05Producer<Config>::produce(a, b, scales_a, scales_b, shared);
     } else if (warp == multiplying_warp) {
       if (Plan::rank() == 0 && ptx::elect()) Tcgen05Multiplier<Config>::multiply(shared, sums);
     } else {
@@ -76,8 +78,10 @@ struct Tcgen05Matmul : Tcgen05Plan<Config> {
 template <class Config>
 __device__ __forceinline__ void tcgen05_matmul(const ptx::TensorMap& a, const ptx::TensorMap& b, const float* scale_a,
                                                const float* scale_b, const typename Config::Out* bias,
-                                               typename Config::Out* out, const ptx::TensorMap* out_map) {
-  Tcgen05Matmul<Config>::run(a, b, {bias, scale_a, scale_b}, out, out_map);
+                                               typename Config::Out* out, const ptx::TensorMap* out_map,
+                                               const ptx::TensorMap* block_scales_a,
+                                               const ptx::TensorMap* block_scales_b) {
+  Tcgen05Matmul<Config>::run(a, b, {bias, scale_a, scale_b}, out, out_map, block_scales_a, block_scales_b);
 }
 
 }  // namespace autosched

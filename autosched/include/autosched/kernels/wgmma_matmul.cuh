@@ -23,7 +23,7 @@
 #include <autosched/kernels/wgmma_matmul/producers.cuh>
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cluster.cuh>
-#include <autosched/ptx/elect.cuh>
+#include <autosched/ptx/warp/elect.cuh>
 #include <autosched/ptx/mbarrier.cuh>
 #include <autosched/ptx/set_registers.cuh>
 #include <autosched/ptx/shared_memory.cuh>

@@ -53,8 +53,8 @@ __device__ __forceinline__ void tcgen05_commit(unsigned barrier) {
   }
 }
 
-// What operands are. f8f6f4 takes each of both e4m3 and e5m2.
-enum class Tcgen05Kind { f16, tf32, f8f6f4, i8 };
+// What operands are. f8f6f4 takes each of both e4m3 and e5m2; the last three have block scales (tcgen05_block_scale.cuh).
+enum class Tcgen05Kind { f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4 };
 
 // d += a @ b, or d = a @ b where `accumulate` is 0: a and b by their matrix descriptors, k being 32 bytes, and types and
 // sizes by the instruction descriptor (intrinsics/tcgen05.cuh).

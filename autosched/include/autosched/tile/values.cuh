@@ -6,7 +6,7 @@
 #include <autosched/common/numeric.cuh>
 #include <autosched/ptx/global_memory.cuh>
 #include <autosched/ptx/shared_memory.cuh>
-#include <autosched/ptx/shuffle.cuh>
+#include <autosched/ptx/warp/shuffle.cuh>
 
 namespace autosched::tile {
 

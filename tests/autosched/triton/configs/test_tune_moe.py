@@ -111,8 +111,11 @@ def test_the_first_sound_candidate_is_taken() -> None:
     assert dict(choice.config) == ranked[2][0] and choice.provenance == "estimated"
     (choice,) = tuned(Judged({"local_bytes": 16})).choices
     assert dict(choice.config) == ranked[0][0] or choice.proof["local_bytes"] == 16, "where all spill, one is taken"
-    with pytest.raises(NothingSound, match="no configuration for 64 rows: much"):
-        tuned(Judged({"status": "wrong", "reason": "much"}))
+    for status in ("wrong", "unproven"):
+        with pytest.raises(NothingSound, match="no configuration for 64 rows: much"):
+            tuned(Judged({"status": status, "reason": "much"}))
+    (choice,) = tuned(Judged({"status": "unproven", "reason": "lacks", "registers": 40})).choices
+    assert choice.proof["status"] == "unproven", "compiled and fits; the file beside it says that it is not proven"
 
 
 def test_times_of_a_gpu_decide_where_there_are_some() -> None:
@@ -121,6 +124,25 @@ def test_times_of_a_gpu_decide_where_there_are_some() -> None:
     pool = Judged({}, {}, {"status": "wrong", "reason": "no"}, {})
     (choice,) = tuned(pool, measure=lambda layer, rows, config: times[json.dumps(config)]).choices
     assert dict(choice.config) == ranked[1][0] and choice.seconds == 2.0 and choice.provenance == "measured"
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("layer", [Layer(4, 64, 48, 2), Layer(3, 128, 64, 1, "fp8_w8a8", (64, 64))])
+def test_a_gpu_is_given_the_layer_at_its_true_sizes(layer: Layer) -> None:
+    """With an emulated GPU, whose time is a model's: what is launched, and that it is in order, is what counts."""
+    from autosched.triton import emulated
+    from autosched.triton.configs.measure import gpu_measure
+
+    config = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 2, "num_warps": 2}
+    with emulated("h100") as session:
+        seconds = gpu_measure("vllm")(layer, 5, config)
+    assert 0 < seconds < 1 and session.ok
+    grids = [launch.grid[0] for launch in session.launches]
+    assert len(set(grids[: len(grids) // 2])) == 1 and grids[0] * 32 >= 2 * layer.intermediate
+    for n, _ in layer.matmuls:
+        written = {dict(launch.written)["c_ptr"] for launch in session.launches}
+        assert 2 * n * 5 * layer.top_k in written, "every row of the output"
 
 
 @needs_compiler
@@ -166,6 +188,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
         (["--moe", "nowhere.json", "--out", "x"], "cannot be read"),
         (["--moe", "config.json", "--out", "x", "--format", "tgi"], "write vllm or sglang"),
         (["--moe", "config.json", "--out", "x", "--candidates", "0"], "--candidates"),
+        (["--moe", "config.json", "--out", "x", "--device", "gb10", "--measure"], "needs the GPU that the file is for"),
     ],
 )
 def test_what_cannot_be_tuned_is_one_line(tmp_path, monkeypatch, capsys, arguments: list[str], words: str) -> None:

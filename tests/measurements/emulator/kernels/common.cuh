@@ -6,11 +6,11 @@
 #include <autosched/ptx/convert.cuh>
 #include <autosched/ptx/cp_async.cuh>
 #include <autosched/ptx/global_memory.cuh>
-#include <autosched/ptx/ldmatrix.cuh>
-#include <autosched/ptx/mma.cuh>
+#include <autosched/ptx/mma/ldmatrix.cuh>
+#include <autosched/ptx/mma/mma.cuh>
 #include <autosched/ptx/shared_memory.cuh>
-#include <autosched/ptx/shuffle.cuh>
-#include <autosched/ptx/wmma.cuh>
+#include <autosched/ptx/warp/shuffle.cuh>
+#include <autosched/ptx/mma/wmma.cuh>
 
 using namespace autosched;
 using namespace autosched::ptx;

@@ -3,7 +3,7 @@
 #include <autosched/common/shared_layout.cuh>
 #include <autosched/common/tile_copy.cuh>
 #include <autosched/kernels/matmul/warp_tile.cuh>
-#include <autosched/ptx/wmma.cuh>
+#include <autosched/ptx/mma/wmma.cuh>
 
 namespace autosched {
 

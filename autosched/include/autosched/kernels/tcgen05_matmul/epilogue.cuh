@@ -6,7 +6,7 @@
 #include <autosched/kernels/tcgen05_matmul/plan.cuh>
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cluster.cuh>
-#include <autosched/ptx/elect.cuh>
+#include <autosched/ptx/warp/elect.cuh>
 #include <autosched/ptx/global_memory.cuh>
 #include <autosched/ptx/shared_memory.cuh>
 #include <autosched/ptx/tensor_map.cuh>

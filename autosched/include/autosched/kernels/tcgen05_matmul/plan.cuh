@@ -7,7 +7,7 @@
 #include <autosched/intrinsics/tcgen05.cuh>
 #include <autosched/intrinsics/wgmma.cuh>
 #include <autosched/ptx/mbarrier.cuh>
-#include <autosched/ptx/shuffle.cuh>
+#include <autosched/ptx/warp/shuffle.cuh>
 
 namespace autosched {
 
@@ -23,6 +23,14 @@ struct Tcgen05Plan {
   using A = WgmmaOperand<T, rows, C::tile_k, C::order_a == "row", C::swizzle_a>;
   using B = WgmmaOperand<T, C::tile_n / pair, C::tile_k, C::order_b == "col", C::swizzle_b>;
 
+  // Scales of blocks along k: words of four of a line, 128 lines of them 512 bytes behind the stage's operands. Each stage has
+  // columns of its own for them behind the sums, so that none is written before it has been multiplied by.
+  static constexpr int scales = C::scales_of_step;  // of a line, for a multiplication; 0 without
+  static constexpr int words = C::tile_k * int(sizeof(T)) / A::k_bytes * scales / 4;  // of a line of a stage
+  static constexpr int lines_b = ceil_div(C::tile_n, 128);                            // times 128: lines of b's scales
+  static constexpr int scale_bytes = words * 512 * (1 + lines_b), scales_at = A::bytes + B::bytes;
+  static constexpr int word_columns = 4 * (1 + lines_b), scale_columns = words * word_columns;
+
   static constexpr int producing_warp = 0, multiplying_warp = 1, first_finishing_warp = 2, finishing_warps = 4;
   static constexpr int works = C::blocks;  // of a pair, or of a lone block: tiles of C
   static constexpr int box_bytes = 32 * C::store_line;  // of C in shared memory, of one warp
@@ -37,9 +45,12 @@ struct Tcgen05Plan {
   static_assert(C::tile_n % 16 == 0 && C::tile_n <= 256 &&
                     (Tcgen05Type<T>::kind != ptx::Tcgen05Kind::i8 || C::tile_n % (16 * pair) == 0),
                 "rule columns: n of tcgen05.mma");
-  static_assert(C::sum_buffers * C::tile_n <= C::tensor_columns && C::tensor_columns <= 512,
-                "rule tensor_memory: the sums of the tiles that a block holds at a time");
-  static_assert(C::stage_bytes == A::bytes + B::bytes && address_at + 16 <= C::shared_bytes,
+  static_assert(C::sum_buffers * C::tile_n + C::stages * scale_columns <= C::tensor_columns && C::tensor_columns <= 512,
+                "rule tensor_memory: the sums of the tiles that a block holds at a time, and scales of stages");
+  static_assert(scales == 0 || C::k * int(sizeof(T)) % A::k_bytes == 0, "rule scale_steps: whole multiplications along k");
+  static_assert(scales == 0 || (C::tile_n % 128 == 0 && C::scale_order == "tiled"),
+                "rule scale_tiles: whole tiles of 128 columns of scales");
+  static_assert(C::stage_bytes == scales_at + ceil_div(scale_bytes, 1024) * 1024 && address_at + 16 <= C::shared_bytes,
                 "rule shared_memory: the stages, boxes of out and barriers must fit into the block's shared memory");
   static_assert(A::bytes % 1024 == 0 && B::bytes % 1024 == 0, "rule alignment: a swizzle repeats after 1024 bytes");
   static_assert(C::sum_buffers == 1 || C::tiles_of_block > 1, "rule sum_buffers: one tile has one buffer of sums");

@@ -12,7 +12,10 @@ struct Tcgen05Producer : Tcgen05Plan<Config> {
   using typename Plan::A, typename Plan::B, typename Plan::C, typename Plan::Stages, typename Plan::Work;
   using Plan::pair;
 
-  __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, unsigned shared) {
+  // Those of scales are maps of 256 bytes by half words of tiles by tiles of 128 lines.
+  __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b,
+                                                 const ptx::TensorMap* scales_a, const ptx::TensorMap* scales_b,
+                                                 unsigned shared) {
     constexpr ptx::Evict evict_a = evict(C::kept == "a", C::kept == "b"), evict_b = evict(C::kept == "b", C::kept == "a");
     Stages stage{{shared}};
     Plan::for_each_work([&](const Work& work) {
@@ -21,9 +24,16 @@ struct Tcgen05Producer : Tcgen05Plan<Config> {
       for (int t = 0; t < C::tiles_k; ++t, stage.advance()) {
         Plan::wait(stage.empty(), stage.parity ^ 1u);  // the first round finds all stages empty
         const unsigned full = Plan::in_first(stage.full());
-        if (Plan::rank() == 0) ptx::mbarrier_arrive_expect_tx(stage.full(), pair * C::stage_bytes);
+        if (Plan::rank() == 0) ptx::mbarrier_arrive_expect_tx(stage.full(), pair * (Plan::scales_at + Plan::scale_bytes));
         load<A>(a, stage.tile(), work.m0, t * C::tile_k, work.batch, full, evict_a);
         load<B>(b, stage.tile() + A::bytes, column, t * C::tile_k, work.batch, full, evict_b);
+        if constexpr (Plan::scales > 0) {
+          const unsigned at = stage.tile() + Plan::scales_at;
+          constexpr int of_a = ceil_div(C::m, 128), of_b = ceil_div(C::n, 128);  // tiles of lines of a matrix
+          const int word = 2 * t * Plan::words;
+          load_box(at, *scales_a, 0, word, work.batch * of_a + work.m0 / 128, full, evict_a);
+          load_box(at + Plan::words * 512, *scales_b, 0, word, work.batch * of_b + work.n0 / 128, full, evict_b);
+        }
       }
     });
   }
@@ -40,11 +50,15 @@ struct Tcgen05Producer : Tcgen05Plan<Config> {
       const unsigned at = to + unsigned(box * Operand::box_bytes);
       const int along = box * Operand::width;
       const int x = (Operand::major ? mn0 : k0) + along, y = Operand::major ? k0 : mn0;
-      if constexpr (pair == 2) {
-        ptx::load_box_of_pair(at, map, x, y, batch, barrier, evict);
-      } else {
-        ptx::load_box(at, map, x, y, batch, barrier, evict);
-      }
+      load_box(at, map, x, y, batch, barrier, evict);
+    }
+  }
+  __device__ static __forceinline__ void load_box(unsigned to, const ptx::TensorMap& map, int x, int y, int z,
+                                                  unsigned barrier, ptx::Evict evict) {
+    if constexpr (pair == 2) {
+      ptx::load_box_of_pair(to, map, x, y, z, barrier, evict);
+    } else {
+      ptx::load_box(to, map, x, y, z, barrier, evict);
     }
   }
 };

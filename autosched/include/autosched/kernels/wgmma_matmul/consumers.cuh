@@ -6,7 +6,7 @@
 #include <autosched/kernels/wgmma_matmul/stores.cuh>
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cluster.cuh>
-#include <autosched/ptx/elect.cuh>
+#include <autosched/ptx/warp/elect.cuh>
 #include <autosched/ptx/tensor_map.cuh>
 
 namespace autosched {

@@ -6,7 +6,7 @@
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cluster.cuh>
 #include <autosched/ptx/mbarrier.cuh>
-#include <autosched/ptx/redux.cuh>
+#include <autosched/ptx/warp/redux.cuh>
 
 namespace autosched {
 

@@ -9,8 +9,8 @@
 #include <autosched/intrinsics/wgmma_copy.cuh>
 #include <autosched/intrinsics/wgmma_out.cuh>
 #include <autosched/ptx/mbarrier.cuh>
-#include <autosched/ptx/shuffle.cuh>
-#include <autosched/ptx/vote.cuh>
+#include <autosched/ptx/warp/shuffle.cuh>
+#include <autosched/ptx/warp/vote.cuh>
 
 namespace autosched {
 

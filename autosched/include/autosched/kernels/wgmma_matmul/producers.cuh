@@ -4,7 +4,7 @@
 #include <autosched/intrinsics/wgmma_copy.cuh>
 #include <autosched/kernels/wgmma_matmul/plan.cuh>
 #include <autosched/ptx/cp_async.cuh>
-#include <autosched/ptx/elect.cuh>
+#include <autosched/ptx/warp/elect.cuh>
 #include <autosched/ptx/mbarrier.cuh>
 #include <autosched/ptx/tensor_map.cuh>
 

@@ -4,7 +4,7 @@
 #include <autosched/intrinsics/wgmma_out.cuh>
 #include <autosched/kernels/wgmma_matmul/plan.cuh>
 #include <autosched/ptx/barrier.cuh>
-#include <autosched/ptx/elect.cuh>
+#include <autosched/ptx/warp/elect.cuh>
 #include <autosched/ptx/tensor_map.cuh>
 
 namespace autosched {

@@ -1,0 +1,57 @@
+// wgmma: PTX ISA 9.7.15. A warpgroup of four warps multiplies tiles in shared memory, while its warps go on.
+#pragma once
+#include <autosched/common/aligned_vector.cuh>
+#include <autosched/ptx/wgmma/registers.cuh>
+
+namespace autosched::ptx {
+
+// Orders the warp's accesses to accumulators and shared memory before the multiplications that follow.
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+__device__ __forceinline__ void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Waits until at most Pending of the warp's groups are in flight.
+template <int Pending>
+__device__ __forceinline__ void wgmma_wait_group() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+
+// Keeps the compiler from moving uses of an accumulator across: it does not know that a wait makes them valid.
+__device__ __forceinline__ void hold_register(float& x) { asm volatile("" : "+f"(x)); }
+__device__ __forceinline__ void hold_register(int& x) { asm volatile("" : "+r"(x)); }
+
+// d += a @ b, or d = a @ b where `accumulate` is 0: d of 64 x N, whose row is lane / 4 + 16 * warp (+ 8 for registers
+// 2 and 3 of each four) and whose column is 2 * (lane % 4) + 8 * (register / 4) (+ 1 for odd ones); a of 64 x k and b of
+// k x N by their descriptors, k being 32 bytes. MajorA and MajorB are 1 where the tile lies along m or n, 0 where it lies
+// along k. Here for 16-bit types; ptx/wgmma/along_k.cuh has the others, ptx/wgmma/in_f16.cuh those InF16: sums in f16.
+template <class T, int N, bool InF16 = false>
+struct Wgmma;
+
+// The same with A from registers: ptx/wgmma/of_registers.cuh.
+template <class T, int N, bool InF16 = false>
+struct WgmmaOfRegisters;
+
+// clang-format off
+#define AUTOSCHED_WGMMA(N, TYPE, NAME, OPERANDS, ACCUMULATE, MAJORS)                                                   \
+  template <>                                                                                                          \
+  struct Wgmma<TYPE, N> {                                                                                              \
+    template <int MajorA, int MajorB>                                                                                  \
+    __device__ __forceinline__ static void multiply(float (&d)[N / 2], unsigned long long a, unsigned long long b,     \
+                                                    int accumulate) {                                                  \
+      asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " ACCUMULATE ", 0;\n\t"                                       \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" AUTOSCHED_R##N "}, " OPERANDS   \
+                   ", 1, 1, " MAJORS ";\n\t}"                                                                          \
+                   : AUTOSCHED_D##N("f")                                                                               \
+                   : "l"(a), "l"(b), "r"(accumulate), "n"(MajorA), "n"(MajorB)                                         \
+                   : "memory");                                                                                        \
+    }                                                                                                                  \
+  };
+#define AUTOSCHED_WGMMA_N(N, OPERANDS, ACCUMULATE, MAJORS)           \
+  AUTOSCHED_WGMMA(N, f16, "f16", OPERANDS, ACCUMULATE, MAJORS)       \
+  AUTOSCHED_WGMMA(N, bf16, "bf16", OPERANDS, ACCUMULATE, MAJORS)
+
+AUTOSCHED_WGMMA_EVERY_TYPE(AUTOSCHED_WGMMA_N)
+AUTOSCHED_WGMMA_FLOATS_ALONE(AUTOSCHED_WGMMA_N)
+// clang-format on
+
+}  // namespace autosched::ptx

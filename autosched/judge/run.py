@@ -1,0 +1,60 @@
+"""Judges a submission in a process of its own, with limits of time and memory.
+
+That is no sandbox. The submission's code runs as the caller's user: it can read and write that user's files, and a
+submission that wants to can lie about itself. Run what strangers write in a container or a virtual machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from autosched.judge.verdict import Status, Verdict
+from measurements.files.text import one_line
+from measurements.workers.transport import WorkerDied, WorkerFailed, WorkerTimeout
+from measurements.workers.worker import Worker
+from search_spaces.hardware.devices import Device
+
+TIME_LIMIT, MEMORY_LIMIT = 120.0, 16 * 2**30  # seconds; bytes of address space, of which torch alone takes several GiB
+_MEMORY_WORDS = ("memory", "bad_alloc", "SIGKILL")
+
+
+class Refused(ValueError):
+    """The task or the submission is not of its form. The message is one line."""
+
+
+def run_judge(
+    submission: Path,
+    task: Path,
+    device: Device,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    full: bool = False,
+    tolerance: float = 0.0,
+    time_limit: float = TIME_LIMIT,
+    memory_limit: int = MEMORY_LIMIT,
+) -> Verdict:
+    """Raises Refused, and WorkerError where the process cannot be started."""
+    request = {
+        "submission": str(submission.resolve()),
+        "task": str(task.resolve()),
+        "device": device.name,
+        "sizes": dict(sizes or {}),
+        "full": full,
+        "tolerance": tolerance,
+    }
+    with Worker("autosched.judge.worker", memory_limit=memory_limit) as worker:
+        worker.start()
+        try:
+            answer = worker.request(request, time_limit)
+        except WorkerTimeout:
+            return Verdict(Status.TIMED_OUT, (f"it took more than {time_limit:g} s",))
+        except WorkerFailed as error:
+            status = Status.OUT_OF_MEMORY if "MemoryError" in str(error) else Status.FAILED
+            return Verdict(status, (one_line(str(error)),))
+        except WorkerDied as error:
+            out = any(word in f"{error}{error.stderr}" for word in _MEMORY_WORDS)
+            return Verdict(Status.OUT_OF_MEMORY if out else Status.FAILED, (one_line(str(error)),))
+    if "refusal" in answer:
+        raise Refused(one_line(answer["refusal"]))
+    return Verdict.from_json(answer)

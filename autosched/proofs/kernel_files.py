@@ -1,0 +1,149 @@
+"""Tells what a file of a kernel is, by its content, and finds the PTX in it: what the emulator executes.
+
+PTX text and CUDA source stand for themselves. A cubin may carry the PTX that it was made of (cuTile's do), a fat binary
+and a program or object file that holds one mostly do. Python files are known by what they import.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from measurements.emulator.programs.fatbin import FatBinaryError, ptx_texts
+
+_ELF = b"\x7fELF\x02\x01"  # of 64 bits, little-endian
+_FATBIN = struct.pack("<I", 0xBA55ED50)
+_CUDA_MACHINE = 190  # EM_CUDA
+_HEADER = struct.Struct("<18xH20xQ10xHHH")  # e_machine, e_shoff, e_shentsize, e_shnum, e_shstrndx
+_SECTION = struct.Struct("<I20xQQ24x")  # sh_name, sh_offset, sh_size
+_TEXT_SECTION = ".nv_debug_ptx_txt"
+_FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment")
+_HEAD = 4096  # bytes, by which a text is told from other files
+_INTERMEDIATE = ".nv_intermediate_source_section"
+_LANGUAGE = re.compile(r"^\.language\s+\d+\s*$", re.MULTILINE)
+
+
+class NoKernelFile(ValueError):
+    """A file that cannot be emulated. The message is one line that says what to do."""
+
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """A way to write kernels in Python: ``modules`` that its programs import, and ``instead``, what to verify where
+    its programs cannot be run here as they are; "" for Triton's, which can."""
+
+    name: str
+    modules: tuple[str, ...]
+    instead: str = ""
+
+
+# The most particular first: a CuTe program may import Triton, too.
+FRONT_ENDS = (
+    FrontEnd(
+        "CuTe DSL",
+        ("cutlass.cute", "cutlass"),
+        "write the __ptx__ of what cute.compile returns to a file, and verify that",
+    ),
+    FrontEnd("cuTile", ("cuda.tile",), "write a cubin with cuda.tile.compilation.export_kernel, and verify that"),
+    FrontEnd(
+        "TileLang", ("tilelang",), "write tilelang.lower(...).kernel_source to a .cu file, and verify that with nvcc"
+    ),
+    FrontEnd(
+        "numba-cuda",
+        ("numba.cuda", "numba"),
+        "write the PTX of numba.cuda.compile_ptx(function, types, cc=(9, 0)) to a file and verify that",
+    ),
+    FrontEnd("Triton", ("triton", "helion")),
+)
+
+
+def ptx_of_file(path: Path) -> str | None:
+    """The PTX of a binary file, for the newest architecture that it holds; None where the file is text.
+
+    Raises NoKernelFile for a binary file without PTX, and OSError.
+    """
+    if not path.is_file():
+        return None  # a pipe, or nothing: who reads text says so
+    with path.open("rb") as file:
+        data = file.read(_HEAD)
+        if data.startswith((_FATBIN, b"\x7fELF")):
+            data += file.read()
+    if data.startswith(_FATBIN):
+        return _of_fatbin(path, data)
+    if not data.startswith(b"\x7fELF"):
+        if b"\0" in data:
+            raise NoKernelFile(f"{path} is no kernel: give PTX, CUDA source, a cubin, a fat binary, or a program")
+        return None
+    if not data.startswith(_ELF):
+        raise NoKernelFile(f"{path} is an ELF file of another machine: 64-bit little-endian ones are read")
+    try:
+        machine, sections = _sections(data)
+    except (struct.error, IndexError, ValueError) as error:
+        raise NoKernelFile(f"{path} is a damaged ELF file: {error}") from error
+    if _TEXT_SECTION in sections:
+        return _lines(sections[_TEXT_SECTION])
+    for name in _FATBIN_SECTIONS:
+        if sections.get(name, b"").startswith(_FATBIN):
+            return _of_fatbin(path, sections[name])
+    if machine == _CUDA_MACHINE:
+        raise NoKernelFile(
+            f"{path} is a cubin with machine code alone, and PTX is emulated: keep the PTX that it was made of "
+            "(nvcc -ptx, or -gencode arch=compute_90,code=compute_90 for a program)"
+        )
+    raise NoKernelFile(f"{path} holds no CUDA kernel")
+
+
+def front_end_of(path: Path) -> FrontEnd | None:
+    """Whose kernels a Python file holds, by its imports; None where it imports none of ``FRONT_ENDS``.
+
+    Raises NoKernelFile where it is no Python, and OSError.
+    """
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (SyntaxError, ValueError) as error:
+        raise NoKernelFile(f"{path} is no Python: {error}") from error
+    names = set(_imported(tree))
+    for front_end in FRONT_ENDS:
+        if any(name == m or name.startswith(f"{m}.") for name in names for m in front_end.modules):
+            return front_end
+    return None
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _of_fatbin(path: Path, data: bytes) -> str:
+    try:
+        found = ptx_texts(data)
+    except (FatBinaryError, struct.error) as error:
+        raise NoKernelFile(f"{path} {error}") from error
+    return found[max(found)]
+
+
+def _sections(data: bytes) -> tuple[int, dict[str, bytes]]:
+    machine, start, size, count, names = _HEADER.unpack_from(data)
+    if not count:
+        return machine, {}
+    headers = [_SECTION.unpack_from(data, start + k * size) for k in range(count)]
+    _, at, length = headers[names]
+    table = data[at : at + length]
+    return machine, {
+        table[name:].split(b"\0", 1)[0].decode(errors="replace"): data[offset : offset + length]
+        for name, offset, length in headers
+    }
+
+
+def _lines(section: bytes) -> str:
+    """Lines that end with a zero byte each. The source that cuTile appends, and the language that it names, are not
+    for those who execute it."""
+    text = section.replace(b"\0", b"\n").decode(errors="replace")
+    return _LANGUAGE.sub("", text.partition(_INTERMEDIATE)[0])

@@ -1,0 +1,87 @@
+"""Pictures of a tile program's values under a schedule: which warp holds which part, and which thread which element."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from autosched.reporting.pictures import Cell, Panel, cyclic_colour, render, subgroup_colour
+from search_spaces.arrays import IntArray
+from search_spaces.hardware.fragments import WARP
+from search_spaces.programs import ir
+from search_spaces.programs.choices import choices
+from search_spaces.programs.distribution import Distribution
+from search_spaces.programs.numbers import numbers
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.spaces.schedule import Schedule
+
+SHOWN = (16, 32)  # rows and columns of the part that is drawn by thread
+
+
+def draw_program(problem: ProgramProblem, schedule: Schedule, folder: str | Path) -> list[Path]:
+    """One .svg for each distribution of a value, in the order of the program; returns their paths.
+
+    The left panel is the tile by warp, the right one its first rows and columns: ``t5 r2`` is register 2 of thread 5
+    of the block. Of copies, the first holder is shown. Makes the folder. Raises OSError where it cannot be written, and
+    ImportError without matplotlib.
+    """
+    found = choices(problem).inference(schedule.values)
+    made = numbers(found, schedule.values)
+    target, drawn, paths = Path(folder), set[tuple[str, Distribution]](), []
+    target.mkdir(parents=True, exist_ok=True)
+    for operation in found.made.values():
+        name = operation.function if isinstance(operation, ir.Map) else type(operation).__name__.lower()
+        for spread in found.computed_in(operation.result):
+            of, place = made.of(spread), f"line_{operation.source.line}_{name}"
+            if (place, of) in drawn:
+                continue
+            drawn.add((place, of))
+            path = target / f"{len(drawn):02}_{place}.svg"
+            title = f"{operation.source}: {name}, {spread}"
+            paths.append(render([panels(of, made.warps, title)], path))
+    return paths
+
+
+def panels(of: Distribution, warps: int, title: str) -> list[Panel]:
+    """The tile by warp, and its first part by thread."""
+    rows, columns = of.shape
+    held = of.elements(warps)  # (threads, registers)
+    first = np.full(rows * columns, -1, dtype=np.int64)
+    register = np.zeros(rows * columns, dtype=np.int64)
+    for thread in range(len(held) - 1, -1, -1):  # the first holder is written last
+        first[held[thread]] = thread
+        register[held[thread]] = np.arange(held.shape[1])
+    threads, registers = first.reshape(rows, columns), register.reshape(rows, columns)
+    part = threads[: SHOWN[0], : SHOWN[1]]
+    by_warp = [
+        Cell(row, column, height, width, subgroup_colour(warp), f"warp {warp}")
+        for row, column, height, width, warp in _blocks(threads // WARP)
+    ]
+    by_thread = [
+        Cell(row, column, height, width, cyclic_colour(thread % WARP / WARP),
+             f"t{thread}\nr{registers[row, column]}")
+        for row, column, height, width, thread in _blocks(part)
+    ]  # fmt: skip
+    return [
+        Panel(title, f"{rows} x {columns} by warp, of {warps}", (rows, columns), by_warp),
+        Panel("by thread", f"the first {part.shape[0]} x {part.shape[1]}; r: register", (part.shape[0], part.shape[1]),
+              by_thread),
+    ]  # fmt: skip
+
+
+def _blocks(of: IntArray) -> list[tuple[int, int, int, int, int]]:
+    """(row, column, rows, columns, number) of equal rectangles in which all elements have one number."""
+    height, width = (_step(of, d) for d in (0, 1))
+    return [
+        (row, column, height, width, int(of[row, column]))
+        for row in range(0, of.shape[0], height)
+        for column in range(0, of.shape[1], width)
+    ]
+
+
+def _step(of: IntArray, dimension: int) -> int:
+    """The largest number of neighbours along ``dimension`` that are alike everywhere, which divides the extent."""
+    changes = np.flatnonzero((np.diff(of, axis=dimension) != 0).any(axis=1 - dimension)) + 1
+    return math.gcd(of.shape[dimension], *changes.tolist())

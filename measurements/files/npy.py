@@ -1,0 +1,35 @@
+"""Arrays of .npy files that anybody may have written: nothing of one is read before its header is believed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+MOST_BYTES = 1 << 31
+
+
+def open_npy(path: str | Path) -> npt.NDArray[Any]:
+    """The numbers in the file ``path``, read as they are used; no object is ever unpacked.
+
+    Raises ValueError, with the reason alone, for whatever is no single array of numbers, or of more than
+    ``MOST_BYTES``.
+    """
+    path = Path(path)
+    try:
+        if not path.is_file():
+            raise ValueError("it is not a regular file" if path.exists() else "there is no such file")
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError(f"it has more than {MOST_BYTES >> 30} GiB")
+        with np.errstate(all="ignore"):  # an impossible shape overflows
+            array: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+    except OSError as error:
+        raise ValueError((error.strerror or str(error)).lower()) from None
+    except Exception as error:  # what numpy raises for a header depends on what stands there
+        sentence = " ".join(str(error).split()).partition(". ")[0]
+        raise ValueError(sentence or type(error).__name__) from None
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"it holds {array.dtype}, no numbers")
+    return array

@@ -1,0 +1,102 @@
+"""A tile program as one more kernel template of an operator that exists: its schedules stand in its space."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.programs import template as programs
+from search_spaces.programs.builder import Program
+from search_spaces.programs.counts import counts
+from search_spaces.programs.lowering import lower
+from search_spaces.programs.problem import ProgramProblem, problem_type
+from search_spaces.programs.proxy import proxy
+from search_spaces.programs.space import space
+from search_spaces.spaces.config import Config
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.template import KernelTemplate
+
+Made = tuple[Program, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """``make`` gives the program of a problem of ``operator`` with its sizes, or in one sentence why there is none.
+
+    The program's name is that of the template, and its arrays are the operator's, by name, type and shape. The
+    problem's own reference judges what it computes.
+    """
+
+    name: str
+    operator: str
+    summary: str
+    make: Callable[[Any], Made | str]
+
+    def problem(self, problem: Problem) -> ProgramProblem | str:
+        """The program's problem, or why there is none."""
+        return _problem(self, problem)
+
+    def template(self) -> KernelTemplate:
+        """The kernel template, to be registered."""
+        return KernelTemplate(
+            name=self.name,
+            summary=self.summary,
+            operators=(self.operator,),
+            source=programs.SOURCE,
+            space=self._space,
+            lower=self._lower,
+            supports=self._why_not,
+            counts=self._counts,
+            proxy=self._proxy,
+            content=f"{self.make.__module__}.{self.make.__qualname__}",
+        )
+
+    def _own(self, problem: Problem) -> ProgramProblem:
+        found = self.problem(problem)
+        if isinstance(found, str):
+            raise ValueError(found)
+        return found
+
+    def _space(self, problem: Problem, device: Device) -> Space:
+        return space(self._own(problem), device)
+
+    def _lower(self, problem: Problem, config: Config, device: Device) -> Kernel:
+        return lower(self._own(problem), config, device)
+
+    def _counts(self, problem: Problem, config: Config, device: Device) -> Any:
+        return counts(self._own(problem), config, device)
+
+    def _why_not(self, problem: Problem, device: Device) -> str | None:
+        found = self.problem(problem)
+        if isinstance(found, str):
+            return found
+        if found.operands() != problem.operands():
+            return f"the arrays of the program {self.name} are not those of {self.operator}"
+        return programs.template(found.program).supports(found, device)
+
+    def _proxy(self, problem: Problem, schedule: Schedule) -> Problem:
+        own = self._own(problem)
+        small = proxy(own, schedule)
+        fields = {f.name for f in dataclasses.fields(problem)}
+        smaller = dataclasses.replace(problem, **{n: v for n, v in small.sizes.items() if n in fields})
+        same = self.problem(smaller)
+        return smaller if isinstance(same, ProgramProblem) and same.sizes == small.sizes else problem
+
+
+@lru_cache(maxsize=256)
+def _problem(beside: Beside, problem: Problem) -> ProgramProblem | str:
+    made = beside.make(problem)
+    if isinstance(made, str):
+        return made
+    program, sizes = made
+    try:
+        return problem_type(program)(**sizes)
+    except ValueError as error:
+        return str(error)

@@ -1,0 +1,250 @@
+"""What nobody means: files without end, documents without bottom, packages that exit. One line, exit 2, at once."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import resource
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autosched.cli import main
+
+SMALL = ("-m", "32", "-n", "32", "-k", "32", "--device", "h200")
+SCALE = ("transpose", "--rows", "64", "--columns", "64")
+Run = Callable[..., tuple[int, str, str]]
+
+KERNEL = """\
+[kernel]
+source = "k.cu"
+entry = "k"
+[sizes]
+n = 64
+[parameters]
+b = [32, 64]
+[launch]
+block = "b"
+grid = "1"
+[[argument]]
+name = "y"
+kind = "output"
+dtype = "f32"
+shape = "n"
+[[argument]]
+name = "x"
+kind = "input"
+dtype = "f32"
+shape = "n"
+fill = { file = "x.npy" }
+"""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    monkeypatch.chdir(tmp_path)
+    Path("zero").symlink_to("/dev/zero")
+
+    def invoke(*arguments: str) -> tuple[int, str, str]:
+        # More address space than may be used: libraries reserve some, and threads their stacks.
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), before[1]))
+        try:
+            status = main(arguments)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return invoke
+
+
+@pytest.mark.parametrize("file", ["/dev/zero", "zero"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("space", "--kernel", "FILE", "--device", "a100"),
+        ("tune", "--suite", "FILE", "--db", "b.db", "--device", "h200", "--trials", "1"),
+        ("tune", "--from", "FILE", "--db", "b.db", "--device", "h200", "--trials", "1"),
+        ("tune", "matmul", *SMALL, "--trials", "1", "--db", "b.db", "--backend", "estimate", "--model", "FILE"),
+        ("verify", "--ptx", "FILE"),
+        ("emulate", "FILE"),
+        ("train", "--recording", "FILE", "--out", "m"),
+        ("train", "--update", "FILE", "--out", "m"),
+        ("replay", "FILE"),
+        ("best", "matmul", "--db", "FILE"),
+    ],
+)
+def test_a_file_without_end_is_refused(run: Run, command: tuple[str, ...], file: str) -> None:
+    status, out, err = run(*(file if part == "FILE" else part for part in command))
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert "memory" not in err and not Path("b.db").exists()
+
+
+def bomb(line: bytes, times: int) -> bytes:
+    return gzip.compress(line * times)
+
+
+@pytest.mark.parametrize("command", [("replay",), ("train", "--out", "m", "--recording")])
+@pytest.mark.parametrize("content", [bomb(b"\n", 10**8), bomb(b'{"cache": 1}\n', 10**7)])
+def test_recordings_that_unpack_without_bound(run: Run, command: tuple[str, ...], content: bytes) -> None:
+    Path("r.gz").write_bytes(content)
+    status, out, err = run(*command, "r.gz")
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert "memory" not in err
+
+
+def test_lines_that_are_no_trials_are_not_gathered(run: Run) -> None:
+    header = json.dumps({"recording": 1, "trials": 10**9, "spaces": {}})
+    Path("r.gz").write_bytes(gzip.compress((header + "\n").encode() + b"1\n" * 10**6))
+    status, _, err = run("train", "--recording", "r.gz", "--out", "m")
+    assert status == 2 and err.count("\n") == 1
+
+
+def test_train_says_that_it_was_given_a_cache_of_kernel_tuner(run: Run) -> None:
+    cache = {"kernel_name": "k", "tune_params_keys": ["b"], "cache": {"1": {"b": 1, "time": 1.0}}}
+    for name, content in (("r.json", json.dumps(cache).encode()), ("r.gz", gzip.compress(json.dumps(cache).encode()))):
+        Path(name).write_bytes(content)
+        status, _, err = run("train", "--recording", name, "--out", "m")
+        assert status == 2 and "is a cache of Kernel Tuner" in err and "autosched replay" in err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("[kernel]", "." .join("a" * 50_000) + " = 1\n[kernel]", "a key has more than 20 parts"),
+        ("[kernel]", "[" + ".".join("a" * 50_000) + "]\n[kernel]", "a key has more than 20 parts"),
+        ("n = 64", "n = " + "9" * 5000, "a number has too many digits"),
+        ("n = 64", "n = 64\n" + "".join(f"s{i} = 1\n" for i in range(1001)), "sizes: there are more than 1000"),
+        ("[launch]", "[[problem]]\n" * 1001 + "[launch]", "problem: there are more than 1000"),
+        ("[launch]", "#" * (1 << 20) + "\n[launch]", "more than 1 MiB"),
+        ("n = 64", "n = 64\n_ = 1", "a size cannot be called '_'"),
+        ('source = "k.cu"', 'source = "k.cu"\nname = "' + "a" * 101 + '"', "is not a name"),
+        ("[launch]", '[[rule]]\nexpr = "b > 1"\nname = "b > 2"\n[[rule]]\nexpr = "b > 2"\n[launch]', "another rule"),
+        ("[launch]", '[[rule]]\nexpr = "b > 1"\nname = "launch.block"\n[launch]', "a rule of the launch is called"),
+        ("x.npy", "../x.npy", "leads out of the folder"),
+        ("x.npy", "/etc/passwd", "leads out of the folder"),
+        ("x.npy", "huge.npy", "more than 2 GiB"),
+        ("x.npy", "pickled.npy", "not a .npy file"),
+        ("x.npy", "claims.npy", "not a .npy file"),
+        ("x.npy", "archive.npz", "not a .npy file"),
+        ("x.npy", "pipe", "it is not a regular file"),
+        ("x.npy", "five.npy", r"has the shape \(5,\), but x is \(64,\)"),
+        ("k.cu", "outside.cu", "leads out of the folder"),
+        ("k.cu", "piped.cu", "is not a regular file"),
+        ('[launch]', '[parameters.p]\nvalues = "range(1, 9000)"\n[parameters.q]\nvalues = "range(1, 9000)"\n'
+         '[[rule]]\nexpr = "p * q * b % 7919 == 1"\n[launch]', "would take minutes"),
+    ],
+)  # fmt: skip
+def test_hostile_kernel_files(run: Run, old: str, new: str, said: str) -> None:
+    import numpy as np
+
+    np.save("x.npy", np.zeros(64, np.float32))
+    np.save("five.npy", np.zeros(5, np.float32))
+    np.save("pickled.npy", np.array([{}] * 64, object), allow_pickle=True)
+    np.savez("archive.npz", np.zeros(64, np.float32))
+    whole = Path("x.npy").read_bytes()
+    Path("claims.npy").write_bytes(whole.replace(b"(64,)", b"(99,)"))
+    with Path("huge.npy").open("wb") as file:
+        file.write(whole)
+        file.truncate(1 << 36)
+    os.mkfifo("pipe")
+    source = "__global__ void k(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }\n"
+    Path("k.cu").write_text(source)
+    Path("outside.cu").write_text('#include "/etc/passwd"\n' + source)
+    Path("piped.cu").write_text('#include "pipe"\n' + source)
+    assert old in KERNEL
+    Path("k.toml").write_text(KERNEL.replace(old, new, 1))
+    status, out, err = run("space", "--kernel", "k.toml", "--device", "a100")
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert re.search(said, err), err
+
+
+def test_a_scalar_that_its_type_cannot_hold_is_named(run: Run) -> None:
+    import numpy as np
+
+    np.save("x.npy", np.zeros(64, np.float32))
+    Path("k.cu").write_text("__global__ void k(float* y, const float* x, int m) { y[threadIdx.x] = x[threadIdx.x]; }\n")
+    scalar = '[[argument]]\nname = "m"\nkind = "scalar"\nvalue = "n * 2 ** 40"\n'
+    Path("k.toml").write_text(KERNEL + scalar)
+    status, _, err = run("verify", "--kernel", "k.toml", "--device", "a100")
+    assert status == 2 and err.count("\n") == 1 and "m is 70368744177664, which i32 cannot hold" in err
+
+
+def test_a_winner_of_a_template_that_is_not_there_is_refused_by_tune_as_by_best(run: Run) -> None:
+    tune = ("tune", *SCALE, "--device", "h200", "--backend", "estimate", "--trials", "2", "--db", "b.db")
+    assert run(*tune, "--no-verify")[0] == 0
+    with closing(sqlite3.connect("b.db")) as raw:
+        raw.execute("UPDATE trials SET template = 'ghost' WHERE id = 1")
+        raw.commit()
+    status, _, err = run(*tune[:-3], "4", "--db", "b.db")
+    assert status == 2 and "trial 1 of" in err and "template 'ghost', which is not installed" in err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("URL",),
+        ("best", "URL"),
+        ("best", "matmul", "URL"),
+        ("space", "matmul", *SMALL[:-1], "URL"),
+        ("tune", "matmul", *SMALL, "--trials", "URL", "--db", "b.db"),
+        ("train", "--out", "m", "--recording", "URL"),
+        ("space", "--kernel", "URL"),
+    ],
+)
+def test_no_usage_error_repeats_a_password(run: Run, command: tuple[str, ...]) -> None:
+    status, out, err = run(*("postgresql://me:hunter2@host/db" if part == "URL" else part for part in command))
+    assert status == 2 and "hunter2" not in out + err and err.count("\n") == 1
+
+
+def test_nested_proofs_and_other_operators_are_found(run: Run) -> None:
+    tune = ("tune", *SCALE, "--device", "h200", "--backend", "estimate", "--trials", "1", "--db", "b.db", "--no-verify")
+    assert run(*tune)[0] == 0
+    with closing(sqlite3.connect("b.db")) as raw:
+        raw.execute("UPDATE trials SET proof = ?", ('{"a":' * 600 + "1" + "}" * 600,))
+        raw.commit()
+    status, out, err = run("best", *SCALE, "--db", "b.db", "--json")
+    assert (status, out) == (2, "") and "proof is" in err and err.count("\n") == 1
+    with closing(sqlite3.connect("b.db")) as raw:
+        raw.execute("UPDATE trials SET proof = NULL, operator = 'matmul'")
+        raw.commit()
+    status, out, _ = run("db", "check", "--db", "b.db")
+    assert status == 1 and "filed under 'matmul', which is not its operator" in out
+
+
+def test_a_package_that_exits_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "evil" / "__init__.py").write_text("raise SystemExit('\\x1b[2J gone')\n")
+    told = tmp_path / "evil-1.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
+    (told / "entry_points.txt").write_text("[autosched.templates]\nevil = evil:templates\n")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "autosched",
+            "space",
+            "transpose",
+            "--rows",
+            "64",
+            "--columns",
+            "64",
+            "--device",
+            "h200",
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parents[3])])},
+    )
+    assert done.returncode == 0 and "legal schedules" in done.stdout
+    assert "evil" in done.stderr and "\x1b" not in done.stderr

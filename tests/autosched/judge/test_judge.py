@@ -1,0 +1,264 @@
+"""One submission for each verdict of the judge."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from needs import needs_compiler
+
+pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
+pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
+
+from autosched.cli import main
+from autosched.judge.judging import judge
+from autosched.judge.run import Refused, run_judge
+from autosched.judge.task import read_task
+from autosched.judge.verdict import Cheat, Status, Verdict
+from autosched.triton import emulated
+from search_spaces.hardware.devices import device
+
+pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore")]
+H100 = device("h100")
+
+# Values are so small that zeros pass KernelBench's own check.
+TASK = """
+import torch
+from torch import nn
+
+N = 300
+
+class Model(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return torch.mul(x, self.factor)
+
+def get_inputs():
+    return [torch.rand(N, device="cuda")]
+
+def get_init_inputs():
+    return [0.004]
+"""
+KERNEL = """
+import torch, triton
+import triton.language as tl
+from torch import nn
+
+@triton.jit
+def scale(o, x, factor, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o + i, tl.load(x + i, mask=i < n) * factor, mask=i < n)
+
+@triton.jit
+def constant(o, value, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o + i, (i + 1) * value, mask=i < n)
+
+class ModelNew(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        n = x.numel()
+        o = torch.empty_like(x)
+"""
+RIGHT = "scale[(3,)](o, x, self.factor, n, BLOCK=128)\nreturn o"
+IDLE = "constant[(3,)](torch.empty_like(x), 1.0, n, BLOCK=128)"
+FOUND = {
+    "right": (RIGHT, Status.RIGHT, ()),
+    "wrong": ("scale[(3,)](o, x, 0.005, n, BLOCK=128)\nreturn o", Status.WRONG, ()),
+    "racing": (RIGHT, Status.RACING, ()),
+    "out of bounds": (RIGHT.replace(", n,", ", n + 1,"), Status.OUT_OF_BOUNDS, ()),
+    "uninitialised": (
+        "y = torch.empty_like(x)\ny[1:] = x[1:]\n" + RIGHT.replace("(o, x,", "(o, y,"),
+        Status.FAULTY,
+        (),
+    ),
+    "half": (RIGHT.replace(", n,", ", n // 2,"), Status.WRONG, ()),
+    "of another shape": ("o = torch.empty(n + 1)\n" + RIGHT, Status.WRONG, ()),
+    "raises": ("raise KeyError('moon')", Status.FAILED, ()),
+    "too much": ("return bytearray(1 << 60)", Status.OUT_OF_MEMORY, ()),
+    "an extension": (
+        "from torch.utils.cpp_extension import load_inline\nreturn load_inline('a', '')",
+        Status.UNPROVEN,
+        (),
+    ),
+    "no launch": ("o = x * self.factor\nreturn o", Status.CHEATING, (Cheat.NO_LAUNCH, Cheat.TORCH)),
+    "torch beside a launch": (f"{IDLE}\nreturn x * self.factor", Status.CHEATING, (Cheat.TORCH,)),
+    "never written": (f"{IDLE}\nreturn o", Status.CHEATING, (Cheat.OUTPUT_NOT_WRITTEN,)),
+    "zeros": (
+        "constant[(3,)](o, 0.0, n, BLOCK=128)\nreturn o",
+        Status.CHEATING,
+        (Cheat.ZEROS, Cheat.CONSTANT_OUTPUT),
+    ),
+    "constants": ("constant[(3,)](o, 1.0, n, BLOCK=128)\nreturn o", Status.CHEATING, (Cheat.CONSTANT_OUTPUT,)),
+    "inputs": (f"{RIGHT.replace('return o', '')}\nx.zero_()\nreturn o", Status.CHEATING, (Cheat.INPUTS_CHANGED,)),
+}
+
+
+def submission(folder: Path, body: str, before: str = "") -> Path:
+    path = folder / "submission.py"
+    path.write_text(before + KERNEL + "".join(f"        {line}\n" for line in body.splitlines()))
+    return path
+
+
+def task(folder: Path) -> Path:
+    path = folder / "task.py"
+    path.write_text(TASK)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("submission", "autosched_task", "reference"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def judged(folder: Path, path: Path, given: Path, **options: object) -> Verdict:
+    work = folder / "work"
+    work.mkdir()
+    with emulated(H100, check=False):
+        read = read_task(given, options.pop("sizes", {}), work)
+    return judge(path, read, H100, **options)
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_each_verdict(tmp_path: Path, name: str) -> None:
+    body, status, cheats = FOUND[name]
+    path = submission(tmp_path, body)
+    if name == "racing":
+        path.write_text(path.read_text().replace("tl.store(o + i, tl.load", "tl.store(o + i % 200, tl.load"))
+    verdict = judged(tmp_path, path, task(tmp_path))
+    assert verdict.status is status, verdict
+    assert set(verdict.cheats) == set(cheats), verdict
+    assert (verdict.reasons == ()) == (status is Status.RIGHT)
+    if status is Status.RIGHT:
+        assert [case.task_accepts for case in verdict.cases] == [True, True]
+        assert all(0 <= case.relative_error < 1e-6 and case.launches == 1 for case in verdict.cases)
+    if status in (Status.RACING, Status.OUT_OF_BOUNDS, Status.FAULTY):
+        assert "submission.py:" in verdict.reasons[0]
+    assert Verdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
+
+
+def test_zeros_pass_the_task_and_not_the_judge(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, submission(tmp_path, FOUND["zeros"][0]), task(tmp_path))
+    assert all(case.task_accepts for case in verdict.cases) and verdict.cases[0].relative_error == 1.0
+
+
+REFERENCE = """
+import torch
+from utils import close
+
+def generate_input(size: int, seed: int):
+    gen = torch.Generator(device="cuda")
+    gen.manual_seed(seed)
+    return torch.randn(size, device="cuda", generator=gen), torch.empty(size, device="cuda")
+
+def ref_kernel(data):
+    x, out = data
+    out[...] = 2 * x
+    return out
+
+def check_implementation(data, output):
+    return close(output, 2 * data[0])
+"""
+YAML = """
+files:
+  - {name: "submission.py", source: "@SUBMISSION@"}
+  - {name: "utils.py", source: "../shared/utils.py"}
+  - {name: "reference.py", source: "reference.py"}
+lang: "py"
+tests:
+  - {size: 64, seed: 7}
+  - {size: 130, seed: 8}
+"""
+CUSTOM = """
+def custom_kernel(data):
+    x, out = data
+    scale[(triton.cdiv(x.numel(), 64),)](out, x, FACTOR, x.numel(), BLOCK=64)
+    return out
+"""
+
+
+def kernelbot(folder: Path) -> Path:
+    (folder / "shared").mkdir()
+    (folder / "shared" / "utils.py").write_text(
+        "import torch\ndef close(a, b):\n    good = torch.allclose(a, b)\n    return good, '' if good else 'differs'\n"
+    )
+    (folder / "double").mkdir()
+    (folder / "double" / "reference.py").write_text(REFERENCE)
+    path = folder / "double" / "task.yml"
+    path.write_text(YAML)
+    return path
+
+
+@pytest.mark.parametrize(("factor", "status"), [("2.0", Status.RIGHT), ("2.1", Status.WRONG)])
+def test_a_task_of_kernelbot(tmp_path: Path, factor: str, status: Status) -> None:
+    pytest.importorskip("yaml")
+    path = tmp_path / "submission.py"
+    path.write_text(KERNEL.partition("class ModelNew")[0] + CUSTOM.replace("FACTOR", factor))
+    sys.modules.pop("utils", None)
+    verdict = judged(tmp_path, path, kernelbot(tmp_path))
+    sys.modules.pop("utils", None)
+    assert verdict.status is status, verdict
+    assert len(verdict.cases) == 4 and all(case.task_accepts is (status is Status.RIGHT) for case in verdict.cases)
+
+
+def test_the_command_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    leave = "import socket\ntry:\n    socket.create_connection(('127.0.0.1', PORT), 5)\n    OPEN = True\n"
+    leave += "except OSError:\n    OPEN = False\n"
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        leave = leave.replace("PORT", str(server.getsockname()[1]))
+        path = submission(tmp_path, f"assert OPEN is False, 'a network'\n{RIGHT}", before=leave)
+        arguments = ["judge", str(path), "--task", str(task(tmp_path)), "--device", "h100", "--size", "N=40"]
+        status = main(arguments)
+        document = json.loads(capsys.readouterr().out)
+    if document["network"] == "none":
+        assert status == 0 and document["status"] == "right" and len(document["cases"]) == 2
+    else:  # a system that lets nobody leave its network: the verdict says so
+        assert "the system lets no process leave it" in document["network"]
+
+
+def test_limits_of_time_and_memory(tmp_path: Path) -> None:
+    endless = submission(tmp_path, "while True:\n    pass")
+    verdict = run_judge(endless, task(tmp_path), H100, time_limit=12.0)
+    assert verdict.status is Status.TIMED_OUT and verdict.reasons == ("it took more than 12 s",)
+    greedy = submission(tmp_path, "return torch.zeros(1 << 40)")
+    verdict = run_judge(greedy, task(tmp_path), H100, memory_limit=12 << 30)
+    assert verdict.status is Status.OUT_OF_MEMORY
+    dying = submission(tmp_path, "import os\nos._exit(7)")
+    verdict = run_judge(dying, task(tmp_path), H100)
+    assert verdict.status is Status.FAILED and "exit status 7" in verdict.reasons[0]
+    dying.write_text("ModelOld = 1\n")
+    with pytest.raises(Refused, match="has no class ModelNew"):
+        run_judge(dying, task(tmp_path), H100)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["submission.py"], "needs --task"),
+        (["nowhere.py", "--task", "task.py"], "no such file"),
+        (["submission.py", "--task", "task.py", "--size", "N"], "write NAME=N"),
+        (["submission.py", "--task", "task.py", "--time-limit", "0"], "--time-limit"),
+        (["submission.py", "--task", "submission.py"], "it lacks Model"),
+        (["submission.py", "--task", "task.py", "--size", "MOON=4"], "MOON is no whole number"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, arguments: list[str], words: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    submission(tmp_path, RIGHT)
+    task(tmp_path)
+    assert main(["judge", *arguments]) == 2
+    said = capsys.readouterr()
+    assert words in said.err and said.err.count("\n") == 1 and not said.out

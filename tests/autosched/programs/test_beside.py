@@ -1,0 +1,79 @@
+"""A program of matmul as one more template of the operator: one union space, one proof, one command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.programs.loading import load, load_program
+from measurements.emulator import emulate
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.programs.beside import Beside
+from search_spaces.programs.ir import ProgramError
+from search_spaces.templates.matmul.template import MATMUL
+from search_spaces.templates.template import TemplateSet
+
+A100 = device("a100")
+PROGRAM = str(Path(__file__).parents[3] / "examples" / "programs" / "matmul.py")
+
+
+def beside() -> Beside:
+    found = load(PROGRAM)
+    assert isinstance(found, Beside)
+    return found
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Matmul(m=70, n=72, k=88, a="f16", epilogue="bias+silu", batch=2),
+        Matmul(m=70, n=70, k=40, a="bf16", order_a="col", order_b="col", out="f32", epilogue="relu"),
+    ],
+    ids=str,
+)
+def test_the_operators_own_reference_judges_it(problem: Matmul) -> None:
+    both = TemplateSet([MATMUL, beside().template()])
+    space = both.space(problem, A100)
+    assert space.count() == sum(t.space(problem, A100).count() for t in both)
+    inputs = problem.random_inputs(1)
+    wanted, allowed = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
+    (out,) = (o for o in problem.operands() if o.role == "output")
+    schedules = {s.template: s for s in space.sample(24, 0)}
+    assert set(schedules) == {"matmul", "matmul_program"}
+    run = emulate(both.kernel(problem, schedules["matmul_program"], A100), inputs, time_limit=60.0)
+    assert run.status == "ok", run.reason
+    assert np.all(np.abs(out.dtype.load(run.outputs["out"]) - wanted) <= allowed)
+
+
+def test_the_proxy_is_a_problem_of_the_operator() -> None:
+    template, problem = beside().template(), Matmul(m=4099, n=4100, k=4104, a="f16")
+    (schedule,) = template.space(problem, A100).sample(1, 0)
+    assert template.proxy is not None
+    small = template.proxy(problem, schedule)
+    assert isinstance(small, Matmul) and small.m < 1024
+    assert small.m % schedule.integer("bm") == 4099 % schedule.integer("bm")
+
+
+def test_refusals() -> None:
+    template = beside().template()
+    assert "adds up in f32, not i8" in str(template.why_not(Matmul(m=8, n=8, k=8, a="i8"), A100))
+    assert "bias, relu and silu alone" in str(template.why_not(Matmul(m=8, n=8, k=8, epilogue="gelu"), A100))
+    with pytest.raises(ProgramError, match="a template of matmul, and no operator of its own"):
+        load_program(PROGRAM)
+
+
+def test_the_command_line_searches_both() -> None:
+    """In a process of its own: the template stays registered."""
+    sizes = [part for name in "mnk" for part in ("--size", f"{name}=64")]
+    told = subprocess.run(
+        [sys.executable, "-m", "autosched", "space", "--program", PROGRAM, *sizes, "--device", "a100"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "template matmul:" in told and "template matmul_program: matmul as a tile program" in told

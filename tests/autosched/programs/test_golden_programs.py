@@ -1,0 +1,63 @@
+"""Eight programs as they were when somebody looked: canonical text, what a schedule makes of the values, and the CUDA.
+
+`--update-golden` accepts what is emitted now, at the same schedule.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from random_schedules import random_schedule
+
+from autosched.programs.loading import load_program, problem
+from search_spaces.hardware.devices import device
+from search_spaces.programs import describe
+from search_spaces.programs.template import template
+from search_spaces.programs.text.printer import text
+from search_spaces.spaces.schedule import Schedule
+
+A100 = device("a100")
+GOLDEN = Path(__file__).parent / "golden"
+EXAMPLES = Path(__file__).parents[3] / "examples"
+PROGRAMS = {
+    "programs/gemm_relu.py": {"m": 4096, "n": 4096, "k": 4096},
+    "programs/attention.py:causal_attention": {"h": 8, "g": 2, "s": 1000, "d": 64},
+    "programs/gated_mlp.py": {"m": 512, "n": 1024, "k": 512},
+    "programs/layernorm_matmul.py": {"m": 300, "n": 512, "k": 256},
+    "programs/int4_matmul.py": {"m": 128, "n": 256, "k": 512, "half": 256, "groups": 4},
+    "seeds/gemm_reduction.py": {"m": 512, "n": 512, "k": 512},
+    "seeds/gemm_shared.py": {"m": 512, "n": 512, "k": 512},
+    "seeds/matvec.py:matvec_expanded": {"m": 4, "n": 6656, "k": 16384},
+}
+
+
+@pytest.mark.parametrize("place", PROGRAMS)
+def test_golden(place: str, request: pytest.FixtureRequest) -> None:
+    made = load_program(str(EXAMPLES / place))
+    p, own, file = problem(made, **PROGRAMS[place]), template(made), GOLDEN / f"{made.name}.txt"
+    update = bool(request.config.getoption("--update-golden"))
+    if file.exists():
+        schedule = Schedule.from_json(made.name, json.loads(file.read_text("utf-8").splitlines()[0]))
+    else:
+        assert update, f"there is no {file}: run with --update-golden"
+        schedule = random_schedule(own.space(p, A100), 1)
+    plan = [
+        f"{v.place}: {v.operation} {v.shape}: {v.spread}: {v.distribution}" for v in describe.values(p, schedule.values)
+    ]
+    plan += [
+        f"{c.place}: {c.shape} {c.source} -> {c.target}: {c.route}" for c in describe.conversions(p, schedule.values)
+    ]
+    found = "\n".join(
+        [
+            json.dumps(dict(schedule.items)),
+            text(made.trace(p.sizes, {n: schedule.integer(n) for n in made.domains(p.sizes)})),
+            *plan,
+            own.kernel(p, schedule, A100).source,
+        ]
+    )
+    if update:
+        GOLDEN.mkdir(exist_ok=True)
+        file.write_text(found, "utf-8")
+    assert found == file.read_text("utf-8"), "what is emitted has changed: look at it, then run with --update-golden"

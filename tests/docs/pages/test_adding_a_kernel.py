@@ -1,0 +1,78 @@
+"""docs/tutorial/adding-a-kernel.md, followed literally by somebody who has only an installed autosched.
+
+Every file that the page shows is written under the name that stands before it, and every command is run, in an
+environment of its own whose only other package is the one that the page makes. The repository is not touched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[3] / "docs" / "tutorial" / "adding-a-kernel.md"
+REPOSITORY = PAGE.parents[2]
+
+
+def files(text: str) -> dict[str, str]:
+    """The files that a page shows: a name in backticks and a colon, then a block."""
+    shown = re.findall(r"^`([^`\n]+)`:\n```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return dict(shown)
+
+
+def commands(text: str) -> list[str]:
+    """The commands that a page shows: its blocks of sh, line by line."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if line and not line.startswith("#")]
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment that has this one's packages, and whatever is installed into it."""
+    place = tmp_path_factory.mktemp("outsider") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
+    theirs = Path(sysconfig.get_path("purelib", "venv", {"base": str(place), "platbase": str(place)}))
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():  # links: libraries look beside themselves
+        if not (theirs / entry.name).exists():
+            (theirs / entry.name).symlink_to(entry)
+    (theirs / "repository.pth").write_text(f"{REPOSITORY}\n")
+    own_setuptools = "sys.argv.insert(2, '--no-build-isolation')"  # else pip would fetch one
+    for name, first in {"autosched": "", "pip": own_setuptools}.items():
+        tool = place / "bin" / name
+        start = f"import runpy, sys\n{first}\nrunpy.run_module({name!r}, run_name='__main__', alter_sys=True)\n"
+        tool.write_text(f"#!{place}/bin/python\n{start}")
+        tool.chmod(0o755)
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")}
+    return {**kept, "PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
+
+
+def test_the_page_is_what_an_outsider_needs(environment: dict[str, str], tmp_path: Path) -> None:
+    text = PAGE.read_text()
+    for name, content in files(text).items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    assert len(files(text)) == 8
+    said: dict[str, str] = {}
+    for command in commands(text):
+        done = subprocess.run(
+            ["bash", "-euc", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        said[command] = done.stdout
+    listing = next(out for command, out in said.items() if "space matmul" in command)
+    assert "template strips: each thread computes a strip of one row of out" in listing
+    assert "template matmul:" in listing, "ours are searched with it"
+    verified = next(out for command, out in said.items() if "verify matmul" in command)
+    assert "all 6 pass" in verified
+    best = next(out for command, out in said.items() if "best matmul" in command)
+    assert "strip" in best and "estimated by a model" in best
+    own = next(out for command, out in said.items() if "verify --kernel" in command)
+    assert "all 4 pass" in own
+    assert "GB/s" in next(out for command, out in said.items() if "best --kernel" in command)
+    assert said["python axpy/tune_axpy.py"].rstrip().endswith("us, estimated")

@@ -1,0 +1,20 @@
+"""The example of docs/explanation/emulator.md runs as it stands, and finds nothing in what is right."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from needs import needs_compiler, needs_nvrtc
+
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "emulator.md"
+
+pytestmark = [needs_nvrtc, needs_compiler]
+
+
+def test_the_example_runs() -> None:
+    (ours,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(ours, names)
+    assert names["result"].status == "ok"

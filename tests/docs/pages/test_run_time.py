@@ -1,0 +1,39 @@
+"""The figures of docs/how-to/run-time.md are those of the code, and its names exist."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import autosched
+from autosched.dispatch import distance, lookup
+from autosched.dispatch.database import NotTuned, StaleSchedule
+from autosched.dispatch.provenance import KernelProvenance, Kind
+from autosched.samplers.first_choices import model_choice
+from autosched.tuning import paired_timing
+
+PAGE = " ".join((Path(__file__).parents[3] / "docs" / "how-to" / "run-time.md").read_text("utf-8").split())
+
+
+def test_figures() -> None:
+    for text in (
+        f"among {model_choice.SAMPLES} samples",
+        f"At most {lookup.MOST_TRIED} are tried",
+        f"over {lookup.NEIGHBOUR_SLACK:g} times the second",
+        f"and {distance.OTHER_DEVICE:g} at least; {distance.UNKNOWN_DEVICE:g} where",
+        f"Beyond {distance.MAX_DOUBLINGS:g}, nothing",
+        f"by more than {100 * paired_timing.TIE:g}%",
+    ):
+        assert text in PAGE, text
+
+
+def test_names() -> None:
+    names = re.search(r"`matmul`, .*? take arrays", PAGE)
+    assert names is not None
+    for name in re.findall(r"`(\w+)`", names[0]):
+        assert callable(getattr(autosched, name))
+    fields = {field.name for field in dataclasses.fields(KernelProvenance)}
+    assert {"kind", "origin", "distance", "differences", "stale", "refused"} <= fields
+    assert all(f"**{kind.value.capitalize()}**" in PAGE or f"(`{kind.value}`)" in PAGE for kind in Kind)
+    assert all(f"`{category.__name__}`" in PAGE for category in (NotTuned, StaleSchedule))

@@ -1,0 +1,92 @@
+"""A valid schedule at random, without the tables that count a whole space: parameter by parameter, with restarts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from search_spaces.arrays import IntArray
+from search_spaces.spaces.columns import Columns
+from search_spaces.spaces.parameters import Parameter
+from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+
+Step = tuple[Parameter, tuple[Attribute, ...], tuple[Rule, ...]]
+STARTS = 12  # from the first parameter again; where none of them ends, the whole space is counted
+MOST_BACK = 40  # steps back of a start
+
+
+def random_schedule(space: Space, seed: int) -> Schedule:
+    """Every valid schedule has a chance, though not the same one. Raises EmptySpace where there is none."""
+    steps, rng = _steps(space), np.random.default_rng(seed)
+    for _ in range(STARTS):
+        codes = _start(steps, rng)
+        if codes is not None:
+            return Schedule.from_json(space.name, {p.name: p.values[codes[p.name]] for p in space.parameters})
+    return space.valid.sample(1, seed)[0]
+
+
+def _steps(space: Space) -> list[Step]:
+    """Each parameter with the attributes and rules that are known with it."""
+    known: set[str] = set()
+    attributes, rules, steps = list(space.attributes), list(space.constraints), list[Step]()
+    for parameter in space.parameters:
+        known.add(parameter.name)
+        new: list[Attribute] = []
+        for attribute in attributes:  # in an order in which each follows what it needs
+            if known.issuperset(attribute.needs):
+                new.append(attribute)
+                known.add(attribute.name)
+        attributes = [a for a in attributes if a not in new]
+        decided = tuple(r for r in rules if known.issuperset(r.needs))
+        rules = [r for r in rules if r not in decided]
+        steps.append((parameter, tuple(new), decided))
+    return steps
+
+
+def _start(steps: list[Step], rng: np.random.Generator) -> dict[str, int] | None:
+    """A code for each parameter, or None."""
+    values = {p.name: p.values for p, _, _ in steps}
+    codes: list[int] = []
+    columns: list[dict[str, int]] = [{}]
+    left: list[list[tuple[int, dict[str, int]]]] = []  # of each parameter, what was not tried
+    back = 0
+    while len(codes) < len(steps):
+        if len(left) == len(codes):
+            made = {p.name: code for (p, _, _), code in zip(steps, codes, strict=False)}
+            left.append(_candidates(steps[len(codes)], made, columns[-1], values, rng))
+        if left[-1]:
+            code, found = left[-1].pop()
+            codes.append(code)
+            columns.append({**columns[-1], **found})
+            continue
+        left.pop()
+        back += 1
+        if not codes or back > MOST_BACK:
+            return None
+        codes.pop()
+        columns.pop()
+    return {p.name: code for (p, _, _), code in zip(steps, codes, strict=True)}
+
+
+def _candidates(
+    step: Step, codes: dict[str, int], before: dict[str, int], values: dict[str, tuple[int | str, ...]],
+    rng: np.random.Generator,
+) -> list[tuple[int, dict[str, int]]]:  # fmt: skip
+    """The codes that no rule refuses yet, in random order, each with the attributes that follow."""
+    parameter, attributes, rules = step
+    count = len(parameter.values)
+    given: dict[str, IntArray] = {name: np.full(count, code) for name, code in codes.items()}
+    given[parameter.name] = np.arange(count)
+    made = Columns.coded(given, values, count) if len(given) == len(values) else Columns.coded(
+        given, {name: values[name] for name in given}, count
+    )  # fmt: skip
+    for name, number in before.items():
+        made = made.with_integers(name, np.full(count, number))
+    for attribute in attributes:
+        made = made.with_integers(attribute.name, attribute.evaluate(made))
+    allowed = np.ones(count, dtype=np.bool_)
+    for rule in rules:
+        allowed &= rule.evaluate(made)
+    order = rng.permutation(np.flatnonzero(allowed)).tolist()
+    return [(code, {a.name: int(made[a.name][code]) for a in attributes}) for code in order]

@@ -157,6 +157,29 @@ def test_a_mixed_fleet_and_arrays_that_workers_lack(cluster: Any, tmp_path: Path
         fleet.close()
 
 
+@pytest.mark.nightly
+def test_tune_searches_on_the_cluster(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import autosched
+    from autosched.tuning import backends
+    from benchmarks.gpu.simulated_gpu import LOG, MODULE, SECONDS
+
+    def pretended(cuda: CudaOptions) -> FleetOptions:
+        environment = {SECONDS: "0.01", LOG: str(tmp_path / "log")}
+        paths = (HERE, str(Path(HERE).parents[2]))
+        return dataclasses.replace(
+            options(tmp_path), cuda=cuda, worker_module=MODULE, worker_env=environment, path=paths
+        )
+
+    monkeypatch.setattr(backends, "FleetOptions", pretended)
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))  # what the pretended compilers make stays here
+    problem = autosched.Softmax(rows=64, columns=512)
+    result = autosched.tune(problem, trials=12, database=tmp_path / "best.db", ray=cluster.address, workers=1)
+    assert result.device == device("h200") and result.provenance.value == "measured" and result.stopped == ""
+    assert len(result.trials) == 12 and result.best is not None and result.best.ok
+    assert "2 x h200 of the Ray cluster" in " ".join(result.lines)
+    assert result.remeasured is not None and len(result.entrants) >= 2
+
+
 def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 

@@ -8,6 +8,7 @@ work alone: where atomics add up what many blocks do, or a block waits for anoth
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -81,14 +82,28 @@ def chosen_blocks(grid: Sequence[int], most: int, seed: int) -> tuple[int, ...]:
     return tuple([block for block in wanted if 0 <= block < total][:most])
 
 
-@lru_cache(maxsize=1)  # candidate after candidate has the same ones
 def _inputs(problem: KernelProblem, seed: int) -> InputsFile:
+    with _ONE_AT_A_TIME:
+        return _made_inputs(problem, seed)
+
+
+def _expected(problem: KernelProblem, seed: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """Reference and tolerance."""
+    with _ONE_AT_A_TIME:
+        return _made_reference(problem, seed)
+
+
+# Candidate after candidate has the same ones, and several are proven at a time.
+_ONE_AT_A_TIME = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def _made_inputs(problem: KernelProblem, seed: int) -> InputsFile:
     return InputsFile(problem.random_inputs(seed))
 
 
 @lru_cache(maxsize=1)
-def _expected(problem: KernelProblem, seed: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """Reference and tolerance."""
+def _made_reference(problem: KernelProblem, seed: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
     return problem.expected(problem.random_inputs(seed))
 
 

@@ -253,11 +253,7 @@ def _true_runs(
         config = template.config(problem, schedule, device)
         walk = None if why else partial(run_walk, template.walk, problem, config, true, settings)
         yield ProofRun("walk of all tiles", walk, absent=why)
-    alone = runs_of_blocks(problem, true, settings) if small != problem and settings.depth == "full" else []
-    if alone:
-        yield from _made(alone)
-    else:
-        yield true_size_run(template, problem, small, schedule, device, settings)
+    yield true_size_run(template, problem, small, schedule, device, settings)
 
 
 def _large_runs(

@@ -66,10 +66,11 @@ def best(
 ) -> int:
     """The best schedule of a problem, or of all of an operator.
 
-    With the problem left out, it is every one in the database. Times of different devices and provenances are never
-    compared: without --device there is one answer for each device in the database, and measured times go before
-    replayed before estimated ones. Exit status 1 if there is none, 2 if the best of the problem is a schedule that this
-    version cannot use; of every problem, such are left out, with a line on stderr for each.
+    With the problem left out, it is every one in the database, in a table where there are several. Times of different
+    devices and provenances are never compared: without --device there is one answer for each device in the database,
+    and measured times go before replayed before estimated ones. Exit status 1 if there is none, 2 if the best of the
+    problem is a schedule that this version cannot use; of every problem, such are left out, with a line on stderr for
+    each.
     """
     if db is None:
         raise InputError(f"best needs --db: autosched best {operator.name} ... --db best.db")
@@ -89,7 +90,7 @@ def best(
         return NO
     if not json:
         console = stdout_console()
-        if problem is None:
+        if problem is None and len({b.problem for b in found}) > 1:
             _show_table(console, found)
         else:
             _show_each(console, found)

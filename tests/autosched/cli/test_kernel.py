@@ -180,6 +180,25 @@ def test_it_is_tuned_and_found_again(write: Write, run: Run, tmp_path: Path) -> 
     assert out.startswith("twice n=1000 on h200"), "sizes that are the file's own are told, too"
 
 
+def test_best_of_the_only_problem_needs_no_size_and_shows_the_configuration(
+    write: Write, run: Run, tmp_path: Path
+) -> None:
+    path, db = write(), str(tmp_path / "own.db")
+    assert run("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "1", "--db", db)[0] == 0
+    status, out, _ = run("best", "--kernel", path, "--db", db)
+    assert status == 0 and out.startswith("twice n=77 on h200") and re.search(r"block_size_x +\d+", out)
+
+
+def test_estimates_that_cannot_tell_candidates_apart_are_said(write: Write, run: Run, tmp_path: Path) -> None:
+    unused = ("block_size_x = [32, 64, 128, 256]", "block_size_x = [64]\nunused = [1, 2, 3]")
+    path, db = write(unused), str(tmp_path / "own.db")
+    tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "3", "--db", db)
+    status, out, _ = run(*tune)
+    assert status == 0 and "2 other trials of this run took the same time by the estimate" in out
+    one = ("tune", "--kernel", path, "--set", "unused=1", "--size", "n=78", "--backend", "estimate", "--trials", "1")
+    assert "took the same time" not in run(*one, "--db", db)[1]
+
+
 def test_without_a_cost_the_emulator_counts_it(write: Write, run: Run, tmp_path: Path) -> None:
     path = write(('[cost]\nbytes = "8 * n"\n', ""))
     tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "3", "--json")

@@ -134,3 +134,24 @@ def test_blocks_at_the_edges_are_always_chosen(grid: tuple[int, int, int]) -> No
     blocks = chosen_blocks(grid, 16, 0)
     assert len(set(blocks)) == len(blocks) == min(16, total) and {0, total - 1} <= set(blocks)
     assert all(0 <= block < total for block in blocks) and blocks == chosen_blocks(grid, 16, 0)
+
+
+def test_a_reference_that_is_not_made_for_the_true_size_is_not_asked_for_it() -> None:
+    def small_only(**arrays: Any) -> Any:
+        assert arrays["in"].shape == (66, 66), "the reduced problem"
+        return sum(arrays["in"][i : i + 64, j : j + 64] for i in range(3) for j in range(3))
+
+    source = BLUR.replace("#define SIDE 256", "").replace("FIRST", "").replace("THEN", "")
+    kernel = Kernel(
+        source,
+        "blur",
+        parameters={"block_x": [64]},
+        sizes={"n": 8 * SIDE},
+        grid=["n // block_x", "n"],
+        block="block_x",
+        defines={"SIDE": "n"},
+        proxy={"n": 64},
+        arguments=[array("out", "output", "n", "n"), array("in", "input", "n + 2", "n + 2")],
+        reference=small_only,
+    )
+    assert proven(kernel, "full").ok

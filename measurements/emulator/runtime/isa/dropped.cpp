@@ -55,7 +55,10 @@ const Use& use_of(SiteIndex load) {
   if (!is_new) return use;
   std::unordered_set<std::uint32_t> tainted;
   for (const Instruction& i : program.code) {
-    if (i.site == load) tainted.insert(i.operand, i.operand + i.destinations);
+    if (i.site != load) continue;
+    tainted.insert(i.operand, i.operand + i.destinations);
+    // A copy from memory to memory, such as one of TMA, and an atomic take the value on by themselves.
+    if (i.destinations == 0 || is_one_of(i.row->name, {"atom", "red", "cp."})) use.lost = true;
   }
   for (std::size_t before = 0; before != tainted.size();) {
     before = tainted.size();

@@ -111,8 +111,11 @@ def test_the_first_sound_candidate_is_taken() -> None:
     assert dict(choice.config) == ranked[2][0] and choice.provenance == "estimated"
     (choice,) = tuned(Judged({"local_bytes": 16})).choices
     assert dict(choice.config) == ranked[0][0] or choice.proof["local_bytes"] == 16, "where all spill, one is taken"
-    with pytest.raises(NothingSound, match="no configuration for 64 rows: much"):
-        tuned(Judged({"status": "wrong", "reason": "much"}))
+    for status in ("wrong", "unproven"):
+        with pytest.raises(NothingSound, match="no configuration for 64 rows: much"):
+            tuned(Judged({"status": status, "reason": "much"}))
+    (choice,) = tuned(Judged({"status": "unproven", "reason": "lacks", "registers": 40})).choices
+    assert choice.proof["status"] == "unproven", "compiled and fits; the file beside it says that it is not proven"
 
 
 def test_times_of_a_gpu_decide_where_there_are_some() -> None:

@@ -10,16 +10,16 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class SeededSampler(Sampler):
-    """``sampler`` with the ``advice`` of ``adviser``, schedules of its space, among its first proposals. It learns from
-    them as from its own."""
+    """``sampler`` with the ``advice`` of ``adviser``, schedules of its space, among its first proposals, behind its own
+    first one or, without ``own_first``, before it. It learns from them as from its own."""
 
-    def __init__(self, sampler: Sampler, advice: Sequence[Schedule], adviser: str) -> None:
+    def __init__(self, sampler: Sampler, advice: Sequence[Schedule], adviser: str, *, own_first: bool = True) -> None:
         self.name = sampler.name
         self._sampler = sampler
         self._adviser = adviser
         self._waiting = list(dict.fromkeys(advice))
         self._given: set[Schedule] = set()
-        self._seen = False  # whether anything was asked or told
+        self._seen = not own_first  # whether anything was asked or told
 
     @property
     def expected_gain(self) -> float:

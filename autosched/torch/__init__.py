@@ -4,12 +4,15 @@ Start with ``ops.py``. ``import autosched`` never imports this package, which im
 what ``autosched.dispatch.functions`` chooses; on CPU tensors the formula in torch, or the emulator within ``emulated``.
 """
 
+from typing import Any
+
 from autosched.torch.cpu import emulated
 from autosched.torch.ops import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose
 from autosched.torch.patching import Calls, patch
 
 __all__ = [
     "Calls",
+    "choices",
     "emulated",
     "layernorm",
     "matmul",
@@ -20,3 +23,12 @@ __all__ = [
     "softmax",
     "transpose",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``choices`` imports Inductor, which takes seconds that other users of this package do without."""
+    if name == "choices":
+        from autosched.torch.inductor_choices import choices
+
+        return choices
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,6 +21,10 @@ from measurements.records.measurement import Resources
 from measurements.runners.base import Candidate, Runner
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available, cuda_count, cuda_device
 from measurements.runners.estimate import EstimateRunner, Predict
+from measurements.runners.fleet.actors import FleetOptions
+from measurements.runners.fleet.cluster import Fleet
+from measurements.runners.fleet.compilers import FleetCompilers
+from measurements.runners.fleet.runner import FleetRunner
 from measurements.runners.replay import ReplayRunner
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device, UnknownDevice
@@ -32,7 +36,7 @@ from search_spaces.templates.template import KernelTemplate, TemplateSet
 if TYPE_CHECKING:
     from cost_models.trained_model import OperatorModel, TrainedModel
 
-BACKENDS = ("auto", "cuda", "estimate", "replay")
+BACKENDS = ("auto", "cuda", "estimate", "ray", "replay")
 DEFAULT_DEVICE = "h200"  # where none is named and no GPU answers
 
 TRAINED = "the trained model"  # what estimates by one are called, before its digest
@@ -61,11 +65,14 @@ class Backend:
     schedules: tuple[Schedule, ...] | None = None
     headline: str = ""
     gpus: int = 0
+    fleet: Fleet | None = None
 
     def close(self) -> None:
         self.runner.close()
         if self.pool is not None:
             self.pool.close()
+        if self.fleet is not None:
+            self.fleet.close()
 
     def __enter__(self) -> Self:
         return self
@@ -84,6 +91,7 @@ def choose(
     gpus: Gpus | None = None,
     templates: Iterable[str | KernelTemplate] | None = None,
     model: TrainedModel | None = None,
+    ray: str | None = None,
 ) -> Backend:
     """The backend called ``backend``, for ``device`` (a name, a row, or None for the GPU of this machine).
 
@@ -92,8 +100,9 @@ def choose(
     replaced by a similar one. ``workers`` compilers, by default one per core. ``warm_cache`` times with operands in the
     L2, which only measuring can. ``gpus`` measure, all of one kind: by default GPU 0 alone, because the others of a
     shared machine may be somebody's. ``templates`` are to be searched, by default all that can compute ``problem``.
-    ``model`` estimates times, by default the analytic model. Raises ValueError (BackendError, UnknownDevice,
-    RecordingError) for what cannot be used; no process is started then.
+    ``model`` estimates times, by default the analytic model. ``ray`` is the address of a cluster whose GPUs of the kind
+    ``device`` measure; the backend "ray" alone takes the one that this machine belongs to. Raises ValueError
+    (BackendError, FleetError, UnknownDevice, RecordingError) for what cannot be used; no process is started then.
     """
     if backend not in BACKENDS:
         raise BackendError(f"unknown backend {backend!r}: use one of {', '.join(BACKENDS)}")
@@ -107,6 +116,10 @@ def choose(
             raise BackendError(
                 f"gpus must name at least one GPU, and each once, not {', '.join(map(str, gpus)) or 'none'}"
             )
+    if ray is not None or backend == "ray":
+        if backend not in ("auto", "ray") or gpus is not None:
+            raise BackendError("a Ray cluster measures on all its GPUs of a kind: leave --backend and --gpus out")
+        return _of_cluster(ray or "auto", device, problem, workers, warm_cache, templates)
     asked = backend in ("auto", "cuda")
     used, gpu, no_gpu = _gpus(gpus) if asked else ((), None, f"backend {backend} was asked for")
     wanted = _wanted(device, gpu)
@@ -146,6 +159,38 @@ def choose(
         headline = f"times are ESTIMATED: {_short(no_gpu)}"
     measuring = len(used) if gpu is not None else 0
     return Backend(runner.name, runner, wanted, runner.describe(), pool, usable, headline=headline, gpus=measuring)
+
+
+def _of_cluster(
+    address: str,
+    device: str | Device | None,
+    problem: Problem | None,
+    workers: int | None,
+    warm_cache: bool,
+    templates: Iterable[str | KernelTemplate] | None,
+) -> Backend:
+    """A backend over the GPUs of a Ray cluster. Raises ValueError where it has none of the kind."""
+    if problem is not None and problem.judged:
+        raise BackendError(
+            "its outputs are judged by a function of the kernel file, which no cluster has: leave --ray out"
+        )
+    wanted = device.name if isinstance(device, Device) else None if device is None else device_row(device).name
+    fleet = Fleet(address, FleetOptions(cuda=CudaOptions(warm_cache=warm_cache)), compilers=workers)
+    try:
+        kind = fleet.device(wanted)
+        usable = TemplateSet(()) if problem is None else templates_for(problem, kind, templates)
+        pool = FleetCompilers(fleet)
+        runner = FleetRunner(fleet, kind, pool)
+        headline = f"times are MEASURED on {runner.gpus} GPUs of a Ray cluster"
+        return Backend(
+            runner.name, runner, kind, runner.describe(), pool, usable, headline=headline, gpus=runner.gpus, fleet=fleet
+        )
+    except NvrtcMissing as error:
+        fleet.close()
+        raise BackendError(str(error)) from error
+    except BaseException:
+        fleet.close()
+        raise
 
 
 def _short(why: str) -> str:

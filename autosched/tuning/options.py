@@ -21,7 +21,8 @@ TRIALS = 64  # by default: some minutes on a GPU
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOptions:
-    """The options of ``tune``, which describes them. Raises ValueError for one that cannot be used."""
+    """The options of ``tune``, which describes them; with ``model_first`` the time model's choice is the first trial.
+    Raises ValueError for one that cannot be used."""
 
     trials: int = TRIALS
     database: str | Path | None = None
@@ -39,6 +40,7 @@ class TuneOptions:
     min_gain: float = 0.0
     seconds: float | None = None
     proof_seconds: float | None = None
+    model_first: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "trials", whole_number("trials", self.trials, 1))

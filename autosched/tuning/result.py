@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from autosched.tuning import trial_table
 from autosched.tuning.paired_timing import Remeasurement
+from measurements.files.text import without_password
 from measurements.records.measurement import Provenance
 from measurements.records.record import Record
 from search_spaces.hardware.devices import Device
@@ -119,6 +121,22 @@ class TuneResult:
         is the table."""
         return trial_table.rows(self.problem, self.trials)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the best, where its time comes from, and what came of the trials."""
+        best = self.best
+        facts = [("problem", self.problem.key()), ("device", self.device.name)]
+        if best is None or best.seconds is None:
+            facts.append(("best", "nothing has worked yet"))
+        else:
+            facts.append(("best", f"{best.seconds * 1e6:.4g} us ({best.provenance.value.upper()})"))
+            facts.append(("schedule", f"{best.schedule.template}: {_listed(best.schedule.to_json())}"))
+        failed = _listed(self.failures)
+        facts.append(("trials", f"{len(self.trials)}, {self.ok} with a time{f'; {failed}' if failed else ''}"))
+        facts += [(name, text) for name, text in (("proof", self.proof), ("stopped", self.stopped)) if text]
+        facts.append(("database", without_password(self.database)))
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts)
+        return f"<table>{rows}</table>"
+
     def to_csv(self, path: str | Path) -> None:
         """Write ``rows`` as CSV. Raises OSError."""
         trial_table.write_csv(path, self.rows())
@@ -179,3 +197,7 @@ class SoFar:
             seconds=0.0 if self.now is None else self.now.seconds,
             interrupted=True,
         )
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())

@@ -15,6 +15,7 @@ from autosched.samplers.first_choices import nvidia_heuristics
 from autosched.samplers.first_choices.model_choice import default_choice
 from autosched.samplers.seeded import SeededSampler
 from autosched.tuning import backends, preconditions, warm_start, winner_proof
+from autosched.tuning import effort as efforts
 from autosched.tuning.finalists import simplicity
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import Verifier
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 def tune(
     problem: Problem,
     *,
-    trials: int = TRIALS,
+    trials: int | None = None,
     database: str | Path | None = None,
     device: str | Device | None = None,
     backend: str = "auto",
@@ -48,24 +49,27 @@ def tune(
     verify: bool = True,
     warm_cache: bool = False,
     gpus: backends.Gpus | None = None,
+    ray: str | None = None,
     progress: Observer | None = None,
     templates: Iterable[str | KernelTemplate] | None = None,
     model: str | Path | None = None,
-    min_gain: float = 0.0,
+    min_gain: float | None = None,
     seconds: float | None = None,
     proof_seconds: float | None = None,
+    effort: str | None = None,
 ) -> TuneResult:
-    """Try ``trials`` further schedules of ``problem`` and keep every result in ``database`` (a path or SQLAlchemy URL),
-    by default the one of AUTOSCHED_DB, else ``autosched/best.db`` in the user's data folder; ``result.database`` says
-    which, and ``autosched.matmul`` and the like look there, too.
+    """Try ``trials`` further schedules of ``problem``, by default TRIALS, and keep every result in ``database`` (a path
+    or SQLAlchemy URL), by default the one of AUTOSCHED_DB, else ``autosched/best.db`` in the user's data folder;
+    ``result.database`` says which, and ``autosched.matmul`` and the like look there, too.
 
     ``device`` names the GPU to tune for; by default it is the one of this machine, or h200 where there is none.
     ``workers`` is the number of compilers, by default one per core. ``verify`` emulates each new best before it is
     called best, on backends that do not run kernels, and the best at the end with a full proof (``verify_one``) that
     may take ``proof_seconds``, by default PROOF_SECONDS; 0 leaves it out. On a GPU the fastest are timed in turns at
     the end, which decides. ``warm_cache`` times with operands in the L2 instead of from memory. ``gpus`` measure, by
-    default GPU 0 alone: numbers as CUDA counts them, or "all", all of one kind. Ctrl-C ends the run with everything
-    kept.
+    default GPU 0 alone: numbers as CUDA counts them, or "all", all of one kind. ``ray`` is the address of a Ray cluster
+    ("auto": the one of this machine), on all of whose GPUs of the kind ``device`` is measured instead. Ctrl-C ends the
+    run with everything kept.
     ``templates`` are the kernel templates to search, by name or themselves; by default every one that can compute it.
     A matmul is first asked of nvMatmulHeuristics, where that is installed (``nvidia_heuristics``).
     The search starts from what the trained ``model`` (a file of ``autosched train``) knows, by default from the times
@@ -73,11 +77,15 @@ def tune(
     ``min_gain`` ends the search once UNPROMISING proposals in a row promise to shorten the best time by a smaller part.
     Nothing is proposed after ``seconds`` of searching, by default without a limit; what is under way is finished, and
     the fastest are timed in turns or proven as ever.
+    ``effort`` (model, quick, full) stands for trials, min_gain and proof_seconds that are not given (``efforts``):
+    "model" tries the time model's own choice alone, "quick" goes on while that promises 2%, "full" for long.
     Raises ValueError (StoreError for the database), before anything is written, for input that cannot be used.
     """
     Problem.check(problem)
+    trials, given = efforts.settings(effort, trials, min_gain=min_gain, proof_seconds=proof_seconds)
+    min_gain = given["min_gain"] or 0.0
     options = TuneOptions(
-        trials=trials,
+        trials=TRIALS if trials is None else trials,
         database=database,
         device=device,
         backend=backend,
@@ -92,7 +100,8 @@ def tune(
         model=model,
         min_gain=min_gain,
         seconds=seconds,
-        proof_seconds=proof_seconds,
+        proof_seconds=given["proof_seconds"],
+        model_first=effort is not None and efforts.effort(effort).model_first,
     )
     trained = None if model is None else warm_start.loaded(model)
     with backends.choose(
@@ -102,6 +111,7 @@ def tune(
         workers=workers,
         warm_cache=warm_cache,
         gpus=gpus,
+        ray=ray,
         templates=templates,
         model=trained,
     ) as chosen:
@@ -179,6 +189,8 @@ def build_tuner(
     if chosen.schedules is None:  # a recording holds only its own
         advice = nvidia_heuristics.advice(chosen.templates, problem, chosen.device, start.prior)
     sampler = make_sampler(options.sampler, space, seed=options.seed, prior=start.prior)
+    if options.model_first and (first := _default_schedule(problem, chosen)) is not None:
+        sampler = SeededSampler(sampler, (first,), "model", own_first=False)
     if advice.schedules:
         sampler = SeededSampler(sampler, advice.schedules, nvidia_heuristics.NAME)
     lines = (chosen.headline, chosen.line, note, _unranked(chosen, problem), *start.lines, advice.line)
@@ -210,7 +222,8 @@ def _in_flight_limit(chosen: backends.Backend, workers: int | None) -> InFlightL
     """On a GPU, what costs ask for. Elsewhere there is no hurry, and the same seed tries the same on every machine."""
     if chosen.runner.provenance is not Provenance.MEASURED:
         return InFlightLimit()
-    return InFlightLimit(gpus=chosen.gpus, compilers=workers or os.cpu_count() or 1)
+    compilers = workers or (os.cpu_count() if chosen.fleet is None else chosen.fleet.compilers.members) or 1
+    return InFlightLimit(gpus=chosen.gpus, compilers=compilers)
 
 
 ESTIMATES_PAGE = "docs/reference/estimates.md"

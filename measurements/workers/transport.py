@@ -1,7 +1,7 @@
 """Between a tuner and a worker, wherever the worker runs: requests, answers and blobs, but no file paths.
 
-One test class checks every implementation: ``worker.Worker`` (a child process, over pipes) and
-``remote_worker.RemoteWorker`` (a child of a ``worker_server``, over TCP).
+``worker.Worker`` is one, a child process over pipes. On other machines an actor of a Ray cluster has one of its own
+(``runners.fleet``).
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from autosched.cli.terminal.progress import TuneDisplay
 from autosched.reporting import formatting
 from autosched.samplers import BRUTE_FORCE, DEFAULT, samplers
 from autosched.tuning.backends import BACKENDS, Gpus
+from autosched.tuning.effort import EFFORTS
 from measurements.files.text import without_password
 from measurements.store.errors import StoreError
 from search_spaces.operators.operator import Operator
@@ -61,6 +62,15 @@ def tune(
             help=f"Schedules to try in this run (default {DEFAULT_TRIALS}; all with --sampler {BRUTE_FORCE}).",
         ),
     ] = None,
+    effort: Annotated[
+        str | None,
+        typer.Option(
+            "--effort",
+            parser=one_of(tuple(EFFORTS)),
+            metavar="|".join(EFFORTS),
+            help="What --trials and others are by default.",
+        ),
+    ] = None,
     device: DeviceOption = None,
     template: TemplateOption = None,
     backend: Annotated[
@@ -75,8 +85,9 @@ def tune(
     ] = DEFAULT,
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")] = 0,
     min_gain: Annotated[
-        float, typer.Option("--min-gain", metavar="G", help="End once less than this part of the time can be gained.")
-    ] = 0.0,
+        float | None,
+        typer.Option("--min-gain", metavar="G", help="End once less than this part of the time can be gained."),
+    ] = None,
     seconds: SecondsOption = None,
     workers: Annotated[
         int | None,
@@ -100,6 +111,12 @@ def tune(
         str | None,
         typer.Option("--gpus", metavar="0,1|all", help="GPUs that measure, all of one kind (default: 0 alone)."),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray", metavar="ADDRESS", help="Measure on all GPUs of a kind of this Ray cluster, or of 'auto'."
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -115,9 +132,10 @@ def tune(
     """
     if db is None:
         raise InputError(f"tune needs --db: autosched tune {operator.name} ... --db best.db")
-    if trials is None:
+    if trials is None and effort is None:
         trials = MOST_TRIALS if sampler == BRUTE_FORCE else DEFAULT_TRIALS
-    within("--trials", trials, 1, MOST_TRIALS)
+    if trials is not None:
+        within("--trials", trials, 1, MOST_TRIALS)
     within("--seed", seed, 0, MOST_SEED)
     if workers is not None:
         within("--workers", workers, 1, MOST_WORKERS)
@@ -141,10 +159,12 @@ def tune(
                 verify=not no_verify,
                 warm_cache=warm_cache,
                 gpus=None if gpus is None else _gpus(gpus),
+                ray=ray,
                 templates=template or None,
                 model=model,
                 progress=so_far,
                 min_gain=min_gain,
+                effort=effort,
                 seconds=seconds,
                 proof_seconds=proof_seconds,
             )

@@ -34,7 +34,7 @@ from measurements.runners.cuda.references import PARTS, DataSet, References
 from measurements.runners.cuda.supervisor import Limits, Outcome, Supervisor
 from measurements.runners.streams import Call, PoolStream
 from measurements.workers.messages import Buffer, Message
-from measurements.workers.transport import Transport, WorkerClosed
+from measurements.workers.transport import WorkerClosed
 from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Array, Problem
@@ -79,16 +79,16 @@ class CudaRunner:
         worker_module: str = WORKER_MODULE,
         worker_env: Mapping[str, str] | None = None,
         worker_path: Sequence[str] = (),
-        connect: Callable[[int], Transport] | None = None,
+        references: References | None = None,
     ) -> None:
-        """``connect`` gives the worker of a GPU index; by default it is a child process that runs ``worker_module``."""
+        """``references`` give the arrays that a worker cannot make itself."""
         if not gpus or len(set(gpus)) != len(gpus):
             raise ValueError(f"gpus must name at least one GPU, and each once, not {list(gpus)}")
         self.device = device
         self.options = options or CudaOptions()
         self._pool = compile_pool
         self._gpus = tuple(gpus)
-        self._references = References()
+        self._references = references or References()
         self._why_references: dict[str, None] = {}
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -97,10 +97,7 @@ class CudaRunner:
         self._calls: set[Call] = set()
         self._closed = False
 
-        def child(gpu: int) -> Transport:
-            return Worker(worker_module, env=worker_env, python_path=worker_path)
-
-        self._workers = [(connect or child)(gpu) for gpu in gpus]
+        self._workers = [Worker(worker_module, env=worker_env, python_path=worker_path) for _ in gpus]
         self._supervisors: dict[int, Supervisor] = {}
         self._threads: list[threading.Thread] = []
         self._checks: Future[Compiled | CompileFailure] | None = None

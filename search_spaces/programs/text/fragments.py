@@ -32,7 +32,7 @@ def close(found: Survey) -> Survey:
                     _array(found, found.free_vectors, name, s, type_, "input")
         if s.op not in _STORES:
             defined |= set(s.results)
-    if not found.grid:
+    if not found.grid and not found.listing.parameters:
         _open_ends(found)
     return found
 
@@ -88,6 +88,8 @@ def product_types(types: list[Type]) -> list[Type]:
 def _array(
     found: Survey, into: dict[str, ArrayInfo], name: str, s: Statement, type_: Type | None, role: str
 ) -> None:  # fmt: skip
+    if found.listing.parameters:
+        raise found.refuse(s, f"{name} is defined nowhere in the function")
     if type_ is None:
         raise found.refuse(s, f"{name} is defined nowhere, and has no type")
     if name in into:

@@ -191,7 +191,9 @@ class TestUnknownGpu:
 @pytest.mark.usefixtures("no_gpu")
 class TestRefusals:
     def test_names(self) -> None:
-        with pytest.raises(BackendError, match="unknown backend 'opencl': use one of auto, cuda, estimate, replay"):
+        with pytest.raises(
+            BackendError, match="unknown backend 'opencl': use one of auto, cuda, estimate, ray, replay"
+        ):
             choose("opencl")
         with pytest.raises(BackendError, match="nothing to replay: no problem was named"):
             choose("replay")

@@ -20,8 +20,6 @@ from measurements.runners.cuda.references import PARTS, DataSet, References, arr
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
 from measurements.runners.cuda.supervisor import Limits
 from measurements.workers.messages import digest_of
-from measurements.workers.remote import RemoteWorker
-from measurements.workers.server import WorkerServer
 from measurements.workers.worker import Worker
 from search_spaces.hardware.architectures import architecture
 from search_spaces.hardware.devices import DEVICES, UnknownDevice, device
@@ -75,7 +73,7 @@ def pool(tmp_path):
 def make_runner(tmp_path, pool):
     runners = []
 
-    def make(gpus=(0,), seconds=0.5, connect=None, **options) -> CudaRunner:
+    def make(gpus=(0,), seconds=0.5, **options) -> CudaRunner:
         limits = Limits(candidate=seconds, health=5.0, retry_pauses=(0.05, 0.05))
         runner = CudaRunner(
             H200,
@@ -85,7 +83,6 @@ def make_runner(tmp_path, pool):
             worker_module=MODULE,
             worker_path=[HERE],
             worker_env={FOLDER_VARIABLE: str(tmp_path)},
-            connect=connect,
         )
         runners.append(runner)
         return runner
@@ -267,23 +264,6 @@ def test_arms_that_make_no_sense_are_a_failure_of_the_comparison(make_runner, mo
 def test_gpus_must_be_named_once(pool, gpus):
     with pytest.raises(ValueError, match="gpus"):
         CudaRunner(H200, pool, gpus=gpus)
-
-
-def test_a_gpu_on_another_machine_is_measured_on_like_one_here(make_runner, tmp_path):
-    token = "a token for the tests"
-    environment = {FOLDER_VARIABLE: str(tmp_path)}
-    with WorkerServer(MODULE, token, python_path=[HERE], env=environment) as server:
-        runner = make_runner(connect=lambda gpu: RemoteWorker(server.address, token))
-        names = ["time_1000", "segfault", "wrong", "hang", "poison", "half", "once_3000", "time_2000"]
-        results = dict(runner.measure([candidate(name) for name in names]))
-        fates = [results[i].status for i in range(len(names))]
-        assert fates == [
-            Status.OK, Status.CRASHED, Status.WRONG_RESULT, Status.TIMEOUT, Status.LAUNCH_ERROR, Status.CRASHED,
-            Status.OK, Status.OK,
-        ]  # fmt: skip
-        assert "SIGSEGV" in results[1].reason
-        assert results[7].timing.median == pytest.approx(2e-6)
-        assert runner.restarts >= 4
 
 
 def test_references_are_computed_once_and_only_what_is_asked_for():

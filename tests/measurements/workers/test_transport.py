@@ -1,14 +1,9 @@
-"""What every transport to a worker must do: a child over pipes, and one over TCP; and the messages that both carry."""
+"""What a transport to a worker must do: a child over pipes; and the messages that it carries."""
 
-import contextlib
 import os
 import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,12 +12,9 @@ from hypothesis import strategies as st
 
 import measurements.workers.channel
 from measurements.workers.messages import BlobStore, Message, MessageDecoder, checked, digest_of, frame
-from measurements.workers.remote import RemoteWorker, is_proof, proof
-from measurements.workers.server import WorkerServer, main
 from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
 from measurements.workers.worker import Worker
 
-TOKEN = "a token for the tests"
 MODULE = r"""
 import ctypes, os, time
 from contextlib import suppress
@@ -73,19 +65,9 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def server(folder):
-    with WorkerServer("lent_worker", TOKEN, python_path=[str(folder)]) as s:
-        yield s
-
-
-@pytest.fixture(params=["pipe", "tcp"])
-def worker(request, folder):
-    if request.param == "pipe":
-        with Worker("lent_worker", python_path=[str(folder)]) as w:
-            yield w
-    else:
-        with RemoteWorker(request.getfixturevalue("server").address, TOKEN) as w:
-            yield w
+def worker(folder):
+    with Worker("lent_worker", python_path=[str(folder)]) as w:
+        yield w
 
 
 def alive(pid: int) -> bool:
@@ -238,125 +220,6 @@ class TestTransport:
         worker.stop()
         wait_until(lambda: not alive(pid))
         assert worker.request({"what": "count"}, 10) == {"calls": 1}
-
-
-class TestServer:
-    def test_only_who_knows_the_token_gets_a_worker(self, server):
-        with RemoteWorker(server.address, "another token, as long") as worker:
-            with pytest.raises(WorkerDied, match="refused: the tokens differ"):
-                worker.start()
-            assert worker.pid is None
-
-    def test_a_server_that_does_not_know_the_token_gets_no_request(self):
-        with socket.create_server(("127.0.0.1", 0)) as impostor:
-
-            def pretend():
-                connection, _ = impostor.accept()
-                with connection:
-                    connection.sendall(b'{"challenge": "00"}\n')
-                    connection.recv(4096)
-                    connection.sendall(b'{"proof": "%s"}\n{"pid": 1}\n' % (b"0" * 64))
-                    assert connection.recv(4096) == b"", "the client has gone"
-
-            thread = threading.Thread(target=pretend)
-            thread.start()
-            with (
-                RemoteWorker(impostor.getsockname(), TOKEN) as worker,
-                pytest.raises(WorkerDied, match="does not know the token"),
-            ):
-                worker.start()
-            thread.join()
-
-    def test_a_proof_is_for_one_challenge_and_one_end(self):
-        token = TOKEN.encode()
-        assert is_proof(proof(token, "client", "1"), token, "client", "1")
-        for said in (proof(token, "server", "1"), proof(token, "client", "2"), proof(b"x", "client", "1"), "é", None):
-            assert not is_proof(said, token, "client", "1")
-
-    @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", b"{}\n", b'{"proof": 5}\n', b"x" * 10_000, b""])
-    def test_strangers_are_let_go_and_others_served(self, server, sent):
-        with socket.create_connection(server.address) as stranger:
-            stranger.settimeout(10)
-            stranger.sendall(sent)
-            with contextlib.suppress(OSError):  # let go already
-                stranger.shutdown(socket.SHUT_WR)
-            with suppress(ConnectionError):  # in time: a TimeoutError is none
-                while stranger.recv(4096):
-                    pass
-        with RemoteWorker(server.address, TOKEN) as worker:
-            assert worker.request({"what": "count"}, 10) == {"calls": 1}
-
-    def test_two_clients_have_a_worker_each(self, server):
-        with RemoteWorker(server.address, TOKEN) as one, RemoteWorker(server.address, TOKEN) as other:
-            assert one.request({"what": "count"}, 10) == other.request({"what": "count"}, 10) == {"calls": 1}
-            assert one.pid != other.pid
-
-    def test_what_crossed_for_one_worker_does_not_cross_for_the_next(self, server, monkeypatch):
-        content = b"once" * 1000
-        with RemoteWorker(server.address, TOKEN) as one:
-            turn(one, content)
-        store = server._store
-        assert store.missing([digest_of(content)]) == []
-
-    def test_a_client_that_is_killed_takes_its_worker_along(self, server, folder):
-        file = folder / "pid"
-        program = (
-            "from measurements.workers.remote import RemoteWorker\n"
-            f"w = RemoteWorker({server.address!r}, {TOKEN!r})\n"
-            f"w.request({{'what': 'hang', 'file': {str(file)!r}}}, 1000)\n"
-        )
-        with subprocess.Popen([sys.executable, "-c", program]) as client:
-            wait_until(lambda: file.exists() and file.read_text())
-            pid = int(file.read_text())
-            assert alive(pid)
-            client.kill()
-        wait_until(lambda: not alive(pid))
-
-    def test_a_server_that_goes_is_a_death_and_one_that_is_gone_cannot_be_reached(self, folder):
-        server = WorkerServer("lent_worker", TOKEN, python_path=[str(folder)])
-        with RemoteWorker(server.address, TOKEN) as worker:
-            worker.start()
-            pid = worker.pid
-            server.close()
-            server.close()
-            wait_until(lambda: not alive(pid))
-            with pytest.raises(WorkerDied, match="cut"):
-                worker.request({"what": "count"}, 10)
-            with pytest.raises(WorkerDied, match="cannot be reached"):
-                worker.request({"what": "count"}, 10)
-
-    def test_a_module_that_does_not_start_is_told(self):
-        with (
-            WorkerServer("no_such_module", TOKEN) as server,
-            RemoteWorker(server.address, TOKEN) as worker,
-            pytest.raises(WorkerDied, match="refused: no_such_module ended with exit status 1"),
-        ):
-            worker.start()
-
-    def test_a_token_that_anyone_could_guess_is_refused(self):
-        with pytest.raises(ValueError, match="at least 16 characters"):
-            WorkerServer("lent_worker", "secret")
-        with pytest.raises(ValueError, match="at least 16 characters"):
-            RemoteWorker(("127.0.0.1", 1), "secret")
-
-    def test_the_server_is_a_program(self, folder):
-        (folder / "token").write_text(f"{TOKEN}\n")
-        command = [sys.executable, "-m", "measurements.workers.server", "--module", "lent_worker"]
-        command += ["--token-file", str(folder / "token"), "--path", str(folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            host, port = process.stdout.readline().removeprefix("listening on ").strip().split(":")
-            with RemoteWorker((host, int(port)), TOKEN) as worker:
-                assert worker.request({"what": "count"}, 10) == {"calls": 1}
-                pid = worker.pid
-                process.send_signal(signal.SIGINT)
-                assert process.wait(20) == 0
-        wait_until(lambda: not alive(pid))
-
-    @pytest.mark.parametrize("wrong", [["--token-file", "/nonexistent"], ["--token-file", "T", "--port", "99999"]])
-    def test_bad_arguments_are_one_line(self, folder, capsys, wrong):
-        (folder / "token").write_text(TOKEN)
-        assert main([str(folder / "token") if word == "T" else word for word in wrong]) == 2
-        assert capsys.readouterr().err.count("\n") == 1
 
 
 CONTENTS = st.lists(st.binary(max_size=50), max_size=4, unique=True)

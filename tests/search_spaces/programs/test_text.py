@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from random_programs import random_program, random_tiles
 
+from autosched.programs.loading import load_program
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.programs.ir import ProgramError
 from search_spaces.programs.text.compare import same
@@ -105,6 +106,10 @@ def test_a_printed_program_is_read_back(first: int) -> None:
     ("listing", "reason"),
     [
         ("%1 = xetile.tile_mma %a, %b", "text:1: tile_mma: %a is defined nowhere, and has no type"),
+        (
+            "func.func @f(%a: memref<4x4xf16>) {\n %2 = load_tile %9 : tile<4x4xf16> -> vector<4x4xf16>\n}",
+            "text:2: load_tile: %9 is defined nowhere in the function",
+        ),
         ("xetile.store_tile", "the text stores nothing, so there is nothing to run"),
         ("%1 = frobnicate %2", "text:1: expected an operation, a name or a number, found 'frobnicate %2'"),
         ("#m = #xetile.wg_map<sg_layout = [2, 2]>", "text:1: #xetile.wg_map: at position 33: expected ','"),
@@ -124,3 +129,24 @@ def test_a_printed_program_holds_for_its_sizes() -> None:
     reading = parse(text(made.trace(sizes, {})))
     with pytest.raises(ProgramError, match="holds for these sizes alone"):
         reading.program.trace({**sizes, "m": 97}, {})
+
+
+@pytest.mark.parametrize(
+    ("place", "sizes"),
+    [
+        ("seeds/gemm_two_caches.py", {"m": 300, "n": 200, "k": 256}),
+        ("seeds/gemm_shared.py", {"m": 300, "n": 200, "k": 256}),
+        ("seeds/gemm_reduction.py", {"m": 128, "n": 256, "k": 64}),
+        ("seeds/nested_layout.py:through_shared_memory", {"m": 64, "n": 64}),
+        ("seeds/matvec.py:matvec_expanded", {"m": 4, "n": 8, "k": 1024}),
+        ("programs/attention.py:causal_attention", {"h": 4, "g": 2, "s": 200, "d": 64}),
+        ("programs/int4_matmul.py", {"m": 40, "n": 72, "k": 64, "half": 32, "groups": 2}),
+        ("programs/cross_entropy.py", {"m": 6, "n": 1100}),
+    ],
+)
+def test_examples_print_and_read_back(place: str, sizes: dict[str, int]) -> None:
+    made = load_program(str(Path(__file__).parents[3] / "examples" / place))
+    trace = made.trace(sizes, {n: values[0] for n, values in made.domains(sizes).items()})
+    printed = parse(text(trace))
+    again = printed.program.trace(printed.sizes, dict(trace.chosen))
+    assert not printed.notes and same(trace, again) and text(again) == text(trace)

@@ -1,0 +1,117 @@
+"""Helion's autotuner tries what is legal and proven: ``autotune_config_filter`` without a GPU.
+
+    kernel.settings.autotune_config_filter = autosched.helion.proven(kernel, args, device="h100")
+
+Helion calls the filter with each configuration before it compiles or times it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from autosched.triton import emulated
+from measurements.files.text import one_line
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import device as device_row
+
+Comparison = Callable[[Any, Any], None]  # of expected and found: raises AssertionError where they differ
+
+
+class ProvenConfigs:
+    """A filter: a configuration, if Helion generates a kernel for it that compiles for the device, launches, finds no
+    fault in the emulator and gives what the default configuration gives; else None.
+
+    ``accepted`` are those that passed, ``refused`` the others with a line on why. A configuration is emulated once.
+    """
+
+    def __init__(self, kernel: Any, args: Sequence[Any], device: Device, compare: Comparison | None) -> None:
+        self._torch = importlib.import_module("torch")
+        self._kernel, self._device = kernel, device
+        self._args = tuple(a.detach().cpu() if isinstance(a, self._torch.Tensor) else a for a in args)
+        self._compare = compare or self._close
+        self._known: dict[str, str] = {}  # why not, by the configuration's JSON; "" for those that passed
+        self._bound: Any = None
+        self._expected: Any = None
+        self.accepted: list[Any] = []
+        self.refused: list[tuple[Any, str]] = []
+
+    def __call__(self, config: Any) -> Any:
+        """``config`` or None. Raises ValueError where the default configuration itself fails: nothing can be compared
+        with it then."""
+        key = config.to_json()
+        if key not in self._known:
+            self._known[key] = why = self._why_not(config)
+            if why:
+                self.refused.append((config, why))
+            else:
+                self.accepted.append(config)
+        return None if self._known[key] else config
+
+    def _why_not(self, config: Any) -> str:
+        if self._bound is None:
+            with self._emulating():
+                bound = self._kernel.bind(self._fresh())
+            default = bound.config_spec.default_config()
+            result, why = self._run(bound, default)
+            if why:
+                raise ValueError(f"Helion's default configuration does not pass: {why}")
+            self._bound, self._expected = bound, result
+        result, why = self._run(self._bound, config)
+        if not why:
+            try:
+                self._compare(self._expected, result)
+            except AssertionError as error:
+                why = f"it computes something else than the default configuration: {one_line(str(error))}"
+        return why
+
+    def _run(self, bound: Any, config: Any) -> tuple[Any, str]:
+        """What a configuration computes; or why it does not, in one line."""
+        with self._emulating() as session:
+            try:
+                result = bound.compile_config(config)(*self._fresh())
+            except Exception as error:  # Helion, Triton and the emulator refuse with exceptions of their own
+                return None, one_line(f"{type(error).__name__}: {error}")
+        faults = [finding for finding in session.findings if finding.is_fault]
+        if faults:
+            return None, one_line(f"{faults[0].kind}: {faults[0].message}")
+        return result, ""
+
+    def _emulating(self) -> _Emulating:
+        return _Emulating(self._device)
+
+    def _fresh(self) -> tuple[Any, ...]:
+        """The arguments, as they were given: kernels may write to them."""
+        return tuple(a.clone() if isinstance(a, self._torch.Tensor) else a for a in self._args)
+
+    def _close(self, expected: Any, found: Any) -> None:
+        self._torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2)
+
+
+class _Emulating:
+    """Launches of CPU tensors are emulated. Helion traces the kernel, which no mode of torch's may watch."""
+
+    def __init__(self, device: Device) -> None:
+        self._device, self._stack = device, ExitStack()
+
+    def __enter__(self) -> Any:
+        modes = importlib.import_module("torch.utils._python_dispatch")
+        session = self._stack.enter_context(emulated(self._device.name, pretend_cuda=False, check=False))
+        self._stack.enter_context(modes._disable_current_modes())
+        return session
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.close()
+
+
+def proven(
+    kernel: Any, args: Sequence[Any], *, device: str | Device, compare: Comparison | None = None
+) -> ProvenConfigs:
+    """The filter of configurations of a ``@helion.kernel`` for ``args``, tensors of small sizes: each is emulated.
+
+    ``compare(expected, found)`` raises AssertionError where results differ; by default they agree within 2% of their
+    values and 0.02. Raises ValueError for an unknown device.
+    """
+    return ProvenConfigs(kernel, args, device if isinstance(device, Device) else device_row(device), compare)

@@ -1,0 +1,167 @@
+"""What torch's Triton template of a matmul demands of the machine, for the time model: written down from its code.
+
+Judged on AutoHeuristic's recordings of A100 and H100 (``benchmarks/results/model_against_measured.md``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.devices import Device, occupancy
+from search_spaces.operators.matmul import Matmul
+
+_BAND = 8  # GROUP_M of torch's template
+_L2_SHARE = 0.4  # of L2 that operands can count on: fitted to the *_mm files
+# Times that blocks which share SMs read a panel again, for a flop/s of the chip's tensor cores to a byte of L2: the
+# same delay is more of a panel where blocks walk faster, and L2 holds less of it where it is smaller. Fitted to the
+# *_mm files.
+_DRIFT = 1.35e-7
+_LINE = 128  # bytes of a line of L2
+# Bytes of an operand's line from which halves of L2's lines begin to cost more, and with which they cost all.
+_LONG_LINES = 24 << 10, 88 << 10
+_WGMMA_ROWS, _WARPGROUP = 64, 4  # the least rows of a tile and warps of a block for which Triton emits wgmma
+
+
+@dataclass(frozen=True)
+class TritonConfig:
+    """What torch's template of a matmul is compiled with."""
+
+    block_m: int
+    block_n: int
+    block_k: int
+    stages: int
+    warps: int
+
+
+def uses_wgmma(chip: Device, config: TritonConfig) -> bool:
+    return chip.sm == 90 and config.block_m >= _WGMMA_ROWS and config.warps % _WARPGROUP == 0
+
+
+def counts(
+    problem: Matmul, chip: Device, alignment: tuple[int, int], config: TritonConfig, *, own_buffers: bool = False
+) -> CostCounts:
+    """What torch's template demands of the machine: tiles of a and b go to shared memory by cp.async, ``stages`` of
+    them in flight, and from there to ldmatrix and mma.sync, or to wgmma; blocks walk in bands of 8 rows of tiles.
+    ``alignment``: bytes up to 16 to which the contiguous lines of a and of b are aligned, the widest copy of each.
+
+    With ``own_buffers`` each stage has a buffer of its own and loads need not wait for the arithmetic of their step,
+    as in CUTLASS's kernels; Triton's loop of mma.sync has a buffer less."""
+    element, ieee = problem.input_dtype.bytes, problem.a == "f32" and problem.precision == "ieee"
+    m, n, k, warps = config.block_m, config.block_n, config.block_k, config.warps
+    threads, tile, wgmma = 32 * warps, m * n, uses_wgmma(chip, config)
+    tiles_m, tiles_n, steps = -(-problem.m // m), -(-problem.n // n), -(-problem.k // k)
+    buffers = max(1, config.stages - (0 if wgmma or own_buffers else 1))
+    copied = element * k * (m + n)
+    requests = sum(element * k * side / width / 32 for side, width in zip((m, n), alignment, strict=True))
+    # On Ampere a line of 128 bytes is a cycle of L1, however little of it a copy of 16 bytes a lane takes; the shorter
+    # lines of Hopper's tiles cost half of one, as they are recorded.
+    least = 0.5 if wgmma else 1.0
+    copied_lines = m * max(least, element * k / 128) + k * max(least, element * n / 128)
+    read = _wgmma_bytes(config, element) if wgmma else _fragment_bytes(config, element)
+    multiplies = tile * k / 32 if ieee else tile * k * element / (16 * 8 * 32) / (8 if wgmma else 1)
+    warps_m, warps_n = _warps(config)
+    accumulators = tile // threads
+    fragments = 0 if wgmma else (m // warps_m + n // warps_n) * min(k, 16) // 32
+    loaded = 0.0 if wgmma else read / 512
+    # Warpgroups of a block wait for each other where a tile has arrived and where its place is free, and the tensor
+    # cores for the last of them. CUTLASS's wait each for itself.
+    together = wgmma and warps > _WARPGROUP and not own_buffers
+    work = CostCounts(
+        blocks=tiles_m * tiles_n,
+        threads=threads,
+        shared_bytes=min(buffers * copied, chip.shared_per_block),
+        registers=max(24, min(40 + accumulators + fragments, 255)),  # fitted to the *_mm files
+        unit="fma" if ieee else "wgmma" if wgmma else "mma",
+        operand_dtype=problem.a if problem.a != "f32" else ("f32" if ieee else "tf32"),
+        flops=2.0 * tile * k * steps,
+        instructions=(multiplies + loaded + 2 * requests + 12 * warps) * steps + 4.0 * tile / 32,
+        shared_wavefronts=(read / 128 + copied_lines) * steps,
+        load_bytes=element * k * (m * _lines(problem, "a", k) + n * _lines(problem, "b", k)) * steps,
+        store_bytes=float(tile * problem.out_dtype.bytes),
+        dram_bytes=0.0,
+        iterations=steps,
+        stages=config.stages,
+        barriers_per_iteration=1 if config.stages > 1 and not together else 2,
+        # The next load takes the place of the tile that was multiplied last. With wgmma one multiplication stays in
+        # flight over the barrier, and there is a buffer more; the load waits for the one before it.
+        refills=not wgmma or together,
+        copies_behind=not own_buffers and config.stages > 1,
+        run_bytes=CostCounts.run_bytes if own_buffers else _run_bytes(problem, chip, config),
+    )
+    return dataclasses.replace(work, dram_bytes=_dram_bytes(problem, chip, config, work))
+
+
+def _lines(problem: Matmul, side: str, k: int) -> float:
+    """What L2 moves of an operand over what a step takes of it: a step that takes half a line of 128 bytes costs as
+    much as the whole line where the operand's lines are long. So it is recorded on A100: steps of 64 bytes take 1.3
+    times as long as steps of 128 where k is 50,000 and one operand lies along k, 1.6 times where both do, and as long
+    where none does. Why it depends on k is not known."""
+    along_k = problem.order_a == "row" if side == "a" else problem.order_b == "col"
+    element = problem.input_dtype.bytes
+    least, most = _LONG_LINES
+    far = min(1.0, max(0.0, (problem.k * element - least) / (most - least)))
+    return 1 + far * (max(1.0, _LINE / (element * k)) - 1) if along_k else 1.0
+
+
+def _run_bytes(problem: Matmul, chip: Device, config: TritonConfig) -> float:
+    """Bytes that a step reads of DRAM in one piece: the harmonic mean of both operands, by their sizes. On A100 the
+    rule of ``_lines`` says what short pieces cost, and its recordings show no more."""
+    if chip.sm < 90:
+        return CostCounts.run_bytes
+    element = problem.input_dtype.bytes
+    a = element * (config.block_k if problem.order_a == "row" else config.block_m)
+    b = element * (config.block_n if problem.order_b == "row" else config.block_k)
+    return (problem.m + problem.n) / (problem.m / a + problem.n / b)
+
+
+def _warps(config: TritonConfig) -> tuple[int, int]:
+    """Warps along m and n of a tile multiplied by mma.sync."""
+    m, n, warps = config.block_m, config.block_n, config.warps
+    along_n = min(warps, max(1, n // 8 if m <= 16 else int(np.sqrt(warps * n / m)) or 1))
+    return max(1, warps // along_n), along_n
+
+
+def _fragment_bytes(config: TritonConfig, element: int) -> float:
+    """Bytes that all warps read from shared memory in a step."""
+    warps_m, warps_n = _warps(config)
+    return float(element * config.block_k * (config.block_m * warps_n + config.block_n * warps_m))
+
+
+def _wgmma_bytes(config: TritonConfig, element: int) -> float:
+    """Bytes that the multiplications of a step read: 64 rows of a, and all columns of b that their warpgroup has."""
+    warpgroups = config.warps // _WARPGROUP
+    along_n = max(1, warpgroups // max(1, min(warpgroups, config.block_m // _WGMMA_ROWS)))
+    rows = config.block_m / _WGMMA_ROWS
+    return rows * config.block_k * element * (_WGMMA_ROWS * along_n + config.block_n)
+
+
+def _dram_bytes(problem: Matmul, chip: Device, config: TritonConfig, work: CostCounts) -> float:
+    """A wave of blocks reads the panels of its band once. L2 keeps a's band for the next wave, and b for the next band,
+    as far as it has room. Blocks that share an SM drift apart after the first wave and read panels again that L2 has no
+    room for: once for each that shares it at most, and never more often than tiles need the panel."""
+    element, tiles_m, tiles_n = (
+        problem.input_dtype.bytes,
+        -(-problem.m // config.block_m),
+        -(-problem.n // config.block_n),
+    )
+    resident = min(occupancy(chip, work.threads, work.registers, work.shared_bytes), -(-work.blocks // chip.sm_count))
+    wave = min(resident * chip.sm_count, work.blocks)
+    band = min(_BAND, tiles_m)
+    rows = min(band * max(1.0, wave / (band * tiles_n)), tiles_m)
+    columns = min(wave / band, float(tiles_n))
+    panel_a, panel_b = (element * problem.k * side for side in (config.block_m, config.block_n))
+    room = _L2_SHARE * chip.l2_bytes
+    kept = min(1.0, room / (rows * panel_a + columns * panel_b))
+    kept_b = min(1.0, room / (rows * panel_a + tiles_n * panel_b))
+    pace = chip.sm_count * chip.tensor_clock_hz * chip.tensor_rate("f16") / chip.l2_bytes  # flop/s for a byte of L2
+    drift = min(_DRIFT * pace * (resident - 1) / resident, resident - 1.0)
+    again = drift * (1 - kept) * (1 - min(1.0, resident * chip.sm_count / work.blocks))
+    a = element * problem.m * problem.k * (1 + (max(1.0, tiles_n / columns) - 1) * (1 - kept))
+    b = element * problem.n * problem.k * (1 + (max(1.0, tiles_m / rows) - 1) * (1 - kept_b))
+    a *= min(1 + again, max(1.0, columns))
+    b *= min(1 + again, max(1.0, rows))
+    return a + b + problem.m * problem.n * problem.out_dtype.bytes

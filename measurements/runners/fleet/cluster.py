@@ -1,0 +1,234 @@
+"""The GPUs and compilers of a Ray cluster: found, kept, and replaced when they are lost.
+
+Each GPU is leased by one actor. Actors say what they are; those of one kind of GPU share a dispatcher. What Ray moves
+between its processes it serializes itself; nothing of that is stored.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from measurements.runners.base import RunnerStopped
+from measurements.runners.fleet.actors import CompileActor, FleetOptions, GpuActor, Hello, installed_version
+from measurements.runners.fleet.dispatch import Dispatcher
+from search_spaces.hardware.devices import Device
+
+INSTALL = "pip install 'autosched[ray]'"
+TICK = 0.5  # seconds between looks at stragglers and lost actors
+REPLACING = 2.0  # seconds between attempts to replace what is lost
+ARRIVAL = 120.0  # seconds that the first GPU may take to answer
+COMPANY = 10.0  # seconds after it in which the others come
+PATIENCE = 120.0  # seconds without any GPU of a kind, after which a run ends
+
+
+class FleetError(ValueError):
+    """A cluster that cannot be used. The message is one sentence that says what to do."""
+
+
+class Fleet:
+    """The actors of the cluster at ``address`` ("auto": the one of this machine; "local": one that ends with this
+    process), from now on; ``compilers`` is their number, by default one for each CPU of the cluster.
+
+    Raises FleetError where there is no Ray, no cluster, or no GPU in it that answers.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        options: FleetOptions | None = None,
+        *,
+        compilers: int | None = None,
+        told: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        try:
+            import ray
+        except ImportError as error:
+            raise FleetError(f"Ray is not installed: {INSTALL}") from error
+        self.address, self.options = address, options or FleetOptions()
+        self._ray: Any = ray
+        self._told = told
+        self._lock = threading.Lock()
+        self._kinds: dict[str, tuple[Device, Dispatcher]] = {}
+        self._starting: dict[Any, bool] = {}  # handles, and whether they are of GPUs
+        self._compilers = Dispatcher(self._is_loss)
+        self._toolchain = ""
+        self._closed = threading.Event()
+        self._started_ray = not ray.is_initialized()
+        if self._started_ray:
+            where = None if address == "local" else address
+            try:
+                ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                why = str(error).splitlines()[0]
+                raise FleetError(f"there is no Ray cluster at {address} ({why}): see ray start --help") from error
+        self._wanted_compilers = compilers
+        self._arrived = threading.Condition(self._lock)
+        self._told_of: set[str] = set()
+        self._keeper = threading.Thread(target=self._keep, name="fleet", daemon=True)
+        try:
+            if self._count("GPU") < 1:
+                raise FleetError(
+                    f"the Ray cluster at {address} has no GPUs: start its nodes with ray start --num-gpus N"
+                )
+            self._top_up()
+            self._keeper.start()
+            self._await_gpus()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """How many GPUs answer now, by device name."""
+        with self._lock:
+            return {name: dispatcher.members for name, (_, dispatcher) in self._kinds.items()}
+
+    def device(self, name: str | None) -> Device:
+        """The kind of GPU called ``name``, or the only one there is. Raises FleetError where there is none such, or
+        there are several."""
+        with self._lock:
+            kinds = {key: device for key, (device, _) in self._kinds.items()}
+        if name is None and len(kinds) > 1:
+            raise FleetError(f"the cluster has {', '.join(kinds)}, whose times do not compare: name one with --device")
+        found = next(iter(kinds.values())) if name is None else kinds.get(name)
+        if found is None:
+            raise FleetError(f"the cluster has no {name}, but {', '.join(kinds)}")
+        return found
+
+    def gpus(self, device: Device) -> Dispatcher:
+        """Who measures on GPUs of this kind."""
+        with self._lock:
+            return self._kinds[device.name][1]
+
+    @property
+    def compilers(self) -> Dispatcher:
+        return self._compilers
+
+    def put(self, value: Any) -> Any:
+        """``value`` in the memory of the cluster, to be sent to each machine once."""
+        return self._ray.put(value)
+
+    def require_toolchain(self, toolchain: str) -> None:
+        """Compilers of another version leave, now and later."""
+        self._toolchain = toolchain
+
+    def close(self) -> None:
+        """End every actor, and the connection if it was made here. Safe to call twice."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        if self._keeper.is_alive() and self._keeper is not threading.current_thread():
+            self._keeper.join(timeout=10.0)
+        with self._lock:
+            dispatchers = [self._compilers, *(d for _, d in self._kinds.values())]
+            handles = [*self._starting, *(h for d in dispatchers for h in d.handles())]
+        for dispatcher in dispatchers:
+            dispatcher.close()
+        if self._ray.is_initialized():
+            for handle in handles:
+                self._ray.kill(handle)
+            if self._started_ray:
+                self._ray.shutdown()
+
+    def _is_loss(self, error: BaseException) -> bool:
+        e = self._ray.exceptions
+        return isinstance(error, (e.RayActorError, e.NodeDiedError, e.ObjectLostError, e.WorkerCrashedError))
+
+    def _count(self, resource: str) -> int:
+        return int(self._ray.cluster_resources().get(resource, 0))
+
+    def _await_gpus(self) -> None:
+        """Until all GPUs of the cluster have answered, or those that came first have waited long enough."""
+        began = time.monotonic()
+        with self._arrived:
+            while sum(d.members for _, d in self._kinds.values()) < self._count("GPU"):
+                some = any(d.members for _, d in self._kinds.values())
+                left = began + (COMPANY if some else ARRIVAL) - time.monotonic()
+                if left <= 0 or not any(self._starting.values()):
+                    break
+                self._arrived.wait(min(left, 1.0))
+            if not any(d.members for _, d in self._kinds.values()):
+                why = "; ".join(sorted(self._told_of)) or f"none within {ARRIVAL:g} s"
+                raise FleetError(f"no GPU of the Ray cluster at {self.address} answers: {why}")
+
+    def _keep(self) -> None:
+        """Until closed: replaces lost actors, and looks after jobs."""
+        last = time.monotonic()
+        while not self._closed.wait(TICK):
+            try:
+                if time.monotonic() - last > REPLACING:
+                    last = time.monotonic()
+                    self._top_up()
+                with self._lock:
+                    dispatchers = [self._compilers, *(d for _, d in self._kinds.values())]
+                for dispatcher in dispatchers:
+                    dispatcher.look_after(PATIENCE)
+            except Exception as error:  # the cluster itself is gone for a moment, or for good: jobs then say so
+                self._say(f"the cluster does not answer: {str(error).splitlines()[0]}")
+
+    def _top_up(self) -> None:
+        """An actor for each GPU, and as many compilers as there should be."""
+        wanted = self._wanted_compilers or max(1, self._count("CPU"))
+        with self._lock:
+            gpus = sum(d.members for _, d in self._kinds.values()) + sum(self._starting.values())
+            compilers = self._compilers.members + sum(not of_gpu for of_gpu in self._starting.values())
+        for _ in range(self._count("GPU") - gpus):
+            self._start(True)
+        for _ in range(wanted - compilers):
+            self._start(False)
+
+    def _start(self, of_gpu: bool) -> None:
+        remote = self._ray.remote
+        kind = remote(num_cpus=0, num_gpus=1)(GpuActor) if of_gpu else remote(num_cpus=1)(CompileActor)
+        handle = kind.remote(self.options)
+        with self._lock:
+            self._starting[handle] = of_gpu
+        handle.hello.remote().future().add_done_callback(partial(self._hello, handle))
+
+    def _hello(self, handle: Any, answer: Future[Hello]) -> None:
+        error = answer.exception()
+        hello = Hello(problem=str(error).splitlines()[0]) if error is not None else answer.result()
+        with self._arrived:
+            of_gpu = self._starting.pop(handle, None)
+            self._arrived.notify_all()
+            if of_gpu is None or self._closed.is_set():
+                return
+        why = hello.problem
+        if not why and hello.version != installed_version():
+            why = f"a node has autosched {hello.version}, and this is {installed_version()}: install one version"
+        if not why and not of_gpu and self._toolchain not in ("", hello.toolchain):
+            why = (
+                f"a node compiles with {hello.toolchain}, and this machine with {self._toolchain}: it does not compile"
+            )
+        if why:
+            self._say(why)
+            if error is None:
+                self._ray.kill(handle)
+            return
+        if not of_gpu:
+            self._compilers.add(handle)
+            return
+        assert hello.device is not None
+        with self._arrived:
+            _, dispatcher = self._kinds.setdefault(hello.device.name, (hello.device, Dispatcher(self._is_loss)))
+        dispatcher.add(handle)
+        with self._arrived:
+            self._arrived.notify_all()
+
+    def _say(self, line: str) -> None:
+        with self._lock:
+            if line in self._told_of:
+                return
+            self._told_of.add(line)
+        self._told(line)
+
+
+def stopped(error: BaseException) -> RunnerStopped:
+    """What a run raises where jobs are lost for good."""
+    return RunnerStopped(f"the cluster: {error}")

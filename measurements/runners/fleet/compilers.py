@@ -1,0 +1,77 @@
+"""The compilers of a cluster, in the place of a pool of this machine's."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+from measurements.compiler.cubin_cache import CompileCache, Compiled
+from measurements.compiler.nvrtc import OPTIONS, toolchain_version
+from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.records.measurement import Status
+from measurements.runners.fleet.actors import SentProgram
+from measurements.runners.fleet.cluster import Fleet
+from measurements.runners.fleet.dispatch import JobLost
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+
+
+class FleetCompilers(CompilePool):
+    """Compiles on the machines of ``fleet``, which stays the caller's to close. What they compile is kept in the cache
+    of this machine, too, and what that holds is not compiled again.
+
+    Raises NvrtcMissing: the version of this machine's compiler is part of what times are of.
+    """
+
+    def __init__(self, fleet: Fleet, cache: CompileCache | None = None) -> None:
+        self.toolchain = toolchain_version()
+        self.cache = cache or CompileCache()
+        self.workers = max(fleet.compilers.members, 1)
+        self._fleet = fleet
+        self._headers: dict[str, Any] = {}
+        self._guard = threading.Lock()
+        fleet.require_toolchain(self.toolchain)
+
+    def submit(self, kernel: Kernel, arch: str) -> Future[Compiled | CompileFailure]:
+        result: Future[Compiled | CompileFailure] = Future()
+        key = CompileCache.key(kernel, arch, (*OPTIONS, *kernel.compile_options), self.toolchain)
+        known = self.cache.load(key)
+        if known is not None:
+            result.set_result(known)
+            return result
+        headers = self._sent(kernel.headers)
+        bare = dataclasses.replace(kernel, headers=Headers())
+        answer = self._fleet.compilers.submit(lambda handle: handle.compile.remote(headers, bare, arch))
+        answer.add_done_callback(lambda done: self._done(key, done, result))
+        return result
+
+    def _done(self, key: str, done: Future[Any], result: Future[Compiled | CompileFailure]) -> None:
+        try:
+            compiled = done.result()
+            if isinstance(compiled, SentProgram):
+                names = ("entry", "resources", "compile_seconds", "log", "arch", "toolchain")
+                compiled = self.cache.store(key, compiled.cubin, **{n: getattr(compiled, n) for n in names})
+            if not result.cancelled():
+                result.set_result(compiled)
+        except CancelledError:
+            result.cancel()
+        except JobLost as error:
+            result.set_result(CompileFailure(Status.CRASHED, f"the compiler was lost: {error}"))
+        except BaseException as error:
+            result.set_exception(error)
+
+    def _sent(self, headers: Headers) -> Any:
+        with self._guard:
+            if headers.digest not in self._headers:
+                self._headers[headers.digest] = self._fleet.put(headers)
+            return self._headers[headers.digest]
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """None: its processes are elsewhere."""
+        return ()
+
+    def close(self) -> None:
+        """Nothing of this machine's is to be ended."""

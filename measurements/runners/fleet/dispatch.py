@@ -1,0 +1,179 @@
+"""Jobs for members that may be lost: each job gets one result, whatever becomes of those who work on it.
+
+A member (an actor that owns a GPU, or a compiler) does one job at a time, in order, and has the next ones waiting for
+it, so that it never waits for an answer to arrive. A job of a member that is lost is given to another one. One that
+takes much longer than the others is given to an idle member as well, and the first result counts.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+IN_FLIGHT = 2  # jobs of a member: one under way, one waiting
+MOST_LOSSES = 4  # members that a job may be under way on when they are lost: it may be what kills them
+STRAGGLING = 4.0  # times the median job, after which an idle member gets it, too
+LEAST_STRAGGLING = 5.0  # seconds: shorter jobs are not given twice
+_REMEMBERED = 64  # durations
+
+
+class JobLost(Exception):
+    """A job whose members were lost again and again, or for which no member is left. One line."""
+
+
+class Pending(Protocol):
+    """What a member gives for a job: its answer to be."""
+
+    def future(self) -> Future[Any]: ...
+
+
+@dataclass(eq=False)
+class _Job:
+    call: Callable[[Any], Pending]
+    result: Future[Any] = field(default_factory=Future)
+    losses: int = 0
+    copies: int = 0  # members that have it
+
+
+@dataclass(eq=False)
+class _Member:
+    handle: Any
+    jobs: deque[_Job] = field(default_factory=deque)  # the first is under way
+    since: float = 0.0  # when it began
+    suspect: _Job | None = None  # what was under way when the member was lost
+
+
+class Dispatcher:
+    """``is_loss`` tells errors that mean a lost member from errors of a job, which are the job's result. Safe for any
+    number of threads; results are set in those of the members' answers."""
+
+    def __init__(self, is_loss: Callable[[BaseException], bool], *, in_flight: int = IN_FLIGHT) -> None:
+        self._is_loss, self._in_flight = is_loss, in_flight
+        self._lock = threading.RLock()
+        self._members: list[_Member] = []
+        self._waiting: deque[_Job] = deque()
+        self._seconds: deque[float] = deque(maxlen=_REMEMBERED)
+        self._closed = False
+        self._alone_since = time.monotonic()
+        self.lost = 0  # members
+        self.given_again = 0  # jobs, to another member: after a loss, or because they straggled
+
+    @property
+    def members(self) -> int:
+        with self._lock:
+            return len(self._members)
+
+    def handles(self) -> list[Any]:
+        with self._lock:
+            return [m.handle for m in self._members]
+
+    def add(self, handle: Any) -> None:
+        """Another member, which gets work from now on."""
+        with self._lock:
+            self._members.append(_Member(handle))
+            self._fill()
+
+    def submit(self, call: Callable[[Any], Pending]) -> Future[Any]:
+        """The result of ``call(handle)`` with the handle of some member: what it answers or raises. Raises JobLost
+        through the future."""
+        job = _Job(call)
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the fleet is closed")
+            self._waiting.append(job)
+            self._fill()
+        return job.result
+
+    def look_after(self, patience: float) -> None:
+        """To be called now and then: gives stragglers to idle members, and gives up where there has been no member for
+        ``patience`` seconds."""
+        now = time.monotonic()
+        given_up: list[_Job] = []
+        with self._lock:
+            if self._members:
+                self._alone_since = now
+            elif now - self._alone_since > patience:
+                given_up, self._waiting = list(self._waiting), deque()
+            limit = max(LEAST_STRAGGLING, STRAGGLING * statistics.median(self._seconds or [0.0]))
+            idle = [m for m in self._members if not m.jobs]
+            for member in self._members:
+                if idle and member.jobs and member.jobs[0].copies == 1 and now - member.since > limit:
+                    self.given_again += 1
+                    self._give(idle.pop(), member.jobs[0])
+        for job in given_up:
+            job.result.set_exception(JobLost(f"no worker of the cluster has been left for {patience:g} s"))
+
+    def close(self) -> None:
+        """No more jobs; those that wait are cancelled."""
+        with self._lock:
+            self._closed = True
+            waiting, self._waiting = list(self._waiting), deque()
+            waiting += [job for m in self._members for job in m.jobs]
+            self._members = []
+        for job in waiting:
+            job.result.cancel()
+
+    def _fill(self) -> None:
+        while self._waiting and self._members:
+            member = min(self._members, key=lambda m: len(m.jobs))
+            if len(member.jobs) >= self._in_flight:
+                return
+            self._give(member, self._waiting.popleft())
+
+    def _give(self, member: _Member, job: _Job) -> None:
+        if not member.jobs:
+            member.since = time.monotonic()
+        member.jobs.append(job)
+        job.copies += 1
+        try:
+            answer = job.call(member.handle).future()
+        except Exception as error:  # the member is gone already, or cannot be reached
+            answer = Future()
+            answer.set_exception(error)
+        answer.add_done_callback(partial(self._done, member, job))
+
+    def _done(self, member: _Member, job: _Job, answer: Future[Any]) -> None:
+        error = answer.exception()
+        with self._lock:
+            under_way = bool(member.jobs) and member.jobs[0] is job
+            lost = error is not None and self._is_loss(error)
+            if lost and member in self._members:
+                self._members.remove(member)
+                self._alone_since = time.monotonic()
+                self.lost += 1
+                member.suspect = member.jobs[0] if member.jobs else None
+            if job in member.jobs:
+                member.jobs.remove(job)
+            job.copies -= 1
+            now = time.monotonic()
+            if lost:
+                suspect = job is member.suspect
+                job.losses += suspect
+                if job.result.done() or job.copies or self._closed:
+                    finish = None
+                elif job.losses < MOST_LOSSES:
+                    # Behind the others, if it may be what ended the member; those that waited for it come next.
+                    (self._waiting.append if suspect else self._waiting.appendleft)(job)
+                    self.given_again += 1
+                    finish = None
+                else:
+                    why = f"it was lost with {job.losses} workers of the cluster, last: {str(error).splitlines()[0]}"
+                    finish = partial(job.result.set_exception, JobLost(why))
+            else:
+                if under_way:
+                    self._seconds.append(now - member.since)
+                finish = None
+                if not job.result.done():
+                    setter = job.result.set_exception if error is not None else job.result.set_result
+                    finish = partial(setter, error if error is not None else answer.result())
+            member.since = now
+            self._fill()
+        if finish is not None:
+            finish()

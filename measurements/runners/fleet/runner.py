@@ -1,0 +1,223 @@
+"""Backend on the GPUs of a Ray cluster: as ``CudaRunner``, with machines in the place of processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+
+from measurements.compiler.cubin_cache import Compiled
+from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.records.measurement import Measurement, Provenance, Status
+from measurements.runners.base import Candidate, Entrant, RunnerStopped, runnable
+from measurements.runners.cuda import check_kernels
+from measurements.runners.cuda.references import References, SentArrays
+from measurements.runners.fleet.actors import Arrays, Missing, SentProblem, SentProgram, Work
+from measurements.runners.fleet.cluster import Fleet, stopped
+from measurements.runners.fleet.dispatch import JobLost
+from measurements.runners.streams import PoolStream
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Array, Problem
+from search_spaces.templates.kernel import Launch
+
+_JUDGED = (
+    "its outputs are judged by a function of the kernel file, which runs where it is tuned: measure on one machine"
+)
+
+
+class FleetRunner:
+    """Measures on the GPUs of ``fleet`` that are of the kind ``device``. Both it and the pool of compilers stay the
+    caller's to close."""
+
+    name = "ray"
+    provenance = Provenance.MEASURED
+
+    def __init__(self, fleet: Fleet, device: Device, pool: CompilePool) -> None:
+        self.device = device
+        self._fleet, self._pool = fleet, pool
+        self._gpus = fleet.gpus(device)
+        self._references = References()
+        self._arrays: dict[str, Any] = {}  # by data set, in the cluster's memory
+        self._computing = ThreadPoolExecutor(1, thread_name_prefix="references")
+        self._lock = threading.Lock()
+        self._streams: set[PoolStream] = set()
+        self._checks: Any = None
+
+    @property
+    def gpus(self) -> int:
+        """How many answer now."""
+        return self._gpus.members
+
+    def describe(self) -> str:
+        cold = "in a warm L2" if self._fleet.options.cuda.warm_cache else "from a cold L2"
+        where = f"{self.gpus} x {self.device.name} of the Ray cluster at {self._fleet.address}"
+        return (
+            f"backend ray: candidates are run, verified and timed {cold} on {where}, compiled by {self._pool.toolchain}"
+        )
+
+    def fingerprint(self) -> dict[str, str]:
+        """That of whichever GPU answers. Raises RunnerStopped."""
+        checks = self._checking()
+        found: dict[str, str] = self._ask(lambda actor: actor.fingerprint.remote(self.device, checks))
+        return {**found, "toolchain": self._pool.toolchain}
+
+    def stream(self) -> PoolStream:
+        """As ``Streaming`` says. Its results raise RunnerStopped where no GPU is left."""
+        self._checking()  # here: answers of the cluster come in threads that must not wait for others
+        stream = PoolStream(self._pool, self.device.arch, self._compiled, closed=self._streams.discard)
+        self._streams.add(stream)
+        return stream
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
+        """As the contract says."""
+        with closing(self.stream()) as stream:
+            stream.add(candidates)
+            yield from stream
+
+    def compare(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        rounds: int = 20,
+        library: bool = True,
+        others: Sequence[str] = (),
+        seed: int | None = None,
+    ) -> tuple[Entrant, ...]:
+        """As ``CudaRunner.compare``, on one GPU; on another one from the start if that is lost."""
+        compiled = [self._pool.submit(c.kernel, self.device.arch) for c in candidates]
+        programs = [
+            runnable(c, future.result(), self.device, self.provenance)
+            for c, future in zip(candidates, compiled, strict=True)
+        ]
+        able = [i for i, program in enumerate(programs) if isinstance(program, Compiled)]
+        options = {"rounds": rounds, "library": library, "others": tuple(others), "seed": seed}
+        works = [self._work(candidates[i], programs[i]) for i in able]
+        told: Sequence[Entrant] = self._answer(
+            candidates[0].problem, "compare", lambda actor, *given: actor.compare.remote(*given, works, options)
+        ).result()
+        of_able = iter(told)
+        first = [
+            next(of_able) if isinstance(p, Compiled) else Entrant(f"candidate {i}", p.status, p.reason, ())
+            for i, p in enumerate(programs)
+        ]
+        return (*first, *of_able)
+
+    def outputs(self, candidate: Candidate) -> dict[str, Array] | Measurement:
+        """As ``CudaRunner.outputs``."""
+        program = self._pool.submit(candidate.kernel, self.device.arch).result()
+        ready = runnable(candidate, program, self.device, self.provenance)
+        if isinstance(ready, Measurement):
+            return ready
+        work = self._work(candidate, ready)
+        found: dict[str, Array] | Measurement = self._answer(
+            candidate.problem, "outputs", lambda actor, *given: actor.outputs.remote(*given, work)
+        ).result()
+        return found
+
+    def close(self) -> None:
+        """End every iteration."""
+        for stream in list(self._streams):
+            stream.over = True
+            stream.results.put(None)
+        self._computing.shutdown(wait=False, cancel_futures=True)
+        self._references.close()
+
+    def _compiled(
+        self, stream: PoolStream, position: int, candidate: Candidate, result: Compiled | CompileFailure
+    ) -> None:
+        program = runnable(candidate, result, self.device, self.provenance)
+        if isinstance(program, Measurement):
+            stream.results.put((position, program, 0.0))
+            return
+        if candidate.problem.judged:
+            stream.results.put((position, Measurement(Status.CRASHED, self.provenance, _JUDGED), 0.0))
+            return
+        work = self._work(candidate, program)
+        answer = self._answer(candidate.problem, "measure", lambda actor, *given: actor.measure.remote(*given, work))
+
+        def done(found: Future[Any]) -> None:
+            try:
+                measurement, seconds = found.result()
+                stream.results.put((position, measurement, seconds))
+            except CancelledError:
+                stream.results.put(None)
+            except BaseException as error:
+                stream.results.put(error)
+
+        answer.add_done_callback(done)
+
+    def _work(self, candidate: Candidate, program: Compiled | Measurement) -> Work:
+        assert isinstance(program, Compiled)
+        kernel = candidate.kernel
+        launch = Launch(**{name: getattr(kernel, name) for name in Launch.__dataclass_fields__})
+        return Work(SentProblem.of(candidate.problem), launch, SentProgram.of(program))
+
+    def _checking(self) -> Any:
+        """The kernels that check a GPU, compiled, in the cluster's memory."""
+        with self._lock:
+            if self._checks is None:
+                compiled = self._pool.submit(check_kernels.KERNEL, self.device.arch).result()
+                if isinstance(compiled, CompileFailure):
+                    raise RunnerStopped(f"the checking kernels do not compile: {compiled.reason}")
+                self._checks = self._fleet.put(SentProgram.of(compiled))
+            return self._checks
+
+    def _answer(self, problem: Problem, what: str, call: Callable[..., Any]) -> Future[Any]:
+        """What some GPU answers, which is asked again with the arrays that it lacks. RunnerStopped comes through the
+        future where no GPU is left."""
+        result: Future[Any] = Future()
+        checks = self._checking()
+
+        def ask(arrays: Any) -> None:
+            self._gpus.submit(lambda actor: call(actor, self.device, checks, arrays)).add_done_callback(done)
+
+        def done(answer: Future[Any]) -> None:
+            try:
+                found = answer.result()
+            except CancelledError:
+                result.cancel()
+            except JobLost as error:
+                if what == "measure" and "was lost with" in str(error):  # it may be what ends them
+                    crashed = Measurement(Status.CRASHED, self.provenance, f"the GPU's machine: {error}")
+                    result.set_result((crashed, 0.0))
+                else:
+                    result.set_exception(stopped(error))
+            except BaseException as error:
+                result.set_exception(error)
+            else:
+                if isinstance(found, Missing):
+                    self._computing.submit(again, found)
+                else:
+                    result.set_result(found)
+
+        def again(missing: Missing) -> None:
+            try:
+                ask(self._computed(problem, missing))
+            except BaseException as error:
+                result.set_exception(error)
+
+        ask(self._known_arrays(problem))
+        return result
+
+    def _known_arrays(self, problem: Problem) -> Any:
+        with self._lock:
+            return self._arrays.get(problem.key())
+
+    def _computed(self, problem: Problem, missing: Missing) -> Any:
+        """Called by one thread at a time."""
+        data = dataclasses.replace(missing.data, problem=problem)
+        sent = self._references.computed(data, missing.parts)
+        plain = SentArrays(sent.digests, {digest: bytes(content) for digest, content in sent.blobs.items()})
+        arrays = self._fleet.put(Arrays(data.key, plain))
+        with self._lock:
+            self._arrays[problem.key()] = arrays
+        return arrays
+
+    def _ask(self, call: Callable[[Any], Any]) -> Any:
+        try:
+            return self._gpus.submit(call).result()
+        except JobLost as error:
+            raise stopped(error) from error

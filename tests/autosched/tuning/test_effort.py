@@ -1,0 +1,55 @@
+"""``effort`` stands for settings that are not given."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from needs import needs_nvrtc
+
+import autosched
+from autosched.cli.app import run
+from autosched.samplers.first_choices.model_choice import default_choice
+from autosched.tuning.effort import EFFORTS, settings
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import device
+
+PROBLEM = autosched.Softmax(rows=64, columns=256)
+
+
+def test_what_is_given_goes_before_it() -> None:
+    assert settings(None, None, min_gain=None, proof_seconds=None) == (None, {"min_gain": None, "proof_seconds": None})
+    quick = EFFORTS["quick"]
+    assert settings("quick", None, min_gain=None) == (quick.trials, {"min_gain": quick.min_gain})
+    assert settings("quick", 5, min_gain=0.1, proof_seconds=None) == (
+        5,
+        {"min_gain": 0.1, "proof_seconds": quick.proof_seconds},
+    )
+    costs = [e.trials for e in EFFORTS.values()]
+    assert costs == sorted(costs) and costs[0] == 1
+
+
+@needs_nvrtc
+def test_model_tries_the_models_choice_alone(tmp_path: Path) -> None:
+    result = autosched.tune(PROBLEM, database=tmp_path / "a.db", device="h100", effort="model", verify=False)
+    (record,) = result.trials
+    choice = default_choice(PROBLEM, device("h100"), templates_for(PROBLEM, device("h100")))
+    assert choice is not None and record.schedule == choice.schedule and record.sampler == "model"
+    # A notebook shows it, and nothing of it is taken for HTML.
+    shown = dataclasses.replace(result, stopped="<b>no</b> & more")._repr_html_()
+    assert shown.startswith("<table><tr><th>problem</th>") and "(ESTIMATED)" in shown
+    assert "&lt;b&gt;no&lt;/b&gt; &amp; more" in shown and "row_reduction: " in shown
+    nothing = dataclasses.replace(result, best=None, trials=())._repr_html_()
+    assert "nothing has worked yet" in nothing and "0, 0 with a time" in nothing
+
+
+def test_an_unknown_effort_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="effort must be model, quick, full, not 'most'"):
+        autosched.tune(PROBLEM, database=tmp_path / "a.db", effort="most")
+    assert (
+        run(["tune", "softmax", "--rows", "64", "--columns", "256", "--db", str(tmp_path / "a.db"), "--effort", "x"])
+        == 2
+    )
+    assert "model" in capsys.readouterr().err
+    assert not (tmp_path / "a.db").exists()

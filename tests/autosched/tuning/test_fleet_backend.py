@@ -1,0 +1,52 @@
+"""``tune --ray``: a whole search on a pretended cluster; and many processes into one PostgreSQL, as Slurm has it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from postgresql_server import server
+
+from autosched.cli.app import run
+from autosched.tuning import backends
+from autosched.tuning.backends import BackendError
+from measurements.runners.fleet import cluster as clusters
+
+PROBLEM = ("matmul", "-m", "64", "-n", "64", "-k", "64")
+
+
+def test_ray_and_what_is_of_one_machine_do_not_go_together(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match="leave --backend and --gpus out"):
+        backends.choose("estimate", ray="auto")
+    with pytest.raises(BackendError, match="leave --backend and --gpus out"):
+        backends.choose("auto", gpus=[0], ray="auto")
+    assert run(["tune", *PROBLEM, "--db", str(tmp_path / "a.db"), "--ray", "auto", "--gpus", "0"]) == 2
+    assert "leave --backend and --gpus out" in capsys.readouterr().err
+    assert not (tmp_path / "a.db").exists()
+
+
+def test_without_ray_the_command_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ValueError, match=r"Ray is not installed: pip install 'autosched\[ray\]'"):
+        clusters.Fleet("auto")
+
+
+@pytest.mark.nightly
+def test_processes_of_a_job_array_share_one_server() -> None:
+    """As docs/how-to/many-gpus.md has it; without a GPU times are estimated."""
+    tune = [sys.executable, "-m", "autosched", "tune", *PROBLEM, "--trials", "4", "--device", "a100", "--json"]
+    with server() as url:
+        db = url.format("postgres")
+        tasks = [
+            subprocess.Popen([*tune, "--proof-seconds", "0", "--db", db, "--seed", str(n)], stdout=subprocess.PIPE)
+            for n in range(3)
+        ]
+        said = [json.loads(task.communicate(timeout=280)[0]) for task in tasks]
+        assert [task.returncode for task in tasks] == [0, 0, 0]
+        best = [sys.executable, "-m", "autosched", "best", *PROBLEM, "--device", "a100", "--db", db, "--json"]
+        done = subprocess.run(best, capture_output=True, text=True, check=True, timeout=60)
+        found = json.loads(done.stdout)["best"][0]["timing"]["median"]
+    assert found == min(one["best"]["timing"]["median"] for one in said)

@@ -1,0 +1,161 @@
+"""Every job gets one result, whoever is lost."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+import measurements.runners.fleet.dispatch as dispatching
+from measurements.runners.fleet.dispatch import IN_FLIGHT, MOST_LOSSES, Dispatcher, JobLost
+
+
+class Lost(Exception):
+    """Of a member."""
+
+
+class Member:
+    """Does jobs in order when it is told to."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.jobs: list[tuple[Any, Future[Any]]] = []
+        self.dead = False
+
+    def job(self, what: Any) -> Member:
+        if self.dead:
+            raise Lost(self.name)
+        self.jobs.append((what, Future()))
+        return self
+
+    def future(self) -> Future[Any]:
+        return self.jobs[-1][1]
+
+    def finish(self, result: Callable[[Any], Any] = lambda what: what) -> None:
+        what, future = self.jobs.pop(0)
+        try:
+            future.set_result(result(what))
+        except ValueError as error:
+            future.set_exception(error)
+
+    def die(self) -> None:
+        self.dead = True
+        jobs, self.jobs = self.jobs, []
+        for _, future in jobs:
+            future.set_exception(Lost(f"{self.name}\nand details"))
+
+
+def dispatcher(*members: Member) -> Dispatcher:
+    made = Dispatcher(lambda error: isinstance(error, Lost))
+    for member in members:
+        made.add(member)
+    return made
+
+
+def submit(to: Dispatcher, what: Any) -> Future[Any]:
+    return to.submit(lambda member: member.job(what))
+
+
+def test_each_member_has_one_job_under_way_and_one_waiting() -> None:
+    a, b = Member("a"), Member("b")
+    it = dispatcher(a, b)
+    results = [submit(it, n) for n in range(7)]
+    assert [what for what, _ in a.jobs] == [0, 2] and [what for what, _ in b.jobs] == [1, 3]
+    assert len(a.jobs) == IN_FLIGHT
+    a.finish()
+    assert [what for what, _ in a.jobs] == [2, 4] and results[0].result() == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_lost_and_nothing_doubled(seed: int) -> None:
+    rng = random.Random(seed)
+    members = [Member("m0"), Member("m1")]
+    it = dispatcher(*members)
+    results = [submit(it, n) for n in range(60)]
+    told: list[int] = []
+    for result in results:
+        result.add_done_callback(lambda done: told.append(done.result()))
+    for n in range(2000):
+        if all(r.done() for r in results):
+            break
+        living = [m for m in members if not m.dead]
+        busy = [m for m in living if m.jobs]
+        if busy and rng.random() < 0.9:
+            rng.choice(busy).finish()
+        elif len(living) > 1 and rng.random() < 0.3:
+            rng.choice(living).die()
+        else:
+            members.append(Member(f"m{n}"))
+            it.add(members[-1])
+    assert sorted(told) == list(range(60))
+
+
+def test_an_error_of_a_job_is_its_result() -> None:
+    a = Member("a")
+    it = dispatcher(a)
+    result = submit(it, 1)
+
+    def fail(what: Any) -> Any:
+        raise ValueError("no such schedule")
+
+    a.finish(fail)
+    with pytest.raises(ValueError, match="no such schedule"):
+        result.result()
+    assert it.members == 1 and it.given_again == 0
+
+
+def test_a_job_that_ends_its_members_is_given_up_and_others_are_not() -> None:
+    it = dispatcher()
+    killer = submit(it, "killer")
+    others = [submit(it, n) for n in range(3)]
+    for n in range(MOST_LOSSES):
+        member = Member(f"m{n}")
+        it.add(member)
+        while member.jobs[0][0] != "killer":
+            assert n, "it came first"
+            member.finish()
+        member.die()
+    with pytest.raises(JobLost, match=f"lost with {MOST_LOSSES} workers of the cluster, last: m3$"):
+        killer.result()
+    assert [o.result() for o in others] == [0, 1, 2]
+    assert it.lost == MOST_LOSSES
+
+
+def test_a_straggler_is_given_twice_and_the_first_result_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatching, "LEAST_STRAGGLING", -1.0)
+    monkeypatch.setattr(dispatching, "STRAGGLING", 0.0)
+    slow, quick = Member("slow"), Member("quick")
+    it = dispatcher(slow, quick)
+    straggler, other = submit(it, "straggler"), submit(it, "other")
+    it.look_after(60)
+    assert not quick.jobs[1:], "nobody is idle"
+    quick.finish()
+    it.look_after(60)
+    it.look_after(60)
+    assert [what for what, _ in quick.jobs] == ["straggler"], "once"
+    quick.finish(lambda what: f"{what} of quick")
+    slow.finish(lambda what: f"{what} of slow")
+    assert (straggler.result(), other.result()) == ("straggler of quick", "other")
+
+
+def test_without_members_for_long_jobs_are_given_up() -> None:
+    it = dispatcher()
+    result = submit(it, 1)
+    it.look_after(60)
+    assert not result.done()
+    it.look_after(-1)
+    with pytest.raises(JobLost, match="no worker of the cluster has been left"):
+        result.result()
+
+
+def test_closing_cancels() -> None:
+    a = Member("a")
+    it = dispatcher(a)
+    results = [submit(it, n) for n in range(4)]
+    it.close()
+    assert all(r.cancelled() for r in results)
+    with pytest.raises(RuntimeError, match="closed"):
+        submit(it, 5)

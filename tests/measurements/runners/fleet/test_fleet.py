@@ -1,0 +1,193 @@
+"""A real Ray cluster of two pretended nodes: what the runner promises, and what becomes of lost nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray")
+
+from faults import FOLDER_VARIABLE, HERE, fault_kernel
+from pretended_fleet import VARIABLE
+
+from measurements.compiler.pool import CompileCache
+from measurements.records.measurement import Status
+from measurements.runners.base import Candidate, Streaming
+from measurements.runners.cuda.runner import CudaOptions
+from measurements.runners.cuda.supervisor import Limits
+from measurements.runners.fleet.actors import FleetOptions
+from measurements.runners.fleet.cluster import Fleet, FleetError
+from measurements.runners.fleet.compilers import FleetCompilers
+from measurements.runners.fleet.runner import FleetRunner
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+PROBLEM = Matmul(m=16, n=16, k=16)
+FATES = {
+    "time_1000": Status.OK,
+    "wrong": Status.WRONG_RESULT,
+    "poison": Status.LAUNCH_ERROR,
+    "hang": Status.TIMEOUT,
+    "segfault": Status.CRASHED,
+    "half": Status.CRASHED,
+    "once_3000": Status.OK,
+    "time_2000": Status.OK,
+}
+
+
+def candidate(name: str) -> Candidate:
+    return Candidate(PROBLEM, Schedule("matmul", (("name", name),)), fault_kernel(name, PROBLEM))
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """One node with two pretended GPUs; tests add others."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    monkeypatch.setenv("RAY_DISABLE_IMPORT_WARNING", "1")
+    it = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 2, "num_gpus": 2, "include_dashboard": False},
+    )
+    ray.init(address=it.address, log_to_driver=False, _node_ip_address="127.0.0.1")
+    yield it
+    ray.shutdown()
+    it.shutdown()
+
+
+def options(folder: Path, seconds: float = 1.0) -> FleetOptions:
+    return FleetOptions(
+        cuda=CudaOptions(limits=Limits(candidate=seconds, health=20.0, retry_pauses=(0.1, 0.1))),
+        worker_module="faults",
+        worker_env={FOLDER_VARIABLE: str(folder)},
+        compiler_module="instant_compiler",
+        cache=str(folder / "theirs"),
+        path=(HERE,),
+        describe="pretended_fleet:pretended",
+    )
+
+
+def add_node(cluster: Any, gpus: int, kind: str = "h200") -> Any:
+    return cluster.add_node(num_cpus=1, num_gpus=gpus, include_dashboard=False, env_vars={VARIABLE: kind})
+
+
+def runner(fleet: Fleet, folder: Path, name: str | None = None) -> FleetRunner:
+    return FleetRunner(fleet, fleet.device(name), FleetCompilers(fleet, CompileCache(folder / "ours")))
+
+
+def test_what_candidates_do_and_what_becomes_of_a_lost_node(cluster: Any, tmp_path: Path) -> None:
+    fleet = Fleet(cluster.address, options(tmp_path), compilers=1)
+    try:
+        it = runner(fleet, tmp_path)
+        assert isinstance(it, Streaming) and it.gpus == 2
+        assert it.fingerprint()["device"] == "h200"
+        found = dict(it.measure([candidate(name) for name in FATES]))
+        assert [found[i].status for i in range(len(FATES))] == list(FATES.values())
+        assert "SIGSEGV" in found[4].reason
+        timing = found[7].timing
+        assert timing is not None and timing.median == pytest.approx(2e-6)
+
+        entrants = it.compare([candidate("time_1000"), candidate("time_2000")], rounds=4, library=False)
+        assert [e.status for e in entrants] == [Status.OK, Status.OK]
+        assert len(entrants[0].seconds) == len(entrants[1].seconds) == 4
+
+        node = add_node(cluster, 2)
+        until = time.monotonic() + 90
+        while it.gpus < 4 and time.monotonic() < until:
+            time.sleep(0.1)
+        assert it.gpus == 4, "GPUs of a node that comes later join"
+        names = [f"slow_60_{1000 + n}" for n in range(48)]
+        threading.Timer(0.5, lambda: cluster.remove_node(node, allow_graceful=False)).start()
+        found = dict(it.measure([candidate(name) for name in names]))
+        medians = [m.timing.median for m in (found[n] for n in range(48)) if m.timing is not None]
+        assert medians == pytest.approx([(1000 + n) * 1e-9 for n in range(48)])
+        dispatcher = fleet.gpus(it.device)
+        assert dispatcher.lost == 2 and dispatcher.given_again >= 2
+    finally:
+        fleet.close()
+
+
+@pytest.mark.nightly
+def test_a_mixed_fleet_and_arrays_that_workers_lack(cluster: Any, tmp_path: Path) -> None:
+    add_node(cluster, 1, "a100")
+    told: list[str] = []
+    lacking = dataclasses.replace(options(tmp_path), worker_module="lacking_worker", path=(HERE, str(tmp_path)))
+    (tmp_path / "lacking_worker.py").write_text(
+        "from faults import FaultyGpu\nfrom measurements.workers.worker import serve\n"
+        "class Lacking(FaultyGpu):\n"
+        "    def handle(self, request):\n"
+        "        if request['op'] == 'prepare' and 'reference' not in request['arrays']:\n"
+        "            return {'missing': ['inputs', 'reference', 'tolerance'], 'why': 'cupy lacks them'}\n"
+        "        return super().handle(request)\n"
+        "if __name__ == '__main__':\n    serve(Lacking().handle)\n"
+    )
+    fleet = Fleet(cluster.address, lacking, compilers=1, told=told.append)
+    try:
+        until = time.monotonic() + 60
+        while fleet.kinds != {"h200": 2, "a100": 1} and time.monotonic() < until:
+            time.sleep(0.1)
+        assert fleet.kinds == {"h200": 2, "a100": 1}
+        with pytest.raises(FleetError, match=r"h200, a100|a100, h200"):
+            fleet.device(None)
+        with pytest.raises(FleetError, match="has no b200"):
+            fleet.device("b200")
+        for name in ("h200", "a100"):
+            it = runner(fleet, tmp_path, name)
+            assert it.device == device(name)
+            found = dict(it.measure([candidate("time_1000"), candidate("time_2000")]))
+            assert [found[i].status for i in range(2)] == [Status.OK, Status.OK], found
+        assert told == []
+    finally:
+        fleet.close()
+
+
+@pytest.mark.nightly
+def test_tune_searches_on_the_cluster(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import autosched
+    from autosched.tuning import backends
+    from benchmarks.gpu.simulated_gpu import LOG, MODULE, SECONDS
+
+    def pretended(cuda: CudaOptions) -> FleetOptions:
+        environment = {SECONDS: "0.01", LOG: str(tmp_path / "log")}
+        paths = (HERE, str(Path(HERE).parents[2]))
+        return dataclasses.replace(
+            options(tmp_path), cuda=cuda, worker_module=MODULE, worker_env=environment, path=paths
+        )
+
+    monkeypatch.setattr(backends, "FleetOptions", pretended)
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))  # what the pretended compilers make stays here
+    problem = autosched.Softmax(rows=64, columns=512)
+    result = autosched.tune(problem, trials=12, database=tmp_path / "best.db", ray=cluster.address, workers=1)
+    assert result.device == device("h200") and result.provenance.value == "measured" and result.stopped == ""
+    assert len(result.trials) == 12 and result.best is not None and result.best.ok
+    assert "2 x h200 of the Ray cluster" in " ".join(result.lines)
+    assert result.remeasured is not None and len(result.entrants) >= 2
+
+
+def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    def refuse(**_: Any) -> None:
+        raise ConnectionError("Could not find any running Ray instance.\nand more")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    with pytest.raises(
+        FleetError, match=r"there is no Ray cluster at auto \(Could not find any running Ray instance\.\)"
+    ):
+        Fleet("auto")

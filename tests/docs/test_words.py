@@ -118,13 +118,10 @@ def test_a_word_that_nobody_knows_is_found() -> None:
     assert unknown({"here": "A frobulated kernel, in `frobulation`, waits at an mbarrier."}) == {"frobulated": "here"}
 
 
-def test_every_term_is_used() -> None:
-    used = {word for page in PAGES for word in words(page.read_text("utf-8"))}
-    used |= {word for module in MODULES for word in words(docstrings(module))}
+def test_no_term_is_listed_twice() -> None:
     lines = [line.partition("#")[0] for line in TERMS.read_text("utf-8").splitlines()]
     listed = [word.lower() for line in lines for word in line.split()]
     assert len(listed) == len(set(listed))
-    assert [w for w in listed if w not in used and w + "s" not in used] == []
 
 
 def test_retired_words_do_not_come_back() -> None:

@@ -173,7 +173,7 @@ BAD = {
     "no number": (("space", "matmul", "-m", "4k", "-n", "4", "-k", "4"), "'4k' is not a whole number"),
     "a fraction": (("space", "matmul", "-m", "4.5", "-n", "4", "-k", "4"), "4.5"),
     "zero batch": (("space", "matmul", *SMALL, "--batch", "0"), "batch"),
-    "unknown type": (("space", "matmul", *SMALL, "--dtype", "f64"), "f16, bf16, f32, e4m3, e5m2 or i8"),
+    "unknown type": (("space", "matmul", *SMALL, "--dtype", "f64"), "e4m3, e5m2, i8, mxf8, mxf4 or nvf4"),
     "unknown order": (("space", "matmul", *SMALL, "--order-a", "diagonal"), "row or col"),
     "unknown epilogue": (("space", "matmul", *SMALL, "--epilogue", "tanh"), "gelu"),
     "unsupported combination": (("space", "matmul", *SMALL, "--dtype", "f16", "--precision", "ieee"), "precision"),

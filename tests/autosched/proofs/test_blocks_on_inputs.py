@@ -155,3 +155,23 @@ def test_a_reference_that_is_not_made_for_the_true_size_is_not_asked_for_it() ->
         reference=small_only,
     )
     assert proven(kernel, "full").ok
+
+
+def test_an_answer_of_kernel_tuners_is_compared_with_what_some_blocks_wrote() -> None:
+    numbers = np.random.default_rng(0).standard_normal(65_536).astype(np.float32)
+
+    def twice(right: bool) -> Kernel:
+        return Kernel.from_arrays(
+            "twice",
+            "__global__ void twice(float* y, const float* x) {\n"
+            "  int i = blockIdx.x * block_size_x + threadIdx.x;\n"
+            "  if (i < 65536) y[i] = 2 * x[i];\n}\n",
+            numbers.size,
+            [np.zeros_like(numbers), numbers],
+            {"block_size_x": [64]},
+            answer=[numbers * (2 if right else 3), None],
+        )
+
+    found = proven(twice(True))
+    assert found.ok and all(run.blocks for run in found.runs)
+    assert proven(twice(False)).status == "wrong_result"

@@ -276,7 +276,7 @@ def test_an_emulation_without_a_verdict_is_uncertain(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "check needs --db"),
+        ([], "check needs a database"),
         (["--db", "no.db", "--static"], "no.db"),
         (["--db", "DB"], "give --static"),
         (["--db", "DB", "--static", "--against", "x.db"], "leave --static out"),

@@ -13,6 +13,8 @@ import typer
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli.app import build
+from autosched.cli.commands.tune_moe import expanded as moe_expanded
+from autosched.cli.commands.tune_triton import expanded as triton_expanded
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -42,7 +44,7 @@ def test_commands_and_their_options_exist() -> None:
             words = [w for w in shlex.split(part.split(" > ")[0]) if w not in ("...", "\\")]
             if not words or words[0] != "autosched":
                 continue
-            command, context, rest = root, typer.Context(root), words[1:]
+            command, context, rest = root, typer.Context(root), moe_expanded(triton_expanded(words[1:]))
             while rest and hasattr(command, "list_commands") and rest[0] in command.list_commands(context):
                 command, rest = command.get_command(context, rest[0]), rest[1:]
             known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)} | {"--help", "-h"}
@@ -60,7 +62,18 @@ def _inner(group: Any) -> set[str]:
     known = {
         o for name in group.list_commands(context) for p in group.get_command(context, name).params for o in p.opts
     }
-    return known | {"--kernel", "--size", "--suite", "--from", "--ptx", "--program", "--python", "--budget"}
+    return known | {
+        "--kernel",
+        "--size",
+        "--suite",
+        "--from",
+        "--ptx",
+        "--program",
+        "--python",
+        "--budget",
+        "--triton",
+        "--args",
+    }
 
 
 def programs(page: Path) -> list[str]:

@@ -121,7 +121,7 @@ PLANTED = (
             {"A::advance(step, 64 * i)": "A::advance(steps_of_tile - 1 - step, 64 * i)"}),
     Planted("both consumers multiply the first rows", "registers", WRONG,
             {"16 * A::advance(0, 64 * fragments) * group": "0 * group"}),
-    Planted("a tile behind the first 64 KB", "long ring", K.WGMMA_IN_FLIGHT,
+    Planted("a tile behind the first 64 KB", "long ring", K.ASYNC_READ_BEFORE_WAIT,
             {"(address >> 4)": "(address >> 4 & 0xfff)"}, _OPERAND),
     Planted("a map of one row less", "plain", WRONG, maps={"a_map": {"sizes": (320, 255, 1)}}),
     Planted("a map without its swizzle", "plain", K.BARRIER_NOT_REACHED,
@@ -130,8 +130,8 @@ PLANTED = (
             maps={"a_map": {"strides": (624, 163840), "sizes": (312, 256, 1)}}),
     # Waits and arrivals.
     Planted("consumers wait with the other parity", "plain", K.ASYNC_READ_BEFORE_WAIT,
-            {"wait_together(place.full(), place.parity);\n      multiply_tile(acc, place.tile, group, t == 0)":
-             "wait_together(place.full(), place.parity ^ 1u);\n      multiply_tile(acc, place.tile, group, t == 0)"}),
+            {"wait_together(place.full(), place.parity);\n      multiply_tile(acc, tile, group, t == 0)":
+             "wait_together(place.full(), place.parity ^ 1u);\n      multiply_tile(acc, tile, group, t == 0)"}),
     Planted("the copies wait with the other parity", "plain", K.BARRIER_NOT_REACHED,
             {"wait(place.empty(), place.parity ^ 1u);  // the first":
              "wait(place.empty(), place.parity);  // the first"}),
@@ -148,9 +148,9 @@ PLANTED = (
              'asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(place.full()), '
              '"r"(tma_bytes));'}),
     Planted("one lane waits for its warp", "plain", K.ASYNC_READ_BEFORE_WAIT,
-            {"wait_together(place.full(), place.parity);\n      multiply_tile(acc, place.tile, group, t == 0)":
+            {"wait_together(place.full(), place.parity);\n      multiply_tile(acc, tile, group, t == 0)":
              "if (threadIdx.x % 32 == 0) Plan::wait(place.full(), place.parity);\n"
-             "      multiply_tile(acc, place.tile, group, t == 0)"}),
+             "      multiply_tile(acc, tile, group, t == 0)"}),
     Planted("every warpgroup makes the barriers", "registers", K.MBARRIER_MISUSE,
             {"if (warp == 0 && ptx::elect()) {": "if (warp % 4 == 0 && ptx::elect()) {"}),
     Planted("releases a tile too early", "plain", K.WGMMA_IN_FLIGHT,
@@ -166,7 +166,7 @@ PLANTED = (
     Planted("the mask is short by one block", OF_FOUR, K.BARRIER_NOT_REACHED,
             {"((1u << C::cluster_m) - 1) << (rank_n()": "((1u << (C::cluster_m - 1)) - 1) << (rank_n()"}),
     Planted("tells the blocks of the other axis", "all of it", K.SHARED_RACE,
-            {"rank_m() + i * C::cluster_m": "rank_n() + i * C::cluster_m"}),
+            {"m = along_n ? rank_m() :": "m = along_n ? rank_n() :"}),
     Planted("the last ones alone wait for their cluster", ALONG_M, K.BLOCK_EXITED,
             {"ptx::cluster_arrive();\n": "if (int(blockIdx.x) % cluster == 0) return;\n ptx::cluster_arrive();\n"}),
     Planted("the barriers are made behind the meeting", ALONG_M, K.MBARRIER_MISUSE,
@@ -182,7 +182,7 @@ PLANTED = (
             {"      Accumulators acc;\n      if constexpr (C::scale": "      if constexpr (C::scale",
              "    for_each_work([&](const Work& work, int turn, bool more)":
              "    Accumulators acc{};\n    for_each_work([&](const Work& work, int turn, bool more)",
-             "multiply_tile(acc, place.tile, group, t == 0)": "multiply_tile(acc, place.tile, group, false)"}),
+             "multiply_tile(acc, tile, group, t == 0)": "multiply_tile(acc, tile, group, false)"}),
     Planted("splits of all matrices share their sums", "splits of a batch", K.GLOBAL_RACE,
             {"output_tile = (batch * C::tiles_m + tile_m)": "output_tile = (0 * C::tiles_m + tile_m)"}),
     Planted("the first split is added twice, the last never", "splits of a batch", WRONG,
@@ -253,7 +253,8 @@ PLANTED = (
     # Elsewhere.
     Planted("outside of the matrix is NaN", "tail of k", WRONG, maps={"a_map": {"fill": "NAN_REQUEST_ZERO_FMA"}}),
     Planted("asks once whether a phase has ended", "plain", K.MBARRIER_MISUSE,
-            {"while (!ptx::mbarrier_try_wait": "if (!ptx::mbarrier_try_wait"}),
+            {"while (!ptx::mbarrier_try_wait": "if (!ptx::mbarrier_try_wait",
+             "while (!ptx::vote_all": "if (!ptx::vote_all"}),
     Planted("a and b exchanged", "square", WRONG,
             {"load<A, lines_a, (C::cluster_n > 1)>(a,":
              "load<A, lines_a, (C::cluster_n > 1)>(reinterpret_cast<const FromA&>(b),",

@@ -210,7 +210,7 @@ def test_the_command_says_what_it_wrote(export: Export) -> None:
     assert names | {"autosched_loader.py", "cubins", "ptx"} <= {p.name for p in export.folder.iterdir()}
     document = json.loads((export.folder / "manifest.json").read_text())
     vectors = next(k for k in document["kernels"] if k["operator"] == "vector_add")
-    assert vectors["sizes"]["n"] == {"value": 10007, "default": 100000003, "free": True, "padded": False}
+    assert vectors["sizes"]["n"] == {"value": 10007, "default": 10000019, "free": True, "padded": False}
     assert "n" in vectors["launch"]["grid"][0] and vectors["guards"]
     for kernel in document["kernels"]:
         assert hashlib.sha256((export.folder / kernel["cubin"]).read_bytes()).hexdigest() == kernel["sha256"]

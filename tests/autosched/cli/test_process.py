@@ -152,7 +152,7 @@ def test_a_narrow_terminal_cuts_nothing(
     untimed = [set(text.replace("─", "").split()) for text in (wide, narrow)]
     assert {word for word in untimed[0] - untimed[1] if not word.replace(".", "").isdecimal()} == set()
     text = printed(columns, "tune", "matmul", "--help")
-    assert "…" not in text and "--no-verify" in text and "auto|cuda|estimate|replay" in text
+    assert "…" not in text and "--no-verify" in text and "auto|cuda|estimate|ray|replay" in text
 
 
 # -- Ctrl-C -----------------------------------------------------------------------------------------------------------

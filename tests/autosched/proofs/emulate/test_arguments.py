@@ -230,7 +230,7 @@ def test_misused_textures_and_surfaces_are_found() -> None:
     (wrong,) = textures("fetch3", np.zeros(32, "f4"), Texture(PICTURE)).findings
     assert wrong.kind == "invalid_argument" and "2 dimensions" in wrong.message
     (none,) = textures("fetch1", np.zeros(32, "f4"), 12345, 0).findings
-    assert none.kind == "invalid_argument" and "no texture" in none.message
+    assert none.kind == "invalid_argument" and "not a texture" in none.message
 
 
 TMA = r"""

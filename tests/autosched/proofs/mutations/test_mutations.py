@@ -56,8 +56,8 @@ MUTATIONS = (
         "one k-tile too few is multiplied",
         PIPELINED,
         MATMUL,
-        "left > 0; --left) {\n      Loader",
-        "left > 1; --left) {\n      Loader",
+        "left > 0; --left) {\n      const Words next = scales.take();\n      Loader",
+        "left > 1; --left) {\n      const Words next = scales.take();\n      Loader",
     ),
     Mutation(
         "register copy stored one stage too late",

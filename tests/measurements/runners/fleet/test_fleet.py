@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +91,19 @@ def runner(fleet: Fleet, folder: Path, name: str | None = None) -> FleetRunner:
     return FleetRunner(fleet, fleet.device(name), FleetCompilers(fleet, CompileCache(folder / "ours")))
 
 
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "nothing has changed"
+        time.sleep(0.05)
+
+
 def test_what_candidates_do_and_what_becomes_of_a_lost_node(cluster: Any, tmp_path: Path) -> None:
     fleet = Fleet(cluster.address, options(tmp_path), compilers=1)
     try:
         it = runner(fleet, tmp_path)
-        assert isinstance(it, Streaming) and it.gpus == 2
+        assert isinstance(it, Streaming)
+        wait_for(lambda: it.gpus == 2)  # it begins with the first that is ready
         assert it.fingerprint()["device"] == "h200"
         found = dict(it.measure([candidate(name) for name in FATES]))
         assert [found[i].status for i in range(len(FATES))] == list(FATES.values())

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from search_spaces.hardware.block_scaling import BLOCK_FORMATS, BlockFormat
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, MULTIPLIED_DTYPES, NAMES, DType
 from search_spaces.operators.matmul import ACTIVATIONS, SCALE_BLOCK, Matmul
 from search_spaces.operators.matvec import Matvec
@@ -65,11 +66,15 @@ def matmul_plan(
     *,
     scale_a: ArraySpec | None = None,
     scale_b: ArraySpec | None = None,
+    block_scale_a: ArraySpec | None = None,
+    block_scale_b: ArraySpec | None = None,
     out: ArraySpec | None,
     activation: str,
     precision: str,
     acc: str = "",
     dtype: str | None,
+    block_format: str = "",
+    scale_order: str = "row",
 ) -> Plan:
     """``activation(scales * (a @ b) + bias)``: a (..., m, k), b (k, n) or with the same leading axes as a."""
     if a.ndim < 2 or b.ndim < 2:
@@ -93,10 +98,10 @@ def matmul_plan(
     problem = Matmul(
         m=m,
         n=n,
-        k=k,
+        k=k * (_block_format(block_format).element.values if block_format else 1),
         batch=batch,
-        a=_type("a", a, MULTIPLIED_DTYPES),
-        b=_type("b", b, MULTIPLIED_DTYPES),
+        a=_factor_type("a", a, block_format),
+        b=_factor_type("b", b, block_format),
         acc=acc,
         out=_out_type(out, dtype, ""),
         order_a=order_a,
@@ -104,13 +109,51 @@ def matmul_plan(
         epilogue="+".join(parts) or "none",
         precision=precision if a.type == "float32" else "tf32",
         scale=_scale(scale_a, scale_b, (lead if lead_b else [], m, n, k)),
+        scale_order=scale_order if block_format else "",
     )
     shape = (*a.shape[:-1], n)
     operands = ["a", "b", *(("scale_a", "scale_b") if scale_a is not None else ())]
+    operands += _block_scales(problem, block_scale_a, block_scale_b)
     if bias is not None:
         _vector("bias", bias, n, problem.out)
         operands.append("bias")
     return _plan(problem, operands, shape, problem.out, out)
+
+
+def _block_format(name: str) -> BlockFormat:
+    if name not in BLOCK_FORMATS:
+        raise ValueError(f"unknown block_format {name!r}: use one of {', '.join(BLOCK_FORMATS)}")
+    return BLOCK_FORMATS[name]
+
+
+def _factor_type(name: str, array: ArraySpec, block_format: str) -> str:
+    if not block_format:
+        return _type(name, array, MULTIPLIED_DTYPES)
+    element = _block_format(block_format).element.name
+    known = ("uint8", {"e4m3": NAMES["e4m3"], "e2m1x2": "float4_e2m1fn_x2"}[element])
+    if array.type not in known:
+        raise ValueError(f"{name} of {block_format} must hold {' or '.join(known)}, not {array.type}: view it as uint8")
+    return block_format
+
+
+def _block_scales(problem: Matmul, a: ArraySpec | None, b: ArraySpec | None) -> list[str]:
+    """The names of the scales of blocks. Raises ValueError where they do not fit, or are missing, or too many."""
+    given = {"block_scale_a": a, "block_scale_b": b}
+    if problem.blocks is None:
+        if a is not None or b is not None:
+            raise ValueError(f"block_scale_a and block_scale_b need block_format: one of {', '.join(BLOCK_FORMATS)}")
+        return []
+    shapes = {operand.name: operand.shape for operand in problem.operands()}
+    for name, scales in given.items():
+        if scales is None:
+            raise ValueError(f"{problem.a} needs {name}, bytes of the shape {shapes[name]}")
+        if scales.itemsize != 1 or math.prod(scales.shape) != math.prod(shapes[name]):
+            raise ValueError(
+                f"{name} must be {math.prod(shapes[name])} bytes, {problem.scale_order}: {shapes[name]}, "
+                f"not {scales.shape} of {scales.type}"
+            )
+        _dense(name, scales)
+    return list(given)
 
 
 def _scale(a: ArraySpec | None, b: ArraySpec | None, sizes: tuple[list[int], int, int, int]) -> str:

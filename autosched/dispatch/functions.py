@@ -39,6 +39,10 @@ def matmul(
     *,
     scale_a: Any = None,
     scale_b: Any = None,
+    block_scale_a: Any = None,
+    block_scale_b: Any = None,
+    block_format: str = "",
+    scale_order: str = "row",
     bias: Any = None,
     activation: str = "none",
     precision: str = "tf32",
@@ -51,18 +55,24 @@ def matmul(
     8-bit types may have scales in f32, both or none: one element each, or one for each row of a, (..., m) or (..., m,
     1), and one for each column of b, (..., n) or (..., 1, n), which multiply the product; or, of 8-bit floats, one for
     each row of a and 128 of k, (..., m, k / 128), and one for each 128 columns of b and 128 of k, (..., n / 128,
-    k / 128), rounded up, which multiply the sums of 128 products. ``bias`` has n elements of the result's type;
+    k / 128), rounded up, which multiply the sums of 128 products. With ``block_format`` "mxf8", "mxf4" or "nvf4" a and
+    b are bytes, (..., m, k) of the numbers of mxf8 and (..., m, k / 2) of the others, and b (k, n) or (k / 2, n)
+    column-major; ``block_scale_a`` and ``block_scale_b`` are bytes, too, which lie as ``scale_order`` says, "row" or
+    "tiled" (``Matmul``). ``bias`` has n elements of the result's type;
     ``activation`` is "none", "relu", "gelu" or "silu"; ``precision`` says whether f32 may be rounded to "tf32" or not
     ("ieee"), and ``acc`` = "f16" that products of f16 are added up in f16. The result has the type of a (of 8-bit
     floats bf16, of int8 int32, with scales bf16), or ``dtype``, or that of out.
     """
-    given = {"scale_a": scale_a, "scale_b": scale_b, "bias": bias}
+    given = {
+        "scale_a": scale_a, "scale_b": scale_b, "block_scale_a": block_scale_a, "block_scale_b": block_scale_b,
+        "bias": bias,
+    }  # fmt: skip
     more = {name: array for name, array in given.items() if array is not None}
     return _call(
         (a, b, *more.values()),
         out,
         database,
-        ("matmul", activation, precision, acc, dtype, *more),
+        ("matmul", activation, precision, acc, dtype, block_format, scale_order, *more),
         lambda facts, of: call_signature.matmul_plan(
             facts[0],
             facts[1],
@@ -72,6 +82,8 @@ def matmul(
             precision=precision,
             acc=acc,
             dtype=dtype,
+            block_format=block_format,
+            scale_order=scale_order,
         ),
     )
 

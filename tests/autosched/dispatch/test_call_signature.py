@@ -123,6 +123,38 @@ class TestMatmul:
         assert isinstance(plan.problem, Matmul) and (plan.problem.scale, plan.out_type) == ("block", "bf16")
         assert {o.name: o.shape for o in plan.problem.operands()}["scale_b"] == (2, 2, 3)
 
+    @pytest.mark.parametrize("order", ["row", "tiled"])
+    @pytest.mark.parametrize("name", ["mxf8", "mxf4", "nvf4"])
+    @pytest.mark.parametrize("lead", [(), (2,)])
+    def test_block_scaled_types(self, name: str, order: str, lead: tuple[int, ...]) -> None:
+        problem = Matmul(20, 24, 96, batch=2 if lead else 1, a=name, scale_order=order)
+        inputs = problem.random_inputs(1)
+        a, b, scale_a, scale_b = (inputs[o] if lead else inputs[o][0] for o in list(inputs)[:4])
+        b = b.swapaxes(-1, -2)
+        given = {"block_scale_a": facts(scale_a), "block_scale_b": facts(scale_b)}
+        plan = matmul_plan(facts(a), facts(b), out=None, block_format=name, scale_order=order, **given, **MATMUL)
+        assert plan.problem == problem
+        assert plan.operands == ("a", "b", "block_scale_a", "block_scale_b")
+        close(computed(plan, a, b, scale_a, scale_b), problem.reference(inputs)["out"].reshape(*lead, 20, 24))
+
+    def test_block_scales_that_do_not_fit(self) -> None:
+        a, b, scales = of((20, 48), "uint8"), facts(np.zeros((24, 48), "uint8").T), of((20, 6), "uint8")
+        usual: dict[str, Any] = {"block_scale_a": scales, "block_scale_b": of((24, 6), "uint8"), "block_format": "nvf4"}
+        assert matmul_plan(a, b, out=None, **usual, **MATMUL).problem.key()
+        for changed, message in (
+            ({"block_scale_b": None}, r"nvf4 needs block_scale_b, bytes of the shape \(1, 24, 6\)"),
+            ({"block_scale_b": scales}, r"block_scale_b must be 144 bytes, row: \(1, 24, 6\), not \(20, 6\) of uint8"),
+            ({"block_format": "nvf5"}, "unknown block_format 'nvf5': use one of mxf8, mxf4, nvf4"),
+            ({"block_format": ""}, "a holds uint8, which kernels do not compute with"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                matmul_plan(a, b, out=None, **usual | changed, **MATMUL)
+        with pytest.raises(ValueError, match="a of nvf4 must hold uint8 or float4_e2m1fn_x2, not float16: view it as"):
+            matmul_plan(of((20, 48)), b, out=None, **usual, **MATMUL)
+        halves = {name: array for name, array in usual.items() if name != "block_format"}
+        with pytest.raises(ValueError, match="block_scale_a and block_scale_b need block_format"):
+            matmul_plan(of((20, 48)), of((48, 24)), out=None, **halves, **MATMUL)
+
     def test_the_type_of_the_result(self) -> None:
         a, b = of((4, 6)), of((6, 5))
         plans = {

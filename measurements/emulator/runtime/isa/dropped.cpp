@@ -57,8 +57,9 @@ const Use& use_of(SiteIndex load) {
   for (const Instruction& i : program.code) {
     if (i.site != load) continue;
     tainted.insert(i.operand, i.operand + i.destinations);
-    // A copy from memory to memory, such as one of TMA, and an atomic take the value on by themselves.
-    if (i.destinations == 0 || is_one_of(i.row->name, {"atom", "red", "cp."})) use.lost = true;
+    // A copy from memory to memory, such as one of TMA, and an atomic take the value on by themselves. Not so that of a
+    // tensor map by a whole warp: it waits for the lanes that have written, so that a missing bar.warp.sync harms nothing.
+    if ((i.destinations == 0 && i.flow == Flow::plain) || is_one_of(i.row->name, {"atom", "red"})) use.lost = true;
   }
   for (std::size_t before = 0; before != tainted.size();) {
     before = tainted.size();

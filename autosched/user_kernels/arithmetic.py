@@ -93,6 +93,21 @@ def compared(compare: Callable[[Array, Array], Array], a: Evaluate, b: Evaluate)
     return evaluate
 
 
+def is_among(a: Evaluate, others: Sequence[Evaluate]) -> Evaluate:
+    """Python's ``in``: all values behind it are computed first, so that one without a value leaves it without one."""
+
+    def evaluate(look: Callable[[str], Array]) -> Pair:
+        value, defined = a(look)
+        found = np.zeros_like(defined)
+        for other in others:
+            candidate, there = other(look)
+            found = found | (value == candidate)
+            defined = defined & there
+        return np.asarray(found, dtype=np.bool_), defined
+
+    return evaluate
+
+
 def either(parts: Sequence[Evaluate], stop: bool, kind: Type) -> Evaluate:
     """Python's ``or`` (``stop`` true) and ``and``: the first operand whose truth is ``stop``, else the last."""
 

@@ -34,6 +34,7 @@ from autosched.user_kernels.arithmetic import (
     compared,
     constant,
     either,
+    is_among,
     named,
     truth,
     unary,
@@ -258,7 +259,7 @@ class _Parser:
             raise self.error(node, "in needs a list or a tuple of values after it, such as x in (1, 2)")
         among = [self.term(element, depth) for element in right.elts]
         self._joined(node, (a, *among))
-        found = either([compared(np.equal, a.evaluate, b.evaluate) for b in among], True, "bool")
+        found = is_among(a.evaluate, [b.evaluate for b in among])
         return _Term("bool", unary(np.logical_not, found) if isinstance(op, ast.NotIn) else found)
 
     def _call(self, node: ast.AST, name: str, given: Sequence[ast.expr], depth: int) -> _Term:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from autosched.user_kernels.arithmetic import BOUND, Type
@@ -79,6 +79,8 @@ small = st.lists(st.tuples(*[st.integers(-4, 40)] * 3), min_size=1, max_size=6)
 
 @settings(max_examples=400, deadline=None)
 @given(expressions(), small)
+@example("a ** 0 in (1, ceil_div(a, a), 4)", [(0, 0, 0), (2, 0, 0)])  # all of a tuple are computed
+@example("a not in (a, b // c)", [(1, 2, 0), (1, 2, 1)])
 def test_an_expression_means_what_python_means_in_columns_and_alone(text: str, rows: list[tuple[int, ...]]) -> None:
     expression = parse(text, NAMES)
     columns = {name: np.array([row[i] for row in rows]) for i, name in enumerate(NAMES)}

@@ -6,72 +6,26 @@ namespace autosched::ptx {
 
 // d += (a * scales) @ (b * scales): as the others, with the scales of a and of b in tensor memory, of which the descriptor says
 // which bytes of a word count. mxf8f6f4 takes one scale of a row for 32 bytes along k, mxf4 two, and mxf4nvf4 four.
-template <>
-struct Tcgen05Mma<Tcgen05Kind::mxf8f6f4, 1> {
-  __device__ __forceinline__ static void multiply(unsigned d, unsigned long long a, unsigned long long b, unsigned descriptor,
-                                                  unsigned scales_a, unsigned scales_b, int accumulate) {
-    asm volatile(
-        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %6, 0;\n\t"
-        "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X [%0], %1, %2, %3, [%4], [%5], p;\n\t}" ::"r"(d),
-        "l"(a), "l"(b), "r"(descriptor), "r"(scales_a), "r"(scales_b), "r"(accumulate)
-        : "memory");
-  }
-};
-template <>
-struct Tcgen05Mma<Tcgen05Kind::mxf8f6f4, 2> {
-  __device__ __forceinline__ static void multiply(unsigned d, unsigned long long a, unsigned long long b, unsigned descriptor,
-                                                  unsigned scales_a, unsigned scales_b, int accumulate) {
-    asm volatile(
-        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %6, 0;\n\t"
-        "tcgen05.mma.cta_group::2.kind::mxf8f6f4.block_scale.scale_vec::1X [%0], %1, %2, %3, [%4], [%5], p;\n\t}" ::"r"(d),
-        "l"(a), "l"(b), "r"(descriptor), "r"(scales_a), "r"(scales_b), "r"(accumulate)
-        : "memory");
-  }
-};
-template <>
-struct Tcgen05Mma<Tcgen05Kind::mxf4, 1> {
-  __device__ __forceinline__ static void multiply(unsigned d, unsigned long long a, unsigned long long b, unsigned descriptor,
-                                                  unsigned scales_a, unsigned scales_b, int accumulate) {
-    asm volatile(
-        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %6, 0;\n\t"
-        "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.scale_vec::2X [%0], %1, %2, %3, [%4], [%5], p;\n\t}" ::"r"(d),
-        "l"(a), "l"(b), "r"(descriptor), "r"(scales_a), "r"(scales_b), "r"(accumulate)
-        : "memory");
-  }
-};
-template <>
-struct Tcgen05Mma<Tcgen05Kind::mxf4, 2> {
-  __device__ __forceinline__ static void multiply(unsigned d, unsigned long long a, unsigned long long b, unsigned descriptor,
-                                                  unsigned scales_a, unsigned scales_b, int accumulate) {
-    asm volatile(
-        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %6, 0;\n\t"
-        "tcgen05.mma.cta_group::2.kind::mxf4.block_scale.scale_vec::2X [%0], %1, %2, %3, [%4], [%5], p;\n\t}" ::"r"(d),
-        "l"(a), "l"(b), "r"(descriptor), "r"(scales_a), "r"(scales_b), "r"(accumulate)
-        : "memory");
-  }
-};
-template <>
-struct Tcgen05Mma<Tcgen05Kind::mxf4nvf4, 1> {
-  __device__ __forceinline__ static void multiply(unsigned d, unsigned long long a, unsigned long long b, unsigned descriptor,
-                                                  unsigned scales_a, unsigned scales_b, int accumulate) {
-    asm volatile(
-        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %6, 0;\n\t"
-        "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X [%0], %1, %2, %3, [%4], [%5], p;\n\t}" ::"r"(d),
-        "l"(a), "l"(b), "r"(descriptor), "r"(scales_a), "r"(scales_b), "r"(accumulate)
-        : "memory");
-  }
-};
-template <>
-struct Tcgen05Mma<Tcgen05Kind::mxf4nvf4, 2> {
-  __device__ __forceinline__ static void multiply(unsigned d, unsigned long long a, unsigned long long b, unsigned descriptor,
-                                                  unsigned scales_a, unsigned scales_b, int accumulate) {
-    asm volatile(
-        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %6, 0;\n\t"
-        "tcgen05.mma.cta_group::2.kind::mxf4nvf4.block_scale.scale_vec::4X [%0], %1, %2, %3, [%4], [%5], p;\n\t}" ::"r"(d),
-        "l"(a), "l"(b), "r"(descriptor), "r"(scales_a), "r"(scales_b), "r"(accumulate)
-        : "memory");
-  }
-};
+#define AUTOSCHED_TCGEN05_BLOCK_SCALED(KIND, BLOCKS, SCALES)                                                                  \
+  template <>                                                                                                                \
+  struct Tcgen05Mma<Tcgen05Kind::KIND, BLOCKS> {                                                                             \
+    __device__ __forceinline__ static void multiply(unsigned d, unsigned long long a, unsigned long long b,                  \
+                                                    unsigned descriptor, unsigned scales_a, unsigned scales_b,               \
+                                                    int accumulate) {                                                        \
+      asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %6, 0;\n\t"                                                         \
+                   "tcgen05.mma.cta_group::" #BLOCKS ".kind::" #KIND ".block_scale.scale_vec::" #SCALES                      \
+                   "X [%0], %1, %2, %3, [%4], [%5], p;\n\t}" ::"r"(d),                                                       \
+                   "l"(a), "l"(b), "r"(descriptor), "r"(scales_a), "r"(scales_b), "r"(accumulate)                            \
+                   : "memory");                                                                                              \
+    }                                                                                                                        \
+  };
+AUTOSCHED_TCGEN05_BLOCK_SCALED(mxf8f6f4, 1, 1)
+AUTOSCHED_TCGEN05_BLOCK_SCALED(mxf8f6f4, 2, 1)
+AUTOSCHED_TCGEN05_BLOCK_SCALED(mxf4, 1, 2)
+AUTOSCHED_TCGEN05_BLOCK_SCALED(mxf4, 2, 2)
+AUTOSCHED_TCGEN05_BLOCK_SCALED(mxf4nvf4, 1, 4)
+AUTOSCHED_TCGEN05_BLOCK_SCALED(mxf4nvf4, 2, 4)
+#undef AUTOSCHED_TCGEN05_BLOCK_SCALED
 
 // 128 lines of four scales, 512 bytes of shared memory by their matrix descriptor, to four columns: line l to lane l % 32 of
 // each quarter of the lanes, column l / 32. Of a pair, each block copies from its own memory. Multiplications of this thread that

@@ -74,7 +74,7 @@ def _argument(data: Mapping[str, Any]) -> Any:
 def handle(request: Message) -> Message:
     """Compile ``function`` of ``file`` for ``device`` with ``arguments``; ``error`` and ``kind`` where Triton
     raises."""
-    from autosched.triton.tuning.compiling import Capture, refusal_of
+    from autosched.triton.tuning.compiling.candidate import Capture, refusal_of
 
     row = device(request["device"])
     found = load(f"{request['file']}:{request['function']}", "the kernel")

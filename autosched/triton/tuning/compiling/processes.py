@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from autosched.triton.tuning.compile_worker import NotPortable, place_of, portable
-from autosched.triton.tuning.compiling import NotLaunched
+from autosched.triton.tuning.compiling.candidate import NotLaunched
+from autosched.triton.tuning.compiling.worker import NotPortable, place_of, portable
 from autosched.triton.tuning.function import TritonFunction
 from measurements.records.measurement import Status
 from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
@@ -18,7 +18,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 
 COMPILE_SECONDS = 120.0
-_MODULE = "autosched.triton.tuning.compile_worker"
+_MODULE = "autosched.triton.tuning.compiling.worker"
 
 
 class CompileProcesses:

@@ -21,7 +21,7 @@ import triton.language as tl
 
 from autosched.triton.storages import Storages
 from autosched.triton.tuning.call import KernelCall
-from autosched.triton.tuning.compiling import NotLaunched, compiled
+from autosched.triton.tuning.compiling.candidate import NotLaunched, compiled
 from autosched.triton.tuning.function import TritonFunction
 from autosched.triton.tuning.runner import TritonEstimateRunner
 from benchmarks.cost_model.autoheuristic import NotARecording, Recorded, files, read

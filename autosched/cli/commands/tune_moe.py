@@ -20,7 +20,7 @@ from autosched.cli.terminal.progress import Counter
 from autosched.reporting import formatting
 
 if TYPE_CHECKING:
-    from autosched.triton.configs.sidecar import TunedLayer
+    from autosched.triton.configs.tuning.sidecar import TunedLayer
 
 COMMAND = "tune --moe FILE"  # as usage errors name it
 FormatOption = Annotated[str, typer.Option("--format", metavar="NAME", help="vllm or sglang.")]
@@ -86,10 +86,10 @@ def tune_moe(
         import triton  # noqa: F401
 
         from autosched.triton.configs.layer import batch_sizes, layer_of_model
-        from autosched.triton.configs.measure import gpu_measure
-        from autosched.triton.configs.pool import JudgePool
-        from autosched.triton.configs.sidecar import write_tuned
-        from autosched.triton.configs.tune_layer import tune_layer
+        from autosched.triton.configs.tuning.measure import gpu_measure
+        from autosched.triton.configs.tuning.pool import JudgePool
+        from autosched.triton.configs.tuning.sidecar import write_tuned
+        from autosched.triton.configs.tuning.tune_layer import tune_layer
     except ImportError as error:
         raise InputError(f"--moe needs Triton and torch ({error}): pip install 'autosched[triton,torch]'") from None
     form = FORMATS[FORMATS.index(format)]
@@ -131,7 +131,7 @@ def tune_moe(
 
 
 def _keep(db: str, tuned: TunedLayer) -> None:
-    from autosched.triton.configs.records import records_of
+    from autosched.triton.configs.tuning.records import records_of
     from measurements.store.store import Store
 
     with Store.open(db) as store:

@@ -53,7 +53,8 @@ class Backend:
 
     ``line`` says for people which it is, on what, and why; ``headline`` is short: what its times are. ``schedules`` are
     all that the runner knows, where it does not know every one; ``pool`` compiles, if anything does; ``gpus`` is how
-    many measure at a time.
+    many measure at a time. ``fleet`` is the cluster that measures, if one does; it is ``owned`` where closing the
+    backend ends it.
     """
 
     name: str
@@ -66,13 +67,14 @@ class Backend:
     headline: str = ""
     gpus: int = 0
     fleet: Fleet | None = None
+    owned: Fleet | None = None
 
     def close(self) -> None:
         self.runner.close()
         if self.pool is not None:
             self.pool.close()
-        if self.fleet is not None:
-            self.fleet.close()
+        if self.owned is not None:
+            self.owned.close()
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +93,7 @@ def choose(
     gpus: Gpus | None = None,
     templates: Iterable[str | KernelTemplate] | None = None,
     model: TrainedModel | None = None,
-    ray: str | None = None,
+    ray: str | Fleet | None = None,
 ) -> Backend:
     """The backend called ``backend``, for ``device`` (a name, a row, or None for the GPU of this machine).
 
@@ -101,7 +103,8 @@ def choose(
     L2, which only measuring can. ``gpus`` measure, all of one kind: by default GPU 0 alone, because the others of a
     shared machine may be somebody's. ``templates`` are to be searched, by default all that can compute ``problem``.
     ``model`` estimates times, by default the analytic model. ``ray`` is the address of a cluster whose GPUs of the kind
-    ``device`` measure; the backend "ray" alone takes the one that this machine belongs to. Raises ValueError
+    ``device`` measure, or a Fleet of one, which stays the caller's to close; the backend "ray" alone takes the cluster
+    that this machine belongs to. Raises ValueError
     (BackendError, FleetError, UnknownDevice, RecordingError) for what cannot be used; no process is started then.
     """
     if backend not in BACKENDS:
@@ -162,7 +165,7 @@ def choose(
 
 
 def _of_cluster(
-    address: str,
+    where: str | Fleet,
     device: str | Device | None,
     problem: Problem | None,
     workers: int | None,
@@ -175,22 +178,30 @@ def _of_cluster(
             "its outputs are judged by a function of the kernel file, which no cluster has: leave --ray out"
         )
     wanted = device.name if isinstance(device, Device) else None if device is None else device_row(device).name
-    fleet = Fleet(address, FleetOptions(cuda=CudaOptions(warm_cache=warm_cache)), compilers=workers)
+    given = where if isinstance(where, Fleet) else None
+    fleet = given or cluster(str(where), warm_cache=warm_cache, workers=workers)
+    own = fleet if given is None else None
     try:
         kind = fleet.device(wanted)
         usable = TemplateSet(()) if problem is None else templates_for(problem, kind, templates)
         pool = FleetCompilers(fleet)
         runner = FleetRunner(fleet, kind, pool)
         headline = f"times are MEASURED on {runner.gpus} GPUs of a Ray cluster"
+        line, gpus = runner.describe(), runner.gpus
         return Backend(
-            runner.name, runner, kind, runner.describe(), pool, usable, headline=headline, gpus=runner.gpus, fleet=fleet
+            runner.name, runner, kind, line, pool, usable, headline=headline, gpus=gpus, fleet=fleet, owned=own
         )
-    except NvrtcMissing as error:
-        fleet.close()
-        raise BackendError(str(error)) from error
-    except BaseException:
-        fleet.close()
+    except BaseException as error:
+        if own is not None:
+            own.close()
+        if isinstance(error, NvrtcMissing):
+            raise BackendError(str(error)) from error
         raise
+
+
+def cluster(address: str, *, warm_cache: bool = False, workers: int | None = None) -> Fleet:
+    """The actors of the Ray cluster at ``address``, for the backends of many problems. Raises FleetError."""
+    return Fleet(address, FleetOptions(cuda=CudaOptions(warm_cache=warm_cache)), compilers=workers)
 
 
 def _short(why: str) -> str:

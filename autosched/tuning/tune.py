@@ -25,6 +25,7 @@ from autosched.tuning.result import Observer, TuneResult
 from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
 from autosched.user_kernels.problem import KernelProblem
 from measurements.records.measurement import Provenance
+from measurements.runners.fleet.cluster import Fleet
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.recorded_space import recorded_union
@@ -49,7 +50,7 @@ def tune(
     verify: bool = True,
     warm_cache: bool = False,
     gpus: backends.Gpus | None = None,
-    ray: str | None = None,
+    ray: str | Fleet | None = None,
     progress: Observer | None = None,
     templates: Iterable[str | KernelTemplate] | None = None,
     model: str | Path | None = None,
@@ -68,8 +69,8 @@ def tune(
     may take ``proof_seconds``, by default PROOF_SECONDS; 0 leaves it out. On a GPU the fastest are timed in turns at
     the end, which decides. ``warm_cache`` times with operands in the L2 instead of from memory. ``gpus`` measure, by
     default GPU 0 alone: numbers as CUDA counts them, or "all", all of one kind. ``ray`` is the address of a Ray cluster
-    ("auto": the one of this machine), on all of whose GPUs of the kind ``device`` is measured instead. Ctrl-C ends the
-    run with everything kept.
+    ("auto": the one of this machine) or a Fleet, on all of whose GPUs of the kind ``device`` is measured instead.
+    Ctrl-C ends the run with everything kept.
     ``templates`` are the kernel templates to search, by name or themselves; by default every one that can compute it.
     A matmul is first asked of nvMatmulHeuristics, where that is installed (``nvidia_heuristics``).
     The search starts from what the trained ``model`` (a file of ``autosched train``) knows, by default from the times

@@ -114,8 +114,8 @@ def emulate(
     true by the letter of the PTX ISA and harms nothing.
     Exit status 1 where a fault is found, where the kernel does not run, or where --expect differs.
     """
-    from autosched.proofs.emulate import emulate as run_kernel
-    from autosched.proofs.emulate import is_ptx
+    from autosched.proofs.emulate.emulate import emulate as run_kernel
+    from autosched.proofs.emulate.emulate import is_ptx
 
     within("--seed", seed, 0, MOST_SEED)
     asked = order_from(order, turns, launches)
@@ -189,8 +189,8 @@ def emulate(
 
 def _program(file: str, is_ptx: Any, options: Sequence[str]) -> tuple[str, bool]:
     """The text to emulate, and whether it is CUDA source. Raises InputError, also with what nvcc refuses."""
-    from autosched.proofs.device_source import has_host_code, nvcc, ptx_by_nvcc
-    from autosched.proofs.kernel_files import NoKernelFile, ptx_of_file
+    from autosched.proofs.emulate.device_source import has_host_code, nvcc, ptx_by_nvcc
+    from autosched.proofs.emulate.kernel_files import NoKernelFile, ptx_of_file
     from measurements.compiler.pool import error_reason
     from measurements.emulator.architecture import source_arch
     from search_spaces.templates.headers import Headers

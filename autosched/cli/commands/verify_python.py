@@ -36,7 +36,7 @@ def _is_program(file: str) -> bool:
     path = Path(file)
     if path.suffix != ".py" or not path.is_file():
         return False
-    from autosched.proofs.kernel_files import NoKernelFile, front_end_of
+    from autosched.proofs.emulate.kernel_files import NoKernelFile, front_end_of
 
     try:
         found = front_end_of(path)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from autosched.proofs.kernel_signature import Parameter
+from autosched.proofs.emulate.kernel_signature import Parameter
 from measurements.emulator import Address, Memory
 from measurements.emulator.memory import Inside, TextureObject
 from measurements.emulator.ptx.syntax import Variable

@@ -11,7 +11,7 @@ import pytest
 from needs import needs_compiler
 
 from autosched.cli import main
-from autosched.proofs.kernel_files import NoKernelFile, front_end_of, ptx_of_file
+from autosched.proofs.emulate.kernel_files import NoKernelFile, front_end_of, ptx_of_file
 
 PTX = """.version 9.0
 .target sm_90

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from autosched.proofs.device_source import device_part, has_host_code, standard_headers
-from autosched.proofs.kernel_signature import find_kernel, parameters_of
-from autosched.proofs.launch_memory import Struct, Surface, TensorMapOf, Texture, pass_arguments, size_of
-from autosched.proofs.orders import in_orders
+from autosched.proofs.emulate.device_source import device_part, has_host_code, standard_headers
+from autosched.proofs.emulate.kernel_signature import find_kernel, parameters_of
+from autosched.proofs.emulate.launch_memory import Struct, Surface, TensorMapOf, Texture, pass_arguments, size_of
+from autosched.proofs.emulate.orders import in_orders
 from measurements.compiler.nvrtc import PTX_OPTIONS
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
@@ -140,7 +140,7 @@ def emulate(
       where a toolkit, or the wheel nvidia-cuda-runtime, is installed.
     - ``order``: of blocks, and with a seed also of the turns of warps, lanes and atomics: what waits for nothing, and
       is right by the luck of an order, is wrong in another one (``measurements.emulator.Order``). None: ascending, and
-      once more at random (autosched/proofs/orders.py).
+      once more at random (autosched/proofs/emulate/orders.py).
     - ``launches``: how often the kernel runs, one after another, each time on what the one before has left, but for
       ``outputs``, which must be written again: what a launch does not leave as it found it shows.
     - ``suppressions``: findings that are expected (``measurements.emulator.Suppression``).

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autosched.cli.commands.tune import _remeasured_facts
+from autosched.cli.commands.tuning.tune import _remeasured_facts
 from autosched.cli.options.stored import refuse_unusable
 from autosched.regression.since_tuning import AtTuning
 from autosched.reporting.formatting import record_facts

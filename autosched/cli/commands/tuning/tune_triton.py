@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from autosched.cli.commands.tune import DEFAULT_TRIALS, SecondsOption, result_json, show_result
+from autosched.cli.commands.tuning.tune import DEFAULT_TRIALS, SecondsOption, result_json, show_result
 from autosched.cli.options.devices import DeviceOption, target
 from autosched.cli.options.problem import one_of, whole_number
 from autosched.cli.options.triton import loaded, made, sizes

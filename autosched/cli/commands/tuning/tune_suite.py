@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autosched.cli.commands.tune import SecondsOption
+from autosched.cli.commands.tuning.tune import SecondsOption
 from autosched.cli.options.devices import DeviceOption, target
 from autosched.cli.options.problem import one_of, whole_number
 from autosched.cli.terminal import interrupts

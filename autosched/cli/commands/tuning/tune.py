@@ -35,8 +35,8 @@ from search_spaces.operators.operator import Operator
 from search_spaces.spaces.schedule import Schedule
 
 if TYPE_CHECKING:
-    from autosched.tuning.paired_timing import Remeasurement
     from autosched.tuning.result import TuneResult
+    from autosched.tuning.winner.paired_timing import Remeasurement
 
 DEFAULT_TRIALS = 64
 SecondsOption = Annotated[

@@ -6,8 +6,8 @@ import dataclasses
 import statistics
 from collections.abc import Callable, Sequence
 
-from autosched.tuning import paired_timing
 from autosched.tuning.ledger import TrialLedger
+from autosched.tuning.winner import paired_timing
 from measurements.records.measurement import Measurement, Status, Timing
 from measurements.records.record import Control, Record, canonical_json
 from measurements.records.vendor_library import LIBRARY_SCHEDULE, is_library

@@ -13,10 +13,10 @@ from autosched.cli.options.stored import refuse_unusable
 from autosched.regression.since_tuning import AtTuning
 from autosched.reporting.formatting import record_facts
 from autosched.samplers import sampler
-from autosched.tuning import paired_timing
-from autosched.tuning.finalists import simplicity
 from autosched.tuning.loop import Tuner
 from autosched.tuning.result import TuneResult
+from autosched.tuning.winner import paired_timing
+from autosched.tuning.winner.finalists import simplicity
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Control, Record
 from measurements.records.recording import Recording

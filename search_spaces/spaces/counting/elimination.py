@@ -18,11 +18,10 @@ import numpy.typing as npt
 
 from search_spaces.arrays import IntArray
 from search_spaces.spaces.columns import Columns, Values
-from search_spaces.spaces.constraints import Constraints
-from search_spaces.spaces.counting import CountTree, Step
-from search_spaces.spaces.planning import Action, Elimination, Estimate, Evaluated, Plan, bits
-from search_spaces.spaces.rules import Attribute, Rule
-from search_spaces.spaces.tables import (
+from search_spaces.spaces.counting.constraints import Constraints
+from search_spaces.spaces.counting.count_tree import CountTree, Step
+from search_spaces.spaces.counting.planning import Action, Elimination, Estimate, Evaluated, Plan, bits
+from search_spaces.spaces.counting.tables import (
     UNIT,
     Codes,
     Join,
@@ -33,6 +32,7 @@ from search_spaces.spaces.tables import (
     keys,
     sorted_order,
 )
+from search_spaces.spaces.rules import Attribute, Rule
 
 CHUNK_ROWS = 1 << 17  # rows made at a time by a join: small enough for the cache
 TABLE_ROWS = 1 << 24  # rows that a table may keep

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import IntArray
+from search_spaces.spaces.counting.tables import Codes
 from search_spaces.spaces.parameters import Value
-from search_spaces.spaces.tables import Codes
 
 Counts = npt.NDArray[Any]  # int64, or Python ints (dtype object) where a total may pass 62 bits
 

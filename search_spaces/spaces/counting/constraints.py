@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.spaces.columns import Columns, Values
+from search_spaces.spaces.counting.planning import bits
+from search_spaces.spaces.counting.tables import UNIT, Codes, Join, Relation, code_type, product
 from search_spaces.spaces.parameters import Parameter
-from search_spaces.spaces.planning import bits
 from search_spaces.spaces.rules import Attribute, Rule
-from search_spaces.spaces.tables import UNIT, Codes, Join, Relation, code_type, product
 
 RELATION_ROWS = 1 << 17  # attributes and rules with at most this many input combinations become relations
 SAMPLE_ROWS = 1 << 13

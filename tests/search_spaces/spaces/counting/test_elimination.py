@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from random_spaces import themselves
 
 from search_spaces.arrays import IntArray
-from search_spaces.spaces import elimination
 from search_spaces.spaces.columns import Columns
-from search_spaces.spaces.constraints import Constraints
+from search_spaces.spaces.counting import elimination
+from search_spaces.spaces.counting.constraints import Constraints
+from search_spaces.spaces.counting.elimination import TooTightlyTied, eliminate
+from search_spaces.spaces.counting.tables import Join, Relation, keys, sorted_order
 from search_spaces.spaces.each import each
-from search_spaces.spaces.elimination import TooTightlyTied, eliminate
 from search_spaces.spaces.parameters import categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
-from search_spaces.spaces.tables import Join, Relation, keys, sorted_order
 
 Mapped = Callable[[Mapping[str, Any]], Any]
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from search_spaces.hardware.bank_conflicts import (
+from search_spaces.hardware.block_scaling import FACTOR_DTYPES
+from search_spaces.hardware.costs.bank_conflicts import (
     Traffic,
     banks,
     conflict_degree,
@@ -19,7 +20,6 @@ from search_spaces.hardware.bank_conflicts import (
     ldmatrix_wavefronts,
     wavefronts,
 )
-from search_spaces.hardware.block_scaling import FACTOR_DTYPES
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.intrinsics import INTRINSICS, intrinsic
 from search_spaces.hardware.requirements import Refusal

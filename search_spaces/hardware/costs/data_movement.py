@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from search_spaces.hardware.bank_conflicts import (
+from search_spaces.hardware.costs.bank_conflicts import (
     PHASE_BYTES,
     WIDEST_BYTES,
     Traffic,

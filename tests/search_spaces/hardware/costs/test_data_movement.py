@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces.hardware.bank_conflicts import copy_traffic, fragment_traffic, wavefronts
-from search_spaces.hardware.data_movement import (
+from search_spaces.hardware.costs.bank_conflicts import copy_traffic, fragment_traffic, wavefronts
+from search_spaces.hardware.costs.data_movement import (
     SAMPLED_WARPS,
     CopyPlan,
     LayoutChoice,

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from cost_models.boosted import BoostedModel, ModelMismatch, Settings, held_out_rows
-from cost_models.evaluation import rank_correlation, top_k_recall
+from cost_models.trees.boosted import BoostedModel, ModelMismatch, Settings, held_out_rows
+from cost_models.trees.evaluation import rank_correlation, top_k_recall
 
 Matrix = npt.NDArray[np.float32]
 Times = npt.NDArray[np.float64]

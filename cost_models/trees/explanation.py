@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.boosted import ModelMismatch
-from cost_models.evaluation import rank_correlation
 from cost_models.features import align
-from cost_models.trained_model import OperatorModel
-from cost_models.training import table
+from cost_models.trees.boosted import ModelMismatch
+from cost_models.trees.evaluation import rank_correlation
+from cost_models.trees.trained_model import OperatorModel
+from cost_models.trees.training import table
 
 _CLEAR = 0.5  # of a rank correlation: below it a feature is neither
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost_models.evaluation import (
+from cost_models.trees.evaluation import (
     group_codes,
     rank_correlation,
     regret,

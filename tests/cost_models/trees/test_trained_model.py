@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from observed import observations
 
-from cost_models.boosted import ModelMismatch, Settings
 from cost_models.features import FEATURE_VERSION
-from cost_models.trained_model import TrainedModel
-from cost_models.training import table, train
+from cost_models.trees.boosted import ModelMismatch, Settings
+from cost_models.trees.trained_model import TrainedModel
+from cost_models.trees.training import table, train
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.row_reduction import Softmax
 from search_spaces.operators.transpose import Transpose
@@ -123,8 +123,8 @@ _LOADER = """
 import sys
 from pathlib import Path
 import numpy as np
-from cost_models.boosted import ModelMismatch
-from cost_models.trained_model import TrainedModel
+from cost_models.trees.boosted import ModelMismatch
+from cost_models.trees.trained_model import TrainedModel
 
 used = refused = 0
 for path in sorted(Path(sys.argv[1]).iterdir()):

@@ -19,8 +19,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from cost_models.boosted import BoostedModel, Matrix, Settings
-from cost_models.evaluation import rank_correlation, regret
+from cost_models.trees.boosted import BoostedModel, Matrix, Settings
+from cost_models.trees.evaluation import rank_correlation, regret
 from search_spaces.arrays import BoolArray, FloatArray
 
 SPLITS = ("schedules", "problems", "families", "devices")

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from cost_models.boosted import BoostedModel, Settings
 from cost_models.features import FeatureTable, align, common_names, features
-from cost_models.held_out import HeldOut, Rows, cross_validated
-from cost_models.observations import Observations, merged, shape_family
-from cost_models.trained_model import CORRECTED, OperatorModel
+from cost_models.trees.boosted import BoostedModel, Settings
+from cost_models.trees.held_out import HeldOut, Rows, cross_validated
+from cost_models.trees.observations import Observations, merged, shape_family
+from cost_models.trees.trained_model import CORRECTED, OperatorModel
 
 FEWEST = 10  # rows
 TRAINING = Settings(rounds=300, members=3)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from observed import QUICK, observations
 
-from cost_models.evaluation import rank_correlation
-from cost_models.observations import Observations, merged, shape_family
-from cost_models.trained_model import OperatorModel
-from cost_models.training import table, train
+from cost_models.trees.evaluation import rank_correlation
+from cost_models.trees.observations import Observations, merged, shape_family
+from cost_models.trees.trained_model import OperatorModel
+from cost_models.trees.training import table, train
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec

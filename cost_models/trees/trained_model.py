@@ -20,10 +20,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from cost_models.boosted import BoostedModel, ModelMismatch
 from cost_models.features import FEATURE_VERSION, FeatureMismatch, FeatureTable, align
-from cost_models.held_out import HeldOut
-from cost_models.observations import Observations
+from cost_models.trees.boosted import BoostedModel, ModelMismatch
+from cost_models.trees.held_out import HeldOut
+from cost_models.trees.observations import Observations
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 import xgboost
 
-from cost_models.forest import DamagedForest, Forest
+from cost_models.trees.forest import DamagedForest, Forest
 
 
 def booster(rounds: int = 8, base_score: float = 0.3) -> tuple[Any, npt.NDArray[np.float32]]:

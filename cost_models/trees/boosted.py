@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 import xgboost
 
-from cost_models.evaluation import group_codes
-from cost_models.forest import Forest
+from cost_models.trees.evaluation import group_codes
+from cost_models.trees.forest import Forest
 from search_spaces.arrays import FloatArray
 
 Matrix = npt.NDArray[np.float32]

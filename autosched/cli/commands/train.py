@@ -3,7 +3,8 @@
 ``--json``: ``out`` (the file), ``provenance``, ``rows``, ``left_out`` (a reason to a count), ``operators``: for each
 its ``operator``, ``rows``, ``devices``, ``templates``, ``noise`` and ``held_out``, a list of figures as
 ``cost_models.trees.held_out.HeldOut`` explains them, where ``name`` "" is a whole split; and ``features``,
-empty without --explain: ``name``, ``gain``, ``moves`` and ``larger`` as ``cost_models.trees.explanation.Importance`` says.
+empty without --explain: ``name``, ``gain``, ``moves`` and ``larger`` as
+``cost_models.trees.explanation.Importance`` says.
 """
 
 from __future__ import annotations

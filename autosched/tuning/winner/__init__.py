@@ -1,4 +1,4 @@
-"""Which of the fastest schedules wins? Start at ``paired_timing.py``: finalists are timed in turns, the winner is proven.
+"""Which of the fastest schedules wins? Start at ``paired_timing.py``.
 
-Knows nothing of samplers.
+Finalists are timed in turns, and the winner is proven. Knows nothing of samplers.
 """

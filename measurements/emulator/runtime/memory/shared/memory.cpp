@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "memory/shared_shadow.hpp"
+#include "memory/shared/shadow.hpp"
 
 namespace autosched::emulator {
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "memory/global_shadow.hpp"
+#include "memory/global/shadow.hpp"
 
 namespace autosched::emulator {
 

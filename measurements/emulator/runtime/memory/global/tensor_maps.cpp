@@ -5,7 +5,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "memory/global_shadow.hpp"
+#include "memory/global/shadow.hpp"
 
 namespace autosched::emulator {
 

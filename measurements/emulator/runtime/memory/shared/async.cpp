@@ -4,7 +4,7 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "memory/shared_shadow.hpp"
+#include "memory/shared/shadow.hpp"
 
 namespace autosched::emulator {
 

@@ -5,7 +5,7 @@
 
 #include <unordered_map>
 
-#include "memory/global_shadow.hpp"
+#include "memory/global/shadow.hpp"
 #include "memory/nearly_equal.hpp"
 
 namespace autosched::emulator {

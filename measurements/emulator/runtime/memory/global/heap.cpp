@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "memory/global_shadow.hpp"
+#include "memory/global/shadow.hpp"
 
 namespace autosched::emulator {
 namespace {

@@ -1,4 +1,4 @@
-#include "memory/shared_shadow.hpp"
+#include "memory/shared/shadow.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -18,6 +18,7 @@ from cost_models.launch_time import CompiledResources, launch_time, least_second
 from measurements.compiler.pool import CompilePool, NvrtcMissing, cores_beside
 from measurements.records import recording
 from measurements.records.measurement import Resources
+from measurements.records.policy import NONE, Policy
 from measurements.runners.base import Candidate, Runner
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available, cuda_count, cuda_device
 from measurements.runners.estimate import EstimateRunner, Predict
@@ -67,6 +68,7 @@ class Backend:
     headline: str = ""
     gpus: int = 0
     fleet: Fleet | None = None
+    policy: str = NONE
     owned: Fleet | None = None
 
     def close(self) -> None:
@@ -89,7 +91,7 @@ def choose(
     *,
     problem: Problem | None = None,
     workers: int | None = None,
-    warm_cache: bool = False,
+    policy: Policy | None = None,
     gpus: Gpus | None = None,
     templates: Iterable[str | KernelTemplate] | None = None,
     model: TrainedModel | None = None,
@@ -99,12 +101,12 @@ def choose(
 
     "auto" measures where a GPU answers that is the device asked for. Elsewhere it replays, where ``problem`` was
     recorded on the device with today's space, and else estimates; for h200 where no device is named. A device is never
-    replaced by a similar one. ``workers`` compilers, by default one per core. ``warm_cache`` times with operands in the
-    L2, which only measuring can. ``gpus`` measure, all of one kind: by default GPU 0 alone, because the others of a
-    shared machine may be somebody's. ``templates`` are to be searched, by default all that can compute ``problem``.
-    ``model`` estimates times, by default the analytic model. ``ray`` is the address of a cluster whose GPUs of the kind
-    ``device`` measure, or a Fleet of one, which stays the caller's to close; the backend "ray" alone takes the cluster
-    that this machine belongs to. Raises ValueError
+    replaced by a similar one. ``workers`` compilers, by default one per core. ``policy`` is how times are taken, by
+    default from a cold L2, in CUDA graphs and at free clocks; only what measures can have another. ``gpus`` measure,
+    all of one kind: by default GPU 0 alone, because the others of a shared machine may be somebody's. ``templates`` are
+    to be searched, by default all that can compute ``problem``. ``model`` estimates times, by default the analytic
+    model. ``ray`` is the address of a cluster whose GPUs of the kind ``device`` measure, or a Fleet of one, which stays
+    the caller's to close; the backend "ray" alone takes the cluster that this machine belongs to. Raises ValueError
     (BackendError, FleetError, UnknownDevice, RecordingError) for what cannot be used; no process is started then.
     """
     if backend not in BACKENDS:
@@ -122,7 +124,7 @@ def choose(
     if ray is not None or backend == "ray":
         if backend not in ("auto", "ray") or gpus is not None:
             raise BackendError("a Ray cluster measures on all its GPUs of a kind: leave --backend and --gpus out")
-        return _of_cluster(ray or "auto", device, problem, workers, warm_cache, templates)
+        return _of_cluster(ray or "auto", device, problem, workers, policy, templates)
     asked = backend in ("auto", "cuda")
     used, gpu, no_gpu = _gpus(gpus) if asked else ((), None, f"backend {backend} was asked for")
     wanted = _wanted(device, gpu)
@@ -131,8 +133,11 @@ def choose(
         gpu = None
     if backend == "cuda" and gpu is None:
         raise BackendError(f"the backend cuda cannot measure ({no_gpu}): use --backend estimate to go on without it")
-    if warm_cache and gpu is None:
-        raise BackendError(f"a warm cache concerns times measured on a GPU ({no_gpu}): leave --warm-cache out")
+    if policy not in (None, Policy()) and gpu is None:
+        raise BackendError(
+            f"a warm cache or another policy concerns times measured on a GPU ({no_gpu}): "
+            "leave --warm-cache, --eager and --clocks out"
+        )
     if gpus is not None and gpu is None:
         raise BackendError(f"gpus need a GPU to measure on ({no_gpu}): leave --gpus out")
     if backend == "replay" or (backend == "auto" and gpu is None):
@@ -150,7 +155,7 @@ def choose(
         raise BackendError(str(error)) from error
     runner: Runner
     if gpu is not None:
-        runner = CudaRunner(gpu, pool, gpus=used, options=CudaOptions(warm_cache=warm_cache))
+        runner = CudaRunner(gpu, pool, gpus=used, options=CudaOptions(policy=policy or Policy()))
         headline = f"times are MEASURED on {'the GPU' if len(used) == 1 else f'{len(used)} GPUs'} of this machine"
     else:
         estimate: Predict = Estimate(wanted, usable)
@@ -160,8 +165,9 @@ def choose(
             by = f"{TRAINED} {model.digest[:12]} (of {model.provenance} times)"
         runner = EstimateRunner(wanted, pool, estimate, model=by, why=no_gpu)
         headline = f"times are ESTIMATED: {_short(no_gpu)}"
-    measuring = len(used) if gpu is not None else 0
-    return Backend(runner.name, runner, wanted, runner.describe(), pool, usable, headline=headline, gpus=measuring)
+    measuring, how = (len(used), str(policy or Policy())) if gpu is not None else (0, NONE)
+    line = runner.describe()
+    return Backend(runner.name, runner, wanted, line, pool, usable, headline=headline, gpus=measuring, policy=how)
 
 
 def _of_cluster(
@@ -169,7 +175,7 @@ def _of_cluster(
     device: str | Device | None,
     problem: Problem | None,
     workers: int | None,
-    warm_cache: bool,
+    policy: Policy | None,
     templates: Iterable[str | KernelTemplate] | None,
 ) -> Backend:
     """A backend over the GPUs of a Ray cluster. Raises ValueError where it has none of the kind."""
@@ -179,7 +185,7 @@ def _of_cluster(
         )
     wanted = device.name if isinstance(device, Device) else None if device is None else device_row(device).name
     given = where if isinstance(where, Fleet) else None
-    fleet = given or cluster(str(where), warm_cache=warm_cache, workers=workers)
+    fleet = given or cluster(str(where), policy=policy, workers=workers)
     own = fleet if given is None else None
     try:
         kind = fleet.device(wanted)
@@ -187,9 +193,18 @@ def _of_cluster(
         pool = FleetCompilers(fleet)
         runner = FleetRunner(fleet, kind, pool)
         headline = f"times are MEASURED on {runner.gpus} GPUs of a Ray cluster"
-        line, gpus = runner.describe(), runner.gpus
         return Backend(
-            runner.name, runner, kind, line, pool, usable, headline=headline, gpus=gpus, fleet=fleet, owned=own
+            runner.name,
+            runner,
+            kind,
+            runner.describe(),
+            pool,
+            usable,
+            headline=headline,
+            gpus=runner.gpus,
+            fleet=fleet,
+            policy=str(fleet.options.cuda.policy),
+            owned=own,
         )
     except BaseException as error:
         if own is not None:
@@ -199,9 +214,9 @@ def _of_cluster(
         raise
 
 
-def cluster(address: str, *, warm_cache: bool = False, workers: int | None = None) -> Fleet:
+def cluster(address: str, *, policy: Policy | None = None, workers: int | None = None) -> Fleet:
     """The actors of the Ray cluster at ``address``, for the backends of many problems. Raises FleetError."""
-    return Fleet(address, FleetOptions(cuda=CudaOptions(warm_cache=warm_cache)), compilers=workers)
+    return Fleet(address, FleetOptions(cuda=CudaOptions(policy=policy or Policy())), compilers=workers)
 
 
 def _short(why: str) -> str:

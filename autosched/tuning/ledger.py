@@ -54,8 +54,12 @@ class Trials(Protocol):
     def name(self) -> str: ...
     def append(self, record: Record) -> Record: ...
     def set_proof(self, record: Record, proof: str) -> None: ...
-    def trials(self, problem: Problem, device: str, provenance: Provenance) -> Sequence[Record]: ...
-    def best(self, problem: Problem, device: str, provenance: Provenance) -> Record | None: ...
+    def trials(
+        self, problem: Problem, device: str, provenance: Provenance, *, policy: str | None = None
+    ) -> Sequence[Record]: ...
+    def best(
+        self, problem: Problem, device: str, provenance: Provenance, policy: str | None = None
+    ) -> Record | None: ...
 
 
 class TrialLedger:
@@ -64,8 +68,8 @@ class TrialLedger:
     ``generate`` makes kernels and raises ValueError for a schedule that it cannot serve; ``versions`` and
     ``space_versions`` are those of the kernel templates and of their spaces, by name; ``proposer`` says who proposed a
     schedule, as a rule the sampler of this run, and ``seed`` is that of this run. ``stored`` are the records of this
-    problem, device and provenance, ``known`` what was measured of a kernel, by its digest, ``proofs`` those of this run
-    as canonical JSON. ``fingerprint`` is that of the runner, once it has started.
+    problem, device, provenance and policy (None: of any), ``known`` what was measured of a kernel, by its digest,
+    ``proofs`` those of this run as canonical JSON. ``fingerprint`` is that of the runner, once it has started.
     """
 
     def __init__(
@@ -80,10 +84,12 @@ class TrialLedger:
         seed: int,
         versions: Mapping[str, str],
         space_versions: Mapping[str, str],
+        policy: str | None = None,
     ) -> None:
         self.problem = problem
         self.device = device
         self.provenance = provenance
+        self.policy = policy
         self._store = store
         self._generate = generate
         self._proposer = proposer
@@ -107,14 +113,14 @@ class TrialLedger:
         those trials."""
         self.budget = budget
         if earlier is None:
-            earlier = self._store.trials(self.problem, self.device.name, self.provenance)
+            earlier = self._store.trials(self.problem, self.device.name, self.provenance, policy=self.policy)
         self.stored = list(earlier)
         self.read_best()
         return list(earlier)
 
     def read_best(self) -> None:
         """Make the best what the store says it is."""
-        self.best = self._store.best(self.problem, self.device.name, self.provenance)
+        self.best = self._store.best(self.problem, self.device.name, self.provenance, self.policy)
 
     def candidate(self, schedule: Schedule) -> Candidate:
         """Raises ValueError where there is no kernel for the schedule."""

@@ -58,6 +58,7 @@ class Tuner:
         *,
         seed: int,
         space_versions: Mapping[str, str],
+        policy: str | None = None,
         generate: Generate,
         versions: Mapping[str, str] | None = None,
         verifier: Verifier | None = None,
@@ -77,6 +78,7 @@ class Tuner:
             seed=seed,
             versions=versions or {},
             space_versions=space_versions,
+            policy=policy,
         )
         self._runner = runner
         self._sampler = sampler

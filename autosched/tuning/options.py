@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from autosched.samplers import DEFAULT, check
@@ -12,6 +12,7 @@ from autosched.tuning.backends import Gpus
 from autosched.tuning.result import Observer
 from autosched.tuning.winner import winner_proof
 from measurements.files.data_folder import default_database
+from measurements.records.policy import Policy
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import whole_number
 from search_spaces.templates.template import KernelTemplate
@@ -32,7 +33,7 @@ class TuneOptions:
     seed: int = 0
     workers: int | None = None
     verify: bool = True
-    warm_cache: bool = False
+    policy: Policy = field(default_factory=Policy)
     gpus: Gpus | None = None
     progress: Observer | None = None
     templates: Iterable[str | KernelTemplate] | None = None

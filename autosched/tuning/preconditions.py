@@ -24,15 +24,6 @@ def refuse_too_large(problem: Problem, device: Device) -> None:
         )
 
 
-def refuse_other_cache(name: str, earlier: Sequence[Record], warm: bool) -> None:
-    """Times from a warm and from a cold L2 must not be ranked together. Raises ValueError where they would be."""
-    other = "cold" if warm else "warm"
-    for record in earlier:
-        if record.provenance is Provenance.MEASURED and record.runner_info.cache == other:
-            wish = "leave --warm-cache out" if warm else "give --warm-cache"
-            raise ValueError(f"{name} holds times of this problem from a {other} L2: {wish}, or use another --db")
-
-
 def refuse_other_model(name: str, earlier: Sequence[Record], runner: Runner) -> None:
     """Times that a trained model estimates must not be ranked with other estimates. Raises ValueError."""
     if runner.provenance is not Provenance.ESTIMATED:

@@ -26,6 +26,7 @@ from autosched.tuning.winner.finalists import simplicity
 from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
 from autosched.user_kernels.problem import KernelProblem
 from measurements.records.measurement import Provenance
+from measurements.records.policy import Policy
 from measurements.runners.fleet.cluster import Fleet
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
@@ -50,6 +51,8 @@ def tune(
     workers: int | None = None,
     verify: bool = True,
     warm_cache: bool = False,
+    eager: bool = False,
+    clocks: int | None = None,
     gpus: backends.Gpus | None = None,
     ray: str | Fleet | None = None,
     progress: Observer | None = None,
@@ -68,8 +71,10 @@ def tune(
     ``workers`` is the number of compilers, by default one per core. ``verify`` emulates each new best before it is
     called best, on backends that do not run kernels, and the best at the end with a full proof (``verify_one``) that
     may take ``proof_seconds``, by default PROOF_SECONDS; 0 leaves it out. On a GPU the fastest are timed in turns at
-    the end, which decides. ``warm_cache`` times with operands in the L2 instead of from memory. ``gpus`` measure, by
-    default GPU 0 alone: numbers as CUDA counts them, or "all", all of one kind. ``ray`` is the address of a Ray cluster
+    the end, which decides. How times are taken is a part of what they are ranked with: with ``warm_cache``, operands
+    lie in the L2 instead of memory; ``eager``, each launch is queued by the host instead of in a CUDA graph; ``clocks``
+    is the MHz to which the SM clock is locked, which is checked (None: free). ``gpus`` measure, by default GPU 0 alone:
+    numbers as CUDA counts them, or "all", all of one kind. ``ray`` is the address of a Ray cluster
     ("auto": the one of this machine) or a Fleet, on all of whose GPUs of the kind ``device`` is measured instead.
     Ctrl-C ends the run with everything kept.
     ``templates`` are the kernel templates to search, by name or themselves; by default every one that can compute it.
@@ -86,6 +91,7 @@ def tune(
     Problem.check(problem)
     trials, given = efforts.settings(effort, trials, min_gain=min_gain, proof_seconds=proof_seconds)
     min_gain = given["min_gain"] or 0.0
+    policy = Policy("warm" if warm_cache else "cold", "eager" if eager else "graph", clocks)
     options = TuneOptions(
         trials=TRIALS if trials is None else trials,
         database=database,
@@ -95,7 +101,7 @@ def tune(
         seed=seed,
         workers=workers,
         verify=verify,
-        warm_cache=warm_cache,
+        policy=policy,
         gpus=gpus,
         progress=progress,
         templates=templates,
@@ -111,7 +117,7 @@ def tune(
         device,
         problem=problem,
         workers=workers,
-        warm_cache=warm_cache,
+        policy=policy,
         gpus=gpus,
         ray=ray,
         templates=templates,
@@ -123,12 +129,11 @@ def tune(
         start = None if trained is None else warm_start.from_model(trained, str(model), *searched)
         verifier, note = winner_proof.of_new_bests(chosen) if verify else (None, "")
         with _opened(options, chosen) as store:
-            earlier = store.trials(problem, chosen.device.name, chosen.runner.provenance)
-            preconditions.refuse_other_cache(store.name, earlier, warm_cache)
+            earlier = store.trials(problem, chosen.device.name, chosen.runner.provenance, policy=chosen.policy)
             preconditions.refuse_other_schedules(store.name, earlier, space)
             preconditions.refuse_other_model(store.name, earlier, chosen.runner)
             if start is None:
-                start = warm_start.from_other_problems(store, chosen.runner.provenance, *searched)
+                start = warm_start.from_other_problems(store, chosen.runner.provenance, chosen.policy, *searched)
             tuner = build_tuner(problem, options, chosen, space, store, start, verifier, note)
             with_proof = verifier is not None and options.proof_limit > 0
             result = tuner.run(
@@ -202,6 +207,7 @@ def build_tuner(
         chosen.runner,
         store,
         sampler,
+        policy=chosen.policy,
         seed=options.seed,
         generate=chosen.templates.kernel,
         versions={t.name: t.version for t in chosen.templates},

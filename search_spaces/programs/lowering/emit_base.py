@@ -13,7 +13,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.lowering.elements import Code
 from search_spaces.programs.lowering.refs import Ref, register_type
-from search_spaces.programs.planning.boxes import BoxedNumbers
+from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.memory import Memory, stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
@@ -151,7 +151,7 @@ class EmitterBase:
     @property
     def barrier(self) -> str:
         """Of all threads that compute."""
-        if not self.values.get("producer", 0):
+        if not copies_alone(self.values):
             return "ptx::barrier_sync();"
         return f"ptx::barrier_sync(1, {self.numbers.warps * 32});"
 

@@ -12,7 +12,7 @@ from search_spaces.programs.inference.inference import Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_memory import MemoryAccess
 from search_spaces.programs.lowering.refs import Ref
-from search_spaces.programs.planning.boxes import BoxedNumbers
+from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.staging import StagedNumbers
 
 
@@ -31,7 +31,7 @@ class Boxes(MemoryAccess):
     @property
     def producing(self) -> bool:
         """Whether a warp of its own copies."""
-        return bool(self.values.get("producer", 0))
+        return copies_alone(self.values)
 
     @property
     def head(self) -> list[str]:

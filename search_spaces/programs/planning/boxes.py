@@ -15,7 +15,7 @@ from search_spaces.programs.planning.ways import BOX_ALIGNMENT, MOST_COLUMNS
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.tensor_map import MOST_BOX, TensorMap
 
-TMA, BY_THREADS = "tma", "cp.async"
+BY_THREADS, TMA, WARP = "threads", "tma", "warp"  # what fills boxes; of the last one, a warp of its own asks TMA
 TMA_BYTES, LEAST_BYTES = 16, 4  # that lines of memory are aligned to, for TMA and for cp.async
 
 
@@ -97,8 +97,13 @@ def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
     swizzle = swizzle_of(layout, staged.row_major, element_bytes)
     assert swizzle is not None
     rows, columns = staged.shape
-    tma = values[f"copy_{staged.name}"] == TMA
+    tma = values["filled_by"] != BY_THREADS and pitch_bytes(staged) == TMA_BYTES
     return BoxedNumbers(staged, swizzle, tma, line_bytes(staged), rows * columns * element_bytes)
+
+
+def copies_alone(values: Mapping[str, Value]) -> bool:
+    """Whether a warp of its own copies."""
+    return values.get("filled_by") == WARP
 
 
 def box_struct(n: BoxedNumbers, numbers: Numbers) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.fragments import WARP
+from search_spaces.hardware.fragments import WARP as LANES
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.inference.inference import Inference, Product, Spread, Staged
 from search_spaces.programs.language import ir
@@ -18,6 +18,7 @@ from search_spaces.programs.planning.boxes import (
     LEAST_BYTES,
     TMA,
     TMA_BYTES,
+    WARP,
     line_bytes,
     pitch_bytes,
     why_no_boxes,
@@ -35,8 +36,7 @@ from search_spaces.programs.planning.ways import (
     wgmma_name,
 )
 from search_spaces.spaces.columns import Column, TextColumn
-from search_spaces.spaces.each import each
-from search_spaces.spaces.parameters import Parameter, Value, ordinal
+from search_spaces.spaces.parameters import Parameter, Value, categorical
 from search_spaces.spaces.rules import Attribute, Rule
 
 BARRIER_BYTES = 256  # of shared memory, for the mbarriers of all rings and tiles
@@ -47,11 +47,12 @@ def workers(found: Choices, device: Device) -> str:
     return "workers" if found.first.products and has_boxes(found.element, device) else "threads"
 
 
-def copying_warp(found: Choices, device: Device) -> tuple[Parameter, ...]:
-    """``producer``, where loops have rings that TMA can fill."""
-    if not has_boxes(found.element, device) or not stage_names(found.first):
+def filling(found: Choices, device: Device) -> tuple[Parameter, ...]:
+    """``filled_by``: what copies to boxes. TMA leaves operands to threads whose lines it does not take."""
+    if not has_boxes(found.element, device) or not found.first.staged:
         return ()
-    return (ordinal("producer", (0, 1), "whether a warp of its own copies, by TMA, and none of those that multiply"),)
+    values = (BY_THREADS, TMA, WARP) if stage_names(found.first) else (BY_THREADS, TMA)
+    return (categorical("filled_by", values, "what fills boxes: all threads, TMA, or a warp of its own that asks TMA"),)
 
 
 def threads(found: Choices, device: Device) -> tuple[Attribute, ...]:
@@ -59,9 +60,9 @@ def threads(found: Choices, device: Device) -> tuple[Attribute, ...]:
     if workers(found, device) == "threads":
         return ()
     doc = "threads of a block"
-    if not copying_warp(found, device):
+    if not filling(found, device):
         return (Attribute("threads", lambda workers: 1 * workers, doc),)
-    return (Attribute("threads", lambda workers, producer: workers + WARP * producer, doc),)
+    return (Attribute("threads", lambda workers, filled_by: workers + LANES * (filled_by == WARP), doc),)
 
 
 def spared(rule: Rule, found: Choices, device: Device) -> Rule:
@@ -112,8 +113,8 @@ def box_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
         rules += _map_rules(p)
     for s in unique_operands(found.first):
         rules += _operand_rules(s)
-    if copying_warp(found, device):
-        rules.append(_producer_rule(found))
+    if filling(found, device):
+        rules.append(_filling_rule(found))
     return tuple(rules)
 
 
@@ -163,7 +164,6 @@ def _map_rules(p: Product) -> list[Rule]:
 
 def _operand_rules(s: Staged) -> list[Rule]:
     name, home = s.name, {} if s.loop is not None else {"home": f"home_{s.name}"}
-    aligned, pitch = line_bytes(s), pitch_bytes(s)
 
     def boxes(layout: str, rows: int, cols: int, intrinsic: str, home: str = SHARED) -> str | None:
         if not is_boxed(intrinsic):
@@ -172,19 +172,6 @@ def _operand_rules(s: Staged) -> list[Rule]:
             return f"wgmma takes {name} from shared memory" if s.side == "b" else None
         return why_no_boxes(s, layout, rows, cols)
 
-    def copied(copy: str, intrinsic: str, home: str = SHARED) -> str | None:
-        if not is_boxed(intrinsic):
-            return f"TMA copies {name} to the boxes of wgmma alone" if copy == TMA else None
-        if copy not in (TMA, BY_THREADS):
-            return f"{name} goes to the boxes of wgmma by TMA or cp.async, not {copy}"
-        if home != SHARED:
-            return None
-        if copy == TMA and pitch < TMA_BYTES:
-            return f"TMA copies lines that are {TMA_BYTES} bytes apart, or a multiple, but those of {name} have {pitch}"
-        if copy == BY_THREADS and aligned < LEAST_BYTES:
-            return f"cp.async copies {LEAST_BYTES} bytes or more, but lines of {name} are aligned to {aligned}"
-        return None
-
     columns = {"layout": f"layout_{name}", "rows": f"rows_{name}", "cols": f"cols_{name}", "intrinsic": "intrinsic"}
     return [
         Rule.refusing(
@@ -192,12 +179,6 @@ def _operand_rules(s: Staged) -> list[Rule]:
             boxes if not home else with_home(boxes),
             f"boxes make up the tile of {name}",
             names={**columns, **home},
-        ),
-        Rule.refusing(
-            f"box_copy_{name}",
-            with_home(copied) if home else copied,
-            f"what copies {name} can write boxes",
-            names={"copy": f"copy_{name}", "intrinsic": "intrinsic", **home},
         ),
     ]
 
@@ -211,27 +192,26 @@ def with_home(why_not: Callable[..., str | None]) -> Callable[..., str | None]:
     return of_all
 
 
-def _producer_rule(found: Choices) -> Rule:
-    copies = {f"copy_{i}": f"copy_{s.name}" for i, s in enumerate(unique_operands(found.first)) if s.loop is not None}
+def _filling_rule(found: Choices) -> Rule:
+    operands = unique_operands(found.first)
+    by_tma = [s for s in operands if pitch_bytes(s) == TMA_BYTES]
 
-    def alone(producer: int, intrinsic: str, **copies: Value) -> str | None:
-        if not producer:
-            return None
+    def why_not(filled_by: str, intrinsic: str) -> str | None:
         if not is_boxed(intrinsic):
-            return "a warp copies alone for wgmma only"
-        others = [copies[name] for name in copies if copies[name] != TMA]
-        return f"a warp that copies alone does so by TMA, not {others[0]}" if others else None
+            return None if filled_by == BY_THREADS else "TMA fills the boxes of wgmma alone"
+        by_threads = operands if filled_by == BY_THREADS else [s for s in operands if s not in by_tma]
+        if filled_by != BY_THREADS and not by_tma:
+            return f"TMA takes lines that are multiples of {TMA_BYTES} bytes apart, and no operand has such"
+        for s in by_threads:
+            if line_bytes(s) < LEAST_BYTES:
+                return (
+                    f"cp.async copies {LEAST_BYTES} bytes or more, but lines of {s.name} have {line_bytes(s)}"
+                )
+            if filled_by == WARP and s.loop is not None:
+                return f"a warp of its own copies by TMA, but lines of {s.name} are {pitch_bytes(s)} bytes apart"
+        return None
 
-    def allows(**given: Value) -> bool:
-        return alone(**given) is None  # type: ignore[arg-type]
-
-    return Rule(
-        "producer",
-        each(allows),
-        alone,
-        "a warp of its own fills a ring by TMA",
-        names={"producer": "producer", "intrinsic": "intrinsic", **copies},
-    )
+    return Rule.refusing("filled_by", why_not, "what fills boxes can copy the lines of all operands")
 
 
 def box_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
@@ -242,14 +222,22 @@ def box_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
     way, rules = wgmma_name(found.element), list[Rule]()
     for s in unique_operands(found.first):
         rules += _unused_rules(s, way)
+    if any(pitch_bytes(s) == TMA_BYTES for s in unique_operands(found.first)):
+        rules.append(
+            Rule(
+                "by_tma",
+                lambda filled_by, intrinsic: (intrinsic != way) | (filled_by != BY_THREADS),
+                "boxes are filled by {filled_by}, which takes instructions of them that TMA does not",
+            )
+        )
     return tuple(rules)
 
 
 def _unused_rules(s: Staged, way: str) -> list[Rule]:
-    name, widest = s.name, pitch_bytes(s) == TMA_BYTES
+    name = s.name
 
-    def unused(vector: IntArray, columns: IntArray, intrinsic: TextColumn) -> BoolArray:
-        answer: BoolArray = (intrinsic != way) | ((vector == 1) & (columns == 1))
+    def unused(vector: IntArray, columns: IntArray, copy: TextColumn, intrinsic: TextColumn) -> BoolArray:
+        answer: BoolArray = (intrinsic != way) | ((vector == 1) & (columns == 1) & (copy == "cp.async"))
         return answer
 
     def widest_swizzle(layout: str, rows: int, cols: int, intrinsic: str) -> str | None:
@@ -266,8 +254,13 @@ def _unused_rules(s: Staged, way: str) -> list[Rule]:
         Rule(
             f"box_threads_{name}",
             unused,
-            f"{{vector}} elements in {{columns}} columns do not matter to how boxes of {name} are copied",
-            names={"vector": f"vector_{name}", "columns": f"copy_columns_{name}", "intrinsic": "intrinsic"},
+            f"{{copy}} of {{vector}} elements in {{columns}} columns does not matter to how boxes of {name} are copied",
+            names={
+                "vector": f"vector_{name}",
+                "columns": f"copy_columns_{name}",
+                "copy": f"copy_{name}",
+                "intrinsic": "intrinsic",
+            },
         ),
         Rule.refusing(
             f"box_swizzle_{name}",
@@ -280,13 +273,4 @@ def _unused_rules(s: Staged, way: str) -> list[Rule]:
             },
         ),
     ]
-    if widest and s.loop is not None:
-        found.append(
-            Rule(
-                f"box_tma_{name}",
-                lambda copy, intrinsic: (intrinsic != way) | (copy == TMA),
-                f"{{copy}} takes instructions of all threads for {name}, which TMA copies without",
-                names={"copy": f"copy_{name}", "intrinsic": "intrinsic"},
-            )
-        )
     return found

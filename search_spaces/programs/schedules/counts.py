@@ -14,7 +14,7 @@ from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution, Renamed, Shuffled, move, turned
 from search_spaces.programs.language.functions import FUNCTIONS
-from search_spaces.programs.planning.boxes import BoxedNumbers
+from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.memory import stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
@@ -223,7 +223,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
 
 def _barriers(config: Config, made: Numbers, stages: int, boxed: bool) -> float:
     """Of a turn. Warpgroups that a warp of its own copies for wait for stages alone, and not at one time."""
-    if boxed and config.get("producer", 0):
+    if boxed and copies_alone(config):
         return 1.0 if made.warps == WARPS else BOTH_END
     return 1.0 if stages > 1 else 2.0
 

@@ -16,7 +16,6 @@ from search_spaces.programs.inference.inference import Inference, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_base import AFTER, INSIDE
 from search_spaces.programs.planning import estimates
-from search_spaces.programs.planning.boxes import TMA
 from search_spaces.programs.planning.choices import Choices, choices, unique_operands
 from search_spaces.programs.planning.memory import (
     EXCHANGES,
@@ -28,7 +27,7 @@ from search_spaces.programs.planning.memory import (
 from search_spaces.programs.planning.staging import REGISTERS, SHARED
 from search_spaces.programs.planning.ways import has_boxes, rows_of_intrinsics
 from search_spaces.programs.problem import ProgramProblem
-from search_spaces.programs.schedules.boxes import BARRIER_BYTES, copying_warp, threads, workers
+from search_spaces.programs.schedules.boxes import BARRIER_BYTES, filling, threads, workers
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
@@ -181,12 +180,12 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
             ordinal(f"lanes_{a + 1}", (1, 2, 4, 8, 16, 32), f"lanes side by side on a line of block {a + 1}"),
         ]
     for s in unique_operands(first):
-        listed += _of_operand(s, has_boxes(found.element, device))
+        listed += _of_operand(s)
     for array in first.trace.shared:
         listed.append(categorical(f"layout_{array.name}", SHARED_LAYOUTS, f"how {array.name} lies in shared memory"))
     for name in stage_names(first).values():
         listed.append(ordinal(name, (1, 2, 3, 4, 5), "steps of the loop in shared memory at a time"))
-    listed += copying_warp(found, device)
+    listed += filling(found, device)
     for i in range(len(first.sums)):
         listed.append(categorical(f"sum_{i + 1}", (INSIDE, AFTER), "when the lanes' parts of a sum are joined"))
     for place, store in enumerate(first.stores):
@@ -218,15 +217,14 @@ def given_warps(found: Choices) -> tuple[int, ...]:
     return (max(counts),) if counts else ()
 
 
-def _of_operand(staged: Staged, boxes: bool) -> list[Parameter]:
+def _of_operand(staged: Staged) -> list[Parameter]:
     name, element_bytes = staged.name, staged.load.window.array.dtype.bytes
-    copies = ("cp.async", "ld.global", TMA) if boxes else ("cp.async", "ld.global")
     vectors = tuple(v for v in (1, 2, 4, 8) if v * element_bytes <= 16)
     home = [] if staged.loop is not None else [categorical(f"home_{name}", (REGISTERS, SHARED), f"where {name} stays")]
     return [
         *home,
         categorical(f"layout_{name}", sampled_layouts(element_bytes), f"shared-memory layout of a tile of {name}"),
-        categorical(f"copy_{name}", copies, f"how {name} goes to shared memory"),
+        categorical(f"copy_{name}", ("cp.async", "ld.global"), f"how {name} goes to shared memory"),
         ordinal(f"vector_{name}", vectors, f"elements of {name} that a thread copies at a time"),
         ordinal(f"copy_columns_{name}", COPY_COLUMNS, f"threads along contiguous memory of {name}"),
     ]

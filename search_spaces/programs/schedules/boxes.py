@@ -168,8 +168,8 @@ def _operand_rules(s: Staged) -> list[Rule]:
     def boxes(layout: str, rows: int, cols: int, intrinsic: str, home: str = SHARED) -> str | None:
         if not is_boxed(intrinsic):
             return None
-        if home != SHARED:
-            return f"wgmma takes {name} from shared memory" if s.side == "b" else None
+        if home != SHARED and s.side == "b":
+            return f"wgmma takes {name} from shared memory"
         return why_no_boxes(s, layout, rows, cols)
 
     columns = {"layout": f"layout_{name}", "rows": f"rows_{name}", "cols": f"cols_{name}", "intrinsic": "intrinsic"}
@@ -204,9 +204,7 @@ def _filling_rule(found: Choices) -> Rule:
             return f"TMA takes lines that are multiples of {TMA_BYTES} bytes apart, and no operand has such"
         for s in by_threads:
             if line_bytes(s) < LEAST_BYTES:
-                return (
-                    f"cp.async copies {LEAST_BYTES} bytes or more, but lines of {s.name} have {line_bytes(s)}"
-                )
+                return f"cp.async copies {LEAST_BYTES} bytes or more, but lines of {s.name} have {line_bytes(s)}"
             if filled_by == WARP and s.loop is not None:
                 return f"a warp of its own copies by TMA, but lines of {s.name} are {pitch_bytes(s)} bytes apart"
         return None

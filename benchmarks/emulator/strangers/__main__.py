@@ -1,6 +1,7 @@
 """Runs other people's CUDA programs under `autosched run` and writes down how each ended.
 
-    python -m benchmarks.emulator.strangers FOLDER --out page.md [--journal FILE.jsonl] [--only NAME ...] [--again NAME|VERDICT ...]
+    python -m benchmarks.emulator.strangers FOLDER --out page.md [--journal FILE.jsonl]
+        [--only NAME ...] [--again NAME|VERDICT ...]
 
 FOLDER holds copies of programs, which are built in place: folders with a makefile (HeCBench) and .cu files with a main.
 It needs nvcc. What the journal has is not run again; arguments, readings of findings and what cannot run without its
@@ -11,10 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,11 +21,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.emulator.strangers.limited import ends_within
 from benchmarks.emulator.strangers.page import page
 from benchmarks.emulator.strangers.programs import BuildFailed, Program, arguments_of, build, programs_in
 from benchmarks.emulator.strangers.table import TABLE
 
-_PASS = re.compile(r"\bPASS(ED)?\b|\bPassed\b|Test passed|SUCCESS|results? (are|is) correct|\bcorrect\b|matches? CPU|Result: PASS", re.I)
+_PASS = re.compile(
+    r"\bPASS(ED)?\b|\bPassed\b|Test passed|SUCCESS|results? (are|is) correct|\bcorrect\b|matches? CPU|Result: PASS",
+    re.I,
+)
 _FAIL = re.compile(r"\bFAIL(ED|URE)?\b|\bincorrect\b|mismatch|\bwrong\b|verification failed", re.I)
 
 
@@ -65,21 +67,7 @@ def judge(program: Program, arguments: list[str], options: argparse.Namespace) -
         ]  # fmt: skip
         started = time.monotonic()
         with printed.open("wb") as to:
-            process = subprocess.Popen(
-                command, cwd=program.folder, stdin=subprocess.DEVNULL, stdout=to, stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )  # fmt: skip
-            try:
-                process.wait(options.time_limit)
-                late = False
-            except subprocess.TimeoutExpired:
-                late = True
-                os.killpg(process.pid, signal.SIGTERM)
-                try:
-                    process.wait(5)
-                except subprocess.TimeoutExpired:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
+            late = not ends_within(options.time_limit, command, program.folder, to)
         run.seconds = round(time.monotonic() - started, 1)
         with printed.open(errors="replace") as text:
             said = text.read(2_000_000)
@@ -89,7 +77,7 @@ def judge(program: Program, arguments: list[str], options: argparse.Namespace) -
             run.status, run.launches = document["status"], document["launches"]
             run.findings, run.lacking = document["findings"], document["lacking"]
             run.emulated_seconds = round(document.get("emulated_seconds", 0.0), 1)
-    _conclude(run, said, late=late, reported=report is not None and bool(run.launches or run.lacking))
+    _conclude(run, said, late=late, reported=bool(run.launches or run.lacking))
     return run
 
 
@@ -140,8 +128,8 @@ def main() -> int:
     parser.add_argument("--again", nargs="*", default=[], metavar="NAME|VERDICT")
     parser.add_argument("--device", default="a100")
     parser.add_argument("--sm", type=int, default=80)
-    parser.add_argument("--launch-limit", type=float, default=30.0, help="CPU seconds of a launch")
-    parser.add_argument("--time-limit", type=float, default=120.0, help="seconds of a program")
+    parser.add_argument("--launch-limit", type=float, default=60.0, help="CPU seconds of a launch")
+    parser.add_argument("--time-limit", type=float, default=100.0, help="CPU seconds of a program")
     parser.add_argument("--build-limit", type=float, default=300.0, help="seconds of a build")
     options = parser.parse_args()
     journal = options.journal or options.folder / "strangers.jsonl"
@@ -156,7 +144,11 @@ def main() -> int:
         run = runs[program.name] = judge(program, arguments, options)
         with journal.open("a") as file:
             file.write(json.dumps(asdict(run)) + "\n")
-        print(f"{run.verdict:10} {run.program} {' '.join(run.arguments)}: {run.seconds} s, {len(run.findings)} findings {run.why}", flush=True)
+        print(
+            f"{run.verdict:10} {run.program} {' '.join(run.arguments)}: {run.seconds} s, "
+            f"{len(run.findings)} findings {run.why}",
+            flush=True,
+        )
     known = {p.name for p in programs} - set(TABLE.left_out)
     options.out.write_text(page([r for name, r in sorted(runs.items()) if name in known], TABLE))
     return 0

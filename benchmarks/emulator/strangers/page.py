@@ -37,7 +37,8 @@ def page(runs: Sequence[Run], table: Table) -> str:
     lines = [
         f"# Other people's programs under `autosched run`, {datetime.now(UTC):%Y-%m-%d}",
         "",
-        f"`python -m benchmarks.emulator.strangers` on {platform.machine()}, Python {sys.version.split()[0]}. Sources are unchanged; sizes on the",
+        f"`python -m benchmarks.emulator.strangers` on {platform.machine()}, Python {sys.version.split()[0]}. "
+        "Sources are unchanged; sizes on the",
         "command line are small, with one repetition (`benchmarks/emulator/strangers/programs.toml`).",
         "",
         f"**{ended} of {launched} programs that launched something came to their end**; of {len(runs)} in all. "
@@ -57,7 +58,11 @@ def page(runs: Sequence[Run], table: Table) -> str:
         "## Not to their end",
         "| program | arguments | how | why |",
         "|---|---|---|---|",
-        *(f"| {r.program} | {_cell(' '.join(r.arguments))} | {r.verdict} | {_cell(r.why)} |" for r in runs if r.verdict not in ENDED),
+        *(
+            f"| {r.program} | {_cell(' '.join(r.arguments))} | {r.verdict} | {_cell(r.why)} |"
+            for r in runs
+            if r.verdict not in ENDED
+        ),
         "",
         "## All that came to their end",
         "| program | arguments | says | launches | faults | notes | seconds |",
@@ -81,8 +86,8 @@ def _fault(run: Run, f: dict[str, Any], table: Table) -> str:
 def _program(run: Run) -> str:
     notes = sum(f.get("grade", "fault") == "note" for f in run.findings)
     return (
-        f"| {run.program} | {_cell(' '.join(run.arguments))} | {'' if run.verdict == 'ended' else run.verdict} | {run.launches} "
-        f"| {len(run.findings) - notes or ''} | {notes or ''} | {run.seconds:.0f} |"
+        f"| {run.program} | {_cell(' '.join(run.arguments))} | {'' if run.verdict == 'ended' else run.verdict} "
+        f"| {run.launches} | {len(run.findings) - notes or ''} | {notes or ''} | {run.seconds:.0f} |"
     )
 
 

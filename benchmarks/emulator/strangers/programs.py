@@ -1,4 +1,4 @@
-"""Programs of other people: where they are, how they are built for `autosched run`, and with which arguments they run."""
+"""Programs of other people: where they are, how they are built for `autosched run`, which arguments they get."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _NVCC_FLAGS = "-cudart shared -lineinfo -w -arch=compute_{sm}"
 MOST_THINGS = 2**15  # the product of the sizes on a command line, in the median a thread each
 _RUN_TARGET = re.compile(r"^run:.*\n((?:\t.*\n?)+)", re.M)
 _ARGUMENT = re.compile(r"(\w+)\s*=[^;=]{0,40}\b(?:ato\w+|strto\w+|(?:std::)?sto\w+)\s*\(\s*argv\s*\[\s*(\d+)\s*\]")
-_REPEATS = re.compile(r"rep(eat|s|etition|eats|$)|iter|trial|passes|loop|steps?$|time_?step|runs?$|cycles|nsteps|^r$", re.I)
+_REPEATS = re.compile(
+    r"rep(eat|s|etition|eats|$)|iter|trial|passes|loop|steps?$|time_?step|runs?$|cycles|nsteps|^r$", re.I
+)
 _SOURCES = (".cu", ".cpp", ".cc", ".c", ".cuh", ".h", ".hpp")
 
 

@@ -77,11 +77,12 @@ def judge(program: Program, arguments: list[str], options: argparse.Namespace) -
             run.status, run.launches = document["status"], document["launches"]
             run.findings, run.lacking = document["findings"], document["lacking"]
             run.emulated_seconds = round(document.get("emulated_seconds", 0.0), 1)
-    _conclude(run, said, late=late, reported=bool(run.launches or run.lacking))
+    conclude(run, said, late=late)
     return run
 
 
-def _conclude(run: Run, said: str, *, late: bool, reported: bool) -> None:
+def conclude(run: Run, said: str, *, late: bool) -> None:
+    """Set the verdict by what the run found and the program printed."""
     own = "\n".join(line for line in said.splitlines() if not line.startswith("========="))
     timeouts = [f for f in run.findings if f["kind"] in ("timeout", "crash")]
     if late:
@@ -90,7 +91,7 @@ def _conclude(run: Run, said: str, *, late: bool, reported: bool) -> None:
         run.verdict, run.why = "time limit", timeouts[0]["message"][:200]
     elif run.lacking:
         run.verdict, run.why = "stopped", "; ".join(run.lacking)[:300]
-    elif not reported and "=========" not in said:
+    elif not run.launches and "=========" not in said:
         run.verdict, run.why = "refused", said.strip()[-200:]
     elif run.launches == 0:
         run.verdict, run.why = "no launch", own.strip()[-160:]

@@ -26,7 +26,7 @@ from autosched.triton.tuning.runner import TritonEstimateRunner
 from autosched.triton.tuning.space import RuleText, TritonSpace, space_of
 from autosched.tuning.loop import Tuner
 from autosched.tuning.result import Observer, TuneResult
-from autosched.tuning.winner_proof import PROOF_SECONDS
+from autosched.tuning.winner.winner_proof import PROOF_SECONDS
 from measurements.compiler.pool import usable_cores
 from measurements.emulator import check_host
 from measurements.files.data_folder import default_database

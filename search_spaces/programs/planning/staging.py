@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from search_spaces.hardware.data_movement import CopyPlan, Method, Region, copy_plan
+from search_spaces.hardware.costs.data_movement import CopyPlan, Method, Region, copy_plan
 from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsic
 from search_spaces.hardware.requirements import Access, Refusal
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout

@@ -8,7 +8,7 @@ from math import gcd
 import numpy as np
 
 from search_spaces.hardware import intrinsics
-from search_spaces.hardware.bank_conflicts import WIDEST_BYTES, fragment_traffic
+from search_spaces.hardware.costs.bank_conflicts import WIDEST_BYTES, fragment_traffic
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import Refusal

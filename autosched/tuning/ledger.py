@@ -118,7 +118,7 @@ class TrialLedger:
         return list(earlier)
 
     def read_best(self) -> None:
-        """Make the best what the store says it is; of other objectives than the time, the newest trials."""
+        """Make the best what the store says it is; with other objectives than the time, the newest trial that is best by them."""
         if self.objectives.is_time:
             self.best = self._store.best(self.problem, self.device.name, self.provenance)
             return
@@ -191,7 +191,7 @@ class TrialLedger:
         self.best = dataclasses.replace(record, proof=proof)
 
     def is_complete(self, record: Record) -> bool:
-        """Whether a record has what is optimised, or failed: one from before its power was measured has not."""
+        """Whether a record has all objectives, or failed: one from before its power was measured has not."""
         return not record.ok or self.objectives.is_time or self._costs(record) is not None
 
     def is_better(self, schedule: Schedule, measurement: Measurement) -> bool:

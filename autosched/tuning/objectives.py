@@ -1,4 +1,4 @@
-"""What a search optimises: the time, or any other number of a trial; one of them, or several at once."""
+"""What a search goes for: the time, or any other number of a trial; one of them, or several at once."""
 
 from __future__ import annotations
 

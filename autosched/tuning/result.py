@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from autosched.tuning import trial_table
 from autosched.tuning.objectives import Objectives
-from autosched.tuning.paired_timing import Remeasurement
+from autosched.tuning.winner.paired_timing import Remeasurement
 from measurements.files.atomic_write import publish
 from measurements.files.text import without_password
 from measurements.records.measurement import Provenance

@@ -117,8 +117,9 @@ def _geforce(name: str, sm: int, sms: int, mhz: float, l2_mib: float, memory_mib
              l2_gb_s: float = 0.0, sustained_mhz: float = 0.0) -> Product:  # fmt: skip
     """Drivers before 470 leave out the "NVIDIA" of the name."""
     names = (f"NVIDIA GeForce {product}", *((f"GeForce {product}",) if sm <= 86 else ()))
-    return Product(name, sm, sms, mhz, l2_mib, memory_mib, gb_s, names, geforce=True, l2_gb_s=l2_gb_s,
-                   sustained_mhz=sustained_mhz)
+    return Product(
+        name, sm, sms, mhz, l2_mib, memory_mib, gb_s, names, geforce=True, l2_gb_s=l2_gb_s, sustained_mhz=sustained_mhz
+    )
 
 
 PRODUCTS: tuple[Product, ...] = (

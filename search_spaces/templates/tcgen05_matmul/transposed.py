@@ -5,7 +5,7 @@ All functions are those of ``tcgen05_matmul`` for the problem with sides exchang
 
 from __future__ import annotations
 
-from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config

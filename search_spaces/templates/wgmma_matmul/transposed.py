@@ -6,7 +6,7 @@ wgmma multiplies 64 rows at a time, which few rows of a leave empty, but as few 
 
 from __future__ import annotations
 
-from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config

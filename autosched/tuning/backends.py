@@ -34,7 +34,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 if TYPE_CHECKING:
-    from cost_models.trained_model import OperatorModel, TrainedModel
+    from cost_models.trees.trained_model import OperatorModel, TrainedModel
 
 BACKENDS = ("auto", "cuda", "estimate", "ray", "replay")
 DEFAULT_DEVICE = "h200"  # where none is named and no GPU answers

@@ -18,12 +18,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 from autosched.samplers import Sampler
-from autosched.tuning import finalists, paired_timing, winner_proof
-from autosched.tuning.finalists import Complexity, Default
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import Generate, TrialLedger, Trials, Verifier
 from autosched.tuning.result import Observer, Progress, Start, TuneResult
-from autosched.tuning.winner_proof import FullVerifier
+from autosched.tuning.winner import finalists, paired_timing, winner_proof
+from autosched.tuning.winner.finalists import Complexity, Default
+from autosched.tuning.winner.winner_proof import FullVerifier
 from measurements.emulator import HostFailure
 from measurements.records.measurement import Measurement, Status
 from measurements.records.record import Budget, Record, canonical_json

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autosched.samplers import DEFAULT, check
-from autosched.tuning import winner_proof
 from autosched.tuning.backends import Gpus
 from autosched.tuning.result import Observer
+from autosched.tuning.winner import winner_proof
 from measurements.files.data_folder import default_database
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import whole_number

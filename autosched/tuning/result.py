@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from autosched.tuning import trial_table
-from autosched.tuning.paired_timing import Remeasurement
+from autosched.tuning.winner.paired_timing import Remeasurement
 from measurements.files.text import without_password
 from measurements.records.measurement import Provenance
 from measurements.records.record import Record

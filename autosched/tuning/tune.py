@@ -14,14 +14,15 @@ from autosched.samplers import sampler as make_sampler
 from autosched.samplers.first_choices import nvidia_heuristics
 from autosched.samplers.first_choices.model_choice import default_choice
 from autosched.samplers.seeded import SeededSampler
-from autosched.tuning import backends, preconditions, warm_start, winner_proof
+from autosched.tuning import backends, preconditions, warm_start
 from autosched.tuning import effort as efforts
-from autosched.tuning.finalists import simplicity
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import Verifier
 from autosched.tuning.loop import Tuner
 from autosched.tuning.options import TRIALS, TuneOptions
 from autosched.tuning.result import Observer, TuneResult
+from autosched.tuning.winner import winner_proof
+from autosched.tuning.winner.finalists import simplicity
 from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
 from autosched.user_kernels.problem import KernelProblem
 from measurements.records.measurement import Provenance

@@ -26,8 +26,8 @@ from benchmarks.users_kernels.kernels import CASES, Case, Recording, read_record
 from cost_models.launch_time import CompiledResources, launch_time
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompilePool
+from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import device
-from search_spaces.hardware.launch_counts import LaunchCounts
 from search_spaces.spaces.schedule import Schedule
 
 PAGE = Path(__file__).parents[1] / "results" / "users_kernels.md"

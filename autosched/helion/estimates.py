@@ -12,7 +12,7 @@ from helion.autotuner.benchmark_provider import BenchmarkProvider, BenchmarkResu
 from autosched.helion.emulating import on_cpu_tensors
 from autosched.triton.driver import activated
 from autosched.triton.storages import Storages
-from autosched.triton.tuning.compiling import Capture, NotLaunched, candidate_of, refusal_of
+from autosched.triton.tuning.compiling.candidate import Capture, NotLaunched, candidate_of, refusal_of
 from autosched.triton.tuning.runner import TritonEstimateRunner
 from measurements.records.measurement import Status
 from search_spaces.hardware.devices import Device

@@ -1,4 +1,4 @@
-"""Helion's autotuning by our samplers, with every trial in our database: ``autotuner_fn``."""
+"""Searches of Helion's autotuner by our samplers, with every trial in our database: ``autotuner_fn``."""
 
 from __future__ import annotations
 

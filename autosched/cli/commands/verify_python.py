@@ -1,12 +1,14 @@
 """``autosched verify --python FILE``: a Python program whose Triton launches run in the emulator.
 
 ``--json``: ``device``, ``ok``, ``failure``, ``notes``, ``fidelity``, and ``launches``, each with ``kernel``,
-``called_at``, ``grid``, ``threads``, ``constants``, ``runs``, ``differing`` (arrays whose bits depend on the order of
-blocks), ``findings``, ``shared_sites`` and ``global_sites`` (as in ``measurements.emulator``).
+``called_at``, ``grid``, ``blocks`` (with those of clusters), ``left_out`` (of them, that did not run), ``threads``,
+``constants``, ``runs``, ``differing`` (arrays whose bits depend on the order of blocks), ``findings``,
+``shared_sites`` and ``global_sites`` (as in ``measurements.emulator``).
 """
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -58,6 +60,19 @@ def verify_python(
     full: Annotated[
         bool, typer.Option("--full", help="Each launch in several orders of blocks and threads, and once more.")
     ] = False,
+    blocks: Annotated[
+        int | None,
+        typer.Option(
+            "--blocks",
+            metavar="N",
+            min=1,
+            help="Of a launch with more blocks, run only N: the first, the last and some in between.",
+        ),
+    ] = None,
+    limit: Annotated[
+        float | None,
+        typer.Option("--limit", metavar="S", min=0.001, help="End the program after S seconds; report up to there."),
+    ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document; the program prints to stderr.")
     ] = False,
@@ -73,8 +88,9 @@ def verify_python(
         raise InputError(f"--python needs Triton and torch ({error}): pip install 'autosched[triton,torch]'") from None
     check_host(source=False)
     row = target(device)
+    settings = replace(THOROUGH if full else QUICK, blocks=blocks)
     try:
-        proof = run_program(Path(python), arguments or [], row, THOROUGH if full else QUICK, quiet=json)
+        proof = run_program(Path(python), arguments or [], row, settings, quiet=json, seconds=limit)
     except FileNotFoundError as error:
         raise InputError(str(error)) from None
     if json:

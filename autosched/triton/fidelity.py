@@ -22,7 +22,7 @@ class Fidelity:
 
     ``exact`` and ``bounded`` are instructions as PTX spells them without operands; ``unsupported`` are sentences that
     name the line. ``grids`` are those that each kernel ran with; ``not_run`` says of how many blocks of a launch only
-    some ran.
+    some ran. ``sizes`` are those of ``Session.at_sizes``.
     """
 
     device: str
@@ -33,6 +33,7 @@ class Fidelity:
     grids: dict[str, tuple[tuple[int, int, int], ...]]
     launches: int
     not_run: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """The report as text."""
@@ -49,10 +50,11 @@ class Fidelity:
             *(f"  {reason}" for reason in self.unsupported),
             f"runs of each launch: {', '.join(self.runs)}",
             f"grids: {grids}",
+            *([f"sizes: {'; '.join(self.sizes)}"] if self.sizes else ()),
             *(f"blocks: {text}" for text in self.not_run),
             "not covered: "
             + ("blocks that did not run, " if self.not_run else "")
-            + "other sizes, other values, other orders of blocks and threads, and time",
+            + "other sizes, other values, other orders of blocks and threads, time, and what ptxas makes of the PTX",
         ]
 
 
@@ -81,6 +83,7 @@ def fidelity_of(session: Session) -> Fidelity:
         {kernel: tuple(sizes) for kernel, sizes in grids.items()},
         len(session.launches),
         _not_run(session.launches),
+        tuple(dict.fromkeys(launch.size for launch in session.launches if launch.size)),
     )
 
 

@@ -6,7 +6,7 @@ import runpy
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -58,9 +58,12 @@ def run_program(
     *,
     quiet: bool = False,
     seconds: float | None = None,
+    function: str = "",
+    sizes: Mapping[str, tuple[int, int]] | None = None,
 ) -> ProgramProof:
-    """Run the file as ``python FILE ARGUMENTS`` would. ``quiet``: what it prints goes to stderr. After ``seconds`` it
-    is ended, and the result is of the launches until then; call from the main thread.
+    """Run the file as ``python FILE ARGUMENTS`` would; with ``function``, import it and call that one with sizes that
+    provoke (``Session.at_sizes``), from the least to the most of each. ``quiet``: what it prints goes to
+    stderr. After ``seconds`` it is ended, and the result is of the launches until then; call from the main thread.
 
     Raises UnknownDevice, HostFailure and OSError. Whatever the program raises is part of the result.
     """
@@ -80,11 +83,21 @@ def run_program(
             _limited(seconds),
         ):
             failure = f"the program was ended after {seconds} s"  # unless it ends before
-            failure, trace = _failure_of(lambda: runpy.run_path(str(path), run_name="__main__"))
+            failure, trace = _failure_of(lambda: _run(path, function, sizes or {}, session))
     finally:
         sys.argv = before
         sys.path.remove(folder)
     return ProgramProof(session, failure, trace)
+
+
+def _run(path: Path, function: str, sizes: Mapping[str, tuple[int, int]], session: Session) -> None:
+    if not function:
+        runpy.run_path(str(path), run_name="__main__")
+        return
+    named = runpy.run_path(str(path), run_name=path.stem)
+    if not callable(named.get(function)):
+        raise AttributeError(f"{path} has no function {function}")
+    session.at_sizes(named[function], **sizes)
 
 
 @contextmanager
@@ -130,6 +143,7 @@ def _launch_document(launch: LaunchRecord) -> dict[str, Any]:
         "grid": list(launch.grid),
         "blocks": launch.blocks,
         "left_out": launch.left_out,
+        "size": launch.size,
         "threads": launch.threads,
         "constants": {name: repr(value) for name, value in launch.constants},
         "runs": [{"name": name, "status": run.status, "reason": run.reason} for name, run in launch.runs],

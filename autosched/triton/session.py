@@ -18,6 +18,7 @@ from autosched.triton.described import LaunchFailed, described_launch
 from autosched.triton.driver import TritonLaunch, activated
 from autosched.triton.estimate import estimated_seconds
 from autosched.triton.pretended_cuda import PretendedCuda
+from autosched.triton.sizes import named, provoking_sizes
 from autosched.triton.storages import Storages, UndefinedMemory, storage_bytes
 from measurements.emulator import ASCENDING, Emulation, Finding, FindingKind, Order, emulate_ptx
 from search_spaces.hardware.devices import Device
@@ -82,7 +83,7 @@ class LaunchRecord:
     first is what the program went on with. ``differing`` names the arrays that a run left with other bits than the
     first one did. ``written`` counts the bytes that the launch wrote, by argument. ``seconds`` are ESTIMATED by the
     time model from what the launch executed; 0 where it did not end. Of its ``blocks``, ``left_out`` were not
-    run.
+    run. ``size`` is that of ``Session.at_sizes``, or empty.
     """
 
     kernel: str
@@ -97,6 +98,7 @@ class LaunchRecord:
     seconds: float = 0.0
     blocks: int = 0
     left_out: int = 0
+    size: str = ""
 
     @property
     def emulation(self) -> Emulation:
@@ -125,6 +127,7 @@ class Session:
     storages: Storages = field(default_factory=Storages)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _pretended: PretendedCuda | None = None
+    _size: str = ""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -150,6 +153,18 @@ class Session:
             for f in launch.findings:
                 found.setdefault((f.grade, f.kind, f.file, f.line), (launch, f))
         return list(found.values())
+
+    def at_sizes(self, run: Callable[..., Any], **ranges: tuple[int, int]) -> None:
+        """Call ``run`` with sizes by name that provoke, from the least to the most of each range.
+
+        Raises ValueError for an empty range, and what ``run`` raises.
+        """
+        for size in provoking_sizes(**ranges):
+            self._size = named(size)
+            try:
+                run(**size)
+            finally:
+                self._size = ""
 
     def launch(self, launch: TritonLaunch) -> None:
         """Emulates one launch, writes its outputs into the program's tensors and records it.
@@ -208,6 +223,7 @@ class Session:
             estimated_seconds(described, [CountedRun(1.0, ran, runs[0][1])], launch.cubin, self.device),
             described.blocks,
             described.blocks - ran,
+            self._size,
         )
         done = record.emulation
         if done.status not in ("ok", "findings"):
@@ -319,7 +335,8 @@ def _sample(grid: tuple[int, int, int], most: int | None) -> tuple[int, ...] | N
 
 
 def _line(launch: LaunchRecord, finding: Finding) -> str:
-    return f"{finding} (kernel {launch.kernel}, launched at {launch.called_at})"
+    size = f", at {launch.size}" if launch.size else ""
+    return f"{finding} (kernel {launch.kernel}, launched at {launch.called_at}{size})"
 
 
 def _same(a: Array, b: Array | None) -> bool:

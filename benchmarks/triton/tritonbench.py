@@ -1,7 +1,8 @@
 """Every file of TritonBench_G in the emulator: ``python -m benchmarks.triton.tritonbench FOLDER --out PAGE``.
 
 Each file runs as by ``autosched verify --python FILE --blocks N``, in a process of its own. What came of it is a line
-of ``--journal``; files that have one are not run again, unless they did not compile with another Triton. ``judged_findings.toml`` says of each finding whether it is true.
+of ``--journal``; files that have one are not run again, unless they did not compile with another Triton, or
+were not done in time with more blocks. ``judged_findings.toml`` says of each finding whether it is true.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -34,6 +35,7 @@ from search_spaces.hardware.devices import device as device_named
 
 JUDGED = Path(__file__).with_name("judged_findings.toml")
 SIZES = Path(__file__).with_name("sizes")  # programs that run a file's kernels at sizes that provoke
+_ENDED = "the program was ended"
 _GRACE = 60.0  # seconds that a file may take beyond its limit, to end the launch that runs
 
 
@@ -51,12 +53,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one file, compiled by a version of Triton. ``failure`` is empty where the program ended well; ``left_out``
-    counts blocks that did not run. ``program``: in place of the file, one that runs its kernels at other sizes."""
+    """Of one file, compiled by a version of Triton, with so many blocks of a launch at most. ``failure`` is empty where
+    the program ended well; ``left_out`` counts blocks that did not run. ``program``: in place of the file, one that
+    runs its kernels at other sizes."""
 
     name: str
     program: str
     triton: str
+    blocks: int
     seconds: float
     cpu_seconds: float
     launches: int
@@ -69,9 +73,10 @@ class Outcome:
     def faults(self) -> list[Found]:
         return [f for f in self.found if f.grade == "fault"]
 
-    @property
-    def needs_other_triton(self) -> bool:
-        """Whether it did not compile with this one, which may be too new for it."""
+    def runs_again(self, blocks: int) -> bool:
+        """Whether it did not compile with another Triton, or was not done with more blocks."""
+        if self.failure.startswith(_ENDED):
+            return blocks < self.blocks
         return "CompilationError" in self.failure and self.triton != triton.__version__
 
     @property
@@ -100,7 +105,7 @@ def run_file(path: Path, program: Path, device: str, blocks: int, limit: float) 
     seconds = time.monotonic() - began
     if outcome is None:
         outcome = Outcome(
-            path.stem, _name_of(path, program), triton.__version__, 0.0, seconds, 0, 0, 0, "ended from outside", ()
+            path.stem, _name_of(path, program), triton.__version__, blocks, seconds, 0.0, 0, 0, 0, _ENDED, ()
         )
     return replace(outcome, seconds=seconds)
 
@@ -116,6 +121,7 @@ def _run_here(path: Path, program: Path, device: str, blocks: int, limit: float,
         path.stem,
         _name_of(path, program),
         triton.__version__,
+        blocks,
         0.0,
         sum(u.ru_utime + u.ru_stime for u in used),
         len(launches),
@@ -153,16 +159,17 @@ def _outcome(row: dict[str, Any]) -> Outcome:
 def run_all(
     folder: Path, names: Sequence[str], journal: Path, device: str, blocks: int, limit: float, workers: int
 ) -> list[Outcome]:
-    """All files; those that the journal lacks, or that did not compile with another Triton, are run before."""
+    """All files; those that the journal lacks, and those that may do better now, are run before."""
     known = {(o.name, o.program): o for o in read(journal)}
     jobs = []
     for path in (folder / f"{name}.py" for name in names):
         for program in (path, SIZES / f"{path.stem}_sizes.py"):
             outcome = known.get((path.stem, _name_of(path, program)))
-            if program.exists() and (outcome is None or outcome.needs_other_triton):
+            if program.exists() and (outcome is None or outcome.runs_again(blocks)):
                 jobs.append((path, program))
     with journal.open("a") as out, ThreadPoolExecutor(workers) as pool:
-        for outcome in pool.map(lambda job: run_file(*job, device, blocks, limit), jobs):
+        running = [pool.submit(run_file, *job, device, blocks, limit) for job in jobs]
+        for outcome in (done.result() for done in as_completed(running)):
             out.write(json.dumps(asdict(outcome)) + "\n")
             out.flush()
             print(f"{outcome.name}: {outcome.verdict} {outcome.seconds:.0f} s {outcome.failure}", flush=True)
@@ -241,11 +248,11 @@ def page(outcomes: Sequence[Outcome], judged: Judged, command: str, target: str)
         "",
         "## All",
         "",
-        "| file | verdict | launches | blocks left out | CPU s |",
-        "|---|---|---|---|---|",
+        "| file | verdict | Triton | launches | blocks of one, at most | left out of all | CPU s |",
+        "|---|---|---|---|---|---|---|",
         *(
-            f"| {o.name}{' at sizes' * bool(o.program)} | {o.verdict} | {o.launches} | {o.left_out} "
-            f"| {o.cpu_seconds:.0f} |"
+            f"| {o.name}{' at sizes' * bool(o.program)} | {o.verdict} | {o.triton} | {o.launches} | {o.blocks} "
+            f"| {o.left_out} | {o.cpu_seconds:.0f} |"
             for o in outcomes
         ),
     ]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from autosched.dispatch.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
     from autosched.dispatch.kernel import RuntimeUnavailable
     from autosched.dispatch.provenance import NoSchedule
-    from autosched.proofs.emulate import EmulatedLaunch, Struct, Surface, TensorMapOf, Texture, emulate
+    from autosched.proofs.emulate.emulate import EmulatedLaunch, Struct, Surface, TensorMapOf, Texture, emulate
     from autosched.samplers.optuna.study_sampler import StudySampler
     from autosched.tuning.backends import BackendError
     from autosched.tuning.result import TuneResult
@@ -89,7 +89,7 @@ __all__ = [
 _HOMES = {
     "BackendError": "autosched.tuning.backends",
     "Device": "search_spaces.hardware.devices",
-    "EmulatedLaunch": "autosched.proofs.emulate",
+    "EmulatedLaunch": "autosched.proofs.emulate.emulate",
     "Finding": "measurements.emulator",
     "HostFailure": "measurements.emulator",
     "KernelFileError": "autosched.user_kernels.document",
@@ -115,7 +115,7 @@ _HOMES = {
     "Softmax": "search_spaces.operators.row_reduction",
     "Transpose": "search_spaces.operators.transpose",
     "StudySampler": "autosched.samplers.optuna.study_sampler",
-    **dict.fromkeys(("Struct", "Surface", "TensorMapOf", "Texture", "emulate"), "autosched.proofs.emulate"),
+    **dict.fromkeys(("Struct", "Surface", "TensorMapOf", "Texture", "emulate"), "autosched.proofs.emulate.emulate"),
     "recording": "autosched.dispatch.call_log",
     "tune": "autosched.tuning.tune",
     **dict.fromkeys(

@@ -61,7 +61,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from search_spaces.arrays import FloatArray, IntArray
-from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.hardware.units import unit
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from cost_models.analytic import LAUNCH_SECONDS, Analysis, analyse
 from search_spaces.arrays import FloatArray
-from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.units import UNITS, unit
 from search_spaces.operators.problem import Problem

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.analytic import DRAM_EFFICIENCY, LAUNCH_SECONDS, SM_PORT_BYTES
-from search_spaces.hardware.cost_counts import CostCounts
-from search_spaces.hardware.data_movement import SECTOR_BYTES
+from search_spaces.hardware.costs.cost_counts import CostCounts
+from search_spaces.hardware.costs.data_movement import SECTOR_BYTES
+from search_spaces.hardware.costs.launch_counts import LaunchCounts
+from search_spaces.hardware.costs.ptx_costs import by_pipe, f64_rate, tensor_flops
 from search_spaces.hardware.devices import Device, occupancy
-from search_spaces.hardware.launch_counts import LaunchCounts
-from search_spaces.hardware.ptx_costs import by_pipe, f64_rate, tensor_flops
 
 OVERLAP = 2.0  # exponent with which times of pipes add up: 1 is none, infinity is all
 EXPOSED = 0.3  # of a chain of dependent instructions that nothing hides, where one block lives on an SM

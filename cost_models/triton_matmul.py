@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.operators.matmul import Matmul
 

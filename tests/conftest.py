@@ -86,6 +86,6 @@ def no_database_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture(scope="session", autouse=True)
 def no_full_proof_of_winners() -> None:
     """It takes seconds for each of many runs of ``tune``; tests of it ask for it."""
-    from autosched.tuning import winner_proof
+    from autosched.tuning.winner import winner_proof
 
     winner_proof.PROOF_SECONDS = 0.0

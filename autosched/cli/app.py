@@ -12,30 +12,30 @@ from typer.core import TyperGroup
 from autosched.cli.commands import sharing
 from autosched.cli.commands.best import best
 from autosched.cli.commands.check import check
-from autosched.cli.commands.emulate import emulate
-from autosched.cli.commands.emulate import expanded as ptx_expanded
-from autosched.cli.commands.judge import judge
 from autosched.cli.commands.machine.doctor import doctor
 from autosched.cli.commands.machine.list_devices import devices
+from autosched.cli.commands.proofs.emulate import emulate
+from autosched.cli.commands.proofs.emulate import expanded as ptx_expanded
+from autosched.cli.commands.proofs.judge import judge
+from autosched.cli.commands.proofs.run import run as run_command
+from autosched.cli.commands.proofs.verify import verify
+from autosched.cli.commands.proofs.verify_python import COMMAND as VERIFY_PYTHON
+from autosched.cli.commands.proofs.verify_python import expanded as python_expanded
+from autosched.cli.commands.proofs.verify_python import verify_python
 from autosched.cli.commands.replay import replay
 from autosched.cli.commands.report import report
-from autosched.cli.commands.run import run as run_command
 from autosched.cli.commands.space import space
 from autosched.cli.commands.threshold import threshold
 from autosched.cli.commands.train import train
-from autosched.cli.commands.tune import tune
-from autosched.cli.commands.tune_moe import COMMAND as TUNE_MOE
-from autosched.cli.commands.tune_moe import expanded as moe_expanded
-from autosched.cli.commands.tune_moe import tune_moe
-from autosched.cli.commands.tune_suite import COMMAND, tune_suite
-from autosched.cli.commands.tune_suite import expanded as suite_expanded
-from autosched.cli.commands.tune_triton import COMMAND as TUNE_TRITON
-from autosched.cli.commands.tune_triton import expanded as triton_expanded
-from autosched.cli.commands.tune_triton import tune_triton
-from autosched.cli.commands.verify import verify
-from autosched.cli.commands.verify_python import COMMAND as VERIFY_PYTHON
-from autosched.cli.commands.verify_python import expanded as python_expanded
-from autosched.cli.commands.verify_python import verify_python
+from autosched.cli.commands.tuning.tune import tune
+from autosched.cli.commands.tuning.tune_moe import COMMAND as TUNE_MOE
+from autosched.cli.commands.tuning.tune_moe import expanded as moe_expanded
+from autosched.cli.commands.tuning.tune_moe import tune_moe
+from autosched.cli.commands.tuning.tune_suite import COMMAND, tune_suite
+from autosched.cli.commands.tuning.tune_suite import expanded as suite_expanded
+from autosched.cli.commands.tuning.tune_triton import COMMAND as TUNE_TRITON
+from autosched.cli.commands.tuning.tune_triton import expanded as triton_expanded
+from autosched.cli.commands.tuning.tune_triton import tune_triton
 from autosched.cli.options import kernel as kernel_option
 from autosched.cli.options import triton as triton_option
 from autosched.cli.options.problem import for_operator
@@ -46,7 +46,7 @@ from autosched.version import VERSION
 from measurements.emulator import HostFailure
 from measurements.store.errors import StoreError
 from search_spaces.catalogue import operators
-from search_spaces.spaces.elimination import TooTightlyTied
+from search_spaces.spaces.counting.elimination import TooTightlyTied
 from search_spaces.spaces.space import EmptySpace
 
 # Every usage error of typer derives from this class; BadParameter is the one of them that all releases export.

@@ -12,7 +12,7 @@ from pathlib import Path
 from search_spaces.catalogue import register
 from search_spaces.programs.beside import Beside
 from search_spaces.programs.builder import Program
-from search_spaces.programs.ir import ProgramError
+from search_spaces.programs.language.ir import ProgramError
 from search_spaces.programs.problem import ProgramProblem, computes, problem_type
 from search_spaces.programs.template import operator, template
 from search_spaces.programs.text.program import parse

@@ -12,8 +12,8 @@ from measurements.emulator.findings import Emulation, GlobalSite
 from measurements.emulator.host import HostFailure
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.sparse import emulate_blocks
+from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.launch_counts import LaunchCounts
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel, Launch

@@ -18,7 +18,7 @@ from autosched.regression.report import Finding, Report, Verdict
 from autosched.triton.configs.file_names import Format
 from autosched.triton.configs.files import ConfigFile, Entry, read_folder
 from autosched.triton.configs.ladder import ladder_notes
-from autosched.triton.configs.pool import JudgePool
+from autosched.triton.configs.tuning.pool import JudgePool
 from measurements.emulator import HostFailure, check_host
 from search_spaces.hardware.devices import Device
 

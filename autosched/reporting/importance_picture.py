@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autosched.reporting.figure_file import save
-from cost_models.explanation import Importance
+from cost_models.trees.explanation import Importance
 
 
 def draw_importance(panels: Sequence[tuple[str, Sequence[Importance]]], path: str | Path) -> Path:

@@ -15,7 +15,7 @@ import numpy as np
 
 from autosched.reporting.figure_file import save
 from search_spaces.arrays import IntArray
-from search_spaces.hardware.bank_conflicts import BANK_BYTES, BANKS, PHASE_BYTES, ideal_wavefronts, wavefronts
+from search_spaces.hardware.costs.bank_conflicts import BANK_BYTES, BANKS, PHASE_BYTES, ideal_wavefronts, wavefronts
 from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import SharedLayout

@@ -10,10 +10,10 @@ import numpy as np
 from autosched.reporting.pictures import Cell, Panel, cyclic_colour, render, subgroup_colour
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.fragments import WARP
-from search_spaces.programs import ir
-from search_spaces.programs.choices import choices
-from search_spaces.programs.distribution import Distribution
-from search_spaces.programs.numbers import numbers
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.distribution import Distribution
+from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.numbers import numbers
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.schedule import Schedule
 

@@ -186,8 +186,8 @@ class EvolutionSampler(Sampler):
 
 def boosted_trees(seed: int, threads: int) -> Fit:
     """Training of XGBoost trees, the same on every call with the same rows."""
-    from cost_models.boosted import BoostedModel  # imports xgboost, which takes a second
-    from cost_models.boosted import Settings as Trees
+    from cost_models.trees.boosted import BoostedModel  # imports xgboost, which takes a second
+    from cost_models.trees.boosted import Settings as Trees
 
     settings = Trees(seed=seed % 2**30, threads=threads)
     return lambda rows, seconds: BoostedModel.fit(rows, seconds, settings=settings)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from autosched.samplers.base import Matrix
-from cost_models.boosted import BoostedModel, Settings
+from cost_models.trees.boosted import BoostedModel, Settings
 from measurements.records.measurement import Measurement
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.parameters import Value

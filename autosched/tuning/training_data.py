@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cost_models.observations import Observations, merged
+from cost_models.trees.observations import Observations, merged
 from measurements.records import recording
 from measurements.records.measurement import Provenance, Status
 from measurements.records.record import Record

@@ -23,7 +23,7 @@ from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.templates.template import TemplateSet
 
 if TYPE_CHECKING:
-    from cost_models.trained_model import OperatorModel, TrainedModel
+    from cost_models.trees.trained_model import OperatorModel, TrainedModel
     from measurements.store.store import Store
 
 FEWEST_TIMES = 32  # of other problems: fewer teach nothing that the analytic model does not know
@@ -68,7 +68,7 @@ class WarmStart:
 
     def worth(self, records: Sequence[Record]) -> str:
         """How well it foresaw the times of a run, for people; "" where there was no warm start or too few times."""
-        from cost_models.evaluation import rank_correlation
+        from cost_models.trees.evaluation import rank_correlation
 
         times = {r.schedule: r.seconds for r in records if r.seconds is not None}
         if not isinstance(self.prior, LearnedPrior) or len(times) < FEWEST_JUDGED:
@@ -89,8 +89,8 @@ class WarmStart:
 
 def loaded(path: str | Path) -> TrainedModel:
     """The model in a file. Raises ModelMismatch, a ValueError, for one that cannot be used, and where there is none."""
-    from cost_models.boosted import ModelMismatch  # with xgboost, which takes a second
-    from cost_models.trained_model import TrainedModel
+    from cost_models.trees.boosted import ModelMismatch  # with xgboost, which takes a second
+    from cost_models.trees.trained_model import TrainedModel
 
     try:
         return TrainedModel.load(path)
@@ -135,8 +135,8 @@ def from_other_problems(
     if sum(record.ok for record in records) < FEWEST_TIMES:
         return WarmStart(prior)
     from autosched.tuning.training_data import TrainingData, observations_of, usable
-    from cost_models.boosted import ModelMismatch
-    from cost_models.training import TRAINING, fitted
+    from cost_models.trees.boosted import ModelMismatch
+    from cost_models.trees.training import TRAINING, fitted
 
     found = usable(TrainingData(tuple(observations_of(records[:MOST_TIMES], {})), {}, 0))
     if found.rows < FEWEST_TIMES:

@@ -11,7 +11,7 @@ from autosched.user_kernels.expressions import Expression, ExpressionError, Resu
 from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, FileRule, KernelFile
 from autosched.user_kernels.lowering import lower
 from autosched.user_kernels.problem import KernelProblem, problem_type
-from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.spaces.config import Config

@@ -22,7 +22,7 @@ import numpy as np
 from cost_models import triton_matmul
 from cost_models.features import FEATURES, Batch, FeatureTable
 from cost_models.triton_matmul import TritonConfig, uses_wgmma
-from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.matmul import Matmul
 

@@ -21,12 +21,12 @@ import triton.language as tl
 
 from autosched.triton.storages import Storages
 from autosched.triton.tuning.call import KernelCall
-from autosched.triton.tuning.compiling import NotLaunched, compiled
+from autosched.triton.tuning.compiling.candidate import NotLaunched, compiled
 from autosched.triton.tuning.function import TritonFunction
 from autosched.triton.tuning.runner import TritonEstimateRunner
 from benchmarks.cost_model.autoheuristic import NotARecording, Recorded, files, read
 from benchmarks.cost_model.model_against_measured import FITTED, comparable, predicted
-from cost_models.evaluation import rank_correlation, regret
+from cost_models.trees.evaluation import rank_correlation, regret
 from measurements.records.measurement import Status
 
 MOST_STEPS = 2.0e10  # flops of the blocks of a column: what longer ones cost is many seconds of emulation

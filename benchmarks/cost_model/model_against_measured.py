@@ -19,9 +19,9 @@ import numpy as np
 
 from benchmarks.cost_model.autoheuristic import NotARecording, Recorded, counts, files, read
 from cost_models.analytic import LAUNCH_SECONDS, analyse
-from cost_models.evaluation import rank_correlation, regret
+from cost_models.trees.evaluation import rank_correlation, regret
 from search_spaces.arrays import FloatArray
-from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from autosched.triton.configs.files import read_folder
 from autosched.triton.configs.layer import Layer
-from autosched.triton.configs.time_model import SPACE, estimated_seconds, tuner_space
+from autosched.triton.configs.tuning.time_model import SPACE, estimated_seconds, tuner_space
 
 # Hidden size and top-k by experts, and where that is not enough by the whole intermediate size.
 MODELS = {

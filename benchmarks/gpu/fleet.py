@@ -1,15 +1,20 @@
 """How busy are the GPUs of a Ray cluster, and is anything lost with a node? ``python -m benchmarks.gpu.fleet``.
 
-Eight pretended GPUs on two nodes of this machine, 50 ms a measurement; then the same with one node killed midway.
+Eight pretended GPUs on two nodes of this machine, 50 ms a measurement; then the same with one node killed midway. The
+page is printed, or written to ``--out``.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import platform
+import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +56,57 @@ def busy(log: Path) -> float:
     return sum(e - b for b, e in spans) / (GPUS * (ended - began))
 
 
+PAGE = """# A fleet of pretended GPUs
+{date}, {machine}, Ray {ray}: eight pretended GPUs on two nodes of one machine, {jobs} measurements that sleep 50 ms
+each, two jobs in flight a GPU. *Busy* is the part of the time between the first measurement and the last in which the
+eight measured; the goal is 95%. No GPU took part. The search, both nodes, the actors and the worker processes share the
+cores, {priority}.
+
+    {command}
+
+| run | load of the machine | measured | time | busy | actors lost | jobs given again |
+|---|---|---|---|---|---|---|
+{rows}
+
+After the kill four of the eight GPUs are left, which is at most 50% to 75%, and Ray takes some seconds to call a node
+lost; nothing is measured wrong or lost.
+"""
+
+_FIRST = "before all other work of the machine (real-time priority)"
+_BESIDE = "and what other work of the machine leaves of them"
+
+
+def _first() -> bool:
+    """Whether this process and what it starts come before all other work of the machine."""
+    return os.sched_getscheduler(0) == os.SCHED_RR
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=640)
-    jobs = parser.parse_args().jobs
+    parser.add_argument("--rounds", type=int, default=1, help="of the run without a kill")
+    parser.add_argument("--out", type=Path, help="the page is written there")
+    options = parser.parse_args()
+    rows = [row for kills in [[False]] * options.rounds + [[True]] for row in measured(options.jobs, *kills)]
+    import ray
+
+    page = PAGE.format(
+        date=datetime.now(UTC).date(),
+        machine=f"{platform.machine()}, {os.cpu_count()} cores",
+        ray=ray.__version__,
+        jobs=options.jobs,
+        priority=_FIRST if _first() else _BESIDE,
+        command=" ".join([*(["chrt -r 1"] if _first() else []), "python -m benchmarks.gpu.fleet", *sys.argv[1:]]),
+        rows="\n".join(rows),
+    )
+    if options.out is None:
+        print(page)
+    else:
+        options.out.write_text(page)
+
+
+def measured(jobs: int, kill: bool) -> Iterator[str]:
+    """A row of the table."""
     import ray
     from ray.cluster_utils import Cluster
 
@@ -64,39 +116,38 @@ def main() -> None:
     node = cluster.add_node(**half)
     ray.init(address=cluster.address, log_to_driver=False)
     try:
-        for kill in (False, True):
-            log = folder / f"log-{kill}"
-            options = FleetOptions(
-                cuda=CudaOptions(),
-                worker_module=MODULE,
-                worker_env={SECONDS: str(MEASURING), LOG: str(log)},
-                compiler_module="instant_compiler",
-                cache=str(folder / "theirs"),
-                path=(str(ROOT), str(ROOT / "tests" / "support" / "fakes")),
-                describe="benchmarks.gpu.fleet:pretended",
-            )
-            fleet = Fleet(cluster.address, options, compilers=1)
-            runner = FleetRunner(fleet, fleet.device(None), FleetCompilers(fleet, CompileCache(folder / "ours")))
-            candidates = [candidate(n) for n in range(jobs)]
-            for _ in runner.compare(candidates[:1], rounds=1, library=False):
-                pass  # every program is compiled first: what is asked is how GPUs are kept busy
-            list(runner.measure([candidate(10**6 + n) for n in range(2 * GPUS)]))
-            for c in candidates:
-                runner._pool.submit(c.kernel, "sm_90a").result()
-            log.unlink(missing_ok=True)
-            if kill:
-                threading.Timer(jobs * MEASURING / GPUS / 2, cluster.remove_node, (node, False)).start()
-            began = time.monotonic()
-            found = dict(runner.measure(candidates))
-            seconds = time.monotonic() - began
-            lost = fleet.gpus(runner.device)
-            ok = sum(m.ok for m in found.values())
-            print(
-                f"{'one node killed' if kill else 'all nodes'}: {ok} of {jobs} measured in {seconds:.1f} s, "
-                f"{busy(log):.1%} busy, {lost.lost} actors lost, {lost.given_again} jobs given again; "
-                f"load of this machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-            )
-            fleet.close()
+        log = folder / "log"
+        options = FleetOptions(
+            cuda=CudaOptions(),
+            worker_module=MODULE,
+            worker_env={SECONDS: str(MEASURING), LOG: str(log)},
+            compiler_module="instant_compiler",
+            cache=str(folder / "theirs"),
+            path=(str(ROOT), str(ROOT / "tests" / "support" / "fakes")),
+            describe="benchmarks.gpu.fleet:pretended",
+        )
+        fleet = Fleet(cluster.address, options, compilers=1)
+        runner = FleetRunner(fleet, fleet.device(None), FleetCompilers(fleet, CompileCache(folder / "ours")))
+        candidates = [candidate(n) for n in range(jobs)]
+        for _ in runner.compare(candidates[:1], rounds=1, library=False):
+            pass  # every program is compiled first: what is asked is how GPUs are kept busy
+        list(runner.measure([candidate(10**6 + n) for n in range(2 * GPUS)]))
+        for c in candidates:
+            runner._pool.submit(c.kernel, "sm_90a").result()
+        log.unlink(missing_ok=True)
+        if kill:
+            threading.Timer(jobs * MEASURING / GPUS / 2, cluster.remove_node, (node, False)).start()
+        began = time.monotonic()
+        found = dict(runner.measure(candidates))
+        seconds = time.monotonic() - began
+        lost = fleet.gpus(runner.device)
+        ok = sum(m.ok for m in found.values())
+        name = "one node killed midway" if kill else "all nodes"
+        yield (
+            f"| {name} | {os.getloadavg()[0]:.1f} | {ok} of {jobs} | {seconds:.1f} s | {busy(log):.1%} "
+            f"| {lost.lost} | {lost.given_again} |"
+        )
+        fleet.close()
     finally:
         ray.shutdown()
         cluster.shutdown()

@@ -29,7 +29,7 @@ from cost_models import analytic
 from measurements.records.measurement import Measurement, Status
 from measurements.runners.base import Candidate, Entrant
 from search_spaces.catalogue import template
-from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.matmul import Matmul

@@ -44,11 +44,11 @@ from typing import Any
 
 from autosched.samplers import DEFAULT, sampler
 from autosched.samplers.first_choices.prior import prior_of
-from autosched.tuning.finalists import simplicity
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import Generate
 from autosched.tuning.loop import Tuner
 from autosched.tuning.result import TuneResult
+from autosched.tuning.winner.finalists import simplicity
 from autosched.user_kernels.user_kernel import Kernel
 from autosched.version import VERSION
 from benchmarks.gpu import device_tests, probe

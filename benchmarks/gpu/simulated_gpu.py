@@ -46,7 +46,7 @@ class SimulatedGpu:
             began = time.monotonic()
             time.sleep(float(os.environ[SECONDS]))
             with open(os.environ[LOG], "a", encoding="ascii") as log:
-                log.write(f"{began} {time.monotonic()} {self._gpu}\n")
+                log.write(f"{began} {time.monotonic()} {self._gpu} {os.getpid()}\n")
             return answer(request["kernel"])
         if request["op"] == "compare":
             entrants = [answer(kernel) for kernel in request["kernels"]] + [answer({}) for _ in request["baselines"]]

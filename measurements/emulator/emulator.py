@@ -47,8 +47,8 @@ from measurements.emulator.ptx.build import (
 )
 from measurements.emulator.work_folders import temporary_folder
 from measurements.files.text import harmless
+from search_spaces.hardware.costs.ptx_costs import IN_PLACE, costs
 from search_spaces.hardware.dtypes import U32
-from search_spaces.hardware.ptx_costs import IN_PLACE, costs
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Kernel, Launch, Scalar
 from search_spaces.templates.tensor_map import ELEMENT_BYTES, SWIZZLE_BYTES, TensorMap

@@ -59,7 +59,7 @@ class SparseEmulation:
 def generated(dtype: DType, seed: int, places: Indices) -> Array:
     """The elements of an input at ``places``, stored as ``dtype``: integers from 1 to 3 with either sign, or bits.
 
-    A function of ``seed`` and place alone, as in runtime/memory/global_buffers.cpp: the finalizer of MurmurHash3.
+    A function of ``seed`` and place alone, as in runtime/memory/global/buffers.cpp: the finalizer of MurmurHash3.
     """
     with np.errstate(over="ignore"):
         x = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + places.astype(np.uint64)

@@ -139,10 +139,11 @@ class Record:
     id: int | None = None
 
     def __post_init__(self) -> None:
-        timing, error = self.measurement.timing, self.measurement.error
-        for other in (self.measurement.compile_seconds, self.measurement.clock_mhz):
+        m = self.measurement
+        timing, error = m.timing, m.error
+        for other in (m.compile_seconds, m.clock_mhz, m.watts):
             if other is not None and not math.isfinite(other):
-                raise ValueError(f"a duration or a clock rate is a finite number, not {other}")
+                raise ValueError(f"a duration, a clock rate or a power is a finite number, not {other}")
         if timing is not None:
             _check_times(timing)
         for field in _NAMES:
@@ -213,6 +214,7 @@ class Record:
             "resources": None if m.resources is None else dataclasses.asdict(m.resources),
             "compile_seconds": m.compile_seconds,
             "clock_mhz": m.clock_mhz,
+            "watts": m.watts,
             "rank": self.rank,
             "toolchain": self.toolchain,
             "driver": self.driver,
@@ -228,8 +230,8 @@ class Record:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The record whose ``to_json()`` was ``data``; ``code``, ``budget``, ``proof`` and ``control`` may be
-        missing.
+        """The record whose ``to_json()`` was ``data``; ``code``, ``budget``, ``proof``, ``control`` and ``watts``
+        may be missing.
 
         Raises ValueError for a missing or malformed field.
         """
@@ -259,6 +261,7 @@ class Record:
                     resources=None if data["resources"] is None else Resources(**data["resources"]),
                     compile_seconds=data["compile_seconds"],
                     clock_mhz=data["clock_mhz"],
+                    watts=data["watts"],
                     code=None if data["code"] is None else MachineCode(**data["code"]),
                 ),
                 toolchain=data["toolchain"],
@@ -284,13 +287,14 @@ _MAYBE_NUMBER = (int, float, type(None))
 _TIMING: Mapping[str, _Kinds] = {"median": _NUMBER, "p25": _NUMBER, "p75": _NUMBER, "count": int}
 _RESOURCES: Mapping[str, _Kinds] = {field.name: int for field in dataclasses.fields(Resources)}
 _CODE: Mapping[str, _Kinds] = {"cubin_digest": str, "sass_digest": str, "sass_bytes": int}
-_MAY_BE_MISSING = ("code", "budget", "proof", "control")  # in recordings that predate them
+_MAY_BE_MISSING = ("code", "budget", "proof", "control", "watts")  # in recordings that predate them
 _KINDS: Mapping[str, _Kinds] = {
     **dict.fromkeys(("problem", "schedule", "fingerprint"), dict),
     **dict.fromkeys(("template", "template_version", "device", "space_version", "provenance", "status"), str),
     **dict.fromkeys(("reason", "toolchain", "driver", "autosched_version", "created", "sampler"), str),
     **dict.fromkeys(("compile_seconds", "clock_mhz"), _MAYBE_NUMBER),
     **dict.fromkeys(("timing", "resources", *_MAY_BE_MISSING), (dict, type(None))),
+    "watts": _MAYBE_NUMBER,
     "kernel_digest": (str, type(None)),
     "error": (*_MAYBE_NUMBER, str),
     "rank": (int, type(None)),

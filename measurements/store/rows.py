@@ -29,7 +29,7 @@ _SHARED = (  # by most trials of a problem
 )
 _OWN = (
     *("id", "kernel_digest", "schedule", *_TIMES, "error", "compile_seconds", "clock_mhz", "created", "final_rank"),
-    *("proof", "control", *_RESOURCES, *_CODE),
+    *("proof", "control", "watts", *_RESOURCES, *_CODE),
 )
 COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # that make a record
 _Part = TypeVar("_Part")
@@ -61,6 +61,7 @@ def to_row(record: Record) -> dict[str, Any]:
         **{name: None if resources is None else getattr(resources, name) for name in _RESOURCES},
         "compile_seconds": m.compile_seconds,
         "clock_mhz": m.clock_mhz,
+        "watts": m.watts,
         "toolchain": record.toolchain,
         "driver": record.driver,
         "autosched_version": record.autosched_version,
@@ -114,6 +115,7 @@ def from_row(row: Mapping[Any, Any], database: str) -> Record:
                 compile_seconds=cells["compile_seconds"],
                 clock_mhz=cells["clock_mhz"],
                 code=_whole(MachineCode, cells, _CODE),
+                watts=cells["watts"],
             ),
             toolchain=cells["toolchain"],
             driver=cells["driver"],
@@ -236,7 +238,7 @@ class Reader:
 
     def _like(self, first: Record, own: tuple[Any, ...]) -> Record:
         (row, digest, schedule, median, p25, p75, repeats, error, compiled, clock, created, rank, proof, *more) = own
-        control, *sizes = more
+        control, watts, *sizes = more
         resources, code = sizes[: len(_RESOURCES)], sizes[len(_RESOURCES) :]
         if proof is not None:
             _json_object(proof)
@@ -258,6 +260,7 @@ class Reader:
                 compile_seconds=compiled,
                 clock_mhz=clock,
                 code=None if code[0] is None else MachineCode(*code),
+                watts=watts,
             ),
             toolchain=first.toolchain,
             driver=first.driver,

@@ -15,7 +15,7 @@ from measurements.files.text import one_line
 from measurements.records.measurement import Resources
 from measurements.store.errors import StoreError
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 OLDEST_SCHEMA = 2  # that ``store_migrations`` can upgrade
 APPLICATION = "autosched"
 _LOCK = int.from_bytes(b"autosch")  # any number that others do not use
@@ -70,6 +70,7 @@ TRIALS = sa.Table(
     sa.Column("budget", sa.Text, info={SINCE: 4}),  # JSON, as the next
     sa.Column("proof", sa.Text, info={SINCE: 4}),
     sa.Column("control", sa.Text, info={SINCE: 6}),
+    sa.Column("watts", sa.Float(53), info={SINCE: 7}),
     sa.Column("problem_digest", sa.String(64), nullable=False, info={SINCE: 5}),
     sa.Column("schedule_digest", sa.String(64), nullable=False, info={SINCE: 5}),
     sa.CheckConstraint("(status = 'ok') = (median IS NOT NULL)", name="time_exactly_when_ok"),

@@ -117,13 +117,21 @@ def read_t4(path: str | Path, text: str) -> Table:
     return _table(path, _named(metadata, "device", "unknown device"), rows, (ESTIMATED,) if estimated else ())
 
 
-def to_t4(rows: Sequence[tuple[Mapping[str, Any], Measurement, str]], metadata: Mapping[str, Any]) -> dict[str, Any]:
+def to_t4(
+    rows: Sequence[tuple[Mapping[str, Any], Measurement, str]],
+    metadata: Mapping[str, Any],
+    *,
+    metrics: Sequence[Mapping[str, float]] | None = None,
+    objectives: Sequence[str] = ("time",),
+) -> dict[str, Any]:
     """Measured configurations, each with its measurement and the moment it was made (ISO 8601), as a T4 document.
-    ``read_t4`` knows ``kernel``, ``device`` and ``provenance`` of ``metadata``."""
+    ``metrics`` are those of each, by name. ``read_t4`` knows ``kernel``, ``device``, ``provenance`` of ``metadata``."""
     return {
         "schema_version": "1.0.0",
         "metadata": dict(metadata),
-        "results": [_as_result(configuration, measured, when) for configuration, measured, when in rows],
+        "results": [
+            _as_result(*row, others, objectives) for row, others in zip(rows, metrics or [{}] * len(rows), strict=True)
+        ],
     }
 
 
@@ -204,13 +212,19 @@ _INVALIDITY = {
 }
 
 
-def _as_result(configuration: Mapping[str, Any], measured: Measurement, when: str) -> dict[str, Any]:
+def _as_result(
+    configuration: Mapping[str, Any],
+    measured: Measurement,
+    when: str,
+    metrics: Mapping[str, float],
+    objectives: Sequence[str],
+) -> dict[str, Any]:
     timing = measured.timing
     milliseconds = [] if timing is None else [1e3 * timing.median]
     return {
         "timestamp": when,
         "configuration": dict(configuration),
-        "objectives": ["time"],
+        "objectives": list(objectives),
         "times": {
             "compilation_time": 1e3 * (measured.compile_seconds or 0.0),
             "framework": 0,
@@ -220,8 +234,26 @@ def _as_result(configuration: Mapping[str, Any], measured: Measurement, when: st
         },
         "invalidity": "correct" if timing is not None else _INVALIDITY.get(measured.status, "runtime"),
         "correctness": 0 if measured.status is Status.WRONG_RESULT else 1,
-        "measurements": [{"name": "time", "value": value, "unit": "ms"} for value in milliseconds],
+        "measurements": [
+            *({"name": "time", "value": value, "unit": "ms"} for value in milliseconds),
+            *({"name": name, "value": value, "unit": unit} for name, value, unit in _other_measurements(measured)),
+            *({"name": name, "value": value, "unit": ""} for name, value in metrics.items()),
+        ],
     }
+
+
+def _other_measurements(measured: Measurement) -> list[tuple[str, float, str]]:
+    """What is known of a configuration besides its time: resources, and the power where it was measured."""
+    found: list[tuple[str, float, str]] = []
+    if measured.resources is not None:
+        r = measured.resources
+        found.append(("registers", r.registers, ""))
+        found.append(("spill", r.spill_store_bytes + r.spill_load_bytes, "bytes"))
+        found.append(("shared_memory", r.static_shared_bytes + r.dynamic_shared_bytes, "bytes"))
+    if measured.watts is not None and measured.timing is not None:
+        found.append(("power", measured.watts, "W"))
+        found.append(("energy", measured.watts * measured.timing.median, "J"))
+    return found
 
 
 def _table(path: str | Path, device: str, rows: Sequence[Row], notes: Sequence[str]) -> Table:

@@ -12,11 +12,11 @@ from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.programs import template as programs
 from search_spaces.programs.builder import Program
-from search_spaces.programs.counts import counts
-from search_spaces.programs.lowering import lower
+from search_spaces.programs.lowering.lowering import lower
 from search_spaces.programs.problem import ProgramProblem, problem_type
-from search_spaces.programs.proxy import proxy
-from search_spaces.programs.space import space
+from search_spaces.programs.schedules.counts import counts
+from search_spaces.programs.schedules.proxy import proxy
+from search_spaces.programs.schedules.space import space
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space

@@ -9,9 +9,9 @@ from typing import Literal
 
 from search_spaces.hardware.dtypes import DType, dtype
 from search_spaces.layouts.wg_map import WgMap
-from search_spaces.programs import ir
-from search_spaces.programs.ir import ProgramError
-from search_spaces.programs.tracing import ARRAY_DTYPES, Builder
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.ir import ProgramError
+from search_spaces.programs.language.tracing import ARRAY_DTYPES, Builder
 
 __all__ = ["ARRAY_DTYPES", "Argument", "Builder", "InOut", "Input", "Output", "Program", "program", "wg_map"]
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from search_spaces.arrays import FloatArray
 from search_spaces.operators.problem import Array, Operand, Problem, option, standard_normal
-from search_spaces.programs import ir
 from search_spaces.programs.builder import Program
-from search_spaces.programs.interpret import interpret, rounded
-from search_spaces.programs.ir import Trace
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.interpret import interpret, rounded
+from search_spaces.programs.language.ir import Trace
 
 
 class ProgramProblem(Problem):

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces.columns import Columns, Values
-from search_spaces.spaces.constraints import Constraints
+from search_spaces.spaces.counting.constraints import Constraints
+from search_spaces.spaces.counting.tables import UNIT, Codes, Relation
 from search_spaces.spaces.parameters import Parameter
 from search_spaces.spaces.rules import Attribute, Rule
-from search_spaces.spaces.tables import UNIT, Codes, Relation
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces import neighbourhood
 from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.config import Config
-from search_spaces.spaces.constraints import Constraints
-from search_spaces.spaces.counting import CountTree
-from search_spaces.spaces.elimination import RowsLeft, eliminate
+from search_spaces.spaces.counting.constraints import Constraints
+from search_spaces.spaces.counting.count_tree import CountTree
+from search_spaces.spaces.counting.elimination import RowsLeft, eliminate
 from search_spaces.spaces.legality import Legality
 from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.ranks import draw_ranks

@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.config import Config

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost_models.analytic import LAUNCH_SECONDS, analyse, busy, predict
-from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import DEVICES, Device, device
 from search_spaces.hardware.units import unit
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_models.launch_time import CompiledResources, launch_time, least_seconds
-from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.costs.cost_counts import CostCounts
+from search_spaces.hardware.costs.launch_counts import LaunchCounts
+from search_spaces.hardware.costs.ptx_costs import by_pipe, costs, tensor_flops
 from search_spaces.hardware.devices import DEVICES, device
-from search_spaces.hardware.launch_counts import LaunchCounts
-from search_spaces.hardware.ptx_costs import by_pipe, costs, tensor_flops
 
 A100, RTX3090 = device("a100"), device("rtx3090")
 FMAS = 100_000.0

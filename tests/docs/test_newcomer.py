@@ -13,8 +13,8 @@ import typer
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli.app import build
-from autosched.cli.commands.tune_moe import expanded as moe_expanded
-from autosched.cli.commands.tune_triton import expanded as triton_expanded
+from autosched.cli.commands.tuning.tune_moe import expanded as moe_expanded
+from autosched.cli.commands.tuning.tune_triton import expanded as triton_expanded
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.builder import Argument, Builder, Input, Output, Program, program, wg_map
-from search_spaces.programs.index import Index
-from search_spaces.programs.ir import Array
-from search_spaces.programs.values import Tile
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.ir import Array
+from search_spaces.programs.language.values import Tile
 
 UNARY = ("tanh", "sigmoid", "absolute")
 OPERATIONS = (

@@ -141,8 +141,8 @@ def _format(text: str) -> Format:
 def _import_configs(files: Sequence[str], db: str, format: str, model: str | None, json: bool) -> int:
     from autosched.triton.configs.files import read_folder
     from autosched.triton.configs.layer import layer_of_model
-    from autosched.triton.configs.records import records_of
-    from autosched.triton.configs.sidecar import read_tuned
+    from autosched.triton.configs.tuning.records import records_of
+    from autosched.triton.configs.tuning.sidecar import read_tuned
     from measurements.store.store import Store
 
     with bad_input():
@@ -160,8 +160,8 @@ def _import_configs(files: Sequence[str], db: str, format: str, model: str | Non
 
 
 def _export_configs(store: Store, folder: Path, format: str, device: str | None) -> list[Path]:
-    from autosched.triton.configs.records import tuned_layers
-    from autosched.triton.configs.sidecar import write_tuned
+    from autosched.triton.configs.tuning.records import tuned_layers
+    from autosched.triton.configs.tuning.sidecar import write_tuned
 
     form = _format(format)
     with bad_input():

@@ -34,8 +34,8 @@ from search_spaces.catalogue import candidates, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
-from search_spaces.programs import describe
 from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.schedules import describe
 from search_spaces.spaces.parameters import Parameter
 from search_spaces.spaces.rules import Rejection
 from search_spaces.spaces.schedule import Schedule

@@ -2,8 +2,9 @@
 
 ``--json``: ``out`` (the file), ``provenance``, ``rows``, ``left_out`` (a reason to a count), ``operators``: for each
 its ``operator``, ``rows``, ``devices``, ``templates``, ``noise`` and ``held_out``, a list of figures as
-``cost_models.held_out.HeldOut`` explains them, where ``name`` "" is a whole split; and ``features``,
-empty without --explain: ``name``, ``gain``, ``moves`` and ``larger`` as ``cost_models.explanation.Importance`` says.
+``cost_models.trees.held_out.HeldOut`` explains them, where ``name`` "" is a whole split; and ``features``,
+empty without --explain: ``name``, ``gain``, ``moves`` and ``larger`` as
+``cost_models.trees.explanation.Importance`` says.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from search_spaces.catalogue import problem_from_json
 
 if TYPE_CHECKING:
     from autosched.tuning.training_data import TrainingData
-    from cost_models.explanation import Importance
-    from cost_models.held_out import HeldOut
-    from cost_models.trained_model import OperatorModel, TrainedModel
+    from cost_models.trees.explanation import Importance
+    from cost_models.trees.held_out import HeldOut
+    from cost_models.trees.trained_model import OperatorModel, TrainedModel
 
 _SPLITS = {  # what each holds out, and what a row of its table is of
     "schedules": ("other schedules of the same problems (a fifth held out at a time)", "problem"),
@@ -92,9 +93,9 @@ def train(
     from dataclasses import replace
 
     from autosched.tuning.training_data import TrainingData, gather, usable
-    from cost_models.trained_model import TrainedModel
-    from cost_models.training import TRAINING
-    from cost_models.training import train as learn
+    from cost_models.trees.trained_model import TrainedModel
+    from cost_models.trees.training import TRAINING
+    from cost_models.trees.training import train as learn
 
     kind = "estimated" if estimated else "measured"
     with bad_input():
@@ -123,7 +124,7 @@ def train(
 
 def _explain_alone(path: str, picture: str | None, json: bool) -> None:
     """What decides in a model that is there."""
-    from cost_models.trained_model import TrainedModel
+    from cost_models.trees.trained_model import TrainedModel
 
     with bad_input():
         try:
@@ -142,7 +143,7 @@ def _explain_alone(path: str, picture: str | None, json: bool) -> None:
 
 def _explained(model: TrainedModel) -> Features:
     """The features of each operator. Raises ValueError for a model that does not fit this version."""
-    from cost_models.explanation import explain
+    from cost_models.trees.explanation import explain
 
     return {part.operator: explain(part) for part in model.operators}
 

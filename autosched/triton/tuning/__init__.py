@@ -1,7 +1,7 @@
 """Which configuration of a Triton kernel is fastest? Start at ``search.py``.
 
 A Triton function is a kernel template like any other: a space (``space.py``) of one problem (``problem.py``), which is
-a call of the function (``call.py``). Candidates are compiled (``compiling.py``), counted and timed by the model
+a call of the function (``call.py``). Candidates are compiled (``compiling/``), counted and timed by the model
 (``runner.py``), and proven (``judge.py``). Knows nothing of NVRTC.
 """
 

@@ -20,7 +20,7 @@ import triton
 from autosched.triton.driver import activated, emulated_launcher
 from autosched.triton.storages import Storages
 from autosched.triton.tuning.call import GRID, KernelCall
-from autosched.triton.tuning.compiling import Capture, NotLaunched, compiled
+from autosched.triton.tuning.compiling.candidate import Capture, NotLaunched, compiled
 from autosched.triton.tuning.devices import active_device
 from autosched.triton.tuning.function import DEFAULT_OPTIONS, LAUNCH_OPTIONS, TritonFunction
 from autosched.triton.tuning.runner import TritonEstimateRunner

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from autosched.triton.storages import Storages
 from autosched.triton.tuning.call import KernelCall
-from autosched.triton.tuning.compile_processes import CompileProcesses
-from autosched.triton.tuning.compiling import CompiledCandidate, NotLaunched, compiled
+from autosched.triton.tuning.compiling.candidate import CompiledCandidate, NotLaunched, compiled
+from autosched.triton.tuning.compiling.processes import CompileProcesses
 from autosched.triton.tuning.function import TritonFunction
 from autosched.triton.tuning.space import TritonSpace
 from search_spaces.hardware.devices import Device

@@ -13,7 +13,7 @@ import torch
 from autosched.proofs.launch_counting import MOST_BYTES
 from autosched.triton.storages import storage_bytes
 from autosched.triton.tuning.call import KernelCall
-from autosched.triton.tuning.compiling import CompiledCandidate, NotLaunched
+from autosched.triton.tuning.compiling.candidate import CompiledCandidate, NotLaunched
 from autosched.triton.tuning.outputs import (
     Expected,
     largest_error,

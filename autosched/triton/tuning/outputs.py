@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from autosched.triton.tuning.compiling import CompiledCandidate
+from autosched.triton.tuning.compiling.candidate import CompiledCandidate
 from measurements.emulator import Emulation
 from measurements.emulator.memory import Flags
 from measurements.emulator.sparse import Written

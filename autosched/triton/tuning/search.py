@@ -17,8 +17,8 @@ from autosched.samplers import sampler as make_sampler
 from autosched.triton.storages import Storages
 from autosched.triton.tuning.call import KernelCall
 from autosched.triton.tuning.candidates import Candidates
-from autosched.triton.tuning.compile_processes import COMPILE_SECONDS, CompileProcesses
-from autosched.triton.tuning.compile_worker import NotPortable
+from autosched.triton.tuning.compiling.processes import COMPILE_SECONDS, CompileProcesses
+from autosched.triton.tuning.compiling.worker import NotPortable
 from autosched.triton.tuning.function import TritonFunction
 from autosched.triton.tuning.judge import ORDERS, Judge, Reference
 from autosched.triton.tuning.problem import PREFIX, TritonProblem, operator, problem_type
@@ -26,7 +26,7 @@ from autosched.triton.tuning.runner import TritonEstimateRunner
 from autosched.triton.tuning.space import RuleText, TritonSpace, space_of
 from autosched.tuning.loop import Tuner
 from autosched.tuning.result import Observer, TuneResult
-from autosched.tuning.winner_proof import PROOF_SECONDS
+from autosched.tuning.winner.winner_proof import PROOF_SECONDS
 from measurements.compiler.pool import usable_cores
 from measurements.emulator import check_host
 from measurements.files.data_folder import default_database

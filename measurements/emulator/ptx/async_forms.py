@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, Source, Unsupported
-from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Number, Operand, Register, Vector
+from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, Source, Unsupported, groups_pending, number
+from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Operand, Register, Vector
 
 _ARRIVALS = ("plain", "expect_tx", "noComplete")  # the order of Arrival in runtime/isa/sync/mbarrier.cpp
 _INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))  # of wgmma with 8-bit integers (PTX ISA 9.7.15.2)
@@ -27,12 +27,6 @@ def _address(operand: Operand) -> Address:
 
 def _values(operand: Operand) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
-
-
-def _number(operand: Operand) -> int:
-    if not isinstance(operand, Number) or operand.kind != "i":
-        raise Unsupported
-    return operand.bits - 2**64 if operand.bits >= 2**63 else operand.bits
 
 
 def _sink(operand: Operand) -> list[Operand]:
@@ -90,7 +84,7 @@ def _tensor_map_fence(i: Instruction) -> Form:
     if "release" in i.qualifiers:
         return Form("fence.tensormap.release", flags)
     at = _address(i.operands[0])
-    if _number(i.operands[1]) != _MAP_BYTES:
+    if number(i.operands[1]) != _MAP_BYTES:
         raise Unsupported  # ptxas refuses it
     return Form("fence.tensormap.acquire", flags, (), [Source(at.base, 8)], [at.offset])
 
@@ -111,7 +105,7 @@ def _tensormap(i: Instruction) -> Form:
     at = _address(i.operands[0])
     if what == "cp_fenceproxy":
         from_ = _address(i.operands[1])
-        if _number(i.operands[2]) != _MAP_BYTES:
+        if number(i.operands[2]) != _MAP_BYTES:
             raise Unsupported  # ptxas refuses it
         sources = [Source(at.base, 8), Source(from_.base, 8)]
         return Form(
@@ -122,12 +116,12 @@ def _tensormap(i: Instruction) -> Form:
         raise Unsupported
     *dimension, value = i.operands[1:]
     dimensions = _FIELDS[field]
-    if bool(dimension) != bool(dimensions) or (dimension and not 0 <= _number(dimension[0]) < dimensions):
+    if bool(dimension) != bool(dimensions) or (dimension and not 0 <= number(dimension[0]) < dimensions):
         raise Unsupported
-    if field in _LARGEST and not 0 <= _number(value) <= _LARGEST[field]:
+    if field in _LARGEST and not 0 <= number(value) <= _LARGEST[field]:
         raise Unsupported
     space = 2 if "shared::cta" in q else int("global" in q)  # of SPACES
-    numbers = [at.offset, space, list(_FIELDS).index(field), _number(dimension[0]) if dimension else 0]
+    numbers = [at.offset, space, list(_FIELDS).index(field), number(dimension[0]) if dimension else 0]
     return Form("tensormap.replace", 0, (), [Source(at.base, 8), Source(value, 8 if q[-1] == "b64" else 4)], numbers)
 
 
@@ -141,7 +135,7 @@ def _cp(i: Instruction) -> Form | None:
     if q[-1] == "commit_group" or q[2:3] == ("commit_group",):
         return Form("bulk.commit_group")
     if "wait_group" in q:
-        return Form("bulk.wait_group", immediates=[_number(i.operands[0])])
+        return Form("bulk.wait_group", immediates=[groups_pending(i.operands[0])])
     if "prefetch" in q:
         return Form("nothing")
     if "tensor" in q:
@@ -241,7 +235,10 @@ def _wgmma(i: Instruction) -> Form:
     if what in ("fence", "commit_group"):
         return Form(f"wgmma.{what}", immediates=[1])
     if what == "wait_group":
-        return Form("wgmma.wait_group", immediates=[1, _number(i.operands[0])])
+        pending = number(i.operands[0])
+        if pending < 0:  # ptxas refuses it
+            raise Unsupported
+        return Form("wgmma.wait_group", immediates=[1, min(pending, 7)])  # the most that the instruction holds
     if what != "mma_async" or "sp" in q:
         raise Unsupported
     shape = next(x for x in q if x.startswith("m64n"))
@@ -258,7 +255,7 @@ def _wgmma(i: Instruction) -> Form:
     in_registers = isinstance(a, Vector)
     if len(registers) != columns // (4 if d_type == "f16" else 2) or (in_registers and len(_values(a)) != 4):
         raise Unsupported
-    numbers = [_number(s) for s in scales]
+    numbers = [number(s) for s in scales]
     negated = [int(n == -1) for n in numbers[:2]] if not integer else [0, 0]
     transposed = numbers[2:]
     if any(n not in (1, -1) for n in numbers[:2]) or any(n not in (0, 1) for n in transposed):
@@ -291,7 +288,7 @@ def _getctarank(i: Instruction) -> Form:
 
 
 def _setmaxnreg(i: Instruction) -> Form:
-    return Form("setmaxnreg", immediates=[1, _number(i.operands[0]), int("inc" in i.qualifiers)])
+    return Form("setmaxnreg", immediates=[1, number(i.operands[0]), int("inc" in i.qualifiers)])
 
 
 _ASYNC: dict[str, Callable[[Instruction], Form | None]] = {

@@ -77,10 +77,17 @@ def form_of(i: Instruction) -> Form:
     return special(i) if special is not None else _general(i)
 
 
-def _number(operand: Operand) -> int:
+def number(operand: Operand) -> int:
+    """The signed value of an integer constant. Raises Unsupported for any other operand."""
     if not isinstance(operand, Number) or operand.kind != "i":
         raise Unsupported
     return operand.bits - 2**64 if operand.bits >= 2**63 else operand.bits
+
+
+def groups_pending(operand: Operand) -> int:
+    """How many groups of copies a wait leaves pending. What 6 bits do not hold is 63, as ptxas has it: -1 too."""
+    count = number(operand)
+    return count if 0 <= count < 64 else 63
 
 
 def _items(operand: Operand) -> tuple[Operand, ...]:
@@ -125,13 +132,13 @@ def _general(i: Instruction) -> Form:
 
 def _lop3(i: Instruction) -> Form:
     if i.qualifiers == ("b32",) and len(i.operands) == 5:
-        return Form("lop3.b32", 0, [i.operands[0]], _all(i.operands[1:4]), [_number(i.operands[4])])
+        return Form("lop3.b32", 0, [i.operands[0]], _all(i.operands[1:4]), [number(i.operands[4])])
     joined, *rest = i.qualifiers
     both = i.operands[0]
     if joined not in ("or", "and") or rest != ["b32"] or len(i.operands) != 6 or not isinstance(both, Pair):
         raise Unsupported
     negated, last = (1, i.operands[5].operand) if isinstance(i.operands[5], Not) else (0, i.operands[5])
-    immediates = [_number(i.operands[4]), int(joined == "and"), negated]
+    immediates = [number(i.operands[4]), int(joined == "and"), negated]
     return Form("lop3.joined", 0, [both.first, both.second], [*_all(i.operands[1:4]), Source(last, 0)], immediates)
 
 
@@ -322,7 +329,7 @@ def _cp(i: Instruction) -> Form:
     if i.qualifiers == ("async", "wait_all"):
         return Form("cp.async.wait_group", immediates=[-1])
     if i.qualifiers == ("async", "wait_group"):
-        return Form("cp.async.wait_group", immediates=[_number(i.operands[0])])
+        return Form("cp.async.wait_group", immediates=[groups_pending(i.operands[0])])
     if i.qualifiers[:2] not in (("async", "ca"), ("async", "cg")):
         raise Unsupported
     to, from_ = i.operands[:2]
@@ -337,7 +344,7 @@ def _cp(i: Instruction) -> Form:
         # src-size is a number or a register of 32 bits, ignore-src a predicate: told apart by the register's width.
         sources.append(Source(rest[0], 4))
         predicate = 2
-    return Form("cp.async", 0, (), sources, [to.offset, from_.offset, _number(i.operands[2]), predicate])
+    return Form("cp.async", 0, (), sources, [to.offset, from_.offset, number(i.operands[2]), predicate])
 
 
 def _cvta(i: Instruction) -> Form:

@@ -27,7 +27,7 @@ from measurements.emulator.ptx.texture_forms import texture_form
 
 LANES = 32
 _HEAD = 32  # bytes before the values of a register
-_SHARED_WINDOW = 1024  # where static shared memory begins, as in runtime/memory/shared_memory.cpp
+_SHARED_WINDOW = 1024  # where static shared memory begins, as in runtime/memory/shared/memory.cpp
 _PRINT = "vprintf"
 _HEAP_FUNCTIONS = ("malloc", "free")
 _STOPPING_FUNCTIONS = ("__assertfail", "__assert_fail")

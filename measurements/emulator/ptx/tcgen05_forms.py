@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from measurements.emulator.ptx.forms import Form, Source, Unsupported
-from measurements.emulator.ptx.syntax import Address, Instruction, Number, Operand, Vector
+from measurements.emulator.ptx.forms import Form, Source, Unsupported, number
+from measurements.emulator.ptx.syntax import Address, Instruction, Operand, Vector
 
 # In the order of Kind in runtime/isa/matrix/tcgen05_mma.cpp.
 _KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
@@ -33,12 +33,6 @@ def _address(operand: Operand) -> Address:
     if not isinstance(operand, Address):
         raise Unsupported
     return operand
-
-
-def _number(operand: Operand) -> int:
-    if not isinstance(operand, Number) or operand.kind != "i":
-        raise Unsupported
-    return operand.bits - 2**64 if operand.bits >= 2**63 else operand.bits
 
 
 def _values(operand: Operand) -> tuple[Operand, ...]:
@@ -78,7 +72,7 @@ def _move(i: Instruction, q: list[str]) -> Form:
     if len(values) != _SHAPES[shape] * count or len(rest) != int(shape == "16x32bx2"):
         raise Unsupported
     packed = int("pack::16b" in q or "unpack::16b" in q)
-    immediates = [1, at.offset, list(_SHAPES).index(shape), _number(rest[0]) if rest else 0, packed]
+    immediates = [1, at.offset, list(_SHAPES).index(shape), number(rest[0]) if rest else 0, packed]
     sources = [Source(at.base, 4)]
     if loads:
         return Form("tcgen05.ld", 0, values, sources, immediates)
@@ -149,7 +143,7 @@ def _mma(i: Instruction, q: list[str]) -> Form:
     sources.append(Source(accumulate))
     if scale_of_d and kind not in ("f16", "tf32"):
         raise Unsupported
-    power = _number(scale_of_d[0]) if scale_of_d else 0
+    power = number(scale_of_d[0]) if scale_of_d else 0
     immediates = [_group(q), _KINDS.index(kind), block, int(in_tensor_memory), int(masked), power, *offsets]
     return Form("tcgen05.mma", 0, (), sources, immediates)
 

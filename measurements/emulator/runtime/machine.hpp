@@ -159,7 +159,7 @@ void* reserve_zeroed(std::size_t bytes);
 
 constexpr unsigned reserved_shared_bytes = 1024;  // of the window, in front of the kernel's variables
 
-// Shared memory (shared_memory.cpp). Addresses are those of the running thread's block; with the highest bit and the rank
+// Shared memory (shared/memory.cpp). Addresses are those of the running thread's block; with the highest bit and the rank
 // of a block of its cluster in the top byte, of that block. Bit 24 tells the blocks of a pair apart, as on hardware.
 constexpr unsigned rank_shift = 24;
 constexpr std::uint32_t names_block = 0x80000000u;
@@ -266,7 +266,7 @@ extern IdlePolls idle_polls;
 unsigned random_below(unsigned count);
 inline bool seeded() { return launch.order_seed != 0; }
 
-// Global memory (global_memory.cpp).
+// Global memory (global/memory.cpp).
 struct BufferSpec {
   enum class Role { input, output, workspace, variable, heap } role;  // the last two: of the program, not of the launch
   std::string name;
@@ -311,13 +311,13 @@ bool check_global_read(const void* address, int bytes);
 // What a bulk copy reads or writes, of any length and alignment. Out of bounds reads as 0xFF.
 void read_global_bulk(void* to, const void* address, int bytes, const char* instruction);
 void write_global_bulk(void* address, const void* from, int bytes, const char* instruction);
-// Tensor maps in global memory (global_tensor_maps.cpp): what threads write there, the Tensor Memory Accelerator sees behind
+// Tensor maps in global memory (global/tensor_maps.cpp): what threads write there, the Tensor Memory Accelerator sees behind
 // a fence.proxy.tensormap::generic.release and, by a thread of its block, an .acquire of the map's address.
 // ``narrow``: of the scope of the block.
 void release_tensor_maps(std::uint32_t lanes, bool whole, bool narrow);  // lanes of the running thread's warp
 void acquire_tensor_map(const void* address, std::uint32_t lanes, bool narrow);
 void check_tensor_map_acquired(const void* address, const char* instruction);
-// The heap of device code (global_heap.cpp): addresses, 0 for none. At self->site.
+// The heap of device code (global/heap.cpp): addresses, 0 for none. At self->site.
 BufferSpec heap_spec();
 void place_heap(void* address);
 std::uint64_t heap_malloc(std::uint64_t bytes);

@@ -3,6 +3,9 @@
 A GPU's actor is a ``CudaRunner`` of one GPU that is given programs instead of compiling them: workers that hang, crash
 or lie are replaced there, as everywhere. Arrays that its worker lacks are asked for, because what they are computed
 from (a user's Python, say) is with whoever tunes.
+
+A GPU's actor takes two calls at a time. Its runner does one after the other; the second is unpacked, and stands ready,
+while the first is measured.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import dataclasses
 import importlib
 import importlib.metadata
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
@@ -21,7 +25,6 @@ from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import COMPILER_MODULE, CompileCache, CompileFailure, CompilePool, NvrtcMissing
 from measurements.records.measurement import Measurement
 from measurements.runners.base import Candidate, Entrant
-from measurements.runners.cuda import check_kernels
 from measurements.runners.cuda.device import WORKER_MODULE
 from measurements.runners.cuda.references import NOTHING_SENT, DataSet, References, SentArrays
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
@@ -31,6 +34,9 @@ from search_spaces.operators.problem import Array, Operand, Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel, Launch
+
+CALLS = 2  # that a GPU's actor takes at a time
+DATA_SETS = 4  # whose arrays it keeps
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,13 @@ class SentProgram(Compiled):
 
 
 @dataclass(frozen=True)
+class _SentKernel(Kernel):
+    """A kernel that was compiled elsewhere; its source is its program's digest."""
+
+    program: SentProgram | None = None
+
+
+@dataclass(frozen=True)
 class Work:
     """A candidate for a GPU: its problem, its launch and its program."""
 
@@ -136,7 +149,8 @@ class Work:
     @property
     def candidate(self) -> Candidate:
         launch = {f.name: getattr(self.launch, f.name) for f in dataclasses.fields(Launch)}
-        return Candidate(self.problem, Schedule("sent", ()), Kernel(source=self.program.digest, **launch))
+        kernel = _SentKernel(source=self.program.digest, program=self.program, **launch)
+        return Candidate(self.problem, Schedule("sent", ()), kernel)
 
 
 class Missing(Exception):
@@ -148,12 +162,19 @@ class Missing(Exception):
 
 
 class _SentReferences(References):
+    """Those of the last few data sets. Safe for any number of threads."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.given: dict[str, SentArrays] = {}
+        self._given: dict[str, SentArrays] = {}
+        self._giving = threading.Lock()
+
+    def give(self, arrays: Arrays) -> None:
+        with self._giving:
+            self._given = {**dict(list(self._given.items())[1 - DATA_SETS :]), arrays.key: arrays.sent}
 
     def known(self, data: DataSet) -> SentArrays:
-        return self.given.get(data.key, NOTHING_SENT)
+        return self._given.get(data.key, NOTHING_SENT)
 
     def computed(self, data: DataSet, parts: Sequence[str]) -> SentArrays:
         known = self.known(data)
@@ -165,23 +186,24 @@ class _SentReferences(References):
 class _GivenPrograms:
     """In the place of a pool of compilers: what it is asked for was compiled elsewhere."""
 
-    def __init__(self) -> None:
-        self.toolchain = ""
-        self.programs: dict[str, SentProgram] = {}  # by what stands for the source
+    def __init__(self, checks: SentProgram) -> None:
+        self.toolchain = checks.toolchain
+        self._checks = checks
 
     def submit(self, kernel: Kernel, arch: str) -> Future[Compiled | CompileFailure]:
         done: Future[Compiled | CompileFailure] = Future()
-        done.set_result(self.programs[kernel.source])
+        done.set_result(getattr(kernel, "program", None) or self._checks)
         return done
 
 
 class GpuActor:
-    """One GPU. Its methods are called one at a time."""
+    """One GPU. Its methods may be called by any number of threads."""
 
     def __init__(self, options: FleetOptions) -> None:
         self._options = options
         self._runner: CudaRunner | None = None
-        self._programs, self._references = _GivenPrograms(), _SentReferences()
+        self._references = _SentReferences()
+        self._equipping = threading.Lock()
 
     def hello(self) -> Hello:
         """Which GPU it is; asks it."""
@@ -194,7 +216,7 @@ class GpuActor:
 
     def measure(self, device: Device, checks: SentProgram, arrays: Arrays | None, work: Work) -> Any:
         """The measurement, and how many seconds the GPU was busy; or what is Missing."""
-        runner = self._equipped(device, checks, arrays, [work])
+        runner = self._equipped(device, checks, arrays)
         try:
             with closing(runner.stream()) as stream:
                 stream.add([work.candidate])
@@ -212,7 +234,7 @@ class GpuActor:
         options: Mapping[str, Any],
     ) -> tuple[Entrant, ...] | Missing:
         """As ``CudaRunner.compare``: all on this GPU, in turns."""
-        runner = self._equipped(device, checks, arrays, works)
+        runner = self._equipped(device, checks, arrays)
         try:
             return runner.compare([work.candidate for work in works], **options)
         except Missing as missing:
@@ -223,32 +245,28 @@ class GpuActor:
     ) -> Mapping[str, Array] | Measurement | Missing:
         """As ``CudaRunner.outputs``."""
         try:
-            return self._equipped(device, checks, arrays, [work]).outputs(work.candidate)
+            return self._equipped(device, checks, arrays).outputs(work.candidate)
         except Missing as missing:
             return missing
 
     def fingerprint(self, device: Device, checks: SentProgram) -> dict[str, str]:
-        return self._equipped(device, checks, None, []).fingerprint()
+        return self._equipped(device, checks, None).fingerprint()
 
-    def _equipped(
-        self, device: Device, checks: SentProgram, arrays: Arrays | None, works: Sequence[Work]
-    ) -> CudaRunner:
-        self._programs.toolchain = checks.toolchain
-        self._programs.programs = {work.program.digest: work.program for work in works}
-        self._programs.programs[check_kernels.KERNEL.source] = checks
+    def _equipped(self, device: Device, checks: SentProgram, arrays: Arrays | None) -> CudaRunner:
         if arrays is not None:
-            self._references.given = {arrays.key: arrays.sent}
-        if self._runner is None:
-            self._runner = CudaRunner(
-                device,
-                self._programs,  # type: ignore[arg-type]  # it is asked to submit, and for its toolchain
-                options=self._options.cuda,
-                worker_module=self._options.worker_module,
-                worker_env=dict(self._options.worker_env),
-                worker_path=self._options.path,
-                references=self._references,
-            )
-        return self._runner
+            self._references.give(arrays)
+        with self._equipping:
+            if self._runner is None:
+                self._runner = CudaRunner(
+                    device,
+                    _GivenPrograms(checks),  # type: ignore[arg-type]  # asked to submit, and for its toolchain
+                    options=self._options.cuda,
+                    worker_module=self._options.worker_module,
+                    worker_env=dict(self._options.worker_env),
+                    worker_path=self._options.path,
+                    references=self._references,
+                )
+            return self._runner
 
 
 class CompileActor:

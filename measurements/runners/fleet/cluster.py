@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from measurements.runners.base import RunnerStopped
-from measurements.runners.fleet.actors import CompileActor, FleetOptions, GpuActor, Hello, installed_version
+from measurements.runners.fleet.actors import CALLS, CompileActor, FleetOptions, GpuActor, Hello, installed_version
 from measurements.runners.fleet.dispatch import Dispatcher
 from search_spaces.hardware.devices import Device
 
@@ -185,8 +185,8 @@ class Fleet:
 
     def _start(self, of_gpu: bool) -> None:
         remote = self._ray.remote
-        kind = remote(num_cpus=0, num_gpus=1)(GpuActor) if of_gpu else remote(num_cpus=1)(CompileActor)
-        handle = kind.remote(self.options)
+        of_gpus = remote(num_cpus=0, num_gpus=1, max_concurrency=CALLS)(GpuActor)
+        handle = (of_gpus if of_gpu else remote(num_cpus=1)(CompileActor)).remote(self.options)
         with self._lock:
             self._starting[handle] = of_gpu
         handle.hello.remote().future().add_done_callback(partial(self._hello, handle))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from search_spaces.programs import ir
-from search_spaces.programs.index import Index
-from search_spaces.programs.ir import Source, Trace
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.ir import Source, Trace
 
 _NOWHERE = Source("", 0)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
-from search_spaces.programs.functions import FUNCTIONS
-from search_spaces.programs.index import Index
+from search_spaces.programs.language.functions import FUNCTIONS
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.values import State, Tile, WindowHandle
 from search_spaces.programs.text.fragments import vector_type
 from search_spaces.programs.text.held import shape_of
 from search_spaces.programs.text.listing import Layout, Statement
 from search_spaces.programs.text.names import CASTS, KINDS, OF_TEXT
 from search_spaces.programs.text.windows import Windows
-from search_spaces.programs.values import State, Tile, WindowHandle
 
 Held = Tile | State | WindowHandle | Index
 

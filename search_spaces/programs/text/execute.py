@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from search_spaces.programs.index import Index
-from search_spaces.programs.ir import Shape, Source
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.ir import Shape, Source
+from search_spaces.programs.language.values import State, Tile, WindowHandle, at_source
 from search_spaces.programs.text.computations import Computations
 from search_spaces.programs.text.held import shape_of
 from search_spaces.programs.text.listing import Combined, Expression, Statement
@@ -12,7 +13,6 @@ from search_spaces.programs.text.survey import (
     MAKES_TILE,
     PRODUCTS,
 )
-from search_spaces.programs.values import State, Tile, WindowHandle, at_source
 
 Held = Tile | State | WindowHandle | Index
 

@@ -7,10 +7,11 @@ from typing import NoReturn
 
 from search_spaces.hardware.dtypes import DType, dtype
 from search_spaces.layouts.wg_map import WgMap
-from search_spaces.programs import index as places
 from search_spaces.programs.builder import ARRAY_DTYPES, Builder
-from search_spaces.programs.index import Index
-from search_spaces.programs.ir import Array, ProgramError, Shape
+from search_spaces.programs.language import index as places
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.ir import Array, ProgramError, Shape
+from search_spaces.programs.language.values import State, Tile, WindowHandle
 from search_spaces.programs.text.listing import Expression, Statement, Type
 from search_spaces.programs.text.survey import (
     Survey,
@@ -18,7 +19,6 @@ from search_spaces.programs.text.survey import (
     names_of,
     tile_places,
 )
-from search_spaces.programs.values import State, Tile, WindowHandle
 
 Held = Tile | State | WindowHandle | Index
 

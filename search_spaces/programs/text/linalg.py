@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from search_spaces.hardware.dtypes import dtype
 from search_spaces.layouts.lowering_config import LoweringConfig
 from search_spaces.programs.builder import ARRAY_DTYPES, Argument, Builder, Program
-from search_spaces.programs.ir import Array, ProgramError
+from search_spaces.programs.language.ir import Array, ProgramError
 
 _CONFIG = re.compile(r"lowering_config\s*<\s*\{(.*?)\}", re.DOTALL)
 _TENSOR = re.compile(r"(?:tensor|memref)<((?:\d+x)+)(f16|bf16|f32|8?f16)\b")

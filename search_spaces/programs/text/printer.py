@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import ROW_MAJOR
-from search_spaces.programs import ir
-from search_spaces.programs.index import Index
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.index import Index
 from search_spaces.programs.text.listing import (
     Attribute,
     Combined,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from search_spaces.hardware.dtypes import DType, dtype
 from search_spaces.programs.builder import ARRAY_DTYPES, Argument, Builder, Program
-from search_spaces.programs.ir import Array, ProgramError
+from search_spaces.programs.language.ir import Array, ProgramError
 from search_spaces.programs.text.execute import Execution
 from search_spaces.programs.text.fragments import close
 from search_spaces.programs.text.linalg import is_linalg, read_matvec

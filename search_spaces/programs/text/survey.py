@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from search_spaces.programs.ir import ProgramError
+from search_spaces.programs.language.ir import ProgramError
 from search_spaces.programs.text.listing import Combined, Expression, Listing, Statement, Type
 
 MAKES_TILE = ("xetile.init_tile", "memref.subview")

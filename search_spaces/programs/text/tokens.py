@@ -9,7 +9,7 @@ from search_spaces.layouts.lowering_config import LoweringConfig
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.text import LayoutSyntaxError, Reader
 from search_spaces.layouts.wg_map import ROW_MAJOR, WgMap
-from search_spaces.programs.ir import ProgramError
+from search_spaces.programs.language.ir import ProgramError
 from search_spaces.programs.text.listing import Attribute, Combined, Expression, Order, Sign, Type
 
 _NAME = re.compile(r"%\s?(c\d+(?=tile<)|\w+?(?=locality<)|\w+)('*(?:#\d+)?)")

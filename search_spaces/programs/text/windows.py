@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from search_spaces.layouts.wg_map import WgMap
-from search_spaces.programs import index as places
-from search_spaces.programs.index import Index
-from search_spaces.programs.ir import Array
+from search_spaces.programs.language import index as places
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.ir import Array
+from search_spaces.programs.language.values import State, Tile, WindowHandle
 from search_spaces.programs.text.held import Names, shape_of, tile_shape
 from search_spaces.programs.text.listing import Statement, Type
 from search_spaces.programs.text.survey import (
@@ -15,7 +16,6 @@ from search_spaces.programs.text.survey import (
     names_of,
     tile_places,
 )
-from search_spaces.programs.values import State, Tile, WindowHandle
 
 Held = Tile | State | WindowHandle | Index
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.copy import Copy
 from search_spaces.spaces.config import Config

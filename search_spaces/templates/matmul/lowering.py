@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 from typing import TypeVar
 
-from search_spaces.hardware.data_movement import CopyPlan, Method, Region, copy_plan
+from search_spaces.hardware.costs.data_movement import CopyPlan, Method, Region, copy_plan
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.hardware.intrinsics import intrinsic

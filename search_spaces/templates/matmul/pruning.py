@@ -8,8 +8,8 @@ import numpy as np
 
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware import intrinsics
-from search_spaces.hardware.bank_conflicts import WIDEST_BYTES, fragment_traffic
-from search_spaces.hardware.data_movement import MOST_CONFLICTS, few_conflicts
+from search_spaces.hardware.costs.bank_conflicts import WIDEST_BYTES, fragment_traffic
+from search_spaces.hardware.costs.data_movement import MOST_CONFLICTS, few_conflicts
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide, Refusal

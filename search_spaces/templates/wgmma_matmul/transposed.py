@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config

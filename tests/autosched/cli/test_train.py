@@ -11,9 +11,9 @@ from observed import QUICK, observations, records, store
 
 from autosched.cli import main
 from autosched.tuning.training_data import UNKNOWN_OPERATOR, gather, observations_of
-from cost_models import training
-from cost_models.observations import Observations
-from cost_models.trained_model import TrainedModel
+from cost_models.trees import training
+from cost_models.trees.observations import Observations
+from cost_models.trees.trained_model import TrainedModel
 from measurements.records import recording
 from measurements.records.measurement import Provenance, Status
 from measurements.records.record import Record

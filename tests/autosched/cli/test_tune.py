@@ -20,8 +20,8 @@ from needs import needs_nvrtc
 
 from autosched.cli import main
 from autosched.tuning import tune as tuner
-from autosched.tuning.paired_timing import Ranked, Remeasurement
 from autosched.tuning.result import Progress, Start, TuneResult
+from autosched.tuning.winner.paired_timing import Ranked, Remeasurement
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record
 from measurements.runners.base import Entrant

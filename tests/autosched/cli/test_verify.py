@@ -14,7 +14,7 @@ import pytest
 from kernels import space_of
 
 from autosched.cli import main
-from autosched.cli.commands import verify as command
+from autosched.cli.commands.proofs import verify as command
 from autosched.proofs.proof import Verification
 from autosched.proofs.run import LaunchOverride
 from measurements.emulator import Emulation, Finding, FindingKind, GlobalSite, HostCompilerMissing, Order, SharedSite

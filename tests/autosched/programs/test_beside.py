@@ -14,7 +14,7 @@ from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.programs.beside import Beside
-from search_spaces.programs.ir import ProgramError
+from search_spaces.programs.language.ir import ProgramError
 from search_spaces.templates.matmul.template import MATMUL
 from search_spaces.templates.template import TemplateSet
 

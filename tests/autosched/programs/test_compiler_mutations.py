@@ -12,12 +12,12 @@ import pytest
 from autosched.programs.loading import load_program, problem
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
-from search_spaces.programs import emit_memory, emit_moves, emit_shared
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
-from search_spaces.programs.distribution import Distribution
-from search_spaces.programs.elements import Code
-from search_spaces.programs.ir import Array
-from search_spaces.programs.refs import Ref, constant
+from search_spaces.programs.language.distribution import Distribution
+from search_spaces.programs.language.ir import Array
+from search_spaces.programs.lowering import emit_memory, emit_moves, emit_shared
+from search_spaces.programs.lowering.elements import Code
+from search_spaces.programs.lowering.refs import Ref, constant
 from search_spaces.programs.template import template
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel

@@ -13,7 +13,7 @@ from random_schedules import random_schedule
 
 from autosched.programs.loading import load_program, problem
 from search_spaces.hardware.devices import device
-from search_spaces.programs import describe
+from search_spaces.programs.schedules import describe
 from search_spaces.programs.template import template
 from search_spaces.programs.text.printer import text
 from search_spaces.spaces.schedule import Schedule

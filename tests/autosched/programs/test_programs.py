@@ -16,7 +16,7 @@ from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
-from search_spaces.programs.ir import Array
+from search_spaces.programs.language.ir import Array
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule

@@ -10,9 +10,9 @@ from autosched.proofs.launch_counting import counted
 from cost_models.launch_time import CompiledResources, launch_time
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.emulator import emulate_ptx
+from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
-from search_spaces.hardware.launch_counts import LaunchCounts
 from search_spaces.operators.problem import Operand
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Launch

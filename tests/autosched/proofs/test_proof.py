@@ -19,7 +19,7 @@ from autosched.proofs.proof import verify, verify_one
 from autosched.proofs.sampled_blocks import can_sample, prove_blocks, sampled_blocks, sampled_flops
 from autosched.proofs.stored_proof import summary as proof_line
 from search_spaces.catalogue import template, templates_for
-from search_spaces.hardware.bank_conflicts import fragment_traffic
+from search_spaces.hardware.costs.bank_conflicts import fragment_traffic
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.operators.copy import Copy

@@ -84,7 +84,7 @@ def test_a_best_that_fails_its_full_proof_is_not_best(database: Path, monkeypatc
         full = options.get("depth") == "full"
         return replace(found, status="findings", reason="a race") if full and found.schedule == wrong else found
 
-    monkeypatch.setattr("autosched.tuning.winner_proof.verify_one", verify)
+    monkeypatch.setattr("autosched.tuning.winner.winner_proof.verify_one", verify)
     result = tune(PROBLEM, trials=1, database=database, backend="estimate", device="h200", seed=2, proof_seconds=30.0)
     assert result.best is not None and result.best.schedule != wrong
     with Store.open(database) as store:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autosched.reporting.pictures import draw_bank_map, draw_distribution
-from search_spaces.hardware.bank_conflicts import banks, ldmatrix_wavefronts
+from search_spaces.hardware.costs.bank_conflicts import banks, ldmatrix_wavefronts
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.layouts.wg_map import WgMap

@@ -8,7 +8,7 @@ import pytest
 
 from autosched.cli import main
 from autosched.reporting.program_pictures import panels
-from search_spaces.programs.distribution import blocked
+from search_spaces.programs.language.distribution import blocked
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -17,7 +17,7 @@ import triton_tutorial_kernels as tutorials  # noqa: E402
 from autosched.triton import emulated  # noqa: E402
 from autosched.triton.storages import Storages  # noqa: E402
 from autosched.triton.tuning.call import KernelCall  # noqa: E402
-from autosched.triton.tuning.compiling import NotLaunched, compiled  # noqa: E402
+from autosched.triton.tuning.compiling.candidate import NotLaunched, compiled  # noqa: E402
 from autosched.triton.tuning.function import TritonFunction  # noqa: E402
 from measurements.emulator import FindingKind, emulate_ptx  # noqa: E402
 from measurements.records.measurement import Status  # noqa: E402

@@ -15,8 +15,8 @@ from measurements.compiler.pool import NvrtcMissing
 from measurements.records.measurement import Provenance, Resources
 from measurements.runners.base import Candidate
 from measurements.runners.cuda.runner import CudaRunner
+from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import Device, UnknownDevice, device
-from search_spaces.hardware.launch_counts import LaunchCounts
 from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.matmul.counts import counts

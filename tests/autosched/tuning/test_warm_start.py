@@ -15,11 +15,11 @@ from autosched.tuning import tune as tuner
 from autosched.tuning import warm_start
 from autosched.tuning.tune import tune
 from autosched.tuning.warm_start import LearnedPrior, WarmStart
-from cost_models import training
-from cost_models.boosted import ModelMismatch
-from cost_models.evaluation import rank_correlation
-from cost_models.trained_model import TrainedModel
-from cost_models.training import train
+from cost_models.trees import training
+from cost_models.trees.boosted import ModelMismatch
+from cost_models.trees.evaluation import rank_correlation
+from cost_models.trees.trained_model import TrainedModel
+from cost_models.trees.training import train
 from measurements.records.measurement import Provenance
 from measurements.store.store import Store
 from search_spaces.catalogue import templates_for

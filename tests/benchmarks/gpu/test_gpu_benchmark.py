@@ -26,8 +26,8 @@ from benchmarks.gpu import table as gpu_table
 from benchmarks.gpu.agreement import agreement
 from benchmarks.gpu.problems import matmuls, others
 from benchmarks.gpu.run import Benchmark, Plan
-from cost_models.boosted import Settings
-from cost_models.training import table, train
+from cost_models.trees.boosted import Settings
+from cost_models.trees.training import table, train
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.compiler.pool import CompileCache, CompilePool
 from measurements.emulator import HostCompilerMissing, host_compiler

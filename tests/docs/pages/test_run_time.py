@@ -11,7 +11,7 @@ from autosched.dispatch import distance, lookup
 from autosched.dispatch.database import NotTuned, StaleSchedule
 from autosched.dispatch.provenance import KernelProvenance, Kind
 from autosched.samplers.first_choices import model_choice
-from autosched.tuning import paired_timing
+from autosched.tuning.winner import paired_timing
 
 PAGE = " ".join((Path(__file__).parents[3] / "docs" / "how-to" / "run-time.md").read_text("utf-8").split())
 

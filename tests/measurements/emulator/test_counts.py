@@ -10,14 +10,14 @@ import numpy.typing as npt
 import pytest
 
 from measurements.emulator import Emulation
-from search_spaces.hardware.bank_conflicts import (
+from search_spaces.hardware.block_scaling import FACTOR_DTYPES
+from search_spaces.hardware.costs.bank_conflicts import (
     Traffic,
     copy_traffic,
     fragment_traffic,
     ldmatrix_wavefronts,
     wavefronts,
 )
-from search_spaces.hardware.block_scaling import FACTOR_DTYPES
 from search_spaces.hardware.dtypes import U32
 from search_spaces.hardware.intrinsics import INTRINSICS, TensorIntrinsic
 from search_spaces.hardware.requirements import Access

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autosched.programs.loading import load_program, problem
 from search_spaces.hardware.devices import device
-from search_spaces.programs.describe import conversions, values
+from search_spaces.programs.schedules.describe import conversions, values
 from search_spaces.programs.template import template
 
 

@@ -11,7 +11,7 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.intrinsics import INTRINSICS
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
-from search_spaces.programs.distribution import (
+from search_spaces.programs.language.distribution import (
     Distribution,
     Renamed,
     Shuffled,

@@ -6,7 +6,7 @@ import numpy as np
 
 from autosched.programs.loading import load_program, problem
 from search_spaces.hardware.dtypes import BF16, F16
-from search_spaces.programs.interpret import interpret
+from search_spaces.programs.language.interpret import interpret
 
 GEMM, GATED = "examples/programs/gemm_relu.py", "examples/programs/gated_mlp.py"
 

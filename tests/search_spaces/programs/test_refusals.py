@@ -9,10 +9,10 @@ import pytest
 from search_spaces.hardware.devices import device
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.builder import Builder, Input, Output, program, wg_map
-from search_spaces.programs.ir import Array, ProgramError
+from search_spaces.programs.language.ir import Array, ProgramError
+from search_spaces.programs.language.values import State, Tile
 from search_spaces.programs.problem import problem_type
 from search_spaces.programs.template import template
-from search_spaces.programs.values import State, Tile
 
 SIZES = {"m": 32, "n": 32, "k": 32}
 ARRAYS = {"a": Input("m k", "f16"), "b": Input("k n", "f16"), "out": Output("m n", "f32")}

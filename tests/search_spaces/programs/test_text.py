@@ -10,7 +10,7 @@ from random_programs import random_program, random_tiles
 
 from autosched.programs.loading import load_program
 from search_spaces.layouts.nested_layout import NestedLayout
-from search_spaces.programs.ir import ProgramError
+from search_spaces.programs.language.ir import ProgramError
 from search_spaces.programs.text.compare import same
 from search_spaces.programs.text.printer import text
 from search_spaces.programs.text.program import parse

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_spaces import Way, paths, raw, spaces, taking
 
-from search_spaces.spaces.constraints import Constraints
+from search_spaces.spaces.counting.constraints import Constraints
 from search_spaces.spaces.legality import Legality
 from search_spaces.spaces.parameters import Parameter, ordinal
 from search_spaces.spaces.rules import Attribute, Rule

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from search_spaces.hardware.data_movement import MOST_CONFLICTS, MOST_SECTORS, Region, copy_choices, copy_plan
+from search_spaces.hardware.costs.data_movement import MOST_CONFLICTS, MOST_SECTORS, Region, copy_choices, copy_plan
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.hardware.requirements import Refusal

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from search_spaces.hardware.bank_conflicts import copy_traffic
-from search_spaces.hardware.data_movement import CopyPlan, Method, Region, conflict_percent, copy_plan
+from search_spaces.hardware.costs.bank_conflicts import copy_traffic
+from search_spaces.hardware.costs.data_movement import CopyPlan, Method, Region, conflict_percent, copy_plan
 from search_spaces.hardware.devices import device
 from search_spaces.layouts.wg_map_consistency import check_transpose
 from search_spaces.operators.copy import Copy

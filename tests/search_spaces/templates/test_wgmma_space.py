@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from cost_models.analytic import predict
-from search_spaces.hardware.cost_counts import CostCounts
+from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.wgmma import alignment
 from search_spaces.operators.matmul import Matmul

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from cost_models.analytic import predict
-from cost_models.boosted import Settings
-from cost_models.observations import Observations
+from cost_models.trees.boosted import Settings
+from cost_models.trees.observations import Observations
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.records.record import Record
 from measurements.store.store import Store

@@ -26,7 +26,7 @@ _OPERAND = "autosched/intrinsics/wgmma.cuh"
 _OUT = "autosched/intrinsics/wgmma_out.cuh"
 _FINISH = "autosched/common/finish.cuh"
 _TMA = "autosched/ptx/tensor_map.cuh"
-_REGISTERS = "autosched/ptx/set_registers.cuh"
+_REGISTERS = "autosched/ptx/wgmma/set_registers.cuh"
 
 # Schedules beside those of CASES: changes of a small one, and of the problem.
 MORE_CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import strategies as st
 
 from search_spaces.arrays import IntArray
-from search_spaces.spaces import constraints, elimination, planning
 from search_spaces.spaces.columns import Column, TextColumn
+from search_spaces.spaces.counting import constraints, elimination, planning
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule

@@ -25,7 +25,7 @@
 #include <autosched/ptx/cluster.cuh>
 #include <autosched/ptx/warp/elect.cuh>
 #include <autosched/ptx/mbarrier.cuh>
-#include <autosched/ptx/set_registers.cuh>
+#include <autosched/ptx/wgmma/set_registers.cuh>
 #include <autosched/ptx/shared_memory.cuh>
 #include <autosched/ptx/tensor_map.cuh>
 

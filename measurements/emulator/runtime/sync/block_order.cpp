@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "machine.hpp"
-#include "memory/shared_shadow.hpp"
+#include "memory/shared/shadow.hpp"
 
 namespace autosched::emulator {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "memory/global_shadow.hpp"
+#include "memory/global/shadow.hpp"
 
 namespace autosched::emulator {
 namespace global_shadow {

@@ -10,8 +10,8 @@ from needs import needs_compiler, needs_nvrtc
 
 import autosched
 from autosched import Struct, Surface, TensorMapOf, Texture
-from autosched.proofs.emulate import EmulatedLaunch
-from autosched.proofs.kernel_signature import find_kernel, parameters_of
+from autosched.proofs.emulate.emulate import EmulatedLaunch
+from autosched.proofs.emulate.kernel_signature import find_kernel, parameters_of
 from measurements.emulator.demangle import demangled
 
 pytestmark = [needs_nvrtc, needs_compiler]

@@ -191,7 +191,7 @@ def test_a_compiler_that_crashes_ends_no_check(folder: Path, monkeypatch: pytest
         "serve(handle)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(folder.parent))
-    monkeypatch.setattr("autosched.triton.configs.pool._WORKER", "crashing_worker")
+    monkeypatch.setattr("autosched.triton.configs.tuning.pool._WORKER", "crashing_worker")
     report = check_configs(folder, ConfigCheck("vllm"))
     broken = [f for f in report.findings if f.verdict.fails]
     assert [f.name.rpartition(": ")[2] for f in broken] == ["2048 rows"] and "SIGABRT" in broken[0].reason

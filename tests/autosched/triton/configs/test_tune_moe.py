@@ -15,8 +15,8 @@ pytest.importorskip("triton", reason="Triton is not installed: pip install 'auto
 
 from autosched.cli import main
 from autosched.triton.configs.layer import Layer, ModelError, layer_of_model
-from autosched.triton.configs.time_model import estimated_seconds, tuner_space
-from autosched.triton.configs.tune_layer import NothingSound, first_choices, tune_layer
+from autosched.triton.configs.tuning.time_model import estimated_seconds, tuner_space
+from autosched.triton.configs.tuning.tune_layer import NothingSound, first_choices, tune_layer
 from search_spaces.hardware.devices import device
 
 MIXTRAL = Layer(8, 4096, 14336, 2)
@@ -132,7 +132,7 @@ def test_times_of_a_gpu_decide_where_there_are_some() -> None:
 def test_a_gpu_is_given_the_layer_at_its_true_sizes(layer: Layer) -> None:
     """With an emulated GPU, whose time is a model's: what is launched, and that it is in order, is what counts."""
     from autosched.triton import emulated
-    from autosched.triton.configs.measure import gpu_measure
+    from autosched.triton.configs.tuning.measure import gpu_measure
 
     config = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 2, "num_warps": 2}
     with emulated("h100") as session:

@@ -383,3 +383,4 @@ ret; }}
     assert run(0, 4) == ("ok", []) and run(1, 0) == ("ok", [])
     assert run(1, 4) == ("findings", ["async_read_before_wait"]), "the second group is in flight"
     assert run(2, 0) == ("findings", ["async_read_before_wait"]), "both are"
+    assert run(-1, 0) == ("findings", ["async_read_before_wait"]), "ptxas takes -1 for 63 groups that may be pending"

@@ -1,0 +1,354 @@
+"""``autosched tune``: search for the fastest schedule and keep every trial.
+
+``--json``: ``problem``, ``device``, ``provenance`` of every time, ``backend`` (lines that say which and why),
+``sampler``, ``seed``, ``database``, ``trials`` (``new``, ``ok`` and ``failures`` of this run, ``earlier`` ones),
+``seconds`` (of the run), ``worth`` (of a warm start, or ""), ``proof`` (what the full proof of the best found, or ""),
+``objectives`` (which way each is better), ``front`` (where there are several: the trials that no other one beats),
+``exhausted``, ``out_of_time``, ``interrupted``, ``stopped`` (a reason, or ""), ``remeasured``: null, or what timing the
+fastest in turns gave (``clear``, ``rounds``, ``entrants`` in order with their median ``seconds``, ``failed`` ones with
+``status`` and ``reason``, ``library``: the winner's time over the vendor library's as ``median``, ``low`` and ``high``,
+or null and ``why_not``), and ``best``: null, or a record as in ``autosched best --json``.
+"""
+
+import dataclasses
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from autosched.cli.options.devices import DeviceOption
+from autosched.cli.options.problem import one_of, problem_from, whole_number
+from autosched.cli.options.templates import TemplateOption
+from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, within
+from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.terminal.output_files import check_outputs, replaceable
+from autosched.cli.terminal.progress import TuneDisplay
+from autosched.reporting import formatting
+from autosched.samplers import BRUTE_FORCE, DEFAULT, samplers
+from autosched.tuning.backends import BACKENDS, Gpus
+from autosched.tuning.effort import EFFORTS
+from measurements.files.text import without_password
+from measurements.store.errors import StoreError
+from search_spaces.operators.operator import Operator
+from search_spaces.spaces.schedule import Schedule
+
+if TYPE_CHECKING:
+    from autosched.tuning.result import TuneResult
+    from autosched.tuning.winner.paired_timing import Remeasurement
+
+DEFAULT_TRIALS = 64
+SecondsOption = Annotated[
+    float | None,
+    typer.Option("--seconds", metavar="S", help="Propose nothing more after S seconds (default: no limit)."),
+]
+
+
+def tune(
+    operator: Operator,
+    given: Mapping[str, Any],
+    *,
+    db: Annotated[
+        str | None,
+        typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL, made if missing. (required)"),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            "--trials",
+            parser=whole_number,
+            metavar="N",
+            help=f"Schedules to try in this run (default {DEFAULT_TRIALS}; all with --sampler {BRUTE_FORCE}).",
+        ),
+    ] = None,
+    effort: Annotated[
+        str | None,
+        typer.Option(
+            "--effort",
+            parser=one_of(tuple(EFFORTS)),
+            metavar="|".join(EFFORTS),
+            help="What --trials and others are by default.",
+        ),
+    ] = None,
+    device: DeviceOption = None,
+    template: TemplateOption = None,
+    backend: Annotated[
+        str,
+        typer.Option("--backend", parser=one_of(BACKENDS), metavar="|".join(BACKENDS), help="Where times come from."),
+    ] = "auto",
+    sampler: Annotated[
+        str,
+        typer.Option(
+            "--sampler", parser=one_of(samplers()), metavar="|".join(samplers()), help="What proposes schedules."
+        ),
+    ] = DEFAULT,
+    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")] = 0,
+    min_gain: Annotated[
+        float | None,
+        typer.Option("--min-gain", metavar="G", help="End once less than this part of the time can be gained."),
+    ] = None,
+    seconds: SecondsOption = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time (default one per core)."),
+    ] = None,
+    no_verify: Annotated[
+        bool, typer.Option("--no-verify", help="Without a GPU: do not emulate each new best before it is called best.")
+    ] = False,
+    proof_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--proof-seconds",
+            metavar="S",
+            help="Without a GPU: what the full proof of the best may take at the end (default 60; 0: none).",
+        ),
+    ] = None,
+    warm_cache: Annotated[
+        bool, typer.Option("--warm-cache", help="On a GPU: time with operands in the L2, not from memory.")
+    ] = False,
+    gpus: Annotated[
+        str | None,
+        typer.Option("--gpus", metavar="0,1|all", help="GPUs that measure, all of one kind (default: 0 alone)."),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray", metavar="ADDRESS", help="Measure on all GPUs of a kind of this Ray cluster, or of 'auto'."
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", metavar="MODEL", help="Start from this file of 'autosched train'; without a GPU it estimates."
+        ),
+    ] = None,
+    objective: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--objective",
+            metavar="NAME[:max]",
+            help="What is best in place of the time: a metric, registers, joules, ...; several give a Pareto front.",
+        ),
+    ] = None,
+    recording: Annotated[
+        str | None,
+        typer.Option("--recording", metavar="FILE", help="With --backend replay: a Kernel Tuner cache, a T4 file, ..."),
+    ] = None,
+    csv: Annotated[
+        str | None, typer.Option("--csv", metavar="FILE", help="Write every trial of this run as a row of FILE.")
+    ] = None,
+    t4: Annotated[
+        str | None,
+        typer.Option("--t4", metavar="FILE", help="Write them as T4, the format of Kernel Tuner and others."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Search for the fastest schedule, every trial kept in a database.
+
+    Run it again on the same database and it goes on. Ctrl-C stops it with everything kept (exit status 130). Exit
+    status 1 if no schedule has worked.
+    """
+    if db is None:
+        raise InputError(f"tune needs --db: autosched tune {operator.name} ... --db best.db")
+    if trials is None and effort is None:
+        trials = MOST_TRIALS if sampler == BRUTE_FORCE else DEFAULT_TRIALS
+    if trials is not None:
+        within("--trials", trials, 1, MOST_TRIALS)
+    within("--seed", seed, 0, MOST_SEED)
+    if workers is not None:
+        within("--workers", workers, 1, MOST_WORKERS)
+    check_outputs([csv, t4], [recording])
+    problem = problem_from(operator, given)
+    from autosched.tuning import tune as tuner  # a second that other commands need not wait
+    from autosched.tuning.result import SoFar
+
+    display = TuneDisplay(stdout_console() if not json else stderr_console(), stderr_console())
+    so_far = SoFar(display)
+    try:
+        with display:
+            result = tuner.tune(
+                problem,
+                trials=trials,
+                database=db,
+                device=device,
+                backend=backend,
+                sampler=sampler,
+                seed=seed,
+                workers=workers,
+                verify=not no_verify,
+                warm_cache=warm_cache,
+                gpus=None if gpus is None else _gpus(gpus),
+                ray=ray,
+                templates=template or None,
+                model=model,
+                progress=so_far,
+                min_gain=min_gain,
+                effort=effort,
+                seconds=seconds,
+                proof_seconds=proof_seconds,
+                objective=objective or None,
+                recording=recording,
+            )
+    except KeyboardInterrupt:
+        result = so_far.interrupted()
+    except StoreError:
+        raise
+    except ValueError as error:
+        if display.has_started:  # what the user gave was fine: a bug, to be seen whole
+            raise
+        raise InputError(str(error)) from error
+    if csv is not None:
+        result.to_csv(replaceable(csv))
+    if t4 is not None:
+        result.to_t4(replaceable(t4))
+    if json:
+        print_json(result_json(result, sampler, seed, db))
+    else:
+        show_result(stdout_console(), result, db)
+    if result.stopped:
+        print(
+            f"autosched: tuning stopped: {result.stopped}; everything so far is kept in {without_password(db)}",
+            file=sys.stderr,
+        )
+    if result.interrupted:
+        return STOPPED
+    return 0 if result.best is not None and not result.stopped else NO
+
+
+def _gpus(text: str) -> Gpus:
+    """What --gpus means. Raises InputError for what is neither "all" nor numbers with commas between them."""
+    if text == "all":
+        return "all"
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise InputError(f"--gpus must be all, or numbers such as 0,1, not {text!r}") from None
+
+
+def show_result(console: Console, result: "TuneResult", db: str) -> None:
+    """What a run came to, for people."""
+    trials = f"{formatting.count(len(result.trials))} new in {formatting.duration(result.seconds)}"
+    if result.failures:
+        trials += f", failed {sum(result.failures.values())}: {formatting.reasons(result.failures)}"
+    rows = [("trials", trials)]
+    if result.earlier:
+        rows.append(("earlier", f"{formatting.count(result.earlier)} in {without_password(db)}"))
+    console.print()
+    if result.interrupted:
+        console.print(
+            f"stopped, everything so far is kept in {without_password(db)}; run the same command again to go on"
+        )
+        console.print()
+    if result.satisfied:
+        console.print("the search ended: no further gain worth a trial is expected")
+    if result.out_of_time:
+        console.print("the search ended: its time is up; run the same command again to go on")
+    if result.tied:
+        others = formatting.plural(result.tied, "other trial")
+        console.print(f"{others} of this run took the same time by the estimate, which cannot tell them from the best")
+    if result.exhausted:
+        console.print("the space holds no further schedule to try")
+    if result.remeasured is not None:
+        rows += _remeasured_facts(result.remeasured)
+    if result.worth:
+        rows.append(("warm start", result.worth))
+    if result.proof:
+        rows.append(("full proof", result.proof))
+    if result.best is None:
+        why = [("why", result.why_none)] if result.why_none else []
+        show(console, formatting.facts([*rows, *why, ("best", "none: no schedule has worked")]))
+        return
+    if not result.objectives.is_time:
+        rows.append(("optimised", str(result.objectives)))
+    show(console, formatting.facts([*formatting.record_facts(result.problem, result.best), *rows]))
+    if result.front:
+        console.print()
+        show(console, _front_table(result))
+    console.print()
+    show(console, formatting.decisions(result.best.schedule, console.width))
+
+
+def _front_table(result: "TuneResult") -> Any:
+    """The Pareto front: objectives, then the parameters that differ."""
+    names = result.objectives.names
+    varying = [n for n in result.front[0] if n in _parameters(result) and len({r[n] for r in result.front}) > 1]
+    table = formatting.table(*names, *varying, right=[*names, *varying])
+    for row in result.front:
+        table.add_row(*(f"{row[name]:.6g}" for name in names), *(str(row[name]) for name in varying))
+    return table
+
+
+def _parameters(result: "TuneResult") -> set[str]:
+    return set() if result.best is None else set(result.best.schedule.values)
+
+
+def _remeasured_facts(remeasured: "Remeasurement") -> list[tuple[str, str]]:
+    verdict = "the winner is clear" if remeasured.clear else "the first of them are too near each other to tell apart"
+    statuses = Counter(p.entrant.status.value for p in remeasured.failed)
+    failed = f"failed {len(remeasured.failed)}: {formatting.reasons(statuses)}"
+    if not remeasured.standings:
+        return [("re-measured", f"no entrant ran in turns, so the best is that of screening; {failed}")]
+    ran = formatting.plural(len(remeasured.standings), "entrant")
+    rows = [("re-measured", f"{ran} timed in turns over {remeasured.rounds} rounds: {verdict}")]
+    if remeasured.failed:
+        rows.append(("entrants", failed))
+    if remeasured.library is not None:
+        r = remeasured.library
+        won = "it won, the fastest schedule takes " if remeasured.library_won else ""
+        rows.append(("library", f"{won}{r.median:.3f} of its time, between {r.low:.3f} and {r.high:.3f} (95 %)"))
+    else:
+        rows.append(("library", f"not compared: {remeasured.why_not}"))
+    return rows
+
+
+def remeasured_json(remeasured: "Remeasurement", entrants: Sequence[Schedule]) -> dict[str, Any]:
+    """A re-measurement as JSON values."""
+    return {
+        "clear": remeasured.clear,
+        "rounds": remeasured.rounds,
+        "entrants": [
+            {"schedule": entrants[p.position].to_json(), "seconds": statistics.median(p.seconds)}
+            for p in remeasured.standings
+        ],
+        "failed": [
+            {"schedule": entrants[p.position].to_json(), "status": p.entrant.status.value, "reason": p.entrant.reason}
+            for p in remeasured.failed
+        ],
+        "library": None if remeasured.library is None else dataclasses.asdict(remeasured.library),
+        "why_not": remeasured.why_not,
+    }
+
+
+def result_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[str, Any]:
+    """The same as JSON values."""
+    return {
+        "problem": result.problem.to_json(),
+        "device": result.device.name,
+        "provenance": result.provenance.value,
+        "backend": list(result.lines),
+        "sampler": sampler,
+        "seed": seed,
+        "database": without_password(db),
+        "trials": {
+            "new": len(result.trials),
+            "ok": result.ok,
+            "failures": result.failures,
+            "earlier": result.earlier,
+        },
+        "tied": result.tied,
+        "seconds": result.seconds,
+        "worth": result.worth,
+        "proof": result.proof,
+        "exhausted": result.exhausted,
+        "satisfied": result.satisfied,
+        "out_of_time": result.out_of_time,
+        "interrupted": result.interrupted,
+        "stopped": result.stopped,
+        "objectives": dict(result.objectives.directions),
+        "front": [dict(row) for row in result.front],
+        "remeasured": None if result.remeasured is None else remeasured_json(result.remeasured, result.entrants),
+        "best": None if result.best is None else formatting.record_json(result.problem, result.best),
+    }

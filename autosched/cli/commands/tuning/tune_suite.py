@@ -1,0 +1,282 @@
+"""``autosched tune --suite FILE``: many problems under one budget.
+
+``--json``: ``suite``, ``database``, ``trials``, ``seconds``, ``out_of_time``, ``interrupted``, ``stopped`` (a reason,
+or ""), and ``problems``, in the order of the file: ``problem``, ``weight``, ``trials`` of this run, ``worth`` of its
+warm start, or "", and ``best``: null, or a record as in ``autosched best --json``.
+"""
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from autosched.cli.commands.tuning.tune import SecondsOption
+from autosched.cli.options.devices import DeviceOption, target
+from autosched.cli.options.problem import one_of, whole_number
+from autosched.cli.terminal import interrupts
+from autosched.cli.terminal.errors import (
+    MOST_SEED,
+    MOST_TRIALS,
+    MOST_WORKERS,
+    NO,
+    STOPPED,
+    InputError,
+    bad_input,
+    within,
+)
+from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
+from autosched.reporting import formatting
+from autosched.samplers import DEFAULT, samplers
+from autosched.tuning.backends import BACKENDS
+from measurements.files.text import without_password
+from measurements.store.errors import StoreError
+from search_spaces.catalogue import templates_for
+
+if TYPE_CHECKING:
+    from autosched.suites.suite import Member, Standing, SuiteResult
+    from autosched.tuning.result import TuneResult
+
+EFFORTS = {"model": 1, "quick": 16, "full": 128}  # schedules to try of each problem, in the mean
+_TRIALS = 256
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+COMMAND = "tune --suite FILE"  # as usage errors name it
+
+
+def expanded(arguments: Sequence[str]) -> list[str]:
+    """``tune --suite FILE ...`` as the command that it stands for; every other command line as it is."""
+    asked = any(a.partition("=")[0] in ("--suite", "--from") for a in arguments)
+    if len(arguments) > 1 and arguments[0] == "tune" and arguments[1].startswith("-") and asked:
+        return [COMMAND, *arguments[1:]]
+    return list(arguments)
+
+
+def tune_suite(
+    suite: Annotated[
+        str | None, typer.Option("--suite", metavar="FILE", help="TOML with a table [[problem]] for each.")
+    ] = None,
+    calls: Annotated[
+        str | None, typer.Option("--from", metavar="CSV", help="What a program computes: AUTOSCHED_RECORD, TunableOp.")
+    ] = None,
+    db: Annotated[str | None, typer.Option("--db", metavar="DB", help="Database, made if missing. (required)")] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            "--trials", parser=whole_number, metavar="N", help="Trials of all problems together (default 256)."
+        ),
+    ] = None,
+    effort: Annotated[
+        str | None,
+        typer.Option(
+            "--effort",
+            parser=one_of(tuple(EFFORTS)),
+            metavar="|".join(EFFORTS),
+            help="Instead of --trials: see below.",
+        ),
+    ] = None,
+    device: DeviceOption = None,
+    backend: Annotated[
+        str,
+        typer.Option("--backend", parser=one_of(BACKENDS), metavar="|".join(BACKENDS), help="Where times come from."),
+    ] = "auto",
+    sampler: Annotated[
+        str,
+        typer.Option(
+            "--sampler", parser=one_of(samplers()), metavar="|".join(samplers()), help="What proposes schedules."
+        ),
+    ] = DEFAULT,
+    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")] = 0,
+    seconds: SecondsOption = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="T", help="How long to search, such as 90s, 30m or 2h.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time.")
+    ] = None,
+    no_verify: Annotated[
+        bool, typer.Option("--no-verify", help="Without a GPU: do not emulate each new best before it is called best.")
+    ] = False,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="MODEL", help="Start from this file of 'train'.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Tune many problems, such as the layers of a model, under one budget.
+
+    Every [[problem]] of the file has an operator, its fields, and perhaps a weight: how often it is computed. The next
+    trials go where they are expected to save most. --from takes the problems from what a program computes, and how
+    often. --effort model tries the time model's first choice of each problem, quick 16 and full 128 schedules of each
+    in the mean. With --budget alone there is no limit on trials. Exit status 1 if some problem has no schedule that
+    works.
+    """
+    if db is None:
+        raise InputError("tune --suite needs --db: autosched tune --suite layers.toml --db best.db")
+    if (suite is None) == (calls is None):
+        raise InputError("give either --suite or --from: tune --from shapes.csv --db best.db --budget 30m")
+    if trials is not None and effort is not None:
+        raise InputError("give either --trials or --effort")
+    if budget is not None:
+        if seconds is not None:
+            raise InputError("give either --seconds or --budget")
+        seconds = _seconds(budget)
+    if trials is not None:
+        within("--trials", trials, 1, MOST_TRIALS)
+    within("--seed", seed, 0, MOST_SEED)
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise InputError(f"--seconds is how long to search, more than 0, not {seconds:g}")
+    if workers is not None:
+        within("--workers", workers, 1, MOST_WORKERS)
+    from autosched.suites import suite as suites
+
+    with bad_input():
+        try:
+            members = _recorded(calls, device) if calls is not None else suites.read_suite(str(suite))
+        except OSError as error:
+            raise InputError(f"{suite or calls} cannot be read ({error.strerror}): name another file") from error
+        for member in members:
+            templates_for(member.problem, target(device))
+    if trials is None:
+        trials = _TRIALS if effort is None else EFFORTS[effort] * len(members)
+        if effort is None and budget is not None:
+            trials = MOST_TRIALS
+    console = stderr_console()
+
+    def tell(standing: "Standing", result: "TuneResult") -> None:
+        best = "nothing works yet" if standing.best is None else _time(standing)
+        name = formatting.one_line(standing.member.problem)
+        console.print(f"{name}: {formatting.plural(standing.trials, 'trial')}, {best}", soft_wrap=True)
+
+    try:
+        with interrupts.raised():
+            result = suites.tune_suite(
+                members,
+                trials=trials,
+                seconds=seconds,
+                tell=tell,
+                database=db,
+                device=device,
+                backend=backend,
+                sampler=sampler,
+                seed=seed,
+                workers=workers,
+                verify=not no_verify,
+                model=model,
+            )
+    except StoreError:
+        raise
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    except KeyboardInterrupt:
+        print("autosched: stopped", file=sys.stderr)
+        return STOPPED
+    if json:
+        print_json(_to_json(result, str(suite or calls), db))
+    else:
+        _show(result)
+    kept = f"everything so far is kept in {without_password(db)}" if result.trials else "nothing was tried"
+    if result.stopped:
+        print(f"autosched: tuning stopped: {result.stopped}; {kept}", file=sys.stderr)
+    if result.interrupted:
+        print(f"autosched: stopped; {kept}", file=sys.stderr)
+        return STOPPED
+    return 0 if result.ok and not result.stopped else NO
+
+
+def _seconds(budget: str) -> float:
+    """Raises InputError for what is not a duration."""
+    unit = _UNITS.get(budget[-1:])
+    try:
+        number = float(budget[:-1] if unit else budget)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise InputError(f"--budget is a duration such as 90s, 30m or 2h, not {budget}")
+    return number * (unit or 1.0)
+
+
+def _recorded(calls: str, device: str | None) -> "tuple[Member, ...]":
+    """The problems of a log for which there are kernels, the most time first as far as the roofline says."""
+    from autosched.reporting.roofline import roofline
+    from autosched.suites.logged_calls import read_calls
+
+    read = read_calls(calls)
+    chip = target(device)
+    members, skipped = [], read.skipped.copy()
+    for member in read.members:
+        try:
+            templates_for(member.problem, chip)
+        except ValueError as error:
+            skipped[str(error)] += 1
+        else:
+            members.append(member)
+    for why, number in skipped.most_common():
+        say(f"{formatting.plural(number, 'line')} of {calls} left out: {why}")
+    if not members:
+        raise InputError(f"{calls} holds no problem that kernels for {chip.name} compute")
+    return tuple(sorted(members, key=lambda m: -m.weight * roofline(m.problem, chip).share(1.0)))
+
+
+def _show(result: "SuiteResult") -> None:
+    console = stdout_console()
+    whole = math.fsum(_cost(s) for s in result.standings)
+    numbers = ("weight", "trials", "first", "best", "share")
+    made = formatting.table("problem", *numbers, "provenance", right=numbers, fold=("problem",))
+    for standing in result.standings:
+        first = next((b for b in standing.bests if math.isfinite(b)), math.inf)
+        made.add_row(
+            formatting.one_line(standing.member.problem),
+            f"{standing.member.weight:g}",
+            formatting.count(standing.trials),
+            formatting.time(first) if math.isfinite(first) else "-",
+            formatting.time(standing.bests[-1]) if standing.best is not None else _missing(standing),
+            f"{100 * _cost(standing) / whole:.1f} %" if whole and standing.best is not None else "-",
+            standing.best.provenance.value if standing.best is not None else "-",
+        )
+    show(console, made)
+    console.print()
+    kinds = sorted({s.best.provenance.value for s in result.standings if s.best is not None})
+    together = "no problem has a schedule that works"
+    if whole:
+        together = f"{formatting.time(whole)} ({' and '.join(kinds)}) of all problems, weighted"
+    console.print(f"{formatting.plural(result.trials, 'trial')} in {formatting.duration(result.seconds)}: {together}")
+    if result.out_of_time:
+        console.print("the time is up; run the same command again to go on")
+    for standing in result.standings:
+        if standing.worth:
+            console.print(f"{formatting.one_line(standing.member.problem)}: {standing.worth}", soft_wrap=True)
+
+
+def _time(standing: "Standing") -> str:
+    assert standing.best is not None
+    return f"{formatting.time(standing.bests[-1])}, {standing.best.provenance}"
+
+
+def _missing(standing: "Standing") -> str:
+    return "none works" if standing.trials or standing.exhausted else "not reached"
+
+
+def _cost(standing: "Standing") -> float:
+    return standing.member.weight * standing.bests[-1] if standing.best is not None else 0.0
+
+
+def _to_json(result: "SuiteResult", suite: str, db: str) -> dict[str, Any]:
+    return {
+        "suite": suite,
+        "database": without_password(db),
+        "trials": result.trials,
+        "seconds": result.seconds,
+        "out_of_time": result.out_of_time,
+        "interrupted": result.interrupted,
+        "stopped": result.stopped,
+        "problems": [
+            {
+                "problem": s.member.problem.to_json(),
+                "weight": s.member.weight,
+                "trials": s.trials,
+                "worth": s.worth,
+                "best": None if s.best is None else formatting.record_json(s.member.problem, s.best),
+            }
+            for s in result.standings
+        ],
+    }

@@ -1,0 +1,172 @@
+"""``autosched tune --triton FILE:FUNCTION``: search the configurations of a Triton kernel, without a GPU.
+
+``--json`` as of ``autosched tune``.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from autosched.cli.commands.tuning.tune import DEFAULT_TRIALS, SecondsOption, result_json, show_result
+from autosched.cli.options.devices import DeviceOption, target
+from autosched.cli.options.problem import one_of, whole_number
+from autosched.cli.options.triton import loaded, made, sizes
+from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, within
+from autosched.cli.terminal.output import print_json, stderr_console, stdout_console
+from autosched.cli.terminal.progress import TuneDisplay
+from autosched.samplers import BRUTE_FORCE, DEFAULT, samplers
+from measurements.files.text import without_password
+from measurements.store.errors import StoreError
+
+COMMAND = "tune --triton FILE:FUNCTION"  # as usage errors name it
+TritonOption = Annotated[
+    str, typer.Option("--triton", metavar="FILE:FUNCTION", help="A function decorated with @triton.jit.")
+]
+ArgsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--args", metavar="FILE:FUNCTION", help="Makes a dict of grid and arguments by name, of sizes. (required)"
+    ),
+]
+SizeOption = Annotated[
+    list[str] | None, typer.Option("--size", metavar="NAME=N", help="An argument of the function of --args.")
+]
+ParamOption = Annotated[
+    list[str] | None,
+    typer.Option("--param", metavar="NAME=V,V", help="Values of a tl.constexpr parameter, or of num_warps and so on."),
+]
+RuleOption = Annotated[
+    list[str] | None,
+    typer.Option("--rule", metavar="EXPR", help="What every configuration must satisfy: 'BM * BN <= 16384'."),
+]
+
+
+def expanded(arguments: Sequence[str]) -> list[str]:
+    """``tune --triton FILE:FUNCTION ...`` as the command that it stands for; any other command line as it is."""
+    asked = any(a.partition("=")[0] == "--triton" for a in arguments)
+    if len(arguments) > 1 and arguments[0] == "tune" and asked:
+        return [COMMAND, *arguments[1:]]
+    return list(arguments)
+
+
+def tune_triton(
+    triton: TritonOption,
+    args: ArgsOption = None,
+    size: SizeOption = None,
+    proof_size: Annotated[
+        list[str] | None,
+        typer.Option("--proof-size", metavar="NAME=N", help="Sizes to prove on, small ones that end in the middle."),
+    ] = None,
+    param: ParamOption = None,
+    rule: RuleOption = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            "--reference",
+            metavar="FILE:FUNCTION",
+            help="Computes outputs by name from the arguments (default: the kernel's own default configuration).",
+        ),
+    ] = None,
+    db: Annotated[
+        str | None,
+        typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL, made if missing. (required)"),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            "--trials",
+            parser=whole_number,
+            metavar="N",
+            help=f"Configurations to try (default {DEFAULT_TRIALS}; all with --sampler {BRUTE_FORCE}).",
+        ),
+    ] = None,
+    device: DeviceOption = None,
+    sampler: Annotated[
+        str,
+        typer.Option(
+            "--sampler", parser=one_of(samplers()), metavar="|".join(samplers()), help="What proposes configurations."
+        ),
+    ] = DEFAULT,
+    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")] = 0,
+    seconds: SecondsOption = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            parser=whole_number,
+            metavar="W",
+            help="Compilers at a time (default one per core; 0: this process).",
+        ),
+    ] = None,
+    no_verify: Annotated[
+        bool, typer.Option("--no-verify", help="Do not emulate each new best before it is called best.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Search for the fastest configuration of a Triton kernel for a device that is not here.
+
+    Every configuration is compiled for the device, and its time ESTIMATED from what its blocks do in the emulator; each
+    new best is proven against the kernel's default configuration. Exit status 1 if no configuration has worked.
+    """
+    if args is None or db is None:
+        lacks = "--args FILE:FUNCTION" if args is None else "--db best.db"
+        usage = "autosched tune --triton k.py:kernel --args k.py:make --db best.db"
+        raise InputError(f"tune --triton needs {lacks}: {usage}")
+    if trials is None:
+        trials = MOST_TRIALS if sampler == BRUTE_FORCE else DEFAULT_TRIALS
+    within("--trials", trials, 1, MOST_TRIALS)
+    within("--seed", seed, 0, MOST_SEED)
+    if workers is not None:
+        within("--workers", workers, 0, MOST_WORKERS)
+    row = target(device)
+    tuning = loaded(triton, param, rule, reference)
+    from autosched.triton.session import emulated
+    from autosched.triton.tuning.call import KernelCall
+    from autosched.triton.tuning.loading import load
+    from autosched.triton.tuning.search import tune_call
+    from autosched.tuning.result import SoFar
+
+    display = TuneDisplay(stdout_console() if not json else stderr_console(), stderr_console())
+    so_far = SoFar(display)
+    try:
+        make = load(args, "--args")
+        with display, emulated(row, check=False) as session:
+            call = KernelCall.of(tuning.function, made(make, sizes("--size", size), args))
+            proof = made(make, sizes("--proof-size", proof_size), args) if proof_size else None
+            result = tune_call(
+                tuning,
+                call,
+                device=row,
+                trials=trials,
+                database=db,
+                proof_call=None if proof is None else KernelCall.of(tuning.function, proof),
+                storages=session.storages,
+                sampler=sampler,
+                seed=seed,
+                verify=not no_verify,
+                progress=so_far,
+                seconds=seconds,
+                workers=workers,
+            )
+    except KeyboardInterrupt:
+        result = so_far.interrupted()
+    except StoreError:
+        raise
+    except ValueError as error:
+        if display.has_started:  # what the user gave was fine: a bug, to be seen whole
+            raise
+        raise InputError(str(error)) from error
+    if json:
+        print_json(result_json(result, sampler, seed, db))
+    else:
+        show_result(stdout_console(), result, db)
+    if result.stopped:
+        print(
+            f"autosched: tuning stopped: {result.stopped}; everything so far is kept in {without_password(db)}",
+            file=sys.stderr,
+        )
+    if result.interrupted:
+        return STOPPED
+    return 0 if result.best is not None and not result.stopped else NO

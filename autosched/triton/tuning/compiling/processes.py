@@ -1,0 +1,90 @@
+"""Processes that compile configurations of a Triton function ahead, so that a compiler that crashes ends none but its
+own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from autosched.triton.tuning.compiling.candidate import NotLaunched
+from autosched.triton.tuning.compiling.worker import NotPortable, place_of, portable
+from autosched.triton.tuning.function import TritonFunction
+from measurements.records.measurement import Status
+from measurements.workers.transport import WorkerClosed, WorkerDied, WorkerFailed, WorkerTimeout
+from measurements.workers.worker import Worker
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import device as device_named
+
+COMPILE_SECONDS = 120.0
+_MODULE = "autosched.triton.tuning.compiling.worker"
+
+
+class CompileProcesses:
+    """``workers`` processes, each owned by one thread. ``time_limit``: seconds of one configuration."""
+
+    def __init__(
+        self, function: TritonFunction, device: Device, workers: int, time_limit: float = COMPILE_SECONDS
+    ) -> None:
+        """Raises NotPortable for a function that they cannot import, and ValueError for no workers."""
+        if workers < 1:
+            raise ValueError(f"workers must be at least 1, not {workers}")
+        if device_named(device.name) != device:
+            raise NotPortable(f"{device.name} is not the row of that name")
+        file, name = place_of(function)
+        self._request = {"file": file, "function": name, "digest": function.digest, "device": device.name}
+        self._function = function
+        self._time_limit = time_limit
+        self._local = threading.local()
+        self._owned: list[Worker] = []
+        self._lock = threading.Lock()
+        self._closed = False
+        self._executor = ThreadPoolExecutor(workers, thread_name_prefix="triton-compile", initializer=self._own_worker)
+
+    def submit(self, arguments: Mapping[str, Any]) -> Future[NotLaunched | None] | None:
+        """Start compiling for these arguments and configuration: the result is why there is no program, or None. None
+        at once where an argument cannot be told to another process."""
+        try:
+            told = {name: portable(value) for name, value in self._function.computed_of(arguments).items()}
+        except NotPortable:
+            return None
+        return self._executor.submit(self._compile, told)
+
+    def close(self) -> None:
+        """End every process. Safe to call twice."""
+        with self._lock:
+            self._closed = True
+            owned = list(self._owned)
+        for worker in owned:
+            worker.close()
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _own_worker(self) -> None:
+        worker = Worker(_MODULE)
+        with self._lock:
+            if self._closed:
+                worker.close()
+            self._owned.append(worker)
+        self._local.worker = worker
+
+    def _compile(self, told: Mapping[str, Any]) -> NotLaunched | None:
+        worker: Worker = self._local.worker
+        request = {**self._request, "arguments": told}
+        for last_try in (False, True):
+            try:
+                answer = worker.request(request, self._time_limit)
+                break
+            except WorkerTimeout:
+                return NotLaunched(Status.COMPILE_TIMEOUT, f"Triton did not compile it within {self._time_limit:g} s")
+            except WorkerFailed as error:
+                return NotLaunched(Status.CRASHED, f"Triton's compiler failed: {error}")
+            except WorkerClosed as error:
+                return NotLaunched(Status.CRASHED, str(error))
+            except WorkerDied as error:
+                # One crash may have another cause (the out-of-memory killer); a second is due to this configuration.
+                if last_try:
+                    return NotLaunched(Status.CRASHED, f"Triton's compiler crashed: {error}")
+        if "status" in answer:
+            return NotLaunched(Status(answer["status"]), str(answer["reason"]))
+        return None

@@ -1,0 +1,95 @@
+"""The process that runs Triton's compiler on configurations: it may hang, crash or be killed.
+
+What it compiles lies in Triton's own cache, where the process that tunes finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from autosched.triton.arguments import tensor_of
+from autosched.triton.driver import activated
+from autosched.triton.tuning.function import TritonFunction
+from autosched.triton.tuning.loading import load
+from measurements.workers.messages import Message
+from measurements.workers.worker import serve
+from search_spaces.hardware.devices import device
+
+_ALIGNED = 16  # bytes: all that a program depends on of an address
+
+
+class NotPortable(ValueError):
+    """An argument, or a function, that another process cannot be told of."""
+
+
+def place_of(function: TritonFunction) -> tuple[str, str]:
+    """File and name of a function that another process can import. Raises NotPortable."""
+    fn = function.jit.fn
+    if fn.__module__ == "__main__" or not fn.__qualname__.isidentifier():
+        raise NotPortable(f"{fn.__qualname__} of {fn.__module__} cannot be imported by another process")
+    file = fn.__code__.co_filename
+    if not Path(file).is_file():
+        raise NotPortable(f"{file} is no file")
+    return file, fn.__name__
+
+
+def portable(value: Any) -> Any:
+    """An argument as JSON: of a tensor what its program depends on. Raises NotPortable."""
+    if isinstance(value, bool | int | float | str) or value is None:
+        return {"value": value}
+    if isinstance(value, tuple | list):
+        return {"tuple": [portable(each) for each in value]}
+    if isinstance(value, torch.dtype):
+        return {"torch": str(value).removeprefix("torch.")}
+    if hasattr(value, "block_shape") and hasattr(value, "base"):
+        fields = ("shape", "strides", "block_shape")
+        return {"descriptor": {f: [int(n) for n in getattr(value, f)] for f in fields}, "base": portable(value.base)}
+    tensor = tensor_of(value)
+    if tensor is None or not isinstance(value, torch.Tensor):
+        raise NotPortable(f"a {type(value).__name__} cannot be told to another process")
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return {"dtype": dtype, "aligned": tensor.data_ptr() % _ALIGNED == 0}
+
+
+def _argument(data: Mapping[str, Any]) -> Any:
+    if "value" in data:
+        return data["value"]
+    if "tuple" in data:
+        return tuple(_argument(each) for each in data["tuple"])
+    if "torch" in data:
+        return getattr(torch, data["torch"])
+    if "descriptor" in data:
+        from triton.tools.tensor_descriptor import TensorDescriptor
+
+        return TensorDescriptor(_argument(data["base"]), **data["descriptor"])
+    dtype = getattr(torch, data["dtype"])
+    whole = torch.empty(_ALIGNED + 1, dtype=dtype)
+    return whole if data["aligned"] else whole[1:]
+
+
+def handle(request: Message) -> Message:
+    """Compile ``function`` of ``file`` for ``device`` with ``arguments``; ``error`` and ``kind`` where Triton
+    raises."""
+    from autosched.triton.tuning.compiling.candidate import Capture, refusal_of
+
+    row = device(request["device"])
+    found = load(f"{request['file']}:{request['function']}", "the kernel")
+    function = TritonFunction.of(getattr(found, "fn", found) if hasattr(found, "tuning") else found)
+    if function.digest != request["digest"]:
+        return Message({"unknown": True})
+    arguments = {name: _argument(value) for name, value in request["arguments"].items()}
+    with activated(Capture(row, [])):
+        try:
+            function.jit.run(grid=(1,), warmup=True, **arguments)
+        except Exception as error:
+            refused = refusal_of(error, row)
+            return Message({"status": refused.status.value, "reason": refused.reason})
+    return Message({})
+
+
+if __name__ == "__main__":
+    serve(handle)

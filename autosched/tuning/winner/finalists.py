@@ -1,0 +1,136 @@
+"""The end of a search on a GPU: which of its trials are timed again in turns, and the records of how they did."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Sequence
+
+from autosched.tuning.ledger import TrialLedger
+from autosched.tuning.winner import paired_timing
+from measurements.records.measurement import Measurement, Status, Timing
+from measurements.records.record import Control, Record, canonical_json
+from measurements.records.vendor_library import LIBRARY_SCHEDULE, is_library
+from measurements.runners.base import Candidate, Comparing, Entrant
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
+
+Complexity = Callable[[Schedule], float]
+Default = Callable[[], Schedule | None]
+
+
+def simplicity(space: SearchSpace) -> Complexity:
+    """How many parameters of a schedule are not at their defaults."""
+    defaults = {(t, p.name): p.default for t, member in space.members.items() for p in member.parameters}
+    return lambda schedule: sum(value != defaults.get((schedule.template, name)) for name, value in schedule.items)
+
+
+def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
+    """The best, the winner of the last re-measurement, the default, and the fastest others, each kernel once."""
+    if book.best is None or book.best.seconds is None:
+        return ()
+    fingerprint = canonical_json(book.fingerprint)
+    trials = [r for r in book.stored if not is_library(r.schedule)]  # it takes part anyway
+    newest = {r.schedule: r for r in trials if r.fingerprint == fingerprint}
+    timed = {schedule: r.measurement.timing for schedule, r in newest.items() if r.measurement.timing is not None}
+    if not timed:
+        return ()
+    schedules = list(timed)
+    fastest = [schedules[i] for i in paired_timing.let_in(list(timed.values()))]
+    found: dict[str, Candidate] = {}
+    winners = [r.schedule for r in trials if r.rank is not None][-1:]  # the last word of the last re-measurement
+    defaults = [schedule for schedule in [default()] if schedule is not None]
+    best = [] if is_library(book.best.schedule) else [book.best.schedule]
+    for schedule in dict.fromkeys([*best, *winners, *defaults, *fastest]):
+        if len(found) == paired_timing.MOST_ENTRANTS:
+            break
+        try:
+            candidate = book.candidate(schedule)
+        except ValueError:
+            continue
+        screened = schedule in newest and newest[schedule].kernel_digest == candidate.kernel.digest
+        if screened or schedule in defaults:
+            found.setdefault(candidate.kernel.digest, candidate)
+    return tuple(found.values())
+
+
+def _simplest_first(book: TrialLedger, entrants: Sequence[Candidate], complexity: Complexity) -> list[int]:
+    """The place of each entrant from the simplest to the least simple, no two alike: of two runs that tie the same
+    schedules, both must choose the same one. Simpler is what departs from fewer defaults, then what takes fewer
+    registers, then less shared memory; the text of the schedule decides the rest."""
+
+    def simplicity(candidate: Candidate) -> tuple[float, int, int, str]:
+        known = book.known.get(candidate.kernel.digest)
+        used = None if known is None else known.resources
+        registers = 0 if used is None else used.registers
+        shared = 0 if used is None else used.static_shared_bytes + used.dynamic_shared_bytes
+        return complexity(candidate.schedule), registers, shared, candidate.schedule.key()
+
+    order = sorted(range(len(entrants)), key=lambda i: simplicity(entrants[i]))
+    return [order.index(i) for i in range(len(entrants))]
+
+
+def _incumbent(book: TrialLedger, entrants: Sequence[Candidate]) -> int | None:
+    """The position of the one of ours that won the last re-measurement, if it is among ``entrants``."""
+    ranked = [r for r in book.stored if r.rank is not None and not is_library(r.schedule)]
+    schedules = [candidate.schedule for candidate in entrants]
+    return schedules.index(ranked[-1].schedule) if ranked and ranked[-1].schedule in schedules else None
+
+
+def remeasure(
+    book: TrialLedger, runner: Comparing, entrants: Sequence[Candidate], complexity: Complexity, seconds: float
+) -> paired_timing.Remeasurement:
+    """Time the entrants in turns and store what came of it: losers first, so that the winner is the last word.
+
+    The library has a row too, at its place: a later check asks whether the winner has moved against it."""
+    places = [float(place) for place in _simplest_first(book, entrants, complexity)]
+    incumbent = _incumbent(book, entrants)
+    remeasured = paired_timing.remeasure(runner, entrants, places, seconds=seconds, incumbent=incumbent)
+    ranked: list[paired_timing.Ranked | None] = list(remeasured.standings)
+    vendor, seconds_of_it = remeasured.vendor, remeasured.vendor_seconds
+    if vendor is not None and seconds_of_it:
+        time_of_it = statistics.median(seconds_of_it)
+        faster = sum(statistics.median(place.seconds) < time_of_it for place in remeasured.standings[1:])
+        ranked.insert(0 if remeasured.library_won else 1 + faster, None)
+    rows: list[tuple[paired_timing.Ranked | None, int | None]] = [(place, None) for place in remeasured.failed]
+    rows += reversed([(place, rank) for rank, place in enumerate(ranked, 1)])
+    for place, rank in rows:
+        if place is None:
+            if vendor is not None:
+                book.append(_library_record(book, vendor, seconds_of_it, rank))
+            continue
+        candidate, entrant = entrants[place.position], place.entrant
+        known = book.known.get(candidate.kernel.digest)
+        measurement = Measurement(
+            entrant.status,
+            book.provenance,
+            f"re-measured: {entrant.reason}" if rank is None else "",
+            timing=Timing.of(place.seconds) if rank is not None else None,
+            error=entrant.error,
+            resources=None if known is None else known.resources,
+            clock_mhz=entrant.clock_mhz,
+            code=None if known is None else known.code,
+        )
+        record = book.record(candidate.schedule, candidate.kernel.digest, measurement, rank)
+        book.append(record if rank != 1 else dataclasses.replace(record, control=_control(remeasured)))
+    book.read_best()
+    return remeasured
+
+
+def _control(remeasured: paired_timing.Remeasurement) -> Control | None:
+    """What a later check times beside the winner, as it was beside it here."""
+    if remeasured.vendor is not None and remeasured.vendor_seconds:
+        return Control("library", Timing.of(remeasured.vendor_seconds), remeasured.vendor.version)
+    return Control("copy", Timing.of(remeasured.copy_seconds)) if remeasured.copy_seconds else None
+
+
+def _library_record(book: TrialLedger, vendor: Entrant, seconds: Sequence[float], rank: int | None) -> Record:
+    measurement = Measurement(
+        Status.OK,
+        book.provenance,
+        timing=Timing.of(seconds),
+        error=vendor.error,
+        clock_mhz=vendor.clock_mhz,
+    )
+    record = book.record(LIBRARY_SCHEDULE, None, measurement, rank)
+    return dataclasses.replace(record, toolchain=vendor.version)

@@ -1,0 +1,65 @@
+"""Which features decide the predictions of a trained model, by what XGBoost itself says of its trees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cost_models.features import align
+from cost_models.trees.boosted import ModelMismatch
+from cost_models.trees.evaluation import rank_correlation
+from cost_models.trees.trained_model import OperatorModel
+from cost_models.trees.training import table
+
+_CLEAR = 0.5  # of a rank correlation: below it a feature is neither
+
+
+@dataclass(frozen=True)
+class Importance:
+    """``gain``: the part of all the loss that splits saved which splits on this feature saved. ``moves``: mean of the
+    absolute SHAP value over the rows that the model learned from, less its mean within each problem: how far the
+    feature moves log time between schedules of one problem. ``larger`` values are "slower", "faster", or "" for
+    neither."""
+
+    name: str
+    gain: float
+    moves: float
+    larger: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "gain": self.gain, "moves": self.moves, "larger": self.larger}
+
+
+def explain(model: OperatorModel) -> tuple[Importance, ...]:
+    """Every feature, the one that moves predictions furthest first, by those schedules that can still be made.
+
+    Raises ModelMismatch where none can, or where the features of those are not the model's."""
+    shares, values = [], []
+    for one in model.observations:
+        now, _ = one.usable()
+        if now is None:
+            continue
+        features = table(now)
+        of_rows = model.contributions(features)
+        shares.append(of_rows - of_rows.mean(axis=0))
+        aligned = align(features, model.boosted.names).astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            values.append(aligned - aligned.mean(axis=0))
+    if not shares:
+        raise ModelMismatch(
+            f"none of the {model.operator} schedules that the model learned from can be made today: train it again"
+        )
+    share, value = np.concatenate(shares), np.concatenate(values)
+    gains, moves = model.boosted.gain(), np.abs(share).mean(axis=0)
+    found = []
+    for column, name in enumerate(model.boosted.names):
+        there = np.isfinite(value[:, column])
+        agrees = 0.0
+        if moves[column] > 0 and there.any():
+            shifted = share[there, column] - share[there, column].min() + 1.0  # ranks of positive numbers
+            agrees = rank_correlation(value[there, column], shifted)
+        larger = "slower" if agrees > _CLEAR else "faster" if agrees < -_CLEAR else ""
+        found.append(Importance(name, float(gains[column]), float(moves[column]), larger))
+    return tuple(sorted(found, key=lambda i: (-i.moves, -i.gain, i.name)))

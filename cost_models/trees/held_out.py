@@ -1,0 +1,184 @@
+"""How good a model is on what it has not seen, by four splits that ask different questions.
+
+- ``schedules``: a fifth of the rows at a time. Other schedules of problems that were tuned before.
+- ``problems``: problems at a time, on every device: a new size, or a new type. What a warm start lives on.
+- ``families``: all problems of a shape family at a time (``observations.shape_family``): new shapes of another kind.
+- ``devices``: all that a device measured at a time: a new GPU.
+
+Every row is predicted once by a model that learned from the other parts. The figures are taken within each problem on
+each device and averaged; one of fewer than five rows says too little and is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from cost_models.trees.boosted import BoostedModel, Matrix, Settings
+from cost_models.trees.evaluation import rank_correlation, regret
+from search_spaces.arrays import BoolArray, FloatArray
+
+SPLITS = ("schedules", "problems", "families", "devices")
+FOLDS = 5
+FEWEST_ROWS = 5
+_FEWEST_LEARNED = 2  # rows outside a part of a split: what a model needs
+NEAR = 2.0  # times the best: the rows that calibration is about, as a search decides among them
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Means over ``groups`` problems of ``rows`` rows together, of the part ``name`` of a split, "" for all of it.
+
+    ``regret_K``: how much slower than the best is the best of the K that are predicted fastest. ``within_K``: the part
+    of the rows within twice the best time whose time is at most K deviations from its prediction (a normal deviate:
+    0.68, 0.95); predictions may be off by one factor for a whole problem, which no ranking needs.
+    """
+
+    split: str
+    name: str
+    groups: int
+    rows: int
+    spearman: float
+    regret_1: float
+    regret_5: float
+    regret_10: float
+    within_1: float
+    within_2: float
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self:
+        """The figures whose ``to_json()`` was ``data``. Raises ValueError."""
+        kinds = {f.name: {"str": str, "int": int, "float": float}[str(f.type)] for f in dataclasses.fields(cls)}
+        if not isinstance(data, Mapping) or set(data) != set(kinds):
+            raise ValueError("its held-out figures are not those of this version")
+        for name, kind in kinds.items():
+            if type(data[name]) is not kind and not (kind is float and type(data[name]) is int):
+                raise ValueError(f"its held-out figure {name} is malformed")
+        return cls(**data)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is split: ``matrix`` [n, d] of ``names`` with ``seconds`` [n] and, for each row, the codes of its group (a
+    problem on a device) and the names of its problem, its shape family and its device."""
+
+    names: tuple[str, ...]
+    matrix: Matrix
+    seconds: FloatArray
+    groups: npt.NDArray[np.int64]
+    problems: npt.NDArray[np.str_]
+    families: npt.NDArray[np.str_]
+    devices: npt.NDArray[np.str_]
+
+
+def cross_validated(rows: Rows, settings: Settings, corrects: str | None) -> tuple[tuple[HeldOut, ...], float]:
+    """The figures of every split that the data allow, parts first and then the whole, and the model's noise: the
+    standard deviation of log time that its members' spread does not explain, by the broadest split of problems."""
+    found: list[HeldOut] = []
+    noise = 0.0
+    for split in SPLITS:
+        units = rows.problems if split == "schedules" else getattr(rows, split)
+        if split != "schedules" and len(np.unique(units)) < 2:
+            continue
+        folds = _folds(rows, split, settings.seed)
+        if len(folds) - int(np.bincount(folds).max()) < _FEWEST_LEARNED:  # nearly all rows are of one unit
+            continue
+        predicted, spread = _out_of_fold(rows, folds, settings, corrects)
+        residual = _residual(rows, predicted)
+        near = rows.seconds <= NEAR * _best(rows)
+        noises = {int(fold): _noise(residual, spread, near & (folds != fold)) for fold in np.unique(folds)}
+        deviation = np.sqrt(spread**2 + np.array([noises[int(fold)] for fold in folds]) ** 2)
+        scores = np.abs(residual) / np.maximum(deviation, 1e-9)
+        if split in ("schedules", "problems"):
+            noise = _noise(residual, spread, near)
+        if len(np.unique(units)) > 1:
+            for unit in np.unique(units):
+                found += _figures(rows, predicted, scores, near, units == unit, split, str(unit))
+        found += _figures(rows, predicted, scores, near, np.ones(len(units), dtype=np.bool_), split, "")
+    return tuple(found), noise
+
+
+def _folds(rows: Rows, split: str, seed: int) -> npt.NDArray[np.int64]:
+    """Which part each row is in: whole units of the split, but rows where that is schedules."""
+    rng = np.random.default_rng(seed)
+    if split == "schedules":
+        return rng.permutation(len(rows.seconds)) % FOLDS
+    units, codes = np.unique(getattr(rows, split), return_inverse=True)
+    parts: npt.NDArray[np.int64] = (rng.permutation(len(units)) % FOLDS)[codes]
+    return parts
+
+
+def _out_of_fold(
+    rows: Rows, folds: npt.NDArray[np.int64], settings: Settings, corrects: str | None
+) -> tuple[FloatArray, FloatArray]:
+    predicted, spread = np.zeros(len(folds)), np.zeros(len(folds))
+    for fold in np.unique(folds):
+        test = folds == fold
+        model = BoostedModel.fit(
+            rows.matrix[~test],
+            rows.seconds[~test],
+            rows.groups[~test],
+            names=rows.names,
+            settings=settings,
+            corrects=corrects,
+        )
+        predicted[test], spread[test] = model.predict(rows.matrix[test]), model.spread(rows.matrix[test])
+    return predicted, spread
+
+
+def _best(rows: Rows) -> FloatArray:
+    best = np.full(int(rows.groups.max()) + 1, np.inf)
+    np.minimum.at(best, rows.groups, rows.seconds)
+    of_row: FloatArray = best[rows.groups]
+    return of_row
+
+
+def _residual(rows: Rows, predicted: FloatArray) -> FloatArray:
+    """Logarithm of time over prediction, without the factor that all rows of a group share."""
+    off, weights = np.log(rows.seconds) - predicted, _best(rows) / rows.seconds
+    shared = np.bincount(rows.groups, off * weights) / np.bincount(rows.groups, weights)
+    residual: FloatArray = off - shared[rows.groups]
+    return residual
+
+
+def _noise(residual: FloatArray, spread: FloatArray, use: BoolArray) -> float:
+    if not use.any():
+        return 0.0
+    return float(np.sqrt(max(0.0, float((residual[use] ** 2 - spread[use] ** 2).mean()))))
+
+
+def _figures(
+    rows: Rows, predicted: FloatArray, scores: FloatArray, near: BoolArray, part: BoolArray, split: str, name: str
+) -> list[HeldOut]:
+    members = [np.flatnonzero(part & (rows.groups == group)) for group in np.unique(rows.groups[part])]
+    members = [i for i in members if len(i) >= FEWEST_ROWS]
+    if not members:
+        return []
+    judged = np.concatenate(members)
+    inside = scores[judged][near[judged]]
+
+    def mean(values: Sequence[float]) -> float:
+        return float(np.mean(values))
+
+    return [
+        HeldOut(
+            split=split,
+            name=name,
+            groups=len(members),
+            rows=len(judged),
+            spearman=mean([rank_correlation(predicted[i], rows.seconds[i]) for i in members]),
+            regret_1=mean([regret(predicted[i], rows.seconds[i], 1) for i in members]),
+            regret_5=mean([regret(predicted[i], rows.seconds[i], 5) for i in members]),
+            regret_10=mean([regret(predicted[i], rows.seconds[i], 10) for i in members]),
+            within_1=float((inside <= 1.0).mean()),
+            within_2=float((inside <= 2.0).mean()),
+        )
+    ]

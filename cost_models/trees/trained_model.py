@@ -1,0 +1,234 @@
+"""A trained model as a file: data only, checked before use, with what it learned from and how good it is.
+
+The file is JSON: ``format`` and ``format_version``, ``feature_version``, ``autosched_version``, ``provenance`` of the
+times, and ``operators``: for each the trees, the columns, the kernel templates with their versions, the held-out
+figures, and the observations themselves. So a file can be brought up to date with new times, or to new features,
+without the databases it came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from cost_models.features import FEATURE_VERSION, FeatureMismatch, FeatureTable, align
+from cost_models.trees.boosted import BoostedModel, ModelMismatch
+from cost_models.trees.held_out import HeldOut
+from cost_models.trees.observations import Observations
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.templates.template import TemplateSet
+
+FORMAT = "autosched cost model"
+FORMAT_VERSION = 1
+CORRECTED = "model.seconds"  # the feature that the trees correct
+MOST_BYTES = 1 << 28  # of a file
+_MOST_NOISE = 10.0
+_AGAIN = "train --update makes it anew from its own observations"
+
+
+@dataclass(frozen=True)
+class OperatorModel:
+    """The model of one operator. ``templates`` are those it learned from, each with its version then; ``noise`` is the
+    standard deviation of log time beside the spread of the members."""
+
+    operator: str
+    boosted: BoostedModel
+    noise: float
+    templates: tuple[tuple[str, str], ...]
+    held_out: tuple[HeldOut, ...]
+    observations: tuple[Observations, ...]
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return tuple(sorted({one.device.name for one in self.observations}))
+
+    @property
+    def rows(self) -> int:
+        return sum(map(len, self.observations))
+
+    def predict(self, table: FeatureTable) -> FloatArray:
+        """Logarithm of seconds of each row, [n]. Raises ModelMismatch for features that are not the model's."""
+        return self.boosted.predict(self._aligned(table))
+
+    def deviation(self, table: FeatureTable) -> FloatArray:
+        """Standard deviation of ``predict``, within one problem, [n]. Raises ModelMismatch."""
+        deviation: FloatArray = np.sqrt(self.boosted.spread(self._aligned(table)) ** 2 + self.noise**2)
+        return deviation
+
+    def contributions(self, table: FeatureTable) -> FloatArray:
+        """As ``BoostedModel.contributions``."""
+        return self.boosted.contributions(self._aligned(table))
+
+    def doubts(self, problem: Problem, device: Device, templates: TemplateSet) -> tuple[str, ...]:
+        """What makes predictions for a search worse than the held-out figures say, a sentence each."""
+        found = []
+        if device.name not in self.devices:
+            found.append(f"the model has no times of {device.name}, only of {', '.join(self.devices)}")
+        known = dict(self.templates)
+        for template in templates:
+            if template.name not in known:
+                found.append(f"the model has no times of the kernel template {template.name}")
+            elif known[template.name] != template.version:
+                found.append(f"the kernel template {template.name} has changed since the model was trained")
+        return tuple(found)
+
+    def _aligned(self, table: FeatureTable) -> Any:
+        try:
+            return align(table, self.boosted.names)
+        except FeatureMismatch as error:
+            raise ModelMismatch(f"the model does not fit: {error}") from error
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "operator": self.operator,
+            "rows": self.rows,
+            "devices": list(self.devices),
+            "templates": dict(self.templates),
+            "noise": self.noise,
+            "held_out": [figures.to_json() for figures in self.held_out],
+            "observations": [one.to_json() for one in self.observations],
+            "boosted": self.boosted.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self:
+        """The model whose ``to_json()`` was ``data``. Raises ValueError in one line."""
+        if not isinstance(data, Mapping):
+            raise ValueError("the model of an operator is not an object")
+        operator, noise, templates = data.get("operator"), data.get("noise"), data.get("templates")
+        if not isinstance(operator, str):
+            raise ValueError("an operator has no name")
+        if isinstance(noise, bool) or not isinstance(noise, (int, float)) or not 0 <= noise <= _MOST_NOISE:
+            raise ValueError("its noise is not a deviation")
+        if not isinstance(templates, Mapping) or not all(isinstance(v, str) for v in templates.values()):
+            raise ValueError("its kernel templates are not named")
+        lists = {name: data.get(name) for name in ("held_out", "observations")}
+        if not all(isinstance(values, list) for values in lists.values()) or not lists["observations"]:
+            raise ValueError("its observations or its held-out figures are missing")
+        boosted = data.get("boosted")
+        if not isinstance(boosted, Mapping):
+            raise ValueError("its trees are missing")
+        made = cls(
+            operator=operator,
+            boosted=BoostedModel.from_json(boosted),
+            noise=float(noise),
+            templates=tuple((str(name), version) for name, version in templates.items()),
+            held_out=tuple(map(HeldOut.from_json, lists["held_out"] or ())),
+            observations=tuple(map(Observations.from_json, lists["observations"] or ())),
+        )
+        if any(one.problem.operator != operator for one in made.observations):
+            raise ValueError(f"its observations are not of {operator}")
+        return made
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model for each of some operators. ``provenance`` is that of all times, "measured" or "estimated"."""
+
+    operators: tuple[OperatorModel, ...]
+    provenance: str
+    autosched_version: str
+
+    def __post_init__(self) -> None:
+        names = [part.operator for part in self.operators]
+        if not names or len(set(names)) < len(names):
+            raise ValueError("a model needs at least one operator, and each once")
+        if self.provenance not in ("measured", "estimated"):
+            raise ValueError(f"times are measured or estimated, not {self.provenance!r:.40}")
+
+    @property
+    def observations(self) -> tuple[Observations, ...]:
+        return tuple(one for part in self.operators for one in part.observations)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of all of it: the same model has the same."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+    def of(self, problem: Problem) -> OperatorModel:
+        """The part for a problem. Raises ModelMismatch where there is none."""
+        for part in self.operators:
+            if part.operator == problem.operator:
+                return part
+        known = ", ".join(part.operator for part in self.operators)
+        raise ModelMismatch(f"the model knows {known}, not {problem.operator}: train one from its times")
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "feature_version": FEATURE_VERSION,
+            "autosched_version": self.autosched_version,
+            "provenance": self.provenance,
+            "operators": [part.to_json() for part in self.operators],
+        }
+
+    @classmethod
+    def from_json(cls, data: Any, *, any_features: bool = False) -> Self:
+        """The model whose ``to_json()`` was ``data``, checked throughout.
+
+        ``any_features`` takes a model of other features, to train it anew. Raises ModelMismatch in one line.
+        """
+        _refuse_other_format(data)
+        if not any_features and data.get("feature_version") != FEATURE_VERSION:
+            raise ModelMismatch(
+                f"it was trained on features of version {data.get('feature_version')!r:.20}, and this autosched "
+                f"computes version {FEATURE_VERSION}: {_AGAIN}"
+            )
+        parts, version = data.get("operators"), data.get("autosched_version")
+        try:
+            if not isinstance(parts, list) or not isinstance(version, str):
+                raise ValueError("its operators are missing")
+            return cls(tuple(map(OperatorModel.from_json, parts)), str(data.get("provenance")), version)
+        except ValueError as error:
+            why = " ".join(str(error).split())
+            raise ModelMismatch(f"it is damaged ({why}): train it again") from error
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as one JSON file; another process sees the old file or the whole new one. Raises OSError."""
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
+        try:
+            temporary.write_text(json.dumps(self.to_json(), separators=(",", ":")) + "\n", encoding="utf-8")
+            temporary.replace(target)
+        except OSError as error:
+            error.filename = str(target)  # not the temporary one, which nobody named
+            raise
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | Path, *, any_features: bool = False) -> Self:
+        """Read a model file as ``from_json`` does. Raises ModelMismatch, which names the file, and OSError."""
+        file = Path(path)
+        try:
+            with file.open("rb") as opened:
+                content = opened.read(MOST_BYTES + 1)  # a device has no size, and no end
+            if len(content) > MOST_BYTES:
+                raise ModelMismatch(f"it has more than {MOST_BYTES:,} bytes")
+            return cls.from_json(json.loads(content), any_features=any_features)
+        except ModelMismatch as error:
+            raise ModelMismatch(f"the cost model {path} cannot be used: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise ModelMismatch(f"the cost model {path} cannot be used: it is not JSON") from error
+
+
+def _refuse_other_format(data: Any) -> None:
+    if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+        raise ModelMismatch("it is not a cost model of autosched: make one with autosched train")
+    if data.get("format_version") != FORMAT_VERSION:
+        raise ModelMismatch(
+            f"it has format version {data.get('format_version')!r:.20}, and this autosched reads {FORMAT_VERSION}: "
+            "train it again"
+        )

@@ -1,0 +1,90 @@
+"""Offline training: many problems' times in, one model per operator and its held-out quality out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cost_models.features import FeatureTable, align, common_names, features
+from cost_models.trees.boosted import BoostedModel, Settings
+from cost_models.trees.held_out import HeldOut, Rows, cross_validated
+from cost_models.trees.observations import Observations, merged, shape_family
+from cost_models.trees.trained_model import CORRECTED, OperatorModel
+
+FEWEST = 10  # rows
+TRAINING = Settings(rounds=300, members=3)
+
+
+def train(observations: Sequence[Observations], settings: Settings | None = None) -> tuple[OperatorModel, ...]:
+    """A model for each operator, by name, each with its quality on what it did not learn from.
+
+    The same times and settings give the same models, whatever order they come in. Rows that today's kernel templates
+    cannot make or state no costs for must be gone (``Observations.usable``). Raises ValueError where an operator has
+    fewer than ten rows, and without observations.
+    """
+    return _by_operator(observations, settings or TRAINING, judged=True)
+
+
+def fitted(observations: Sequence[Observations], settings: Settings | None = None) -> tuple[OperatorModel, ...]:
+    """As ``train``, but without held-out figures and noise, in a small part of the time."""
+    return _by_operator(observations, settings or TRAINING, judged=False)
+
+
+def _by_operator(observations: Sequence[Observations], settings: Settings, judged: bool) -> tuple[OperatorModel, ...]:
+    by_operator: dict[str, list[Observations]] = {}
+    for one in merged(observations):
+        by_operator.setdefault(one.problem.operator, []).append(one)
+    if not by_operator:
+        raise ValueError("there is nothing to learn from")
+    return tuple(_operator_model(name, by_operator[name], settings, judged) for name in sorted(by_operator))
+
+
+def _operator_model(
+    operator: str, observations: Sequence[Observations], settings: Settings, judged: bool
+) -> OperatorModel:
+    total = sum(map(len, observations))
+    if total < FEWEST:
+        raise ValueError(f"{operator} has {total} usable times, and training needs {FEWEST}: tune more")
+    rows = _rows(observations)
+    held_out: tuple[HeldOut, ...] = ()
+    noise = 0.0
+    if judged:
+        held_out, noise = cross_validated(rows, replace(settings, seed=settings.seed + 1), CORRECTED)
+    boosted = BoostedModel.fit(
+        rows.matrix, rows.seconds, rows.groups, names=rows.names, settings=settings, corrects=CORRECTED
+    )
+    versions = {t.name: t.version for one in observations for t in one.templates()}
+    used = sorted({schedule.template for one in observations for schedule in one.schedules})
+    return OperatorModel(
+        operator=operator,
+        boosted=boosted,
+        noise=noise,
+        templates=tuple((name, versions[name]) for name in used),
+        held_out=held_out,
+        observations=tuple(observations),
+    )
+
+
+def table(one: Observations) -> FeatureTable:
+    """The features of the schedules, as they are computed for a search over all templates of the problem."""
+    return features(one.templates(), one.problem, one.schedules, one.device)
+
+
+def _rows(observations: Sequence[Observations]) -> Rows:
+    tables = [table(one) for one in observations]
+    names = common_names(tables)
+
+    def of_each(values: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
+        return np.array([value for value, one in zip(values, observations, strict=True) for _ in one.seconds])
+
+    return Rows(
+        names=names,
+        matrix=np.concatenate([align(t, names) for t in tables]),
+        seconds=np.concatenate([np.array(one.seconds, dtype=np.float64) for one in observations]),
+        groups=np.repeat(np.arange(len(observations)), [len(one) for one in observations]),
+        problems=of_each([one.problem.key() for one in observations]),
+        families=of_each([shape_family(one.problem) for one in observations]),
+        devices=of_each([one.device.name for one in observations]),
+    )

@@ -1,0 +1,305 @@
+// The launch's buffers between guard zones, whole or backed where they are touched, and what they hold at the end.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "memory/global/shadow.hpp"
+
+namespace autosched::emulator {
+
+using namespace global_shadow;
+
+namespace {
+
+constexpr std::size_t guard_bytes = std::size_t{64} << 20;
+
+std::vector<Buffer> buffers;
+
+// Sparse launches: what a page holds is made when it is touched first.
+constexpr std::size_t page_bytes = 4096;
+struct Page {
+  Buffer* buffer;
+  std::size_t index;
+};
+std::vector<Page> touched_pages;
+
+Buffer* find(const void* address, int bytes) {
+  static std::size_t last = 0;
+  const char* p = static_cast<const char*>(address);
+  const auto holds = [&](const Buffer& b) { return p >= b.begin && p + bytes <= b.begin + b.spec.bytes; };
+  if (last < buffers.size() && holds(buffers[last])) return &buffers[last];
+  for (Buffer& b : buffers) {
+    if (!holds(b)) continue;
+    last = static_cast<std::size_t>(&b - buffers.data());
+    return &b;
+  }
+  return nullptr;
+}
+
+// Element i of a sparse input, a function of the seed and of i alone, the same in measurements/emulator/sparse.py: an
+// integer from 1 to 3 with a sign, so that sums are exact and no term is zero; or bits, but never all ones.
+unsigned generated(const BufferSpec& spec, std::size_t i) {
+  std::uint64_t x = spec.seed * 0x9e3779b97f4a7c15u + i;
+  x = (x ^ x >> 33) * 0xff51afd7ed558ccdu;
+  x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53u;
+  x ^= x >> 33;
+  const unsigned which = static_cast<unsigned>(x & 0xffff) % 3;
+  const bool negative = x >> 63 != 0;
+  switch (spec.content) {
+    case BufferSpec::Content::f16: return (negative ? 0x8000u : 0u) | (which == 0 ? 0x3c00u : which == 1 ? 0x4000u : 0x4200u);
+    case BufferSpec::Content::bf16: return (negative ? 0x8000u : 0u) | (which == 0 ? 0x3f80u : which == 1 ? 0x4000u : 0x4040u);
+    case BufferSpec::Content::e4m3: return (negative ? 0x80u : 0u) | (which == 0 ? 0x38u : which == 1 ? 0x40u : 0x44u);
+    case BufferSpec::Content::e5m2: return (negative ? 0x80u : 0u) | (which == 0 ? 0x3cu : which == 1 ? 0x40u : 0x42u);
+    case BufferSpec::Content::f32:
+      return (negative ? 0x80000000u : 0u) | (which == 0 ? 0x3f800000u : which == 1 ? 0x40000000u : 0x40400000u);
+    default: break;
+  }
+  const unsigned ones = spec.element_bytes == 4 ? ~0u : (1u << 8 * spec.element_bytes) - 1;
+  const unsigned bits = static_cast<unsigned>(x >> 16) & ones;
+  return bits == ones ? 0 : bits;
+}
+
+void touch(Buffer& b, const void* address, int bytes) {
+  const auto first = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
+  for (std::size_t p = first / page_bytes; p <= (first + static_cast<std::size_t>(bytes) - 1) / page_bytes; ++p) {
+    if (b.touched[p] != 0) continue;
+    b.touched[p] = 1;
+    touched_pages.push_back({&b, p});
+    if (b.spec.content == BufferSpec::Content::file) continue;
+    char* page = b.begin + p * page_bytes;
+    const std::size_t size = std::min(page_bytes, b.spec.bytes - p * page_bytes);
+    if (b.writable()) {
+      if (!b.spec.zeroed) std::memset(page, 0xff, size);
+      continue;
+    }
+    const std::size_t each = b.spec.element_bytes;
+    for (std::size_t i = 0; i < size / each; ++i) {
+      const unsigned value = generated(b.spec, p * page_bytes / each + i);
+      std::memcpy(page + i * each, &value, each);  // little-endian hosts
+    }
+  }
+}
+
+}  // namespace
+
+namespace global_shadow {
+
+std::string element(const Buffer& b, const void* address) {
+  const auto index = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin) / b.spec.element_bytes;
+  return "element " + std::to_string(index) + " of " + b.spec.name;
+}
+std::string element(const Buffer& b, std::size_t cell) { return element(b, b.begin + cell * b.cell_bytes); }
+
+void for_marks(const std::function<void(Mark*, std::size_t)>& visit) {
+  for (Buffer& b : buffers) {
+    if (b.writes != nullptr) visit(b.writes, 3 * b.cells());
+  }
+}
+
+Buffer* check_access(const void* address, int bytes, const char* instruction) {
+  Buffer* b = find(address, bytes);
+  if (b == nullptr) {
+    const std::string where = locate_global(address);
+    FINDING(out_of_bounds_global, self->site, "%s: %s of %d bytes at %s", describe_self().c_str(), instruction, bytes,
+            where.empty() ? "an address outside of every argument" : where.c_str());
+    return nullptr;
+  }
+  if (b->spec.role >= BufferSpec::Role::variable && b->spec.content != BufferSpec::Content::file) {
+    return b->spec.role == BufferSpec::Role::heap && !check_heap(address, bytes, instruction) ? nullptr : b;
+  }
+  if (launch.sparse) touch(*b, address, bytes);
+  return b;
+}
+
+void note_unset_read(Buffer& b) {
+  if (b.unset_read == 0) b.unset_read = self->site;
+  if (b.writable()) return;  // the kernel itself may set it later
+  FINDING(unset_symbol, self->site, "%s reads %s, a __constant__ variable that nobody has set: it is zero", describe_self().c_str(),
+          b.spec.name.c_str());
+}
+
+}  // namespace global_shadow
+
+void* reserve_zeroed(std::size_t bytes) {
+  void* p = mmap(nullptr, std::max<std::size_t>(bytes, 1), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) {
+    std::perror("emulator: cannot reserve memory");
+    std::exit(1);
+  }
+#ifdef MADV_HUGEPAGE
+  // The books of a launch are of megabytes, and a fault for each 4 KiB of them takes longer than what is done there. A
+  // sparse launch touches little of much.
+  if (!launch.sparse) madvise(p, bytes, MADV_HUGEPAGE);
+#endif
+  return p;
+}
+
+namespace {
+void reserve_marks(Buffer& b) {
+  b.writes = static_cast<Mark*>(reserve_zeroed(3 * b.cells() * sizeof(Mark)));
+  b.reads[0] = b.writes + b.cells();
+  b.reads[1] = b.reads[0] + b.cells();
+}
+}  // namespace
+
+std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  std::vector<void*> addresses;
+  for (const BufferSpec& spec : specs) {
+    if (spec.address != nullptr) {
+      Buffer b{spec, static_cast<char*>(spec.address), nullptr, {}, std::min(spec.element_bytes, launch.narrowest_store), nullptr};
+      if (b.writable()) reserve_marks(b);
+      buffers.push_back(b);
+      addresses.push_back(spec.address);
+      continue;
+    }
+    const std::size_t body = (spec.bytes + page - 1) / page * page;
+    // Not reserved: a page takes memory when it is touched.
+    void* zone = mmap(nullptr, body + 2 * guard_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (zone == MAP_FAILED) {
+      std::perror("emulator: cannot reserve a buffer");
+      std::exit(1);
+    }
+    char* begin = static_cast<char*>(zone) + guard_bytes;
+    if (body != 0 && mprotect(begin, body, PROT_READ | PROT_WRITE) != 0) {
+      std::perror("emulator: cannot allot a buffer");
+      std::exit(1);
+    }
+    if (spec.content == BufferSpec::Content::file && body != 0 &&
+        mmap(begin, body, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, inputs_file,
+             static_cast<off_t>(spec.seed)) == MAP_FAILED) {
+      std::perror("emulator: cannot map an input");
+      std::exit(1);
+    }
+    Buffer b{spec, begin, nullptr, {}, spec.element_bytes, nullptr};
+    if (launch.sparse) b.touched = static_cast<unsigned char*>(reserve_zeroed(body / page_bytes + 1));
+    if (!launch.sparse) b.cell_bytes = std::min(spec.element_bytes, launch.narrowest_store);
+    if (b.writable()) reserve_marks(b);
+    buffers.push_back(b);
+    addresses.push_back(begin);
+  }
+  return addresses;
+}
+
+void set_defined_bytes(std::size_t buffer, std::vector<unsigned char> defined) {
+  buffers[buffer].defined = std::move(defined);
+}
+
+void flag_written_bytes(std::size_t buffer, unsigned char* flags) {
+  const Buffer& b = buffers[buffer];
+  for (std::size_t i = 0; i < b.spec.bytes; ++i) {
+    const bool written = b.written(i / b.cell_bytes);
+    flags[i] = static_cast<unsigned char>((b.defined[i] != 0 || written ? 1 : 0) | (written ? 2 : 0));
+  }
+}
+
+std::string locate_global(const void* address) {
+  const char* p = static_cast<const char*>(address);
+  const auto distance = [p](const Buffer& b) {
+    const char* end = b.begin + b.spec.bytes;
+    return p < b.begin ? b.begin - p : p < end ? 0 : p - end;
+  };
+  const Buffer* nearest = nullptr;
+  for (const Buffer& b : buffers) {
+    if (static_cast<std::size_t>(distance(b)) >= guard_bytes) continue;
+    if (nearest == nullptr || distance(b) < distance(*nearest)) nearest = &b;
+  }
+  if (nearest == nullptr) return "";
+  const Buffer& b = *nearest;
+  char text[512];
+  const auto size = static_cast<unsigned long long>(b.spec.bytes);
+  if (p < b.begin) {
+    std::snprintf(text, sizeof text, "%lld bytes before %s, which has %llu bytes", static_cast<long long>(b.begin - p),
+                  b.spec.name.c_str(), size);
+  } else {
+    std::snprintf(text, sizeof text, "byte %lld of %s, which has %llu bytes", static_cast<long long>(p - b.begin),
+                  b.spec.name.c_str(), size);
+  }
+  return text;
+}
+
+void write_touched_outputs(int file) {
+  auto put = [file](const void* bytes, std::size_t size) {
+    for (std::size_t done = 0; done < size;) {
+      const ssize_t n = write(file, static_cast<const char*>(bytes) + done, size - done);
+      if (n <= 0) std::exit(1);
+      done += static_cast<std::size_t>(n);
+    }
+  };
+  std::vector<std::uint32_t> writer;
+  for (const Page& page : touched_pages) {
+    const Buffer& b = *page.buffer;
+    if (b.spec.role != BufferSpec::Role::output && b.spec.role != BufferSpec::Role::variable) continue;
+    const std::uint64_t first = page.index * page_bytes / b.spec.element_bytes;
+    const auto count = static_cast<std::uint32_t>(
+        std::min(page_bytes, b.spec.bytes - page.index * page_bytes) / b.spec.element_bytes);
+    writer.assign(count, ~0u);
+    for (std::size_t i = 0; i < count; ++i) {
+      const Stamp write = b.write(first + i);
+      if (write.epoch != 0) writer[i] = block_in_grid(block_of_epoch(write.epoch), rank_of(write.who));
+    }
+    const auto number = static_cast<std::uint32_t>(&b - buffers.data());
+    put(&number, sizeof number);
+    put(&first, sizeof first);
+    put(&count, sizeof count);
+    put(b.begin + page.index * page_bytes, count * std::size_t{b.spec.element_bytes});
+    put(writer.data(), count * sizeof(std::uint32_t));
+  }
+}
+
+void begin_call() {
+  for (const Buffer& b : buffers) {
+    // What is in variables, in the heap and in arrays that the kernel changes in place counts as written, as before.
+    if (!b.writable() || b.spec.role >= BufferSpec::Role::variable) continue;
+    if (b.spec.role == BufferSpec::Role::output) std::memset(b.begin, 0xff, b.spec.bytes);
+    std::memset(b.writes, 0, 3 * b.cells() * sizeof(Mark));
+  }
+}
+
+void check_after_call() {
+  const auto check_zero = [](const Buffer& b, const char* begin, const char* end) {
+    const char* bad = std::find_if(begin, end, [](char c) { return c != 0; });
+    if (bad == end) return;
+    FINDING(workspace_not_zero, 0, "%s must be zero again after the launch, and %s is not", b.spec.name.c_str(),
+            element(b, bad).c_str());
+  };
+  const auto is_zeroed_workspace = [](const Buffer& b) {
+    return b.spec.role == BufferSpec::Role::workspace && b.spec.zeroed;
+  };
+  if (launch.sparse) {
+    for (const Page& page : touched_pages) {
+      const Buffer& b = *page.buffer;
+      const char* begin = b.begin + page.index * page_bytes;
+      if (is_zeroed_workspace(b)) check_zero(b, begin, std::min<const char*>(begin + page_bytes, b.begin + b.spec.bytes));
+    }
+    return;
+  }
+  for (const Buffer& b : buffers) {
+    if (b.spec.unset && b.writable() && b.unset_read != 0) {
+      FINDING(unset_symbol, b.unset_read, "%s is read, a __device__ variable that neither the host nor the kernel sets: it is zero",
+              b.spec.name.c_str());
+    }
+    if (is_zeroed_workspace(b)) check_zero(b, b.begin, b.begin + b.spec.bytes);
+    if (b.spec.role != BufferSpec::Role::output || !launch.check) continue;
+    const std::size_t each = b.spec.element_bytes / b.cell_bytes;
+    std::size_t missing = 0, first = 0;
+    for (std::size_t e = b.elements(); e-- > 0;) {
+      std::size_t cell = e * each;
+      while (cell < (e + 1) * each && b.written(cell)) ++cell;
+      if (cell == (e + 1) * each) continue;
+      ++missing;
+      first = e;
+    }
+    if (missing == 0) continue;
+    FINDING(unwritten_output, 0, "%zu of %zu elements of %s were never written, the first is element %zu", missing,
+            b.elements(), b.spec.name.c_str(), first);
+  }
+}
+
+}  // namespace autosched::emulator

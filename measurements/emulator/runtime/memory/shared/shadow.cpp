@@ -1,0 +1,349 @@
+#include "memory/shared/shadow.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+#include <vector>
+
+#include "memory/nearly_equal.hpp"
+
+namespace autosched::emulator {
+namespace shared_shadow {
+
+Stamp* last_write = nullptr;
+Pending* pending = nullptr;
+std::uint32_t* readers = nullptr;
+std::uint32_t* together = nullptr;
+bool has_engines = false;
+std::unordered_map<unsigned, Unknown> unknown;
+const Parked<decltype(unknown)> parked_unknown{unknown};
+
+namespace {
+
+Stamp** last_read = nullptr;  // by actor
+const Parked<Stamp**> parked_reads{last_read};
+const Parked<Stamp*> parked_writes{last_write};
+const Parked<Pending*> parked_pending{pending};
+const Parked<std::uint32_t*> parked_masks[] = {Parked(readers), Parked(together)};
+
+// Sites whose accesses do not race with each other: atomics, and volatile or relaxed loads and stores.
+std::vector<bool> strong_sites;
+bool strong(SiteIndex site) { return site < strong_sites.size() && strong_sites[site]; }
+// A volatile access of data, which is not a question whether something has happened.
+std::vector<bool> volatile_sites;
+bool is_volatile(SiteIndex site) { return site < volatile_sites.size() && volatile_sites[site]; }
+bool reads_data(SiteIndex load) { return is_volatile(load) && !decides(load); }
+
+// Whether two accesses may come in any order. A volatile read of data may not: volatile orders nothing. ``load``: that of
+// the two which reads; 0: neither does.
+bool both_strong(const Stamp& other, SiteIndex load) {
+  return strong(other.site) && strong(self->site) &&
+         !(load != 0 && is_volatile(other.site) && is_volatile(self->site) && reads_data(load));
+}
+
+// The last write of a place that was not an atomic, where atomics have come on top of it.
+std::unordered_map<unsigned, Stamp> under_atomics;
+const Parked<decltype(under_atomics)> parked_under_atomics{under_atomics};
+
+// Whether the bytes of an access have one thing to say, as nearly always; at worst it is asked byte by byte.
+template <class T>
+bool uniform(const T* each, int bytes) {
+  return std::memcmp(each, each + 1, static_cast<std::size_t>(bytes - 1) * sizeof(T)) == 0;
+}
+bool nothing_pending(unsigned a, int bytes) {
+  return std::all_of(pending + a, pending + a + bytes, [](const Pending& p) { return p.what == Under::nothing; });
+}
+
+// The newest read of a byte that did not happen before what `me` does, or nullptr. `same_value`: of others than those
+// who write the same with the same instruction, whose stamps stand among the reads.
+const Stamp* unordered_read(unsigned a, Who me, bool same_value) {
+  for (std::uint32_t left = readers[a]; left != 0; left &= left - 1) {
+    for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < clocks.actors; actor += 32) {
+      if (last_read[actor] == nullptr) continue;
+      const Stamp& read = last_read[actor][a];
+      if (read.epoch < clocks.first || clocks.ordered(read.who, read.epoch, me) || both_strong(read, read.site)) continue;
+      if (!same_value || read.site != self->site) return &read;
+    }
+  }
+  return nullptr;
+}
+
+// check_write in fewer steps; false where it takes a look at each byte.
+bool is_clear(unsigned address, int bytes, Who me, bool same_value) {
+  if (!uniform(last_write + address, bytes) || !uniform(readers + address, bytes) || !nothing_pending(address, bytes)) {
+    return false;
+  }
+  const Stamp& write = last_write[address];
+  const bool together = same_value && write.site == self->site && warp_of(write.who) == warp_of(me);
+  if (write.epoch >= clocks.first && !together && !clocks.ordered(write.who, write.epoch, me) && !both_strong(write, 0)) {
+    return false;
+  }
+  for (std::uint32_t left = readers[address]; left != 0; left &= left - 1) {
+    for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < clocks.actors; actor += 32) {
+      if (last_read[actor] == nullptr) continue;
+      const Stamp* const read = last_read[actor] + address;
+      if (!uniform(read, bytes)) return false;
+      if (read->epoch >= clocks.first && !clocks.ordered(read->who, read->epoch, me) && !both_strong(*read, read->site)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Stamp* reads_of(unsigned actor) {
+  if (last_read[actor] == nullptr) last_read[actor] = zeroed_array<Stamp>(window_bytes * cluster_blocks());
+  return last_read[actor];
+}
+
+void reserve_shadow() {
+  const std::size_t all = window_bytes * cluster_blocks();
+  last_write = zeroed_array<Stamp>(all);
+  pending = zeroed_array<Pending>(all);
+  readers = zeroed_array<std::uint32_t>(all);
+  together = zeroed_array<std::uint32_t>(all);
+  last_read = zeroed_array<Stamp*>(max_actors);
+}
+
+void report_race(unsigned address, Who me, const char* doing, const Stamp& other, const char* did, Grade grade,
+                 const char* why) {
+  if (by_engine(other.who)) {
+    const bool read = did[0] == 'r';
+    const Kind kind = read              ? in_flight_kind(warp_of(other.who))
+                      : doing[0] == 'w' ? Kind::shared_race
+                                        : Kind::async_read_before_wait;
+    if (count_finding(kind, self->site)) {
+      write_graded(kind, Grade::fault, self->site, other.site, "%s %s %s, which %s %s (%s), and nothing says that it is done",
+                   describe_here(me).c_str(), doing, describe_place(address).c_str(), describe_here(other.who).c_str(),
+                   did, place(other.site).c_str());
+    }
+    return;
+  }
+  const bool both_volatile = is_volatile(other.site) && is_volatile(self->site);
+  FINDING_OF_TWO(shared_race, grade, self->site, other.site, "%s %s %s, which %s %s at %s, and no barrier is in between%s%s",
+                 describe_here(me).c_str(), doing, describe_place(address).c_str(), describe_here(other.who).c_str(),
+                 did, place(other.site).c_str(), both_volatile ? " (volatile orders nothing)" : "", why);
+  if (grade == Grade::note) return;
+  // It is a note where nothing comes of the value that a thread has read.
+  if (doing[0] == 'r') {
+    watch_read(Kind::shared_race, self->site, me, true);
+  } else if (did[0] == 'r') {
+    watch_read(Kind::shared_race, other.site, other.who, false);
+  } else {
+    confirm_race(Kind::shared_race, self->site);
+  }
+}
+
+void report_pending(unsigned address, Who me, const char* doing, bool writing) {
+  const Pending& p = pending[address];
+  if (p.what == Under::mbarrier) {
+    FINDING(mbarrier_misuse, self->site, "%s %s %s, where the mbarrier of %s stands, without an mbarrier instruction",
+            describe_here(me).c_str(), doing, describe_place(address).c_str(), place(p.site).c_str());
+  } else if (p.what == Under::bulk_copy) {
+    if (writing) {
+      FINDING(shared_race, self->site, "%s %s %s while a bulk copy of %s at %s is under way to it",
+              describe_here(me).c_str(), doing, describe_place(address).c_str(), describe_here(p.who).c_str(),
+              place(p.site).c_str());
+    } else {
+      FINDING(async_read_before_wait, self->site,
+              "%s %s %s, which the bulk copy of %s at %s has not delivered: its mbarrier has not completed the phase",
+              describe_here(me).c_str(), doing, describe_place(address).c_str(), describe_here(p.who).c_str(),
+              place(p.site).c_str());
+    }
+  } else if (writing) {
+    FINDING(shared_race, self->site, "%s %s %s while a cp.async of %s at %s is under way to it",
+            describe_here(me).c_str(), doing, describe_place(address).c_str(), describe_here(p.who).c_str(),
+            place(p.site).c_str());
+  } else {
+    FINDING(async_read_before_wait, self->site,
+            "%s %s %s, which a cp.async of %s at %s has not written yet: its wait comes later or never",
+            describe_here(me).c_str(), doing, describe_place(address).c_str(), describe_here(p.who).c_str(),
+            place(p.site).c_str());
+  }
+}
+
+void check_known(unsigned address, int bytes) {
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    const auto found = unknown.find(a);
+    if (found == unknown.end()) continue;
+    const SiteIndex origin = found->second.origin;
+    FINDING(undefined_register, origin, "%s uses %s, where a register is stored that was never written on the path taken, at %s",
+            describe_self().c_str(), describe_place(a).c_str(), place(self->site).c_str());
+    return;
+  }
+}
+
+namespace {
+// Whether a read finds all known; what is not read lazily is a finding where not. Out of line: whoever reads should fit
+// into few instructions.
+[[gnu::noinline]] bool reads_known(unsigned address, int bytes, bool lazily) {
+  if (!lazily) {
+    check_known(address, bytes);
+    return true;
+  }
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    if (unknown.contains(a)) return false;
+  }
+  return true;
+}
+}  // namespace
+
+bool shadow_read(unsigned address, int bytes, Who me, bool lazily) {
+  const unsigned warp = warp_of(me);
+  bool whole = unknown.empty() || reads_known(address, bytes, lazily);
+  const Stamp mine{clocks.now[warp], me, self->site};
+  Stamp* const reads = reads_of(warp);
+  if (uniform(last_write + address, bytes) && uniform(reads + address, bytes) && nothing_pending(address, bytes)) {
+    const Stamp& write = last_write[address];
+    if (write.epoch >= clocks.first && (clocks.ordered(write.who, write.epoch, me) || both_strong(write, self->site))) {
+      const bool others_too = reads[address].epoch == mine.epoch && reads[address].who != me;
+      const Who who = others_too ? both_of(reads[address].who, me) : me;
+      std::fill_n(reads + address, bytes, Stamp{mine.epoch, who, mine.site});
+      for (int k = 0; k < bytes; ++k) readers[address + static_cast<unsigned>(k)] |= 1u << warp % 32;
+      return whole;
+    }
+  }
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    const Stamp& write = last_write[a];
+    if (pending[a].what != Under::nothing) {
+      report_pending(a, me, "reads", false);
+      return true;
+    }
+    if (write.epoch < clocks.first) {
+      if (lazily) {
+        note_uninitialized(self->site, [&] {
+          return describe_here(me) + " reads " + describe_place(a) + ", which nobody has written yet";
+        });
+        whole = false;
+        continue;
+      }
+      FINDING(uninitialized_shared_read, self->site, "%s reads %s, which nobody has written yet",
+              describe_here(me).c_str(), describe_place(a).c_str());
+      return true;
+    }
+    if (!clocks.ordered(write.who, write.epoch, me) && !both_strong(write, self->site) && (together[a] >> warp % 32 & 1u) == 0) {
+      report_race(a, me, "reads", write, "wrote");
+      return true;
+    }
+    Stamp& read = reads[a];
+    const bool others_too = read.epoch == mine.epoch && read.who != me;
+    read = {mine.epoch, others_too ? both_of(read.who, me) : me, mine.site};
+    readers[a] |= 1u << warp % 32;
+  }
+  return whole;
+}
+
+bool check_write(unsigned address, int bytes, Who me, const void* from, bool* nearly) {
+  const unsigned char* const there = from != nullptr ? bytes_at(address) : nullptr;
+  const bool same_value = from != nullptr && std::memcmp(there, from, static_cast<std::size_t>(bytes)) == 0;
+  if (is_clear(address, bytes, me, same_value)) return true;
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    if (pending[a].what != Under::nothing) {
+      report_pending(a, me, "writes", true);
+      return false;
+    }
+    const Stamp& write = last_write[a];
+    const bool same_write = same_value && write.site == self->site;
+    if (write.epoch >= clocks.first && !same_write && !clocks.ordered(write.who, write.epoch, me) &&
+        !both_strong(write, 0)) {
+      if (same_value) {
+        report_race(a, me, "writes", write, "wrote", Grade::note, "; both write the same value");
+        return true;
+      }
+      if (nearly != nullptr && write.site == self->site && nearly_equal(there, from, bytes, self->site)) {
+        report_race(a, me, "writes", write, "wrote", Grade::note, "; the values are not deterministic in the last bits");
+        *nearly = true;
+        return true;
+      }
+      report_race(a, me, "writes", write, "wrote");
+      return false;
+    }
+    if (const Stamp* read = unordered_read(a, me, same_value)) {
+      if (nearly != nullptr && read->site == self->site && nearly_equal(there, from, bytes, self->site)) {
+        *nearly = true;  // others that have written it with this instruction
+        return true;
+      }
+      report_race(a, me, "writes", *read, "read");
+      return false;
+    }
+  }
+  return true;
+}
+
+void mark_written(unsigned address, int bytes, Who me, SiteIndex site) {
+  if (!unknown.empty()) [[unlikely]] {
+    for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) unknown.erase(a);
+  }
+  if (!under_atomics.empty()) [[unlikely]] {
+    for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) under_atomics.erase(a);
+  }
+  const Stamp mine{clocks.now[warp_of(me)], me, site};
+  std::fill_n(last_write + address, bytes, mine);
+  std::fill_n(readers + address, bytes, 0u);
+  std::fill_n(together + address, bytes, 0u);
+}
+
+void shadow_write(unsigned address, int bytes, Who me, const void* from) {
+  bool nearly = false;
+  check_write(address, bytes, me, from, &nearly);
+  const bool joins_others =
+      nearly || (from != nullptr && std::memcmp(bytes_at(address), from, static_cast<std::size_t>(bytes)) == 0);
+  if (!joins_others) return mark_written(address, bytes, me, self->site);
+  const unsigned warp = warp_of(me);
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    const Stamp& write = last_write[a];
+    const bool joins = write.epoch >= clocks.first && write.site == self->site && warp_of(write.who) != warp &&
+                       !clocks.ordered(write.who, write.epoch, me);
+    if (!joins) {
+      mark_written(a, 1, me, self->site);
+      continue;
+    }
+    // The first writer's stamp stays. This one's is kept as a read's: who changes the byte must come after both.
+    together[a] |= 1u << warp % 32;
+    readers[a] |= 1u << warp % 32;
+    reads_of(warp)[a] = {clocks.now[warp], me, self->site};
+  }
+}
+
+void shadow_update(unsigned address, int bytes, Who me) {
+  const Stamp write = last_write[address];
+  auto under = under_atomics.find(address);
+  Stamp plain{};
+  if (under != under_atomics.end()) {
+    plain = under->second;
+    if (!clocks.ordered(plain.who, plain.epoch, me)) report_race(address, me, "updates", plain, "wrote");
+  } else if (write.epoch >= clocks.first && !strong(write.site)) {
+    plain = write;
+  }
+  shadow_write(address, bytes, me);
+  if (plain.epoch != 0) under_atomics[address] = plain;
+}
+
+void forget_plain_writes() { under_atomics.clear(); }
+
+}  // namespace shared_shadow
+
+namespace {
+std::unordered_map<SiteIndex, std::string> uninitialized;  // the first read of each site
+}
+
+const char* uninitialized_at(SiteIndex site) {
+  const auto found = uninitialized.find(site);
+  return found == uninitialized.end() ? nullptr : found->second.c_str();
+}
+
+void note_uninitialized(SiteIndex site, const std::function<std::string()>& text) {
+  if (uninitialized_at(site) == nullptr) uninitialized.emplace(site, text());
+}
+
+void mark_strong(SiteIndex site) {
+  if (site >= shared_shadow::strong_sites.size()) shared_shadow::strong_sites.resize(site + std::size_t{64});
+  shared_shadow::strong_sites[site] = true;
+}
+
+void mark_volatile(SiteIndex site) {
+  if (site >= shared_shadow::volatile_sites.size()) shared_shadow::volatile_sites.resize(site + std::size_t{64});
+  shared_shadow::volatile_sites[site] = true;
+}
+
+}  // namespace autosched::emulator

@@ -1,0 +1,455 @@
+"""Automatic data movement: from a region of global memory, a shared layout and a thread count to a good copy.
+
+A copy deals a tile out to the threads of a block by a wg_map whose "subgroups" are threads: a grid of rows x columns,
+columns along the contiguous global memory, each thread with a vector of neighbours, round-robin. TVM's auto memory
+planning samples the layout of the buffer; here the thread binding and the vector width that go with a layout are
+derived: widest legal accesses, whole sectors on the global side, fewest bank conflicts on the shared side. The same
+plans serve the way back (shared to global): addresses, sectors and conflicts are those of the forward copy.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.hardware.costs.bank_conflicts import (
+    PHASE_BYTES,
+    WIDEST_BYTES,
+    Traffic,
+    aligned_period,
+    copy_traffic,
+    fragment_traffic,
+    wavefronts,
+)
+from search_spaces.hardware.fragments import WARP
+from search_spaces.hardware.intrinsics import TensorIntrinsic
+from search_spaces.hardware.requirements import Access, OperandSide, Refusal
+from search_spaces.layouts.shared_layout import Axis, SharedLayout, Swizzle
+from search_spaces.layouts.wg_map import WgMap
+
+SECTOR_BYTES = 32  # smallest transfer from global memory (CUDA C++ Best Practices Guide, "Coalesced access")
+ASYNC_BYTES = (4, 8, 16)  # PTX ISA, "cp.async": cp-size
+SAMPLED_WARPS = 8  # of a tile, to count conflicts: layouts repeat, so a few accesses are enough
+MOST_SECTORS = 1.25  # sectors of a thread binding over those of the best one for the same tile
+MOST_CONFLICTS = 2.0  # cycles of an access of shared memory over those without conflicts
+MOST_LINE = 512  # elements of a line for which it pays to count all bindings at once
+MOST_VECTORS = 4  # accesses that may replace one of the widest that the alignment allows
+
+Method = Literal["cp.async", "ld.global"]
+
+
+@dataclass(frozen=True)
+class Region:
+    """A tile of a matrix in global memory.
+
+    ``shape`` is (rows, cols); ``axis`` is the index that is contiguous in memory; lines start at multiples of
+    ``alignment`` elements (what divides the base address and the pitch); elements have ``element_bytes`` bytes.
+    Raises ValueError for sizes that are not positive.
+    """
+
+    shape: tuple[int, int]
+    axis: Axis
+    alignment: int
+    element_bytes: int
+
+    def __post_init__(self) -> None:
+        for name, value in (("rows", self.shape[0]), ("cols", self.shape[1]), ("alignment", self.alignment)):
+            if value < 1:
+                raise ValueError(f"region: {name} must be at least 1, not {value}")
+        if self.axis not in ("rows", "cols"):
+            raise ValueError(f"region: axis must be 'rows' or 'cols', not {self.axis!r}")
+        if self.element_bytes not in (1, 2, 4, 8, 16):
+            raise ValueError(f"region: element_bytes must be 1, 2, 4, 8 or 16, not {self.element_bytes}")
+
+    @property
+    def lines(self) -> int:
+        return self.shape[0] if self.axis == "cols" else self.shape[1]
+
+    @property
+    def line(self) -> int:
+        """Elements of a contiguous line."""
+        return self.shape[1] if self.axis == "cols" else self.shape[0]
+
+
+@dataclass(frozen=True)
+class CopyPlan:
+    """A way to copy a region to shared memory.
+
+    ``map`` deals (line, position in the line) out to threads; ``vector`` elements are loaded at a time, and stored in
+    pieces of ``store`` elements (fewer where the layout splits the vector). ``sectors`` is the expected number of
+    32-byte sectors that all requests of the tile touch, ``stores`` the traffic on shared memory.
+    """
+
+    region: Region
+    layout: SharedLayout
+    method: Method
+    vector: int
+    columns: int
+    rows: int
+    store: int
+    sectors: float
+    stores: Traffic
+
+    @property
+    def threads(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def map(self) -> WgMap:
+        """The wg_map over (lines, positions) of the region, threads as its subgroups."""
+        return WgMap((self.rows, self.columns), (1, self.vector))
+
+    @property
+    def requests(self) -> int:
+        """Warp instructions on the global side."""
+        return self.region.lines * self.region.line // (self.vector * WARP)
+
+    @property
+    def tags(self) -> int:
+        """Lines of 128 bytes that the requests touch, each as often as a request does: cycles of L1's tag stage."""
+        columns = min(self.columns, WARP)
+        lines = -(-columns * self.vector * self.region.element_bytes // PHASE_BYTES)
+        return self.requests * (WARP // columns) * lines
+
+    @property
+    def sectors_per_request(self) -> float:
+        return self.sectors / self.requests
+
+    @property
+    def order(self) -> tuple[float, int, int, bool, int]:
+        """Plans sort by it, best first: sectors, shared cycles, wide vectors, no registers, many columns."""
+        return self.sectors, self.stores.wavefronts, -self.vector, self.method != "cp.async", -self.columns
+
+    def positions(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """(row, col) that each thread moves, each of shape (threads, rounds, vector)."""
+        origins = self.map.all_offsets((self.region.lines, self.region.line))
+        line = np.broadcast_to(origins[..., :1], (*origins.shape[:2], self.vector))
+        position = origins[..., 1:] + np.arange(self.vector)
+        return (line, position) if self.region.axis == "cols" else (position, line)
+
+    def execute(self, tile: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """The shared buffer (``layout.size`` elements, padding zero) after the copy of ``tile``, (rows, cols)."""
+        if tile.shape != self.region.shape:
+            raise ValueError(f"the tile must have shape {self.region.shape}, not {tile.shape}")
+        rows, cols = self.positions()
+        shared = np.zeros(self.layout.size, dtype=tile.dtype)
+        shared[self.layout(rows, cols)] = tile[rows, cols]
+        return shared
+
+
+@lru_cache(maxsize=2**14)
+def copy_plan(
+    region: Region, layout: SharedLayout, threads: int, vector: int, columns: int, method: Method
+) -> CopyPlan | Refusal:
+    """The plan with these choices, or the reason why it is not legal."""
+    if layout.shape != region.shape:
+        return Refusal(f"layout has shape {layout.shape}, but the region to copy has {region.shape}")
+    vector_bytes = vector * region.element_bytes
+    if vector < 1 or vector & (vector - 1) or vector_bytes > WIDEST_BYTES:
+        return Refusal(
+            f"a vector of {vector} elements is {vector_bytes} bytes; it must be a power of two up to {WIDEST_BYTES}"
+        )
+    if region.alignment % vector:
+        return Refusal(
+            f"a vector of {vector} elements needs lines that start at multiples of {vector} elements in global memory, "
+            f"but they start at multiples of {region.alignment}"
+        )
+    if columns < 1 or threads % WARP or threads % columns or (WARP % columns and columns % WARP):
+        return Refusal(
+            f"{threads} threads in {columns} columns must be whole warps and whole rows, and a warp a whole number of "
+            "rows or a part of one"
+        )
+    rows = threads // columns
+    if region.line % (columns * vector):
+        return Refusal(
+            f"{columns} columns of {vector} elements do not divide lines of {region.line} elements: threads would "
+            "share or miss parts of the tile"
+        )
+    if region.lines % rows:
+        return Refusal(f"{rows} rows of threads do not divide the {region.lines} lines of the tile")
+    together = layout.contiguity(region.axis)
+    if method == "cp.async" and (vector_bytes not in ASYNC_BYTES or together < vector):
+        return Refusal(
+            f"cp.async moves 4, 8 or 16 bytes that stay together, but a vector of {vector} elements is {vector_bytes} "
+            f"bytes and layout {layout.text} keeps {together} elements of a line together"
+        )
+    return CopyPlan(
+        region=region,
+        layout=layout,
+        method=method,
+        vector=vector,
+        columns=columns,
+        rows=rows,
+        store=min(vector, together),
+        sectors=expected_sectors(region, vector, columns),
+        stores=copy_traffic(layout, region.element_bytes, region.axis, vector, columns, threads),
+    )
+
+
+def expected_sectors(region: Region, vector: int, columns: int) -> float:
+    """Expected sectors of all requests when ``columns`` threads with ``vector`` elements each share lines of a region.
+
+    A warp touches segments of one line each; ``columns * vector`` must divide a line.
+
+    A segment of s bytes that starts at any multiple of g bytes (g divides s) touches (s - g) / 32 + 1 sectors on
+    average, and s / 32 where g is at least a sector.
+    """
+    segment = min(columns, WARP) * vector * region.element_bytes
+    step = gcd(region.alignment * region.element_bytes, segment, SECTOR_BYTES)
+    segments = region.lines * region.line * region.element_bytes // segment
+    return segments * ((segment - step) / SECTOR_BYTES + 1)
+
+
+def copy_choices(
+    tile_shape: tuple[int, int],
+    contiguous_axis: Axis,
+    element_bytes: int,
+    layout: SharedLayout,
+    threads: int,
+    global_alignment_elements: int,
+) -> tuple[CopyPlan, ...]:
+    """Every legal copy, best first: fewest sectors, then shared cycles, then the widest vector.
+
+    Empty where ``threads`` cannot share the tile evenly. Raises ValueError for a malformed region.
+    """
+    return _choices(Region(tile_shape, contiguous_axis, global_alignment_elements, element_bytes), layout, threads)
+
+
+@lru_cache(maxsize=2**12)
+def _choices(region: Region, layout: SharedLayout, threads: int) -> tuple[CopyPlan, ...]:
+    columns = [c for c in range(1, min(threads, region.line) + 1) if threads % c == 0 and region.line % c == 0]
+    methods: tuple[Method, ...] = ("cp.async", "ld.global")
+    plans = (
+        copy_plan(region, layout, threads, v, c, m)
+        for v in _vectors(region.element_bytes)
+        for c in columns
+        for m in methods
+    )
+    return tuple(sorted((p for p in plans if isinstance(p, CopyPlan)), key=lambda plan: plan.order))
+
+
+# Pruning: thread bindings that are far from the best for their tile ---------------------------------------------------
+
+
+@lru_cache(maxsize=2**14)
+def few_sectors(region: Region, vector: int, columns: int) -> bool:
+    """Whether ``columns`` threads with ``vector`` elements touch at most MOST_SECTORS times the fewest sectors with
+    which any binding moves the lines of ``region``. True for bindings that do not fit its lines."""
+    found = _sectors(region, vector, columns)
+    return found is None or found <= MOST_SECTORS * _fewest_sectors(region)
+
+
+def wide_enough(region: Region, vector: int) -> bool:
+    """Whether at most MOST_VECTORS accesses replace one of the widest that the lines' alignment allows."""
+    return vector * MOST_VECTORS >= gcd(region.alignment, WIDEST_BYTES // region.element_bytes)
+
+
+def _sectors(region: Region, vector: int, columns: int) -> float | None:
+    fits = region.alignment % vector == 0 and region.line % (vector * columns) == 0
+    return expected_sectors(region, vector, columns) if fits else None
+
+
+@lru_cache(maxsize=2**12)
+def _fewest_sectors(region: Region) -> float:
+    bindings = ((v, c) for v in _vectors(region.element_bytes) for c in (1, 2, 4, 8, 16, 32))
+    return min(found for v, c in bindings if (found := _sectors(region, v, c)) is not None)
+
+
+def _vectors(element_bytes: int) -> tuple[int, ...]:
+    return tuple(v for v in (1, 2, 4, 8, 16) if v * element_bytes <= WIDEST_BYTES)
+
+
+Binding = tuple[int, int, int]  # vector, columns, block: the input of ``conflict_percent``
+
+
+def conflict_percent(
+    layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, columns: int, block: int = 1
+) -> int:
+    """Cycles over conflict-free cycles, in percent, when warps move vectors along ``axis`` of the tile. Unlike
+    ``copy_traffic`` it counts only a few warps, and lanes may hold two-dimensional blocks.
+
+    Lanes form rows of ``columns``, ``vector`` elements apart along ``axis`` and ``block`` across it. With a block
+    of more than one, lanes move ``vector`` pieces of ``block`` elements across ``axis`` instead.
+    """
+    columns = min(columns, WARP)
+    found = _percents_of_bindings(layout, element_bytes, axis, block).get((vector, columns))
+    if found is None:  # they do not fit the lines
+        found = _conflict_percents(layout, element_bytes, axis, ((vector, columns, block),))[0]
+    return found
+
+
+@lru_cache(maxsize=2**15)
+def few_conflicts(layout: SharedLayout, element_bytes: int, axis: Axis) -> frozenset[tuple[int, int]]:
+    """All (vector, columns) with which the shared side of a copy along ``axis`` takes at most MOST_CONFLICTS times the
+    cycles without conflicts, or no more than in any other columns: a layout may be worth its copy."""
+    percents = _percents_of_bindings(layout, element_bytes, axis, 1)
+    most: dict[int, float] = {}
+    for (vector, _), percent in percents.items():
+        most[vector] = min(percent, most.get(vector, percent))
+    most = {vector: max(100 * MOST_CONFLICTS, fewest) for vector, fewest in most.items()}
+    return frozenset((vector, columns) for (vector, columns), percent in percents.items() if percent <= most[vector])
+
+
+@lru_cache(maxsize=2**15)
+def _percents_of_bindings(
+    layout: SharedLayout, element_bytes: int, axis: Axis, block: int
+) -> dict[tuple[int, int], int]:
+    """What ``conflict_percent`` gives for every (vector, columns) that fits the lines along ``axis``."""
+    bindings = _bindings(layout.shape[1] if axis == "cols" else layout.shape[0], element_bytes, block)
+    alike = _alike(layout, element_bytes, axis) if block == 1 else layout
+    if alike != layout:
+        known = _percents_of_bindings(alike, element_bytes, axis, block)
+        return {(vector, columns): known[vector, columns] for vector, columns, _ in bindings}
+    percents = _conflict_percents(layout, element_bytes, axis, bindings)
+    return {(vector, columns): percent for (vector, columns, _), percent in zip(bindings, percents, strict=True)}
+
+
+def _alike(layout: SharedLayout, element_bytes: int, axis: Axis) -> SharedLayout:
+    """A layout with the same percents in bindings of single elements across ``axis``, so that tiles of many sizes are
+    counted once; it differs in the number of lines alone."""
+    if axis == layout.line_axis:
+        # The accesses of warps that start whole periods apart cost the same (see ``aligned_period``), and the warps
+        # that are sampled are whole periods of them, or all inside of the first one.
+        period = aligned_period(layout, element_bytes)
+        return layout if layout.lines % WARP or WARP % period else layout.first_lines(WARP)
+    # Accesses of ``columns * vector`` elements across lines see the first of them alone, in pieces of one element.
+    most = WARP * WIDEST_BYTES // element_bytes
+    single = layout.lines % 2 == 0 and layout.contiguity(axis) == 1
+    fits = layout.lines < most and layout.line <= MOST_LINE
+    return layout.first_lines(most) if single and fits else layout
+
+
+@lru_cache(maxsize=2**10)
+def _bindings(line: int, element_bytes: int, block: int) -> tuple[Binding, ...]:
+    return tuple((v, c, block) for v in _vectors(element_bytes) for c in (1, 2, 4, 8, 16, 32) if line % (v * c) == 0)
+
+
+@lru_cache(maxsize=2**15)
+def _conflict_percents(
+    layout: SharedLayout, element_bytes: int, axis: Axis, bindings: tuple[Binding, ...]
+) -> tuple[int, ...]:
+    """All bindings of one layout at a time: counting few addresses costs the same as counting many."""
+    other: Axis = "rows" if axis == "cols" else "cols"
+    offsets = layout.offsets() if axis == "cols" else layout.offsets().T
+    pieces = [
+        min(vector, layout.contiguity(axis), WIDEST_BYTES // element_bytes)
+        if block == 1
+        else min(block, layout.contiguity(other), WIDEST_BYTES // element_bytes)
+        for vector, _, block in bindings
+    ]
+    percents = dict.fromkeys(bindings, 0)
+    periods = _periods(layout, element_bytes, axis)
+    for piece in set(pieces):
+        group = tuple(b for b, p in zip(bindings, pieces, strict=True) if p == piece)
+        across, along, starts = _warps(offsets.shape, piece, group, periods)
+        cycles = wavefronts(offsets[across, along].astype(np.int64) * element_bytes, piece * element_bytes)
+        sums, counts = np.add.reduceat(cycles, starts), np.diff(starts, append=len(cycles))
+        ideal = counts * max(1, WARP * piece * element_bytes // PHASE_BYTES)
+        percents.update(zip(group, np.rint(100 * sums / ideal).astype(int).tolist(), strict=True))
+    return tuple(percents[b] for b in bindings)
+
+
+def _periods(layout: SharedLayout, element_bytes: int, axis: Axis) -> tuple[int, int]:
+    """(across, along): elements across and along ``axis`` after which an access costs the same again. Without swizzles
+    moving it along a line moves all its addresses as far."""
+    swizzled = any(isinstance(step, Swizzle) for step in layout.steps)
+    of_line = layout.line if swizzled else WIDEST_BYTES // element_bytes
+    of_lines = aligned_period(layout, element_bytes)
+    return (of_lines, of_line) if axis == layout.line_axis else (of_line, of_lines)
+
+
+@lru_cache(maxsize=2**12)
+def _warps(
+    shape: tuple[int, int], piece: int, bindings: tuple[Binding, ...], periods: tuple[int, int]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Positions (across, along) of the lanes of a few warp accesses, each (accesses, 32), and where each binding's
+    accesses start. Where they repeat whole ``periods``, one of each is enough for the average."""
+    lines, line = shape
+    accesses = []
+    for vector, columns, block in bindings:
+        step = WARP // columns * block
+        warps = min(SAMPLED_WARPS, max(1, lines // step))
+        stride = 1 if block > 1 else piece
+        pieces = vector // stride
+        if line % (vector * columns) == 0:  # no lane wraps around
+            warps = _one_period(warps, step, periods[0])
+            pieces = _one_period(pieces, stride, periods[1])
+        accesses.append(_accesses((vector, columns, block), warps, pieces, stride))
+    across, along = (np.concatenate(p) for p in zip(*accesses, strict=True))
+    starts = np.cumsum([0, *(len(a) for a, _ in accesses[:-1])])
+    return across % lines, along % line, starts
+
+
+@lru_cache(maxsize=2**12)
+def _accesses(
+    binding: Binding, warps: int, pieces: int, stride: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Positions (across, along) of the lanes, each (warps * pieces, 32), in a tile without end."""
+    vector, columns, block = binding
+    lanes = np.arange(WARP)
+    first = np.arange(warps)[:, None, None] * (WARP // columns * block)
+    within = np.arange(pieces)[:, None] * stride
+    across, along = np.broadcast_arrays(first + lanes // columns * block, within + lanes % columns * vector)
+    return across.reshape(-1, WARP), along.reshape(-1, WARP)
+
+
+def _one_period(count: int, step: int, period: int) -> int:
+    """How many of ``count`` things, ``step`` apart, stand for all of them if they repeat after ``period``."""
+    distinct = period // gcd(period, step)
+    return count if count % distinct else distinct
+
+
+@dataclass(frozen=True)
+class LayoutChoice:
+    """A layout that a copy and an intrinsic both accept: how each uses it and what that costs per tile.
+
+    ``loads`` is the traffic of reading every fragment of the tile once; ``wavefronts`` counts those of all readers.
+    """
+
+    layout: SharedLayout
+    access: Access
+    copy: CopyPlan
+    loads: Traffic
+    readers: int
+
+    @property
+    def wavefronts(self) -> int:
+        return self.copy.stores.wavefronts + self.readers * self.loads.wavefronts
+
+    @property
+    def conflicts(self) -> int:
+        """Cycles lost to bank conflicts."""
+        return self.wavefronts - self.copy.stores.ideal - self.readers * self.loads.ideal
+
+
+def layout_choices(
+    layouts: Iterable[SharedLayout],
+    region: Region,
+    intrinsic: TensorIntrinsic,
+    operand: OperandSide,
+    threads: int,
+    method: Method | None = None,
+    readers: int = 1,
+) -> tuple[LayoutChoice, ...]:
+    """All of ``layouts`` that some copy of ``region`` by ``threads`` and the intrinsic accept, by conflicts.
+
+    Each comes with its best copy (of ``method`` if given); the order is cycles lost to conflicts, all cycles, then
+    size. ``readers`` warps read the tile, so the intrinsic's conflicts count that often. Layouts that are illegal on
+    the tile are left out. Raises ValueError if a layout's shape is not the region's.
+    """
+    choices = []
+    for layout in layouts:
+        if layout.shape != region.shape:
+            raise ValueError(f"layout {layout.text} has shape {layout.shape}, but the region has {region.shape}")
+        access = intrinsic.requirement(operand, layout, region.element_bytes)
+        if isinstance(access, Refusal) or layout.why_illegal():
+            continue
+        plans = [p for p in _choices(region, layout, threads) if method in (None, p.method)]
+        if plans:
+            loads = fragment_traffic(intrinsic, operand, layout, region.element_bytes)
+            choices.append(LayoutChoice(layout, access, plans[0], loads, readers))
+    return tuple(sorted(choices, key=lambda c: (c.conflicts, c.wavefronts, c.layout.size, c.layout.text)))

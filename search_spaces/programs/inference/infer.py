@@ -1,0 +1,313 @@
+"""Which distribution every value of a program has, as an expression without numbers; the same for all schedules.
+
+Anchors are the results and operands of products, maps that the user wrote, and memory-like blocks where a value has
+nothing else to follow. Every other value follows an operand. Values that cost little (loads, constants, index vectors,
+and functions of those alone) are *light*: they are computed anew in each distribution in which they are wanted. Where a
+heavy value is wanted in another distribution than its own stands a conversion. So inference cannot fail.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.programs.inference.inference import Anchor, Inference, Product, Spread
+from search_spaces.programs.inference.staged_loads import stage_loads
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.ir import Shape, line_dimension
+from search_spaces.programs.language.places import resolve
+
+
+@lru_cache(maxsize=4096)
+def infer(trace: ir.Trace, classes: tuple[int, ...] = ()) -> Inference:
+    """Of a trace with its moves, which the inference's lacks. Without ``classes`` products of one shape are alike."""
+    resolved = resolve(trace)
+    if not classes:
+        shapes = [(o.result.shape, o.result.map) for o, _ in resolved.walk() if isinstance(o, ir.Mma)]
+        classes = tuple(shapes.index(s) for s in shapes)
+    found, kept = Inference(resolved, classes), list[Anchor]()
+    for _ in range(6):  # states take the distribution of what a loop gives them, which may follow other states
+        before = dict(found.states)
+        found = Inference(resolved, classes, states=dict(before), anchors=list(kept))
+        _forward(found, resolved.operations, ())
+        if found.states != before:
+            continue
+        open_states = {o.state: o for o, _ in resolved.walk() if isinstance(o, ir.Set) and o.state not in found.states}
+        if not open_states:
+            break
+        for state, operation in open_states.items():  # nothing else decides on them
+            found.states[state] = _anchored(found, operation.value.shape, 1, operation.source, False)
+        kept = found.anchors
+    _name_products(found)
+    _find_sums(found)
+    _backward(found, resolved.operations)
+    stage_loads(found)
+    return found
+
+
+# Forwards: what each value has by itself -----------------------------------------------------------------------------
+
+
+def _forward(found: Inference, operations: tuple[ir.Operation, ...], around: tuple[int, ...]) -> None:
+    for operation in operations:
+        match operation:
+            case ir.Loop():
+                found.loops[operation.number] = operation
+                _forward(found, operation.body, (*around, operation.number))
+            case ir.If():
+                _forward(found, operation.body, (*around, operation.number))
+            case ir.Set(state, value):
+                own = found.natural.get(value.id)
+                if own is not None and (around or state not in found.states):
+                    found.states[state] = own
+            case ir.Store(value, window, source) | ir.AtomicRmw(_, value, window, source):
+                if value.id not in found.natural:
+                    _settle(found, value, _anchored(found, value.shape, line_dimension(window), source, False))
+                found.stored[len(found.stores)] = found.natural[value.id]
+                found.stores.append(operation)
+            case ir.Prefetch() | ir.Move():
+                pass
+            case _:
+                found.made[operation.result.id] = operation
+                found.inside[operation.result.id] = around
+                own = _own(found, operation)
+                found.light[operation.result.id] = _is_light(found, operation)
+                if own is not None:
+                    found.natural[operation.result.id] = own
+
+
+def _is_light(found: Inference, operation: ir.Computing) -> bool:
+    match operation:
+        case ir.Broadcast():
+            return not _cuts_across(found, operation)
+        case ir.Load() | ir.Fill() | ir.Coordinates():
+            return True
+        case ir.Map() | ir.Transpose():
+            return all(found.light[v.id] for v in ir.inputs(operation))
+    return False
+
+
+def _own(found: Inference, operation: ir.Computing) -> Spread | None:
+    result = operation.result
+    match operation:
+        case ir.Mma():
+            return Spread("result", result.shape, _product(found, operation))
+        case ir.Read(_, state):
+            return found.states.get(state)
+        case ir.Convert(_, value):
+            if result.map is not None:
+                found.given[result.id] = result.map
+                return Spread("given", result.shape, result.id)
+            return _anchored(found, result.shape, 1, operation.source, False)
+        case ir.Load() | ir.Broadcast() if result.map is not None:  # what uses it prefers the map
+            found.given[result.id] = result.map
+            return Spread("given", result.shape, result.id)
+        case ir.Reduce(_, _, value, dimension):
+            source = found.natural.get(value.id)
+            if _is_split(found, source, dimension, operation):
+                small = _anchored(found, result.shape, 1, operation.source, False)
+                source = small.expand(dimension, operation.size)
+            elif source is None:
+                source = _anchored(found, value.shape, 1, operation.source, dimension == 1)
+                _settle(found, value, source)
+            found.sources[result.id] = source
+            return source.group(dimension, operation.size)
+        case ir.Broadcast(_, value, dimension):
+            own = found.natural.get(value.id)
+            if _cuts_across(found, operation):
+                return (own or _anchored(found, value.shape, 1, operation.source, False)).expand(
+                    dimension, operation.size
+                )
+            if own is not None and own.kind in ("drop", "group") and own.of is not None and own.number == dimension:
+                return own.of if own.of.shape == result.shape else None
+            return None
+        case ir.Transpose(_, value):
+            own = found.natural.get(value.id)
+            return None if own is None else own.swap()
+        case ir.Map():
+            owns = [(v, found.natural[v.id]) for v in ir.inputs(operation) if v.id in found.natural]
+            heavy = [own for v, own in owns if not found.light[v.id]]
+            return heavy[0] if heavy else owns[0][1] if owns else None
+    return None
+
+
+def _is_split(found: Inference, source: Spread | None, dimension: int, operation: ir.Reduce) -> bool:
+    """Whether groups of a reduction would lie across what a warp, a lane or a register has: those that are no power of
+    two, those of lines of memory, which warps share, and those that a map of the user gives to several subgroups."""
+    size = operation.size
+    if size == operation.value.shape[dimension]:
+        return False
+    if source is not None and source.kind == "blocked" and found.anchors[source.number].along != dimension:
+        return True
+    given = found.given.get(source.number) if source is not None and source.kind == "given" else None
+    return size & (size - 1) != 0 or (isinstance(given, WgMap) and given.sg_data[dimension] % size != 0)
+
+
+def _cuts_across(found: Inference, operation: ir.Broadcast) -> bool:
+    """Whether what a broadcast fills may lie across what a thread has: no power of two, or cut by maps of the user."""
+    if operation.value.shape[operation.dimension] == 1:
+        return False
+    return operation.size & (operation.size - 1) != 0 or bool(found.given) or found.trace.mapped
+
+
+def _product(found: Inference, operation: ir.Mma) -> int:
+    """The number of the product's group."""
+    place = len(found.product_of)
+    given = _result_map(operation)
+    known = list(dict.fromkeys(found.classes))
+    number = known.index(found.classes[place])
+    if number == len(found.products):
+        found.products.append(Product(number, operation.result.shape, given, ""))
+    found.product_of[operation.result.id] = number
+    return number
+
+
+def _result_map(operation: ir.Mma) -> ir.Given | None:
+    """The map of a product's result: the one that the program says, or that follows from those of both operands."""
+    a, b = operation.a.map, operation.b.map
+    if operation.result.map is None and isinstance(a, WgMap) and isinstance(b, WgMap):
+        return WgMap(a.sg_layout, (a.sg_data[0], b.sg_data[1]))
+    return operation.result.map
+
+
+def _name_products(found: Inference) -> None:
+    """Parameters of the only group have no suffix."""
+    if len(found.products) > 1:
+        found.products = [Product(p.number, p.shape, p.given, f"_{p.number + 1}") for p in found.products]
+
+
+def _anchored(found: Inference, shape: Shape, along: int, source: ir.Source, reduced: bool) -> Spread:
+    """Blocks along memory; tiles of one shape share them."""
+    if shape[along] == 1:
+        along = 1 - along
+    for anchor in found.anchors:
+        if anchor.shape == shape and anchor.along == along:
+            return Spread("blocked", shape, anchor.number)
+    found.anchors.append(Anchor(len(found.anchors), shape, along, source, reduced))
+    return Spread("blocked", shape, len(found.anchors) - 1)
+
+
+def _settle(found: Inference, value: ir.Value, spread: Spread) -> None:
+    """Values of this shape that ``value`` is made of are computed in ``spread``, and what uses them prefers it."""
+    if value.id in found.natural or value.shape != spread.shape:
+        return
+    found.natural[value.id] = spread
+    operation = found.made[value.id]
+    if isinstance(operation, ir.Map):
+        for argument in ir.inputs(operation):
+            _settle(found, argument, spread)
+
+
+# Backwards: where each value is wanted --------------------------------------------------------------------------------
+
+
+def _want(found: Inference, value: ir.Value, spread: Spread) -> None:
+    wanted = found.wanted.setdefault(value.id, [])
+    if spread not in wanted:
+        wanted.append(spread)
+
+
+def _backward(found: Inference, operations: tuple[ir.Operation, ...]) -> None:
+    stores = len(found.stores)
+    for operation in reversed(_flat(operations)):
+        match operation:
+            case ir.Store() | ir.AtomicRmw():
+                stores -= 1
+                _want(found, operation.value, found.stored[stores])
+            case ir.Set(state, value):
+                _want(found, value, found.states[state])
+            case ir.Prefetch() | ir.Move() | ir.Loop() | ir.If():
+                pass
+            case _:
+                for spread in found.computed_in(operation.result):
+                    _want_inputs(found, operation, spread)
+
+
+def _flat(operations: tuple[ir.Operation, ...]) -> list[ir.Operation]:
+    flat: list[ir.Operation] = []
+    for operation in operations:
+        flat += _flat(operation.body) if isinstance(operation, ir.Region) else [operation]
+    return flat
+
+
+def _want_inputs(found: Inference, operation: ir.Computing, spread: Spread) -> None:
+    match operation:
+        case ir.Mma(result, a, b, c):
+            number = found.product_of[result.id]
+            _want(found, a, Spread("left", a.shape, number))
+            _want(found, b, Spread("right", b.shape, number))
+            if c is not None:
+                _want(found, c, spread)
+        case ir.Reduce(result, _, value):
+            _want(found, value, found.sources[result.id])
+        case ir.Broadcast(_, value, dimension):
+            _want(found, value, spread.group(dimension, operation.size))
+        case ir.Transpose(_, value):
+            _want(found, value, spread.swap())
+        case ir.Convert(_, value):
+            _want(found, value, found.natural.get(value.id, spread))
+        case ir.Map():
+            for value in ir.inputs(operation):
+                _want(found, value, spread)
+
+
+# Sums that may stay partial ------------------------------------------------------------------------------------------
+
+
+def _find_sums(found: Inference) -> None:
+    """States of a loop that add a reduction each turn, and are read behind it alone or scaled in it."""
+    reads: dict[int, int] = {}
+    uses: dict[int, int] = {}
+    for operation, _ in found.trace.walk():
+        if isinstance(operation, ir.Read):
+            reads[operation.result.id] = operation.state
+        for value in ir.inputs(operation):
+            uses[value.id] = uses.get(value.id, 0) + 1
+    for loop in found.loops.values():
+        sets: dict[int, list[ir.Set]] = {}
+        for operation in _flat(loop.body):
+            if isinstance(operation, ir.Set):
+                sets.setdefault(operation.state, []).append(operation)
+        for state, given in sets.items():
+            reads_inside = [r for r, s in reads.items() if s == state and loop.number in found.inside[r]]
+            if given[0] not in loop.body:
+                continue
+            if len(given) != 1 or len(reads_inside) != 1 or uses.get(reads_inside[0]) != 1:
+                continue
+            reduce = _added(found, given[0].value, reads_inside[0], uses)
+            if (
+                reduce is not None
+                and loop.number in found.inside[reduce.result.id]
+                and _starts_at_zero(found, state, loop)
+            ):
+                found.sums[state] = reduce
+
+
+def _added(found: Inference, value: ir.Value, read: int, uses: dict[int, int]) -> ir.Reduce | None:
+    """The reduction in ``read + reduction`` or ``read * factor + reduction``."""
+    operation = found.made.get(value.id)
+    if not isinstance(operation, ir.Map) or operation.function != "add" or uses.get(value.id) != 1:
+        return None
+    for first, second in (operation.arguments, operation.arguments[::-1]):
+        if not isinstance(first, ir.Value) or not isinstance(second, ir.Value):
+            return None
+        made = found.made[second.id]
+        if isinstance(made, ir.Reduce) and made.kind == "add" and uses.get(second.id) == 1:
+            scaled = found.made[first.id]
+            if first.id == read:
+                return made
+            if isinstance(scaled, ir.Map) and scaled.function == "multiply" and uses.get(first.id) == 1:
+                taken = [a for a in scaled.arguments if isinstance(a, ir.Value)]
+                if any(a.id == read for a in taken):
+                    return made
+    return None
+
+
+def _starts_at_zero(found: Inference, state: int, loop: ir.Loop) -> bool:
+    for operation, around in found.trace.walk():
+        if operation is loop:
+            return False
+        if isinstance(operation, ir.Set) and operation.state == state:
+            made = found.made[operation.value.id]
+            return not around and isinstance(made, ir.Fill) and made.number == 0.0
+    return False

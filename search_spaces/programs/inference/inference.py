@@ -1,0 +1,194 @@
+"""What the inference of a program finds: the distribution of each value as an expression, anchors, and staged loads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Literal
+
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.ir import Shape
+
+Derived = Literal["drop", "group", "expand", "swap"]
+Kind = Literal["result", "left", "right", "blocked", "given"] | Derived
+
+
+@dataclass(frozen=True)
+class Spread:
+    """``result``, ``left`` and ``right`` of product ``number``; ``blocked`` of anchor ``number``; the ``given`` map of
+    value ``number``; ``drop``, ``group`` and ``expand`` (of ``size``) of another along a dimension; its ``swap``.
+
+    ``shape`` is that of the tile that it distributes.
+    """
+
+    kind: Kind
+    shape: Shape
+    number: int = 0
+    of: Spread | None = None
+    size: int = 0
+
+    def drop(self, dimension: int) -> Spread:
+        """Of a tile that is 1 along ``dimension``, which this one stretches."""
+        if self.shape[dimension] == 1:
+            return self
+        shape = (1, self.shape[1]) if dimension == 0 else (self.shape[0], 1)
+        return Spread("drop", shape, dimension, self)
+
+    def group(self, dimension: int, size: int) -> Spread:
+        """Of one value for every ``size`` along ``dimension``."""
+        if size == 1:
+            return self
+        if self.kind == "expand" and self.of is not None and (self.number, self.size) == (dimension, size):
+            return self.of
+        if size == self.shape[dimension]:
+            return self.drop(dimension)
+        rows, columns = self.shape
+        shape = (rows // size, columns) if dimension == 0 else (rows, columns // size)
+        return Spread("group", shape, dimension, self, size)
+
+    def expand(self, dimension: int, size: int) -> Spread:
+        """Of ``size`` neighbours along ``dimension`` for each element, in registers of one thread."""
+        rows, columns = self.shape
+        shape = (rows * size, columns) if dimension == 0 else (rows, columns * size)
+        return Spread("expand", shape, dimension, self, size)
+
+    def swap(self) -> Spread:
+        """Of the transposed tile."""
+        if self.kind == "swap" and self.of is not None:
+            return self.of
+        return Spread("swap", (self.shape[1], self.shape[0]), 0, self)
+
+    @property
+    def operand(self) -> bool:
+        """Whether it is an operand of a product, as it lies in registers."""
+        return self.kind in ("left", "right")
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "drop":
+                return f"drop({self.of}, {self.number})"
+            case "group" | "expand":
+                return f"{self.kind}({self.of}, {self.number}, {self.size})"
+            case "swap":
+                return f"swap({self.of})"
+        return f"{self.kind}_{self.number}"
+
+
+@dataclass(frozen=True)
+class Product:
+    """What products of one shape share: the subgroups along rows and columns, whose parameters end in ``suffix``."""
+
+    number: int
+    shape: Shape
+    given: ir.Given | None
+    suffix: str
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A tile in blocks along the lines of memory: ``along`` is the dimension of a line."""
+
+    number: int
+    shape: Shape
+    along: int
+    source: ir.Source
+    reduced: bool  # along the line
+
+
+@dataclass(frozen=True)
+class Staged:
+    """An operand that goes through shared memory. ``turned``: transposed behind the load. ``row_major``: lines of
+    memory are rows of the operand. ``loop``: of the ring, or None for a tile that is loaded once. ``fragments``:
+    products take the fragments from shared memory step by step; else they are all read at once."""
+
+    name: str
+    load: ir.Load
+    side: Literal["a", "b"]
+    product: int
+    shape: Shape
+    row_major: bool
+    loop: int | None
+    advance: Literal["major", "minor", ""]
+    start: tuple[Index, Index]  # where the window begins in turn 0
+    alignment: int
+
+
+@dataclass(eq=False)
+class Inference:
+    """``classes``: of each product in the order of the program; those that share their subgroups have one number.
+    ``natural``: the distribution that a value has by itself. ``wanted``: those in which it is wanted. ``products``:
+    of each product, by its result's id. ``sources``: what each reduction reduces. ``partial``: reductions whose lanes
+    are joined behind the loop, by the state that carries them."""
+
+    trace: ir.Trace
+    classes: tuple[int, ...] = ()
+    natural: dict[int, Spread] = field(default_factory=dict)
+    light: dict[int, bool] = field(default_factory=dict)
+    wanted: dict[int, list[Spread]] = field(default_factory=dict)
+    states: dict[int, Spread] = field(default_factory=dict)
+    products: list[Product] = field(default_factory=list)
+    product_of: dict[int, int] = field(default_factory=dict)
+    anchors: list[Anchor] = field(default_factory=list)
+    sources: dict[int, Spread] = field(default_factory=dict)
+    stored: dict[int, Spread] = field(default_factory=dict)  # by the place of the store in ``stores``
+    stores: list[ir.Store | ir.AtomicRmw] = field(default_factory=list)
+    given: dict[int, ir.Given] = field(default_factory=dict)
+    staged: dict[tuple[int, Spread], Staged] = field(default_factory=dict)
+    sums: dict[int, ir.Reduce] = field(default_factory=dict)  # by state: what may stay partial in the loop
+    made: dict[int, ir.Computing] = field(default_factory=dict)
+    loops: dict[int, ir.Loop] = field(default_factory=dict)
+    inside: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops around each value's operation
+
+    @cached_property
+    def heavy(self) -> list[int]:
+        """Values that take registers of their own beside states."""
+        of_states = {o.value.id for o, _ in self.trace.walk() if isinstance(o, ir.Set)}
+        of_states |= {o.c.id for o in self.made.values() if isinstance(o, ir.Mma) and o.c is not None}
+        cheap = ir.Read | ir.Load | ir.Fill | ir.Coordinates | ir.Broadcast | ir.Transpose
+        return [id_ for id_, o in self.made.items() if not isinstance(o, cheap) and id_ not in of_states]
+
+    @cached_property
+    def moving(self) -> list[int]:
+        """Reductions and conversions."""
+        return [id_ for id_, o in self.made.items() if isinstance(o, ir.Reduce | ir.Convert)]
+
+    @cached_property
+    def depths(self) -> set[int]:
+        """The k of all products."""
+        return {o.a.shape[1] for o in self.made.values() if isinstance(o, ir.Mma)}
+
+    @cached_property
+    def operand_counts(self) -> list[tuple[int, int]]:
+        """Of each group of products, how many different left and right operands it has."""
+        of_group = [
+            [o for o in self.made.values() if isinstance(o, ir.Mma) and self.product_of[o.result.id] == p.number]
+            for p in self.products
+        ]
+        return [(len({o.a.id for o in group}), len({o.b.id for o in group})) for group in of_group]
+
+    @cached_property
+    def exchangeable(self) -> list[Shape]:
+        """Shapes of tiles that some schedule may bring to other threads through shared memory."""
+        converted = {self.made[v.id].result.shape for v, _, _ in self.conversions()}
+        converted |= {o.result.shape for o in self.made.values() if isinstance(o, ir.Convert)}
+        converted |= {spread.shape for _, spread, _ in self.conversions()}
+        return sorted(converted | {s.value.shape for s in self.stores})
+
+    def computed_in(self, value: ir.Value) -> list[Spread]:
+        """The distributions in which a value is computed; the others are conversions from its own."""
+        wanted = self.wanted.get(value.id, [])
+        if not wanted:
+            return []
+        return wanted if self.light[value.id] else [self.natural[value.id]]
+
+    @lru_cache(maxsize=4096)  # noqa: B019  # inferences are kept by a cache anyway
+    def conversions(self) -> list[tuple[ir.Value, Spread, Spread]]:
+        """(value, from, to) of every conversion, in the order of the program."""
+        return [
+            (operation.result, self.natural[id_], spread)
+            for id_, operation in self.made.items()
+            if not self.light[id_]
+            for spread in self.wanted.get(id_, [])
+            if spread != self.natural[id_]
+        ]

@@ -1,0 +1,1 @@
+"""What a tile program says: operations, indices, values, and what each computes."""

@@ -1,0 +1,406 @@
+"""Who holds which element of a tile: each dimension is cut into digits, and each digit belongs to the number of the
+warp, of the lane or of the register.
+
+A distribution is a function to be evaluated: whether two agree, and what moves where they do not, is found by comparing
+numbers. It covers NestedLayout, wg_map with its rounds, fragments of mma and the bases of a lowering config.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from search_spaces.arrays import IntArray
+from search_spaces.hardware.fragments import WARP
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.programs.language.ir import Window
+
+Place = Literal["warp", "lane", "register"]
+WIDEST = 16  # bytes of an access
+
+
+@dataclass(frozen=True)
+class Digit:
+    """``id // stride % size`` of the warp, the lane or the register."""
+
+    size: int
+    place: Place
+    stride: int
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """``digits`` of both dimensions, slowest first. Where they use no id of a warp or a lane, several hold a copy."""
+
+    digits: tuple[tuple[Digit, ...], tuple[Digit, ...]]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, columns = (math.prod(d.size for d in of) for of in self.digits)
+        return rows, columns
+
+    @property
+    def registers(self) -> int:
+        """Of a thread."""
+        return math.prod(d.size for of in self.digits for d in of if d.place == "register")
+
+    def weighted(self, dimension: int) -> Iterator[tuple[Digit, int]]:
+        """The digits of a dimension, with what one step of each adds to the coordinate."""
+        weight = self.shape[dimension]
+        for digit in self.digits[dimension]:
+            weight //= digit.size
+            yield digit, weight
+
+    def part(self, dimension: int, place: Place, ids: IntArray) -> IntArray:
+        """What the numbers ``ids`` of warps, lanes or registers add to the coordinate."""
+        total: IntArray = np.zeros_like(ids)
+        for digit, weight in self.weighted(dimension):
+            if digit.place == place:
+                total += ids // digit.stride % digit.size * weight
+        return total
+
+    def of_registers(self, dimension: int) -> tuple[int, ...]:
+        """What each register adds to the coordinate of its thread."""
+        return tuple(self.part(dimension, "register", np.arange(self.registers)).tolist())
+
+    def of_threads(self, dimension: int, warps: int) -> IntArray:
+        """The coordinate of each thread's register 0."""
+        threads = np.arange(warps * WARP)
+        return self.part(dimension, "warp", threads // WARP) + self.part(dimension, "lane", threads % WARP)
+
+    def elements(self, warps: int) -> IntArray:
+        """(threads, registers): the row-major number of each element held."""
+        return _elements(self, warps)
+
+    def code(self, dimension: int, warps: int) -> str:
+        """The coordinate of a thread's register 0 in CUDA C++, of ``warp`` and ``lane``."""
+        terms = []
+        for digit, weight in self.weighted(dimension):
+            if digit.place == "register" or digit.size == 1:
+                continue
+            limit = WARP if digit.place == "lane" else warps
+            term: str = digit.place
+            if digit.stride > 1:
+                term = f"{term} / {digit.stride}"
+            if digit.stride * digit.size < limit:
+                term = f"{term} % {digit.size}"
+            terms.append(f"{term} * {weight}" if weight > 1 else term)
+        return " + ".join(terms) or "0"
+
+    def folded(self, dimension: int, size: int) -> Distribution:
+        """Of one value for every ``size`` along ``dimension``. Raises ValueError as ``group`` does."""
+        return self.drop(dimension) if size == self.shape[dimension] else self.group(dimension, size)
+
+    def drop(self, dimension: int) -> Distribution:
+        """Of the result of a reduction over ``dimension``, or what a broadcast along it needs."""
+        digits = tuple(() if d == dimension else of for d, of in enumerate(self.digits))
+        return Distribution((digits[0], digits[1])).packed()
+
+    def group(self, dimension: int, size: int) -> Distribution:
+        """Of one value for every ``size`` neighbours along ``dimension``: the coordinate divided by ``size``."""
+        kept: list[Digit] = []
+        below = size  # what is still to be divided away, fastest digits first
+        for digit in reversed(self.digits[dimension]):
+            if below == 1:
+                kept.append(digit)
+                continue
+            taken = math.gcd(below, digit.size)
+            if taken < digit.size and taken < below:
+                raise ValueError(f"groups of {size} cut across the digits of {self}")
+            below //= taken
+            if taken < digit.size:
+                kept.append(Digit(digit.size // taken, digit.place, digit.stride * taken))
+        digits = tuple(tuple(reversed(kept)) if d == dimension else of for d, of in enumerate(self.digits))
+        return Distribution((digits[0], digits[1])).packed()
+
+    def expand(self, dimension: int, size: int) -> Distribution:
+        """Of ``size`` neighbours along ``dimension`` for each element, in registers of the same thread."""
+        more = Digit(size, "register", self.registers)
+        digits = tuple((*of, more) if d == dimension else of for d, of in enumerate(self.digits))
+        return Distribution((digits[0], digits[1]))
+
+    def swap(self) -> Distribution:
+        """Of the transposed tile, in the same registers."""
+        return Distribution((self.digits[1], self.digits[0]))
+
+    def packed(self) -> Distribution:
+        """The same with registers numbered without gaps, in the same order."""
+        strides = sorted((d.stride, d.size) for of in self.digits for d in of if d.place == "register" and d.size > 1)
+        packed, total = {}, 1
+        for stride, size in strides:
+            packed[stride] = total
+            total *= size
+        digits = tuple(
+            tuple(Digit(d.size, d.place, packed[d.stride]) if d.place == "register" else d for d in of if d.size > 1)
+            for of in self.digits
+        )
+        return Distribution((digits[0], digits[1]))
+
+    def used(self, place: Place, limit: int, only: int | None = None) -> list[tuple[int, int]]:
+        """(stride, size) of the digits of warps or lanes, of both dimensions or of ``only`` one."""
+        chosen = [self.digits[only]] if only is not None else self.digits
+        return sorted((d.stride, d.size) for of in chosen for d in of if d.place == place and d.size > 1)
+
+    def copies(self, place: Place, limit: int) -> int:
+        """How many ids of a place hold the same element."""
+        return limit // math.prod(size for _, size in self.used(place, limit))
+
+    def leader(self, warps: int) -> str:
+        """In CUDA C++, whether this thread is the first of those that hold its elements; "" where each is alone."""
+        tests = []
+        for place, limit in (("warp", warps), ("lane", WARP)):
+            digits = self.used(place, limit)  # type: ignore[arg-type]
+            if math.prod(size for _, size in digits) == limit:
+                continue
+            own = " + ".join(f"{place} / {stride} % {size} * {stride}" for stride, size in digits) or "0"
+            tests.append(f"{place} == {own}")
+        return " && ".join(tests)
+
+    def run(self, dimension: int) -> int:
+        """Neighbours along ``dimension`` in neighbouring registers, from every multiple of it on."""
+        found = 1
+        for digit in reversed(self.digits[dimension]):
+            if digit.place != "register" or digit.stride != found:
+                break
+            found *= digit.size
+        return found
+
+    def same(self, other: Distribution, warps: int) -> bool:
+        """Whether every register of every thread holds the same element."""
+        return self == other or (
+            self.registers == other.registers and np.array_equal(self.elements(warps), other.elements(warps))
+        )
+
+    def __str__(self) -> str:
+        def text(of: tuple[Digit, ...]) -> str:
+            return " ".join(f"{d.place}[{d.size}:{d.stride}]" for d in of) or "1"
+
+        return f"({text(self.digits[0])}, {text(self.digits[1])})"
+
+
+@lru_cache(maxsize=1024)
+def _elements(of: Distribution, warps: int) -> IntArray:
+    rows, columns = (of.of_threads(d, warps)[:, None] + np.array(of.of_registers(d))[None, :] for d in (0, 1))
+    found: IntArray = rows * of.shape[1] + columns
+    found.setflags(write=False)
+    return found
+
+
+# Distributions ------------------------------------------------------------------------------------------------------
+
+
+def of_fragment(
+    layout: NestedLayout,
+    order: tuple[int, ...],
+    shape: tuple[int, int],
+    groups: tuple[tuple[int, int, int], tuple[int, int, int]],
+    slow: int,
+) -> Distribution:
+    """Fragments of an intrinsic, dealt out to subgroups. ``order`` is Fragment.register_order. ``groups`` has, of each
+    dimension, the subgroups along it (0: it is not dealt out), the stride of their number, and the extent of a
+    sub-tile. Fragments along dimension ``slow`` are the slowest register number."""
+    strides = _register_strides([(layout.batch_tile[d], layout.outer_tile[d], layout.element_tile[d]) for d in (0, 1)])
+    place = {element: r for r, element in enumerate(order)}
+    values = layout.elements_per_thread
+    counts = []
+    for d, (of_groups, _, data) in enumerate(groups):
+        each = (data if of_groups else shape[d]) // layout.shape[d]
+        rounds = max(1, shape[d] // (of_groups * data)) if of_groups else 1
+        counts.append((rounds, each))
+    totals = [rounds * each for rounds, each in counts]
+    step = [0, 0]
+    step[1 - slow], step[slow] = values, values * totals[1 - slow]
+    found = []
+    for d, (of_groups, stride, data) in enumerate(groups):
+        rounds, each = counts[d]
+        digits = [Digit(rounds, "register", step[d] * each)]
+        if of_groups:
+            digits.append(Digit(min(of_groups, shape[d] // data), "warp", stride))
+        digits.append(Digit(each, "register", step[d]))
+        batch, outer, element = (place.get(s, s) for s in strides[d])
+        digits += [
+            Digit(layout.batch_tile[d], "register", batch),
+            Digit(layout.outer_tile[d], "register", outer),
+            Digit(layout.thread_tile[d], "lane", max(layout.thread_strides[d], 1)),
+            Digit(layout.element_tile[d], "register", element),
+        ]
+        found.append(tuple(digit for digit in digits if digit.size > 1))
+    return Distribution((found[0], found[1]))
+
+
+def of_wg_map(shape: tuple[int, int], map: WgMap, vector: int) -> Distribution:
+    """Sub-tiles dealt out round-robin, each in blocks of ``vector`` along its rows over the lanes of its subgroup."""
+    rows, columns = map.sg_data
+    vector = math.gcd(columns, vector)
+    lanes = math.gcd(WARP, columns // vector)
+    inner = blocked((rows, columns), 1, 1, lanes, 1, vector)
+    found: list[tuple[Digit, ...]] = []
+    total = inner.registers
+    outer: list[tuple[Digit, ...]] = [(), ()]
+    for d, stride in ((1, 1), (0, map.sg_layout[1])):
+        count = shape[d] // map.sg_data[d]
+        rounds = max(1, count // map.sg_layout[d])
+        outer[d] = (
+            Digit(rounds, "register", total),
+            Digit(min(map.sg_layout[d], count), "warp", stride),
+        )
+        total *= rounds
+    for d in (0, 1):
+        found.append(tuple(digit for digit in (*outer[d], *inner.digits[d]) if digit.size > 1))
+    return Distribution((found[0], found[1]))
+
+
+def blocked(shape: tuple[int, int], warps: int, along: int, columns: int, across: int, vector: int) -> Distribution:
+    """Vectors of ``vector`` along the lines of dimension ``along``, ``columns`` lanes and ``across`` warps side by side
+    on a line, the others on other lines; what is left goes round by round. Surplus lanes and warps hold copies."""
+    line, lines = shape[along], shape[1 - along]
+    lanes = WARP // columns
+    lane_lines = math.gcd(lines, lanes)
+    warp_lines = math.gcd(lines // lane_lines, warps // across)
+    rounds, passes = line // (across * columns * vector), lines // (lane_lines * warp_lines)
+    of_line = (
+        Digit(rounds, "register", vector),
+        Digit(across, "warp", 1),
+        Digit(columns, "lane", 1),
+        Digit(vector, "register", 1),
+    )
+    of_lines = (
+        Digit(passes, "register", vector * rounds),
+        Digit(warp_lines, "warp", across),
+        Digit(lane_lines, "lane", columns),
+    )
+    digits = (of_lines, of_line) if along == 1 else (of_line, of_lines)
+    return Distribution(digits)
+
+
+def of_nested(layout: NestedLayout, shape: tuple[int, int]) -> Distribution:
+    """A NestedLayout's: subgroup, batch, outer, thread, element, in its order of registers. A subgroup of more lanes
+    than a warp has is as many warps as it takes."""
+    lanes = subgroup_lanes(layout)
+    layout.verify(shape, lanes)
+    found = []
+    counts = [(layout.batch_tile[d], layout.outer_tile[d], layout.element_tile[d]) for d in (0, 1)]
+    strides = _register_strides(counts)
+    for d in (0, 1):
+        batch, outer, element = strides[d]
+        found.append(
+            (
+                Digit(layout.subgroup_tile[d], "warp", max(layout.subgroup_strides[d], 1) * (lanes // WARP)),
+                Digit(layout.batch_tile[d], "register", batch),
+                Digit(layout.outer_tile[d], "register", outer),
+                *_lane_digits(layout.thread_tile[d], max(layout.thread_strides[d], 1)),
+                Digit(layout.element_tile[d], "register", element),
+            )
+        )
+    return Distribution((found[0], found[1])).packed()
+
+
+def subgroup_lanes(layout: NestedLayout) -> int:
+    """A warp's, or those of several warps where a layout deals out to more."""
+    return -(-math.prod(layout.thread_tile) // WARP) * WARP
+
+
+def _lane_digits(size: int, stride: int) -> tuple[Digit, ...]:
+    """Lanes ``stride`` apart, of which those from the 32nd on are in other warps."""
+    within = max(1, min(size, WARP // stride))
+    beyond = Digit(size // within, "warp", max(1, stride // WARP))
+    return (beyond, Digit(within, "lane", min(stride, WARP - 1))) if size > within else (Digit(size, "lane", stride),)
+
+
+def _register_strides(counts: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Batch of both dimensions is slowest, then outer, then element; within each, the last dimension is fastest."""
+    strides = [[0, 0, 0], [0, 0, 0]]
+    total = 1
+    for kind in (2, 1, 0):
+        for d in (1, 0):
+            strides[d][kind] = total
+            total *= counts[d][kind]
+    return [(s[0], s[1], s[2]) for s in strides]
+
+
+def turned(window: Window, warps: int) -> Distribution:
+    """How a tile that was turned in shared memory leaves to a window: the widest vectors, lanes along a line."""
+    along = 0 if window.turned else 1
+    extent, line, bytes_ = window.array.matrix[1], window.shape[along], window.array.dtype.bytes
+    vector = math.gcd(extent, window.at[along].divisor or extent, line, WIDEST // bytes_)
+    return blocked(window.shape, warps, along, math.gcd(line // vector, WARP), 1, vector)
+
+
+@lru_cache(maxsize=4096)
+def fold(of: Distribution, dimension: int, size: int) -> tuple[Distribution, tuple[int, ...]]:
+    """The distribution of one value for every ``size`` along ``dimension``, and its register for each of ``of``'s."""
+    folded = of.folded(dimension, size)
+    mine = [list(of.of_registers(d)) for d in (0, 1)]
+    mine[dimension] = [offset // size for offset in mine[dimension]]
+    if size == of.shape[dimension]:
+        mine[dimension] = [0] * of.registers
+    places = {pair: r for r, pair in enumerate(zip(*(folded.of_registers(d) for d in (0, 1)), strict=True))}
+    return folded, tuple(places[pair] for pair in zip(*mine, strict=True))
+
+
+# Moves between distributions -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """Register ``table[r]`` of the same thread holds what register r is to have."""
+
+    table: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """Register ``table[r]`` of the lane ``lane ^ masks[r]`` of the same warp holds it."""
+
+    table: tuple[int, ...]
+    masks: tuple[int, ...]
+
+
+Move = Renamed | Shuffled
+
+
+@lru_cache(maxsize=2048)
+def move(source: Distribution, target: Distribution, warps: int) -> Move | None:
+    """How the target's registers come from the source's without shared memory; None where they do not.
+
+    Both cover one shape.
+    """
+    have, want = source.elements(warps), target.elements(warps)
+    size = math.prod(source.shape)
+    threads = np.arange(len(have))
+    table = _held(have, want, size)
+    if (table >= 0).all() and (table == table[:1]).all():
+        return Renamed(tuple(table[0].tolist()))
+    registers, masks = [], []
+    lanes = threads ^ np.arange(WARP)[:, None]  # of each mask
+    for r in range(want.shape[1]):
+        found = None
+        for mask in range(WARP):
+            held = _held(have[lanes[mask]], want[:, r : r + 1], size)[:, 0]
+            if held[0] >= 0 and (held == held[0]).all():
+                found = int(held[0]), mask
+                break
+        if found is None:
+            return None
+        registers.append(found[0])
+        masks.append(found[1])
+    return Shuffled(tuple(registers), tuple(masks))
+
+
+def _held(have: IntArray, want: IntArray, size: int) -> IntArray:
+    """(threads, wanted): the first register of each thread's ``have`` that is the wanted element, or -1."""
+    threads = np.arange(len(have))[:, None] * size
+    keys = (have + threads).ravel()
+    order = np.argsort(keys, kind="stable")
+    ranked = keys[order]
+    wanted = (want + threads).ravel()
+    at = np.minimum(np.searchsorted(ranked, wanted), len(ranked) - 1)
+    found = np.where(ranked[at] == wanted, order[at] % have.shape[1], -1)
+    held: IntArray = found.reshape(want.shape)
+    return held

@@ -1,0 +1,218 @@
+"""A tile program on numpy: its outputs in float64, with a bound on the rounding errors of any schedule.
+
+Products are added up in f32 in any order; casts round where the program says so; bounds are carried operation by
+operation (running error analysis). The tile sizes do not change the result beyond float64's own rounding.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from search_spaces.arrays import FloatArray
+from search_spaces.hardware.dtypes import F32, SMALLEST, DType
+from search_spaces.operators.problem import Array, sum_growth
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.functions import FUNCTIONS, REDUCTIONS, U
+from search_spaces.programs.language.places import resolve
+
+Bounded = tuple[FloatArray, FloatArray]  # values, and how far a kernel's may be from them
+
+
+def interpret(trace: ir.Trace, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """Outputs, and the largest absolute error allowed for each element; elements that no block stores are NaN."""
+    arrays = {
+        a.name: a.dtype.load(np.asarray(inputs[a.name])).reshape(a.full) for a in trace.arrays if a.role != "output"
+    }
+    outputs = {a.name: np.full(a.full, np.nan) for a in trace.arrays if a.role == "output"}
+    outputs |= {a.name: arrays[a.name].copy() for a in trace.arrays if a.role == "inout"}
+    bounds = {name: np.zeros_like(values) for name, values in outputs.items()}
+    combined = {name: np.zeros_like(values) for name, values in outputs.items()}  # sizes and counts of what atomics add
+    operations = resolve(trace).operations
+    with np.errstate(all="ignore"):
+        for block in itertools.product(*map(range, trace.blocks)):
+            _Block(block, arrays, outputs, bounds, combined).run(operations)
+    for name, sizes in combined.items():
+        bounds[name] += 24 * U * sizes  # atomics add in any order
+    return outputs, bounds
+
+
+@dataclass
+class _Block:
+    block: tuple[int, ...]
+    arrays: Mapping[str, FloatArray]
+    outputs: Mapping[str, FloatArray]
+    bounds: Mapping[str, FloatArray]
+    combined: Mapping[str, FloatArray]
+    values: dict[int, Bounded] = field(default_factory=dict)
+    states: dict[int, Bounded] = field(default_factory=dict)
+    loops: dict[int, int] = field(default_factory=dict)
+    shared: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+
+    def run(self, operations: tuple[ir.Operation, ...]) -> None:
+        for operation in operations:
+            match operation:
+                case ir.Loop():
+                    for turn in range(operation.turns(self.block, self.loops)):
+                        self.loops[operation.number] = turn
+                        self.run(operation.body)
+                case ir.If():
+                    if operation.place.at(self.block, self.loops) == operation.equals:
+                        self.run(operation.body)
+                case ir.Store(value, window) if window.array.role == "shared":
+                    self._keep(self.values[value.id], window)
+                case ir.Store(value, window):
+                    self._store(self.values[value.id], window)
+                case ir.AtomicRmw(kind, value, window):
+                    self._combine(kind, self.values[value.id], window)
+                case ir.Set(state, value):
+                    self.states[state] = self.values[value.id]
+                case ir.Prefetch() | ir.Move():
+                    pass
+                case _:
+                    self.values[operation.result.id] = self._result(operation)
+
+    def _result(self, operation: ir.Computing) -> Bounded:
+        match operation:
+            case ir.Load(result, window) if window.array.role == "shared":
+                kept = self.shared.get(window.array.name)
+                if kept is None:
+                    return np.full(result.shape, np.nan), np.full(result.shape, np.inf)
+                parts = [self._matrix({window.array.name: of}, window)[0].copy() for of in kept]
+                return parts[0], parts[1]
+            case ir.Load(result, window, padding):
+                return self._loaded(window, padding), np.zeros(result.shape)
+            case ir.Fill(result, number):
+                return rounded(result.dtype, (np.full(result.shape, number), np.zeros(result.shape)))
+            case ir.Coordinates(result, _, base):
+                first = base.at(self.block, self.loops)
+                return first + np.arange(max(result.shape), dtype=np.float64).reshape(result.shape), np.zeros(
+                    result.shape
+                )
+            case ir.Read(_, state):
+                return self.states[state]
+            case ir.Transpose(_, value):
+                values, bounds = self.values[value.id]
+                return values.T, bounds.T
+            case ir.Convert(_, value):
+                return self.values[value.id]
+            case ir.Broadcast(_, value, dimension):
+                values, bounds = self.values[value.id]
+                return values.repeat(operation.size, dimension), bounds.repeat(operation.size, dimension)
+            case ir.Reduce():
+                return self._reduced(operation)
+            case ir.Mma():
+                return self._product(operation)
+            case ir.Map(result, "cast", arguments):
+                return rounded(result.dtype, self._argument(arguments[0], result.shape))
+            case ir.Map(result, function, arguments):
+                given = [self._argument(a, result.shape) for a in arguments]
+                row = FUNCTIONS[function]
+                numbers = tuple(g[0] for g in given)
+                values = row.on_numpy(*numbers)
+                if not result.dtype.is_float and function not in ("where", "maximum", "minimum"):
+                    exact = np.zeros_like(values)
+                    return values, row.bound(numbers, tuple(g[1] for g in given), values) if row.types in (
+                        "compared",
+                        "truths",
+                    ) else exact
+                return values, _clean(values, row.bound(numbers, tuple(g[1] for g in given), values))
+        raise TypeError(f"{operation} has no result")
+
+    def _argument(self, argument: ir.Value | float, shape: ir.Shape) -> Bounded:
+        if isinstance(argument, ir.Value):
+            return self.values[argument.id]
+        return np.full(shape, float(np.float32(argument))), np.zeros(shape)
+
+    def _reduced(self, operation: ir.Reduce) -> Bounded:
+        values, bounds = self.values[operation.value.id]
+        rows, columns = operation.value.shape
+        if operation.dimension == 0:
+            cut, axis = (rows // operation.size, operation.size, columns), 1
+        else:
+            cut, axis = (rows, columns // operation.size, operation.size), 2
+        parts, errors = values.reshape(cut), bounds.reshape(cut)
+        result = np.asarray(REDUCTIONS[operation.kind].on_numpy(parts, axis=axis), dtype=np.float64)
+        if not operation.result.dtype.is_float:
+            return result, np.zeros_like(result)
+        if operation.kind == "add":
+            bound = errors.sum(axis) + sum_growth(operation.size) * U * np.abs(parts).sum(axis)
+        elif operation.kind == "mul":
+            largest = np.prod(np.abs(parts) + errors, axis=axis)
+            bound = largest * (1 + U) ** operation.size - np.abs(result)
+        else:
+            bound = errors.max(axis)
+        return result, _clean(result, bound)
+
+    def _product(self, operation: ir.Mma) -> Bounded:
+        (a, a_bound), (b, b_bound) = self.values[operation.a.id], self.values[operation.b.id]
+        c, c_bound = (0.0, 0.0) if operation.c is None else self.values[operation.c.id]
+        size = np.abs(a) @ np.abs(b)
+        bound = np.abs(a) @ b_bound + a_bound @ (np.abs(b) + b_bound) + c_bound
+        return a @ b + c, bound + sum_growth(a.shape[1]) * U * (size + np.abs(c))
+
+    def _place(self, window: ir.Window) -> tuple[tuple[int | slice, ...], tuple[slice, slice]]:
+        """The part of the array, then that of the tile, which lie in both."""
+        of_array, of_tile = [], []
+        for place, size, extent in zip(window.at, window.shape, window.extent, strict=True):
+            start = place.at(self.block, self.loops)
+            low = max(start, 0)
+            high = max(min(start + size, extent), low)
+            of_array.append(slice(low, high))
+            of_tile.append(slice(low - start, high - start))
+        return (*(i.at(self.block, self.loops) for i in window.array.lead), *of_array), (of_tile[0], of_tile[1])
+
+    def _matrix(self, arrays: Mapping[str, FloatArray], window: ir.Window) -> tuple[FloatArray, tuple[slice, slice]]:
+        """A view of the window's part of its array, and the part of the tile that it is."""
+        place, tile = self._place(window)
+        lead, rows, columns = place[:-2], place[-2], place[-1]
+        matrix = arrays[window.array.name][lead].reshape(window.array.matrix)
+        return (matrix.T if window.turned else matrix)[rows, columns], tile
+
+    def _loaded(self, window: ir.Window, padding: float) -> FloatArray:
+        part, place = self._matrix(self.arrays, window)
+        tile = np.full(window.shape, padding)
+        tile[place] = part
+        return tile
+
+    def _keep(self, value: Bounded, window: ir.Window) -> None:
+        """In shared memory; what no thread has written there is NaN."""
+        array = window.array
+        kept = self.shared.setdefault(array.name, (np.full(array.full, np.nan), np.zeros(array.full)))
+        for of, given in zip(kept, value, strict=True):
+            self._matrix({array.name: of}, window)[0][...] = given
+
+    def _store(self, value: Bounded, window: ir.Window) -> None:
+        for kept, given in zip((self.outputs, self.bounds), value, strict=True):
+            part, place = self._matrix(kept, window)
+            part[...] = given[place]
+
+    def _combine(self, kind: str, value: Bounded, window: ir.Window) -> None:
+        part, place = self._matrix(self.outputs, window)
+        bound, _ = self._matrix(self.bounds, window)
+        given, error = value[0][place], value[1][place]
+        if kind in ("maxs", "mins"):
+            part[...] = (np.maximum if kind == "maxs" else np.minimum)(part, given)
+            return
+        if kind == "addf":
+            sizes, _ = self._matrix(self.combined, window)
+            sizes += np.abs(given) + np.abs(part) * (sizes == 0)
+        part += given
+        bound += error
+
+
+def rounded(type_: DType, value: Bounded) -> Bounded:
+    """A cast: the reference keeps its digits, and the bound has the rounding."""
+    values, bounds = value
+    if type_ == F32 or not type_.is_float:
+        return value
+    largest = np.abs(values) + bounds
+    return values, _clean(values, bounds + type_.unit_roundoff * largest + SMALLEST[type_.name])
+
+
+def _clean(values: FloatArray, bounds: FloatArray) -> FloatArray:
+    """Bounds of infinite and undefined values, which are exact."""
+    return np.where(np.isfinite(values), np.where(np.isnan(bounds), np.inf, bounds), 0.0)

@@ -1,0 +1,360 @@
+"""What a tile program is: windows on arrays, values of tile shape, and the operations between them.
+
+A trace is the program at the sizes of one problem and one choice of tile sizes, so that every shape is a number.
+Operation names in brackets are those of the XeTile RFC.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from search_spaces.hardware.dtypes import DType
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.programs.language.index import Index
+
+Shape = tuple[int, int]
+Given = WgMap | NestedLayout
+
+
+class ProgramError(ValueError):
+    """A program that breaks a rule of the language: one line that names the place, the operation and the rule."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where an operation stands in the user's file."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Array:
+    """An argument of the program, row-major; ``sizes`` are the names of its extents. Or a tile in shared memory.
+
+    A vector is one row. ``lead`` are the places along the dimensions before the last two, of an array of three
+    dimensions that was indexed; ``leading`` are their extents.
+    """
+
+    name: str
+    role: Literal["input", "output", "inout", "shared"]
+    dtype: DType
+    sizes: tuple[str, ...]
+    full: tuple[int, ...]
+    lead: tuple[Index, ...] = ()
+
+    @property
+    def matrix(self) -> Shape:
+        return (1, self.full[0]) if len(self.full) == 1 else (self.full[-2], self.full[-1])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What is left to be indexed."""
+        return self.full[len(self.lead) :]
+
+    def __getitem__(self, place: Index | int) -> Array:
+        """The array at a place of its first dimension. Raises ProgramError where only a matrix is left."""
+        if len(self.shape) < 3:
+            raise ProgramError(f"{self.name}[..]: only dimensions before the last two are indexed; use p.window")
+        index = place if isinstance(place, Index) else Index("constant", place)
+        return Array(self.name, self.role, self.dtype, self.sizes, self.full, (*self.lead, index))
+
+
+@dataclass(frozen=True)
+class Window:
+    """A tile of an array, which ``Move`` shifts (init_tile). ``turned``: it sees the transposed matrix."""
+
+    id: int
+    array: Array
+    at: tuple[Index, Index]
+    shape: Shape
+    turned: bool = False
+    map: WgMap | None = None
+
+    @property
+    def extent(self) -> Shape:
+        """The array's, as the window sees it."""
+        rows, columns = self.array.matrix
+        return (columns, rows) if self.turned else (rows, columns)
+
+    @property
+    def strides(self) -> Shape:
+        """Elements in memory from a row of the window to the next, and from a column to the next."""
+        line = self.array.matrix[1]
+        return (1, line) if self.turned else (line, 1)
+
+
+@dataclass(frozen=True)
+class Value:
+    """The result of an operation. ``map``: what the user says about who holds what."""
+
+    id: int
+    shape: Shape
+    dtype: DType
+    map: Given | None = None
+
+
+@dataclass(frozen=True)
+class Load:
+    """``padding`` is what lies outside of the array (load_tile)."""
+
+    result: Value
+    window: Window
+    padding: float
+    source: Source
+
+
+@dataclass(frozen=True)
+class Store:
+    """Nothing outside of the array is written (store_tile)."""
+
+    value: Value
+    window: Window
+    source: Source
+
+
+@dataclass(frozen=True)
+class AtomicRmw:
+    """Each element of the window becomes its combination with the value (atomic_rmw)."""
+
+    kind: str
+    value: Value
+    window: Window
+    source: Source
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """``locality`` from 0, which keeps nothing, to 3, the nearest cache (prefetch_tile)."""
+
+    window: Window
+    locality: int
+    source: Source
+
+
+@dataclass(frozen=True)
+class Move:
+    """Relative to where the window is (update_tile_offset)."""
+
+    window: Window
+    by: Shape
+    source: Source
+
+
+@dataclass(frozen=True)
+class Transpose:
+    result: Value
+    value: Value
+    source: Source
+
+
+@dataclass(frozen=True)
+class Mma:
+    """``result = a @ b + c``; without ``c``, a @ b (tile_mma)."""
+
+    result: Value
+    a: Value
+    b: Value
+    c: Value | None
+    source: Source
+
+
+@dataclass(frozen=True)
+class Fill:
+    result: Value
+    number: float
+    source: Source
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """The places along ``dimension``, from ``base`` on: an index vector of one row or one column."""
+
+    result: Value
+    dimension: int
+    base: Index
+    source: Source
+
+
+@dataclass(frozen=True)
+class Map:
+    """An element-wise function of values and numbers (``functions.py``); a cast is the function ``cast``."""
+
+    result: Value
+    function: str
+    arguments: tuple[Value | float, ...]
+    source: Source
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """``size`` neighbours along ``dimension`` become one (reduction, reduction_size)."""
+
+    result: Value
+    kind: str
+    value: Value
+    dimension: int
+    source: Source
+
+    @property
+    def size(self) -> int:
+        return self.value.shape[self.dimension] // self.result.shape[self.dimension]
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """Each element fills ``size`` neighbours along ``dimension`` (broadcast, broadcast_size)."""
+
+    result: Value
+    value: Value
+    dimension: int
+    source: Source
+
+    @property
+    def size(self) -> int:
+        return self.result.shape[self.dimension] // self.value.shape[self.dimension]
+
+
+@dataclass(frozen=True)
+class Convert:
+    """The same value, held by other threads (convert_layout, to_layout). ``shared``: through shared memory."""
+
+    result: Value
+    value: Value
+    shared: bool
+    source: Source
+
+
+@dataclass(frozen=True)
+class Read:
+    """The present value of a state, a variable that a loop carries."""
+
+    result: Value
+    state: int
+    source: Source
+
+
+@dataclass(frozen=True)
+class Set:
+    state: int
+    value: Value
+    source: Source
+
+
+@dataclass(frozen=True)
+class Loop:
+    """``first``, ``first + step``, .. while less than ``stop``. Its ``body`` was traced once."""
+
+    number: int
+    first: Index
+    stop: Index
+    step: int
+    body: tuple[Operation, ...]
+    source: Source
+
+    def turns(self, block: tuple[int, ...], loops: dict[int, int]) -> int:
+        return max(0, -(-(self.stop.at(block, loops) - self.first.at(block, loops)) // self.step))
+
+    def most_turns(self, blocks: tuple[int, ...], around: dict[int, int]) -> int:
+        (low, _), (_, high) = self.first.interval(blocks, around), self.stop.interval(blocks, around)
+        return max(0, -(-(high - low) // self.step))
+
+
+@dataclass(frozen=True)
+class If:
+    """``body`` runs where ``place`` is ``equals``, which is the same for all threads of a block."""
+
+    number: int
+    place: Index
+    equals: int
+    body: tuple[Operation, ...]
+    source: Source
+
+
+Operation = (
+    Load | Store | AtomicRmw | Prefetch | Move | Transpose | Mma | Fill | Coordinates | Map | Reduce | Broadcast
+    | Convert | Read | Set | Loop | If
+)  # fmt: skip
+Region = Loop | If
+Computing = Load | Transpose | Mma | Fill | Coordinates | Map | Reduce | Broadcast | Convert | Read
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A program at one problem and one choice of tile sizes. Blocks cut ``extent`` into tiles of ``tile``."""
+
+    name: str
+    arrays: tuple[Array, ...]
+    extent: tuple[int, ...]
+    tile: tuple[int, ...]
+    operations: tuple[Operation, ...]
+    chosen: tuple[tuple[str, int], ...]
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        return tuple(-(-n // t) for n, t in zip(self.extent, self.tile, strict=True))
+
+    @property
+    def block_count(self) -> int:
+        return math.prod(self.blocks)
+
+    @cached_property
+    def mapped(self) -> bool:
+        """Whether the user says who holds what of some value."""
+        return any(
+            o.result.map is not None
+            for o, _ in self.walk()
+            if not isinstance(o, Store | AtomicRmw | Prefetch | Move | Set | Loop | If)
+        )
+
+    @cached_property
+    def shared(self) -> tuple[Array, ...]:
+        """The tiles in shared memory that the program asks for, in the order in which it uses them."""
+        windows = [o.window for o, _ in self.walk() if isinstance(o, Load | Store)]
+        return tuple(dict.fromkeys(w.array for w in windows if w.array.role == "shared"))
+
+    def walk(self) -> Iterator[tuple[Operation, tuple[Region, ...]]]:
+        """Every operation, with the loops and conditions around it."""
+        yield from _walk(self.operations, ())
+
+    def turns(self) -> dict[int, int]:
+        """The most turns of each loop, by its number."""
+        found: dict[int, int] = {}
+        for operation, _ in self.walk():
+            if isinstance(operation, Loop):
+                found[operation.number] = operation.most_turns(self.blocks, found)
+        return found
+
+
+def _walk(
+    operations: tuple[Operation, ...], around: tuple[Region, ...]
+) -> Iterator[tuple[Operation, tuple[Region, ...]]]:
+    for operation in operations:
+        yield operation, around
+        if isinstance(operation, Loop | If):
+            yield from _walk(operation.body, (*around, operation))
+
+
+def line_dimension(window: Window) -> int:
+    """The dimension of the window that lies along contiguous memory."""
+    return 0 if window.turned else 1
+
+
+def inputs(operation: Operation) -> tuple[Value, ...]:
+    """The values that an operation takes."""
+    match operation:
+        case Map():
+            return tuple(a for a in operation.arguments if isinstance(a, Value))
+        case Mma(_, a, b, c):
+            return (a, b) if c is None else (a, b, c)
+        case Store() | AtomicRmw() | Transpose() | Reduce() | Broadcast() | Convert() | Set():
+            return (operation.value,)
+    return ()

@@ -1,0 +1,268 @@
+"""What the elements of a tile hold that lie outside of its array, so that no reduction or product adds them up unseen.
+
+A load puts its padding there. Functions carry it on: 0 times a finite number is 0, -inf less a finite number is -inf,
+exp2(-inf) is 0. A mask on places (``p.columns(j, bn) < n``) is known to be false there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.functions import FUNCTIONS, REDUCTIONS
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.ir import ProgramError, Source
+
+Edge = tuple[Index, int]  # where a tile begins along a dimension, and the extent of the array there
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Along one dimension: ``inside`` where all elements are the program's own; else ``constant`` or ``unknown``
+    numbers, of the operation at ``source``. ``edges`` are the arrays' ends that were passed."""
+
+    kind: Literal["inside", "constant", "unknown"]
+    value: float = 0.0
+    edges: frozenset[Edge] = frozenset()
+    source: Source | None = None
+
+
+INSIDE = Outside("inside")
+Both = tuple[Outside, Outside]
+
+
+@dataclass
+class _Walk:
+    trace: ir.Trace
+    turns: dict[int, int]
+    outside: dict[int, Both]
+    everywhere: dict[int, float]  # constants
+    states: dict[int, tuple[Both, float | None]]
+    made: dict[int, ir.Computing]
+    shared: dict[str, Both] = field(default_factory=dict)
+
+    def run(self, operations: tuple[ir.Operation, ...]) -> None:
+        for operation in operations:
+            match operation:
+                case ir.Loop():
+                    self.run(operation.body)  # states then hold what a turn leaves
+                    self.run(operation.body)
+                case ir.If():
+                    self.run(operation.body)
+                case ir.Set(state, value):
+                    self._set(state, value)
+                case ir.Store(value, window) if window.array.role == "shared":
+                    self._keep(value, window.array.name)
+                case ir.Store() | ir.AtomicRmw() | ir.Prefetch() | ir.Move():
+                    pass
+                case _:
+                    self.made[operation.result.id] = operation
+                    rows, columns = self._of(operation)
+                    self.outside[operation.result.id] = rows, columns
+
+    def _set(self, state: int, value: ir.Value) -> None:
+        given, number = self.outside[value.id], self.everywhere.get(value.id)
+        if state in self.states:
+            before, constant = self.states[state]
+            given = _joined(before[0], given[0], constant, number), _joined(before[1], given[1], constant, number)
+            number = number if number == constant else None
+        self.states[state] = given, number
+
+    def _keep(self, value: ir.Value, name: str) -> None:
+        """What a tile in shared memory holds now in some part."""
+        given = self.outside[value.id]
+        before = self.shared.get(name, given)
+        self.shared[name] = _either(before[0], given[0]), _either(before[1], given[1])
+
+    def _of(self, operation: ir.Computing) -> Both:
+        match operation:
+            case ir.Load(_, window) if window.array.role == "shared":
+                return self.shared.get(window.array.name, (INSIDE, INSIDE))
+            case ir.Load(_, window, padding, source):
+                return self._loaded(window, padding, source, 0), self._loaded(window, padding, source, 1)
+            case ir.Fill(result, number):
+                self.everywhere[result.id] = number
+                return INSIDE, INSIDE
+            case ir.Read(result, state):
+                held, constant = self.states.get(state, ((INSIDE, INSIDE), None))
+                if constant is not None:
+                    self.everywhere[result.id] = constant
+                return held
+            case ir.Transpose(_, value):
+                return self.outside[value.id][1], self.outside[value.id][0]
+            case ir.Convert(_, value):
+                return self.outside[value.id]
+            case ir.Broadcast(result, value, dimension):
+                if value.id in self.everywhere:
+                    self.everywhere[result.id] = self.everywhere[value.id]
+                rows, columns = self.outside[value.id]
+                if value.shape[dimension] == 1:
+                    return (INSIDE, columns) if dimension == 0 else (rows, INSIDE)
+                return rows, columns
+            case ir.Reduce():
+                return self._reduced(operation)
+            case ir.Mma():
+                return self._product(operation)
+            case ir.Map():
+                return self._mapped(operation, 0), self._mapped(operation, 1)
+        return INSIDE, INSIDE
+
+    def _loaded(self, window: ir.Window, padding: float, source: Source, d: int) -> Outside:
+        _, high = window.at[d].interval(self.trace.blocks, self.turns)
+        if high + window.shape[d] <= window.extent[d]:
+            return INSIDE
+        return Outside("constant", padding, frozenset({(window.at[d], window.extent[d])}), source)
+
+    def _reduced(self, operation: ir.Reduce) -> Both:
+        d, kind = operation.dimension, operation.kind
+        both = list(self.outside[operation.value.id])
+        along, other = both[d], both[1 - d]
+        neutral = REDUCTIONS[kind].start
+        whole = operation.size == operation.value.shape[d]
+        if along.kind != "inside" and not (along.kind == "constant" and along.value == neutral):
+            held = f"{along.value:g}" if along.kind == "constant" else "what nobody knows"
+            axis = ("rows", "columns")[d]
+            raise ProgramError(
+                f"{operation.source}: reduction: {kind} sees {held} in {axis} outside of the array (loaded at "
+                f"{along.source}): load with padding={neutral:g}, or use p.where with p.{axis}"
+            )
+        both[d] = INSIDE if whole else along
+        if other.kind == "constant" and other.value != neutral and REDUCTIONS[kind].ordered:
+            both[1 - d] = replace(other, kind="unknown")
+        return both[0], both[1]
+
+    def _product(self, operation: ir.Mma) -> Both:
+        a, b = self.outside[operation.a.id], self.outside[operation.b.id]
+        left, right = a[1], b[0]
+        open_ends = [o for o in (left, right) if o.kind != "inside"]
+        zero = [o for o in open_ends if o.kind == "constant" and o.value == 0.0]
+        other_finite = all(o.kind != "constant" or math.isfinite(o.value) for o in open_ends)
+        if open_ends and not (zero and other_finite):
+            raise ProgramError(
+                f"{operation.source}: mma: neither operand is known to be 0 along k outside of the arrays (loaded at "
+                f"{open_ends[0].source}): load with padding=0, or use p.where"
+            )
+        ends = []
+        for d, operand in ((0, a), (1, b)):
+            own = operand[d]
+            if operation.c is not None and own.kind == "constant" and own.value == 0.0:
+                added = self.outside[operation.c.id][d]
+                number = self.everywhere.get(operation.c.id)
+                if number is None and (added.kind, added.value) != ("constant", 0.0):
+                    own = replace(own, kind="unknown")
+                elif number is not None:
+                    own = replace(own, value=number)
+            elif own.kind == "constant" and own.value != 0.0:
+                own = replace(own, kind="unknown")
+            ends.append(own)
+        return ends[0], ends[1]
+
+    def _mapped(self, operation: ir.Map, d: int) -> Outside:
+        if operation.function in ("less", "less_equal", "and"):
+            known = self._false(operation, d)
+            if known:
+                return Outside("constant", 0.0, known, operation.source)
+        owns = [self.outside[a.id][d] if isinstance(a, ir.Value) else INSIDE for a in operation.arguments]
+        edges: frozenset[Edge] = frozenset().union(*(o.edges for o in owns))
+        source = next((o.source for o in owns if o.source is not None), None)
+        values: list[float | None] = []
+        for argument, own in zip(operation.arguments, owns, strict=True):
+            if not isinstance(argument, ir.Value):
+                values.append(argument)
+            elif own.kind == "inside":
+                values.append(self.everywhere.get(argument.id))
+            else:  # a constant is known behind its own edges alone
+                covers = own.kind == "constant" and edges <= _implied(own.edges, edges)
+                values.append(own.value if covers else None)
+        if not edges:
+            return INSIDE
+        number = _number(operation.function, values)
+        if number is None:
+            return Outside("unknown", 0.0, edges, source)
+        return Outside("constant", number, edges, source)
+
+    def _false(self, operation: ir.Map, d: int) -> frozenset[Edge]:
+        """The edges behind which a condition on places is false along ``d``."""
+        if operation.function == "and":
+            found: frozenset[Edge] = frozenset()
+            for argument in operation.arguments:
+                if isinstance(argument, ir.Value):
+                    own = self.outside[argument.id][d]
+                    if own.kind == "constant" and own.value == 0.0:
+                        found |= own.edges
+            return found
+        left, right = operation.arguments
+        place = self._places(left, d) if isinstance(left, ir.Value) else None
+        bound = right if not isinstance(right, ir.Value) else self.everywhere.get(right.id)
+        if place is None or bound is None:
+            return frozenset()
+        end = int(bound) + (operation.function == "less_equal")
+        _, high = place.interval(self.trace.blocks, self.turns)
+        return frozenset() if high + operation.result.shape[d] <= end else frozenset({(place, end)})
+
+    def _places(self, value: ir.Value, d: int) -> Index | None:
+        operation = self.made[value.id]
+        if isinstance(operation, ir.Broadcast):
+            return self._places(operation.value, d)
+        if isinstance(operation, ir.Coordinates) and operation.dimension == d:
+            return operation.base
+        return None
+
+
+def _implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:
+    """The edges that lie at or behind a masked one."""
+    return frozenset(e for e in edges if any(m[0] == e[0] and m[1] <= e[1] for m in masked))
+
+
+def _either(one: Outside, other: Outside) -> Outside:
+    """What the parts of a tile hold that were stored one by one."""
+    if one.kind == "inside" or other.kind == "inside":
+        return other if one.kind == "inside" else one
+    same = one.kind == other.kind == "constant" and one.value == other.value
+    return replace(one, kind=one.kind if same else "unknown", edges=one.edges | other.edges)
+
+
+def _joined(before: Outside, after: Outside, first: float | None, second: float | None) -> Outside:
+    """What a state holds that was set twice."""
+    if before.kind == "inside" and after.kind == "inside":
+        return INSIDE
+    values = [
+        number if o.kind == "inside" else (o.value if o.kind == "constant" else None)
+        for o, number in ((before, first), (after, second))
+    ]
+    edges, source = before.edges | after.edges, before.source or after.source
+    if values[0] is not None and values[0] == values[1]:
+        return Outside("constant", values[0], edges, source)
+    return Outside("unknown", 0.0, edges, source)
+
+
+def _number(function: str, values: list[float | None]) -> float | None:
+    """The function of what is known; None stands for a finite number that is not."""
+    known = [v for v in values if v is not None]
+    if len(known) == len(values):
+        if function == "cast":
+            return known[0]
+        with np.errstate(all="ignore"):
+            return float(np.asarray(FUNCTIONS[function].on_numpy(*(np.float64(v) for v in known))))
+    if function == "multiply" and 0.0 in known:
+        return 0.0
+    if function == "and" and 0.0 in known:
+        return 0.0
+    if function == "divide" and values[0] == 0.0:
+        return 0.0
+    if function in ("add", "subtract") and known and math.isinf(known[0]):
+        return known[0] if function == "add" or values[0] is not None else -known[0]
+    if function == "where" and values[1] is not None and values[1] == values[2]:
+        return values[1]
+    if function == "where" and values[0] is not None:
+        return values[1] if values[0] else values[2]
+    return None
+
+
+def check_padding(trace: ir.Trace) -> None:
+    """Of a trace without moves. Raises ProgramError for a reduction or a product that sees padding which changes it."""
+    _Walk(trace, trace.turns(), {}, {}, {}, {}).run(trace.operations)

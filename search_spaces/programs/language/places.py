@@ -1,0 +1,122 @@
+"""Where each access of a program lies: windows that move become windows at an index, and moves are gone."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.index import ZERO, Index
+from search_spaces.programs.language.ir import ProgramError
+
+Offsets = dict[int, tuple[Index, Index]]  # how far each window has moved
+
+
+def resolve(trace: ir.Trace) -> ir.Trace:
+    """The same program without ``Move``. Raises ProgramError for a window that moves by what no index can say."""
+    return dataclasses.replace(trace, operations=_resolved(trace.operations, {}, None))
+
+
+def _resolved(operations: tuple[ir.Operation, ...], offsets: Offsets, turn: _Turn | None) -> tuple[ir.Operation, ...]:
+    """``offsets`` are those in front of the operations, and become those behind them. ``turn`` is of the loop that
+    they are the body of."""
+    found: list[ir.Operation] = []
+    for operation in operations:
+        match operation:
+            case ir.Move(window, by):
+                rows, columns = offsets.get(window.id, (ZERO, ZERO))
+                offsets[window.id] = rows + by[0], columns + by[1]
+            case ir.Loop():
+                found.append(_loop(operation, offsets))
+            case ir.If():
+                found.append(_if(operation, offsets, turn))
+            case ir.Load() | ir.Store() | ir.AtomicRmw() | ir.Prefetch():
+                window = operation.window
+                rows, columns = offsets.get(window.id, (ZERO, ZERO))
+                at = window.at[0] + rows, window.at[1] + columns
+                found.append(dataclasses.replace(operation, window=dataclasses.replace(window, at=at)))
+            case _:
+                found.append(operation)
+    return tuple(found)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Turn:
+    """The counter of a loop, and the windows that its conditions move, with where they are before the loop."""
+
+    loop: ir.Loop
+    bases: Offsets
+
+    def period(self, condition: ir.If) -> int:
+        """Turns from one in which a condition holds to the next; it holds in turn 0. Raises ProgramError."""
+        loop, place = self.loop, condition.place
+        turn = Index("loop", loop.number)
+        at = loop.first + turn * loop.step
+        if place.kind == "mod" and condition.equals == 0 and loop.first == ZERO:
+            if place.args[0] == turn:
+                return place.number
+            if place.args[0] == at and place.number % loop.step == 0:
+                return place.number // loop.step
+        raise ProgramError(
+            f"{condition.source}: when: a window moves in it, so it holds every so many turns: use at % n, with n a "
+            f"multiple of the step {loop.step}"
+        )
+
+
+def _if(condition: ir.If, offsets: Offsets, turn: _Turn | None) -> ir.If:
+    moved = _moves(condition.body)
+    inside = dict(offsets)
+    if moved and turn is None:
+        raise ProgramError(f"{condition.source}: when: a window moves in it outside of a loop")
+    if moved and turn is not None:
+        times = Index("loop", turn.loop.number) // turn.period(condition)
+        for window, by in moved.items():
+            base = turn.bases.get(window, (ZERO, ZERO))
+            inside[window] = base[0] + times * by[0], base[1] + times * by[1]
+            offsets[window] = base[0] + (times + 1) * by[0], base[1] + (times + 1) * by[1]
+    return dataclasses.replace(condition, body=_resolved(condition.body, inside, None))
+
+
+def _moves(body: tuple[ir.Operation, ...]) -> dict[int, tuple[int, int]]:
+    """How far each window moves in the body of a condition."""
+    found: dict[int, tuple[int, int]] = {}
+    for operation in body:
+        if isinstance(operation, ir.Move):
+            rows, columns = found.get(operation.window.id, (0, 0))
+            found[operation.window.id] = rows + operation.by[0], columns + operation.by[1]
+        elif isinstance(operation, ir.If) and _moves(operation.body):
+            raise ProgramError(f"{operation.source}: when: a window moves in a condition of a condition")
+    return found
+
+
+def _loop(loop: ir.Loop, offsets: Offsets) -> ir.Loop:
+    conditions = [o for o in loop.body if isinstance(o, ir.If)]
+    periodic = {window: c for c in conditions for window in _moves(c.body)}
+    plain = tuple(o for o in loop.body if not isinstance(o, ir.If))
+    moved: Offsets = {}
+    _resolved(plain, moved, None)
+    for window, condition in periodic.items():
+        if window in moved or sum(window in _moves(c.body) for c in conditions) > 1:
+            raise ProgramError(f"{condition.source}: when: a window moves in it and elsewhere in the loop")
+    each: dict[int, tuple[int, int]] = {}
+    for window, by in moved.items():
+        if any(i.kind != "constant" for i in by):
+            raise ProgramError(f"{loop.source}: steps: a window moves in an inner loop by what is not a constant")
+        each[window] = by[0].number, by[1].number
+    turn = Index("loop", loop.number)
+    inside: Offsets = dict(offsets)
+    turns = (loop.stop - loop.first + (loop.step - 1)) // loop.step
+    for window, (rows, columns) in each.items():
+        before = offsets.get(window, (ZERO, ZERO))
+        inside[window] = before[0] + turn * rows, before[1] + turn * columns
+        offsets[window] = before[0] + turns * rows, before[1] + turns * columns
+    own = _Turn(loop, {window: offsets.get(window, (ZERO, ZERO)) for window in periodic})
+    for window, condition in periodic.items():
+        period, (row, column), (rows, columns) = (
+            own.period(condition),
+            own.bases[window],
+            _moves(condition.body)[window],
+        )
+        times, all_times = (turn + (period - 1)) // period, (turns + (period - 1)) // period
+        inside[window] = row + times * rows, column + times * columns
+        offsets[window] = row + all_times * rows, column + all_times * columns
+    return dataclasses.replace(loop, body=_resolved(loop.body, inside, own))

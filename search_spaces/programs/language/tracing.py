@@ -1,0 +1,435 @@
+"""What a program's function gets as ``p``: every operation of the language, added to a trace as it is called.
+
+Shapes and types are checked as operations are made; every refusal names the file, the line, the operation and the rule.
+Rules of the XeTile RFC are quoted as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from search_spaces.hardware.dtypes import BF16, F16, F32, I8, I32, U8, DType, dtype
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.programs.language import index, ir
+from search_spaces.programs.language.distribution import subgroup_lanes
+from search_spaces.programs.language.functions import FUNCTIONS, REDUCTIONS
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.ir import Shape
+from search_spaces.programs.language.values import (
+    Operand,
+    State,
+    Tile,
+    WindowHandle,
+    caller,
+    fail,
+    shape_text,
+    value_text,
+)
+
+ARRAY_DTYPES = {t.name: t for t in (F16, BF16, F32, I32, I8, U8)}
+LOCALITIES = (0, 1, 2, 3)
+
+
+class Builder:
+    """What a program's function gets as ``p``."""
+
+    def __init__(self, chosen: Mapping[str, int]) -> None:
+        self.chosen = dict(chosen)
+        self.domains: dict[str, tuple[int, ...]] = {}
+        self.extent: tuple[int, ...] | None = None
+        self.tile: tuple[int, ...] = ()
+        self.scopes: list[list[ir.Operation]] = [[]]
+        self._count = 0
+        self._shared = 0
+
+    def add(self, operation: ir.Operation) -> None:
+        self.scopes[-1].append(operation)
+
+    def _new(self) -> int:
+        self._count += 1
+        return self._count
+
+    def result(
+        self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation], map: ir.Given | None = None
+    ) -> Tile:
+        """The tile that a new operation gives."""
+        value = ir.Value(self._new(), shape, type_, map)
+        self.add(make(value))
+        return Tile(self, value)
+
+    # Sizes and places
+
+    def choose(self, **domains: tuple[int, ...]) -> int | tuple[int, ...]:
+        """Sizes that the search decides on: ``bm, bn = p.choose(bm=(64, 128), bn=(64, 128))``."""
+        for name, values in domains.items():
+            if not name.isidentifier() or name in self.domains:
+                fail("choose", f"{name} is chosen twice")
+            if not values or any(type(v) is not int or v < 0 for v in values):
+                fail("choose", f"{name} needs whole numbers from 0 up, not {values!r}")
+            self.domains[name] = tuple(sorted(set(values)))
+        found = tuple(self.chosen.get(name, self.domains[name][0]) for name in domains)
+        return found[0] if len(found) == 1 else found
+
+    def blocks(self, extent: tuple[int, ...], tile: tuple[int, ...]) -> tuple[Index, ...]:
+        """Cut ``extent``, of one to three dimensions, into tiles, one for each block; gives where it begins."""
+        if self.extent is not None:
+            fail("blocks", "a program has one grid of blocks")
+        if len(extent) != len(tile) or not 1 <= len(tile) <= 3:
+            fail("blocks", f"extent and tile need one to three dimensions each, not {len(extent)} and {len(tile)}")
+        if min(tile) < 1:
+            fail("blocks", f"a tile has at least one element, not {'x'.join(map(str, tile))}")
+        self.extent, self.tile = tuple(extent), tuple(tile)
+        return tuple(Index("block", axis) * size for axis, size in enumerate(tile))
+
+    def cover(self, extent: int) -> int:
+        """The least power of two from ``extent`` up: a tile that holds a whole row."""
+        return 1 << max(extent - 1, 0).bit_length()
+
+    def window(
+        self,
+        array: ir.Array,
+        at: tuple[Index | int, Index | int],
+        shape: Shape,
+        *,
+        turned: bool = False,
+        column: bool = False,
+        map: WgMap | None = None,
+    ) -> WindowHandle:
+        """A tile of an array (RFC, init_tile). ``turned``: of the transposed array (order = [0, 1]). A vector is one
+        row; with ``column`` it is one column. ``map``: who loads which part of it."""
+        if min(shape) < 1:
+            fail("window", f"a tile has at least one element, not {shape_text(shape)}")
+        if len(array.shape) > 2:
+            fail(
+                "window",
+                f"{array.name} has {len(array.shape)} dimensions: index all before the last two, {array.name}[i]",
+            )
+        if column and len(array.sizes) != 1:
+            fail("window", f"only a vector can be one column, and {array.name} has {len(array.sizes)} extents")
+        if map is not None:
+            self._verify_map("window", map, shape)
+        places = index.as_index(at[0]), index.as_index(at[1])
+        return WindowHandle(self, ir.Window(self._new(), array, places, shape, turned or column, map))
+
+    def shared(self, rows: int, columns: int, type_: str) -> ir.Array:
+        """A tile in shared memory (RFC, a memref with slm), which windows store to and load from. What a block stores
+        there it may load behind that; the barriers in between follow. How it lies there is searched."""
+        if min(rows, columns) < 1:
+            fail("shared", f"a tile has at least one element, not {rows}x{columns}")
+        try:
+            found = dtype(type_, ARRAY_DTYPES)
+        except ValueError as error:
+            fail("shared", str(error))
+        if found.bits < 16:
+            fail("shared", f"a tile in shared memory is f16, bf16, f32 or i32, not {type_}")
+        self._shared += 1
+        return ir.Array(f"shared_{self._shared}", "shared", found, (), (rows, columns))
+
+    def _map(self, operation: str, map: WgMap | None, shape: Shape) -> WgMap | None:
+        if map is not None:
+            self._verify_map(operation, map, shape)
+        return map
+
+    def _verify_map(self, operation: str, map: ir.Given, shape: Shape) -> None:
+        try:
+            if isinstance(map, NestedLayout):
+                map.verify(shape, subgroup_lanes(map))
+            else:
+                map.verify(shape)
+        except ValueError as error:
+            fail(operation, str(error))
+
+    # Memory
+
+    def load(self, window: WindowHandle, *, padding: float = 0.0) -> Tile:
+        """The elements of a window (RFC, load_tile); ``padding`` outside of the array."""
+        target = window.window
+        if target.array.role not in ("input", "shared"):
+            fail("load", f"{target.array.name} is an output: a program does not read what it writes")
+        return self.result(
+            target.shape, target.array.dtype, lambda v: ir.Load(v, target, float(padding), caller()), target.map
+        )
+
+    def store(self, value: Tile | State, window: WindowHandle) -> None:
+        """Write a value to a window of its shape and type (RFC, store_tile); nothing outside of the array."""
+        tile, to = value.tile(), window.window
+        self._check_target("store", "store_tile", tile, to)
+        if to.array.role == "inout":
+            fail("store", f"{to.array.name} is InOut: it is combined by p.atomic_rmw")
+        self.add(ir.Store(tile.value, to, caller()))
+
+    def atomic_rmw(self, kind: str, value: Tile | State, window: WindowHandle) -> None:
+        """Combine each element of the window with the value (RFC, atomic_rmw): addf, addi, maxs or mins."""
+        tile, to = value.tile(), window.window
+        self._check_target("atomic_rmw", "atomic_rmw", tile, to)
+        if to.array.role != "inout":
+            fail("atomic_rmw", f"{to.array.name} must be InOut: what is combined has a value before")
+        wanted = {"addf": "f32", "addi": "i32", "maxs": "i32", "mins": "i32"}
+        if wanted.get(kind) != to.array.dtype.name:
+            fail(
+                "atomic_rmw",
+                f"{kind} of {to.array.dtype.name} is not offered: use addf of f32, addi, maxs or mins of i32",
+            )
+        self.add(ir.AtomicRmw(kind, tile.value, to, caller()))
+
+    def _check_target(self, operation: str, rule: str, tile: Tile, to: ir.Window) -> None:
+        if to.array.role == "input":
+            fail(operation, f"{to.array.name} is an input")
+        if tile.shape != to.shape:
+            fail(
+                operation,
+                f"value and tile need one shape (RFC, {rule}), not {value_text(tile.value)} and {shape_text(to.shape)}",
+            )
+        if tile.value.dtype != to.array.dtype:
+            name = to.array.dtype.name
+            fail(operation, f'the value is {tile.value.dtype.name}, but {to.array.name} is {name}: use .cast("{name}")')
+
+    def prefetch(self, window: WindowHandle, *, locality: int = 3) -> None:
+        """Ask for a window to be near when it is loaded (RFC, prefetch_tile); ``locality`` 3 is L1, 1 and 2 are L2."""
+        if locality not in LOCALITIES:
+            fail("prefetch", f"locality is 0 to 3 (RFC, prefetch_tile), not {locality}")
+        self.add(ir.Prefetch(window.window, locality, caller()))
+
+    # Values
+
+    def zeros(self, shape: Shape, type_: str = "f32") -> Tile:
+        return self.full(shape, 0.0, type_)
+
+    def full(self, shape: Shape, number: float, type_: str = "f32") -> Tile:
+        """A tile of one number."""
+        try:
+            found = dtype(type_, ARRAY_DTYPES)
+        except ValueError as error:
+            fail("full", str(error))
+        return self.result(shape, found, lambda v: ir.Fill(v, float(number), caller()))
+
+    def rows(self, first: Index | int, count: int) -> Tile:
+        """``first``, ``first + 1``, .. as one column of i32: the places of a window's rows."""
+        return self._coordinates(0, first, (count, 1))
+
+    def columns(self, first: Index | int, count: int) -> Tile:
+        """``first``, ``first + 1``, .. as one row of i32: the places of a window's columns."""
+        return self._coordinates(1, first, (1, count))
+
+    def _coordinates(self, dimension: int, first: Index | int, shape: Shape) -> Tile:
+        base = index.as_index(first)
+        return self.result(shape, I32, lambda v: ir.Coordinates(v, dimension, base, caller()))
+
+    def state(self, value: Tile) -> State:
+        """A variable that a loop carries, with its first value."""
+        state = State(self, self._new(), value.shape, value.value.dtype)
+        self.add(ir.Set(state.number, value.value, caller()))
+        return state
+
+    def steps(self, stop: Index | int, step: int, *, first: Index | int = 0) -> Iterator[Index]:
+        """``for at in p.steps(k, bk):``, a loop of the program over first, first + step, .. below ``stop``. Its body is
+        traced once. ``stop`` may depend on the block."""
+        if step < 1:
+            fail("steps", f"a step has at least one element, not {step}")
+        source, number = caller(), self._new()
+        begin, end = index.as_index(first), index.as_index(stop)
+        self.scopes.append([])
+        yield begin + Index("loop", number) * step
+        body = tuple(self.scopes.pop())
+        self.add(ir.Loop(number, begin, end, step, body, source))
+
+    @contextmanager
+    def when(self, place: Index, equals: int = 0) -> Iterator[None]:
+        """``with p.when(at % 128):``, operations where a place is ``equals``: for all threads of a block, or for none
+        (scf.if). Its body is traced once. A window that moves in it, in a loop, moves every so many turns."""
+        source, number = caller(), self._new()
+        if not isinstance(place, Index):
+            fail("when", f"the condition is a place, such as at % 128, not {place!r}")
+        self.scopes.append([])
+        yield
+        body = tuple(self.scopes.pop())
+        self.add(ir.If(number, place, equals, body, source))
+
+    def mma(self, a: Tile, b: Tile, c: Tile | State | None = None, *, map: WgMap | None = None) -> Tile:
+        """a @ b + c, added up in f32 (RFC, tile_mma). ``map``: which subgroups have which part of the result."""
+        (m, k), (depth, n) = a.shape, b.shape
+        if k != depth:
+            fail(
+                "mma",
+                f"columns of a are rows of b (RFC, tile_mma), not {shape_text(a.shape)} @ {shape_text(b.shape)}",
+            )
+        if a.value.dtype != b.value.dtype:
+            fail("mma", f"a and b need one type, not {a.value.dtype.name} and {b.value.dtype.name}")
+        if a.value.dtype not in (F16, BF16, F32):
+            fail("mma", f"a and b are f16, bf16 or f32, not {a.value.dtype.name}")
+        added = None if c is None else c.tile()
+        if added is not None and (added.shape, added.value.dtype) != ((m, n), F32):
+            fail("mma", f"c must be {m}x{n} f32, not {value_text(added.value)}")
+        if map is not None:
+            self._verify_map("mma", map, (m, n))
+        return self.result(
+            (m, n), F32, lambda v: ir.Mma(v, a.value, b.value, None if added is None else added.value, caller()), map
+        )
+
+    def transpose(self, value: Tile, *, map: WgMap | None = None) -> Tile:
+        """Rows become columns (RFC, transpose)."""
+        rows, columns = value.shape
+        return self.result(
+            (columns, rows),
+            value.value.dtype,
+            lambda v: ir.Transpose(v, value.value, caller()),
+            self._map("transpose", map, (columns, rows)),
+        )
+
+    def broadcast(self, value: Tile, dim: int, size: int, *, map: WgMap | None = None) -> Tile:
+        """Stretch dimension ``dim`` to ``size``: an element fills neighbours (RFC, broadcast, broadcast_size).
+
+        An extent of 1 stretches to any size. Raises ProgramError where ``size`` is not a multiple of the extent.
+        """
+        if dim not in (0, 1):
+            fail("broadcast", f"a tile has the dimensions 0 and 1, not {dim}")
+        extent = value.shape[dim]
+        if size % extent:
+            fail(
+                "broadcast",
+                f"dimension {dim} of {shape_text(value.shape)} does not divide {size} (RFC, broadcast_size)",
+            )
+        shape = (size, value.shape[1]) if dim == 0 else (value.shape[0], size)
+        return self.result(
+            shape,
+            value.value.dtype,
+            lambda v: ir.Broadcast(v, value.value, dim, caller()),
+            self._map("broadcast", map, shape),
+        )
+
+    def reduction(
+        self, kind: str, value: Tile | State, dim: int, *, size: int | None = None, map: WgMap | None = None
+    ) -> Tile:
+        """Join the elements along ``dim`` (RFC, reduction); with ``size``, each so many neighbours (reduction_size)."""
+        tile = value.tile()
+        row = REDUCTIONS.get(kind)
+        if row is None:
+            fail("reduction", f"there is no kind {kind}: use {', '.join(REDUCTIONS)}")
+        if tile.value.dtype.name not in row.types:
+            fail("reduction", f"{kind} joins {' or '.join(row.types)}, not {tile.value.dtype.name}")
+        if dim not in (0, 1):
+            fail("reduction", f"a tile has the dimensions 0 and 1, not {dim}")
+        extent = tile.shape[dim]
+        each = extent if size is None else size
+        if each < 1 or extent % each:
+            fail(
+                "reduction",
+                f"groups of {each} do not divide dimension {dim} of {shape_text(tile.shape)} (RFC, reduction_size)",
+            )
+        shape = (extent // each, tile.shape[1]) if dim == 0 else (tile.shape[0], extent // each)
+        return self.result(
+            shape,
+            tile.value.dtype,
+            lambda v: ir.Reduce(v, kind, tile.value, dim, caller()),
+            self._map("reduction", map, shape),
+        )
+
+    def convert_layout(self, value: Tile | State, map: ir.Given | None = None, *, shared: bool = False) -> Tile:
+        """The same values, held as ``map`` says, or as the search decides (RFC, convert_layout). ``shared``: through
+        shared memory even where registers would do (VectorExt, shared_memory_conversion)."""
+        tile = value.tile()
+        if map is not None:
+            self._verify_map("convert_layout", map, tile.shape)
+        return self.result(tile.shape, tile.value.dtype, lambda v: ir.Convert(v, tile.value, shared, caller()), map)
+
+    def map(self, function: str, *given: object) -> Tile:
+        """An element-wise function of tiles and numbers; extents of 1 stretch."""
+        row = FUNCTIONS.get(function)
+        if row is None:
+            fail(function, f"there is no such function: use {', '.join(FUNCTIONS)}")
+        read = [a.tile() if isinstance(a, (Tile, State)) else a for a in given]
+        if len(read) != row.arity:
+            fail(function, f"it takes {row.arity} arguments, not {len(read)}")
+        tiles = [a for a in read if isinstance(a, Tile)]
+        if not tiles:
+            fail(function, "one operand at least is a tile")
+        shape = tuple(max(t.shape[d] for t in tiles) for d in (0, 1))
+        if any(t.shape[d] not in (1, shape[d]) for t in tiles for d in (0, 1)):
+            given_text = " and ".join(value_text(t.value) for t in tiles)
+            fail(function, f"operands need one shape, or extents of 1, not {given_text}: use p.broadcast")
+        of_numbers = next((t.value.dtype for t in reversed(tiles)), F32)
+        if row.types == "chosen" and not any(isinstance(a, Tile) for a in read[1:]):
+            of_numbers = F32
+        types = tuple(a.value.dtype if isinstance(a, Tile) else of_numbers for a in read)
+        result = row.result(types)
+        if isinstance(result, str):
+            shown = " and ".join(t.value.dtype.name for t in tiles)
+            hint = ': use .cast("f32")' if any(t.value.dtype in (F16, BF16) for t in tiles) else ""
+            fail(function, f"arithmetic is in {result}, not {shown}{hint}")
+        values: list[ir.Value | float] = []
+        for a in read:
+            if isinstance(a, Tile):
+                stretched = a
+                for d in (0, 1):
+                    if stretched.shape[d] != shape[d]:
+                        stretched = self.broadcast(stretched, d, shape[d])
+                values.append(stretched.value)
+            elif isinstance(a, (int, float)):
+                if of_numbers == I32 and a != int(a):
+                    fail(function, f"{a} is not a whole number, but the other operand is i32")
+                values.append(float(a))
+            else:
+                fail(function, f"an operand is a tile or a number, not {a!r}")
+        return self.result((shape[0], shape[1]), result, lambda v: ir.Map(v, function, tuple(values), caller()))
+
+    def either(self, truths: str, bits: str, a: Operand, b: Operand) -> Tile:
+        """``&`` and ``|``: of truths, or of the bits of whole numbers."""
+        left = a.tile() if isinstance(a, (Tile, State)) else None
+        return self.map(bits if left is not None and left.value.dtype == I32 else truths, a, b)
+
+    def cast(self, value: Tile, to: str) -> Tile:
+        """The values in another type, rounded where it is narrower."""
+        try:
+            type_ = dtype(to, ARRAY_DTYPES)
+        except ValueError as error:
+            fail("cast", str(error))
+        if type_ in (I8, U8) or (type_ == I32 and value.value.dtype.is_float):
+            fail("cast", f"to {to} is not offered: whole numbers become f32, and narrow ones i32")
+        return self.result(value.shape, type_, lambda v: ir.Map(v, "cast", (value.value,), caller()))
+
+    # Functions by name
+
+    def maximum(self, a: Operand, b: Operand) -> Tile:
+        return self.map("maximum", a, b)
+
+    def minimum(self, a: Operand | Index | int, b: Operand | Index | int) -> Tile | Index:
+        """Of tiles element by element, or of two indices or sizes."""
+        if isinstance(a, Index) or isinstance(b, Index):
+            return index.minimum(a, b)  # type: ignore[arg-type]
+        return self.map("minimum", a, b)
+
+    def where(self, condition: Tile, yes: Operand, no: Operand) -> Tile:
+        """``yes`` where the condition holds, else ``no``."""
+        return self.map("where", condition, yes, no)
+
+    def exp(self, x: Tile | State) -> Tile:
+        return self.map("exp", x)
+
+    def exp2(self, x: Tile | State) -> Tile:
+        return self.map("exp2", x)
+
+    def log2(self, x: Tile | State) -> Tile:
+        return self.map("log2", x)
+
+    def tanh(self, x: Tile | State) -> Tile:
+        return self.map("tanh", x)
+
+    def sigmoid(self, x: Tile | State) -> Tile:
+        return self.map("sigmoid", x)
+
+    def sqrt(self, x: Tile | State) -> Tile:
+        return self.map("sqrt", x)
+
+    def rsqrt(self, x: Tile | State) -> Tile:
+        return self.map("rsqrt", x)
+
+    def sine(self, x: Tile | State) -> Tile:
+        return self.map("sine", x)
+
+    def cosine(self, x: Tile | State) -> Tile:
+        return self.map("cosine", x)
+
+    def absolute(self, x: Tile | State) -> Tile:
+        return self.map("absolute", x)

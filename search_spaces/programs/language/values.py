@@ -1,0 +1,224 @@
+"""What a program's function computes with: tiles, states and windows. Each operation is added to the program."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+from search_spaces.hardware.dtypes import DType
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.ir import ProgramError, Shape, Source
+
+
+class Recorder(Protocol):
+    """What tiles need of the builder."""
+
+    def add(self, operation: ir.Operation) -> None: ...
+
+    def result(self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation]) -> Tile: ...
+
+    def map(self, function: str, *given: object) -> Tile: ...
+
+    def either(self, truths: str, bits: str, a: Operand, b: Operand) -> Tile: ...
+
+    def cast(self, value: Tile, to: str) -> Tile: ...
+
+    def window(
+        self,
+        array: ir.Array,
+        at: tuple[Index | int, Index | int],
+        shape: Shape,
+        *,
+        turned: bool = False,
+        column: bool = False,
+        map: WgMap | None = None,
+    ) -> WindowHandle: ...
+
+
+_source: ContextVar[Source | None] = ContextVar("source", default=None)
+
+
+@contextmanager
+def at_source(source: Source) -> Iterator[None]:
+    """Operations of the body stand at ``source``: a place in a text, which no frame of Python has."""
+    token = _source.set(source)
+    try:
+        yield
+    finally:
+        _source.reset(token)
+
+
+_OURS = (__file__, str(Path(__file__).with_name("tracing.py")), contextlib.__file__)
+
+
+def caller() -> Source:
+    """The place of the nearest frame that is the user's, or that of ``at_source``."""
+    told = _source.get()
+    if told is not None:
+        return told
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename in _OURS:
+        frame = frame.f_back
+    return Source(Path(frame.f_code.co_filename).name, frame.f_lineno)
+
+
+def fail(operation: str, reason: str) -> NoReturn:
+    """Raises ProgramError with the user's line."""
+    raise ProgramError(f"{caller()}: {operation}: {reason}")
+
+
+def shape_text(shape: Shape) -> str:
+    return f"{shape[0]}x{shape[1]}"
+
+
+def value_text(value: ir.Value) -> str:
+    return f"{shape_text(value.shape)} {value.dtype.name}"
+
+
+class Arithmetic(ABC):
+    """Operators element by element, of tiles with each other and with numbers; extents of 1 stretch."""
+
+    builder: Recorder
+
+    @abstractmethod
+    def tile(self) -> Tile:
+        """Its value now."""
+
+    def __add__(self, other: Operand) -> Tile:
+        return self.builder.map("add", self, other)
+
+    def __radd__(self, other: float) -> Tile:
+        return self.builder.map("add", other, self)
+
+    def __sub__(self, other: Operand) -> Tile:
+        return self.builder.map("subtract", self, other)
+
+    def __rsub__(self, other: float) -> Tile:
+        return self.builder.map("subtract", other, self)
+
+    def __mul__(self, other: Operand) -> Tile:
+        return self.builder.map("multiply", self, other)
+
+    def __rmul__(self, other: float) -> Tile:
+        return self.builder.map("multiply", other, self)
+
+    def __truediv__(self, other: Operand) -> Tile:
+        return self.builder.map("divide", self, other)
+
+    def __rtruediv__(self, other: float) -> Tile:
+        return self.builder.map("divide", other, self)
+
+    def __neg__(self) -> Tile:
+        return self.builder.map("subtract", 0.0, self)
+
+    def __lt__(self, other: Operand) -> Tile:
+        return self.builder.map("less", self, other)
+
+    def __le__(self, other: Operand) -> Tile:
+        return self.builder.map("less_equal", self, other)
+
+    def __gt__(self, other: Operand) -> Tile:
+        return self.builder.map("less", other, self)
+
+    def __ge__(self, other: Operand) -> Tile:
+        return self.builder.map("less_equal", other, self)
+
+    def __eq__(self, other: Operand) -> Tile:  # type: ignore[override]  # as numpy's
+        return self.builder.map("equal", self, other)
+
+    __hash__ = object.__hash__
+
+    def __and__(self, other: Operand) -> Tile:
+        return self.builder.either("and", "bit_and", self.tile(), other)
+
+    def __or__(self, other: Operand) -> Tile:
+        return self.builder.either("or", "bit_or", self.tile(), other)
+
+    def __xor__(self, other: Operand) -> Tile:
+        return self.builder.map("bit_xor", self, other)
+
+    def __invert__(self) -> Tile:
+        return self.builder.map("not", self)
+
+    def __rshift__(self, other: int) -> Tile:
+        return self.builder.map("shift_right", self, other)
+
+    def __lshift__(self, other: int) -> Tile:
+        return self.builder.map("shift_left", self, other)
+
+    def __mod__(self, other: int) -> Tile:
+        return self.builder.map("modulo", self, other)
+
+    def __bool__(self) -> bool:
+        fail("if", "a tile has many values, and no thread may take a way of its own: use p.where")
+
+    def cast(self, to: str) -> Tile:
+        """The values rounded to another type. Raises ProgramError for an unknown one."""
+        return self.builder.cast(self.tile(), to)
+
+
+class Tile(Arithmetic):
+    """A value of tile shape."""
+
+    def __init__(self, builder: Recorder, value: ir.Value) -> None:
+        self.builder = builder
+        self.value = value
+
+    @property
+    def shape(self) -> Shape:
+        return self.value.shape
+
+    def tile(self) -> Tile:
+        return self
+
+
+class State(Arithmetic):
+    """A variable that a loop carries."""
+
+    def __init__(self, builder: Recorder, number: int, shape: Shape, type_: DType) -> None:
+        self.builder, self.number, self.shape, self.dtype = builder, number, shape, type_
+
+    def set(self, value: Tile | State) -> None:
+        """Give it another value. Raises ProgramError for another shape or type."""
+        tile = value.tile()
+        if (tile.shape, tile.value.dtype) != (self.shape, self.dtype):
+            fail("set", f"a state of {shape_text(self.shape)} {self.dtype.name} cannot become {value_text(tile.value)}")
+        self.builder.add(ir.Set(self.number, tile.value, caller()))
+
+    def read(self) -> Tile:
+        return self.builder.result(self.shape, self.dtype, lambda v: ir.Read(v, self.number, caller()))
+
+    def tile(self) -> Tile:
+        return self.read()
+
+
+class WindowHandle:
+    """A window on an array, as a program moves it."""
+
+    def __init__(self, builder: Recorder, window: ir.Window) -> None:
+        self.builder, self.window = builder, window
+
+    @property
+    def shape(self) -> Shape:
+        return self.window.shape
+
+    def move(self, rows: int, columns: int) -> None:
+        """Move it by so many elements, relative to where it is (RFC, update_tile_offset)."""
+        self.builder.add(ir.Move(self.window, (rows, columns), caller()))
+
+    def moved(self, rows: int, columns: int) -> WindowHandle:
+        """Another window, so many elements on from where this one began."""
+        at = (self.window.at[0] + rows, self.window.at[1] + columns)
+        window = self.window
+        return self.builder.window(window.array, at, window.shape, turned=window.turned, map=window.map)
+
+
+Operand = Tile | State | float

@@ -1,0 +1,1 @@
+"""From a planned schedule to CUDA C++."""

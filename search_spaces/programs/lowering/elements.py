@@ -1,0 +1,119 @@
+"""Loops over the registers of a thread: statements on values of one size, one after another, share a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from search_spaces.programs.language.ir import Source
+
+Text = Callable[[str], str]  # a statement about the register with this index, or those from it on
+
+
+@dataclass(frozen=True)
+class _Statement:
+    text: Text
+    width: int
+    source: Source
+
+
+@dataclass
+class Code:
+    """The lines of a kernel's body. Statements for ``count`` registers are held back while others join their loop."""
+
+    lines: list[str] = field(default_factory=list)
+    depth: int = 1
+    _count: int = 0
+    _statements: list[_Statement] = field(default_factory=list)
+    _written: set[str] = field(default_factory=set)
+    _tables: dict[tuple[int, ...], str] = field(default_factory=dict)
+    _line: Source | None = None
+
+    def add(self, line: str, source: Source | None = None) -> None:
+        """A line of its own."""
+        self.flush()
+        self._put(line, source)
+
+    def _put(self, line: str, source: Source | None) -> None:
+        if source is not None and source != self._line:
+            self.lines.append(f'#line {source.line} "{source.file}"')
+            self._line = source
+        self.lines.append(line if line.startswith("#") else "  " * self.depth + line)
+
+    def open(self, line: str, source: Source | None = None) -> None:
+        self.add(line, source)
+        self.depth += 1
+
+    def close(self, line: str = "}") -> None:
+        self.flush()
+        self.depth -= 1
+        self._put(line, None)
+
+    def each(
+        self, count: int, text: Text, source: Source, *, width: int = 1, writes: str = "", scattered: Iterable[str] = ()
+    ) -> None:
+        """``text(r)`` for each register, or every ``width`` of them. ``scattered`` are arrays that it reads in another
+        order than its own, so that they must be whole."""
+        if count != self._count or self._written & set(scattered):
+            self.flush()
+        self._count = count
+        self._statements.append(_Statement(text, width, source))
+        if writes:
+            self._written.add(writes)
+
+    def flush(self) -> None:
+        """Write the loop that is open."""
+        statements, self._statements = self._statements, []
+        self._written = set()
+        if not statements:
+            return
+        step = max(s.width for s in statements)
+        if self._count == step == 1:
+            for statement in statements:
+                self._put(statement.text("0"), statement.source)
+            return
+        self._put("#pragma unroll", None)
+        self._put(f"for (int r = 0; r < {self._count}; r += {step}) {{", None)
+        self.depth += 1
+        at = 0
+        while at < len(statements):
+            width, end = statements[at].width, at
+            while end < len(statements) and statements[end].width == width:
+                end += 1
+            index = "r"
+            if width < step:
+                index = "e"
+                self._put("#pragma unroll", None)
+                self._put(f"for (int e = r; e < r + {step}; e += {width}) {{", None)
+                self.depth += 1
+            for statement in statements[at:end]:
+                self._put(statement.text(index), statement.source)
+            if width < step:
+                self.depth -= 1
+                self._put("}", None)
+            at = end
+        self.depth -= 1
+        self._put("}", None)
+
+    def table(self, numbers: tuple[int, ...]) -> str:
+        """The name of a table of constants."""
+        return self._tables.setdefault(numbers, f"table_{len(self._tables) + 1}")
+
+    def at(self, numbers: tuple[int, ...], index: str) -> str:
+        """``numbers[index]`` in CUDA C++."""
+        first = numbers[0]
+        if all(n == first for n in numbers):
+            return str(first)
+        if len(numbers) > 1 and numbers == tuple(first + i * (numbers[1] - first) for i in range(len(numbers))):
+            step = numbers[1] - first
+            text = index if step == 1 else f"{index} * {step}"
+            return text if first == 0 else f"({text} + {first})"
+        return f"{self.table(numbers)}[{index}]"
+
+    @property
+    def tables(self) -> list[str]:
+        """Their definitions."""
+        return [
+            f"__device__ constexpr int {name}[{len(numbers)}] = {{{', '.join(map(str, numbers))}}};"
+            for numbers, name in self._tables.items()
+        ]

@@ -1,0 +1,280 @@
+"""The CUDA C++ of a schedule: every operation in the distributions that the inference and the schedule give it.
+
+Registers of a value are an array in the order of its distribution, and what is read elsewhere is read through a table.
+Barriers stand in rings and in exchanges alone: no operation of a program is divergent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from search_spaces.hardware.dtypes import DType
+from search_spaces.programs.inference.inference import Spread
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.distribution import fold
+from search_spaces.programs.language.functions import FUNCTIONS
+from search_spaces.programs.lowering.emit_boxes import split
+from search_spaces.programs.lowering.emit_products import Products
+from search_spaces.programs.lowering.refs import Ref, constant, register_type
+from search_spaces.programs.lowering.uniform import always
+from search_spaces.programs.planning.boxes import BoxedNumbers
+from search_spaces.programs.planning.staging import StagedNumbers
+
+
+class Emitter(Products):
+    """Writes the body of one schedule's kernel."""
+
+    def run(self) -> None:
+        self._operations(self.found.trace.operations)
+        self.finish()
+        self.code.flush()
+
+    def _operations(self, operations: tuple[ir.Operation, ...]) -> None:
+        for operation in operations:
+            match operation:
+                case ir.Loop():
+                    self.finish()
+                    self._expect_body(operation.body)
+                    self._loop(operation)
+                case ir.If():
+                    self.finish()
+                    self._enter(f"if ({operation.place.code} == {operation.equals}) {{", operation.source)
+                    self._operations(operation.body)
+                    self._leave()
+                case ir.Set():
+                    self._set(operation)
+                case ir.Store() | ir.AtomicRmw():
+                    self.finish()
+                    self._store(operation)
+                case ir.Prefetch():
+                    self._prefetch(operation)
+                case ir.Move():
+                    pass
+                case _:
+                    self._compute(operation)
+
+    def _compute(self, operation: ir.Computing) -> None:
+        result = operation.result
+        if isinstance(operation, ir.Mma):
+            if self.found.wanted.get(result.id):
+                self._product(operation)
+                self._convert_all(operation)
+            return
+        for spread in self.found.computed_in(result):
+            self.refs[result.id, spread] = self._value(operation, spread)
+        self._convert_all(operation)
+
+    def _convert_all(self, operation: ir.Computing) -> None:
+        """What the value is wanted in besides its own distribution."""
+        result = operation.result
+        if self.found.light[result.id]:
+            return
+        for spread in self.found.wanted.get(result.id, []):
+            own = self.found.natural[result.id]
+            if spread != own:
+                self._finish_product(result.id)
+                ref = self._moved(self.refs[result.id, own], self.of(own), self.of(spread), operation.source)
+                if self.is_packed(result.dtype, spread):
+                    ref = self._pack(ref, self.of(spread).registers, operation.source)
+                self.refs[result.id, spread] = ref
+
+    def _value(self, operation: ir.Computing, spread: Spread) -> Ref:
+        result, source = operation.result, operation.source
+        match operation:
+            case ir.Load():
+                return self._load(operation, spread)
+            case ir.Fill(_, number):
+                return constant(number, result.dtype)
+            case ir.Coordinates(_, dimension, base):
+                of = self.of(spread)
+                start = self.coordinate(of, dimension)
+                text = " + ".join(t for t in (base.code, start) if t != "0") or "0"
+                return Ref("coordinate", f"({text})", result.dtype, of.of_registers(dimension))
+            case ir.Read(_, state):
+                return self._read(result, state, spread, source)
+            case ir.Transpose(_, value):
+                return self.refs[value.id, spread.swap()]
+            case ir.Broadcast(_, value, dimension):
+                _, table = fold(self.of(spread), dimension, operation.size)
+                return self.ref(value, spread.group(dimension, operation.size)).through(table)
+            case ir.Convert(_, value, shared):
+                own = self.found.natural.get(value.id, spread)
+                return self._moved(self.ref(value, own), self.of(own), self.of(spread), source, shared)
+            case ir.Reduce():
+                return self._reduce(operation, spread)
+            case ir.Map():
+                return self._map(operation, spread)
+        raise ir.ProgramError(f"{source}: {type(operation).__name__.lower()} is not compiled here")
+
+    def _map(self, operation: ir.Map, spread: Spread) -> Ref:
+        result, source = operation.result, operation.source
+        given = [
+            self.ref(a, spread) if isinstance(a, ir.Value) else constant(a, self._number_type(operation))
+            for a in operation.arguments
+        ]
+        if operation.function == "cast":
+            return self._cast(given[0], result.dtype, spread, source)
+        code = FUNCTIONS[operation.function].code
+        if result.dtype.name == "bool":  # a comparison costs no register
+            return Ref("inline", code, result.dtype, parts=tuple(given))
+        count = self.of(spread).registers
+        uniform = always(operation, self.found, self.turns) if operation.function == "where" else None
+        name = self.declare("v", register_type(result.dtype), count)
+        if uniform is not None and given[2].kind == "constant":
+            return self._masked(name, given, uniform, count, result, source)
+        scattered = [n for g in given for n in g.scattered]
+        self.code.each(
+            count,
+            lambda r: f"{name}[{r}] = {code.format(*(g.text(self.code, r) for g in given))};",
+            source,
+            writes=name,
+            scattered=scattered,
+        )
+        return Ref("array", name, result.dtype)
+
+    def _masked(
+        self, name: str, given: list[Ref], uniform: str, count: int, result: ir.Value, source: ir.Source
+    ) -> Ref:
+        """``where`` with a constant, skipped by blocks in which the condition holds everywhere."""
+        mask, kept, other = given
+        self.code.each(count, lambda r: f"{name}[{r}] = {kept.text(self.code, r)};", source, writes=name)
+        if uniform == "true":
+            return Ref("array", name, result.dtype)
+        self.code.open(f"if (!({uniform})) {{", source)
+        self.code.each(
+            count, lambda r: f"if (!{mask.text(self.code, r)}) {name}[{r}] = {other.name};", source, writes=name
+        )
+        self.code.close()
+        return Ref("array", name, result.dtype)
+
+    def _number_type(self, operation: ir.Map) -> DType:
+        typed = [a.dtype for a in operation.arguments if isinstance(a, ir.Value) and a.dtype.name != "bool"]
+        return typed[0] if typed else operation.result.dtype
+
+    def _cast(self, given: Ref, to: DType, spread: Spread, source: ir.Source) -> Ref:
+        if given.kind == "constant":
+            if given.dtype.is_float or not to.is_float:
+                return Ref("constant", given.name, to)
+            return Ref("constant", f"float({given.name})", to)
+        if to.bits == 16:
+            narrow = Ref(given.kind, given.name, to, given.table, True, given.parts)
+            if given.rough or given.kind == "packed":  # rounded to another type before
+                narrow = self._array(given, self.of(spread).registers, source, to)
+            return self._pack(narrow, self.of(spread).registers, source) if self.is_packed(to, spread) else narrow
+        if to.is_float and not given.dtype.is_float:
+            return Ref("inline", "float({0})", to, parts=(given,))
+        if given.rough or given.kind == "packed":
+            return self._array(given, self.of(spread).registers, source, to)
+        return Ref(given.kind, given.name, to, given.table, False, given.parts)
+
+    def _set(self, operation: ir.Set) -> None:
+        waiting = next((w for w in self.waiting if w.operation.result.id == operation.value.id), None)
+        spread = self.found.states[operation.state]
+        count = self.of(spread).registers
+        if operation.state not in self.states:
+            type_ = register_type(operation.value.dtype)
+            self.states[operation.state] = self.declare("state", type_, count)
+        if waiting is not None and self.found.natural[operation.value.id] == spread:
+            waiting.sets.append(operation.state)
+            return
+        ref, name = self.ref(operation.value, spread), self.states[operation.state]
+        self.code.each(
+            count,
+            lambda r: f"{name}[{r}] = {ref.text(self.code, r)};",
+            operation.source,
+            writes=name,
+            scattered=ref.scattered,
+        )
+
+    def _read(self, result: ir.Value, state: int, spread: Spread, source: ir.Source) -> Ref:
+        for waiting in self.waiting:
+            if state in waiting.sets:
+                self.finish()
+                break
+        count, name = self.of(spread).registers, self.states[state]
+        copy = self.declare("v", register_type(result.dtype), count)
+        self.code.each(count, lambda r: f"{copy}[{r}] = {name}[{r}];", source, writes=copy)
+        return Ref("array", copy, result.dtype)
+
+    def _loop(self, loop: ir.Loop) -> None:
+        ring, boxes = split([n for n in self.staged.values() if n.staged.loop == loop.number])
+        turns = loop.stop - loop.first + (loop.step - 1)
+        count = (turns // loop.step).code
+        for operation in loop.body:  # states that the loop sets first are declared around it
+            if isinstance(operation, ir.Set) and operation.state not in self.states:
+                type_, registers = (
+                    register_type(operation.value.dtype),
+                    self.of(self.found.states[operation.state]).registers,
+                )
+                self.states[operation.state] = self.declare("state", type_, registers)
+        outside, self.loop = self.loop, loop.number if outside_ring(self.loop, [*ring, *boxes]) else self.loop
+        if ring or boxes:
+            if boxes:
+                self._box_ring(loop, boxes, count)
+            else:
+                self._ring(loop, ring, count)
+            self._turns(loop, [*ring, *boxes])
+        else:
+            self._enter(
+                f"for (int turn_{loop.number} = 0; turn_{loop.number} < {count}; ++turn_{loop.number}) {{", loop.source
+            )
+            self._operations(loop.body)
+            self._leave()
+        self.loop = outside
+        for state, reduce in self.found.sums.items():
+            if loop.number in self.found.inside[reduce.result.id] and reduce.result.id in self.partial:
+                source = self.of(self.found.sources[reduce.result.id])
+                self._join(self.states[state], reduce, source, reduce.source)
+                del self.partial[reduce.result.id]
+
+    def _ring(self, loop: ir.Loop, ring: list[StagedNumbers], count: str) -> None:
+        types = ", ".join(f"Operand_{n.staged.name}" for n in ring)
+        made = "{}"
+        for n in reversed(ring):
+            made = f"{{{self._copy(n.staged)}, {made}}}"
+        bytes_ = sum(n.bytes for n in ring)
+        self.structs_add(
+            f"struct Ring_{loop.number} {{\n  static constexpr int stages = {self.stages[loop.number]}, "
+            f"stage_bytes = {bytes_};\n}};\n"
+        )
+        if self._written:
+            self.code.add(f"{self.barrier}  // everybody is done with what lies here")
+        self._written = True
+        self.code.add(f"tile::Loads<{types}> loads_{loop.number}{made};", loop.source)
+        place = self.memory.rings[loop.number]
+        self._enter(
+            f"tile::pipeline<Ring_{loop.number}>(loads_{loop.number}, shared + {place}u, {count}, "
+            f"[&](unsigned stage, [[maybe_unused]] int turn_{loop.number}) {{",
+            loop.source,
+        )
+
+    def _turns(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> None:
+        """What each turn of a ring's loop does with a stage."""
+        offset = 0
+        for n in ring:
+            self.code.add(f"const unsigned tile_{n.staged.name} = stage + {offset}u;")
+            offset += n.bytes
+        self._operations(loop.body)
+        self._leave("});")
+
+
+def outside_ring(loop: int | None, ring: Sequence[StagedNumbers | BoxedNumbers]) -> bool:
+    """Whether a loop's exchanges have a place of their own: those of inner loops without a ring are those around."""
+    return loop is None or bool(ring)
+
+
+def grid_code(trace: ir.Trace, raster: str) -> list[str]:
+    """The block's coordinates."""
+    blocks = trace.blocks
+    if len(blocks) == 1:
+        return ["const int block_0 = int(blockIdx.x);"]
+    rows, columns = blocks[-2:]
+    tile = "int(blockIdx.x)" if len(blocks) == 2 else f"int(blockIdx.x) % {rows * columns}"
+    first = len(blocks) - 2
+    lines = [] if len(blocks) == 2 else [f"const int block_0 = int(blockIdx.x) / {rows * columns};"]
+    return [
+        *lines,
+        f'constexpr Choice order = "{raster}";',
+        f"const TileIndex block = raster<raster_order(order), raster_group(order), {rows}, {columns}>({tile});",
+        f"const int block_{first} = block.m, block_{first + 1} = block.n;",
+    ]

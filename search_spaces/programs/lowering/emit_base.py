@@ -1,0 +1,168 @@
+"""What all parts of the emitter share: the schedule in numbers, names, and the lines written so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.dtypes import DType
+from search_spaces.hardware.intrinsics import TensorIntrinsic
+from search_spaces.programs.inference.inference import Inference, Spread
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.distribution import Distribution
+from search_spaces.programs.lowering.elements import Code
+from search_spaces.programs.lowering.refs import Ref, register_type
+from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
+from search_spaces.programs.planning.memory import Memory, stages_of
+from search_spaces.programs.planning.numbers import Numbers, numbers
+from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
+from search_spaces.programs.planning.ways import fragments, is_boxed
+from search_spaces.spaces.parameters import Value
+
+AFTER, INSIDE = "after_loop", "in_loop"
+
+
+class EmitterBase:
+    """Of one schedule. ``memory.total`` is the shared memory that it uses."""
+
+    def __init__(self, found: Inference, values: Mapping[str, Value], device: Device) -> None:
+        self.found, self.values, self.device = found, values, device
+        self.numbers: Numbers = numbers(found, values)
+        self.boxed = bool(found.products) and is_boxed(str(values["intrinsic"]))
+        self.row: TensorIntrinsic | None = fragments(str(values["intrinsic"])) if found.products else None
+        self.staged: dict[tuple[int, Spread], StagedNumbers | BoxedNumbers] = {
+            key: placed(staged, values, self.numbers) for key, staged in in_shared(found, values).items()
+        }
+        self.stages = stages_of(found, values)
+        self.memory = Memory.of(found, {n.staged.name: n for n in self.staged.values()}, self.stages, values)
+        self.code = Code()
+        self.refs: dict[tuple[int, Spread], Ref] = {}
+        self.states: dict[int, str] = {}
+        self.loop: int | None = None
+        self.stores = 0
+        self.turns = found.trace.turns()
+        self.partial = {
+            reduce.result.id: state
+            for i, (state, reduce) in enumerate(found.sums.items())
+            if values.get(f"sum_{i + 1}", INSIDE) == AFTER
+        }
+        self._coordinates: dict[tuple[Distribution, int], str] = {}
+        self._scopes: list[list[tuple[Distribution, int]]] = [[]]
+        self._names = 0
+        self.shared_read: set[str] = set()  # tiles of the program that were read since a barrier
+        self.shared_written: set[str] = set()
+        self._written = False  # whether shared memory has been written before
+        self.inits: list[str] = []  # of mbarriers
+        self.producer: list[str] = []  # what a warp does that copies alone
+        self.barrier_bytes = 0
+
+    def new(self, prefix: str = "v") -> str:
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def of(self, spread: Spread) -> Distribution:
+        return self.numbers.of(spread)
+
+    def coordinate(self, of: Distribution, dimension: int) -> str:
+        """A variable: where the thread's register 0 lies along a dimension."""
+        key = of, dimension
+        if key not in self._coordinates:
+            text = of.code(dimension, self.numbers.warps)
+            if text == "0":
+                return "0"
+            name = self.new("at")
+            self.code.add(f"const int {name} = {text};")
+            self._coordinates[key] = name
+            self._scopes[-1].append(key)
+        return self._coordinates[key]
+
+    def _enter(self, line: str, source: ir.Source | None = None) -> None:
+        self.code.open(line, source)
+        self._scopes.append([])
+
+    def _leave(self, line: str = "}") -> None:
+        self.finish()
+        self.code.close(line)
+        for key in self._scopes.pop():
+            del self._coordinates[key]
+
+    def declare(self, prefix: str, type_: str, count: int) -> str:
+        name = self.new(prefix)
+        self.code.add(f"{type_} {name}[{count}];")
+        return name
+
+    def is_packed(self, dtype: DType, spread: Spread) -> bool:
+        """Whether a value is an operand of tensor cores: pairs of 16 bits in words."""
+        return spread.operand and dtype.bits == 16 and self.row is not None and self.row.unit == "mma"
+
+    def _array(self, ref: Ref, count: int, source: ir.Source, dtype: DType | None = None, type_: str = "") -> Ref:
+        """The value in an array of its own."""
+        dtype = dtype or ref.dtype
+        name = self.declare("v", type_ or register_type(dtype), count)
+        self.code.each(
+            count,
+            lambda r: f"{name}[{r}] = {ref.text(self.code, r)};",
+            source,
+            writes=name,
+            scattered=ref.scattered,
+        )
+        return Ref("array", name, dtype, rough=dtype.bits == 16 and ref.dtype != dtype)
+
+    def _pack(self, ref: Ref, count: int, source: ir.Source) -> Ref:
+        if ref.kind == "packed" and ref.table is None:
+            return ref
+        name = self.declare("w", "unsigned", count // 2)
+        raw = ref.raw() if ref.kind == "array" else ref
+        type_ = ref.dtype.c_name
+        self.code.each(
+            count,
+            lambda r: (
+                f"{name}[{r} / 2] = tile::packed<{type_}>"
+                f"({raw.text(self.code, r)}, {raw.text(self.code, f'({r} + 1)')});"
+            ),
+            source,
+            width=2,
+            writes=name,
+            scattered=raw.scattered,
+        )
+        return Ref("packed", name, ref.dtype)
+
+    _structs: str = ""
+
+    def structs_add(self, text: str) -> None:
+        """Text in front of the kernel."""
+        self._structs += text
+
+    @property
+    def structs(self) -> str:
+        return self._structs
+
+    def base(self, array: ir.Array) -> str:
+        """A pointer to the matrix that is left of an array."""
+        name = f"{array.name}_array"
+        stride = math.prod(array.full[-2:])
+        terms = []
+        for extent, place in reversed(list(zip(array.full[: len(array.lead)], array.lead, strict=True))):
+            terms.append(f"static_cast<long long>({place.code}) * {stride}")
+            stride *= extent
+        return " + ".join([name, *reversed(terms)])
+
+    @property
+    def barrier(self) -> str:
+        """Of all threads that compute."""
+        if not copies_alone(self.values):
+            return "ptx::barrier_sync();"
+        return f"ptx::barrier_sync(1, {self.numbers.warps * 32});"
+
+    def _barrier(self, line: ir.Source) -> None:
+        """In front of what writes shared memory."""
+        self.code.add(self.barrier, line)
+        self._written = True
+
+    def finish(self) -> None:
+        """Write what was held back for what follows to share."""
+
+    def ref(self, value: ir.Value, spread: Spread) -> Ref:
+        """A value for arithmetic, as it is in registers."""
+        return self.refs[value.id, spread]

@@ -1,0 +1,208 @@
+"""Windows: loads, stores, atomics and prefetches of the registers of a distribution."""
+
+from __future__ import annotations
+
+import math
+
+from search_spaces.hardware.dtypes import F32
+from search_spaces.hardware.fragments import WARP
+from search_spaces.programs.inference.inference import Spread, Staged
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.distribution import Distribution, turned
+from search_spaces.programs.lowering.emit_shared import WIDEST, SharedTiles
+from search_spaces.programs.lowering.refs import Ref, constant, register_type
+from search_spaces.programs.planning.boxes import BoxedNumbers
+from search_spaces.programs.planning.staging import StagedNumbers
+
+
+class MemoryAccess(SharedTiles):
+    """What moves between global memory and registers, and tiles that are copied to shared memory once."""
+
+    def _copy(self, staged: Staged) -> str:
+        """A TileCopy of the operand's tile, where it begins."""
+        window = staged.load.window
+        rows, columns = (i.code for i in staged.start)
+        places = f"{columns}, {rows}" if window.turned else f"{rows}, {columns}"
+        return f"Operand_{staged.name}::Copy({self.base(window.array)}, {places}, thread)"
+
+    def _access(self, window: ir.Window, of: Distribution, source: ir.Source) -> tuple[str, list[int], list[str]]:
+        """A pointer to the thread's register 0; the distance of each register; and of each dimension a name for the
+        coordinate in the array, "" where all of it is inside."""
+        lines, inside = [], []
+        strides = window.strides
+        for d in (0, 1):
+            start = self.coordinate(of, d)
+            place = " + ".join(t for t in (window.at[d].code, start) if t != "0") or "0"
+            low, high = window.at[d].interval(self.found.trace.blocks, self.turns)
+            if low < 0:
+                raise ir.ProgramError(f"{source}: a window begins {-low} elements before {window.array.name}")
+            if high + window.shape[d] > window.extent[d]:
+                name = self.new("place")
+                self.code.add(f"const int {name} = {place};", source)
+                inside.append(name)
+                place = name
+            else:
+                inside.append("")
+            if place != "0":
+                lines.append(f"static_cast<long long>({place}) * {strides[d]}" if strides[d] != 1 else f"({place})")
+        pointer = self.new("p")
+        constness = "const " if window.array.role == "input" else ""
+        self.code.add(
+            f"{constness}{window.array.dtype.c_name}* const {pointer} = "
+            f"{' + '.join([self.base(window.array), *lines])};",
+            source,
+        )
+        distance = [
+            a * strides[0] + b * strides[1] for a, b in zip(of.of_registers(0), of.of_registers(1), strict=True)
+        ]
+        return pointer, distance, inside
+
+    def _inside(self, window: ir.Window, of: Distribution, names: list[str], index: str) -> str:
+        tests = [
+            f"{name} + {self.code.at(of.of_registers(d), index)} < {window.extent[d]}"
+            for d, name in enumerate(names)
+            if name
+        ]
+        return " && ".join(tests) or "true"
+
+    def _width(self, window: ir.Window, of: Distribution, most: int) -> int:
+        """Elements of an access: neighbours in memory and in registers, aligned."""
+        line = 0 if window.turned else 1
+        fits = math.gcd(window.array.matrix[1], window.at[line].divisor or window.array.matrix[1], most)
+        return math.gcd(fits, of.run(line))
+
+    def _load(self, operation: ir.Load, spread: Spread) -> Ref:
+        window, result, source = operation.window, operation.result, operation.source
+        if window.array.role == "shared":
+            return self._load_shared(operation, spread)
+        n = self.staged.get((result.id, spread))
+        if n is not None:
+            if n.staged.loop is None:
+                if isinstance(n, BoxedNumbers):
+                    self._keep_boxes(n, source)
+                else:
+                    self._keep(n, source)
+            return Ref("staged", n.staged.name, result.dtype)
+        of = self.of(spread)
+        pointer, distance, names = self._access(window, of, source)
+        type_ = window.array.dtype
+
+        def offset(r: str) -> str:
+            return self.code.at(tuple(distance), r)
+
+        base = spread.of if spread.kind == "swap" and spread.of is not None else spread
+        if self.is_packed(type_, base) and operation.padding == 0.0:
+            return self._load_words(operation, of, pointer, distance, names)
+        width = self._width(window, of, WIDEST // type_.bytes)
+        register = register_type(type_)
+        name = self.declare("v", register, of.registers)
+        padding = constant(operation.padding, type_ if not type_.is_float else F32).name
+        self.code.each(
+            of.registers,
+            lambda r: (
+                f"tile::load<{type_.c_name}, {width}, {register}>(&{name}[{r}], {pointer} + {offset(r)}, "
+                f"{self._inside(window, of, names, r)}, {padding});"
+            ),
+            source,
+            width=width,
+            writes=name,
+        )
+        return Ref("array", name, result.dtype)
+
+    def _load_words(
+        self, operation: ir.Load, of: Distribution, pointer: str, distance: list[int], names: list[str]
+    ) -> Ref:
+        """Pairs of 16 bits, as tensor cores take them."""
+        window, type_ = operation.window, operation.window.array.dtype
+        width = self._width(window, of, 2)
+        name = self.declare("w", "unsigned", of.registers // 2)
+        apart = distance[1] - distance[0]
+        self.code.each(
+            of.registers,
+            lambda r: (
+                f"{name}[{r} / 2] = tile::load_pair<{type_.c_name}, {width}>({pointer} + "
+                f"{self.code.at(tuple(distance), r)}, {apart}, {self._inside(window, of, names, r)}, "
+                f"{self._inside(window, of, names, f'({r} + 1)')});"
+            ),
+            operation.source,
+            width=2,
+            writes=name,
+        )
+        return Ref("packed", name, operation.result.dtype)
+
+    def _keep_boxes(self, n: BoxedNumbers, source: ir.Source) -> None:
+        """Of wgmma."""
+        raise NotImplementedError
+
+    def _keep(self, n: StagedNumbers, source: ir.Source) -> None:
+        """A tile that is copied to shared memory once."""
+        name = n.staged.name
+        self.code.add(f"const unsigned tile_{name} = shared + {self.memory.kept[name]}u;", source)
+        self._enter("{")
+        self.code.add(f"auto copy = {self._copy(n.staged)};", source)
+        if n.copy.method == "cp.async":
+            self.code.add(f"copy.start(tile_{name});")
+            self.code.add("ptx::cp_async_commit_group();")
+            self.code.add("ptx::cp_async_wait_group<0>();")
+        else:
+            self.code.add("copy.load();")
+            self.code.add(f"copy.store(tile_{name});")
+        self._leave()
+        self.code.add(self.barrier)
+
+    def _store(self, operation: ir.Store | ir.AtomicRmw) -> None:
+        place, window, value, source = self.stores, operation.window, operation.value, operation.source
+        self.stores += 1
+        spread = self.found.stored[place]
+        if isinstance(operation, ir.Store) and window.array.role == "shared":
+            self._store_shared(operation, spread)
+            return
+        of, ref = self.of(spread), self.ref(value, spread)
+        if self.values.get(f"store_{place + 1}", "direct") == "turned":
+            target = turned(window, self.numbers.warps)
+            ref, of = self._moved(ref, of, target, source), target
+        pointer, distance, names = self._access(window, of, source)
+        type_, leader = window.array.dtype, of.leader(self.numbers.warps)
+        atomic = isinstance(operation, ir.AtomicRmw)
+        width = 1 if atomic else self._width(window, of, WIDEST // type_.bytes)
+        raw = ref.raw() if ref.kind == "array" else ref
+        plain = raw.kind == "array" and raw.table is None
+
+        def tested(r: str) -> str:
+            tests = [t for t in (leader, self._inside(window, of, names, r)) if t not in ("", "true")]
+            return " && ".join(tests) or "true"
+
+        def text(r: str) -> str:
+            to = f"{pointer} + {self.code.at(tuple(distance), r)}"
+            if isinstance(operation, ir.AtomicRmw):
+                call = {"addf": "add", "addi": "add", "maxs": "max", "mins": "min"}[operation.kind]
+                return f"if ({tested(r)}) ptx::reduce_{call}({to}, {raw.text(self.code, r)});"
+            call = f"tile::store<{type_.c_name}, {width}>({to}"
+            if plain:
+                return f"{call}, &{raw.name}[{r}], {tested(r)});"
+            numbers_ = ", ".join(raw.text(self.code, r if i == 0 else f"({r} + {i})") for i in range(width))
+            register = register_type(type_)
+            return f"{{ const {register} x[{width}] = {{{numbers_}}}; {call}, x, {tested(r)}); }}"
+
+        self.code.each(of.registers, text, source, width=width, scattered=raw.scattered)
+
+    def _prefetch(self, operation: ir.Prefetch) -> None:
+        """A thread for each line of 128 bytes of the window."""
+        window, source = operation.window, operation.source
+        if operation.locality == 0:
+            return
+        along = 0 if window.turned else 1
+        element = window.array.dtype.bytes
+        line = max(1, 128 // element)
+        across, count = window.shape[1 - along], -(-window.shape[along] // line)
+        strides = window.strides
+        self._enter(f"for (int i = thread; i < {across * count}; i += {self.numbers.warps * WARP}) {{", source)
+        self.code.add(f"const int across = {window.at[1 - along].code} + i / {count};", source)
+        self.code.add(f"const int along = {window.at[along].code} + i % {count} * {line};", source)
+        level = "l1" if operation.locality == 3 else "l2"
+        self.code.add(
+            f"if (across < {window.extent[1 - along]} && along < {window.extent[along]}) ptx::prefetch_{level}("
+            f"{self.base(window.array)} + static_cast<long long>(across) * {strides[1 - along]} + along);",
+            source,
+        )
+        self._leave()

@@ -1,0 +1,196 @@
+"""Values that change hands: by other registers, shuffles or shared memory, and the joining of what threads reduced.
+
+Barriers stand in exchanges and in rings alone.
+"""
+
+from __future__ import annotations
+
+import math
+
+from search_spaces.hardware.fragments import WARP
+from search_spaces.layouts.shared_layout import Axis, SharedLayout
+from search_spaces.programs.inference.inference import Spread
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.distribution import Distribution, Renamed, Shuffled, fold, move
+from search_spaces.programs.language.functions import REDUCTIONS
+from search_spaces.programs.lowering.emit_base import EmitterBase
+from search_spaces.programs.lowering.refs import Ref, register_type
+from search_spaces.programs.planning.memory import across_bytes, exchange_bytes, exchange_layout
+
+
+class Moves(EmitterBase):
+    """Conversions and reductions."""
+
+    def _moved(
+        self, ref: Ref, source: Distribution, target: Distribution, line: ir.Source, shared: bool = False
+    ) -> Ref:
+        """The value in another distribution."""
+        if ref.kind == "constant" or (source == target and not shared):
+            return ref
+        route = None if shared else move(source, target, self.numbers.warps)
+        if isinstance(route, Renamed):
+            return ref.through(route.table)
+        if isinstance(route, Shuffled):
+            return self._shuffled(ref, route, line)
+        return self._exchanged(ref, source, target, line)
+
+    def _shuffled(self, ref: Ref, route: Shuffled, line: ir.Source) -> Ref:
+        register = register_type(ref.dtype)
+        name = self.declare("v", register, len(route.table))
+        given = ref.raw() if ref.kind == "array" else ref
+        held = given.through(route.table)
+        self.code.each(
+            len(route.table),
+            lambda r: f"{name}[{r}] = tile::exchanged({held.text(self.code, r)}, {self.code.at(route.masks, r)});",
+            line,
+            writes=name,
+            scattered=given.scattered or (given.name,),
+        )
+        return Ref("array", name, ref.dtype, rough=ref.rough and ref.kind == "array")
+
+    def _exchanged(self, ref: Ref, source: Distribution, target: Distribution, line: ir.Source) -> Ref:
+        """Through shared memory: barrier, write, barrier, read."""
+        text = str(self.values["exchange"])
+        layout = exchange_layout(text, source.shape)
+        place = self.memory.use(self.loop, exchange_bytes(text, source.shape))
+        given = ref.raw() if ref.kind == "array" else ref
+        given = given if given.kind == "array" and given.table is None else self._array(given, source.registers, line)
+        register = register_type(ref.dtype)
+        self._barrier(line)
+        leader = source.leader(self.numbers.warps)
+        if leader:
+            self._enter(f"if ({leader}) {{", line)
+        self._words(given.name, source, layout, place, "put", line)
+        if leader:
+            self._leave()
+        self.code.add(self.barrier, line)
+        name = self.declare("v", register, target.registers)
+        self._words(name, target, layout, place, "get", line)
+        return Ref("array", name, ref.dtype, rough=ref.rough and ref.kind == "array")
+
+    def _words(
+        self, name: str, of: Distribution, layout: SharedLayout, place: int, function: str, line: ir.Source
+    ) -> None:
+        """All registers of an array to shared memory, or from there, in the widest pieces."""
+        starts = [self.coordinate(of, d) for d in (0, 1)]
+        axes: tuple[Axis, Axis] = ("rows", "cols")
+        width = max(math.gcd(of.run(d), layout.contiguity(axes[d]), 4) for d in (0, 1))
+        registers = of.of_registers(0), of.of_registers(1)
+
+        def text(r: str) -> str:
+            at = ", ".join(f"{starts[d]} + {self.code.at(registers[d], r)}" for d in (0, 1))
+            address, array = f"shared + {place}u + 4u * unsigned({layout.c_name}::offset({at}))", f"&{name}[{r}]"
+            given = f"{address}, {array}" if function == "put" else f"{array}, {address}"
+            return f"tile::{function}<{width}>({given});"
+
+        self.code.each(of.registers, text, line, width=width, writes=name if function == "get" else "")
+        self.code.flush()
+
+    def _reduce(self, operation: ir.Reduce, spread: Spread) -> Ref:
+        source_spread = self.found.sources[operation.result.id]
+        of, source = self.of(source_spread), operation.source
+        _, table = fold(of, operation.dimension, operation.size)
+        given = self.ref(operation.value, source_spread)
+        row = REDUCTIONS[operation.kind]
+        count = self.of(spread).registers
+        name = self.declare("v", register_type(operation.result.dtype), count)
+        first = [table.index(q) for q in range(count)]
+        rest = tuple(r for r in range(of.registers) if r not in set(first))
+        into = tuple(table[r] for r in rest)
+        self.code.flush()
+        self.code.each(
+            count, lambda q: f"{name}[{q}] = {given.text(self.code, self.code.at(tuple(first), q))};", source
+        )
+        self.code.flush()
+        if rest:
+            self.code.each(
+                len(rest),
+                lambda i: (
+                    f"{name}[{self.code.at(into, i)}] = "
+                    + row.code.format(f"{name}[{self.code.at(into, i)}]", given.text(self.code, self.code.at(rest, i)))
+                    + ";"
+                ),
+                source,
+            )
+            self.code.flush()
+        if operation.result.id not in self.partial:
+            self._join(name, operation, of, source)
+        return Ref("array", name, operation.result.dtype)
+
+    def _join(self, name: str, operation: ir.Reduce, of: Distribution, source: ir.Source) -> None:
+        """The parts of lanes, then those of warps."""
+        row, dimension, size = REDUCTIONS[operation.kind], operation.dimension, operation.size
+        folded, _ = fold(of, dimension, size)
+        count = folded.registers
+        for mask in sorted(_masks(of, dimension) - _masks(folded, dimension)):
+            self.code.each(
+                count,
+                lambda q, mask=mask: (  # type: ignore[misc]
+                    f"{name}[{q}] = " + row.code.format(f"{name}[{q}]", f"tile::exchanged({name}[{q}], {mask})") + ";"
+                ),
+                source,
+            )
+            self.code.flush()
+        if across_bytes(of, dimension, folded):
+            self._join_warps(name, operation, of, folded, source)
+
+    def _join_warps(
+        self, name: str, operation: ir.Reduce, of: Distribution, folded: Distribution, source: ir.Source
+    ) -> None:
+        """Each warp leaves its part in shared memory, and all add them up in one order."""
+        if operation.size != operation.value.shape[operation.dimension]:
+            raise ir.ProgramError(f"{source}: reduction: groups of {operation.size} are split over subgroups")
+        row, dimension = REDUCTIONS[operation.kind], operation.dimension
+        digits = of.used("warp", 0, dimension)
+        parts = math.prod(extent for _, extent in digits)
+        place = self.memory.use(self.loop, across_bytes(of, dimension, folded))
+        register = register_type(operation.result.dtype)
+        elements = math.prod(folded.shape)
+        part, weight = [], 1
+        for stride, extent in digits:
+            part.append(f"warp / {stride} % {extent} * {weight}")
+            weight *= extent
+        start = self.coordinate(folded, 1 - dimension)
+        offsets = folded.of_registers(1 - dimension)
+        # Of the warps that hold copies of a result beside its parts, and of such lanes, the first one writes.
+        tests = []
+        for where, limit in (("warp", self.numbers.warps), ("lane", WARP)):
+            used = folded.used(where, limit) + (digits if where == "warp" else [])  # type: ignore[arg-type]
+            if math.prod(e for _, e in used) != limit:
+                own = " + ".join(f"{where} / {s} % {e} * {s}" for s, e in used) or "0"
+                tests.append(f"{where} == {own}")
+        self._barrier(source)
+        self._enter(f"if ({' && '.join(tests) or 'true'}) {{", source)
+        self.code.each(
+            folded.registers,
+            lambda q: (
+                f"tile::put<1>(shared + {place}u + 4u * unsigned(({' + '.join(part)}) * {elements} + {start} + "
+                f"{self.code.at(offsets, q)}), &{name}[{q}]);"
+            ),
+            source,
+        )
+        self._leave()
+        self.code.add(self.barrier, source)
+        self._enter("{")
+        self.code.add(f"{register} part[{parts}];")
+        self.code.each(
+            folded.registers,
+            lambda q: (
+                "{ "
+                + " ".join(
+                    f"tile::get<1>(&part[{i}], shared + {place}u + 4u * unsigned({i * elements} + {start} + "
+                    f"{self.code.at(offsets, q)}));"
+                    for i in range(parts)
+                )
+                + f" {name}[{q}] = part[0]; "
+                + " ".join(f"{name}[{q}] = {row.code.format(f'{name}[{q}]', f'part[{i}]')};" for i in range(1, parts))
+                + " }"
+            ),
+            source,
+        )
+        self._leave()
+
+
+def _masks(of: Distribution, dimension: int) -> set[int]:
+    """The bits of the lane's number that belong to a dimension."""
+    return {stride << bit for stride, size in of.used("lane", WARP, dimension) for bit in range(size.bit_length() - 1)}

@@ -1,0 +1,159 @@
+"""Products: accumulators, fragments from registers or shared memory, and the loop over k that products share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.dtypes import F32
+from search_spaces.programs.inference.inference import Inference, Spread, Staged
+from search_spaces.programs.language import ir
+from search_spaces.programs.lowering.emit_boxes import Boxes, Waiting
+from search_spaces.programs.lowering.refs import Ref
+from search_spaces.programs.planning.boxes import BoxedNumbers
+from search_spaces.spaces.parameters import Value
+
+
+class Products(Boxes):
+    """``waiting`` are the products whose loop over k is not written yet."""
+
+    def __init__(self, found: Inference, values: Mapping[str, Value], device: Device) -> None:
+        super().__init__(found, values, device)
+        self.waiting: list[Waiting] = []
+
+    def ref(self, value: ir.Value, spread: Spread) -> Ref:
+        """A value for arithmetic: operands that are in shared memory are read to registers."""
+        self._finish_product(value.id)
+        ref = self.refs[value.id, spread]
+        if ref.kind != "staged":
+            return ref
+        return self._fragments(value, spread)
+
+    def _product(self, operation: ir.Mma) -> None:
+        """The accumulators now; the loop over k when the result is read, so that products share fragments."""
+        spread = self.found.natural[operation.result.id]
+        count = self.of(spread).registers
+        if self.waiting and self.waiting[0].operation.a.shape[1] != operation.a.shape[1]:
+            self.finish()
+        name = self.declare("acc", "float", count)
+        if operation.c is None and self.boxed:
+            pass  # the first multiplication writes it
+        elif operation.c is None:
+            self.code.each(count, lambda r: f"{name}[{r}] = 0.0f;", operation.source, writes=name)
+        else:
+            ref = self.ref(operation.c, spread)
+            self.code.each(
+                count,
+                lambda r: f"{name}[{r}] = {ref.text(self.code, r)};",
+                operation.source,
+                writes=name,
+                scattered=ref.scattered,
+            )
+        self.refs[operation.result.id, spread] = Ref("array", name, F32)
+        self.waiting.append(Waiting(operation, name))
+
+    def _finish_product(self, value: int) -> None:
+        if any(w.operation.result.id == value for w in self.waiting):
+            self.finish()
+
+    def finish(self) -> None:
+        if not self.waiting:
+            return
+        waiting, self.waiting = self.waiting, []
+        if self.boxed:
+            self._box_products(waiting)
+        else:
+            self._fragment_products(waiting)
+        for w in waiting:
+            for state in w.sets:
+                name, array = self.states[state], w.array
+                count = self.of(self.found.natural[w.operation.result.id]).registers
+                self.code.each(
+                    count,
+                    lambda r, name=name, array=array: f"{name}[{r}] = {array}[{r}];",  # type: ignore[misc]
+                    w.operation.source,
+                    writes=name,
+                )
+        self.code.flush()
+
+    def _fragment_products(self, waiting: list[Waiting]) -> None:
+        """The loop over k, whose turns read fragments of what is in shared memory."""
+        assert self.row is not None
+        row = self.row
+        first = waiting[0].operation
+        number = self.found.product_of
+        operands: dict[tuple[int, Spread], str] = {}
+        loaded: list[str] = []
+        for w in waiting:
+            product = number[w.operation.result.id]
+            for side, value in (("left", w.operation.a), ("right", w.operation.b)):
+                spread = Spread(side, value.shape, product)  # type: ignore[arg-type]
+                if (value.id, spread) not in operands:
+                    operands[value.id, spread] = self._operand(value, spread, w.operation.source, loaded)
+        self.code.flush()
+        self.code.add("#pragma unroll")
+        self._scopes.append([])
+        self.code.open(f"for (int step = 0; step < {first.a.shape[1] // row.k}; ++step) {{", first.source)
+        for line in loaded:
+            self.code.add(line)
+        for w in waiting:
+            o = w.operation
+            n = self.numbers.products[number[o.result.id]]
+            fragments_m, fragments_n = n.fragments
+            a, b = (
+                operands[v.id, Spread(side, v.shape, number[o.result.id])]  # type: ignore[arg-type]
+                for side, v in (("left", o.a), ("right", o.b))
+            )
+            type_ = row.c_name(o.a.dtype.c_name, o.b.dtype.c_name)
+            self.code.add(f"tile::multiply<{type_}, {fragments_m}, {fragments_n}>({w.array}, {a}, {b});", o.source)
+        self.code.close()
+        self._scopes.pop()
+
+    def _group(self, staged: Staged) -> str:
+        """The place of a warp along m or n, among the subgroups of a product."""
+        product, d = self.numbers.products[staged.product], 0 if staged.side == "a" else 1
+        groups = min(product.groups[d], product.shape[d] // product.data[d])
+        if groups == 1:
+            return "0"
+        own = f"warp / {product.groups[1]}" if d == 0 else f"warp % {product.groups[1]}"
+        return own if product.groups[d] == groups else f"({own}) % {groups}"
+
+    def _operand(self, value: ir.Value, spread: Spread, source: ir.Source, loaded: list[str]) -> str:
+        """The fragments of a step: an expression of ``step``. What is in shared memory is loaded step by step."""
+        assert self.row is not None
+        ref = self.refs[value.id, spread]
+        side, of = ("A" if spread.kind == "left" else "B"), self.of(spread)
+        type_ = self.row.c_name(value.dtype.c_name, value.dtype.c_name)
+        if ref.kind == "staged":
+            staged = next(n.staged for n in self.staged.values() if n.staged.name == ref.name)
+            kind = "Left" if side == "A" else "Right"
+            name = self.new("fragments")
+            loaded.append(f"tile::{kind}Fragments<Operand_{ref.name}> {name};")
+            loaded.append(f"{name}.load(tile_{ref.name}, step, {self._group(staged)}, lane);")
+            return f"{name}.x"
+        if self.is_packed(value.dtype, spread):
+            ref = self._pack(ref, of.registers, source)
+        elif ref.kind != "array" or ref.table is not None or ref.rough:
+            ref = self._array(ref, of.registers, source)
+        n = self.numbers.products[spread.number]
+        fragments = n.fragments[0 if side == "A" else 1]
+        return f"reinterpret_cast<const typename {type_}::Fragment{side}*>({ref.name}) + step * {fragments}"
+
+    def _fragments(self, value: ir.Value, spread: Spread) -> Ref:
+        """All fragments of an operand in registers."""
+        ref = self.refs[value.id, spread]
+        n = next(n for n in self.staged.values() if n.staged.name == ref.name)
+        base = spread.of if spread.kind == "swap" and spread.of is not None else spread
+        if isinstance(n, BoxedNumbers):
+            made = self._box_fragments(value, base, n.staged)
+            self.refs[value.id, spread] = made
+            return made
+        count = self.of(base).registers
+        packed = self.is_packed(value.dtype, base)
+        name = self.declare("w" if packed else "v", "unsigned" if packed else "float", count // 2 if packed else count)
+        self.code.add(
+            f"tile::load_fragments<Operand_{ref.name}>({name}, tile_{ref.name}, {self._group(n.staged)}, lane);"
+        )
+        made = Ref("packed" if packed else "array", name, value.dtype)
+        self.refs[value.id, spread] = made
+        return made

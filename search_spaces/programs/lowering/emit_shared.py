@@ -1,0 +1,97 @@
+"""Tiles in shared memory that the program asks for: their loads and stores, and the barriers between them.
+
+A tile that was written since the last barrier is not read before one, and a tile that was read is not written. What a
+loop's body does counts as done in front of it, because a turn follows another. Granularity is the whole tile.
+"""
+
+from __future__ import annotations
+
+import math
+
+from search_spaces.layouts.shared_layout import Axis
+from search_spaces.programs.inference.inference import Spread
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.distribution import Distribution
+from search_spaces.programs.lowering.emit_moves import Moves
+from search_spaces.programs.lowering.refs import Ref, register_type
+from search_spaces.programs.planning.memory import exchange_layout
+
+WIDEST = 16  # bytes of an access
+
+
+class SharedTiles(Moves):
+    """Loads and stores of ``ir.Array`` whose role is "shared"."""
+
+    def _expect_body(self, body: tuple[ir.Operation, ...]) -> None:
+        """In front of a loop: its body may have run."""
+        for operation in body:
+            if isinstance(operation, ir.Region):
+                self._expect_body(operation.body)
+            elif isinstance(operation, ir.Load | ir.Store) and operation.window.array.role == "shared":
+                touched = self.shared_read if isinstance(operation, ir.Load) else self.shared_written
+                touched.add(operation.window.array.name)
+
+    def _synchronise(self, array: ir.Array, before: set[str], line: ir.Source) -> None:
+        """A barrier where the tile was touched in the way that ``before`` collects."""
+        if array.name in before:
+            self._barrier(line)
+            self.shared_read.clear()
+            self.shared_written.clear()
+
+    def _load_shared(self, operation: ir.Load, spread: Spread) -> Ref:
+        window, of = operation.window, self.of(spread)
+        self._synchronise(window.array, self.shared_written, operation.source)
+        self.shared_read.add(window.array.name)
+        name = self.declare("v", register_type(window.array.dtype), of.registers)
+        self._elements(name, window, of, "get_elements", operation.source)
+        base = spread.of if spread.kind == "swap" and spread.of is not None else spread
+        ref = Ref("array", name, operation.result.dtype)
+        return self._pack(ref, of.registers, operation.source) if self.is_packed(window.array.dtype, base) else ref
+
+    def _store_shared(self, operation: ir.Store, spread: Spread) -> None:
+        window, of, line = operation.window, self.of(spread), operation.source
+        ref = self.ref(operation.value, spread)
+        given = ref.raw() if ref.kind == "array" else ref
+        given = given if given.kind == "array" and given.table is None else self._array(given, of.registers, line)
+        self._synchronise(window.array, self.shared_read, line)
+        self.shared_written.add(window.array.name)
+        self._written = True
+        leader = of.leader(self.numbers.warps)
+        if leader:
+            self._enter(f"if ({leader}) {{", line)
+        self._elements(given.name, window, of, "put_elements", line)
+        if leader:
+            self._leave()
+
+    def _elements(self, name: str, window: ir.Window, of: Distribution, function: str, line: ir.Source) -> None:
+        """All registers of an array to a window in shared memory, or from there, in the widest pieces."""
+        array = window.array
+        layout = exchange_layout(str(self.values[f"layout_{array.name}"]), array.matrix)
+        starts = []
+        for d in (0, 1):
+            terms = [t for t in (window.at[d].code, self.coordinate(of, d)) if t != "0"]
+            starts.append(" + ".join(terms) or "0")
+        swapped = (1, 0) if window.turned else (0, 1)
+        axes: tuple[Axis, Axis] = ("rows", "cols")
+        most = WIDEST // array.dtype.bytes
+        width = max(
+            math.gcd(
+                of.run(d),
+                layout.contiguity(axes[swapped[d]]),
+                window.at[d].divisor or most,
+                window.shape[d],
+                most,
+            )
+            for d in (0, 1)
+        )
+        registers = of.of_registers(0), of.of_registers(1)
+        place, bytes_, type_ = self.memory.shared[array.name], array.dtype.bytes, array.dtype.c_name
+
+        def text(r: str) -> str:
+            at = [f"{starts[d]} + {self.code.at(registers[d], r)}" for d in swapped]
+            address = f"shared + {place}u + {bytes_}u * unsigned({layout.c_name}::offset({', '.join(at)}))"
+            given = f"{address}, &{name}[{r}]" if function == "put_elements" else f"&{name}[{r}], {address}"
+            return f"tile::{function}<{type_}, {width}>({given});"
+
+        self.code.each(of.registers, text, line, width=width, writes=name if function == "get_elements" else "")
+        self.code.flush()

@@ -1,0 +1,100 @@
+"""From a config to the kernel of a tile program: CUDA C++ over ``autosched/tile/*.cuh``.
+
+The source names the lines of the user's file (``#line``), so that what the emulator reports is reported there.
+"""
+
+from __future__ import annotations
+
+from search_spaces.hardware.devices import Device
+from search_spaces.programs.lowering.emit import Emitter, grid_code
+from search_spaces.programs.planning.boxes import BoxedNumbers, box_map, box_struct
+from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.staging import operand_struct
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.spaces.config import Config
+from search_spaces.templates.device_source import include_dir
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Argument, Kernel
+
+INCLUDES = (
+    "autosched/common/raster.cuh",
+    "autosched/common/shared_layout.cuh",
+    "autosched/ptx/barrier.cuh",
+    "autosched/ptx/shared_memory.cuh",
+    "autosched/tile/values.cuh",
+)
+OF_PRODUCTS = ("autosched/tile/operands.cuh", "autosched/tile/ring.cuh")
+OF_BOXES = (
+    "autosched/tile/boxes.cuh",
+    "autosched/tile/box_ring.cuh",
+    "autosched/ptx/warp/shuffle.cuh",
+)
+THREAD = "[[maybe_unused]] const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;"
+OF_UNITS = {"mma": "autosched/intrinsics/mma_sync.cuh", "fma": "autosched/intrinsics/fma.cuh"}
+
+
+def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
+    """The kernel of a valid config."""
+    found = choices(problem).inference(config)
+    trace = found.trace
+    emitter = Emitter(found, config, device)
+    emitter.run()
+    shared_bytes = config.integer("shared_bytes")
+    needed = emitter.memory.total + emitter.barrier_bytes
+    if needed > shared_bytes:
+        raise ValueError(f"{trace.name}: the kernel uses {needed} shared bytes, but the space says {shared_bytes}")
+    operands = {n.staged.name: n for n in emitter.staged.values()}
+    arrays = {o.name: o for o in problem.operands()}
+    maps = [
+        box_map(n, arrays[n.staged.load.window.array.name])
+        for n in operands.values()
+        if isinstance(n, BoxedNumbers) and n.tma
+    ]
+    arguments: tuple[Argument, ...] = (*problem.operands(), *maps)
+    entry = f"autosched_{problem.program.name}"
+    parameters = ", ".join(
+        [
+            f"{'const ' if o.role == 'input' else ''}{o.dtype.c_name}* __restrict__ {o.name}_array"
+            for o in problem.operands()
+        ]
+        + [f"const __grid_constant__ ptx::TensorMap {m.name}" for m in maps]
+    )
+    row = emitter.row
+    includes = list(INCLUDES)
+    if emitter.boxed:
+        includes += OF_BOXES
+    elif row is not None:
+        includes += OF_PRODUCTS
+        includes.append(row.header or OF_UNITS[row.unit])
+    threads = config.integer("threads")
+    structs = "".join(
+        box_struct(n, emitter.numbers) if isinstance(n, BoxedNumbers) else operand_struct(n, emitter.numbers, row)
+        for n in operands.values()
+        if row is not None
+    )
+    head = [
+        "[[maybe_unused]] const unsigned shared = ptx::shared_memory();",
+        *grid_code(trace, config.text("raster") if len(trace.blocks) > 1 else "row"),
+        *(emitter.head or [THREAD]),
+    ]
+    source = (
+        "".join(f"#include <{header}>\n" for header in dict.fromkeys(includes))
+        + "\nusing namespace autosched;\n\n"
+        + "".join(f"{line}\n" for line in emitter.code.tables)
+        + structs
+        + emitter.structs
+        + f'\nextern "C" __global__ void __launch_bounds__({threads}, {config.integer("min_blocks")})\n'
+        + f"{entry}({parameters}) {{\n"
+        + "".join(f"  {line}\n" for line in head)
+        + "\n".join(emitter.code.lines)
+        + "\n}\n"
+    )
+    return Kernel(
+        entry=entry,
+        source=source,
+        headers=Headers.from_folder(include_dir()),
+        arguments=arguments,
+        grid=(trace.block_count, 1, 1),
+        block=(threads, 1, 1),
+        dynamic_shared_bytes=shared_bytes,
+    )

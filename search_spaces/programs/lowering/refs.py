@@ -1,0 +1,75 @@
+"""Values in the source of a kernel: the array, constant or expression that a thread has one in."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+from search_spaces.hardware.dtypes import DType
+from search_spaces.programs.language.functions import number_code
+from search_spaces.programs.lowering.elements import Code
+
+Kind = Literal["array", "packed", "constant", "coordinate", "inline", "staged"]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """``name`` is the array, the constant, the coordinate of register 0, or the operand in shared memory.
+
+    ``table`` gives the register of the array, or what is added to the coordinate, for each of the value's registers;
+    None is the same register. ``rough``: its numbers are still to be rounded to ``dtype``. ``inline``: ``name`` is a
+    function of CUDA C++ over ``parts``.
+    """
+
+    kind: Kind
+    name: str
+    dtype: DType
+    table: tuple[int, ...] | None = None
+    rough: bool = False
+    parts: tuple[Ref, ...] = ()
+
+    def text(self, code: Code, index: str) -> str:
+        """The number in one register, as f32, int or bool."""
+        if self.kind == "constant":
+            return self.name
+        if self.kind == "inline":
+            return self.name.format(*(p.text(code, index) for p in self.parts))
+        if self.kind == "coordinate":
+            assert self.table is not None
+            more = code.at(self.table, index)
+            return self.name if more == "0" else f"({self.name} + {more})"
+        at = index if self.table is None else code.at(self.table, index)
+        if self.kind == "packed":
+            return f"tile::unpacked<{self.dtype.c_name}>({self.name}, {at})"
+        number = f"{self.name}[{at}]"
+        return f"tile::rounded<{self.dtype.c_name}>({number})" if self.rough else number
+
+    def raw(self) -> Ref:
+        """The same without rounding: for what rounds anyway."""
+        return dataclasses.replace(self, rough=False)
+
+    @property
+    def scattered(self) -> tuple[str, ...]:
+        """The arrays that are read in another order."""
+        if self.kind == "inline":
+            return tuple(name for p in self.parts for name in p.scattered)
+        return (self.name,) if self.table is not None and self.kind in ("array", "packed") else ()
+
+    def through(self, table: tuple[int, ...]) -> Ref:
+        """The value whose register r is register ``table[r]`` of this one."""
+        if self.kind == "constant" or (table == tuple(range(len(table))) and self.kind != "coordinate"):
+            return self
+        if self.kind == "inline":
+            return dataclasses.replace(self, parts=tuple(p.through(table) for p in self.parts))
+        own = self.table
+        return dataclasses.replace(self, table=table if own is None else tuple(own[i] for i in table))
+
+
+def register_type(dtype: DType) -> str:
+    """In which a thread has a number."""
+    return "bool" if dtype.name == "bool" else "float" if dtype.is_float else "int"
+
+
+def constant(number: float, dtype: DType) -> Ref:
+    return Ref("constant", number_code(number, dtype), dtype)

@@ -1,0 +1,1 @@
+"""One schedule of a program in numbers: distributions, copies, shared memory, registers."""

@@ -1,0 +1,96 @@
+"""A program with every combination of the sizes that it leaves open, and the inference of each."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from search_spaces.hardware.dtypes import DType
+from search_spaces.programs.inference.infer import infer
+from search_spaces.programs.inference.inference import Inference, Staged
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.ir import ProgramError
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.spaces.parameters import Value
+
+MOST_CHOICES = 1024  # combinations of tile sizes that p.choose may leave open: each is traced
+Combination = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """What ``p.choose`` leaves open, and the inference of every combination of values."""
+
+    domains: Mapping[str, tuple[int, ...]]
+    inferences: Mapping[Combination, Inference]
+
+    @property
+    def first(self) -> Inference:
+        return next(iter(self.inferences.values()))
+
+    @property
+    def element(self) -> DType | None:
+        """What products multiply."""
+        types = {o.a.dtype for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma)}
+        return types.pop() if types else None
+
+    def inference(self, values: Mapping[str, Value]) -> Inference:
+        """Of one schedule."""
+        return self.inferences[tuple(int(values[name]) for name in self.domains)]
+
+    def deciding(self, size: Callable[[Inference], int]) -> tuple[tuple[str, ...], dict[Combination, int]]:
+        """The names that a number depends on, and the number for each combination of their values."""
+        table = {values: size(found) for values, found in self.inferences.items()}
+        names, kept = list(self.domains), []
+        for at, name in enumerate(names):
+            seen: dict[Combination, int] = {}
+            if any(seen.setdefault(v[:at] + v[at + 1 :], n) != n for v, n in table.items()):
+                kept.append(name)
+        places = [names.index(name) for name in kept]
+        return tuple(kept), {tuple(v[i] for i in places): n for v, n in table.items()}
+
+
+@lru_cache(maxsize=64)
+def choices(problem: ProgramProblem) -> Choices:
+    """Traces the program with every combination. Raises ProgramError for one that the compiler refuses, and for a
+    program that is another one with other tile sizes."""
+    program, sizes = problem.program, problem.sizes
+    domains = program.domains(sizes)
+    if math.prod(map(len, domains.values())) > MOST_CHOICES:
+        raise ProgramError(f"{program.name}: p.choose leaves more than {MOST_CHOICES} combinations of sizes open")
+    traces = {
+        values: program.trace(sizes, dict(zip(domains, values, strict=True)))
+        for values in itertools.product(*domains.values())
+    }
+    # Products are alike where their shapes are in every combination.
+    shapes = [[(o.result.shape, o.result.map) for o, _ in t.walk() if isinstance(o, ir.Mma)] for t in traces.values()]
+    if len({len(s) for s in shapes}) != 1:
+        raise ProgramError(f"{program.name}: the chosen sizes must not change which products there are")
+    of_products = list(zip(*shapes, strict=True))
+    classes = tuple(of_products.index(s) for s in of_products)
+    inferences = {values: infer(trace, classes) for values, trace in traces.items()}
+    found = Choices(domains, inferences)
+    types = {o.a.dtype for o, _ in found.first.trace.walk() if isinstance(o, ir.Mma)}
+    if len(types) > 1:
+        raise ProgramError(f"{program.name}: mma: all products of a program need one type")
+    if any(_signature(i) != _signature(found.first) for i in inferences.values()):
+        raise ProgramError(f"{program.name}: the chosen sizes must not change which operations there are")
+    return found
+
+
+def _signature(found: Inference) -> object:
+    return (
+        [(s.name, s.side, s.product, s.row_major, s.loop is None) for s in unique_operands(found)],
+        len(found.stores),
+        [a.name for a in found.trace.shared],
+        len(found.sums),
+        len(found.loops),
+        len(found.trace.blocks),
+    )
+
+
+def unique_operands(found: Inference) -> list[Staged]:
+    return list({s.name: s for s in found.staged.values()}.values())

@@ -1,0 +1,162 @@
+"""What a schedule of a program needs, from its distributions alone: registers, and shared memory of exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from search_spaces.hardware.fragments import WARP
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.programs.inference.inference import Inference, Spread
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.distribution import Distribution, move, subgroup_lanes
+from search_spaces.programs.planning.memory import across_bytes
+from search_spaces.programs.planning.numbers import Numbers, numbers
+from search_spaces.programs.planning.ways import fragments, is_boxed
+from search_spaces.spaces.parameters import Value
+
+OVERHEAD = 24  # registers for addresses and counters
+
+
+def map_warps(given: WgMap | NestedLayout) -> int:
+    """A subgroup of a NestedLayout may be several warps."""
+    return given.subgroups * (subgroup_lanes(given) // WARP if isinstance(given, NestedLayout) else 1)
+
+
+def may_exchange(found: Iterable[Inference]) -> bool:
+    """Whether some schedule may bring a value to other threads through shared memory."""
+    return any(
+        i.conversions()
+        or any(isinstance(o, ir.Convert) for o in i.made.values())
+        or any(i.stored[p].kind in ("result", "swap") for p in range(len(i.stores)))
+        for i in found
+    )
+
+
+def fitting(found: Inference, values: Mapping[str, Value]) -> Numbers | None:
+    """The distributions of a schedule; None where they do not fit the tiles, which rules refuse."""
+    try:
+        made = numbers(found, values)
+        for p in made.products:
+            row = fragments(p.intrinsic)
+            for d, size in ((0, row.m), (1, row.n)):
+                if p.data[d] == 0 or p.data[d] % size or p.shape[d] % p.data[d]:
+                    return None
+            if p.groups[0] * p.groups[1] != made.warps:
+                return None
+        for a in made.anchors:
+            if a.shape[a.along] % (a.columns * a.across * a.vector) or made.warps % a.across:
+                return None
+        if found.products and any(k % fragments(str(values["intrinsic"])).k for k in found.depths):
+            return None
+    except ValueError:
+        return None
+    return made
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Of a schedule: ``registers`` of a thread, at least; the shapes of the tiles that are exchanged in loops and
+    outside of them; bytes of reductions across warps there; and why no kernel of it can be made, or None."""
+
+    registers: int = 0
+    inside: frozenset[tuple[int, int]] = frozenset()
+    outside: frozenset[tuple[int, int]] = frozenset()
+    joined_inside: int = 0
+    joined_outside: int = 0
+    why_not: str | None = None
+
+
+def needs(found: Inference, values: Mapping[str, Value]) -> Needs:
+    """Of the parameters that distributions depend on."""
+    return _needs(found, tuple(values.items()))
+
+
+@lru_cache(maxsize=2**16)
+def _needs(found: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
+    made = fitting(found, dict(items))
+    if made is None:
+        return Needs()
+    reason = _why_not(found, made)
+    if reason is not None:
+        return Needs(why_not=reason)
+    inside, joined_inside = _exchanged(found, made, True)
+    outside, joined_outside = _exchanged(found, made, False)
+    return Needs(_registers(found, made), inside, outside, joined_inside, joined_outside)
+
+
+def _why_not(found: Inference, made: Numbers) -> str | None:
+    """What no rule about one distribution sees: groups that cut across digits or subgroups."""
+    for id_, operation in found.made.items():
+        if not found.wanted.get(id_):
+            continue
+        try:
+            for spread in found.wanted[id_]:
+                made.of(spread)
+            if isinstance(operation, ir.Reduce) and operation.size < operation.value.shape[operation.dimension]:
+                of = made.of(found.sources[id_])
+                folded = of.folded(operation.dimension, operation.size)
+                if of.used("warp", 0, operation.dimension) != folded.used("warp", 0, operation.dimension):
+                    return f"groups of {operation.size} of the reduction at {operation.source} are split over subgroups"
+        except ValueError as error:
+            return f"{operation.source}: {error}"
+    return None
+
+
+def _registers(found: Inference, made: Numbers) -> int:
+    """In a loop, its states, the widest other value and fragments; elsewhere the widest value of all."""
+    states = sum(made.of(spread).registers for spread in found.states.values())
+    inside = outside = 0
+    for id_ in found.heavy:
+        for spread in found.computed_in(found.made[id_].result):
+            count = made.of(spread).registers
+            if found.inside[id_]:
+                inside = max(inside, count)
+            else:
+                outside = max(outside, count)
+    if not states:
+        outside = max(
+            [outside, *(made.of(s).registers for i in found.made.values() for s in found.computed_in(i.result))],
+        )
+    return max(states + inside + _fragments(found, made), outside) + OVERHEAD
+
+
+def _fragments(found: Inference, made: Numbers) -> int:
+    """Of the operands of one step of products."""
+    most = 0
+    for number, product in enumerate(made.products):
+        if is_boxed(product.intrinsic):
+            continue  # a and b stay in shared memory
+        row = fragments(product.intrinsic)
+        lefts, rights = found.operand_counts[number]
+        most = max(
+            most, lefts * row.a.registers * product.fragments[0] + rights * row.b.registers * product.fragments[1]
+        )
+    return most
+
+
+def _exchanged(found: Inference, made: Numbers, inside: bool) -> tuple[frozenset[tuple[int, int]], int]:
+    shapes: set[tuple[int, int]] = set()
+    joined = 0
+
+    def exchange(source: Distribution, target: Distribution, forced: bool = False) -> None:
+        if forced or (source != target and move(source, target, made.warps) is None):
+            shapes.add(source.shape)
+
+    for value, source, target in found.conversions():
+        if bool(found.inside[value.id]) == inside:
+            exchange(made.of(source), made.of(target))
+    sums = {r.result.id for r in found.sums.values()}  # joined in the loop or behind it
+    for id_ in found.moving:
+        operation = found.made[id_]
+        if not found.wanted.get(id_):
+            continue
+        if isinstance(operation, ir.Reduce) and (bool(found.inside[id_]) == inside or id_ in sums):
+            of = made.of(found.sources[id_])
+            joined = max(joined, across_bytes(of, operation.dimension, of.folded(operation.dimension, operation.size)))
+        if isinstance(operation, ir.Convert) and bool(found.inside[id_]) == inside:
+            own: Spread = found.natural.get(operation.value.id, found.natural[id_])
+            exchange(made.of(own), made.of(found.natural[id_]), operation.shared)
+    return frozenset(shapes), joined

@@ -1,0 +1,135 @@
+"""A program's distributions in numbers: what one schedule makes of the expressions of its inference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd
+
+from search_spaces.hardware.fragments import WARP
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.programs.inference.inference import Inference, Spread
+from search_spaces.programs.language import distribution
+from search_spaces.programs.language.distribution import Distribution
+from search_spaces.programs.planning.ways import ROWS_OF_WARP, fragments, is_boxed
+from search_spaces.spaces.parameters import Value
+
+GIVEN_VECTOR = 4  # neighbours of a lane in a map that says nothing about lanes
+
+
+@dataclass(frozen=True)
+class ProductNumbers:
+    """``data`` is the sub-tile of a subgroup of ``groups``, rows and columns."""
+
+    shape: tuple[int, int]
+    groups: tuple[int, int]
+    data: tuple[int, int]
+    intrinsic: str
+
+    @property
+    def fragments(self) -> tuple[int, int]:
+        """Of a subgroup, rounds included."""
+        row = fragments(self.intrinsic)
+        rounds = [max(1, self.shape[d] // (self.groups[d] * self.data[d])) for d in (0, 1)]
+        return rounds[0] * self.data[0] // row.m, rounds[1] * self.data[1] // row.n
+
+
+@dataclass(frozen=True)
+class AnchorNumbers:
+    shape: tuple[int, int]
+    along: int
+    columns: int
+    across: int
+    vector: int
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """``given`` are the maps that the user wrote, by value."""
+
+    warps: int
+    products: tuple[ProductNumbers, ...]
+    anchors: tuple[AnchorNumbers, ...]
+    given: tuple[tuple[int, WgMap | NestedLayout], ...]
+
+    def of(self, spread: Spread) -> Distribution:
+        return _evaluate(self, spread)
+
+
+@lru_cache(maxsize=8192)
+def _evaluate(numbers: Numbers, spread: Spread) -> Distribution:
+    if spread.of is not None:
+        inner = numbers.of(spread.of)
+        match spread.kind:
+            case "drop":
+                return inner.drop(spread.number)
+            case "group":
+                return inner.group(spread.number, spread.size)
+            case "expand":
+                return inner.expand(spread.number, spread.size)
+        return inner.swap()
+    match spread.kind:
+        case "blocked":
+            a = numbers.anchors[spread.number]
+            return distribution.blocked(a.shape, numbers.warps, a.along, a.columns, a.across, a.vector)
+        case "given":
+            given = dict(numbers.given)[spread.number]
+            if isinstance(given, NestedLayout):
+                return distribution.of_nested(given, spread.shape)
+            return distribution.of_wg_map(spread.shape, given, GIVEN_VECTOR)
+    return _fragments(numbers.products[spread.number], spread)
+
+
+def _fragments(product: ProductNumbers, spread: Spread) -> Distribution:
+    row = fragments(product.intrinsic)
+    (sg_rows, sg_columns), (data_rows, data_columns) = product.groups, product.data
+    of_rows, of_columns, of_steps = (sg_rows, sg_columns, data_rows), (sg_columns, 1, data_columns), (0, 0, 0)
+    match spread.kind:
+        case "left":
+            fragment, groups, slow = row.a, (of_rows, of_steps), 1
+        case "right":
+            fragment, groups, slow = row.b, (of_steps, of_columns), 0
+        case _:
+            fragment, groups, slow = row.c, (of_rows, of_columns), 0
+    if fragment.layout is None:
+        raise ValueError(f"{row.name} does not say who holds what")
+    return distribution.of_fragment(fragment.layout, fragment.register_order, spread.shape, groups, slow)
+
+
+def warps_across(pieces: int, lines: int, columns: int, warps: int) -> int:
+    """Warps side by side on a line of ``pieces`` that a warp takes at a time: those that other lines do not need."""
+    lane_lines = gcd(lines, WARP // columns)
+    return max(1, gcd(pieces, warps // gcd(lines // lane_lines, warps)))
+
+
+def numbers(found: Inference, values: Mapping[str, Value]) -> Numbers:
+    """Of one schedule's ``values``, by the names of its parameters."""
+
+    def whole(name: str) -> int:
+        value = values[name]
+        assert isinstance(value, int), name
+        return value
+
+    products, warps = [], 0
+    boxed = bool(found.products) and is_boxed(str(values["intrinsic"]))
+    for p in found.products:
+        if isinstance(p.given, WgMap):
+            groups, data = p.given.sg_layout, p.given.sg_data
+        else:
+            groups = whole(f"sg_rows{p.suffix}"), whole(f"sg_columns{p.suffix}")
+            data = ROWS_OF_WARP if boxed else p.shape[0] // groups[0], p.shape[1] // groups[1]
+        text = values["intrinsic"]
+        assert isinstance(text, str)
+        products.append(ProductNumbers(p.shape, groups, data, text))
+        warps = groups[0] * groups[1]
+    if not products:
+        warps = whole("warps")
+    anchors = []
+    for a in found.anchors:
+        columns, width = whole(f"lanes_{a.number + 1}"), whole(f"width_{a.number + 1}")
+        line, lines = a.shape[a.along], a.shape[1 - a.along]
+        across = warps_across(line // (columns * width), lines, columns, warps)
+        anchors.append(AnchorNumbers(a.shape, a.along, columns, across, width))
+    return Numbers(warps, tuple(products), tuple(anchors), tuple(found.given.items()))

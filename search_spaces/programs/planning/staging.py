@@ -1,0 +1,116 @@
+"""Operands that go through shared memory, in numbers: how a tile is copied there, and how fragments are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from search_spaces.hardware.costs.data_movement import CopyPlan, Method, Region, copy_plan
+from search_spaces.hardware.intrinsics import TensorIntrinsic
+from search_spaces.hardware.requirements import Access, Refusal
+from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
+from search_spaces.programs.inference.inference import Inference, Spread, Staged
+from search_spaces.programs.planning.boxes import BoxedNumbers, boxed_numbers
+from search_spaces.programs.planning.numbers import Numbers
+from search_spaces.programs.planning.ways import fragments, is_boxed
+from search_spaces.spaces.parameters import Value
+from search_spaces.templates.common.shared_tiles import stage_bytes
+
+Answer = TypeVar("Answer")
+SHARED, REGISTERS = "shared", "registers"  # homes of a tile that is loaded once
+
+
+@dataclass(frozen=True)
+class StagedNumbers:
+    """``access`` is how the intrinsic reads the tile, ``bytes`` what a tile takes in shared memory."""
+
+    staged: Staged
+    layout: SharedLayout
+    copy: CopyPlan
+    access: Access
+    bytes: int
+
+
+def in_shared(found: Inference, values: Mapping[str, Value]) -> dict[tuple[int, Spread], Staged]:
+    """The operands that a schedule brings to shared memory: those of loops, and others whose home it is."""
+    return {
+        key: staged
+        for key, staged in found.staged.items()
+        if staged.loop is not None or values[f"home_{staged.name}"] == SHARED
+    }
+
+
+def placed(staged: Staged, values: Mapping[str, Value], numbers: Numbers) -> StagedNumbers | BoxedNumbers:
+    """As wgmma reads it, or as others do. Raises ValueError where the rules of the space refuse the schedule."""
+    return (
+        boxed_numbers(staged, values) if is_boxed(str(values["intrinsic"])) else staged_numbers(staged, values, numbers)
+    )
+
+
+def staged_numbers(staged: Staged, values: Mapping[str, Value], numbers: Numbers) -> StagedNumbers:
+    """Raises ValueError where the rules of the space refuse the schedule."""
+    row, name = fragments(str(values["intrinsic"])), staged.name
+    element_bytes = staged.load.window.array.dtype.bytes
+    text = str(values[f"layout_{name}"])
+    layout = _accepted(parse_layout(text, *staged.shape))
+    method: Method = "cp.async" if values[f"copy_{name}"] == "cp.async" else "ld.global"
+    region = Region(staged.shape, "cols" if staged.row_major else "rows", staged.alignment, element_bytes)
+    threads, vector, columns = numbers.warps * 32, values[f"vector_{name}"], values[f"copy_columns_{name}"]
+    assert isinstance(vector, int) and isinstance(columns, int)
+    return StagedNumbers(
+        staged,
+        layout,
+        _accepted(copy_plan(region, layout, threads, vector, columns, method)),
+        _accepted(row.requirement(staged.side, layout, element_bytes)),
+        stage_bytes(text, *staged.shape, element_bytes),
+    )
+
+
+def _accepted(answer: Answer | Refusal | str) -> Answer:
+    """``answer``, which the rules of the space have checked. Raises ValueError where it is a refusal."""
+    if isinstance(answer, Refusal | str):
+        raise ValueError(answer.reason if isinstance(answer, Refusal) else answer)
+    return answer
+
+
+def operand_struct(n: StagedNumbers, numbers: Numbers, row: TensorIntrinsic) -> str:
+    """The C++ type ``Operand_NAME``."""
+    staged = n.staged
+    product, array = numbers.products[staged.product], staged.load.window.array
+    left = staged.side == "a"
+    at = 0 if left else 1
+    data = product.data[at]
+    element = array.dtype.c_name
+    values = {
+        "bool left": left,
+        "bool row_major": staged.row_major,
+        "int rows": staged.shape[0],
+        "int columns": staged.shape[1],
+        "int array_major": array.matrix[0],
+        "int array_minor": array.matrix[1],
+        "int threads": numbers.warps * 32,
+        "bool copy_async": n.copy.method == "cp.async",
+        "int copy_columns": n.copy.columns,
+        "int vector": n.copy.vector,
+        "int copy_store": n.copy.store,
+        "bool matrices": row.unit == "mma",
+        "bool transposed": n.access.mode == "trans",
+        "int access_vector": n.access.vector,
+        "int stage_bytes": n.bytes,
+        "int advance": {"": 0, "major": 1, "minor": 2}[staged.advance],
+        "int groups": min(product.groups[at], product.shape[at] // data),
+        "int group_size": data,
+        "int fragments": product.fragments[at],
+    }
+    lines = [
+        f"using I = {row.c_name(element, element)};",
+        f"using T = {element};",
+        f"using Layout = {n.layout.c_name};",
+    ]
+    lines += [f"static constexpr {name} = {str(value).lower()};" for name, value in values.items()]
+    members = "".join(f"  {line}\n" for line in lines)
+    return (
+        f"struct Load_{staged.name} {{\n{members}}};\n"
+        f"using Operand_{staged.name} = tile::Operand<Load_{staged.name}>;\n\n"
+    )

@@ -1,0 +1,146 @@
+"""What a program may not say beside what the builder refuses: one sentence, with place, operation and rule."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from search_spaces.layouts.nested_layout import NestedLayout
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.layouts.wg_map_consistency import (
+    check_broadcast,
+    check_convert_layout,
+    check_mma,
+    check_reduction,
+    check_transpose,
+)
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.ir import ProgramError, Source
+from search_spaces.programs.language.padding import check_padding
+from search_spaces.programs.planning.estimates import map_warps
+
+
+def _refuse(source: Source, operation: str, reason: str) -> NoReturn:
+    raise ProgramError(f"{source}: {operation}: {reason}")
+
+
+def verify(found: Inference) -> None:
+    """Raises ProgramError for a program that no schedule could run."""
+    _check_scopes(found)
+    _check_windows(found)
+    _check_outputs(found)
+    _check_maps(found)
+    check_padding(found.trace)
+
+
+def _check_scopes(found: Inference) -> None:
+    """A value of a loop is gone behind it."""
+    for operation, around in found.trace.walk():
+        loops = tuple(loop.number for loop in around)
+        for value in ir.inputs(operation):
+            inside = found.inside.get(value.id, ())
+            if loops[: len(inside)] != inside:
+                name = type(operation).__name__.lower()
+                region = "loop" if inside[-1] in found.loops else "condition"
+                reason = f"a value that a {region} made is used behind it: carry it in a p.state"
+                _refuse(operation.source, name, reason)
+        if isinstance(operation, ir.Read) and operation.state not in found.states:
+            _refuse(operation.source, "state", "a state is read that was never set")
+
+
+def _check_windows(found: Inference) -> None:
+    """Windows begin inside of their arrays."""
+    turns = found.trace.turns()
+    for operation, _ in found.trace.walk():
+        if not isinstance(operation, ir.Load | ir.Store | ir.AtomicRmw):
+            continue
+        window, name = operation.window, type(operation).__name__.lower()
+        for d, axis in enumerate(("rows", "columns")):
+            low, high = window.at[d].interval(found.trace.blocks, turns)
+            if low < 0:
+                _refuse(
+                    operation.source,
+                    name,
+                    f"the window begins {-low} {axis} before {window.array.name}: it may reach beyond the end alone",
+                )
+            if window.array.role == "shared" and high + window.shape[d] > window.extent[d]:
+                _refuse(operation.source, name, f"the window leaves {window.array.name}, which is in shared memory")
+        for place, extent in zip(window.array.lead, window.array.full, strict=False):
+            low, high = place.interval(found.trace.blocks, turns)
+            if low < 0 or high >= extent:
+                _refuse(
+                    operation.source, name, f"{window.array.name}[{place}] reaches {low} to {high}, but it has {extent}"
+                )
+
+
+def _check_outputs(found: Inference) -> None:
+    written = {store.window.array.name for store in found.stores}
+    for array in found.trace.arrays:
+        if array.role != "input" and array.name not in written:
+            raise ProgramError(f"the output {array.name} is never stored")
+
+
+def _check_maps(found: Inference) -> None:
+    """Maps that the user wrote agree where operations meet (RFC, workgroup-level extension)."""
+    states: dict[int, int] = {}
+    for operation, _ in found.trace.walk():
+        if isinstance(operation, ir.Set):
+            states[operation.state] = operation.value.id
+    maps: dict[int, tuple[WgMap, Source]] = {}
+    for operation, _ in found.trace.walk():
+        if isinstance(operation, ir.Region | ir.Store | ir.AtomicRmw | ir.Prefetch | ir.Move | ir.Set):
+            continue
+        result = operation.result
+        if isinstance(operation, ir.Map):
+            known = [maps[v.id] for v in ir.inputs(operation) if v.id in maps]
+            if known:
+                maps[result.id] = known[0]
+        elif isinstance(operation, ir.Read):
+            before = maps.get(states.get(operation.state, -1))
+            if before is not None:
+                maps[result.id] = before
+        elif isinstance(result.map, WgMap):
+            maps[result.id] = result.map, operation.source
+        reasons = _disagreements(operation, {id_: m for id_, (m, _) in maps.items()})
+        if reasons:
+            others = ", ".join(str(maps[v.id][1]) for v in ir.inputs(operation) if v.id in maps)
+            name = type(operation).__name__.lower()
+            _refuse(operation.source, name, f"{reasons[0]} (RFC, wg_map; maps of operands are those of {others})")
+    _check_subgroups(found, maps)
+
+
+def _disagreements(operation: ir.Computing, maps: dict[int, WgMap]) -> tuple[str, ...]:
+    result = maps.get(operation.result.id)
+    match operation:
+        case ir.Mma(value, a, b):
+            if result is not None and a.id in maps and b.id in maps:
+                return check_mma(maps[a.id], maps[b.id], result, *value.shape, a.shape[1])
+        case ir.Reduce(_, _, value, dimension):
+            if result is not None and value.id in maps:
+                size = None if operation.size == value.shape[dimension] else operation.size
+                return check_reduction(maps[value.id], result, value.shape, dimension, size)
+        case ir.Broadcast(made, value, dimension):
+            if result is not None and value.id in maps:
+                size = None if value.shape[dimension] == 1 else operation.size
+                return check_broadcast(maps[value.id], result, made.shape, dimension, size)
+        case ir.Transpose(made, value):
+            if result is not None and value.id in maps:
+                return check_transpose(maps[value.id], result, made.shape)
+        case ir.Convert(made, value):
+            if result is not None and value.id in maps:
+                return check_convert_layout(maps[value.id], result, made.shape)
+    return ()
+
+
+def _check_subgroups(found: Inference, maps: dict[int, tuple[WgMap, Source]]) -> None:
+    """A workgroup has one number of subgroups."""
+    counts = [(m.subgroups, source) for m, source in maps.values()]
+    counts += [(map_warps(m), found.made[id_].source) for id_, m in found.given.items() if isinstance(m, NestedLayout)]
+    for count, source in counts[1:]:
+        if count != counts[0][0]:
+            _refuse(
+                source,
+                "wg_map",
+                f"it has {count} subgroups, but the map at {counts[0][1]} has {counts[0][0]}: a "
+                "workgroup has one number of them",
+            )

@@ -1,0 +1,261 @@
+"""What one schedule of a tile program demands of the machine: counts that follow from the config, not times."""
+
+from __future__ import annotations
+
+import math
+
+from search_spaces.hardware.costs.bank_conflicts import WIDEST_BYTES, fragment_traffic
+from search_spaces.hardware.costs.cost_counts import CostCounts
+from search_spaces.hardware.costs.data_movement import SECTOR_BYTES, CopyPlan
+from search_spaces.hardware.devices import Device, occupancy
+from search_spaces.hardware.fragments import WARP
+from search_spaces.hardware.wgmma import ROWS
+from search_spaces.programs.inference.inference import Inference, Spread
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.distribution import Distribution, Renamed, Shuffled, move, turned
+from search_spaces.programs.language.functions import FUNCTIONS
+from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
+from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.memory import stages_of
+from search_spaces.programs.planning.numbers import Numbers, numbers
+from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
+from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.spaces.config import Config
+from search_spaces.templates.common.compiled_registers import compiled_registers
+from search_spaces.templates.common.matmul_traffic import L2_SHARE, wave_shape
+
+ISSUED_PER_COPY = 4  # warp instructions of a piece that cp.async copies to a box, with its address and the walk
+BOTH_END = 0.125  # of turns in which two warpgroups wait at one time: an assumption, as of the hand-written template
+LINE_BYTES = 128  # of shared memory, in a cycle
+MORE_REGISTERS = 22  # than the lower estimate, as of the hand-written template, whose loop is the same
+
+
+class _Counter:
+    """Adds up instructions, wavefronts and bytes of a block, operation by operation."""
+
+    def __init__(self, found: Inference, config: Config, made: Numbers) -> None:
+        self.found, self.config, self.made = found, config, made
+        self.instructions = self.wavefronts = self.load_bytes = self.store_bytes = self.flops = 0.0
+        self.barriers = 0
+        keys = in_shared(found, config)
+        self.staged: dict[str, StagedNumbers | BoxedNumbers] = {s.name: placed(s, config, made) for s in keys.values()}
+        self.keys = keys
+        self.stores = 0
+        self.read: set[tuple[int, str]] = set()
+
+    def run(self, operations: tuple[ir.Operation, ...], times: float) -> None:
+        turns = self.found.trace.turns()
+        for operation in operations:
+            match operation:
+                case ir.Loop():
+                    inside = times * _average(self.found.trace, operation, turns)
+                    self.instructions += 16 * self.made.warps * inside
+                    for n in self.staged.values():
+                        if n.staged.loop == operation.number:
+                            self._copy(n, inside)
+                    self.run(operation.body, inside)
+                case ir.If():
+                    self.run(operation.body, times)
+                case ir.Store() | ir.AtomicRmw():
+                    self._store(operation, times)
+                case ir.Set() | ir.Move():
+                    pass
+                case ir.Prefetch(window):
+                    lines = math.prod(window.shape) * window.array.dtype.bytes / 128
+                    self.instructions += 4 * lines / WARP * times
+                case ir.Mma():
+                    self._product(operation, times)
+                case _:
+                    self._value(operation, times)
+
+    def _copy(self, n: StagedNumbers | BoxedNumbers, times: float) -> None:
+        if isinstance(n, BoxedNumbers):
+            self.instructions += (2.0 * n.boxes if n.tma else ISSUED_PER_COPY * n.bytes / n.access / WARP) * times
+            self.wavefronts += n.bytes / LINE_BYTES * times
+            self.load_bytes += n.bytes * times
+            return
+        self.instructions += n.copy.requests * (3 if n.copy.method == "ld.global" else 2) * times
+        self.wavefronts += _copied(n.copy) * times
+        self.load_bytes += n.copy.sectors * SECTOR_BYTES * times
+
+    def _product(self, operation: ir.Mma, times: float) -> None:
+        number = self.found.product_of[operation.result.id]
+        product, row = self.made.products[number], fragments(self.config.text("intrinsic"))
+        fragments_m, fragments_n = product.fragments
+        (m, k), n = operation.a.shape, operation.b.shape[1]
+        self.flops += 2.0 * m * n * k * times
+        if is_boxed(product.intrinsic):
+            self._boxed_product(operation, times)
+            return
+        multiplies = fragments_m * fragments_n * (k // row.k) * self.made.warps * row.instructions
+        self.instructions += multiplies * times
+        for side, value in (("left", operation.a), ("right", operation.b)):
+            for key, staged in self.keys.items():
+                made = self.found.made[value.id]
+                source = made.value.id if isinstance(made, ir.Transpose) else value.id
+                if key[0] != source or (staged.name, side) in {(r[1], side) for r in self.read if r[0] == id(times)}:
+                    continue
+                numbers_ = self.staged[staged.name]
+                assert isinstance(numbers_, StagedNumbers)
+                traffic = fragment_traffic(row, staged.side, numbers_.layout, staged.load.window.array.dtype.bytes)
+                sharers = product.groups[1] if side == "left" else product.groups[0]
+                self.wavefronts += traffic.wavefronts * sharers * times
+                self.instructions += 2 * traffic.instructions * sharers * times
+
+    def _boxed_product(self, operation: ir.Mma, times: float) -> None:
+        """Each wgmma reads its 64 rows of a, where they are in shared memory, and all of b."""
+        (m, k), n = operation.a.shape, operation.b.shape[1]
+        multiplications = m // ROWS * (k // 16)
+        spread = Spread("left", operation.a.shape, self.found.product_of[operation.result.id])
+        rows = ROWS if (operation.a.id, spread) in self.keys else 0
+        self.wavefronts += multiplications * 32 * (rows + n) / LINE_BYTES * times
+        self.instructions += 12.0 * multiplications * times  # of four warps, with two descriptors
+
+    def _value(self, operation: ir.Computing, times: float) -> None:
+        result = operation.result
+        warps = self.made.warps
+        for spread in self.found.computed_in(result):
+            of = self.made.of(spread)
+            match operation:
+                case ir.Map(_, function):
+                    rounding = 0.5 if result.dtype.bits == 16 else 0.0
+                    cost = rounding if function == "cast" else FUNCTIONS[function].cost
+                    self.instructions += cost * of.registers * warps * times
+                case ir.Load(_, window):
+                    if (result.id, spread) in self.keys:
+                        if self.keys[result.id, spread].loop is None:
+                            self._copy(self.staged[self.keys[result.id, spread].name], times)
+                        continue
+                    self._direct(of, window, times, False)
+                case ir.Reduce():
+                    source = self.made.of(self.found.sources[result.id])
+                    lanes = math.prod(s for _, s in source.used("lane", WARP, operation.dimension))
+                    steps = max(0, lanes.bit_length() - 1)
+                    self.instructions += (source.registers + 2 * steps * of.registers) * warps * times
+                case _:
+                    pass
+        if not self.found.light[result.id]:
+            own = self.made.of(self.found.natural[result.id])
+            for spread in self.found.wanted.get(result.id, []):
+                if spread != self.found.natural[result.id]:
+                    self._move(own, self.made.of(spread), times)
+
+    def _move(self, source: Distribution, target: Distribution, times: float) -> None:
+        route = move(source, target, self.made.warps)
+        if isinstance(route, Shuffled):
+            self.instructions += 2 * len(route.table) * self.made.warps * times
+        elif not isinstance(route, Renamed):
+            accesses = (source.registers + target.registers) * self.made.warps
+            self.instructions += 1.5 * accesses * times
+            self.wavefronts += 1.3 * accesses * times
+
+    def _direct(self, of: Distribution, window: ir.Window, times: float, store: bool) -> None:
+        """Loads or stores of registers: requests, and the sectors that they touch."""
+        line = 0 if window.turned else 1
+        element = window.array.dtype.bytes
+        width = math.gcd(of.run(line), 16 // element, window.array.matrix[1])
+        requests = of.registers // width * self.made.warps
+        side_by_side = width
+        for digit, weight in of.weighted(line):
+            if digit.place == "lane" and weight == side_by_side:
+                side_by_side *= digit.size
+        piece = min(side_by_side, window.shape[line]) * element
+        moved = math.prod(window.shape) * element * max(1.0, SECTOR_BYTES / piece)
+        if store:
+            self.store_bytes += moved * times
+        else:
+            self.load_bytes += moved * times
+        self.instructions += 2 * requests * times
+        self.wavefronts += max(requests, moved / 128) * times
+
+    def _store(self, operation: ir.Store | ir.AtomicRmw, times: float) -> None:
+        place = self.stores
+        self.stores += 1
+        of = self.made.of(self.found.stored[place])
+        if self.config.get(f"store_{place + 1}", "direct") == "turned":
+            target = turned(operation.window, self.made.warps)
+            self._move(of, target, times)
+            of = target
+        self._direct(of, operation.window, times, True)
+
+
+def _average(trace: ir.Trace, loop: ir.Loop, turns: dict[int, int]) -> float:
+    """Turns of a loop in the middle of the grid; bounds such as those of causal attention are linear."""
+    ends = [loop.turns(tuple(b * at // 3 for b in trace.blocks), {n: 0 for n in turns}) for at in (0, 1, 2)]
+    last = loop.turns(tuple(b - 1 for b in trace.blocks), {n: 0 for n in turns})
+    return (sum(ends) + last) / 4
+
+
+def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCounts:
+    """The cost counts of a valid config."""
+    found = choices(problem).inference(config)
+    made = numbers(found, config)
+    counter = _Counter(found, config, made)
+    counter.run(found.trace.operations, 1.0)
+    blocks, threads = config.integers("blocks", "threads")
+    stages = stages_of(found, config)
+    main = max(stages, key=lambda n: _average(found.trace, found.loops[n], found.trace.turns()), default=None)
+    row = fragments(config.text("intrinsic")) if found.products else None
+    boxed = bool(found.products) and is_boxed(config.text("intrinsic"))
+    ending = _ending(found, made) if boxed else 0.0
+    return CostCounts(
+        blocks=blocks,
+        threads=threads,
+        shared_bytes=config.integer("shared_bytes"),
+        registers=compiled_registers(config, device, more=MORE_REGISTERS),
+        unit="wgmma" if boxed else row.unit if row is not None else "fma",
+        operand_dtype=row.rated_as if row is not None else "f32",
+        flops=counter.flops or 1.0,
+        instructions=counter.instructions,
+        shared_wavefronts=counter.wavefronts,
+        load_bytes=counter.load_bytes,
+        store_bytes=counter.store_bytes,
+        dram_bytes=_dram_bytes(problem, config, device, counter.load_bytes),
+        iterations=1 if main is None else max(1, round(_average(found.trace, found.loops[main], found.trace.turns()))),
+        stages=1 if main is None else stages[main],
+        barriers_per_iteration=_barriers(config, made, stages[main], boxed) if main is not None else 0,
+        drains=1 if boxed else 0,
+        drain_instructions=ending,
+        run_bytes=float(min((_run_bytes(n) for n in counter.staged.values()), default=128)),
+    )
+
+
+def _barriers(config: Config, made: Numbers, stages: int, boxed: bool) -> float:
+    """Of a turn. Warpgroups that a warp of its own copies for wait for stages alone, and not at one time."""
+    if boxed and copies_alone(config):
+        return 1.0 if made.warps == WARPS else BOTH_END
+    return 1.0 if stages > 1 else 2.0
+
+
+def _ending(found: Inference, made: Numbers) -> float:
+    """Warp instructions that tensor cores wait for at the end: results to memory, of eight rows at a time."""
+    results = sum(math.prod(s.value.shape) for s in found.stores)
+    return max(4.0 * results / WARP, 4 * results / (2 * WARP) * 8)
+
+
+def _run_bytes(n: StagedNumbers | BoxedNumbers) -> int:
+    return n.swizzle if isinstance(n, BoxedNumbers) else n.copy.region.line * n.copy.region.element_bytes
+
+
+def _dram_bytes(problem: ProgramProblem, config: Config, device: Device, load_bytes: float) -> float:
+    """Arrays that fit into L2 are read once; otherwise each wave of blocks reads what its tiles touch."""
+    read = sum(o.bytes for o in problem.operands() if o.role == "input")
+    if read <= L2_SHARE * device.l2_bytes:
+        return float(problem.min_bytes)
+    threads, registers, shared_bytes, blocks = config.integers("threads", "registers", "shared_bytes", "blocks")
+    resident = max(1, occupancy(device, threads, min(registers, device.max_registers_per_thread), shared_bytes))
+    wave = min(resident * device.sm_count, blocks)
+    if "grid_rows" not in config:
+        return float(problem.min_bytes)
+    tiles_m, tiles_n = config.integers("grid_rows", "grid_columns")
+    rows, columns = wave_shape(config.text("raster"), min(wave, tiles_m * tiles_n), tiles_m, tiles_n)
+    shared = (rows + columns) / (2.0 * rows * columns)  # of what blocks load, what no other block of the wave does
+    return max(float(problem.min_bytes), blocks * load_bytes * shared + problem.min_bytes - read)
+
+
+def _copied(plan: CopyPlan) -> int:
+    """Cycles of L1 and shared memory for a copy of a tile; cp.async of 16 bytes goes past L1."""
+    if plan.method == "cp.async" and plan.vector * plan.region.element_bytes == WIDEST_BYTES:
+        return max(plan.tags, plan.stores.wavefronts)
+    return plan.tags + plan.stores.wavefronts

@@ -1,0 +1,421 @@
+"""The decisions of a program's schedule, and what follows from them: the parameters and attributes of its space."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from search_spaces.arrays import IntArray
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.fragments import WARP
+from search_spaces.layouts.shared_layout import sampled_layouts
+from search_spaces.programs.inference.inference import Inference, Staged
+from search_spaces.programs.language import ir
+from search_spaces.programs.lowering.emit_base import AFTER, INSIDE
+from search_spaces.programs.planning import estimates
+from search_spaces.programs.planning.choices import Choices, choices, unique_operands
+from search_spaces.programs.planning.memory import (
+    EXCHANGES,
+    SHARED_LAYOUTS,
+    exchange_bytes,
+    shared_tile_bytes,
+    stage_names,
+)
+from search_spaces.programs.planning.staging import REGISTERS, SHARED
+from search_spaces.programs.planning.ways import has_boxes, rows_of_intrinsics
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.schedules.boxes import BARRIER_BYTES, filling, threads, workers
+from search_spaces.spaces.columns import ceil_div
+from search_spaces.spaces.each import each
+from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
+from search_spaces.spaces.rules import Attribute
+from search_spaces.templates.common.raster import raster
+from search_spaces.templates.common.shared_tiles import stage_bytes
+
+COPY_COLUMNS = (1, 2, 4, 8, 16, 32, 64, 128)
+SUBGROUPS = (1, 2, 4, 8)
+WARPS = (1, 2, 4, 8, 16)
+
+
+def staged_operands(problem: ProgramProblem) -> list[Staged]:
+    return unique_operands(choices(problem).first)
+
+
+def operand_names(staged: Staged, threads: str) -> dict[str, str]:
+    """The columns of one operand, by the names that rules of all operands use."""
+    name = staged.name
+    rows, cols = f"rows_{name}", f"cols_{name}"
+    major, minor = (rows, cols) if staged.row_major else (cols, rows)
+    own = {key: f"{key}_{name}" for key in ("layout", "copy", "vector")}
+    shape = {"rows": rows, "cols": cols, "major": major, "minor": minor}
+    return {**own, "columns": f"copy_columns_{name}", "threads": threads, **shape}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A number that follows from the chosen sizes: an attribute, or a parameter of one value where it is fixed."""
+
+    name: str
+    size: Callable[[Inference], int]
+    doc: str
+
+    def parameter(self, found: Choices) -> tuple[Parameter, ...]:
+        names, table = found.deciding(self.size)
+        return () if names else (ordinal(self.name, tuple(table.values()), f"{self.doc}, which is fixed"),)
+
+    def attribute(self, found: Choices) -> tuple[Attribute, ...]:
+        names, table = found.deciding(self.size)
+        if not names:
+            return ()
+
+        def size(**chosen: int) -> int:
+            return table[tuple(chosen.values())]
+
+        return (Attribute(self.name, each(size), self.doc, names={n: n for n in names}),)
+
+
+def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
+    """Shapes of products, operands and anchors, and the counts of blocks and turns."""
+    found = choices(problem)
+    sizes = []
+    for p in found.first.products:
+        for d, axis in enumerate("mn"):
+            sizes.append(
+                Sizes(
+                    f"tile_{axis}{p.suffix}",
+                    lambda i, n=p.number, d=d: i.products[n].shape[d],  # type: ignore[misc]
+                    f"{axis} of a product",
+                )
+            )
+        sizes.append(Sizes(f"tile_k{p.suffix}", lambda i, n=p.number: _depth(i, n), "k of a product"))  # type: ignore[misc]
+    for place, s in enumerate(unique_operands(found.first)):
+        for d, axis in enumerate(("rows", "cols")):
+            sizes.append(
+                Sizes(
+                    f"{axis}_{s.name}",
+                    lambda i, at=place, d=d: unique_operands(i)[at].shape[d],  # type: ignore[misc]
+                    f"{axis} of the tile of {s.name}",
+                )
+            )
+    for a in range(anchor_count(found)):
+        doc = f"elements of a line of block {a + 1}"
+        sizes.append(Sizes(f"line_{a + 1}", lambda i, a=a: _anchor_line(i, a)[0], doc))  # type: ignore[misc]
+        sizes.append(Sizes(f"lines_{a + 1}", lambda i, a=a: _anchor_line(i, a)[1], f"lines of block {a + 1}"))  # type: ignore[misc]
+    shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
+    for place, store in enumerate(found.first.stores):
+        if is_turnable(found.first, place):
+            sizes.append(
+                Sizes(
+                    f"shape_store_{place + 1}",
+                    lambda i, at=place: shapes.index(i.stores[at].value.shape),  # type: ignore[misc]
+                    f"which of the program's shapes the tile of {store.window.array.name} has",
+                )
+            )
+    sizes.append(Sizes("blocks", lambda i: i.trace.block_count, "blocks of the launch"))
+    for place, name in enumerate(stage_names(found.first).values()):
+        sizes.append(
+            Sizes(
+                name.replace("stages", "turns"),
+                lambda i, at=place: max(1, i.trace.turns()[list(stage_names(i))[at]]),  # type: ignore[misc]
+                "turns of the loop, at most",
+            )
+        )
+    if len(found.first.trace.blocks) > 1:
+        for d, axis in ((-2, "rows"), (-1, "columns")):
+            sizes.append(Sizes(f"grid_{axis}", lambda i, d=d: i.trace.blocks[d], f"{axis} of the grid of tiles"))  # type: ignore[misc]
+    return tuple(sizes)
+
+
+def _depth(found: Inference, number: int) -> int:
+    """What all depths of a group's products are multiples of."""
+    depths = [
+        o.a.shape[1] for o, _ in found.trace.walk() if isinstance(o, ir.Mma) and found.product_of[o.result.id] == number
+    ]
+    return math.gcd(*depths)
+
+
+def anchor_count(found: Choices) -> int:
+    return max(len(i.anchors) for i in found.inferences.values())
+
+
+def _anchor_line(found: Inference, number: int) -> tuple[int, int]:
+    """(elements of a line, lines); 1 and 1 where tiles of these sizes share another anchor."""
+    if number >= len(found.anchors):
+        return 1, 1
+    anchor = found.anchors[number]
+    return anchor.shape[anchor.along], anchor.shape[1 - anchor.along]
+
+
+def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]:
+    """Every decision of the program, by the user's names."""
+    found = choices(problem)
+    first = found.first
+    listed: list[Parameter] = [
+        ordinal(name, values, "a size that the program leaves open") for name, values in found.domains.items()
+    ]
+    for sizes in derived_sizes(problem):
+        listed += sizes.parameter(found)
+    if found.element is not None:
+        listed.append(categorical("intrinsic", rows_of_intrinsics(found.element, device), "what multiplies fragments"))
+    for p in first.products:
+        if p.given is None:
+            listed += [
+                ordinal(f"sg_rows{p.suffix}", SUBGROUPS, "subgroups along the rows of a tile (wg_map of the products)"),
+                ordinal(
+                    f"sg_columns{p.suffix}", SUBGROUPS, "subgroups along the columns of a tile (wg_map of the products)"
+                ),
+            ]
+    if not first.products:
+        listed.append(
+            ordinal(
+                "warps", given_warps(found) or WARPS, "warps of a block", default=4 if not given_warps(found) else None
+            )
+        )
+    for a in range(anchor_count(found)):
+        listed += [
+            ordinal(f"width_{a + 1}", (1, 2, 4, 8), f"neighbours that a lane has of block {a + 1}"),
+            ordinal(f"lanes_{a + 1}", (1, 2, 4, 8, 16, 32), f"lanes side by side on a line of block {a + 1}"),
+        ]
+    for s in unique_operands(first):
+        listed += _of_operand(s)
+    for array in first.trace.shared:
+        listed.append(categorical(f"layout_{array.name}", SHARED_LAYOUTS, f"how {array.name} lies in shared memory"))
+    for name in stage_names(first).values():
+        listed.append(ordinal(name, (1, 2, 3, 4, 5), "steps of the loop in shared memory at a time"))
+    listed += filling(found, device)
+    for i in range(len(first.sums)):
+        listed.append(categorical(f"sum_{i + 1}", (INSIDE, AFTER), "when the lanes' parts of a sum are joined"))
+    for place, store in enumerate(first.stores):
+        if is_turnable(first, place):
+            listed.append(
+                categorical(f"store_{place + 1}", ("direct", "turned"), f"how {store.window.array.name} leaves")
+            )
+    if estimates.may_exchange(found.inferences.values()):
+        listed.append(categorical("exchange", EXCHANGES, "layout of tiles that change hands in shared memory"))
+    listed.append(ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"))
+    if len(first.trace.blocks) > 1:
+        listed.append(raster())
+    return tuple(listed)
+
+
+def is_turnable(found: Inference, place: int) -> bool:
+    """Whether a store may go through shared memory to leave in whole lines."""
+    store = found.stores[place]
+    return (
+        isinstance(store, ir.Store)
+        and store.window.array.role != "shared"
+        and found.stored[place].kind in ("result", "swap")
+    )
+
+
+def given_warps(found: Choices) -> tuple[int, ...]:
+    """The warps that maps of the user say, where no product does."""
+    counts = {estimates.map_warps(m) for m in found.first.given.values()}
+    return (max(counts),) if counts else ()
+
+
+def _of_operand(staged: Staged) -> list[Parameter]:
+    name, element_bytes = staged.name, staged.load.window.array.dtype.bytes
+    vectors = tuple(v for v in (1, 2, 4, 8) if v * element_bytes <= 16)
+    home = [] if staged.loop is not None else [categorical(f"home_{name}", (REGISTERS, SHARED), f"where {name} stays")]
+    return [
+        *home,
+        categorical(f"layout_{name}", sampled_layouts(element_bytes), f"shared-memory layout of a tile of {name}"),
+        categorical(f"copy_{name}", ("cp.async", "ld.global"), f"how {name} goes to shared memory"),
+        ordinal(f"vector_{name}", vectors, f"elements of {name} that a thread copies at a time"),
+        ordinal(f"copy_columns_{name}", COPY_COLUMNS, f"threads along contiguous memory of {name}"),
+    ]
+
+
+def shaping_names(problem: ProgramProblem, device: Device) -> dict[str, str]:
+    """The parameters that distributions depend on."""
+    found = choices(problem)
+    known = [p.name for p in parameters(problem, device)]
+    prefixes = ("sg_rows", "sg_columns", "width_", "lanes_", "warps", "intrinsic")
+    return {name: name for name in known if name in found.domains or name.startswith(prefixes)}
+
+
+def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]:
+    """Derived columns, shared by rules, lowering and counts."""
+    found = choices(problem)
+    first, operands = found.first, unique_operands(found.first)
+    listed: list[Attribute] = []
+    for sizes in derived_sizes(problem):
+        listed += sizes.attribute(found)
+    computing = workers(found, device)
+    listed.append(_threads(found, computing))
+    listed += threads(found, device)
+    for s in operands:
+        listed += _operand_attributes(s, computing)
+    shaping = shaping_names(problem, device)
+
+    shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
+    bit = {shape: 1 << at for at, shape in enumerate(shapes)}
+
+    def needs(read: Callable[[estimates.Needs], int]) -> Callable[..., object]:
+        return each(lambda **values: read(estimates.needs(found.inference(values), values)))
+
+    def mask(of: frozenset[tuple[int, int]]) -> int:
+        return sum(bit[shape] for shape in of)
+
+    for name, read, doc in (
+        ("live_registers", lambda n: n.registers, "registers of values, a lower estimate"),
+        ("exchanged_inside", lambda n: mask(n.inside), "which tiles are exchanged in loops, a bit for each shape"),
+        ("exchanged_outside", lambda n: mask(n.outside), "which tiles are exchanged outside of loops"),
+        ("joined_inside", lambda n: n.joined_inside, "shared bytes of reductions across warps in loops"),
+        ("joined_outside", lambda n: n.joined_outside, "shared bytes of reductions across warps outside of loops"),
+    ):
+        listed.append(Attribute(name, needs(read), doc, names=shaping))
+    staging = {f"registers_{i}": f"staging_{s.name}" for i, s in enumerate(operands)}
+    listed.append(
+        Attribute(
+            "registers",
+            lambda live, **c: live + sum(c.values()),
+            "registers of a thread, a lower estimate",
+            names={"live": "live_registers", **staging},
+        )
+    )
+    exchange = {"exchange": "exchange"} if estimates.may_exchange(found.inferences.values()) else {}
+    stored: dict[str, str] = {}
+    for p in parameters(problem, device):
+        if p.name.startswith("store_"):
+            stored |= {p.name: p.name, f"shape_{p.name}": f"shape_{p.name}"}
+
+    def scratch(exchanged: int, joined: int, exchange: str = "identity", **turned: Value) -> int:
+        held = {shape for shape, b in bit.items() if exchanged & b}
+        held |= {shapes[int(turned[f"shape_{name}"])] for name, how in turned.items() if how == "turned"}
+        return max([joined, *(exchange_bytes(exchange, shape) for shape in held)])
+
+    listed.append(
+        Attribute(
+            "scratch_inside",
+            each(scratch),
+            "shared bytes of exchanges in loops",
+            names={"exchanged": "exchanged_inside", "joined": "joined_inside", **exchange},
+        )
+    )
+    listed.append(
+        Attribute(
+            "scratch_outside",
+            each(scratch),
+            "shared bytes of exchanges outside of loops",
+            names={"exchanged": "exchanged_outside", "joined": "joined_outside", **exchange, **stored},
+        )
+    )
+    kept = {f"kept_{i}": f"kept_bytes_{s.name}" for i, s in enumerate(operands) if s.loop is None}
+    for place, array in enumerate(first.trace.shared):
+        kept[f"shared_{place}"] = f"bytes_{array.name}"
+        listed.append(_shared_bytes(found, place, array.name))
+    listed.append(
+        Attribute(
+            "kept_bytes",
+            lambda inside, **c: sum(c.values()) + 0 * inside,
+            "shared bytes of tiles that stay",
+            names={"inside": "scratch_inside", **kept},
+        )
+    )
+    rings = []
+    for place, name in enumerate(stage_names(first).values()):
+        loop = list(stage_names(first))[place]
+        own = {f"bytes_{i}": f"stage_bytes_{s.name}" for i, s in enumerate(operands) if s.loop == loop}
+        ring = name.replace("stages", "ring_bytes")
+        listed.append(
+            Attribute(
+                ring,
+                lambda stages, **c: stages * sum(c.values()),
+                "shared bytes of a ring",
+                names={"stages": name, **own},
+            )
+        )
+        rings.append(ring)
+
+    barriers = BARRIER_BYTES if has_boxes(found.element, device) else 0
+
+    def shared(kept: IntArray, inside: IntArray, outside: IntArray, **c: IntArray) -> IntArray:
+        most = np.zeros_like(kept)
+        for ring in c.values():
+            most = np.maximum(most, ring)
+        total: IntArray = kept + np.maximum(most + inside, outside) + barriers
+        return total
+
+    listed.append(
+        Attribute(
+            "shared_bytes",
+            shared,
+            "shared memory of a block",
+            names={
+                "kept": "kept_bytes",
+                "inside": "scratch_inside",
+                "outside": "scratch_outside",
+                **{f"ring_{i}": name for i, name in enumerate(rings)},
+            },
+        )
+    )
+    return tuple(listed)
+
+
+def _shared_bytes(found: Choices, place: int, name: str) -> Attribute:
+    def size(layout: str, **values: Value) -> int:
+        return shared_tile_bytes(found.inference(values).trace.shared[place], layout)
+
+    names = {"layout": f"layout_{name}", **{n: n for n in found.domains}}
+    return Attribute(f"bytes_{name}", each(size), f"shared bytes of {name}", names=names)
+
+
+def _threads(found: Choices, name: str) -> Attribute:
+    products = found.first.products
+    if not products:
+        return Attribute("threads", lambda warps: warps * WARP, "threads of a block")
+    given = next((p.given for p in products if p.given is not None), None)
+    if given is not None:
+        count = estimates.map_warps(given) * WARP
+        return Attribute(name, lambda min_blocks: 0 * min_blocks + count, "threads of a block")
+    suffix = products[0].suffix
+    return Attribute(
+        name,
+        lambda rows, columns: rows * columns * WARP,
+        "threads of a block",
+        names={"rows": f"sg_rows{suffix}", "columns": f"sg_columns{suffix}"},
+    )
+
+
+def _operand_attributes(s: Staged, threads: str) -> list[Attribute]:
+    element_bytes = s.load.window.array.dtype.bytes
+    names = operand_names(s, threads)
+    bytes_name = f"stage_bytes_{s.name}" if s.loop is not None else f"kept_bytes_{s.name}"
+
+    def size(layout: str, rows: int, cols: int, home: str = SHARED) -> int:
+        return stage_bytes(layout, rows, cols, element_bytes) if home == SHARED else 0
+
+    def in_registers(layout: str, rows: int, cols: int, home: str) -> int:
+        return size(layout, rows, cols, home)
+
+    if s.loop is None:
+        names = {**names, "home": f"home_{s.name}"}
+    return [
+        Attribute(
+            bytes_name,
+            each(size) if s.loop is not None else each(in_registers),
+            f"shared bytes of one tile of {s.name}",
+            names=names,
+        ),
+        Attribute(
+            f"staging_{s.name}",
+            (
+                lambda rows, cols, threads, copy: (
+                    (copy == "ld.global") * ceil_div(rows * cols * element_bytes, 4 * threads)
+                )
+            )
+            if s.loop is not None
+            else (
+                lambda rows, cols, threads, home: (
+                    (home == REGISTERS) * ceil_div(rows * cols * element_bytes, 4 * threads)
+                )
+            ),
+            f"registers that copy or keep {s.name}",
+            names=names,
+        ),
+    ]

@@ -1,0 +1,87 @@
+"""What a schedule makes of a program's values, for people: their distributions, and the conversions between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from search_spaces.hardware.fragments import WARP
+from search_spaces.programs.inference.inference import Spread
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.distribution import Distribution, Renamed, Shuffled, move
+from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.numbers import Numbers, numbers
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.spaces.parameters import Value
+
+
+@dataclass(frozen=True)
+class ValueRow:
+    """``spread`` is the expression of the distribution, ``registers`` what a thread has of it."""
+
+    place: str
+    operation: str
+    shape: str
+    spread: str
+    distribution: str
+    registers: int
+
+
+@dataclass(frozen=True)
+class ConversionRow:
+    """``cost`` counts warp instructions of a block: shuffles, or accesses of shared memory."""
+
+    place: str
+    shape: str
+    source: str
+    target: str
+    route: str
+    cost: int
+
+
+def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[ValueRow, ...]:
+    """Every distribution in which a value is computed, in the order of the program."""
+    found = choices(problem).inference(schedule)
+    made = numbers(found, schedule)
+    rows = []
+    for operation in found.made.values():
+        result = operation.result
+        for spread in found.computed_in(result):
+            of = made.of(spread)
+            name = operation.function if isinstance(operation, ir.Map) else type(operation).__name__.lower()
+            shape = f"{result.shape[0]}x{result.shape[1]} {result.dtype.name}"
+            rows.append(ValueRow(str(operation.source), name, shape, str(spread), str(of), of.registers))
+    return tuple(rows)
+
+
+def conversions(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[ConversionRow, ...]:
+    """Every value that is wanted in another distribution than its own, with the route that it takes."""
+    found = choices(problem).inference(schedule)
+    made = numbers(found, schedule)
+    rows = [
+        _row(made, found.made[value.id].source, value, source, target, False)
+        for value, source, target in found.conversions()
+    ]
+    for operation in found.made.values():
+        if isinstance(operation, ir.Convert) and found.wanted.get(operation.result.id):
+            target = found.natural[operation.result.id]
+            source = found.natural.get(operation.value.id, target)
+            rows.append(_row(made, operation.source, operation.result, source, target, operation.shared))
+    return tuple(rows)
+
+
+def _row(
+    made: Numbers, place: ir.Source, value: ir.Value, source: Spread, target: Spread, shared: bool
+) -> ConversionRow:
+    route, cost = _route(made.of(source), made.of(target), made.warps, shared)
+    shape = f"{value.shape[0]}x{value.shape[1]} {value.dtype.name}"
+    return ConversionRow(str(place), shape, str(source), str(target), route, cost)
+
+
+def _route(source: Distribution, target: Distribution, warps: int, shared: bool) -> tuple[str, int]:
+    found = None if shared else move(source, target, warps)
+    if isinstance(found, Renamed):
+        return ("nothing" if found.table == tuple(range(source.registers)) else "other registers"), 0
+    if isinstance(found, Shuffled):
+        return f"shuffles within {WARP} lanes", len(found.table) * warps
+    return "shared memory", (source.registers + target.registers) * warps

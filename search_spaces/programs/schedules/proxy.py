@@ -1,0 +1,73 @@
+"""The reduced problem of a schedule: few blocks and turns, and the same remainders."""
+
+from __future__ import annotations
+
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.language import ir
+from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.memory import stages_of
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.spaces.schedule import Schedule
+
+
+def proxy(problem: ProgramProblem, schedule: Schedule) -> ProgramProblem:
+    """``problem`` cut to a few tiles of ``schedule``, with its remainders, and turns enough to fill rings again.
+
+    A size is cut where tiles walk over it: a dimension of the grid to a tile and its rest, a loop to its stages and one
+    more. Where the smaller problem has no such schedule, or the program refuses it, the larger one stays.
+    """
+    found = choices(problem).inference(schedule.values)
+    sizes = dict(problem.sizes)
+    for name, (unit, count) in _units(found, schedule).items():
+        sizes[name] = min(sizes[name], unit * count + (sizes[name] % unit or unit))
+    if sizes == problem.sizes:
+        return problem
+    try:
+        smaller = type(problem)(**sizes)
+        if choices(smaller).domains != choices(problem).domains:
+            return problem
+        if [s.name for s in choices(smaller).inference(schedule.values).staged.values()] != [
+            s.name for s in found.staged.values()
+        ]:
+            return problem
+    except ValueError:
+        return problem
+    return smaller
+
+
+def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
+    """By the names of sizes, the extent of a step and how many whole ones are enough."""
+    units: dict[str, tuple[int, int]] = {}
+    stages = stages_of(found, schedule.values)
+    walked: dict[str, set[int]] = {}
+    fixed: set[str] = set()
+    for operation, _ in found.trace.walk():
+        if not isinstance(operation, ir.Load | ir.Store | ir.AtomicRmw | ir.Prefetch):
+            continue
+        window = operation.window
+        names = window.array.sizes
+        matrix = names[-2:] if len(names) > 1 else ("", names[0])
+        matrix = matrix[::-1] if window.turned else matrix
+        for d in (0, 1):
+            name, at = matrix[d], window.at[d]
+            if not name:
+                continue
+            loops = [found.loops[n] for n in at.loops]
+            if at.kind == "constant":
+                if window.shape[d] != 1:
+                    fixed.add(name)
+                continue
+            walked.setdefault(name, set()).add(window.shape[d])
+            most = max((stages.get(loop.number, 1) for loop in loops), default=1)
+            unit, count = units.get(name, (window.shape[d], 1))
+            units[name] = max(unit, window.shape[d]), max(count, most)
+        for name, place in zip(names[:-2], window.array.lead, strict=False):
+            if place.kind == "constant":
+                fixed.add(name)
+            else:
+                fixed.add(name)  # heads and batches keep their ratio
+    return {
+        name: unit
+        for name, unit in units.items()
+        if name not in fixed and all(unit[0] % size == 0 for size in walked[name])
+    }

@@ -1,0 +1,406 @@
+"""The schedules of a tile program: those that its kernel can run, and those worth a try."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import gcd
+
+import numpy as np
+
+from search_spaces.hardware.costs.bank_conflicts import WIDEST_BYTES, fragment_traffic
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.fragments import WARP
+from search_spaces.hardware.requirements import Refusal
+from search_spaces.layouts.shared_layout import Axis, parse_layout
+from search_spaces.programs.inference.inference import Product, Spread, Staged
+from search_spaces.programs.language import ir
+from search_spaces.programs.planning import estimates
+from search_spaces.programs.planning.choices import Choices, choices
+from search_spaces.programs.planning.memory import EXCHANGES, stage_names
+from search_spaces.programs.planning.numbers import warps_across
+from search_spaces.programs.planning.ways import fragments
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.schedules.boxes import box_pruning, box_rules, spared, workers
+from search_spaces.programs.schedules.decisions import (
+    COPY_COLUMNS,
+    anchor_count,
+    attributes,
+    operand_names,
+    parameters,
+    shaping_names,
+    staged_operands,
+)
+from search_spaces.spaces.each import each
+from search_spaces.spaces.parameters import Value
+from search_spaces.spaces.rules import Rule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.common.launch_rules import device_rules
+from search_spaces.templates.common.line_access import sectors_rule
+from search_spaces.templates.common.operand_rules import operand_rules
+from search_spaces.templates.common.raster import RASTER_GROUPS
+
+FEW_THREADS = 128  # a warp for each scheduler of an SM
+LEAST_RESULTS = 32  # of a thread, whose reads of fragments keep up with mma.sync
+BODY_LIMIT = 1024  # products of the unrolled loop body; more overflow the instruction cache
+MOST_REGISTERS = 1024  # of the values of a thread: code is unrolled over them
+WANTED_REGISTERS = 255
+
+
+@lru_cache(maxsize=64)
+def space(problem: ProgramProblem, device: Device) -> Space:
+    """All schedules of ``problem`` on ``device``."""
+    found, operands = choices(problem), staged_operands(problem)
+    products, threads = found.first.products, workers(found, device)
+    return Space(
+        problem.program.name,
+        parameters(problem, device),
+        attributes(problem, device),
+        (
+            *(rule for p in products for rule in _map_rules(found, p)),
+            *(rule for p in products[1:] for rule in _equal_warps(products[0], p, threads)),
+            *(_intrinsic_rule(device, p) for p in products),
+            *(spared(rule, found, device) for s in operands for rule in _staged(s, threads)),
+            *box_rules(found, device),
+            *(rule for a in range(anchor_count(found)) for rule in _blocked_rules(a)),
+            _plan_rule(problem, device),
+            *device_rules(device),
+        ),
+        (
+            *_size_rules(problem, device),
+            *(spared(rule, found, device) for s in operands for rule in _operand_pruning(s, threads)),
+            *box_pruning(found, device),
+        ),
+        stratified_by="intrinsic" if products else "min_blocks",
+    )
+
+
+def _map_rules(found: Choices, product: Product) -> tuple[Rule, ...]:
+    def dealt(axis: str, d: int) -> Rule:
+        tile = f"tile_{axis}{product.suffix}"
+
+        def why_not(tile: int, groups: int, intrinsic: str) -> str | None:
+            row = fragments(intrinsic)
+            size = (row.m, row.n)[d]
+            if tile % (groups * size):
+                return f"{groups} subgroups along {axis} do not get whole fragments of {size} of the tile's {tile}"
+            return None
+
+        name = ("sg_rows", "sg_columns")[d] + product.suffix
+        return Rule.refusing(
+            f"wg_map_{axis}{product.suffix}",
+            why_not,
+            "subgroups get whole fragments",
+            names={"tile": tile, "groups": name, "intrinsic": "intrinsic"},
+        )
+
+    def given(intrinsic: str) -> str | None:
+        row = fragments(intrinsic)
+        data = product.given.sg_data  # type: ignore[union-attr]
+        if data[0] % row.m or data[1] % row.n:
+            return f"sub-tiles of {data[0]}x{data[1]} are no whole fragments of {row.m}x{row.n}"
+        return None
+
+    if product.given is not None:
+        return (Rule.refusing(f"wg_map{product.suffix}", given, "the map that the program says gives whole fragments"),)
+    return dealt("m", 0), dealt("n", 1)
+
+
+def _equal_warps(first: Product, other: Product, threads: str) -> tuple[Rule, ...]:
+    if first.given is not None and other.given is not None:
+        return ()  # the verifier compares maps that the user wrote
+    if first.given is not None or other.given is not None:
+        product, given = (first, other.given) if first.given is None else (other, first.given)
+        assert given is not None
+        count = estimates.map_warps(given)
+        return (
+            Rule(
+                f"subgroups{product.suffix}",
+                lambda rows, columns: np.equal(rows * columns, count),
+                f"{{rows}} x {{columns}} subgroups are not the {count} of the map that the program says",
+                names={"rows": f"sg_rows{product.suffix}", "columns": f"sg_columns{product.suffix}"},
+            ),
+        )
+    return (
+        Rule(
+            f"subgroups{other.suffix}",
+            lambda rows, columns, threads: np.equal(rows * columns * 32, threads),
+            "{rows} x {columns} subgroups are not all {threads} threads of the block",
+            names={"rows": f"sg_rows{other.suffix}", "columns": f"sg_columns{other.suffix}", "threads": threads},
+        ),
+    )
+
+
+def _intrinsic_rule(device: Device, product: Product) -> Rule:
+    def why_not(tile_k: int, intrinsic: str) -> str | None:
+        row = fragments(intrinsic)
+        if tile_k % row.k:
+            return f"tile_k is {tile_k}, which is not a multiple of the k of {intrinsic}"
+        return row.why_not(device)
+
+    return Rule.refusing(
+        f"intrinsic{product.suffix}",
+        why_not,
+        "the device has the instruction, and it divides the loop's step",
+        names={"tile_k": f"tile_k{product.suffix}", "intrinsic": "intrinsic"},
+    )
+
+
+def _staged(staged: Staged, threads: str) -> tuple[Rule, ...]:
+    """Of a tile that need not be in shared memory, only where it is."""
+    axis: Axis = "cols" if staged.row_major else "rows"
+    element_bytes, names = staged.load.window.array.dtype.bytes, operand_names(staged, threads)
+    return operand_rules(staged.side, staged.name, names, axis, staged.alignment, element_bytes)
+
+
+def _blocked_rules(number: int) -> tuple[Rule, ...]:
+    return (
+        Rule(
+            f"block_{number + 1}",
+            lambda line, lanes, width: np.equal(line % (lanes * width), 0),
+            "{lanes} lanes with {width} elements each do not divide a line of {line}",
+            names={"line": f"line_{number + 1}", "lanes": f"lanes_{number + 1}", "width": f"width_{number + 1}"},
+        ),
+    )
+
+
+def _plan_rule(problem: ProgramProblem, device: Device) -> Rule:
+    found = choices(problem)
+
+    def why_not(**values: Value) -> str | None:
+        inference = found.inference(values)
+        needs = estimates.needs(inference, values)
+        if needs.why_not is None and needs.registers > MOST_REGISTERS:
+            return f"a thread has more than {MOST_REGISTERS} elements, over which its code is unrolled"
+        return needs.why_not
+
+    def allows(**values: Value) -> bool:
+        return why_not(**values) is None
+
+    reason = "groups of a reduction are split over subgroups, or a thread has too many elements"
+    return Rule("plan", each(allows), reason, "distributions fit the operations", names=shaping_names(problem, device))
+
+
+def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
+    found = choices(problem)
+    first = found.first
+    rules: list[Rule] = []
+    for name, values in found.domains.items():  # a tile of half the size that already covers the extent
+        for axis in range(len(first.trace.tile)):
+            sizes = {v: i.trace.tile[axis] for v, i in found.inferences.items()}
+            place = list(found.domains).index(name)
+            if all(tile == v[place] for v, tile in sizes.items()):
+                extent, least = first.trace.extent[axis], min(values)
+                rules.append(
+                    Rule(
+                        f"tile_size_{name}",
+                        lambda tile, extent=extent, least=least: (tile < 2 * extent) | (tile == least),
+                        f"{name} is {{tile}}, but a tile of half of that already covers {extent}",
+                        names={"tile": name},
+                    )
+                )
+                break
+    for p in first.products:
+        names = {
+            "m": f"tile_m{p.suffix}",
+            "n": f"tile_n{p.suffix}",
+            "k": f"tile_k{p.suffix}",
+            "threads": workers(found, device),
+        }
+        if p.given is None:
+            code_size = Rule(
+                f"code_size{p.suffix}",
+                lambda m, n, k, threads: m * n * k // threads * 32 <= BODY_LIMIT * 16 * 8 * 16,
+                f"the unrolled body of a {{m}}x{{n}}x{{k}} tile and {{threads}} threads has more than {BODY_LIMIT} "
+                "products",
+                names=names,
+            )
+            rules.append(spared(code_size, found, device))
+            rules.append(
+                Rule(
+                    f"warp_part{p.suffix}",
+                    lambda m, n, threads: (threads <= FEW_THREADS) | (m * n >= LEAST_RESULTS * threads),
+                    "{threads} threads have less than 32 accumulators each of a {m}x{n} tile: fewer subgroups would "
+                    "read less of shared memory",
+                    names={k: v for k, v in names.items() if k != "k"},
+                )
+            )
+            if _is_reduced(found, p):
+                rules.append(
+                    Rule(
+                        f"whole_rows{p.suffix}",
+                        lambda columns: columns == 1,
+                        "rows of {columns} subgroups: reductions along rows would cross subgroups",
+                        names={"columns": f"sg_columns{p.suffix}"},
+                    )
+                )
+    for one, other in sorted(_chained(found)):
+        rules.append(
+            Rule(
+                f"chained_{one + 1}_{other + 1}",
+                lambda rows, others: np.equal(rows, others),
+                "{rows} subgroups along the rows of one product and {others} of the one that its results go to: they "
+                "would change hands in shared memory",
+                names={
+                    "rows": f"sg_rows{first.products[one].suffix}",
+                    "others": f"sg_rows{first.products[other].suffix}",
+                },
+            )
+        )
+    for name in stage_names(first).values():
+        rules.append(
+            Rule(
+                f"{name}_overlap",
+                lambda stages, turns: (stages >= 2) | (turns < 2),
+                "{stages} stage waits for all of memory's latency in every step of {turns}",
+                names={"stages": name, "turns": name.replace("stages", "turns")},
+            )
+        )
+        rules.append(
+            Rule(
+                f"{name}_used",
+                lambda stages, turns: stages <= np.maximum(turns, 2),
+                "{stages} stages are more than the {turns} turns",
+                names={"stages": name, "turns": name.replace("stages", "turns")},
+            )
+        )
+    for a in range(anchor_count(found)):
+        rules.append(_few_copies(a, workers(found, device)))
+    rules.append(
+        Rule(
+            "registers_wanted",
+            lambda registers: registers <= WANTED_REGISTERS,
+            "about {registers} registers a thread would be spilled",
+        )
+    )
+    if any(p.name == "exchange" for p in parameters(problem, device)):
+        rules.append(
+            Rule(
+                "exchange_used",
+                lambda exchange, inside, outside: (inside + outside > 0) | (exchange == EXCHANGES[0]),
+                "nothing changes hands in shared memory, so its layout {exchange} does not matter",
+                names={"exchange": "exchange", "inside": "scratch_inside", "outside": "scratch_outside"},
+            )
+        )
+    if len(first.trace.blocks) > 1:
+        rules.append(_raster_rule())
+    return tuple(rules)
+
+
+def _raster_rule() -> Rule:
+    def why_not(down: int, across: int, raster: str) -> str | None:
+        if raster == "row" or (across > 1 and RASTER_GROUPS[raster] < down):
+            return None
+        return f"raster {raster} orders {down} x {across} tiles as a simpler raster does"
+
+    return Rule.refusing("raster", why_not, names={"down": "grid_rows", "across": "grid_columns", "raster": "raster"})
+
+
+def _chained(found: Choices) -> set[tuple[int, int]]:
+    """Pairs of products of which the first one's results, or what follows from them, are wanted as the other's."""
+    pairs = set()
+    for _, source, target in found.first.conversions():
+        one, other = _product_of(source), _product_of(target)
+        if one is None or other is None or one == other:
+            continue
+        if found.first.products[one].given is None and found.first.products[other].given is None:
+            pairs.add((min(one, other), max(one, other)))
+    return pairs
+
+
+def _product_of(spread: Spread) -> int | None:
+    while spread.of is not None:
+        spread = spread.of
+    return spread.number if spread.kind in ("result", "left", "right") else None
+
+
+def _is_reduced(found: Choices, product: Product) -> bool:
+    """Whether rows of the product's results are reduced in a loop."""
+    first = found.first
+    for id_, source in first.sources.items():
+        operation = first.made[id_]
+        if (
+            isinstance(operation, ir.Reduce)
+            and operation.dimension == 1
+            and first.inside[id_]
+            and source.kind == "result"
+            and source.number == product.number
+        ):
+            return True
+    return False
+
+
+def _few_copies(number: int, threads: str) -> Rule:
+    """Blocks in which as many threads as can have elements of their own."""
+
+    def used(line: int, lines: int, warps: int, lanes: int, width: int) -> int:
+        lane_lines = gcd(lines, WARP // lanes)
+        warp_lines = gcd(lines // lane_lines, warps)
+        return lanes * lane_lines * warp_lines * warps_across(line // (lanes * width), lines, lanes, warps)
+
+    def few(line: int, lines: int, threads: int, lanes: int, width: int) -> bool:
+        if line % (lanes * width):
+            return True  # the validity constraints refuse it
+        most = max(
+            used(line, lines, threads // WARP, c, w)
+            for c in (1, 2, 4, 8, 16, 32)
+            for w in (1, 2, 4, 8)
+            if line % (c * w) == 0
+        )
+        return used(line, lines, threads // WARP, lanes, width) >= most
+
+    return Rule(
+        f"copies_{number + 1}",
+        each(few),
+        "{lanes} lanes of {width} on a line of {line} leave more of {threads} threads with copies than others do",
+        names={
+            "line": f"line_{number + 1}",
+            "lines": f"lines_{number + 1}",
+            "threads": threads,
+            "lanes": f"lanes_{number + 1}",
+            "width": f"width_{number + 1}",
+        },
+    )
+
+
+def _operand_pruning(staged: Staged, threads: str) -> tuple[Rule, ...]:
+    """cp.async of what is aligned, few sectors, and no bank conflicts of ldmatrix."""
+    element_bytes, extent = staged.load.window.array.dtype.bytes, staged.alignment
+    widest = gcd(extent, WIDEST_BYTES // element_bytes)
+    names = operand_names(staged, threads)
+
+    def fits(major: int, minor: int, threads: int, vector: int) -> bool:
+        return any(
+            major % (threads // columns) == 0 and minor % (columns * vector) == 0
+            for columns in COPY_COLUMNS
+            if columns <= threads
+        )
+
+    def as_wide(vector: int, major: int, minor: int, threads: int, copy: str) -> bool:
+        if copy != "cp.async" and vector * element_bytes >= 4:
+            return False
+        return vector == widest or not fits(major, minor, threads, 2 * vector)
+
+    def conflict_free(layout: str, rows: int, cols: int, intrinsic: str) -> bool:
+        row, parsed = fragments(intrinsic), parse_layout(layout, rows, cols)
+        if isinstance(parsed, str) or isinstance(row.requirement(staged.side, parsed, element_bytes), Refusal):
+            return True  # the validity constraints refuse it
+        read = fragment_traffic(row, staged.side, parsed, element_bytes)
+        return read.wavefronts <= read.ideal
+
+    return (
+        Rule(
+            f"copy_whole_{staged.name}",
+            each(as_wide),
+            f"{{copy}} of {{vector}} elements: cp.async could take more of a line of {staged.name} at a time",
+            names={name: names[name] for name in ("vector", "major", "minor", "copy", "threads")},
+        ),
+        sectors_rule(
+            f"copy_sectors_{staged.name}", names["minor"], names["vector"], names["columns"], extent, element_bytes
+        ),
+        Rule(
+            f"read_conflicts_{staged.name}",
+            each(conflict_free),
+            "layout {layout} makes ldmatrix wait for banks, which padded and swizzled tiles do not",
+            names={name: names[name] for name in ("layout", "rows", "cols")},
+        ),
+    )

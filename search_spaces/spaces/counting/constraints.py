@@ -1,0 +1,190 @@
+"""Attributes and rules as relations over their inputs, and what is known of those too large for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.spaces.columns import Columns, Values
+from search_spaces.spaces.counting.planning import bits
+from search_spaces.spaces.counting.tables import UNIT, Codes, Join, Relation, code_type, product
+from search_spaces.spaces.parameters import Parameter
+from search_spaces.spaces.rules import Attribute, Rule
+
+RELATION_ROWS = 1 << 17  # attributes and rules with at most this many input combinations become relations
+SAMPLE_ROWS = 1 << 13
+
+
+class Constraints:
+    """Parameters, attributes and rules of a space; each relation is made once, when first asked for."""
+
+    def __init__(self, parameters: Sequence[Parameter], attributes: Sequence[Attribute]) -> None:
+        """``attributes`` must come after the attributes they need."""
+        self.parameters = tuple(parameters)
+        self.attributes = {a.name: a for a in attributes}
+        self._names = [*(p.name for p in parameters), *self.attributes]
+        self.index = {name: i for i, name in enumerate(self._names)}
+        self._domains: dict[str, Values] = {p.name: p.values for p in parameters}
+        self._definitions: dict[str, Relation | None] = {}
+        self._rules: dict[str, Relation | None] = {}
+        self._below = [1 << i for i in range(len(self.parameters))]
+        for a in attributes:
+            below = 0
+            for name in a.needs:
+                below |= self._below[self.index[name]]
+            self._below.append(below)
+        self._combinations: dict[int, float] = {}
+        self._samples: dict[str, tuple[Codes, Values]] = {}
+        self._hashes: dict[str, npt.NDArray[np.uint64]] = {}
+
+    def needed(self, needs: Iterable[str]) -> tuple[str, ...]:
+        """The attributes among ``needs`` and those they are computed from, in an order to compute them."""
+        wanted = set(needs)
+        for name in reversed(self.attributes):
+            if name in wanted:
+                wanted.update(self.attributes[name].needs)
+        return tuple(name for name in self.attributes if name in wanted)
+
+    def in_order(self, rules: Sequence[Rule]) -> list[tuple[Rule, tuple[str, ...]]]:
+        """The rules with the attributes that they need; those of few columns, which leave fewer rows for the others,
+        come first."""
+        needed = [(rule, self.needed(rule.needs)) for rule in rules]
+        return sorted(needed, key=lambda pair: (len(pair[1]), len(pair[0].needs)))
+
+    def domain(self, name: str) -> Values | None:
+        """The values of a parameter or of an attribute with a relation; None for an attribute without one."""
+        if name in self.attributes:
+            self.definition(name)
+        return self._domains.get(name)
+
+    def definition(self, name: str) -> Relation | None:
+        """The relation between an attribute and its inputs, or None where they have too many combinations."""
+        if name not in self._definitions:
+            attribute = self.attributes[name]
+            inputs = self._inputs(attribute.needs)
+            definition = None
+            if inputs is not None:
+                relation, columns = inputs
+                distinct, codes = np.unique(attribute.evaluate(columns), return_inverse=True)
+                self._domains[name] = distinct
+                more = {**relation.columns, name: codes.astype(code_type(len(distinct)))}
+                definition = Relation(more, relation.length)
+            self._definitions[name] = definition  # set last: another thread may be reading
+        return self._definitions[name]
+
+    def relation(self, rule: Rule) -> Relation | None:
+        """The combinations that a rule allows (UNIT where it allows all), or None where there are too many."""
+        if rule.name not in self._rules:
+            inputs = self._inputs(rule.needs)
+            allowed_rows = None
+            if inputs is not None:
+                relation, columns = inputs
+                allowed = rule.evaluate(columns)
+                allowed_rows = UNIT if bool(allowed.all()) else relation.take(np.flatnonzero(allowed))
+            self._rules[rule.name] = allowed_rows
+        return self._rules[rule.name]
+
+    def _inputs(self, needs: tuple[str, ...]) -> tuple[Relation, Columns] | None:
+        """Every combination of the inputs, or None where there are too many or an input has no known domain."""
+        domains: dict[str, Values] = {}
+        rows = 1
+        for name in sorted(needs, key=self.index.__getitem__):
+            domain = self.domain(name)
+            if domain is None:
+                return None
+            domains[name] = domain
+            rows *= len(domain)
+            if rows > RELATION_ROWS:
+                return None
+        relation = product({name: len(domain) for name, domain in domains.items()})
+        return relation, Columns.coded(relation.columns, domains, relation.length)
+
+    # -- estimates for planning: variables as bits of an int, in the order of ``index`` -----------------------------
+
+    def mask(self, names: Iterable[str]) -> int:
+        mask = 0
+        for name in names:
+            mask |= 1 << self.index[name]
+        return mask
+
+    def combinations(self, mask: int) -> float:
+        """About how many combinations of these variables occur in the raw product.
+
+        Exact for parameters alone. Attributes and what they are computed from are counted in a fixed sample, with
+        Chao's estimate of what it has not shown ("Nonparametric estimation of the number of classes", 1984). Only basic
+        arithmetic, which every machine rounds alike: the order of elimination depends on it.
+        """
+        known = self._combinations.get(mask)
+        if known is None:
+            parts = self._parts(mask)
+            known = self._count(mask) if len(parts) == 1 else prod(map(self.combinations, parts))
+            self._combinations[mask] = known
+        return known
+
+    def share(self, rule: Rule) -> float:
+        """About which share of the raw product a rule allows; never 0."""
+        allowed = np.count_nonzero(rule.evaluate(self._sampled(rule.needs)))
+        return max(1, int(allowed)) / SAMPLE_ROWS
+
+    def _parts(self, mask: int) -> list[int]:
+        """The variables in groups that have no parameter in common."""
+        parts: list[tuple[int, int]] = []  # variables, and the parameters below them
+        for i in bits(mask):
+            variables, below = 1 << i, self._below[i]
+            apart = []
+            for part in parts:
+                if part[1] & below:
+                    variables, below = variables | part[0], below | part[1]
+                else:
+                    apart.append(part)
+            parts = [*apart, (variables, below)]
+        return [variables for variables, _ in parts]
+
+    def _count(self, mask: int) -> float:
+        names = [self._names[i] for i in bits(mask)]
+        domains = [self.domain(name) for name in names]
+        most = prod(float("inf") if domain is None else float(len(domain)) for domain in domains)
+        if len(names) == 1 and domains[0] is not None:
+            return most
+        key = np.zeros(SAMPLE_ROWS, dtype=np.uint64)
+        for name in names:
+            key += self._hash(name)
+        key.sort()
+        edges = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1], [True])))
+        times = np.bincount(np.diff(edges), minlength=3)  # times[i] combinations were drawn i times
+        unseen = times[1] * (times[1] - 1) / (2 * (times[2] + 1))
+        return float(min(most, len(edges) - 1 + unseen))
+
+    def _hash(self, name: str) -> npt.NDArray[np.uint64]:
+        """A random word for each value of a variable, spread over the sample; sums of them tell combinations apart."""
+        if name not in self._hashes:
+            codes, values = self._sample(name)
+            self._hashes[name] = np.random.PCG64(self.index[name]).random_raw(len(values))[codes]
+        return self._hashes[name]
+
+    def _sampled(self, names: Sequence[str]) -> Columns:
+        sampled = {name: self._sample(name) for name in names}
+        return Columns.coded({n: s[0] for n, s in sampled.items()}, {n: s[1] for n, s in sampled.items()}, SAMPLE_ROWS)
+
+    def _sample(self, name: str) -> tuple[Codes, Values]:
+        """Codes of a variable in a fixed sample of the raw product, and the values they stand for."""
+        if name not in self._samples:
+            self._samples[name] = self._make_sample(name)
+        return self._samples[name]
+
+    def _make_sample(self, name: str) -> tuple[Codes, Values]:
+        domain = self.domain(name)
+        if name not in self.attributes:
+            assert domain is not None
+            words = np.random.PCG64([1, self.index[name]]).random_raw(SAMPLE_ROWS)
+            return (words % np.uint64(len(domain))).astype(np.int64), domain
+        needs, definition = self.attributes[name].needs, self.definition(name)
+        if definition is not None and domain is not None:
+            inputs = Relation({n: self._sample(n)[0] for n in needs}, SAMPLE_ROWS)
+            joined = Join(inputs, definition, {n: len(self._sample(n)[1]) for n in needs})
+            return joined.rows(0, SAMPLE_ROWS).columns[name], domain
+        distinct, codes = np.unique(self.attributes[name].evaluate(self._sampled(needs)), return_inverse=True)
+        return codes, distinct

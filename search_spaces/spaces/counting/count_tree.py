@@ -1,0 +1,161 @@
+"""The result of an elimination: exact counts, and the configuration that each rank stands for.
+
+A step is one grouped table. Each of its rows assigns some parameters and leads on to one group in each of its child
+steps; it stands for the product of their totals. Unranking walks from the last step to the first: a rank inside a
+group picks the row by the running totals, and what remains of the rank is split among the row's children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import index
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import IntArray
+from search_spaces.spaces.counting.tables import Codes
+from search_spaces.spaces.parameters import Value
+
+Counts = npt.NDArray[Any]  # int64, or Python ints (dtype object) where a total may pass 62 bits
+
+_SAFE = 2**62
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """``starts[g]`` is the first row of group g. ``running`` holds the counts of the rows summed up to and including
+    each row, over all groups; None where every row counts one."""
+
+    values: Mapping[str, Codes]
+    starts: IntArray
+    running: Counts | None
+    totals: Counts
+    children: tuple[tuple[int, Codes], ...]
+    is_root: bool
+
+    @classmethod
+    def make(
+        cls,
+        values: Mapping[str, Codes],
+        starts: IntArray,
+        rows: int,
+        children: tuple[tuple[Step, int, Codes], ...],
+        is_root: bool,
+    ) -> Self:
+        """Sum the counts of the groups. ``children`` holds (step, its index, group per row)."""
+        below = tuple((number, groups) for _, number, groups in children)
+        ends = np.append(starts[1:], rows)
+        if all(step.counts_one for step, _, _ in children):
+            return cls(values, starts, None, ends - starts, below, is_root)
+        weights = [step.totals[groups] for step, _, groups in children]
+        if _fits(rows, weights):
+            product: Counts = np.ones(rows, dtype=np.int64)
+        else:
+            product = np.ones(rows, dtype=object)
+        for weight in weights:
+            product = product * weight
+        running = np.cumsum(product)
+        last = running[ends - 1]
+        totals = last.copy()
+        totals[1:] -= last[:-1]
+        return cls(values, starts, running, totals, below, is_root)
+
+    @cached_property
+    def counts_one(self) -> bool:
+        """True where every group stands for one configuration."""
+        return self.totals.dtype != object and bool((self.totals == 1).all())
+
+
+def _fits(rows: int, weights: Sequence[Counts]) -> bool:
+    """True where the sum over the rows of the product of the weights surely stays inside int64."""
+    bound = rows
+    for weight in weights:
+        bound *= int(weight.max(initial=0))
+    if bound < _SAFE:
+        return True
+    if any(weight.dtype == object for weight in weights):
+        return False
+    product = np.ones(rows)
+    for weight in weights:
+        product *= weight
+    return float(product.sum()) < _SAFE
+
+
+@dataclass(frozen=True, eq=False)
+class CountTree:
+    """All steps, children before parents (none where nothing is legal), and the parameters' domains."""
+
+    steps: tuple[Step, ...]
+    domains: Mapping[str, tuple[Value, ...]]
+
+    @cached_property
+    def count(self) -> int:
+        """Number of legal configurations."""
+        count = 1 if self.steps else 0
+        for step in self.steps:
+            if step.is_root:
+                count *= int(step.totals[0])
+        return count
+
+    def ranges(self, held: str) -> dict[int, range]:
+        """The ranks of the configurations with each code of ``held``, the parameter that was eliminated last.
+
+        Codes that no legal configuration has are left out.
+        """
+        if not self.steps:
+            return {}
+        last = self.steps[-1]
+        codes = last.values[held].tolist()
+        ends = [int(end) for end in last.running] if last.running is not None else list(range(1, len(codes) + 1))
+        below = self.count // ends[-1]  # the last root is the most significant digit of a rank
+        return {
+            code: range(below * first, below * end) for code, first, end in zip(codes, [0, *ends], ends, strict=False)
+        }
+
+    def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> dict[str, IntArray]:
+        """Codes of the configurations with these ranks, each in [0, count). Raises ValueError for one outside."""
+        rest = self._checked(ranks)
+        nothing = np.zeros(len(rest), dtype=np.int64)
+        at: dict[int, tuple[IntArray, Counts]] = {}
+        for number, step in enumerate(self.steps):
+            if step.is_root:
+                total = int(step.totals[0])
+                at[number] = nothing, rest % total if total > 1 else nothing
+                rest = rest // total if total > 1 else rest
+        codes: dict[str, IntArray] = {}
+        for number in range(len(self.steps) - 1, -1, -1):
+            step = self.steps[number]
+            group, rank = at.pop(number)
+            if step.totals.dtype != object:
+                rank = rank.astype(np.int64)
+            if step.running is None:
+                row, rank = step.starts[group] + rank, nothing
+            else:
+                first = step.starts[group]
+                target = rank + np.where(first > 0, step.running[first - 1], 0)
+                row = np.searchsorted(step.running, target, side="right")
+                rank = target - np.where(row > 0, step.running[row - 1], 0)
+            for name, values in step.values.items():
+                codes[name] = values[row].astype(np.int64)
+            for child, groups in step.children:
+                below = groups[row].astype(np.int64)
+                if self.steps[child].counts_one:
+                    at[child] = below, nothing
+                else:
+                    totals = self.steps[child].totals[below]
+                    at[child] = below, rank % totals
+                    rank = rank // totals
+        return {name: codes.get(name, nothing) for name in self.domains}
+
+    def _checked(self, ranks: Sequence[int] | npt.NDArray[Any]) -> Counts:
+        count = self.count
+        given = ranks if isinstance(ranks, np.ndarray) else np.array([index(r) for r in ranks], dtype=object)
+        if given.ndim != 1 or given.dtype.kind not in "iuO":
+            raise ValueError(f"ranks must be a list of whole numbers, not {given.dtype} {given.shape}")
+        if bool(np.any((given < 0) | (given >= count))):
+            raise ValueError(f"a rank must lie in 0..{count - 1}: the space has {count} legal configurations")
+        return given.astype(np.int64) if count <= _SAFE else given.astype(object)

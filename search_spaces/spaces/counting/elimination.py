@@ -1,0 +1,211 @@
+"""Exact counting of legal configurations by variable elimination, without enumerating their product.
+
+The method is bucket elimination (Dechter, "Bucket elimination: a unifying framework for reasoning", 1999) on columnar
+tables. Small attributes and rules become relations over their inputs; large ones are evaluated on the rows of a table
+as soon as it holds their inputs. Eliminating a variable joins the relations that mention it, and groups the result by
+the columns that something else still needs; the group sizes are exact counts of completions. Variables that nothing
+ties together never share a table: their counts multiply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.arrays import IntArray
+from search_spaces.spaces.columns import Columns, Values
+from search_spaces.spaces.counting.constraints import Constraints
+from search_spaces.spaces.counting.count_tree import CountTree, Step
+from search_spaces.spaces.counting.planning import Action, Elimination, Estimate, Evaluated, Plan, bits
+from search_spaces.spaces.counting.tables import (
+    UNIT,
+    Codes,
+    Join,
+    Relation,
+    code_type,
+    concatenate,
+    group_starts,
+    keys,
+    sorted_order,
+)
+from search_spaces.spaces.rules import Attribute, Rule
+
+CHUNK_ROWS = 1 << 17  # rows made at a time by a join: small enough for the cache
+TABLE_ROWS = 1 << 24  # rows that a table may keep
+MADE_ROWS = 1 << 25  # rows that all joins may make together: some seconds
+
+
+class TooTightlyTied(ValueError):
+    """The rules tie so many parameters together that counting needs too large a table."""
+
+
+class RowsLeft:
+    """How many more rows joins may make before they give up."""
+
+    def __init__(self, rows: int = MADE_ROWS) -> None:
+        self._rows = rows
+
+    def take(self, rows: int, names: Iterable[str]) -> None:
+        """Raises TooTightlyTied where there are no ``rows`` left."""
+        self._rows -= rows
+        if self._rows < 0:
+            raise TooTightlyTied(
+                f"the rules tie {', '.join(names)} so tightly that counting would take minutes: give these fewer "
+                "values, split the rules into some with fewer inputs, or state them on attributes with fewer values"
+            )
+
+
+def eliminate(
+    constraints: Constraints, rules: Sequence[Rule], held: str | None = None, rows: RowsLeft | None = None
+) -> CountTree:
+    """Count the configurations of all parameters that every rule allows.
+
+    The parameter ``held`` is eliminated last, so that each of its values has one range of ranks: see ``ranges``.
+    Raises TooTightlyTied where a table would keep more than TABLE_ROWS rows, or joins would make more than ``rows``.
+    """
+    return _Tables(constraints, rules, held, rows or RowsLeft()).run()
+
+
+class _Tables:
+    """The relations and evaluations that are left, and the steps done. Relation i of the plan is ``_relations[i]``."""
+
+    def __init__(self, constraints: Constraints, rules: Sequence[Rule], held: str | None, rows: RowsLeft) -> None:
+        self._rows = rows
+        relations: list[Relation] = []
+        evaluations: list[tuple[Attribute | Rule, str | None, float]] = []
+        needs: set[str] = set()
+        for rule in rules:
+            relation = constraints.relation(rule)
+            if relation is UNIT:
+                continue
+            needs.update(rule.needs)
+            if relation is None:
+                evaluations.append((rule, None, constraints.share(rule)))
+            else:
+                relations.append(relation)
+        self._parameters = {p.name: p.values for p in constraints.parameters}
+        self._domains: dict[str, Values] = dict(self._parameters)
+        attributes = constraints.needed(needs)
+        for name in attributes:
+            definition, domain = constraints.definition(name), constraints.domain(name)
+            if definition is None or domain is None:
+                evaluations.append((constraints.attributes[name], name, 1.0))
+            else:
+                relations.append(definition)
+                self._domains[name] = domain
+        self._names = list(constraints.index)
+        self._relations = dict(enumerate(relations))
+        self._evaluations = {i: (what, output) for i, (what, output, _) in enumerate(evaluations)}
+        self._found: dict[str, dict[int, int]] = {}
+        self._steps: list[Step] = []
+        mask = constraints.mask
+        self._plan = Plan(
+            relations={i: Estimate(mask(r.columns), float(r.length)) for i, r in self._relations.items()},
+            evaluations={
+                i: Evaluated(mask(what.needs), 0 if output is None else mask([output]), share)
+                for i, (what, output, share) in enumerate(evaluations)
+            },
+            waiting=mask((*self._parameters, *attributes)),
+            undefined=mask(name for name in attributes if name not in self._domains),
+            combinations=constraints.combinations,
+            held=mask([] if held is None else [held]),
+        )
+
+    def run(self) -> CountTree:
+        if any(relation.length == 0 for relation in self._relations.values()):
+            return CountTree((), self._parameters)
+        while self._plan.waiting:
+            step = self._plan.next()
+            pieces: list[Relation] = []
+            kept = 0
+            for piece in self._pieces(UNIT, step.actions):
+                pieces.append(piece)
+                kept += piece.length
+                if kept > TABLE_ROWS:
+                    raise TooTightlyTied(
+                        f"the rules tie {', '.join(piece.columns)} so tightly that counting needs a table of more than "
+                        f"{TABLE_ROWS} rows: split them into rules with fewer inputs, or state them on attributes with "
+                        "fewer distinct values"
+                    )
+            if not pieces:
+                return CountTree((), self._parameters)
+            self._finish(step, pieces)
+        return CountTree(tuple(self._steps), self._parameters)
+
+    def _pieces(self, table: Relation, actions: Sequence[Action]) -> Iterator[Relation]:
+        """Run the actions on a table, in pieces where a join would make more than CHUNK_ROWS rows; none is empty."""
+        for i, (kind, index) in enumerate(actions):
+            if not table.length:
+                return
+            if kind == "evaluate":
+                table = self._evaluate(table, *self._evaluations[index])
+                continue
+            right = self._relations[index] if kind == "join" else self._domain(self._names[index])
+            join = Join(table, right, {name: len(self._domains[name]) for name in table.columns})
+            total = int(join.counts.sum())
+            self._rows.take(total, dict.fromkeys((*table.columns, *right.columns)))
+            if total <= CHUNK_ROWS:
+                table = join.rows(0, table.length)
+                continue
+            cuts = np.searchsorted(np.cumsum(join.counts), np.arange(CHUNK_ROWS, total, CHUNK_ROWS)).tolist()
+            edges = sorted({0, *cuts, table.length})
+            for start, stop in pairwise(edges):
+                yield from self._pieces(join.rows(start, stop), actions[i + 1 :])
+            return
+        if table.length:
+            yield table
+
+    def _domain(self, name: str) -> Relation:
+        size = len(self._domains[name])
+        return Relation({name: np.arange(size, dtype=code_type(size))}, size)
+
+    def _evaluate(self, table: Relation, what: Attribute | Rule, output: str | None) -> Relation:
+        domains = {name: self._domains[name] for name in what.needs}
+        columns = Columns.coded({name: table.columns[name] for name in what.needs}, domains, table.length)
+        result: npt.NDArray[Any] = what.evaluate(columns)
+        if output is None:
+            return table if bool(result.all()) else table.take(np.flatnonzero(result))
+        return Relation({**table.columns, output: self._codes(output, result)}, table.length, table.steps)
+
+    def _codes(self, attribute: str, values: IntArray) -> Codes:
+        """Codes of an attribute first met in a table; its domain grows with every piece of that table."""
+        code = self._found.setdefault(attribute, {})
+        distinct, inverse = np.unique(values, return_inverse=True)
+        codes = np.array([code.setdefault(value, len(code)) for value in distinct.tolist()], dtype=np.uint32)
+        if len(code) > len(self._domains.get(attribute, ())):
+            self._domains[attribute] = np.array(list(code), dtype=np.int64)
+        return codes[inverse]
+
+    def _finish(self, step: Elimination, pieces: list[Relation]) -> None:
+        """Group the table by the columns still needed, keep the groups for unranking, and put them in its place."""
+        table = concatenate(pieces)
+        keeps = [self._names[i] for i in bits(step.keeps)]
+        (key,), bound = keys((table,), {name: len(self._domains[name]) for name in keeps})
+        order = sorted_order(key, bound)
+        if order is not None:
+            table, key = table.take(order), key[order]
+        starts = group_starts(key)
+        gone = [name for name in table.columns if name not in keeps]
+        index = len(self._steps)
+        self._steps.append(
+            Step.make(
+                {name: table.columns[name] for name in gone if name in self._parameters},
+                starts,
+                table.length,
+                tuple((self._steps[s], s, groups) for s, groups in table.steps.items()),
+                is_root=not keeps,
+            )
+        )
+        for kind, used in step.actions:
+            if kind == "join":
+                del self._relations[used]
+        result = max(self._relations, default=-1) + 1
+        if keeps:
+            groups = np.arange(len(starts), dtype=code_type(len(starts)))
+            columns = {name: table.columns[name][starts] for name in keeps}
+            self._relations[result] = Relation(columns, len(starts), {index: groups})
+        self._plan.take(step, result, float(len(starts)))

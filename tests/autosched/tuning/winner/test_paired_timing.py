@@ -1,0 +1,471 @@
+"""The last phase of tuning: who is let in, who wins, and what the database says afterwards."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.cli.commands.tuning.tune import _remeasured_facts
+from autosched.cli.options.stored import refuse_unusable
+from autosched.regression.since_tuning import AtTuning
+from autosched.reporting.formatting import record_facts
+from autosched.samplers import sampler
+from autosched.tuning.loop import Tuner
+from autosched.tuning.result import TuneResult
+from autosched.tuning.winner import paired_timing
+from autosched.tuning.winner.finalists import simplicity
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.record import Control, Record
+from measurements.records.recording import Recording
+from measurements.records.vendor_library import is_library
+from measurements.runners.base import Candidate, Entrant
+from measurements.store.store import Store
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.parameters import ordinal
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.kernel import Kernel
+
+H200 = device("h200")
+PROBLEM = Matmul(m=64, n=48, k=32)
+SPACE = Space("toy", (ordinal("x", tuple(range(40))),))
+
+
+def generate(problem: Problem, schedule: Schedule, device: object) -> Kernel:
+    if "x" not in schedule.values:
+        raise ValueError("there is no such schedule")
+    return Kernel(entry="k", source=f"{schedule['x']}", arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
+
+
+def time_of(x: int) -> float:
+    return 1e-6 * (1 + x / 20)
+
+
+class Turns:
+    """Screens by ``screened``, and compares by ``true`` times with some noise that all entrants of a round share."""
+
+    name, provenance = "turns", Provenance.MEASURED
+
+    def __init__(
+        self,
+        true: Callable[[int], float],
+        screened: Callable[[int], float] = time_of,
+        *,
+        noise: float = 0.0,
+        fate: Callable[[int], Status] = lambda x: Status.OK,
+        library: float | None = 2e-6,
+        library_kills: bool = False,
+        copy: float | None = None,
+    ) -> None:
+        self.copy = copy
+        self.true, self.screened, self.noise, self.fate, self.library = true, screened, noise, fate, library
+        self.library_kills = library_kills
+        self.compared: list[list[int]] = []
+        self.rng = np.random.default_rng(0)
+
+    def describe(self) -> str:
+        return "backend turns"
+
+    def fingerprint(self) -> dict[str, str]:
+        return {"device": "h200", "cache": "cold"}
+
+    def close(self) -> None:
+        pass
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
+        for i, candidate in enumerate(candidates):
+            t = self.screened(candidate.schedule.integer("x"))
+            yield i, Measurement(Status.OK, self.provenance, timing=Timing(t, t, t, 9), error=0.1)
+
+    def compare(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        rounds: int = 20,
+        library: bool = True,
+        others: Sequence[str] = (),
+        seed: int | None = None,
+    ) -> tuple[Entrant, ...]:
+        xs = [c.schedule.integer("x") for c in candidates]
+        self.compared.append(xs)
+        shared = 1 + 0.05 * self.rng.random(rounds)
+        entrants = []
+        fates = [self.fate(x) for x in xs]
+        down = Status.CRASHED in fates or (library and self.library_kills)
+        for x, fate in zip(xs, fates, strict=True):
+            if down or fate is not Status.OK:
+                entrants.append(Entrant(f"{x}", Status.CRASHED if down else fate, "on demand", ()))
+            else:
+                own = np.exp(self.noise * self.rng.standard_normal(rounds))
+                entrants.append(Entrant(f"{x}", Status.OK, "", tuple(self.true(x) * shared * own), 0.2, 1980.0))
+        for name, time in (("library", self.library), ("copy", self.copy)):
+            if name in others or (name == "library" and library):
+                if down:
+                    entrants.append(Entrant(name, Status.CRASHED, "the worker died", ()))
+                elif time is None:
+                    entrants.append(Entrant(name, Status.LAUNCH_ERROR, "there is none", ()))
+                else:
+                    version = "cublas 13.2.0" if name == "library" else ""
+                    times = tuple(time * shared)
+                    entrants.append(Entrant(name, Status.OK, "", times, 0.5, 1980.0, version))
+        return tuple(entrants)
+
+
+def tuned(
+    store: Store,
+    runner: Turns,
+    trials: int = 40,
+    complexity: Callable[[Schedule], float] | None = None,
+    default: Schedule | None = None,
+):
+    parts = Tuner(
+        PROBLEM,
+        H200,
+        runner,
+        store,
+        sampler("random", SPACE, seed=1),
+        seed=1,
+        space_versions={"toy": "s"},
+        generate=generate,
+        complexity=complexity or (lambda schedule: 0.0),
+        default=lambda: default,
+    )
+    return parts.run(trials)
+
+
+def order(result: TuneResult) -> list[int]:
+    assert result.remeasured is not None
+    return [result.entrants[p.position].integer("x") for p in result.remeasured.standings]
+
+
+def test_what_is_fastest_in_turns_wins_and_not_what_was_in_screening(store: Store) -> None:
+    result = tuned(store, Turns(lambda x: 1e-6 * (1.3 - x / 20)))
+    assert sorted(order(result)) == list(range(paired_timing.FEWEST_ENTRANTS)), "the fastest of screening are let in"
+    assert order(result) == [5, 4, 3, 2, 1, 0]
+    assert result.best is not None and result.best.schedule["x"] == 5
+    assert store.best(PROBLEM, "h200") == result.best
+    assert (result.best.rank, result.best.measurement.clock_mhz) == (1, 1980.0)
+    assert result.remeasured is not None and result.remeasured.clear
+    ratio = result.remeasured.library
+    assert ratio is not None and ratio.median == pytest.approx(1.05 / 2)
+    assert len(result.trials) == 40, "re-measuring is not a trial"
+    assert store.count() == 40 + paired_timing.FEWEST_ENTRANTS + 1, "the library is kept beside them"
+    assert [(s.trials, s.ok, s.library) for s in store.problems()] == [(40, 40, True)]
+    assert tuned(store, Turns(time_of)).earlier == 40
+
+
+def test_what_is_far_behind_in_screening_is_not_let_in(store: Store) -> None:
+    result = tuned(store, Turns(time_of, lambda x: 1e-6 * 1.4**x))
+    assert order(result) == [0, 1]
+
+
+def test_of_those_as_fast_as_each_other_the_simpler_wins(store: Store) -> None:
+    simple = {3: 0.0}
+    result = tuned(store, Turns(lambda x: 1e-6), complexity=lambda s: simple.get(s.integer("x"), 1.0))
+    assert order(result)[0] == 3
+    assert result.best is not None and result.best.schedule["x"] == 3
+
+
+def test_the_winner_of_before_keeps_a_tie_and_loses_what_is_none(store: Store) -> None:
+    simple = {3: 0.0}
+    first = tuned(store, Turns(lambda x: 1e-6), complexity=lambda s: simple.get(s.integer("x"), 1.0))
+    assert order(first)[0] == 3
+    again = tuned(
+        store, Turns(lambda x: 1e-6 * (1.005 if x == 3 else 1.0)), complexity=lambda s: float(-s.integer("x"))
+    )
+    assert order(again)[0] == 3, "others are simpler now, and even a little faster"
+    beaten = tuned(store, Turns(lambda x: 1e-6 * (1.05 if x == 3 else 1.0)))
+    assert order(beaten)[0] != 3
+
+
+def test_two_runs_that_tie_the_same_schedules_choose_the_same_one(tmp_path: Path) -> None:
+    winners = set()
+    for seed in range(4):
+        with Store.open(tmp_path / f"{seed}.db") as fresh:
+            noisy = Turns(lambda x: 1e-6, noise=0.002)
+            noisy.rng = np.random.default_rng(seed)
+            winners.add(order(tuned(fresh, noisy))[0])
+    assert len(winners) == 1
+
+
+def test_rounds_are_added_for_those_at_the_edge_until_it_is_clear_or_a_limit_is_met(store: Store) -> None:
+    runner = Turns(lambda x: 1e-6 * (1 + 0.012 * x), noise=0.01)
+    result = tuned(store, runner, complexity=lambda s: float(-s.integer("x")))
+    assert result.remeasured is not None and result.remeasured.clear
+    assert paired_timing.ROUNDS < result.remeasured.rounds <= paired_timing.MOST_ROUNDS
+    assert len(runner.compared[0]) > len(runner.compared[-1]) >= 2, "who is shown to be slower drops out"
+    assert order(result)[0] == 0
+    lengths = [len(p.seconds) for p in result.remeasured.standings]
+    assert lengths[0] == result.remeasured.rounds and min(lengths) < max(lengths)
+    hopeless = paired_timing.remeasure(
+        Turns(lambda x: 1e-6 * (1 + 0.01 * x), noise=0.3), runner_candidates(3), [2.0, 1.0, 0.0]
+    )
+    assert not hopeless.clear and hopeless.rounds == paired_timing.MOST_ROUNDS
+
+
+def test_as_many_are_let_in_as_the_noise_of_screening_can_hide() -> None:
+    exact = [Timing(t, t, t, 7) for t in 1 + 0.01 * np.arange(40)]
+    assert paired_timing.let_in(exact[::-1]) == list(range(39, 33, -1)), "the fewest, and the fastest first"
+    loose = [Timing(t.median, 0.98 * t.median, 1.02 * t.median, 7) for t in exact]
+    assert paired_timing.FEWEST_ENTRANTS < len(paired_timing.let_in(loose)) < paired_timing.MOST_ENTRANTS
+    ties = [Timing(1 + 1e-6 * i, 1.0, 1.0, 7) for i in range(100)]
+    assert len(paired_timing.let_in(ties)) == paired_timing.MOST_ENTRANTS
+    assert paired_timing.let_in([]) == []
+
+
+def test_one_that_fails_in_a_later_round_starts_the_final_again_with_all_others() -> None:
+    class Late(Turns):
+        def compare(self, candidates: Sequence[Candidate], **options: object) -> tuple[Entrant, ...]:
+            self.fate = lambda x: Status.LAUNCH_ERROR if x == 1 and len(self.compared) > 1 else Status.OK
+            return super().compare(candidates, **options)  # type: ignore[arg-type]
+
+    runner = Late(lambda x: 1e-6 * (1 + 0.01 * x if x < 3 else 1.5), noise=0.02)
+    found = paired_timing.remeasure(runner, runner_candidates(5), [4.0, 0.0, 3.0, 2.0, 1.0])
+    assert [p.position for p in found.failed] == [1]
+    again = next(i for i, xs in enumerate(runner.compared) if i and len(xs) > len(runner.compared[i - 1]))
+    assert runner.compared[again] == [0, 2, 3, 4], "also those who had dropped out"
+    assert found.standings[0].position in (0, 2)
+
+
+def runner_candidates(count: int) -> list[Candidate]:
+    schedules = [Schedule("toy", (("x", i),)) for i in range(count)]
+    return [Candidate(PROBLEM, s, generate(PROBLEM, s, H200)) for s in schedules]
+
+
+def test_no_rounds_are_added_when_the_time_is_up() -> None:
+    candidates = [Candidate(PROBLEM, s, generate(PROBLEM, s, H200)) for s in SPACE.sample(2, 0)]
+    same = Turns(lambda x: 1e-6, noise=0.2)
+    remeasured = paired_timing.remeasure(same, candidates, [0.0, 0.0], seconds=0.0)
+    assert (remeasured.rounds, remeasured.clear) == (paired_timing.ROUNDS, False)
+    assert paired_timing.remeasure(same, candidates, [0.0, 0.0]).rounds > paired_timing.ROUNDS
+
+
+def test_a_winner_that_is_wrong_on_other_inputs_is_out_of_the_database(store: Store) -> None:
+    result = tuned(store, Turns(time_of, fate=lambda x: Status.WRONG_RESULT if x == 0 else Status.OK))
+    assert order(result)[0] == 1
+    assert store.best(PROBLEM, "h200") == result.best and result.best is not None and result.best.schedule["x"] == 1
+    (wrong,) = [r for r in store.trials() if r.status is Status.WRONG_RESULT]
+    assert wrong.schedule["x"] == 0 and wrong.measurement.reason == "re-measured: on demand"
+
+
+def test_one_that_takes_the_process_down_does_not_take_the_final_down(store: Store) -> None:
+    result = tuned(store, Turns(time_of, fate=lambda x: Status.CRASHED if x == 5 else Status.OK))
+    assert order(result) == [0, 1, 2, 3, 4]
+    assert result.remeasured is not None and len(result.remeasured.failed) == 1
+
+
+def test_the_fastest_that_takes_the_process_down_is_out_and_the_others_are_in(store: Store) -> None:
+    result = tuned(store, Turns(time_of, fate=lambda x: Status.CRASHED if x == 0 else Status.OK))
+    assert order(result) == [1, 2, 3, 4, 5]
+    assert (
+        result.remeasured is not None and len(result.remeasured.failed) == 1 and result.remeasured.library is not None
+    )
+    assert result.best is not None and result.best.schedule["x"] == 1
+    assert [r.schedule["x"] for r in store.trials() if not r.ok] == [0]
+
+
+def test_a_time_limit_of_all_together_rejects_only_who_is_late_alone(store: Store) -> None:
+    class Late(Turns):
+        def compare(self, candidates: Sequence[Candidate], **options: object) -> tuple[Entrant, ...]:
+            entrants = super().compare(candidates, **options)  # type: ignore[arg-type]
+            late = any(c.schedule["x"] == 2 for c in candidates)
+            return tuple(Entrant(a.label, Status.TIMEOUT, "not in time", ()) for a in entrants) if late else entrants
+
+    result = tuned(store, Late(time_of))
+    assert order(result) == [0, 1, 3, 4, 5]
+    assert [(r.schedule["x"], r.status) for r in store.trials() if not r.ok] == [(2, Status.TIMEOUT)]
+
+
+def test_a_library_that_crashes_the_worker_leaves_the_entrants_alone(store: Store) -> None:
+    result = tuned(store, Turns(time_of, library_kills=True))
+    assert order(result) == [0, 1, 2, 3, 4, 5]
+    assert result.remeasured is not None and not result.remeasured.failed and result.remeasured.library is None
+    assert result.remeasured.why_not == "in turns with the others it failed: the worker died"
+
+
+def test_if_none_can_be_compared_screening_stands(store: Store) -> None:
+    result = tuned(store, Turns(time_of, fate=lambda x: Status.TIMEOUT))
+    assert result.remeasured is not None and result.remeasured.standings == () and not result.remeasured.clear
+    assert result.best is not None and result.best.schedule["x"] == 0
+
+
+def test_without_a_library_it_says_why(store: Store) -> None:
+    result = tuned(store, Turns(time_of, library=None))
+    assert result.remeasured is not None
+    assert (result.remeasured.library, result.remeasured.why_not) == (None, "there is none")
+
+
+def test_what_is_tried_later_must_beat_the_winner_and_goes_to_the_next_final(store: Store) -> None:
+    upside_down = Turns(lambda x: 1e-6 * (3.0 - x / 20), library=5e-6)
+    first = tuned(store, upside_down, 20)
+    assert first.best is not None
+    second = tuned(store, upside_down, 20)
+    assert second.best is not None
+    assert first.best.schedule.integer("x") in upside_down.compared[-1], "the winner defends its place"
+    assert second.best == store.best(PROBLEM, "h200")
+
+
+def test_simplicity_counts_what_is_not_as_by_default() -> None:
+    space = Space("toy", (ordinal("x", (1, 2)), ordinal("y", (1, 2))))
+    of = simplicity(space)
+    assert [of(Schedule("toy", (("x", x), ("y", y)))) for x, y in ((1, 1), (1, 2), (2, 2))] == [0, 1, 2]
+
+
+class TestStore:
+    """How the database ranks re-measured schedules."""
+
+    def add(self, store: Store, x: int, seconds: float, rank: int | None = None, digest: str | None = None) -> None:
+        timing = Timing(seconds, seconds, seconds, 9)
+        record = Record(
+            problem_key=PROBLEM.key(),
+            schedule=Schedule("toy", (("x", x),)),
+            device="h200",
+            fingerprint="{}",
+            template_version="v1",
+            space_version="s",
+            kernel_digest=digest or f"d{x}",
+            measurement=Measurement(Status.OK, Provenance.MEASURED, timing=timing),
+            toolchain="",
+            driver="",
+            autosched_version="0",
+            created=datetime.now(UTC),
+            sampler="random",
+            seed=0,
+            rank=rank,
+        )
+        assert store.append(record).rank == rank
+
+    def best(self, store: Store) -> tuple[int, float]:
+        record = store.best(PROBLEM, "h200")
+        assert record is not None and record.seconds is not None
+        return record.schedule.integer("x"), record.seconds
+
+    def test_the_winner_stands_before_faster_medians_of_before(self, store: Store) -> None:
+        self.add(store, 1, 1e-6)
+        self.add(store, 2, 2e-6)
+        self.add(store, 1, 3e-6, rank=2)
+        assert self.best(store) == (2, 2e-6), "without a winner, the newest time of a entrant"
+        self.add(store, 2, 2.5e-6, rank=1)
+        assert self.best(store) == (2, 2.5e-6)
+
+    def test_later_trials_may_beat_it(self, store: Store) -> None:
+        self.add(store, 1, 1e-6)
+        self.add(store, 2, 2e-6, rank=1)
+        self.add(store, 3, 2.1e-6)
+        assert self.best(store)[0] == 2
+        self.add(store, 4, 1.9e-6)
+        assert self.best(store)[0] == 4
+
+    def test_the_newest_final_counts(self, store: Store) -> None:
+        self.add(store, 1, 1e-6, rank=1)
+        self.add(store, 1, 3e-6, rank=2)
+        self.add(store, 2, 2e-6, rank=1)
+        assert self.best(store)[0] == 2
+
+    def test_a_win_with_an_older_kernel_is_none(self, store: Store) -> None:
+        self.add(store, 1, 1e-6)
+        self.add(store, 2, 2e-6, rank=1)
+        self.add(store, 2, 5e-6, digest="newer")
+        assert self.best(store)[0] == 1
+
+
+def test_warm_and_cold_times_do_not_mix(store: Store) -> None:
+    from autosched.tuning.preconditions import refuse_other_cache
+
+    tuned(store, Turns(time_of), 3)
+    refuse_other_cache(store.name, store.trials(PROBLEM), warm=False)
+    with pytest.raises(ValueError, match="from a cold L2: leave --warm-cache out"):
+        refuse_other_cache(store.name, store.trials(PROBLEM), warm=True)
+    estimated = [dataclasses.replace(r, measurement=dataclasses.replace(r.measurement, provenance=Provenance.ESTIMATED))
+                 for r in store.trials(PROBLEM)]  # fmt: skip
+    refuse_other_cache(store.name, estimated, warm=True)
+
+
+def test_a_library_that_is_faster_is_the_winner_and_recorded(store: Store) -> None:
+    result = tuned(store, Turns(time_of, library=0.8e-6))
+    assert result.best is not None and is_library(result.best.schedule) and store.best(PROBLEM, "h200") == result.best
+    assert (result.best.toolchain, result.best.kernel_digest, result.best.rank) == ("cublas 13.2.0", None, 1)
+    assert result.best.seconds == pytest.approx(0.8e-6, rel=0.06) and result.best.measurement.error == 0.5
+    assert [r.rank for r in store.trials(PROBLEM) if r.rank] == [7, 6, 5, 4, 3, 2, 1]
+    assert result.remeasured is not None and result.remeasured.library_won
+    again = tuned(store, Turns(time_of, library=0.8e-6))
+    assert again.earlier == 40 and again.best is not None and is_library(again.best.schedule)
+    assert order(again) == order(result), "those that the library beat are let in again"
+
+
+def test_a_library_that_lost_is_recorded_at_its_place(store: Store) -> None:
+    result = tuned(store, Turns(time_of, library=1.12e-6))
+    assert result.best is not None and result.best.schedule["x"] == 0
+    run = [r for r in store.trials(PROBLEM) if r.rank]
+    assert [r.rank for r in run] == [7, 6, 5, 4, 3, 2, 1]
+    assert [r.rank for r in run if is_library(r.schedule)] == [4], "0, 1 and 2 are faster"
+    (library,) = [r for r in run if is_library(r.schedule)]
+    assert library.seconds == pytest.approx(1.12e-6, rel=0.06) and library.toolchain == "cublas 13.2.0"
+    then = AtTuning.of(store.trials(PROBLEM), result.best)
+    assert then is not None and library.measurement.timing is not None
+    assert then.entry.median == result.best.seconds
+    assert then.control == Control("library", library.measurement.timing, "cublas 13.2.0")
+    again = tuned(store, Turns(time_of, library=None))
+    assert again.best is not None and AtTuning.of(store.trials(PROBLEM), again.best) is None, "the newest one counts"
+
+
+def test_without_a_library_a_copy_is_what_a_check_compares_with(store: Store) -> None:
+    result = tuned(store, Turns(time_of, library=None, copy=0.5e-6))
+    assert result.best is not None and result.best.control is not None
+    assert result.best.control.name == "copy" and result.best.control.timing.median == pytest.approx(0.5e-6, rel=0.06)
+    assert not any(is_library(r.schedule) for r in store.trials(PROBLEM)), "a copy is no way to compute anything"
+    then = AtTuning.of((), result.best)
+    assert then is not None and then.control == result.best.control
+    assert Record.from_json(result.best.to_json()) == result.best
+    assert [r.control for r in store.trials(PROBLEM) if r.rank and r.rank > 1] == [None] * 5
+    with_library = tuned(store, Turns(time_of, library=2e-6, copy=0.5e-6)).best
+    assert with_library is not None and with_library.control is not None and with_library.control.name == "library"
+    neither = tuned(store, Turns(time_of, library=None)).best
+    assert neither is not None and neither.control is None
+
+
+def test_within_a_tie_a_schedule_wins_and_takes_the_place_of_a_library(store: Store) -> None:
+    tuned(store, Turns(time_of, library=0.8e-6))
+    for library in (0.995e-6, 1.2e-6):
+        result = tuned(store, Turns(time_of, library=library))
+        assert result.remeasured is not None and not result.remeasured.library_won
+        assert result.best is not None and result.best.schedule["x"] == 0 and store.best(PROBLEM, "h200") == result.best
+
+
+def test_a_recording_leaves_the_library_out(store: Store) -> None:
+    tuned(store, Turns(time_of, library=0.8e-6))
+    (recording,) = Recording.of(store.trials())
+    assert set(recording.spaces) == {"toy"}
+
+
+def test_the_default_takes_part_whatever_screening_said_of_it(store: Store) -> None:
+    default = Schedule("toy", (("x", 33),))
+    runner = Turns(lambda x: 0.5e-6 if x == 33 else time_of(x), lambda x: 1e-6 * 1.4**x)
+    result = tuned(store, runner, default=default)
+    assert order(result) == [33, 0, 1]
+    assert result.best is not None and result.best.schedule == default
+    again = tuned(store, runner, default=Schedule("toy", (("y", 1),)))
+    assert again.best is not None and again.best.schedule == default, "one that has no kernel is left out"
+
+
+def test_also_one_that_was_not_screened(store: Store) -> None:
+    default = Schedule("toy", (("x", 33),))
+    result = tuned(store, Turns(time_of), trials=3, default=default)
+    assert 33 in order(result)
+
+
+def test_best_shows_that_the_library_won(store: Store) -> None:
+    result = tuned(store, Turns(time_of, library=0.8e-6))
+    assert result.remeasured is not None and result.best is not None
+    ((_, said),) = [row for row in _remeasured_facts(result.remeasured) if row[0] == "library"]
+    assert said.startswith("it won, the fastest schedule takes 1.250 of its time")
+    best = result.best
+    facts = dict(record_facts(PROBLEM, best))
+    assert facts["winner"] == "the vendor's library: no schedule tried was as fast"
+    assert facts["version"] == "cublas 13.2.0"
+    refuse_unusable("best.db", PROBLEM, best, H200)

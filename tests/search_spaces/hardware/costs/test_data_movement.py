@@ -1,0 +1,278 @@
+"""Data movement: a plan moves every element once, its costs are what walking it shows, and nothing legal is missed."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from search_spaces.hardware.costs.bank_conflicts import copy_traffic, fragment_traffic, wavefronts
+from search_spaces.hardware.costs.data_movement import (
+    SAMPLED_WARPS,
+    CopyPlan,
+    LayoutChoice,
+    Region,
+    conflict_percent,
+    copy_choices,
+    copy_plan,
+    layout_choices,
+)
+from search_spaces.hardware.intrinsics import intrinsic
+from search_spaces.hardware.requirements import Access, Refusal
+from search_spaces.layouts.shared_layout import SharedLayout, parse_layout, sampled_layouts
+
+extents = st.sampled_from([8, 16, 32, 48, 64])
+cases = st.tuples(
+    st.tuples(extents, extents),
+    st.sampled_from(["rows", "cols"]),
+    st.sampled_from([2, 4]),
+    st.sampled_from([32, 64, 96, 128, 256]),
+    st.sampled_from([1, 2, 4, 8, 64]),
+    st.integers(0, 55),
+)
+
+
+def draw(case):
+    shape, axis, element_bytes, threads, alignment, index = case
+    texts = sampled_layouts(element_bytes)
+    try:
+        layout = SharedLayout.parse(texts[index % len(texts)], shape)
+    except ValueError:
+        layout = SharedLayout(shape)
+    return Region(shape, axis, alignment, element_bytes), layout, threads
+
+
+@settings(deadline=None, max_examples=100)
+@given(cases)
+def test_every_choice_moves_every_element_once(case):
+    region, layout, threads = draw(case)
+    tile = np.arange(1, region.shape[0] * region.shape[1] + 1).reshape(region.shape)
+    for plan in copy_choices(region.shape, region.axis, region.element_bytes, layout, threads, region.alignment)[:6]:
+        rows, cols = plan.positions()
+        assert rows.shape == cols.shape == (threads, tile.size // (threads * plan.vector), plan.vector)
+        assert len(np.unique(rows * region.shape[1] + cols)) == tile.size
+        shared = plan.execute(tile)
+        assert shared.shape == (layout.size,)
+        np.testing.assert_array_equal(shared[layout.offsets()], tile)
+        assert np.count_nonzero(shared) == tile.size
+
+
+@settings(deadline=None, max_examples=100)
+@given(cases)
+def test_choices_are_all_legal_plans_best_first(case):
+    region, layout, threads = draw(case)
+    choices = copy_choices(region.shape, region.axis, region.element_bytes, layout, threads, region.alignment)
+    lines, line = region.lines, region.line
+    together = layout.contiguity(region.axis)
+    expected = {
+        (vector, columns, method)
+        for vector, columns, method in itertools.product(
+            (1, 2, 4, 8, 16), range(1, threads + 1), ("cp.async", "ld.global")
+        )
+        if vector * region.element_bytes <= 16
+        and region.alignment % vector == 0
+        and threads % columns == 0
+        and (32 % columns == 0 or columns % 32 == 0)
+        and line % (columns * vector) == 0
+        and lines % (threads // columns) == 0
+        and (method == "ld.global" or (vector * region.element_bytes in (4, 8, 16) and together >= vector))
+    }
+    assert {(p.vector, p.columns, p.method) for p in choices} == expected
+    assert len(choices) == len(expected)
+    key = [(p.sectors, p.stores.wavefronts, -p.vector) for p in choices]
+    assert key == sorted(key)
+    for plan in choices:
+        assert plan.threads == threads == plan.map.subgroups
+        plan.map.verify((lines, line))
+        assert plan.map.wraps((lines, line)) == (False, False)
+        assert plan.store == min(plan.vector, together)
+        assert plan.stores == copy_traffic(
+            layout, region.element_bytes, region.axis, plan.vector, plan.columns, threads
+        )
+
+
+def walked_sectors(plan, pitch, base):
+    """Sectors of all requests, from the byte addresses of each warp's lanes."""
+    region = plan.region
+    rows, cols = plan.positions()
+    line, position = (rows, cols) if region.axis == "cols" else (cols, rows)
+    first = ((base + line * pitch + position) * region.element_bytes)[..., 0]
+    last = first + plan.vector * region.element_bytes - 1
+    return sum(
+        len(set(np.concatenate([first[w : w + 32, r] // 32, last[w : w + 32, r] // 32]).tolist()))
+        for w in range(0, plan.threads, 32)
+        for r in range(first.shape[1])
+    )
+
+
+@pytest.mark.parametrize("alignment", [1, 2, 4, 8, 16, 64])
+@pytest.mark.parametrize("element_bytes", [2, 4])
+@pytest.mark.parametrize("axis", ["rows", "cols"])
+def test_sectors_are_the_average_over_where_lines_start(alignment, element_bytes, axis):
+    shape = (16, 64) if axis == "cols" else (64, 16)
+    plans = copy_choices(shape, axis, element_bytes, SharedLayout(shape), 64, alignment)
+    starts = range(0, 32 // element_bytes, min(alignment, 32 // element_bytes))
+    for plan in plans:
+        walked = [walked_sectors(plan, 1024, base) for base in starts]
+        assert plan.sectors == pytest.approx(np.mean(walked))
+        assert plan.requests == 64 * 16 // (plan.vector * 32)
+        assert plan.sectors_per_request == pytest.approx(plan.sectors / plan.requests)
+
+
+def test_the_best_copy_is_wide_coalesced_and_free_of_conflicts():
+    layout = SharedLayout.parse("swizzle(3,3,3)", (128, 64))
+    best = copy_choices((128, 64), "cols", 2, layout, 256, 64)[0]
+    assert (best.method, best.vector, best.columns, best.rows, best.store) == ("cp.async", 8, 8, 32, 8)
+    assert best.sectors == 128 * 64 * 2 / 32
+    assert best.stores.conflict_degree == 1
+    assert str(best.map) == "#xetile.wg_map<sg_layout = [32, 8], sg_data = [1, 8]>"
+    assert copy_choices((128, 64), "rows", 2, layout, 256, 64)[0].method == "ld.global"
+
+
+def test_a_transposing_copy_tears_its_vectors_and_prefers_fewer_conflicts_at_equal_sectors():
+    layout = SharedLayout.parse("transpose+pad(2,1)", (64, 64))
+    plans = copy_choices((64, 64), "cols", 2, layout, 128, 64)
+    assert all(p.method == "ld.global" and p.store == 1 for p in plans)
+    same_sectors = [p for p in plans if p.sectors == plans[0].sectors]
+    assert len({p.stores.wavefronts for p in same_sectors}) > 1
+    assert plans[0].stores.wavefronts == min(p.stores.wavefronts for p in same_sectors)
+
+
+def refusal(shape=(64, 64), axis="cols", alignment=8, threads=128, vector=8, columns=8, method="cp.async", **other):
+    region = Region(shape, axis, alignment, other.get("element_bytes", 2))
+    layout = SharedLayout.parse(other.get("layout", "identity"), other.get("layout_shape", shape))
+    answer = copy_plan(region, layout, threads, vector, columns, method)
+    return answer.reason if isinstance(answer, Refusal) else None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"layout_shape": (64, 32)}, "layout has shape"),
+        ({"vector": 16, "alignment": 16}, "a vector of 16 elements is 32 bytes"),
+        ({"vector": 3}, "power of two"),
+        ({"vector": 0}, "power of two"),
+        ({"alignment": 4}, "lines that start at multiples of 8 elements .* multiples of 4"),
+        ({"threads": 48}, "whole warps"),
+        ({"threads": 96, "columns": 48}, "a warp a whole number of rows"),
+        ({"columns": 24, "threads": 96}, "a warp a whole number of rows"),
+        ({"columns": 16}, "16 columns of 8 elements do not divide lines of 64 elements"),
+        ({"columns": 8, "threads": 96}, "12 rows of threads do not divide the 64 lines"),
+        ({"axis": "rows"}, "keeps 1 elements of a line together"),
+        ({"axis": "rows", "method": "ld.global"}, None),
+        ({"vector": 1, "columns": 32}, "a vector of 1 elements is 2 bytes"),
+        ({"vector": 1, "columns": 32, "method": "ld.global"}, None),
+        ({"vector": 1, "columns": 32, "element_bytes": 4}, None),
+        ({"layout": "pad(4,1)"}, r"layout pad\(4,1\) keeps 4 elements"),
+        ({"layout": "pad(4,1)", "vector": 4, "columns": 16}, None),
+    ],
+)
+def test_illegal_copies_get_a_reason(changes, reason):
+    if reason is None:
+        assert refusal(**changes) is None
+    else:
+        assert re.search(reason, refusal(**changes))
+
+
+def test_regions_are_checked():
+    for arguments, message in (
+        (((0, 4), "cols", 8, 2), "rows must be at least 1"),
+        (((4, -4), "cols", 8, 2), "cols must be at least 1"),
+        (((4, 4), "k", 8, 2), "axis must be"),
+        (((4, 4), "cols", 0, 2), "alignment must be"),
+        (((4, 4), "cols", 8, 3), "element_bytes must be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Region(*arguments)
+    with pytest.raises(ValueError, match="tile must have shape"):
+        copy_choices((16, 16), "cols", 2, SharedLayout((16, 16)), 32, 8)[0].execute(np.zeros((16, 8)))
+
+
+def test_too_many_threads_for_a_tile_have_no_copy():
+    assert copy_choices((16, 16), "cols", 2, SharedLayout((16, 16)), 512, 8) == ()
+    (only,) = copy_choices((16, 16), "cols", 2, SharedLayout((16, 16)), 256, 8)
+    assert (only.method, only.vector, only.columns) == ("ld.global", 1, 16)
+
+
+@pytest.mark.parametrize("name", ["mma_m16n8k16_f16", "wmma_m16n16k16_f16", "fma_m16n32k1"])
+@pytest.mark.parametrize("operand", ["a", "b"])
+@pytest.mark.parametrize("axis", ["rows", "cols"])
+def test_layout_choices_are_all_that_both_sides_accept_by_conflicts(name, operand, axis):
+    row = intrinsic(name)
+    shape = (64, 32) if operand == "a" else (32, 64)
+    region = Region(shape, axis, 8, 2)
+    layouts = [SharedLayout.parse(text, shape) for text in sampled_layouts(2)]
+    choices = layout_choices(layouts, region, row, operand, 128, readers=2)
+    assert {c.layout for c in choices} == {
+        layout for layout in layouts if isinstance(row.requirement(operand, layout, 2), Access)
+    }
+    key = [(c.conflicts, c.wavefronts, c.layout.size) for c in choices]
+    assert key == sorted(key)
+    for choice in choices:
+        assert isinstance(choice, LayoutChoice)
+        assert choice.access == row.requirement(operand, choice.layout, 2)
+        best = copy_choices(shape, axis, 2, choice.layout, 128, 8)[0]
+        loads = fragment_traffic(row, operand, choice.layout, 2)
+        assert (choice.copy, choice.loads) == (best, loads)
+        assert choice.wavefronts == best.stores.wavefronts + 2 * loads.wavefronts
+        assert choice.conflicts == choice.wavefronts - best.stores.ideal - 2 * loads.ideal
+
+
+def test_layout_choices_of_a_method():
+    shape = (128, 64)
+    layouts = [SharedLayout.parse(text, shape) for text in ("pad(2,1)", "pad(8,1)", "transpose", "swizzle(3,3,3)")]
+    region = Region(shape, "cols", 8, 2)
+    row = intrinsic("mma_m16n8k16_f16")
+    free = layout_choices(layouts, region, row, "a", 256, "cp.async")
+    assert [c.layout.text for c in free] == ["swizzle(3,3,3)", "pad(8,1)"]  # equal cycles: the smaller one first
+    assert all(isinstance(c.copy, CopyPlan) and c.conflicts == 0 for c in free)
+    through_registers = layout_choices(layouts, region, row, "a", 256, "ld.global")
+    assert {c.layout.text for c in through_registers} == {"swizzle(3,3,3)", "pad(8,1)", "transpose"}
+    with pytest.raises(ValueError, match="has shape"):
+        layout_choices([SharedLayout((64, 64))], region, row, "a", 256)
+
+
+def test_layouts_that_leave_the_tile_are_no_choice():
+    stays = SharedLayout.parse("swizzle(1,0,3)", (8, 12))
+    leaves = SharedLayout.parse("swizzle(1,5,1)", (8, 12))
+    assert stays.why_illegal() is None
+    assert leaves.why_illegal()
+    chosen = layout_choices([stays, leaves], Region((8, 12), "cols", 4, 2), intrinsic("fma_m8n4k1"), "a", 32)
+    assert [c.layout for c in chosen] == [stays]
+
+
+def counted_percent(layout, element_bytes, axis, vector, columns, block):
+    """``conflict_percent`` as its docstring says it: every access of the first warps, one by one."""
+    offsets = layout.offsets() if axis == "cols" else layout.offsets().T
+    other = "rows" if axis == "cols" else "cols"
+    piece = min(block if block > 1 else vector, layout.contiguity(other if block > 1 else axis), 16 // element_bytes)
+    rows = 32 // columns * block
+    cycles = ideal = 0
+    for warp in range(min(SAMPLED_WARPS, max(1, offsets.shape[0] // rows))):
+        for start in range(0, vector, 1 if block > 1 else piece):
+            lanes = np.arange(32)
+            across = (warp * rows + lanes // columns * block) % offsets.shape[0]
+            along = (start + lanes % columns * vector) % offsets.shape[1]
+            addresses = offsets[across, along].astype(np.int64) * element_bytes
+            cycles += int(wavefronts(addresses, piece * element_bytes))
+            ideal += max(1, 32 * piece * element_bytes // 128)
+    return round(100 * cycles / ideal)
+
+
+@pytest.mark.parametrize("element_bytes", [1, 2, 4])
+def test_conflicts_are_those_of_every_access_of_the_first_warps(element_bytes):
+    rng = np.random.default_rng(element_bytes)
+    for _ in range(60):
+        shape = tuple(int(rng.choice([8, 16, 32, 64, 96, 128])) for _ in range(2))
+        layout = parse_layout(str(rng.choice(sampled_layouts(element_bytes))), *shape)
+        if isinstance(layout, str):
+            continue
+        axis = ("rows", "cols")[rng.integers(2)]
+        for _ in range(6):
+            vector, columns, block = (2 ** int(rng.integers(n)) for n in (5 - element_bytes // 2, 6, 3))
+            found = conflict_percent(layout, element_bytes, axis, vector, columns, block)
+            assert found == counted_percent(layout, element_bytes, axis, vector, columns, block), (
+                layout, axis, vector, columns, block)  # fmt: skip

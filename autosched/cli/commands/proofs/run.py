@@ -38,7 +38,7 @@ def run(
         bool,
         typer.Option(
             "--more-orders",
-            help="Run each launch also with blocks at random and interleaved, on copies of memory: three times as long.",
+            help="Run each launch also with blocks at random and interleaved, on copies of memory: thrice the time.",
         ),
     ] = False,
     perturb: Annotated[

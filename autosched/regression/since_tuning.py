@@ -34,9 +34,9 @@ class AtTuning:
 
     @classmethod
     def of(cls, trials: Sequence[Record], best: Record) -> AtTuning | None:
-        """What the re-measurement that ``best`` won was timed beside, or what the ``trials`` say that it was: those of
-        before records had a control have the library among them. None where there is none, and for times that were
-        taken otherwise than by default, which no check has."""
+        """Return what the re-measurement that ``best`` won was timed beside, or what the ``trials`` say that it was:
+        those of before records had a control have the library among them. None where there is none, and for times that
+        were taken otherwise than by default, which no check has."""
         if best.control is not None and best.measurement.timing is not None:
             return None if best.policy != DEFAULT else cls(best.measurement.timing, best.control, best.driver)
         for run in reversed(remeasurements(trials)):

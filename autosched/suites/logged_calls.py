@@ -24,8 +24,8 @@ class Calls:
 
 
 def read_calls(path: str | Path, rows: Sequence[int] = ()) -> Calls:
-    """The problems of a CSV, one that autosched recorded or TunableOp's of untuned or tuned GEMMs; or of FlashInfer's
-    trace dump, a JSON file or a folder of them, where ``rows`` are the sizes that its open axes take.
+    """Return the problems of a CSV, one that autosched recorded or TunableOp's of untuned or tuned GEMMs; or of
+    FlashInfer's trace dump, a JSON file or a folder of them, where ``rows`` are the sizes that its open axes take.
 
     Raises CallLogError for another file and for one without a problem that kernels compute, and OSError.
     """

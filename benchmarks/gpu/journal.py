@@ -14,7 +14,7 @@ from search_spaces.operators.problem import Problem
 
 
 def read(path: Path) -> tuple[Record, ...]:
-    """The records that a journal left in a file, up to the line that a kill or a full disk cut short."""
+    """Return the records that a journal left in a file, up to the line that a kill or a full disk cut short."""
     records = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
@@ -47,7 +47,7 @@ class Journal:
         return [r for r in same if policy in (None, r.policy)]
 
     def best(self, problem: Problem, device: str, provenance: Provenance, policy: str | None = None) -> Record | None:
-        """The winner of the last remeasured, if there was one; else the fastest by the median of its times."""
+        """Return the winner of the last remeasured, if there was one; else the fastest by the median of its times."""
         trials = self.trials(problem, device, provenance, policy=policy)
         wrong = {r.kernel_digest for r in trials if r.status is Status.WRONG_RESULT}
         ok = [r for r in trials if r.ok and r.kernel_digest not in wrong]

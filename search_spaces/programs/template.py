@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from functools import cache
 
-from search_spaces.hardware import intrinsics
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.programs.builder import Program
 from search_spaces.programs.lowering.lowering import lower
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.verify import verify
+from search_spaces.programs.planning.ways import fragments, rows_of_intrinsics
 from search_spaces.programs.problem import ProgramProblem, problem_type
 from search_spaces.programs.schedules.counts import counts
-from search_spaces.programs.schedules.decisions import rows_of_intrinsics
 from search_spaces.programs.schedules.proxy import proxy
 from search_spaces.programs.schedules.space import space
 from search_spaces.templates.device_source import DeviceSource
@@ -54,6 +53,6 @@ def _why_not(problem: ProgramProblem, device: Device) -> str | None:
         return str(error)
     if found.element is None:
         return None
-    rows = [intrinsics.intrinsic(name) for name in rows_of_intrinsics(found.element)]
+    rows = [fragments(name) for name in rows_of_intrinsics(found.element)]
     reasons = [row.why_not(device) for row in rows]
     return None if None in reasons else reasons[0]

@@ -7,7 +7,7 @@ Management; PTX ISA, Tensors). Dimensions are counted from the one whose element
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from search_spaces.operators.problem import Operand
@@ -70,6 +70,19 @@ class TensorMap:
         strides = tuple(math.prod(sizes[:i]) * operand.dtype.bytes for i in range(1, len(sizes)))
         ones = (1,) * len(sizes)
         return cls(name, operand, element, sizes, strides, box[::-1], ones, "NONE", swizzle, l2_promotion)
+
+    @classmethod
+    def matrices(
+        cls, name: str, operand: Operand, box: tuple[int, int], *, swizzle: Literal["NONE", "32B", "64B", "128B"]
+    ) -> TensorMap:
+        """The map of ``operand`` as matrices one behind another: three dimensions, and boxes of one matrix.
+
+        Raises ValueError as ``dense`` does.
+        """
+        columns = operand.shape[-1]
+        rows = operand.shape[-2] if len(operand.shape) > 1 else 1
+        whole = Operand(operand.name, operand.role, operand.dtype, (math.prod(operand.shape[:-2]), rows, columns))
+        return replace(cls.dense(name, whole, (1, *box), swizzle=swizzle), operand=operand)
 
     def __post_init__(self) -> None:
         for reason in self._complaints():

@@ -53,7 +53,8 @@ class CudaOptions:
     checked: times at another one are refused.
 
     ``launch_limit`` is in seconds per launch, ``graph_below`` the seconds under which launches are timed in a CUDA
-    graph (ten times as many in comparisons); ``seed`` draws the inputs.
+    graph (ten times as many in comparisons); ``seed`` draws the inputs; ``power`` also measures that of the GPU, which
+    takes a second more for each candidate.
     """
 
     rule: StopRule = field(default_factory=StopRule)
@@ -62,6 +63,7 @@ class CudaOptions:
     graph_below: float = 1e-3
     policy: Policy = field(default_factory=Policy)
     seed: int = 0
+    power: bool = False
 
 
 class CudaRunner:
@@ -366,10 +368,11 @@ class CudaRunner:
                 "best": fastest,
                 "launch_limit": options.launch_limit,
                 "graph_below": self._graph_below,
+                "power": options.power,
             }
             outcome = supervisor.run(data.key, partial(self._prepare, data), Message(request, blobs))
             ok = outcome.status is Status.OK
-            error, clock = outcome.answer.get("error"), outcome.answer.get("clock_mhz")
+            error, clock, watts = (outcome.answer.get(name) for name in ("error", "clock_mhz", "watts"))
             known = Measurement(
                 outcome.status,
                 self.provenance,
@@ -377,6 +380,7 @@ class CudaRunner:
                 timing=Timing.of([float(t) for t in outcome.answer["seconds"]]) if ok else None,
                 error=None if error is None else float(error),
                 clock_mhz=None if clock is None else float(clock),
+                watts=None if watts is None else float(watts),
             )
             self._refuse_other_clock(known.clock_mhz)
             with self._lock:

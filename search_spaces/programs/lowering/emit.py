@@ -6,14 +6,18 @@ Barriers stand in rings and in exchanges alone: no operation of a program is div
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from search_spaces.hardware.dtypes import DType
 from search_spaces.programs.inference.inference import Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import fold
 from search_spaces.programs.language.functions import FUNCTIONS
+from search_spaces.programs.lowering.emit_boxes import split
 from search_spaces.programs.lowering.emit_products import Products
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.lowering.uniform import always
+from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.staging import StagedNumbers
 
 
@@ -193,7 +197,7 @@ class Emitter(Products):
         return Ref("array", copy, result.dtype)
 
     def _loop(self, loop: ir.Loop) -> None:
-        ring = [n for n in self.staged.values() if n.staged.loop == loop.number]
+        ring, boxes = split([n for n in self.staged.values() if n.staged.loop == loop.number])
         turns = loop.stop - loop.first + (loop.step - 1)
         count = (turns // loop.step).code
         for operation in loop.body:  # states that the loop sets first are declared around it
@@ -203,9 +207,13 @@ class Emitter(Products):
                     self.of(self.found.states[operation.state]).registers,
                 )
                 self.states[operation.state] = self.declare("state", type_, registers)
-        outside, self.loop = self.loop, loop.number if outside_ring(self.loop, ring) else self.loop
-        if ring:
-            self._ring(loop, ring, count)
+        outside, self.loop = self.loop, loop.number if outside_ring(self.loop, [*ring, *boxes]) else self.loop
+        if ring or boxes:
+            if boxes:
+                self._box_ring(loop, boxes, count)
+            else:
+                self._ring(loop, ring, count)
+            self._turns(loop, [*ring, *boxes])
         else:
             self._enter(
                 f"for (int turn_{loop.number} = 0; turn_{loop.number} < {count}; ++turn_{loop.number}) {{", loop.source
@@ -230,7 +238,7 @@ class Emitter(Products):
             f"stage_bytes = {bytes_};\n}};\n"
         )
         if self._written:
-            self.code.add("ptx::barrier_sync();  // everybody is done with what lies here")
+            self.code.add(f"{self.barrier}  // everybody is done with what lies here")
         self._written = True
         self.code.add(f"tile::Loads<{types}> loads_{loop.number}{made};", loop.source)
         place = self.memory.rings[loop.number]
@@ -239,15 +247,21 @@ class Emitter(Products):
             f"[&](unsigned stage, [[maybe_unused]] int turn_{loop.number}) {{",
             loop.source,
         )
+
+    def _turns(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> None:
+        """What each turn of a ring's loop does with a stage."""
         offset = 0
         for n in ring:
             self.code.add(f"const unsigned tile_{n.staged.name} = stage + {offset}u;")
             offset += n.bytes
+        if self.values.get("in_flight", 0) and self.boxed:
+            self._flying_turns(loop)
+            return
         self._operations(loop.body)
         self._leave("});")
 
 
-def outside_ring(loop: int | None, ring: list[StagedNumbers]) -> bool:
+def outside_ring(loop: int | None, ring: Sequence[StagedNumbers | BoxedNumbers]) -> bool:
     """Whether a loop's exchanges have a place of their own: those of inner loops without a ring are those around."""
     return loop is None or bool(ring)
 

@@ -7,15 +7,17 @@ from collections.abc import Mapping
 
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import DType
-from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsic
+from search_spaces.hardware.intrinsics import TensorIntrinsic
 from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.lowering.elements import Code
 from search_spaces.programs.lowering.refs import Ref, register_type
+from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.memory import Memory, stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
-from search_spaces.programs.planning.staging import StagedNumbers, in_shared, staged_numbers
+from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
+from search_spaces.programs.planning.ways import fragments, is_boxed
 from search_spaces.spaces.parameters import Value
 
 AFTER, INSIDE = "after_loop", "in_loop"
@@ -27,9 +29,10 @@ class EmitterBase:
     def __init__(self, found: Inference, values: Mapping[str, Value], device: Device) -> None:
         self.found, self.values, self.device = found, values, device
         self.numbers: Numbers = numbers(found, values)
-        self.row: TensorIntrinsic | None = intrinsic(str(values["intrinsic"])) if found.products else None
-        self.staged: dict[tuple[int, Spread], StagedNumbers] = {
-            key: staged_numbers(staged, values, self.numbers) for key, staged in in_shared(found, values).items()
+        self.boxed = bool(found.products) and is_boxed(str(values["intrinsic"]))
+        self.row: TensorIntrinsic | None = fragments(str(values["intrinsic"])) if found.products else None
+        self.staged: dict[tuple[int, Spread], StagedNumbers | BoxedNumbers] = {
+            key: placed(staged, values, self.numbers) for key, staged in in_shared(found, values).items()
         }
         self.stages = stages_of(found, values)
         self.memory = Memory.of(found, {n.staged.name: n for n in self.staged.values()}, self.stages, values)
@@ -50,6 +53,9 @@ class EmitterBase:
         self.shared_read: set[str] = set()  # tiles of the program that were read since a barrier
         self.shared_written: set[str] = set()
         self._written = False  # whether shared memory has been written before
+        self.inits: list[str] = []  # of mbarriers
+        self.producer: list[str] = []  # what a warp does that copies alone
+        self.barrier_bytes = 0
 
     def new(self, prefix: str = "v") -> str:
         self._names += 1
@@ -142,9 +148,16 @@ class EmitterBase:
             stride *= extent
         return " + ".join([name, *reversed(terms)])
 
+    @property
+    def barrier(self) -> str:
+        """Of all threads that compute."""
+        if not copies_alone(self.values):
+            return "ptx::barrier_sync();"
+        return f"ptx::barrier_sync(1, {self.numbers.warps * 32});"
+
     def _barrier(self, line: ir.Source) -> None:
         """In front of what writes shared memory."""
-        self.code.add("ptx::barrier_sync();", line)
+        self.code.add(self.barrier, line)
         self._written = True
 
     def finish(self) -> None:

@@ -11,6 +11,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution, turned
 from search_spaces.programs.lowering.emit_shared import WIDEST, SharedTiles
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
+from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.staging import StagedNumbers
 
 
@@ -77,7 +78,10 @@ class MemoryAccess(SharedTiles):
         n = self.staged.get((result.id, spread))
         if n is not None:
             if n.staged.loop is None:
-                self._keep(n, source)
+                if isinstance(n, BoxedNumbers):
+                    self._keep_boxes(n, source)
+                else:
+                    self._keep(n, source)
             return Ref("staged", n.staged.name, result.dtype)
         of = self.of(spread)
         pointer, distance, names = self._access(window, of, source)
@@ -126,6 +130,10 @@ class MemoryAccess(SharedTiles):
         )
         return Ref("packed", name, operation.result.dtype)
 
+    def _keep_boxes(self, n: BoxedNumbers, source: ir.Source) -> None:
+        """Of wgmma."""
+        raise NotImplementedError
+
     def _keep(self, n: StagedNumbers, source: ir.Source) -> None:
         """A tile that is copied to shared memory once."""
         name = n.staged.name
@@ -140,7 +148,7 @@ class MemoryAccess(SharedTiles):
             self.code.add("copy.load();")
             self.code.add(f"copy.store(tile_{name});")
         self._leave()
-        self.code.add("ptx::barrier_sync();")
+        self.code.add(self.barrier)
 
     def _store(self, operation: ir.Store | ir.AtomicRmw) -> None:
         place, window, value, source = self.stores, operation.window, operation.value, operation.source

@@ -63,7 +63,7 @@ class Moves(EmitterBase):
         self._words(given.name, source, layout, place, "put", line)
         if leader:
             self._leave()
-        self.code.add("ptx::barrier_sync();", line)
+        self.code.add(self.barrier, line)
         name = self.declare("v", register, target.registers)
         self._words(name, target, layout, place, "get", line)
         return Ref("array", name, ref.dtype, rough=ref.rough and ref.kind == "array")
@@ -170,7 +170,7 @@ class Moves(EmitterBase):
             source,
         )
         self._leave()
-        self.code.add("ptx::barrier_sync();", source)
+        self.code.add(self.barrier, source)
         self._enter("{")
         self.code.add(f"{register} part[{parts}];")
         self.code.each(

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32
 from search_spaces.programs.inference.inference import Inference, Spread, Staged
 from search_spaces.programs.language import ir
-from search_spaces.programs.lowering.emit_memory import MemoryAccess
+from search_spaces.programs.lowering.emit_boxes import Boxes, Waiting
 from search_spaces.programs.lowering.refs import Ref
+from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.spaces.parameters import Value
 
 
-@dataclass
-class _Waiting:
-    """A product whose loop over k is not written yet: those behind it may share it."""
-
-    operation: ir.Mma
-    array: str
-    sets: list[int] = field(default_factory=list)
-
-
-class Products(MemoryAccess):
+class Products(Boxes):
     """``waiting`` are the products whose loop over k is not written yet."""
 
     def __init__(self, found: Inference, values: Mapping[str, Value], device: Device) -> None:
         super().__init__(found, values, device)
-        self.waiting: list[_Waiting] = []
+        self.waiting: list[Waiting] = []
 
     def ref(self, value: ir.Value, spread: Spread) -> Ref:
         """A value for arithmetic: operands that are in shared memory are read to registers."""
@@ -45,7 +36,9 @@ class Products(MemoryAccess):
         if self.waiting and self.waiting[0].operation.a.shape[1] != operation.a.shape[1]:
             self.finish()
         name = self.declare("acc", "float", count)
-        if operation.c is None:
+        if operation.c is None and self.boxed:
+            pass  # the first multiplication writes it
+        elif operation.c is None:
             self.code.each(count, lambda r: f"{name}[{r}] = 0.0f;", operation.source, writes=name)
         else:
             ref = self.ref(operation.c, spread)
@@ -57,7 +50,7 @@ class Products(MemoryAccess):
                 scattered=ref.scattered,
             )
         self.refs[operation.result.id, spread] = Ref("array", name, F32)
-        self.waiting.append(_Waiting(operation, name))
+        self.waiting.append(Waiting(operation, name))
 
     def _finish_product(self, value: int) -> None:
         if any(w.operation.result.id == value for w in self.waiting):
@@ -67,6 +60,24 @@ class Products(MemoryAccess):
         if not self.waiting:
             return
         waiting, self.waiting = self.waiting, []
+        if self.boxed:
+            self._box_products(waiting)
+        else:
+            self._fragment_products(waiting)
+        for w in waiting:
+            for state in w.sets:
+                name, array = self.states[state], w.array
+                count = self.of(self.found.natural[w.operation.result.id]).registers
+                self.code.each(
+                    count,
+                    lambda r, name=name, array=array: f"{name}[{r}] = {array}[{r}];",  # type: ignore[misc]
+                    w.operation.source,
+                    writes=name,
+                )
+        self.code.flush()
+
+    def _fragment_products(self, waiting: list[Waiting]) -> None:
+        """The loop over k, whose turns read fragments of what is in shared memory."""
         assert self.row is not None
         row = self.row
         first = waiting[0].operation
@@ -97,17 +108,6 @@ class Products(MemoryAccess):
             self.code.add(f"tile::multiply<{type_}, {fragments_m}, {fragments_n}>({w.array}, {a}, {b});", o.source)
         self.code.close()
         self._scopes.pop()
-        for w in waiting:
-            for state in w.sets:
-                name, array = self.states[state], w.array
-                count = self.of(self.found.natural[w.operation.result.id]).registers
-                self.code.each(
-                    count,
-                    lambda r, name=name, array=array: f"{name}[{r}] = {array}[{r}];",  # type: ignore[misc]
-                    w.operation.source,
-                    writes=name,
-                )
-        self.code.flush()
 
     def _group(self, staged: Staged) -> str:
         """The place of a warp along m or n, among the subgroups of a product."""
@@ -144,6 +144,10 @@ class Products(MemoryAccess):
         ref = self.refs[value.id, spread]
         n = next(n for n in self.staged.values() if n.staged.name == ref.name)
         base = spread.of if spread.kind == "swap" and spread.of is not None else spread
+        if isinstance(n, BoxedNumbers):
+            made = self._box_fragments(value, base, n.staged)
+            self.refs[value.id, spread] = made
+            return made
         count = self.of(base).registers
         packed = self.is_packed(value.dtype, base)
         name = self.declare("w" if packed else "v", "unsigned" if packed else "float", count // 2 if packed else count)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from search_spaces.hardware.devices import Device
 from search_spaces.programs.lowering.emit import Emitter, grid_code
+from search_spaces.programs.planning.boxes import BoxedNumbers, box_map, box_struct
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.staging import operand_struct
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.config import Config
 from search_spaces.templates.device_source import include_dir
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.kernel import Argument, Kernel
 
 INCLUDES = (
     "autosched/common/raster.cuh",
@@ -23,6 +24,12 @@ INCLUDES = (
     "autosched/tile/values.cuh",
 )
 OF_PRODUCTS = ("autosched/tile/operands.cuh", "autosched/tile/ring.cuh")
+OF_BOXES = (
+    "autosched/tile/boxes.cuh",
+    "autosched/tile/box_ring.cuh",
+    "autosched/ptx/warp/shuffle.cuh",
+)
+THREAD = "[[maybe_unused]] const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;"
 OF_UNITS = {"mma": "autosched/intrinsics/mma_sync.cuh", "fma": "autosched/intrinsics/fma.cuh"}
 
 
@@ -33,27 +40,42 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
     emitter = Emitter(found, config, device)
     emitter.run()
     shared_bytes = config.integer("shared_bytes")
-    if emitter.memory.total > shared_bytes:
-        raise ValueError(
-            f"{trace.name}: the kernel uses {emitter.memory.total} shared bytes, but the space says {shared_bytes}"
-        )
-    arguments = problem.operands()
+    needed = emitter.memory.total + emitter.barrier_bytes
+    if needed > shared_bytes:
+        raise ValueError(f"{trace.name}: the kernel uses {needed} shared bytes, but the space says {shared_bytes}")
+    operands = {n.staged.name: n for n in emitter.staged.values()}
+    arrays = {o.name: o for o in problem.operands()}
+    maps = [
+        box_map(n, arrays[n.staged.load.window.array.name])
+        for n in operands.values()
+        if isinstance(n, BoxedNumbers) and n.tma
+    ]
+    arguments: tuple[Argument, ...] = (*problem.operands(), *maps)
     entry = f"autosched_{problem.program.name}"
     parameters = ", ".join(
-        f"{'const ' if o.role == 'input' else ''}{o.dtype.c_name}* __restrict__ {o.name}_array" for o in arguments
+        [
+            f"{'const ' if o.role == 'input' else ''}{o.dtype.c_name}* __restrict__ {o.name}_array"
+            for o in problem.operands()
+        ]
+        + [f"const __grid_constant__ ptx::TensorMap {m.name}" for m in maps]
     )
     row = emitter.row
     includes = list(INCLUDES)
-    if row is not None:
+    if emitter.boxed:
+        includes += OF_BOXES
+    elif row is not None:
         includes += OF_PRODUCTS
         includes.append(row.header or OF_UNITS[row.unit])
-    threads = emitter.numbers.warps * 32
-    operands = {n.staged.name: n for n in emitter.staged.values()}
-    structs = "".join(operand_struct(n, emitter.numbers, row) for n in operands.values() if row is not None)
+    threads = config.integer("threads")
+    structs = "".join(
+        box_struct(n, emitter.numbers) if isinstance(n, BoxedNumbers) else operand_struct(n, emitter.numbers, row)
+        for n in operands.values()
+        if row is not None
+    )
     head = [
         "[[maybe_unused]] const unsigned shared = ptx::shared_memory();",
         *grid_code(trace, config.text("raster") if len(trace.blocks) > 1 else "row"),
-        "[[maybe_unused]] const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;",
+        *(emitter.head or [THREAD]),
     ]
     source = (
         "".join(f"#include <{header}>\n" for header in dict.fromkeys(includes))

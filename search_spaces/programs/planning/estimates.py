@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from search_spaces.hardware.fragments import WARP
-from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.inference.inference import Inference, Spread
@@ -15,6 +14,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution, move, subgroup_lanes
 from search_spaces.programs.planning.memory import across_bytes
 from search_spaces.programs.planning.numbers import Numbers, numbers
+from search_spaces.programs.planning.ways import fragments, is_boxed
 from search_spaces.spaces.parameters import Value
 
 OVERHEAD = 24  # registers for addresses and counters
@@ -40,7 +40,7 @@ def fitting(found: Inference, values: Mapping[str, Value]) -> Numbers | None:
     try:
         made = numbers(found, values)
         for p in made.products:
-            row = intrinsic(p.intrinsic)
+            row = fragments(p.intrinsic)
             for d, size in ((0, row.m), (1, row.n)):
                 if p.data[d] == 0 or p.data[d] % size or p.shape[d] % p.data[d]:
                     return None
@@ -49,7 +49,7 @@ def fitting(found: Inference, values: Mapping[str, Value]) -> Numbers | None:
         for a in made.anchors:
             if a.shape[a.along] % (a.columns * a.across * a.vector) or made.warps % a.across:
                 return None
-        if found.products and any(k % intrinsic(str(values["intrinsic"])).k for k in found.depths):
+        if found.products and any(k % fragments(str(values["intrinsic"])).k for k in found.depths):
             return None
     except ValueError:
         return None
@@ -127,7 +127,9 @@ def _fragments(found: Inference, made: Numbers) -> int:
     """Of the operands of one step of products."""
     most = 0
     for number, product in enumerate(made.products):
-        row = intrinsic(product.intrinsic)
+        if is_boxed(product.intrinsic):
+            continue  # a and b stay in shared memory
+        row = fragments(product.intrinsic)
         lefts, rights = found.operand_counts[number]
         most = max(
             most, lefts * row.a.registers * product.fragments[0] + rights * row.b.registers * product.fragments[1]

@@ -14,8 +14,10 @@ from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language.distribution import Distribution, move
 from search_spaces.programs.language.ir import Array
+from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.numbers import Numbers
 from search_spaces.programs.planning.staging import StagedNumbers
+from search_spaces.programs.planning.ways import BOX_ALIGNMENT
 from search_spaces.spaces.parameters import Value
 
 ALIGNMENT = 128
@@ -47,11 +49,11 @@ def exchange_bytes(text: str, shape: tuple[int, int]) -> int:
 
 def shared_tile_bytes(array: Array, layout: str) -> int:
     """What a tile takes that the program asks for."""
-    return aligned(exchange_layout(layout, array.matrix).size * array.dtype.bytes)
+    return aligned(exchange_layout(layout, array.matrix).size * array.dtype.bytes, BOX_ALIGNMENT)
 
 
-def aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+def aligned(size: int, to: int = ALIGNMENT) -> int:
+    return -(-size // to) * to
 
 
 def across_bytes(source: Distribution, dimension: int, folded: Distribution) -> int:
@@ -76,7 +78,7 @@ class Memory:
     def of(
         cls,
         found: Inference,
-        staged: Mapping[str, StagedNumbers],
+        staged: Mapping[str, StagedNumbers | BoxedNumbers],
         stages: Mapping[int, int],
         values: Mapping[str, Value],
     ) -> Memory:

@@ -8,12 +8,12 @@ from functools import lru_cache
 from math import gcd
 
 from search_spaces.hardware.fragments import WARP
-from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import distribution
 from search_spaces.programs.language.distribution import Distribution
+from search_spaces.programs.planning.ways import ROWS_OF_WARP, fragments, is_boxed
 from search_spaces.spaces.parameters import Value
 
 GIVEN_VECTOR = 4  # neighbours of a lane in a map that says nothing about lanes
@@ -31,7 +31,7 @@ class ProductNumbers:
     @property
     def fragments(self) -> tuple[int, int]:
         """Of a subgroup, rounds included."""
-        row = intrinsic(self.intrinsic)
+        row = fragments(self.intrinsic)
         rounds = [max(1, self.shape[d] // (self.groups[d] * self.data[d])) for d in (0, 1)]
         return rounds[0] * self.data[0] // row.m, rounds[1] * self.data[1] // row.n
 
@@ -83,7 +83,7 @@ def _evaluate(numbers: Numbers, spread: Spread) -> Distribution:
 
 
 def _fragments(product: ProductNumbers, spread: Spread) -> Distribution:
-    row = intrinsic(product.intrinsic)
+    row = fragments(product.intrinsic)
     (sg_rows, sg_columns), (data_rows, data_columns) = product.groups, product.data
     of_rows, of_columns, of_steps = (sg_rows, sg_columns, data_rows), (sg_columns, 1, data_columns), (0, 0, 0)
     match spread.kind:
@@ -113,12 +113,13 @@ def numbers(found: Inference, values: Mapping[str, Value]) -> Numbers:
         return value
 
     products, warps = [], 0
+    boxed = bool(found.products) and is_boxed(str(values["intrinsic"]))
     for p in found.products:
         if isinstance(p.given, WgMap):
             groups, data = p.given.sg_layout, p.given.sg_data
         else:
             groups = whole(f"sg_rows{p.suffix}"), whole(f"sg_columns{p.suffix}")
-            data = p.shape[0] // groups[0], p.shape[1] // groups[1]
+            data = ROWS_OF_WARP if boxed else p.shape[0] // groups[0], p.shape[1] // groups[1]
         text = values["intrinsic"]
         assert isinstance(text, str)
         products.append(ProductNumbers(p.shape, groups, data, text))

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from search_spaces.hardware.costs.data_movement import CopyPlan, Method, Region, copy_plan
-from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsic
+from search_spaces.hardware.intrinsics import TensorIntrinsic
 from search_spaces.hardware.requirements import Access, Refusal
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.programs.inference.inference import Inference, Spread, Staged
+from search_spaces.programs.planning.boxes import BoxedNumbers, boxed_numbers
 from search_spaces.programs.planning.numbers import Numbers
+from search_spaces.programs.planning.ways import fragments, is_boxed
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.common.shared_tiles import stage_bytes
 
@@ -39,9 +41,16 @@ def in_shared(found: Inference, values: Mapping[str, Value]) -> dict[tuple[int, 
     }
 
 
+def placed(staged: Staged, values: Mapping[str, Value], numbers: Numbers) -> StagedNumbers | BoxedNumbers:
+    """As wgmma reads it, or as others do. Raises ValueError where the rules of the space refuse the schedule."""
+    return (
+        boxed_numbers(staged, values) if is_boxed(str(values["intrinsic"])) else staged_numbers(staged, values, numbers)
+    )
+
+
 def staged_numbers(staged: Staged, values: Mapping[str, Value], numbers: Numbers) -> StagedNumbers:
     """Raises ValueError where the rules of the space refuse the schedule."""
-    row, name = intrinsic(str(values["intrinsic"])), staged.name
+    row, name = fragments(str(values["intrinsic"])), staged.name
     element_bytes = staged.load.window.array.dtype.bytes
     text = str(values[f"layout_{name}"])
     layout = _accepted(parse_layout(text, *staged.shape))

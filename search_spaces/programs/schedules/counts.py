@@ -9,20 +9,25 @@ from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.costs.data_movement import SECTOR_BYTES, CopyPlan
 from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.hardware.fragments import WARP
-from search_spaces.hardware.intrinsics import intrinsic
-from search_spaces.programs.inference.inference import Inference
+from search_spaces.hardware.wgmma import ROWS
+from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution, Renamed, Shuffled, move, turned
 from search_spaces.programs.language.functions import FUNCTIONS
+from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.memory import stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
-from search_spaces.programs.planning.staging import StagedNumbers, in_shared, staged_numbers
+from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
+from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import L2_SHARE, wave_shape
 
+ISSUED_PER_COPY = 4  # warp instructions of a piece that cp.async copies to a box, with its address and the walk
+BOTH_END = 0.125  # of turns in which two warpgroups wait at one time: an assumption, as of the hand-written template
+LINE_BYTES = 128  # of shared memory, in a cycle
 MORE_REGISTERS = 22  # than the lower estimate, as of the hand-written template, whose loop is the same
 
 
@@ -34,7 +39,7 @@ class _Counter:
         self.instructions = self.wavefronts = self.load_bytes = self.store_bytes = self.flops = 0.0
         self.barriers = 0
         keys = in_shared(found, config)
-        self.staged: dict[str, StagedNumbers] = {s.name: staged_numbers(s, config, made) for s in keys.values()}
+        self.staged: dict[str, StagedNumbers | BoxedNumbers] = {s.name: placed(s, config, made) for s in keys.values()}
         self.keys = keys
         self.stores = 0
         self.read: set[tuple[int, str]] = set()
@@ -64,17 +69,25 @@ class _Counter:
                 case _:
                     self._value(operation, times)
 
-    def _copy(self, n: StagedNumbers, times: float) -> None:
+    def _copy(self, n: StagedNumbers | BoxedNumbers, times: float) -> None:
+        if isinstance(n, BoxedNumbers):
+            self.instructions += (2.0 * n.boxes if n.tma else ISSUED_PER_COPY * n.bytes / n.access / WARP) * times
+            self.wavefronts += n.bytes / LINE_BYTES * times
+            self.load_bytes += n.bytes * times
+            return
         self.instructions += n.copy.requests * (3 if n.copy.method == "ld.global" else 2) * times
         self.wavefronts += _copied(n.copy) * times
         self.load_bytes += n.copy.sectors * SECTOR_BYTES * times
 
     def _product(self, operation: ir.Mma, times: float) -> None:
         number = self.found.product_of[operation.result.id]
-        product, row = self.made.products[number], intrinsic(self.config.text("intrinsic"))
+        product, row = self.made.products[number], fragments(self.config.text("intrinsic"))
         fragments_m, fragments_n = product.fragments
         (m, k), n = operation.a.shape, operation.b.shape[1]
         self.flops += 2.0 * m * n * k * times
+        if is_boxed(product.intrinsic):
+            self._boxed_product(operation, times)
+            return
         multiplies = fragments_m * fragments_n * (k // row.k) * self.made.warps * row.instructions
         self.instructions += multiplies * times
         for side, value in (("left", operation.a), ("right", operation.b)):
@@ -84,10 +97,20 @@ class _Counter:
                 if key[0] != source or (staged.name, side) in {(r[1], side) for r in self.read if r[0] == id(times)}:
                     continue
                 numbers_ = self.staged[staged.name]
+                assert isinstance(numbers_, StagedNumbers)
                 traffic = fragment_traffic(row, staged.side, numbers_.layout, staged.load.window.array.dtype.bytes)
                 sharers = product.groups[1] if side == "left" else product.groups[0]
                 self.wavefronts += traffic.wavefronts * sharers * times
                 self.instructions += 2 * traffic.instructions * sharers * times
+
+    def _boxed_product(self, operation: ir.Mma, times: float) -> None:
+        """Each wgmma reads its 64 rows of a, where they are in shared memory, and all of b."""
+        (m, k), n = operation.a.shape, operation.b.shape[1]
+        multiplications = m // ROWS * (k // 16)
+        spread = Spread("left", operation.a.shape, self.found.product_of[operation.result.id])
+        rows = ROWS if (operation.a.id, spread) in self.keys else 0
+        self.wavefronts += multiplications * 32 * (rows + n) / LINE_BYTES * times
+        self.instructions += 12.0 * multiplications * times  # of four warps, with two descriptors
 
     def _value(self, operation: ir.Computing, times: float) -> None:
         result = operation.result
@@ -173,13 +196,15 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     blocks, threads = config.integers("blocks", "threads")
     stages = stages_of(found, config)
     main = max(stages, key=lambda n: _average(found.trace, found.loops[n], found.trace.turns()), default=None)
-    row = intrinsic(config.text("intrinsic")) if found.products else None
+    row = fragments(config.text("intrinsic")) if found.products else None
+    boxed = bool(found.products) and is_boxed(config.text("intrinsic"))
+    ending = _ending(found, made) if boxed else 0.0
     return CostCounts(
         blocks=blocks,
         threads=threads,
         shared_bytes=config.integer("shared_bytes"),
         registers=compiled_registers(config, device, more=MORE_REGISTERS),
-        unit=row.unit if row is not None else "fma",
+        unit="wgmma" if boxed else row.unit if row is not None else "fma",
         operand_dtype=row.rated_as if row is not None else "f32",
         flops=counter.flops or 1.0,
         instructions=counter.instructions,
@@ -189,14 +214,30 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         dram_bytes=_dram_bytes(problem, config, device, counter.load_bytes),
         iterations=1 if main is None else max(1, round(_average(found.trace, found.loops[main], found.trace.turns()))),
         stages=1 if main is None else stages[main],
-        barriers_per_iteration=0 if main is None else 1 if stages[main] > 1 else 2,
-        run_bytes=float(
-            min(
-                (n.copy.region.line * n.copy.region.element_bytes for n in counter.staged.values()),
-                default=128,
-            )
-        ),
+        barriers_per_iteration=_barriers(config, made, stages[main], boxed) if main is not None else 0,
+        drains=1 if boxed else 0,
+        drain_instructions=ending,
+        run_bytes=float(min((_run_bytes(n) for n in counter.staged.values()), default=128)),
     )
+
+
+def _barriers(config: Config, made: Numbers, stages: int, boxed: bool) -> float:
+    """Of a turn. Warpgroups that a warp of its own copies for wait for stages alone, and not at one time."""
+    if boxed and config.get("in_flight", 0):
+        return 0.0
+    if boxed and copies_alone(config):
+        return 1.0 if made.warps == WARPS else BOTH_END
+    return 1.0 if stages > 1 else 2.0
+
+
+def _ending(found: Inference, made: Numbers) -> float:
+    """Warp instructions that tensor cores wait for at the end: results to memory, of eight rows at a time."""
+    results = sum(math.prod(s.value.shape) for s in found.stores)
+    return max(4.0 * results / WARP, 4 * results / (2 * WARP) * 8)
+
+
+def _run_bytes(n: StagedNumbers | BoxedNumbers) -> int:
+    return n.swizzle if isinstance(n, BoxedNumbers) else n.copy.region.line * n.copy.region.element_bytes
 
 
 def _dram_bytes(problem: ProgramProblem, config: Config, device: Device, load_bytes: float) -> float:

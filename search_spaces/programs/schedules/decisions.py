@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from search_spaces.arrays import IntArray
-from search_spaces.hardware import intrinsics
-from search_spaces.hardware.dtypes import DType
+from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.shared_layout import sampled_layouts
 from search_spaces.programs.inference.inference import Inference, Staged
@@ -26,7 +25,9 @@ from search_spaces.programs.planning.memory import (
     stage_names,
 )
 from search_spaces.programs.planning.staging import REGISTERS, SHARED
+from search_spaces.programs.planning.ways import has_boxes, rows_of_intrinsics
 from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.schedules.boxes import BARRIER_BYTES, filling, threads, workers
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
@@ -43,20 +44,14 @@ def staged_operands(problem: ProgramProblem) -> list[Staged]:
     return unique_operands(choices(problem).first)
 
 
-def operand_names(staged: Staged) -> dict[str, str]:
+def operand_names(staged: Staged, threads: str) -> dict[str, str]:
     """The columns of one operand, by the names that rules of all operands use."""
     name = staged.name
     rows, cols = f"rows_{name}", f"cols_{name}"
     major, minor = (rows, cols) if staged.row_major else (cols, rows)
     own = {key: f"{key}_{name}" for key in ("layout", "copy", "vector")}
-    return {**own, "columns": f"copy_columns_{name}", "rows": rows, "cols": cols, "major": major, "minor": minor}
-
-
-def rows_of_intrinsics(element: DType) -> tuple[str, ...]:
-    """The rows that multiply the type and add up in f32, with fragments that are known: mma.sync, or FMA for f32."""
-    found = intrinsics.intrinsics_for(element.name, tf32=False, acc="f32")
-    unit = "fma" if element.name == "f32" else "mma"
-    return tuple(row.name for row in found if row.unit == unit and row.c.layout is not None)
+    shape = {"rows": rows, "cols": cols, "major": major, "minor": minor}
+    return {**own, "columns": f"copy_columns_{name}", "threads": threads, **shape}
 
 
 @dataclass(frozen=True)
@@ -154,7 +149,7 @@ def _anchor_line(found: Inference, number: int) -> tuple[int, int]:
     return anchor.shape[anchor.along], anchor.shape[1 - anchor.along]
 
 
-def parameters(problem: ProgramProblem) -> tuple[Parameter, ...]:
+def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]:
     """Every decision of the program, by the user's names."""
     found = choices(problem)
     first = found.first
@@ -164,7 +159,7 @@ def parameters(problem: ProgramProblem) -> tuple[Parameter, ...]:
     for sizes in derived_sizes(problem):
         listed += sizes.parameter(found)
     if found.element is not None:
-        listed.append(categorical("intrinsic", rows_of_intrinsics(found.element), "what multiplies fragments"))
+        listed.append(categorical("intrinsic", rows_of_intrinsics(found.element, device), "what multiplies fragments"))
     for p in first.products:
         if p.given is None:
             listed += [
@@ -190,6 +185,7 @@ def parameters(problem: ProgramProblem) -> tuple[Parameter, ...]:
         listed.append(categorical(f"layout_{array.name}", SHARED_LAYOUTS, f"how {array.name} lies in shared memory"))
     for name in stage_names(first).values():
         listed.append(ordinal(name, (1, 2, 3, 4, 5), "steps of the loop in shared memory at a time"))
+    listed += filling(found, device)
     for i in range(len(first.sums)):
         listed.append(categorical(f"sum_{i + 1}", (INSIDE, AFTER), "when the lanes' parts of a sum are joined"))
     for place, store in enumerate(first.stores):
@@ -234,25 +230,27 @@ def _of_operand(staged: Staged) -> list[Parameter]:
     ]
 
 
-def shaping_names(problem: ProgramProblem) -> dict[str, str]:
+def shaping_names(problem: ProgramProblem, device: Device) -> dict[str, str]:
     """The parameters that distributions depend on."""
     found = choices(problem)
-    known = [p.name for p in parameters(problem)]
+    known = [p.name for p in parameters(problem, device)]
     prefixes = ("sg_rows", "sg_columns", "width_", "lanes_", "warps", "intrinsic")
     return {name: name for name in known if name in found.domains or name.startswith(prefixes)}
 
 
-def attributes(problem: ProgramProblem) -> tuple[Attribute, ...]:
+def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]:
     """Derived columns, shared by rules, lowering and counts."""
     found = choices(problem)
     first, operands = found.first, unique_operands(found.first)
     listed: list[Attribute] = []
     for sizes in derived_sizes(problem):
         listed += sizes.attribute(found)
-    listed.append(_threads(found))
+    computing = workers(found, device)
+    listed.append(_threads(found, computing))
+    listed += threads(found, device)
     for s in operands:
-        listed += _operand_attributes(s)
-    shaping = shaping_names(problem)
+        listed += _operand_attributes(s, computing)
+    shaping = shaping_names(problem, device)
 
     shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
     bit = {shape: 1 << at for at, shape in enumerate(shapes)}
@@ -282,7 +280,7 @@ def attributes(problem: ProgramProblem) -> tuple[Attribute, ...]:
     )
     exchange = {"exchange": "exchange"} if estimates.may_exchange(found.inferences.values()) else {}
     stored: dict[str, str] = {}
-    for p in parameters(problem):
+    for p in parameters(problem, device):
         if p.name.startswith("store_"):
             stored |= {p.name: p.name, f"shape_{p.name}": f"shape_{p.name}"}
 
@@ -334,11 +332,13 @@ def attributes(problem: ProgramProblem) -> tuple[Attribute, ...]:
         )
         rings.append(ring)
 
+    barriers = BARRIER_BYTES if has_boxes(found.element, device) else 0
+
     def shared(kept: IntArray, inside: IntArray, outside: IntArray, **c: IntArray) -> IntArray:
         most = np.zeros_like(kept)
         for ring in c.values():
             most = np.maximum(most, ring)
-        total: IntArray = kept + np.maximum(most + inside, outside)
+        total: IntArray = kept + np.maximum(most + inside, outside) + barriers
         return total
 
     listed.append(
@@ -365,26 +365,26 @@ def _shared_bytes(found: Choices, place: int, name: str) -> Attribute:
     return Attribute(f"bytes_{name}", each(size), f"shared bytes of {name}", names=names)
 
 
-def _threads(found: Choices) -> Attribute:
+def _threads(found: Choices, name: str) -> Attribute:
     products = found.first.products
     if not products:
         return Attribute("threads", lambda warps: warps * WARP, "threads of a block")
     given = next((p.given for p in products if p.given is not None), None)
     if given is not None:
         count = estimates.map_warps(given) * WARP
-        return Attribute("threads", lambda min_blocks: 0 * min_blocks + count, "threads of a block")
+        return Attribute(name, lambda min_blocks: 0 * min_blocks + count, "threads of a block")
     suffix = products[0].suffix
     return Attribute(
-        "threads",
+        name,
         lambda rows, columns: rows * columns * WARP,
         "threads of a block",
         names={"rows": f"sg_rows{suffix}", "columns": f"sg_columns{suffix}"},
     )
 
 
-def _operand_attributes(s: Staged) -> list[Attribute]:
+def _operand_attributes(s: Staged, threads: str) -> list[Attribute]:
     element_bytes = s.load.window.array.dtype.bytes
-    names = operand_names(s)
+    names = operand_names(s, threads)
     bytes_name = f"stage_bytes_{s.name}" if s.loop is not None else f"kept_bytes_{s.name}"
 
     def size(layout: str, rows: int, cols: int, home: str = SHARED) -> int:

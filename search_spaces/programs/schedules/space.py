@@ -7,19 +7,20 @@ from math import gcd
 
 import numpy as np
 
-from search_spaces.hardware import intrinsics
 from search_spaces.hardware.costs.bank_conflicts import WIDEST_BYTES, fragment_traffic
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import Refusal
-from search_spaces.layouts.shared_layout import parse_layout
+from search_spaces.layouts.shared_layout import Axis, parse_layout
 from search_spaces.programs.inference.inference import Product, Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices
 from search_spaces.programs.planning.memory import EXCHANGES, stage_names
 from search_spaces.programs.planning.numbers import warps_across
+from search_spaces.programs.planning.ways import fragments
 from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.schedules.boxes import box_pruning, box_rules, spared, workers
 from search_spaces.programs.schedules.decisions import (
     COPY_COLUMNS,
     anchor_count,
@@ -49,21 +50,26 @@ WANTED_REGISTERS = 255
 def space(problem: ProgramProblem, device: Device) -> Space:
     """All schedules of ``problem`` on ``device``."""
     found, operands = choices(problem), staged_operands(problem)
-    products = found.first.products
+    products, threads = found.first.products, workers(found, device)
     return Space(
         problem.program.name,
-        parameters(problem),
-        attributes(problem),
+        parameters(problem, device),
+        attributes(problem, device),
         (
             *(rule for p in products for rule in _map_rules(found, p)),
-            *(rule for p in products[1:] for rule in _equal_warps(products[0], p)),
+            *(rule for p in products[1:] for rule in _equal_warps(products[0], p, threads)),
             *(_intrinsic_rule(device, p) for p in products),
-            *(rule for s in operands for rule in _staged(s)),
+            *(spared(rule, found, device) for s in operands for rule in _staged(s, threads)),
+            *box_rules(found, device),
             *(rule for a in range(anchor_count(found)) for rule in _blocked_rules(a)),
-            _plan_rule(problem),
+            _plan_rule(problem, device),
             *device_rules(device),
         ),
-        (*_size_rules(problem), *(rule for s in operands for rule in _operand_pruning(s, products[s.product]))),
+        (
+            *_size_rules(problem, device),
+            *(spared(rule, found, device) for s in operands for rule in _operand_pruning(s, threads)),
+            *box_pruning(found, device),
+        ),
         stratified_by="intrinsic" if products else "min_blocks",
     )
 
@@ -73,7 +79,7 @@ def _map_rules(found: Choices, product: Product) -> tuple[Rule, ...]:
         tile = f"tile_{axis}{product.suffix}"
 
         def why_not(tile: int, groups: int, intrinsic: str) -> str | None:
-            row = intrinsics.intrinsic(intrinsic)
+            row = fragments(intrinsic)
             size = (row.m, row.n)[d]
             if tile % (groups * size):
                 return f"{groups} subgroups along {axis} do not get whole fragments of {size} of the tile's {tile}"
@@ -88,7 +94,7 @@ def _map_rules(found: Choices, product: Product) -> tuple[Rule, ...]:
         )
 
     def given(intrinsic: str) -> str | None:
-        row = intrinsics.intrinsic(intrinsic)
+        row = fragments(intrinsic)
         data = product.given.sg_data  # type: ignore[union-attr]
         if data[0] % row.m or data[1] % row.n:
             return f"sub-tiles of {data[0]}x{data[1]} are no whole fragments of {row.m}x{row.n}"
@@ -99,7 +105,7 @@ def _map_rules(found: Choices, product: Product) -> tuple[Rule, ...]:
     return dealt("m", 0), dealt("n", 1)
 
 
-def _equal_warps(first: Product, other: Product) -> tuple[Rule, ...]:
+def _equal_warps(first: Product, other: Product, threads: str) -> tuple[Rule, ...]:
     if first.given is not None and other.given is not None:
         return ()  # the verifier compares maps that the user wrote
     if first.given is not None or other.given is not None:
@@ -119,14 +125,14 @@ def _equal_warps(first: Product, other: Product) -> tuple[Rule, ...]:
             f"subgroups{other.suffix}",
             lambda rows, columns, threads: np.equal(rows * columns * 32, threads),
             "{rows} x {columns} subgroups are not all {threads} threads of the block",
-            names={"rows": f"sg_rows{other.suffix}", "columns": f"sg_columns{other.suffix}", "threads": "threads"},
+            names={"rows": f"sg_rows{other.suffix}", "columns": f"sg_columns{other.suffix}", "threads": threads},
         ),
     )
 
 
 def _intrinsic_rule(device: Device, product: Product) -> Rule:
     def why_not(tile_k: int, intrinsic: str) -> str | None:
-        row = intrinsics.intrinsic(intrinsic)
+        row = fragments(intrinsic)
         if tile_k % row.k:
             return f"tile_k is {tile_k}, which is not a multiple of the k of {intrinsic}"
         return row.why_not(device)
@@ -139,11 +145,11 @@ def _intrinsic_rule(device: Device, product: Product) -> Rule:
     )
 
 
-def _staged(staged: Staged) -> tuple[Rule, ...]:
+def _staged(staged: Staged, threads: str) -> tuple[Rule, ...]:
     """Of a tile that need not be in shared memory, only where it is."""
-    axis = "cols" if staged.row_major else "rows"
-    element_bytes = staged.load.window.array.dtype.bytes
-    return operand_rules(staged.side, staged.name, operand_names(staged), axis, staged.alignment, element_bytes)  # type: ignore[arg-type]
+    axis: Axis = "cols" if staged.row_major else "rows"
+    element_bytes, names = staged.load.window.array.dtype.bytes, operand_names(staged, threads)
+    return operand_rules(staged.side, staged.name, names, axis, staged.alignment, element_bytes)
 
 
 def _blocked_rules(number: int) -> tuple[Rule, ...]:
@@ -157,7 +163,7 @@ def _blocked_rules(number: int) -> tuple[Rule, ...]:
     )
 
 
-def _plan_rule(problem: ProgramProblem) -> Rule:
+def _plan_rule(problem: ProgramProblem, device: Device) -> Rule:
     found = choices(problem)
 
     def why_not(**values: Value) -> str | None:
@@ -171,10 +177,10 @@ def _plan_rule(problem: ProgramProblem) -> Rule:
         return why_not(**values) is None
 
     reason = "groups of a reduction are split over subgroups, or a thread has too many elements"
-    return Rule("plan", each(allows), reason, "distributions fit the operations", names=shaping_names(problem))
+    return Rule("plan", each(allows), reason, "distributions fit the operations", names=shaping_names(problem, device))
 
 
-def _size_rules(problem: ProgramProblem) -> tuple[Rule, ...]:
+def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
     found = choices(problem)
     first = found.first
     rules: list[Rule] = []
@@ -194,17 +200,21 @@ def _size_rules(problem: ProgramProblem) -> tuple[Rule, ...]:
                 )
                 break
     for p in first.products:
-        names = {"m": f"tile_m{p.suffix}", "n": f"tile_n{p.suffix}", "k": f"tile_k{p.suffix}", "threads": "threads"}
+        names = {
+            "m": f"tile_m{p.suffix}",
+            "n": f"tile_n{p.suffix}",
+            "k": f"tile_k{p.suffix}",
+            "threads": workers(found, device),
+        }
         if p.given is None:
-            rules.append(
-                Rule(
-                    f"code_size{p.suffix}",
-                    lambda m, n, k, threads: m * n * k // threads * 32 <= BODY_LIMIT * 16 * 8 * 16,
-                    f"the unrolled body of a {{m}}x{{n}}x{{k}} tile and {{threads}} threads has more than {BODY_LIMIT} "
-                    "products",
-                    names=names,
-                )
+            code_size = Rule(
+                f"code_size{p.suffix}",
+                lambda m, n, k, threads: m * n * k // threads * 32 <= BODY_LIMIT * 16 * 8 * 16,
+                f"the unrolled body of a {{m}}x{{n}}x{{k}} tile and {{threads}} threads has more than {BODY_LIMIT} "
+                "products",
+                names=names,
             )
+            rules.append(spared(code_size, found, device))
             rules.append(
                 Rule(
                     f"warp_part{p.suffix}",
@@ -254,7 +264,7 @@ def _size_rules(problem: ProgramProblem) -> tuple[Rule, ...]:
             )
         )
     for a in range(anchor_count(found)):
-        rules.append(_few_copies(a))
+        rules.append(_few_copies(a, workers(found, device)))
     rules.append(
         Rule(
             "registers_wanted",
@@ -262,7 +272,7 @@ def _size_rules(problem: ProgramProblem) -> tuple[Rule, ...]:
             "about {registers} registers a thread would be spilled",
         )
     )
-    if any(p.name == "exchange" for p in parameters(problem)):
+    if any(p.name == "exchange" for p in parameters(problem, device)):
         rules.append(
             Rule(
                 "exchange_used",
@@ -319,7 +329,7 @@ def _is_reduced(found: Choices, product: Product) -> bool:
     return False
 
 
-def _few_copies(number: int) -> Rule:
+def _few_copies(number: int, threads: str) -> Rule:
     """Blocks in which as many threads as can have elements of their own."""
 
     def used(line: int, lines: int, warps: int, lanes: int, width: int) -> int:
@@ -345,18 +355,18 @@ def _few_copies(number: int) -> Rule:
         names={
             "line": f"line_{number + 1}",
             "lines": f"lines_{number + 1}",
-            "threads": "threads",
+            "threads": threads,
             "lanes": f"lanes_{number + 1}",
             "width": f"width_{number + 1}",
         },
     )
 
 
-def _operand_pruning(staged: Staged, product: Product) -> tuple[Rule, ...]:
+def _operand_pruning(staged: Staged, threads: str) -> tuple[Rule, ...]:
     """cp.async of what is aligned, few sectors, and no bank conflicts of ldmatrix."""
     element_bytes, extent = staged.load.window.array.dtype.bytes, staged.alignment
     widest = gcd(extent, WIDEST_BYTES // element_bytes)
-    names = operand_names(staged)
+    names = operand_names(staged, threads)
 
     def fits(major: int, minor: int, threads: int, vector: int) -> bool:
         return any(
@@ -371,7 +381,7 @@ def _operand_pruning(staged: Staged, product: Product) -> tuple[Rule, ...]:
         return vector == widest or not fits(major, minor, threads, 2 * vector)
 
     def conflict_free(layout: str, rows: int, cols: int, intrinsic: str) -> bool:
-        row, parsed = intrinsics.intrinsic(intrinsic), parse_layout(layout, rows, cols)
+        row, parsed = fragments(intrinsic), parse_layout(layout, rows, cols)
         if isinstance(parsed, str) or isinstance(row.requirement(staged.side, parsed, element_bytes), Refusal):
             return True  # the validity constraints refuse it
         read = fragment_traffic(row, staged.side, parsed, element_bytes)
@@ -382,7 +392,7 @@ def _operand_pruning(staged: Staged, product: Product) -> tuple[Rule, ...]:
             f"copy_whole_{staged.name}",
             each(as_wide),
             f"{{copy}} of {{vector}} elements: cp.async could take more of a line of {staged.name} at a time",
-            names={name: names[name] for name in ("vector", "major", "minor", "copy")},
+            names={name: names[name] for name in ("vector", "major", "minor", "copy", "threads")},
         ),
         sectors_rule(
             f"copy_sectors_{staged.name}", names["minor"], names["vector"], names["columns"], extent, element_bytes

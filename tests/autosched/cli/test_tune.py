@@ -176,6 +176,8 @@ def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
         "eager": True,
         "clocks": 1410,
         "gpus": [0, 2],
+        "objective": None,
+        "recording": None,
         "ray": None,
         "effort": None,
         "templates": None,

@@ -30,7 +30,8 @@ from autosched.cli.terminal.errors import (
 from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
 from autosched.reporting import formatting
 from autosched.samplers import DEFAULT, samplers
-from autosched.tuning.backends import BACKENDS, cluster
+from autosched.tuning.backends import BACKENDS
+from autosched.tuning.backends.cluster import cluster
 from measurements.files.text import without_password
 from measurements.store.errors import StoreError
 from search_spaces.catalogue import templates_for

@@ -172,7 +172,7 @@ def test_tune_searches_on_the_cluster(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import autosched
-    from autosched.tuning import backends
+    from autosched.tuning.backends import cluster as of_clusters
     from benchmarks.gpu.simulated_gpu import LOG, MODULE, SECONDS
 
     def pretended(cuda: CudaOptions) -> FleetOptions:
@@ -182,7 +182,7 @@ def test_tune_searches_on_the_cluster(
             options(tmp_path), cuda=cuda, worker_module=MODULE, worker_env=environment, path=paths
         )
 
-    monkeypatch.setattr(backends, "FleetOptions", pretended)
+    monkeypatch.setattr(of_clusters, "FleetOptions", pretended)
     monkeypatch.setattr(fleet_cluster, "COMPANY", 60.0)  # so that both GPUs have come, however busy the machine is
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))  # what the pretended compilers make stays here
     problem = autosched.Softmax(rows=64, columns=512)
@@ -200,7 +200,7 @@ def test_tune_searches_on_the_cluster(
     made: list[Any] = []
 
     def counted(*given: Any, **options: Any) -> Fleet:
-        made.append(backends.cluster(*given, **options))
+        made.append(of_clusters.cluster(*given, **options))
         return made[-1]
 
     monkeypatch.setattr(tune_suite, "cluster", counted)

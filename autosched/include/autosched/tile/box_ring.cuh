@@ -1,0 +1,169 @@
+// The ring of stages of boxes that a loop's staged loads go through: filled by all threads, or by a warp of its own.
+//
+// A stage that TMA fills has an mbarrier that says that it is full; with a warp that fills, another one says that it is
+// empty. C: stages, stage_bytes, consumers (warps), and in_flight (turns whose multiplications `body` leaves unfinished).
+#pragma once
+#include <autosched/ptx/barrier.cuh>
+#include <autosched/ptx/cp_async.cuh>
+#include <autosched/ptx/mbarrier.cuh>
+#include <autosched/ptx/tensor_map/tensor_map.cuh>
+#include <autosched/ptx/warp/elect.cuh>
+#include <autosched/ptx/warp/vote.cuh>
+#include <autosched/ptx/wgmma/wgmma.cuh>
+
+namespace autosched::tile {
+
+// The copies of a loop's loads, one after another in a stage.
+template <class... Operands>
+struct BoxLoads;
+template <>
+struct BoxLoads<> {
+  static constexpr int tma_bytes = 0;
+  static constexpr bool any_async = false;
+  __device__ __forceinline__ void begin(unsigned) const {}
+  __device__ __forceinline__ void fetch(unsigned, unsigned) const {}
+  __device__ __forceinline__ void advance() {}
+};
+template <class First, class... Rest>
+struct BoxLoads<First, Rest...> {
+  static constexpr int tma_bytes = First::tma_bytes + BoxLoads<Rest...>::tma_bytes;
+  static constexpr bool any_async = !First::tma || BoxLoads<Rest...>::any_async;
+  typename First::Copy copy;
+  BoxLoads<Rest...> rest;
+  __device__ __forceinline__ void begin(unsigned at) const {
+    if constexpr (!First::tma) copy.begin(at);
+    rest.begin(at + First::stage_bytes);
+  }
+  __device__ __forceinline__ void fetch(unsigned at, unsigned full) const {
+    if constexpr (First::tma) copy.fetch(at, full);
+    rest.fetch(at + First::stage_bytes, full);
+  }
+  __device__ __forceinline__ void advance() {
+    First::advance(copy);
+    rest.advance();
+  }
+};
+
+// A place in the ring. `barriers` is the address of the first of its mbarriers.
+template <class C>
+struct BoxPlace {
+  unsigned tile, barriers;
+  int stage = 0;
+  unsigned parity = 0;  // of the rounds done
+  __device__ __forceinline__ BoxPlace(unsigned shared, unsigned barriers) : tile(shared), barriers(barriers) {}
+  __device__ __forceinline__ unsigned full() const { return barriers + unsigned(16 * stage); }
+  __device__ __forceinline__ unsigned empty() const { return full() + 8; }
+  __device__ __forceinline__ void advance() {
+    tile += unsigned(C::stage_bytes);
+    if (++stage == C::stages) {
+      tile -= unsigned(C::stages * C::stage_bytes);
+      stage = 0;
+      parity ^= 1u;
+    }
+  }
+};
+
+// One thread, before any other looks at them.
+template <class C>
+__device__ __forceinline__ void init_ring(unsigned barriers) {
+#pragma unroll 1
+  for (int stage = 0; stage < C::stages; ++stage) {
+    ptx::mbarrier_init(barriers + unsigned(16 * stage), 1);
+    ptx::mbarrier_init(barriers + unsigned(16 * stage + 8), C::consumers);
+  }
+}
+
+// All lanes of a warp, until each has seen the phase end: ptxas then knows that they are together.
+__device__ __forceinline__ void wait_phase(unsigned barrier, unsigned parity) {
+  while (!ptx::vote_all(ptx::mbarrier_try_wait(barrier, parity))) {
+  }
+}
+
+// Runs `body(stage address, turn)` for each of `steps`, with the loads of later steps on their way, by all threads.
+template <class C, class Loads, class Body>
+__device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsigned barriers, int steps, int warp,
+                                             const Body& body) {
+  constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;
+  BoxPlace<C> place(shared, barriers), next(shared, barriers);
+  const auto fill = [&] {
+    if constexpr (Loads::tma_bytes > 0) {
+      if (warp == 0 && ptx::elect()) {
+        ptx::mbarrier_arrive_expect_tx(next.full(), Loads::tma_bytes);
+        loads.fetch(next.tile, next.full());
+      }
+    }
+    if constexpr (Loads::any_async) loads.begin(next.tile);
+    loads.advance();
+    next.advance();
+  };
+  const auto commit = [] {
+    if constexpr (Loads::any_async) ptx::cp_async_commit_group();
+  };
+#pragma unroll 1
+  for (int s = 0; s < ahead; ++s) {
+    if (s < steps) fill();
+    commit();
+  }
+#pragma unroll 1
+  for (int left = steps; left > 0; --left, place.advance()) {
+    if constexpr (Loads::any_async) {
+      ptx::cp_async_wait_group<(C::stages >= 2 ? C::stages - 2 : 0)>();
+      ptx::fence_async_proxy();  // wgmma reads what this thread has copied
+    }
+    ptx::barrier_sync();  // everybody has copied, and is done with the stage of the previous step
+    if constexpr (Loads::tma_bytes > 0) wait_phase(place.full(), place.parity);
+    if constexpr (C::stages > 1) {
+      if (left > ahead) fill();
+      commit();
+      body(place.tile, steps - left);
+    } else {
+      body(place.tile, steps - left);
+      ptx::barrier_sync();  // everybody has read the only stage
+      if (left > ahead) fill();
+      commit();
+    }
+  }
+}
+
+// One thread of the warp that fills: each stage as soon as it is empty.
+template <class C, class Loads>
+__device__ __forceinline__ void box_produce(Loads& loads, unsigned shared, unsigned barriers, int steps) {
+  BoxPlace<C> place(shared, barriers);
+#pragma unroll 1
+  for (int s = 0; s < steps; ++s, place.advance()) {
+    while (!ptx::mbarrier_try_wait(place.empty(), place.parity ^ 1u)) {  // the first round finds all stages empty
+    }
+    ptx::mbarrier_arrive_expect_tx(place.full(), Loads::tma_bytes);
+    loads.fetch(place.tile, place.full());
+    loads.advance();
+  }
+}
+
+// The warps that multiply. `body` is done with a stage when it returns, or with what it has committed in flight.
+template <class C, class Body>
+__device__ __forceinline__ void box_consume(unsigned shared, unsigned barriers, int steps, int lane, const Body& body) {
+  BoxPlace<C> place(shared, barriers);
+  unsigned unreleased = 0;
+  const auto release = [&](unsigned empty) {
+    ptx::warp_sync();  // all lanes have read
+    if (lane == 0) ptx::mbarrier_arrive(empty);
+  };
+#pragma unroll 1
+  for (int s = 0; s < steps; ++s, place.advance()) {
+    wait_phase(place.full(), place.parity);
+    body(place.tile, s);
+    if constexpr (C::in_flight == 0) {
+      release(place.empty());
+    } else {
+      ptx::wgmma_wait_group<1>();
+      if (s > 0) release(unreleased);
+      unreleased = place.empty();
+    }
+  }
+  if constexpr (C::in_flight > 0) {
+    ptx::wgmma_wait_group<0>();
+    if (steps > 0) release(unreleased);
+  }
+}
+
+}  // namespace autosched::tile

@@ -1,0 +1,107 @@
+// Operands of a tile program's products that wgmma reads itself: boxes in shared memory, filled by TMA or by cp.async.
+//
+// L: what is decided about one operand: T, left (whether it is the a of its products), row_major (whether lines of memory
+// are rows of it), extent (of its tile, along m or n) and depth (along k), swizzle (bytes), array_major and array_minor (the
+// matrix as it lies in memory, contiguous along minor), threads (that copy), tma, access (bytes that lines are aligned to),
+// stage_bytes, advance (0: it stays, 1: along major, 2: along minor), groups (warpgroups along m) and fragments (of 64 rows,
+// of one of them).
+#pragma once
+#include <autosched/intrinsics/wgmma.cuh>
+#include <autosched/intrinsics/wgmma_copy.cuh>
+#include <autosched/intrinsics/wgmma_fragment.cuh>
+#include <autosched/ptx/tensor_map/tensor_map.cuh>
+#include <autosched/ptx/wgmma/of_registers.cuh>
+
+namespace autosched::tile {
+
+template <class L>
+struct BoxOperand : L {
+  using T = typename L::T;
+  static constexpr bool along_k = L::left == L::row_major;
+  using Boxes = WgmmaOperand<T, L::extent, L::depth, along_k, L::swizzle>;
+  static constexpr int tma_bytes = L::tma ? Boxes::bytes : 0;
+  static constexpr int tile_minor = along_k ? L::depth : L::extent, tile_major = along_k ? L::extent : L::depth;
+  static_assert(Boxes::bytes == L::stage_bytes, "boxes fill a tile without gaps");
+
+  // Where the next tile begins in a matrix: by threads, all of which copy a part,
+  struct ByThreads {
+    const T* matrix;
+    int major, minor, thread;
+    __device__ __forceinline__ void begin(unsigned at) const {
+      using Copy = WgmmaCopy<T, Boxes, L::array_minor, L::array_major, L::access, L::threads>;
+      static_assert(!Copy::shifts, "rule access: cp.async copies 4 bytes or more");
+      Copy(thread).begin(matrix, 0, at, 0, minor, major);
+    }
+  };
+  // or by TMA, which one thread asks; what comes counts at the barrier `full`.
+  struct ByTma {
+    const ptx::TensorMap* map;
+    int lead, major, minor;
+    static constexpr int halves = Boxes::lines > 256 ? 2 : 1;
+    __device__ __forceinline__ void fetch(unsigned at, unsigned full) const {
+#pragma unroll(Boxes::boxes * halves <= 4 ? Boxes::boxes * halves : 1)
+      for (int i = 0; i < Boxes::boxes * halves; ++i) {
+        const int box = i / halves, behind = i % halves * (Boxes::lines / halves);
+        ptx::load_box(at + unsigned(box * Boxes::box_bytes + behind * Boxes::line), *map, minor + box * Boxes::width,
+                      major + behind, lead, full, ptx::Evict::normally);
+      }
+    }
+  };
+  using Copy = conditional<L::tma, ByTma, ByThreads>;
+  __device__ static __forceinline__ void advance(Copy& copy) {
+    if constexpr (L::advance == 1) copy.major += tile_major;
+    if constexpr (L::advance == 2) copy.minor += tile_minor;
+  }
+};
+
+// acc += a @ b, or acc = a @ b: a warpgroup's FM fragments of 64 rows, a and b from shared memory. `group` is the
+// warpgroup's number. The multiplications are in flight behind it.
+template <class A, class B, int FM>
+__device__ __forceinline__ void multiply_boxes(float* acc, unsigned tile_a, unsigned tile_b, int group, bool accumulate) {
+  constexpr int n = B::extent;
+  using OfA = typename A::Boxes;
+  using OfB = typename B::Boxes;
+  const unsigned long long a = OfA::descriptor(tile_a + unsigned(16 * OfA::advance(0, 64)) * unsigned(group));
+  const unsigned long long b = OfB::descriptor(tile_b);
+#pragma unroll
+  for (int step = 0; step < A::depth / 16; ++step) {
+#pragma unroll
+    for (int i = 0; i < FM; ++i) {
+      ptx::Wgmma<typename A::T, n>::template multiply<OfA::major, OfB::major>(
+          *reinterpret_cast<float(*)[n / 2]>(acc + i * (n / 2)), a + OfA::advance(step, 64 * A::groups * i),
+          b + OfB::advance(step, 0), accumulate || step > 0);
+    }
+  }
+}
+
+// The same with a from registers: pairs, of all fragments of one step of k after another.
+template <class T, class B, int FM>
+__device__ __forceinline__ void multiply_registers(float* acc, unsigned* a, unsigned tile_b, bool accumulate) {
+  constexpr int n = B::extent;
+  using OfB = typename B::Boxes;
+  const unsigned long long b = OfB::descriptor(tile_b);
+#pragma unroll
+  for (int step = 0; step < B::depth / 16; ++step) {
+#pragma unroll
+    for (int i = 0; i < FM; ++i) {
+      ptx::WgmmaOfRegisters<T, n>::template multiply<OfB::major>(
+          *reinterpret_cast<float(*)[n / 2]>(acc + i * (n / 2)), *reinterpret_cast<unsigned(*)[4]>(a + (step * FM + i) * 4),
+          b + OfB::advance(step, 0), accumulate || step > 0);
+    }
+  }
+}
+
+// All of a warp's fragments of a tile of a, step after step, as registers.
+template <class A>
+__device__ __forceinline__ void load_box_fragments(unsigned* x, unsigned tile, int warp) {
+#pragma unroll
+  for (int step = 0; step < A::depth / 16; ++step) {
+#pragma unroll
+    for (int i = 0; i < A::fragments; ++i) {
+      load_fragment<typename A::T, typename A::Boxes>(*reinterpret_cast<unsigned(*)[4]>(x + (step * A::fragments + i) * 4),
+                                                      tile, (i * A::groups * 4 + warp) * 16, step);
+    }
+  }
+}
+
+}  // namespace autosched::tile

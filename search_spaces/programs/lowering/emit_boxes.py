@@ -1,0 +1,223 @@
+"""wgmma: products whose operands are boxes in shared memory, what fills those, and the barriers between both.
+
+Everything that is in flight has been waited for where a value of it is read, or a turn ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from search_spaces.hardware.fragments import WARP
+from search_spaces.programs.inference.inference import Spread, Staged
+from search_spaces.programs.language import ir
+from search_spaces.programs.lowering.emit_memory import MemoryAccess
+from search_spaces.programs.lowering.refs import Ref
+from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
+from search_spaces.programs.planning.staging import StagedNumbers
+
+
+@dataclass
+class Waiting:
+    """A product whose loop over k is not written yet: those behind it may share it."""
+
+    operation: ir.Mma
+    array: str
+    sets: list[int] = field(default_factory=list)
+
+
+class Boxes(MemoryAccess):
+    """What of a kernel is different with wgmma."""
+
+    @property
+    def producing(self) -> bool:
+        """Whether a warp of its own copies."""
+        return copies_alone(self.values)
+
+    @property
+    def head(self) -> list[str]:
+        """In front of the body: mbarriers, and what the warp that copies does instead of it."""
+        if not self.boxed:
+            return []
+        # By a shuffle, behind which ptxas knows that all lanes have the same: descriptors lie in uniform registers.
+        lines = [
+            "[[maybe_unused]] const int thread = int(threadIdx.x), lane = thread % 32, "
+            "warp = int(ptx::shfl_idx(unsigned(thread) / 32u, 0));"
+        ]
+        if not self.inits:
+            return lines
+        lines += [
+            f"const unsigned barriers = shared + {self.memory.total}u;",
+            "if (thread == 0) {",
+            *(f"  {line}" for line in self.inits),
+            "  ptx::fence_mbarrier_init();",
+            "}",
+            "ptx::barrier_sync();",
+        ]
+        if self.producing:
+            lines += [
+                f"if (warp == {self.numbers.warps}) {{",
+                *(f"  {line}" for line in self.producer),
+                "  return;",
+                "}",
+            ]
+        return lines
+
+    def _barriers_of(self, count: int) -> int:
+        """The place of so many mbarriers."""
+        place = self.barrier_bytes
+        self.barrier_bytes += 8 * count
+        return place
+
+    def _box_copy(self, n: BoxedNumbers) -> str:
+        """Where the operand's tile begins, and what copies it."""
+        staged = n.staged
+        window = staged.load.window
+        rows, columns = (i.code for i in staged.start)
+        places = f"{columns}, {rows}" if window.turned else f"{rows}, {columns}"
+        if not n.tma:
+            return f"{{{self.base(window.array)}, {places}, thread}}"
+        lead = "0"
+        for extent, place in zip(window.array.full[: len(window.array.lead)], window.array.lead, strict=True):
+            lead = f"({lead}) * {extent} + {place.code}" if lead != "0" else place.code
+        return f"{{&{staged.name}_map, {lead}, {places}}}"
+
+    def _keep_boxes(self, n: BoxedNumbers, source: ir.Source) -> None:
+        """A tile that is copied once."""
+        name = n.staged.name
+        self.code.add(f"const unsigned tile_{name} = shared + {self.memory.kept[name]}u;", source)
+        self._enter("{")
+        self.code.add(f"const Operand_{name}::Copy copy = {self._box_copy(n)};", source)
+        if n.tma:
+            place = self._barriers_of(1)
+            self.inits.append(f"ptx::mbarrier_init(barriers + {place}u, 1);")
+            self._enter("if (warp == 0 && ptx::elect()) {")
+            self.code.add(f"ptx::mbarrier_arrive_expect_tx(barriers + {place}u, Operand_{name}::tma_bytes);")
+            self.code.add(f"copy.fetch(tile_{name}, barriers + {place}u);")
+            self._leave()
+            self.code.add(f"tile::wait_phase(barriers + {place}u, 0);")
+            self._leave()
+            return
+        self.code.add(f"copy.begin(tile_{name});")
+        self.code.add("ptx::cp_async_commit_group();")
+        self.code.add("ptx::cp_async_wait_group<0>();")
+        self.code.add("ptx::fence_async_proxy();  // wgmma reads what this thread has copied")
+        self._leave()
+        self.code.add(self.barrier)
+
+    def _box_ring(self, loop: ir.Loop, ring: list[BoxedNumbers], count: str) -> None:
+        types, made = ", ".join(f"Operand_{n.staged.name}" for n in ring), "{}"
+        for n in reversed(ring):
+            made = f"{{{self._box_copy(n)}, {made}}}"
+        name, stages = f"Ring_{loop.number}", self.stages[loop.number]
+        self.structs_add(
+            f"struct {name} {{\n  static constexpr int stages = {stages}, stage_bytes = {sum(n.bytes for n in ring)}, "
+            f"consumers = {self.numbers.warps}, in_flight = {self.values.get('in_flight', 0)};\n}};\n"
+        )
+        place, by_tma = 0, any(n.tma for n in ring)
+        if by_tma:
+            place = self._barriers_of(2 * stages)
+            self.inits.append(f"tile::init_ring<{name}>(barriers + {place}u);")
+        barriers = f"barriers + {place}u" if by_tma else "0"
+        if self._written:
+            everybody = f"ptx::barrier_sync(2, {(self.numbers.warps + 1) * WARP});"
+            self.code.add(f"{everybody if self.producing else self.barrier}  // everybody is done with what lies here")
+            if self.producing:
+                self.producer.append(everybody)
+        self._written = True
+        shared = f"shared + {self.memory.rings[loop.number]}u"
+        loads = f"tile::BoxLoads<{types}> loads_{loop.number}{made};"
+        arguments = f"[&](unsigned stage, [[maybe_unused]] int turn_{loop.number}) {{"
+        if self.producing:
+            self.producer += [
+                "if (ptx::elect()) {",
+                f"  {loads}",
+                f"  tile::box_produce<{name}>(loads_{loop.number}, {shared}, {barriers}, {count});",
+                "}",
+                "ptx::warp_sync();",
+            ]
+            self._enter(f"tile::box_consume<{name}>({shared}, {barriers}, {count}, lane, {arguments}", loop.source)
+        else:
+            self.code.add(loads, loop.source)
+            self._enter(
+                f"tile::box_pipeline<{name}>(loads_{loop.number}, {shared}, {barriers}, {count}, warp, {arguments}",
+                loop.source,
+            )
+
+    def _flying_turns(self, loop: ir.Loop) -> None:
+        """Of a loop that adds up products and does nothing else: a group of multiplications each, which the ring
+        waits for; states are the accumulators."""
+        states: dict[int, int] = {}
+        calls: list[tuple[str, ir.Source]] = []
+        for operation in loop.body:
+            match operation:
+                case ir.Load(result) | ir.Transpose(result):
+                    for spread in self.found.computed_in(result):
+                        self.refs[result.id, spread] = self._value(operation, spread)
+                case ir.Read(result, state):
+                    states[result.id] = state
+                case ir.Mma():
+                    assert operation.c is not None
+                    calls.append(self._box_call(operation, self.states[states[operation.c.id]]))
+                case _:
+                    pass
+        self.code.add("ptx::wgmma_fence();")
+        for line, source in calls:
+            self.code.add(line, source)
+        self.code.add("ptx::wgmma_commit_group();")
+        self._leave("});")
+        for state in states.values():
+            name = self.states[state]
+            self.code.each(
+                self.of(self.found.states[state]).registers,
+                lambda r, name=name: f"ptx::hold_register({name}[{r}]);",  # type: ignore[misc]
+                loop.source,
+                writes=name,
+            )
+        self.code.flush()
+
+    def _value(self, operation: ir.Computing, spread: Spread) -> Ref:
+        """Of the emitter of all operations."""
+        raise NotImplementedError
+
+    def _box_products(self, waiting: list[Waiting]) -> None:
+        """The multiplications of products, one group of them, and the wait for it."""
+        calls = [self._box_call(w.operation, w.array) for w in waiting]
+        self.code.flush()
+        self.code.add("ptx::wgmma_fence();")
+        for line, source in calls:
+            self.code.add(line, source)
+        self.code.add("ptx::wgmma_commit_group();")
+        self.code.add("ptx::wgmma_wait_group<0>();")
+        for w in waiting:
+            count = self.of(self.found.natural[w.operation.result.id]).registers
+            self.code.each(
+                count,
+                lambda r, array=w.array: f"ptx::hold_register({array}[{r}]);",  # type: ignore[misc]
+                w.operation.source,
+                writes=w.array,
+            )
+        self.code.flush()
+
+    def _box_call(self, o: ir.Mma, array: str) -> tuple[str, ir.Source]:
+        number = self.found.product_of[o.result.id]
+        fragments = self.numbers.products[number].shape[0] // (64 * self.numbers.warps // 4)
+        b = self.refs[o.b.id, Spread("right", o.b.shape, number)]
+        spread = Spread("left", o.a.shape, number)
+        a, more = self.refs[o.a.id, spread], "false" if o.c is None else "true"
+        if a.kind == "staged":
+            of = f"Operand_{a.name}, Operand_{b.name}, {fragments}"
+            return f"tile::multiply_boxes<{of}>({array}, tile_{a.name}, tile_{b.name}, warp / 4, {more});", o.source
+        packed = self._pack(a, self.of(spread).registers, o.source)
+        of = f"{o.a.dtype.c_name}, Operand_{b.name}, {fragments}"
+        return f"tile::multiply_registers<{of}>({array}, {packed.name}, tile_{b.name}, {more});", o.source
+
+    def _box_fragments(self, value: ir.Value, spread: Spread, staged: Staged) -> Ref:
+        """All fragments of an a in registers: a warp's rows of it."""
+        name = self.declare("w", "unsigned", self.of(spread).registers // 2)
+        self.code.add(f"tile::load_box_fragments<Operand_{staged.name}>({name}, tile_{staged.name}, warp);")
+        return Ref("packed", name, value.dtype)
+
+
+def split(numbers: list[StagedNumbers | BoxedNumbers]) -> tuple[list[StagedNumbers], list[BoxedNumbers]]:
+    """Of one schedule all are of one kind."""
+    return [n for n in numbers if isinstance(n, StagedNumbers)], [n for n in numbers if isinstance(n, BoxedNumbers)]

@@ -1,0 +1,178 @@
+"""Operands that wgmma reads from shared memory, in numbers: boxes under a hardware swizzle, and what fills them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import gcd
+
+from search_spaces.hardware.wgmma import CORE_LINES, SWIZZLES, Swizzle
+from search_spaces.layouts.shared_layout import hardware_swizzle
+from search_spaces.operators.problem import Operand
+from search_spaces.programs.inference.inference import Inference, Staged
+from search_spaces.programs.language import ir
+from search_spaces.programs.planning.numbers import Numbers
+from search_spaces.programs.planning.ways import BOX_ALIGNMENT, MOST_COLUMNS
+from search_spaces.spaces.parameters import Value
+from search_spaces.templates.tensor_map import MOST_BOX, TensorMap
+
+BY_THREADS, TMA, WARP = "threads", "tma", "warp"  # what fills boxes; of the last one, a warp of its own asks TMA
+TMA_BYTES, LEAST_BYTES = 16, 4  # that lines of memory are aligned to, for TMA and for cp.async
+
+
+@dataclass(frozen=True)
+class BoxedNumbers:
+    """``access``: bytes that lines are aligned to. ``bytes``: of a tile. ``line`` and ``lines`` are those of a box."""
+
+    staged: Staged
+    swizzle: Swizzle
+    tma: bool
+    access: int
+    bytes: int
+
+    @property
+    def line(self) -> int:
+        return self.swizzle // self.element_bytes
+
+    @property
+    def lines(self) -> int:
+        rows, columns = self.staged.shape
+        return rows if self.staged.row_major else columns
+
+    @property
+    def boxes(self) -> int:
+        """Of the tile, side by side; TMA copies one in two halves if it is too long."""
+        rows, columns = self.staged.shape
+        return (columns if self.staged.row_major else rows) // self.line
+
+    @property
+    def element_bytes(self) -> int:
+        return self.staged.load.window.array.dtype.bytes
+
+
+def swizzle_of(layout: str, row_major: bool, element_bytes: int) -> Swizzle | None:
+    """The width of the hardware's swizzle that ``layout`` is for boxes whose lines lie as memory's do, or None."""
+    wanted = {
+        ("" if row_major else "transpose+") + hardware_swizzle(s, element_bytes).text: s for s in SWIZZLES if s != 0
+    }
+    return wanted.get(layout)
+
+
+def why_no_boxes(staged: Staged, layout: str, rows: int, cols: int) -> str | None:
+    """Why wgmma does not read a tile of ``rows`` x ``cols`` of the operand under ``layout``."""
+    element_bytes = staged.load.window.array.dtype.bytes
+    swizzle = swizzle_of(layout, staged.row_major, element_bytes)
+    if swizzle is None:
+        return f"wgmma reads boxes of {staged.name} under a hardware swizzle along the lines of memory, not {layout}"
+    across, lines = (cols, rows) if staged.row_major else (rows, cols)
+    width = swizzle // element_bytes
+    if across % width:
+        return f"boxes {width} elements wide do not divide lines of {across} of the tile of {staged.name}"
+    if lines % CORE_LINES:
+        return f"wgmma reads {CORE_LINES} lines at a time, but the tile of {staged.name} has {lines}"
+    if rows * cols * element_bytes % BOX_ALIGNMENT:
+        return f"boxes begin at multiples of {BOX_ALIGNMENT} bytes, but {staged.name} has {rows * cols * element_bytes}"
+    if lines > 2 * MOST_BOX or (staged.side == "b" and cols > MOST_COLUMNS):
+        return f"the tile of {staged.name} is larger than one instruction reads"
+    return None
+
+
+def line_bytes(staged: Staged) -> int:
+    """What lines of memory, and the beginnings of tiles on them, are aligned to: 16 bytes at most."""
+    return gcd(staged.alignment * staged.load.window.array.dtype.bytes, TMA_BYTES)
+
+
+def pitch_bytes(staged: Staged) -> int:
+    """What the distance of lines is a multiple of: 16 bytes at most."""
+    array = staged.load.window.array
+    return gcd(array.matrix[1] * array.dtype.bytes, TMA_BYTES)
+
+
+def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
+    """Raises ValueError where the rules of the space refuse the schedule."""
+    layout = str(values[f"layout_{staged.name}"])
+    reason = why_no_boxes(staged, layout, *staged.shape)
+    if reason is not None:
+        raise ValueError(reason)
+    element_bytes = staged.load.window.array.dtype.bytes
+    swizzle = swizzle_of(layout, staged.row_major, element_bytes)
+    assert swizzle is not None
+    rows, columns = staged.shape
+    tma = values["filled_by"] != BY_THREADS and pitch_bytes(staged) == TMA_BYTES
+    return BoxedNumbers(staged, swizzle, tma, line_bytes(staged), rows * columns * element_bytes)
+
+
+def copies_alone(values: Mapping[str, Value]) -> bool:
+    """Whether a warp of its own copies."""
+    return values.get("filled_by") == WARP
+
+
+@cache
+def accumulating(found: Inference) -> frozenset[int]:
+    """The loops that do nothing but add products of staged tiles to states: those of a turn may be in flight while the
+    next one's begin."""
+    return frozenset(n for n, loop in found.loops.items() if _accumulates(found, loop))
+
+
+def _accumulates(found: Inference, loop: ir.Loop) -> bool:
+    staged = {id_ for id_, _ in found.staged}
+    tiles: set[int] = set()
+    reads: dict[int, int] = {}
+    sums: dict[int, int] = {}
+    for operation in loop.body:
+        match operation:
+            case ir.Load(result) if result.id in staged:
+                tiles.add(result.id)
+            case ir.Transpose(result, value) if value.id in tiles:
+                tiles.add(result.id)
+            case ir.Read(result, state):
+                reads[result.id] = state
+            case ir.Mma(result, a, b, c) if c is not None and {a.id, b.id} <= tiles and c.id in reads:
+                sums[result.id] = reads[c.id]
+            case ir.Set(state, value) if sums.get(value.id) == state:
+                pass
+            case ir.Move():
+                pass
+            case _:
+                return False
+    sets = [o.state for o in loop.body if isinstance(o, ir.Set)]
+    return bool(sums) and len(sets) == len(set(sets)) == len(sums) == len(set(reads.values())) == len(reads)
+
+
+def box_struct(n: BoxedNumbers, numbers: Numbers) -> str:
+    """The C++ type ``Operand_NAME``."""
+    staged = n.staged
+    product, array = numbers.products[staged.product], staged.load.window.array
+    left = staged.side == "a"
+    groups = numbers.warps // 4
+    values = {
+        "bool left": left,
+        "bool row_major": staged.row_major,
+        "int extent": staged.shape[0 if left else 1],
+        "int depth": staged.shape[1 if left else 0],
+        "int swizzle": n.swizzle,
+        "int array_major": array.matrix[0],
+        "int array_minor": array.matrix[1],
+        "int threads": numbers.warps * 32,
+        "bool tma": n.tma,
+        "int access": n.access,
+        "int stage_bytes": n.bytes,
+        "int advance": {"": 0, "major": 1, "minor": 2}[staged.advance],
+        "int groups": groups,
+        "int fragments": product.shape[0] // (64 * groups),
+    }
+    lines = [f"using T = {array.dtype.c_name};"]
+    lines += [f"static constexpr {name} = {str(value).lower()};" for name, value in values.items()]
+    members = "".join(f"  {line}\n" for line in lines)
+    return (
+        f"struct Load_{staged.name} {{\n{members}}};\n"
+        f"using Operand_{staged.name} = tile::BoxOperand<Load_{staged.name}>;\n\n"
+    )
+
+
+def box_map(n: BoxedNumbers, operand: Operand) -> TensorMap:
+    """How TMA sees the array of an operand: a box of one matrix at a time, or half of one that is too long."""
+    lines = n.lines if n.lines <= MOST_BOX else n.lines // 2
+    name = {32: "32B", 64: "64B", 128: "128B"}[n.swizzle]
+    return TensorMap.matrices(f"{n.staged.name}_map", operand, (lines, n.line), swizzle=name)  # type: ignore[arg-type]

@@ -1,0 +1,298 @@
+"""What wgmma adds to the space of a program: TMA, a warp that copies alone, and what operands must be for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import numpy as np
+
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.fragments import WARP as LANES
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.programs.inference.inference import Inference, Product, Spread, Staged
+from search_spaces.programs.language import ir
+from search_spaces.programs.planning.boxes import (
+    BY_THREADS,
+    LEAST_BYTES,
+    TMA,
+    TMA_BYTES,
+    WARP,
+    accumulating,
+    line_bytes,
+    pitch_bytes,
+    why_no_boxes,
+)
+from search_spaces.programs.planning.choices import Choices, unique_operands
+from search_spaces.programs.planning.memory import stage_names
+from search_spaces.programs.planning.staging import SHARED
+from search_spaces.programs.planning.ways import (
+    MOST_COLUMNS,
+    ROWS_OF_WARP,
+    WARPS,
+    fragments,
+    has_boxes,
+    is_boxed,
+    wgmma_name,
+)
+from search_spaces.spaces.columns import Column, TextColumn
+from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
+from search_spaces.spaces.rules import Attribute, Rule
+
+BARRIER_BYTES = 256  # of shared memory, for the mbarriers of all rings and tiles
+
+
+def workers(found: Choices, device: Device) -> str:
+    """The column of the threads that compute: all of a block but a warp that copies."""
+    return "workers" if found.first.products and has_boxes(found.element, device) else "threads"
+
+
+def filling(found: Choices, device: Device) -> tuple[Parameter, ...]:
+    """``filled_by``: what copies to boxes. TMA leaves operands to threads whose lines it does not take."""
+    if not has_boxes(found.element, device) or not found.first.staged:
+        return ()
+    values = (BY_THREADS, TMA, WARP) if stage_names(found.first) else (BY_THREADS, TMA)
+    filled = categorical("filled_by", values, "what fills boxes: all threads, TMA, or a warp of its own that asks TMA")
+    if not flying(found):
+        return (filled,)
+    return filled, ordinal("in_flight", (0, 1), "turns whose products may be unfinished when the next one's begin")
+
+
+def flying(found: Choices) -> bool:
+    """Whether the ring's only loop adds up products and does nothing else."""
+    return all(len(names := stage_names(i)) == 1 and set(names) <= accumulating(i) for i in found.inferences.values())
+
+
+def threads(found: Choices, device: Device) -> tuple[Attribute, ...]:
+    """All threads of a block, where ``workers`` are not all."""
+    if workers(found, device) == "threads":
+        return ()
+    doc = "threads of a block"
+    if not filling(found, device):
+        return (Attribute("threads", lambda workers: 1 * workers, doc),)
+    return (Attribute("threads", lambda workers, filled_by: workers + LANES * (filled_by == WARP), doc),)
+
+
+def spared(rule: Rule, found: Choices, device: Device) -> Rule:
+    """``rule`` without a say where wgmma multiplies: it speaks of copies and fragments that wgmma does without."""
+    if not has_boxes(found.element, device):
+        return rule
+    assert found.element is not None
+    name = wgmma_name(found.element)
+    inputs = dict(rule.inputs)
+    key = next((p for p, column in inputs.items() if column == "intrinsic"), "intrinsic")
+
+    def allows(**given: Column) -> BoolArray:
+        way = given[key]
+        assert isinstance(way, TextColumn)
+        own = {p: given[p] for p in inputs}
+        if key in own:
+            own[key] = TextColumn(way.codes, tuple(fragments(v).name for v in way.values))
+        answer: BoolArray = (way == name) | np.asarray(rule.function(**own))
+        return answer
+
+    return Rule(rule.name, allows, rule.reason, rule.doc, names={**inputs, key: "intrinsic"})
+
+
+@cache
+def why_not_wgmma(found: Inference) -> str | None:
+    """Why products of a program cannot be wgmma's, whatever the schedule."""
+    for operation in found.made.values():
+        if not isinstance(operation, ir.Mma):
+            continue
+        spread = Spread("right", operation.b.shape, found.product_of[operation.result.id])
+        made = found.made[operation.b.id]
+        source = made.value if isinstance(made, ir.Transpose) else operation.b
+        key = (source.id, spread.swap() if isinstance(made, ir.Transpose) else spread)
+        if key not in found.staged:
+            return (
+                f"wgmma takes b from shared memory, where loads alone put it: that of the mma at {operation.source} is "
+                "computed, or its window is not one that a ring copies"
+            )
+    return None
+
+
+def box_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
+    """Validity: what wgmma, TMA and a warp that copies need."""
+    if not has_boxes(found.element, device) or not found.first.products:
+        return ()
+    rules = [_way_rule(found)]
+    for p in found.first.products:
+        rules += _map_rules(p)
+    for s in unique_operands(found.first):
+        rules += _operand_rules(s)
+    if filling(found, device):
+        rules.append(_filling_rule(found))
+        if flying(found):
+            rules.append(_flight_rule(stage_names(found.first)))
+    return tuple(rules)
+
+
+def _way_rule(found: Choices) -> Rule:
+    reasons = (why_not_wgmma(i) for i in found.inferences.values())
+    reason = next((r for r in reasons if r is not None), None)
+
+    def why_not(intrinsic: str) -> str | None:
+        return reason if is_boxed(intrinsic) else None
+
+    return Rule.refusing("wgmma", why_not, "wgmma reads b from shared memory, as it was loaded")
+
+
+def _map_rules(p: Product) -> list[Rule]:
+    if p.given is not None:
+        given = p.given
+
+        def fits(intrinsic: str) -> str | None:
+            if not is_boxed(intrinsic) or (
+                isinstance(given, WgMap)
+                and given.sg_data[0] == ROWS_OF_WARP
+                and given.sg_layout[1] == 1
+                and given.sg_layout[0] % WARPS == 0
+            ):
+                return None
+            return f"the map that the program says does not give each of {WARPS} warps {ROWS_OF_WARP} of 64 rows"
+
+        return [Rule.refusing(f"warpgroups{p.suffix}", fits, "warpgroups have 64 rows")]
+
+    def why_not(rows: int, columns: int, tile_n: int, intrinsic: str) -> str | None:
+        if not is_boxed(intrinsic):
+            return None
+        if columns != 1 or rows % WARPS:
+            return f"wgmma gives 64 rows to {WARPS} subgroups, one below another: {rows} x {columns} are no warpgroups"
+        if tile_n > MOST_COLUMNS:
+            return f"wgmma multiplies {MOST_COLUMNS} columns at most, not {tile_n}"
+        return None
+
+    names = {
+        "rows": f"sg_rows{p.suffix}",
+        "columns": f"sg_columns{p.suffix}",
+        "tile_n": f"tile_n{p.suffix}",
+        "intrinsic": "intrinsic",
+    }
+    return [Rule.refusing(f"warpgroups{p.suffix}", why_not, "warpgroups have 64 rows", names=names)]
+
+
+def _operand_rules(s: Staged) -> list[Rule]:
+    name, home = s.name, {} if s.loop is not None else {"home": f"home_{s.name}"}
+
+    def boxes(layout: str, rows: int, cols: int, intrinsic: str, home: str = SHARED) -> str | None:
+        if not is_boxed(intrinsic):
+            return None
+        if home != SHARED and s.side == "b":
+            return f"wgmma takes {name} from shared memory"
+        return why_no_boxes(s, layout, rows, cols)
+
+    columns = {"layout": f"layout_{name}", "rows": f"rows_{name}", "cols": f"cols_{name}", "intrinsic": "intrinsic"}
+    return [
+        Rule.refusing(
+            f"boxes_{name}",
+            boxes if not home else with_home(boxes),
+            f"boxes make up the tile of {name}",
+            names={**columns, **home},
+        ),
+    ]
+
+
+def with_home(why_not: Callable[..., str | None]) -> Callable[..., str | None]:
+    """``why_not`` of a tile that may be in registers: a parameter with a default is no column."""
+
+    def of_all(**given: Value) -> str | None:
+        return why_not(**given)
+
+    return of_all
+
+
+def _filling_rule(found: Choices) -> Rule:
+    operands = unique_operands(found.first)
+    by_tma = [s for s in operands if pitch_bytes(s) == TMA_BYTES]
+
+    def why_not(filled_by: str, intrinsic: str) -> str | None:
+        if not is_boxed(intrinsic):
+            return None if filled_by == BY_THREADS else "TMA fills the boxes of wgmma alone"
+        by_threads = operands if filled_by == BY_THREADS else [s for s in operands if s not in by_tma]
+        if filled_by != BY_THREADS and not by_tma:
+            return f"TMA takes lines that are multiples of {TMA_BYTES} bytes apart, and no operand has such"
+        for s in by_threads:
+            if line_bytes(s) < LEAST_BYTES:
+                return f"cp.async copies {LEAST_BYTES} bytes or more, but lines of {s.name} have {line_bytes(s)}"
+            if filled_by == WARP and s.loop is not None:
+                return f"a warp of its own copies by TMA, but lines of {s.name} are {pitch_bytes(s)} bytes apart"
+        return None
+
+    return Rule.refusing("filled_by", why_not, "what fills boxes can copy the lines of all operands")
+
+
+def _flight_rule(stages: Mapping[int, str]) -> Rule:
+    def why_not(in_flight: int, filled_by: str, stages: int) -> str | None:
+        if in_flight and filled_by != WARP:
+            return f"turns in flight need a warp that fills stages as they are released, not {filled_by}"
+        if in_flight and stages < 2:
+            return "a turn in flight keeps the only stage"
+        return None
+
+    (name,) = stages.values()
+    names = {"in_flight": "in_flight", "filled_by": "filled_by", "stages": name}
+    return Rule.refusing("in_flight", why_not, "a stage is not filled while products read it", names=names)
+
+
+def box_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+    """What does not matter to boxes, and ways that a better one equals."""
+    if not has_boxes(found.element, device) or not found.first.products:
+        return ()
+    assert found.element is not None
+    way, rules = wgmma_name(found.element), list[Rule]()
+    for s in unique_operands(found.first):
+        rules += _unused_rules(s, way)
+    if any(pitch_bytes(s) == TMA_BYTES for s in unique_operands(found.first)):
+        rules.append(
+            Rule(
+                "by_tma",
+                lambda filled_by, intrinsic: (intrinsic != way) | (filled_by != BY_THREADS),
+                "boxes are filled by {filled_by}, which takes instructions of them that TMA does not",
+            )
+        )
+    return tuple(rules)
+
+
+def _unused_rules(s: Staged, way: str) -> list[Rule]:
+    name = s.name
+
+    def unused(vector: IntArray, columns: IntArray, copy: TextColumn, intrinsic: TextColumn) -> BoolArray:
+        answer: BoolArray = (intrinsic != way) | ((vector == 1) & (columns == 1) & (copy == "cp.async"))
+        return answer
+
+    def widest_swizzle(layout: str, rows: int, cols: int, intrinsic: str) -> str | None:
+        if not is_boxed(intrinsic):
+            return None
+        wider = ["swizzle(3,3,3)", "swizzle(2,3,3)", "swizzle(1,3,3)"]
+        text = layout.removeprefix("transpose+")
+        for other in wider[: wider.index(text)] if text in wider else []:
+            if why_no_boxes(s, layout.replace(text, other), rows, cols) is None:
+                return f"{other} divides the lines of {name} too, and is wider than {text}"
+        return None
+
+    found = [
+        Rule(
+            f"box_threads_{name}",
+            unused,
+            f"{{copy}} of {{vector}} elements in {{columns}} columns does not matter to how boxes of {name} are copied",
+            names={
+                "vector": f"vector_{name}",
+                "columns": f"copy_columns_{name}",
+                "copy": f"copy_{name}",
+                "intrinsic": "intrinsic",
+            },
+        ),
+        Rule.refusing(
+            f"box_swizzle_{name}",
+            widest_swizzle,
+            names={
+                "layout": f"layout_{name}",
+                "rows": f"rows_{name}",
+                "cols": f"cols_{name}",
+                "intrinsic": "intrinsic",
+            },
+        ),
+    ]
+    return found

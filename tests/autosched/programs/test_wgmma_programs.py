@@ -1,0 +1,251 @@
+"""wgmma as a way of tile programs: proven in the emulator, machine code of sm_90a, planted faults of new barriers."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.programs.loading import load_program, problem
+from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
+from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.emulator import emulate
+from search_spaces.hardware.devices import device
+from search_spaces.programs.builder import Builder, Input, Output, Program, program
+from search_spaces.programs.language.ir import Array
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.template import template
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
+H100 = device("h100")
+GEMM, ATTENTION, CAUSAL = "gemm_relu.py", "attention.py:attention", "attention.py:causal_attention"
+Values = dict[str, int | str]
+
+
+@program(
+    at=Input("k m", "bf16"), bt=Input("n k", "bf16"), bias=Input("n", "f32"), out=Output("m n", "f32"),
+)  # fmt: skip
+def stored_transposed(p: Builder, at: Array, bt: Array, bias: Array, out: Array) -> None:
+    """Lines of a lie along m, and those of b along k."""
+    m, n, k = at.shape[1], bt.shape[0], at.shape[0]
+    i, j = p.blocks((m, n), (128, 64))
+    x, y = p.window(at, (0, i), (32, 128)), p.window(bt, (j, 0), (64, 32))
+    acc = p.state(p.zeros((128, 64)))
+    for _ in p.steps(k, 32):
+        acc.set(p.mma(p.transpose(p.load(x)), p.transpose(p.load(y)), acc))
+        x.move(32, 0)
+        y.move(0, 32)
+    p.store(acc + p.load(p.window(bias, (0, j), (1, 64))), p.window(out, (i, j), (128, 64)))
+
+
+@program(x=Input("m k", "f16"), w=Input("k n", "f16"), out=Output("m n", "f32"))
+def scaled_rows(p: Builder, x: Array, w: Array, out: Array) -> None:
+    """a is computed from what was loaded, so that wgmma takes it from registers."""
+    i, j = p.blocks(out.shape, (64, 64))
+    rows, columns = p.window(x, (i, 0), (64, 64)), p.window(w, (0, j), (64, 64))
+    acc = p.state(p.zeros((64, 64)))
+    for _ in p.steps(x.shape[1], 64):
+        acc.set(p.mma((p.load(rows).cast("f32") * 0.5).cast("f16"), p.load(columns), acc))
+        rows.move(0, 64)
+        columns.move(64, 0)
+    p.store(acc, p.window(out, (i, j), (64, 64)))
+
+
+def boxes(name: str, layout: str) -> Values:
+    return {f"layout_{name}": layout, f"copy_{name}": "cp.async", f"vector_{name}": 1, f"copy_columns_{name}": 1}
+
+
+def gemm(kind: str = "f16", stages: int = 3, **changes: int | str) -> Values:
+    return {
+        "bm": 128, "bn": 64, "bk": 64, "intrinsic": f"wgmma_m64k16_{kind}", "sg_rows": 4, "sg_columns": 1,
+        **boxes("a", "swizzle(3,3,3)"), **boxes("b", "swizzle(3,3,3)"), "stages": stages, "filled_by": "warp",
+        "in_flight": 0, "store_1": "direct", "exchange": "pad(4,1)", "min_blocks": 1, "raster": "row",
+    } | changes  # fmt: skip
+
+
+def attention(kind: str = "f16", **changes: int | str) -> Values:
+    return {
+        "bm": 128, "bn": 64, "intrinsic": f"wgmma_m64k16_{kind}", "sg_rows_1": 4, "sg_columns_1": 1, "sg_rows_2": 4,
+        "sg_columns_2": 1, "home_q": "shared", **boxes("q", "swizzle(3,3,3)"), **boxes("k", "transpose+swizzle(3,3,3)"),
+        **boxes("v", "swizzle(3,3,3)"), "stages": 2, "filled_by": "warp", "sum_1": "after_loop", "store_1": "direct",
+        "exchange": "pad(4,1)", "min_blocks": 1, "raster": "row",
+    } | changes  # fmt: skip
+
+
+def made(place: str | Program) -> Program:
+    return load_program(str(EXAMPLES / place)) if isinstance(place, str) else place
+
+
+def filled(p: ProgramProblem, values: Values) -> Schedule:
+    """``values``, and those of the parameters that have one."""
+    space = template(p.program).space(p, H100)
+    schedule = Schedule.from_json(
+        p.program.name, {q.name: q.values[0] for q in space.parameters if len(q.values) == 1} | values
+    )
+    assert space.valid.explain(schedule) == []
+    return schedule
+
+
+def outcome(p: ProgramProblem, kernel: Kernel) -> str:
+    """ "ok", what the emulator reports, or "wrong"."""
+    inputs = p.random_inputs(1)
+    run = emulate(kernel, inputs, time_limit=60.0)
+    if run.status != "ok":
+        return str(run.status)
+    wanted, bounds = p.expected(inputs)
+    types = {o.name: o.dtype for o in p.operands()}
+    for name, values in wanted.items():
+        if not np.all(np.abs(types[name].load(run.outputs[name]) - values) <= bounds[name]):
+            return "wrong"
+    return "ok"
+
+
+@pytest.mark.parametrize(
+    ("place", "sizes", "values"),
+    [
+        (GEMM, {"m": 136, "n": 72, "k": 200}, gemm()),
+        (GEMM, {"m": 136, "n": 72, "k": 200}, gemm(in_flight=1, sg_rows=8)),
+        (GEMM, {"m": 136, "n": 72, "k": 200}, gemm(filled_by="tma", stages=1, sg_rows=8)),
+        (GEMM, {"m": 67, "n": 76, "k": 134}, gemm(filled_by="threads", stages=4)),
+        (GEMM, {"m": 67, "n": 72, "k": 134}, gemm(filled_by="tma", stages=2, store_1="turned")),
+        (CAUSAL, {"h": 2, "g": 1, "s": 100, "d": 64}, attention()),
+        (CAUSAL, {"h": 2, "g": 1, "s": 136, "d": 64}, attention(filled_by="tma", home_q="registers", store_1="turned")),
+        (ATTENTION, {"h": 1, "g": 1, "s": 200, "d": 64}, attention(filled_by="threads", sg_rows_1=8, sg_rows_2=8)),
+        ("attention.py:causal_attention_bf16", {"h": 1, "g": 1, "s": 200, "d": 128}, attention("bf16", stages=1)),
+        (
+            stored_transposed, {"m": 136, "n": 72, "k": 72},
+            {**gemm("bf16"), **boxes("at", "transpose+swizzle(3,3,3)"), **boxes("bt", "transpose+swizzle(2,3,3)")},
+        ),
+        (
+            scaled_rows, {"m": 72, "n": 72, "k": 136},
+            {**gemm(), **boxes("x", "swizzle(3,3,3)"), **boxes("w", "swizzle(3,3,3)")},
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, Program) else None,
+)  # fmt: skip
+def test_schedules_are_right(place: str | Program, sizes: dict[str, int], values: Values) -> None:
+    p = problem(made(place), **sizes)
+    known = {q.name for q in template(p.program).space(p, H100).parameters}
+    schedule = filled(p, {name: value for name, value in values.items() if name in known})
+    assert outcome(p, template(p.program).kernel(p, schedule, H100)) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("place", "sizes"),
+    [
+        (GEMM, {"m": 80, "n": 136, "k": 104}),
+        ("gated_mlp.py", {"m": 65, "n": 136, "k": 72}),
+        ("layernorm_matmul.py", {"m": 70, "n": 72, "k": 88}),
+        ("matmul_softmax.py", {"m": 70, "n": 64, "k": 72}),
+        ("rope_matmul.py", {"m": 70, "n": 64, "k": 72, "half": 32}),
+    ],
+)
+def test_sampled_schedules_are_right(place: str, sizes: dict[str, int], nightly: bool) -> None:
+    p = problem(made(place), **sizes)
+    space = template(p.program).space(p, H100)
+    ranks = next(s.ranks for s in space.strata if str(s.value).startswith("wgmma"))
+    chosen = [ranks[i] for i in np.random.default_rng(3).integers(len(ranks), size=8 if nightly else 1)]
+    for schedule in space.schedules(space.unrank(chosen)):
+        assert outcome(p, template(p.program).kernel(p, schedule, H100)) == "ok", schedule
+
+
+BOXES, RING = "autosched/tile/boxes.cuh", "autosched/tile/box_ring.cuh"
+
+
+@pytest.mark.parametrize(
+    ("where", "old", "new", "filled_by"),
+    [
+        (RING, "    ptx::mbarrier_arrive_expect_tx(place.full(), Loads::tma_bytes);\n", "", "warp"),
+        (RING, "expect_tx(place.full(), Loads::tma_bytes)", "expect_tx(place.full(), Loads::tma_bytes / 2)", "warp"),
+        (RING, "place.parity ^ 1u", "place.parity", "warp"),
+        (RING, "ptx::wgmma_wait_group<1>();", "", "flying"),
+        (RING, "      if (s > 0) release(unreleased);\n      unreleased = place.empty();\n",
+         "      release(place.empty());\n", "flying"),
+        (RING, "    ptx::wgmma_wait_group<0>();\n    if (steps", "    if (steps", "flying"),
+        (RING, "wait_phase(place.full(), place.parity);\n    body", "body", "warp"),
+        (RING, "wait_phase(place.full(), place.parity);\n    body", "wait_phase(place.full(), 0);\n    body", "warp"),
+        (RING, "    if (lane == 0) ptx::mbarrier_arrive(empty);\n", "", "warp"),
+        (RING, "    body(place.tile, s);\n    if constexpr (C::in_flight == 0) {\n      release(place.empty());\n",
+         "    release(place.empty());\n    body(place.tile, s);\n    if constexpr (C::in_flight == 0) {\n", "warp"),
+        (RING, "    parity ^= 1u;\n", "", "warp"),
+        (RING, "        ptx::mbarrier_arrive_expect_tx(next.full(), Loads::tma_bytes);\n", "", "tma"),
+        (RING, "    ptx::barrier_sync();  // everybody has copied", "    // everybody has copied", "tma"),
+        (RING, "      ptx::fence_async_proxy();  // wgmma reads what this thread has copied\n", "", "threads"),
+        ("", "ptx::wgmma_fence();\n", "", "warp"),
+        ("", "ptx::wgmma_wait_group<0>();\n", "", "warp"),
+        ("", "  ptx::barrier_sync();\n  if (warp", "  if (warp", "warp"),
+        (BOXES, "a + OfA::advance(step, ", "a + OfA::advance(0, ", "warp"),
+        (BOXES, "accumulate || step > 0", "step > 0", "warp"),
+    ],
+    ids=[
+        "expect_tx", "expected_bytes", "empty_phase", "flight", "release_in_flight", "last_flight", "full",
+        "full_phase", "release", "early_release", "parity",
+        "expect_tx_of_all", "slot", "proxy_fence", "fence", "wait", "init", "step", "accumulate",
+    ],
+)  # fmt: skip
+def test_faults_are_reported(where: str, old: str, new: str, filled_by: str) -> None:
+    p = problem(made(GEMM), m=128, n=64, k=384)
+    how = {"filled_by": "warp", "in_flight": 1} if filled_by == "flying" else {"filled_by": filled_by}
+    kernel = template(p.program).kernel(p, filled(p, gemm(stages=2, sg_rows=8, **how)), H100)
+    if where:
+        texts = dict(kernel.headers.files)
+        assert old in texts[where]
+        changed = dataclasses.replace(kernel, headers=Headers.of({**texts, where: texts[where].replace(old, new)}))
+    else:
+        assert old in kernel.source
+        changed = dataclasses.replace(kernel, source=kernel.source.replace(old, new))
+    assert outcome(p, changed) != "ok"
+
+
+def test_what_wgmma_cannot_is_refused_with_a_reason() -> None:
+    p = problem(made("int4_matmul.py"), m=40, n=72, k=64, half=32, groups=2)
+    space = template(p.program).space(p, H100)
+    assert any("computed" in v.reason for v in _violations(space, p, "wgmma"))
+    p = problem(made(GEMM), m=128, n=70, k=134)
+    reasons = [v.reason for v in _violations(template(p.program).space(p, H100), p, "filled_by", filled_by="tma")]
+    assert any("16 bytes apart" in r for r in reasons), reasons
+
+
+def _violations(space, p, rule, **changes):  # type: ignore[no-untyped-def]
+    (some,) = space.valid.sample(1, 1)
+    values = {**some.values, "intrinsic": next(v for v in _intrinsics(space) if v.startswith("wgmma")), **changes}
+    return [v for v in space.valid.explain(Schedule.from_json(p.program.name, values)) if v.rule == rule]
+
+
+def _intrinsics(space):  # type: ignore[no-untyped-def]
+    return next(q.values for q in space.parameters if q.name == "intrinsic")
+
+
+@pytest.mark.parametrize(
+    ("place", "sizes", "values", "most", "multiplications"),
+    [
+        (GEMM, {"m": 4096, "n": 4096, "k": 4096}, gemm(bm=128, bn=256, sg_rows=8, stages=4), 40, 4),
+        (GEMM, {"m": 4096, "n": 4096, "k": 4096}, gemm(bn=256, sg_rows=8, stages=4, in_flight=1), 44, 4),
+        (ATTENTION, {"h": 16, "g": 16, "s": 4096, "d": 64}, attention(bn=128, sg_rows_1=8, sg_rows_2=8), 400, 12),
+        (ATTENTION, {"h": 16, "g": 16, "s": 4096, "d": 128}, attention(sg_rows_1=8, sg_rows_2=8), 290, 12),
+    ],
+    ids=["gemm", "gemm_in_flight", "attention_64", "attention_128"],
+)  # fmt: skip
+def test_loops_multiply_by_wgmma(
+    place: str, sizes: dict[str, int], values: Values, most: int, multiplications: int
+) -> None:
+    """HGMMA alone, few instructions beside, no spills, and ptxas does not serialise them."""
+    try:
+        nvdisasm()
+    except DisassemblerMissing as missing:
+        pytest.skip(str(missing))
+    p = problem(made(place), **sizes)
+    kernel = template(p.program).kernel(p, filled(p, values), H100)
+    with CompilePool() as pool:
+        ((_, result),) = pool.compile_many([kernel], H100.arch)
+    assert not isinstance(result, CompileFailure), result.reason
+    body = main_loop(disassemble(result.cubin, result.entry))
+    loop = mix(body)
+    assert sum("HGMMA" in str(i) for i in body) == multiplications == dict(loop.kinds)["tensor"], loop.kinds
+    assert loop.instructions <= most, loop.kinds
+    assert result.resources.spill_store_bytes == 0

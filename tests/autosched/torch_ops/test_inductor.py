@@ -22,6 +22,32 @@ with torch.no_grad():
 """
 
 
+RACING = """
+import torch
+import autosched.torch
+from autosched.torch.inductor import race_formulas
+race_formulas(min_speedup=MIN)
+def block(x, w):
+    return 2 * torch.ops.autosched.rmsnorm(torch.ops.autosched.softmax(x), w)
+from torch._inductor.utils import run_and_get_code
+x, w = torch.randn(64, 512), torch.randn(512)
+with torch.no_grad():
+    out, code = run_and_get_code(torch.compile(block), x, w)
+    torch.testing.assert_close(out, block(x, w))
+print("".join(code).count("torch.ops.autosched.softmax.default("))
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("speedup", "calls"), [("1e9", True), ("1e-9", False)])
+def test_inductor_times_a_kernel_beside_its_formula(speedup: str, calls: bool) -> None:
+    program = RACING.replace("MIN", speedup)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count('"num_choices": 2') == 2, "the kernel and the formula of each"
+    assert (int(done.stdout.split()[-1]) > 0) == calls
+
+
 def test_the_result_is_written_in_place() -> None:
     a, b, out = torch.randn(8, 16), torch.randn(16, 4), torch.zeros(8, 4)
     external_matmul(a, b, out)

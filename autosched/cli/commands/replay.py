@@ -97,10 +97,11 @@ def replay(
 
     def maker(name: str) -> search.Make:
         if name == "bayes" and prior is not None:
-            from autosched.samplers.bayes.sampler import BayesSampler, Settings
+            from autosched.samplers.bayes.sampler import BayesSampler
+            from autosched.samplers.bayes.settings import CandidatePool, GuessTrust, Settings
 
-            everywhere = Settings(guessed=Settings.whole)  # guesses are looked up, so that all of them cost nothing
-            return lambda space, number: BayesSampler(space, number, prior=prior, settings=everywhere)
+            trust = GuessTrust(guessed=CandidatePool.whole)  # guesses are looked up, so that all of them cost nothing
+            return lambda space, number: BayesSampler(space, number, prior=prior, settings=Settings(trust=trust))
         return lambda space, number: make_sampler(name, space, seed=number, prior=prior)
 
     found = [

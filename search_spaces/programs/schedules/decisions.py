@@ -24,6 +24,7 @@ from search_spaces.programs.planning.memory import (
     shared_tile_bytes,
     stage_names,
 )
+from search_spaces.programs.planning.splits import SPLITS, splittable
 from search_spaces.programs.planning.staging import REGISTERS, SHARED
 from search_spaces.programs.planning.ways import has_boxes, rows_of_intrinsics
 from search_spaces.programs.problem import ProgramProblem
@@ -186,6 +187,8 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     for name in stage_names(first).values():
         listed.append(ordinal(name, (1, 2, 3, 4, 5), "steps of the loop in shared memory at a time"))
     listed += filling(found, device)
+    if is_splittable(found):
+        listed.append(ordinal("split_k", SPLITS, "blocks that share the turns of the loop, of which the last adds up"))
     for i in range(len(first.sums)):
         listed.append(categorical(f"sum_{i + 1}", (INSIDE, AFTER), "when the lanes' parts of a sum are joined"))
     for place, store in enumerate(first.stores):
@@ -199,6 +202,11 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     if len(first.trace.blocks) > 1:
         listed.append(raster())
     return tuple(listed)
+
+
+def is_splittable(found: Choices) -> bool:
+    """Whether blocks may share the turns of the only loop."""
+    return all(splittable(i) is not None for i in found.inferences.values())
 
 
 def is_turnable(found: Inference, place: int) -> bool:

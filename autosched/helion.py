@@ -68,7 +68,7 @@ class ProvenConfigs:
         return why
 
     def _run(self, bound: Any, config: Any) -> tuple[Any, str]:
-        """What a configuration computes; or why it does not, in one line."""
+        """Return what a configuration computes; or why it does not, in one line."""
         with self._emulating() as session:
             try:
                 result = bound.compile_config(config)(*self._fresh())
@@ -83,7 +83,7 @@ class ProvenConfigs:
         return _Emulating(self._device)
 
     def _fresh(self) -> tuple[Any, ...]:
-        """The arguments, as they were given: kernels may write to them."""
+        """Return the arguments, as they were given: kernels may write to them."""
         return tuple(a.clone() if isinstance(a, self._torch.Tensor) else a for a in self._args)
 
     def _close(self, expected: Any, found: Any) -> None:
@@ -109,7 +109,8 @@ class _Emulating:
 def proven(
     kernel: Any, args: Sequence[Any], *, device: str | Device, compare: Comparison | None = None
 ) -> ProvenConfigs:
-    """The filter of configurations of a ``@helion.kernel`` for ``args``, tensors of small sizes: each is emulated.
+    """Return the filter of configurations of a ``@helion.kernel`` for ``args``, tensors of small sizes: each is
+    emulated.
 
     ``compare(expected, found)`` raises AssertionError where results differ; by default they agree within 2% of their
     values and 0.02. Raises ValueError for an unknown device.

@@ -121,7 +121,7 @@ def predict(work: CostCounts, device: Device, *, registers: int | None = None, s
 
 
 def busy(work: CostCounts, device: Device, *, registers: int | None = None, spill_bytes: int = 0) -> dict[str, float]:
-    """The part of the predicted time for which each resource of the device is busy with one launch, 0..1.
+    """Return the part of the predicted time for which each resource of the device is busy with one launch, 0..1.
 
     Raises ValueError as ``predict`` does.
     """
@@ -324,7 +324,7 @@ def _waited_for_boxes(w: CostColumns, device: Device, round_trip: float) -> Floa
 
 
 def _tensor_shares(works: Sequence[CostCounts], device: Device) -> FloatArray:
-    """What part of the tensor cores' peak a unit reaches: a flop takes the same energy whatever asks for it."""
+    """Return what part of the tensor cores' peak a unit reaches: a flop takes the same energy whatever asks for it."""
     kinds = {(w.unit, w.operand_dtype) for w in works}
     shares = {
         (name, operand): unit(name).flops_per_cycle(device, operand) / device.tensor_rate(operand)
@@ -357,7 +357,7 @@ def _rates(works: Sequence[CostCounts], device: Device) -> FloatArray:
 
 
 def _largest_registers(device: Device, warps: IntArray) -> IntArray:
-    """The most registers per thread with which one block of so many warps is launchable."""
+    """Return the most registers per thread with which one block of so many warps is launchable."""
     rounded = -(-warps // device.schedulers_per_sm) * device.schedulers_per_sm
     units = device.registers_per_block // rounded // device.register_allocation_unit
     per_thread = units * device.register_allocation_unit // device.warp_size

@@ -128,7 +128,7 @@ class Database:
         return database
 
     def refuse_closed(self) -> None:
-        """Raises StoreError once the database has been closed."""
+        """Raise StoreError once the database has been closed."""
         if not self._close.alive:
             raise StoreError(f"the database {self.name} has been closed: open it again")
 
@@ -141,7 +141,7 @@ class Database:
         return None if self._file is None else self._file.stat().st_size
 
     def damage(self) -> list[str]:
-        """What SQLite itself finds wrong with the file, one sentence each."""
+        """Return what SQLite itself finds wrong with the file, one sentence each."""
         if self._file is None:
             return []
         with self.transaction() as connection:
@@ -218,7 +218,7 @@ class Database:
 
 
 def _read_and_write(engine: Engine) -> dict[bool, Engine]:
-    """The engine as it is used for reading and, under True, for writing."""
+    """Return the engine as it is used for reading and, under True, for writing."""
     return {write: engine.execution_options(autosched_write=write) for write in (False, True)}
 
 

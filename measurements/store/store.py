@@ -146,7 +146,7 @@ class Store:
             connection.execute(TRIALS.update().where(*digests, *of_kernel).values(proof=proof))
 
     def newest(self) -> int:
-        """The id of the newest trial, 0 where there is none."""
+        """Return the id of the newest trial, 0 where there is none."""
         with self._database.transaction() as connection:
             return connection.execute(sa.select(sa.func.max(TRIALS.c.id))).scalar_one() or 0
 
@@ -185,7 +185,7 @@ class Store:
         *,
         status: Status | None = None,
     ) -> list[Record]:
-        """The records that match everything given, in the order they were stored."""
+        """Return the records that match everything given, in the order they were stored."""
         columns = COLUMNS
         query = sa.select(*columns).where(*_where(problem, device, provenance, status)).order_by(TRIALS.c.id)
         return self._read(query)
@@ -199,8 +199,8 @@ class Store:
             return int(connection.execute(query).scalar_one())
 
     def problems(self, operator: str | None = None) -> list[ProblemSummary]:
-        """What the store holds, or only of one operator: one summary per problem, device and provenance, in the order
-        they first came."""
+        """Return what the store holds, or only of one operator: one summary per problem, device and provenance, in the
+        order they first came."""
         columns = {name: ENTRIES.c[name] for name in ("operator", "problem", "device", "provenance", "trials", "ok")}
         t = TRIALS.c
         same = (t[name] == ENTRIES.c[name] for name in ("problem_digest", "device", "provenance"))
@@ -221,8 +221,8 @@ class Store:
         return summaries
 
     def problem(self, summary: ProblemSummary) -> Problem:
-        """The problem itself. Raises UnknownOperator for one of a kernel that is not registered, and StoreError that
-        names a trial for a form that this version does not know."""
+        """Return the problem itself. Raises UnknownOperator for one of a kernel that is not registered, and StoreError
+        that names a trial for a form that this version does not know."""
         if not is_operator(summary.operator):
             raise UnknownOperator(self.name, summary.operator)
         try:
@@ -252,11 +252,11 @@ class Store:
         return self._best(summary.problem_key, summary.device, summary.provenance)
 
     def guard(self, problem: Problem, device: str) -> Guard | None:
-        """What CI holds this entry to; None where nothing was said about it."""
+        """Return what CI holds this entry to; None where nothing was said about it."""
         return self.guard_of(problem.key(), device)
 
     def guard_of(self, problem_key: str, device: str) -> Guard | None:
-        """The same, of a problem that need not be known."""
+        """Return the same, of a problem that need not be known."""
         c = GUARDS.c
         query = sa.select(GUARDS).where(c.problem_digest == digest_of(problem_key), c.device == device)
         with self._database.transaction() as connection:
@@ -276,7 +276,7 @@ class Store:
         self.set_guard_of(problem.key(), device, guard)
 
     def set_guard_of(self, problem_key: str, device: str, guard: Guard | None) -> None:
-        """The same, of a problem that need not be known."""
+        """Do as ``set_guard``, of a problem that need not be known."""
         key = {"problem_digest": digest_of(problem_key), "device": device}
         c = GUARDS.c
         with self._database.writing() as connection:
@@ -285,7 +285,7 @@ class Store:
                 connection.execute(GUARDS.insert(), {**key, **dataclasses.asdict(guard)})
 
     def best(self, problem: Problem, device: str, provenance: Provenance | None = None) -> Record | None:
-        """The fastest schedule by median time, on exactly this device; None if there is no ok trial.
+        """Return the fastest schedule by median time, on exactly this device; None if there is no ok trial.
 
         One provenance is ranked, never a mixture: the one asked for, else measured before replayed before estimated.
         Repeated trials of a schedule count as one, with the medians of their times and the sum of their repeats, in the
@@ -329,7 +329,7 @@ class Store:
         return None
 
     def _won(self, row: RowMapping, timing: Timing, key: tuple[str, str, Provenance]) -> Record:
-        """The same object for the same winner, which whoever has checked it need not check again."""
+        """Return the same object for the same winner, which whoever has checked it need not check again."""
         cells = timing, tuple(row.values())
         known, record = self._winners.get(key, (None, None))
         if record is not None and known == cells:

@@ -77,7 +77,7 @@ _H20 = Rates(256, 1024, 2048, 2048, mma_sync=1.0, l2_bytes=63)  # 148 TFLOP/s, w
 
 
 def rates_of(sm: int, geforce: bool) -> Rates:
-    """The rates of an architecture's SM. Raises KeyError for an ``sm`` without a row."""
+    """Return the rates of an architecture's SM. Raises KeyError for an ``sm`` without a row."""
     return GEFORCE_RATES.get(sm, RATES[sm]) if geforce else RATES[sm]
 
 

@@ -104,7 +104,7 @@ def conclude(run: Run, said: str, *, late: bool) -> None:
 
 
 def journal_of(file: Path) -> dict[str, Run]:
-    """The last run of each program."""
+    """Return the last run of each program."""
     runs: dict[str, Run] = {}
     if file.exists():
         for line in file.read_text().splitlines():

@@ -53,7 +53,7 @@ def programs_in(folder: Path) -> Iterator[Program]:
 
 
 def build(program: Program, sm: int, flags: Sequence[str], time_limit: float) -> Path:
-    """The program's file, built in place. Raises BuildFailed."""
+    """Return the program's file, built in place. Raises BuildFailed."""
     environment = {**os.environ, "NVCC_APPEND_FLAGS": " ".join([_NVCC_FLAGS.format(sm=sm), *flags])}
     if program.path.is_dir():
         command = ["make", "-j1", *(f"{name}=sm_{sm}" for name in ("ARCH", "SM"))]

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "memory/global_shadow.hpp"
+#include "memory/global/shadow.hpp"
 
 namespace autosched::emulator::global_shadow {
 namespace {

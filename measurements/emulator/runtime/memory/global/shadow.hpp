@@ -20,7 +20,7 @@ struct Stamp {
   bool narrow = false;  // an atomic of the scope of its block
   bool constant = false;  // a read by ld.global.nc, which nothing of the launch may write
 };
-// A stamp in 4 bytes: the lane, and which stamp of its warp (global_stamps.cpp). 0: none.
+// A stamp in 4 bytes: the lane, and which stamp of its warp (stamps.cpp). 0: none.
 using Mark = std::uint32_t;
 constexpr Mark was_read = 1u << 31;  // of a write: whether somebody has read it
 Mark mark_of(const Stamp& stamp);

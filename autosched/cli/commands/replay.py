@@ -130,7 +130,7 @@ def replay(
 
 
 def _prior(table: Table, path: str) -> tuple[Prior, tuple[str, ...]]:
-    """What another recording tells, and notes of what it is. Raises InputError where it tells nothing."""
+    """Return what another recording tells, and notes of what it is. Raises InputError where it tells nothing."""
     from autosched.samplers.transfer import TransferPrior
     from measurements.tables.reading import read_table
 
@@ -145,7 +145,8 @@ def _prior(table: Table, path: str) -> tuple[Prior, tuple[str, ...]]:
 
 
 def _t4_files(table: Table, path: str) -> dict[str, str]:
-    """The kernel template of each file: of ``path`` where there is one template, else of a file named after it."""
+    """Return the kernel template of each file: of ``path`` where there is one template, else of a file named after
+    it."""
     if len(table.parameters) == 1:
         return dict.fromkeys([path], next(iter(table.parameters)))
     given = Path(path)

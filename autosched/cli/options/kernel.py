@@ -14,8 +14,8 @@ COMMANDS = (("space",), ("tune",), ("best",), ("verify",), ("db", "threshold"))
 
 
 def expanded(arguments: Sequence[str]) -> list[list[str]]:
-    """The command lines that ``arguments`` stand for: themselves; with --kernel, one for each problem of its file, or
-    one where sizes are given or the command asks what a database holds.
+    """Return the command lines that ``arguments`` stand for: themselves; with --kernel, one for each problem of its
+    file, or one where sizes are given or the command asks what a database holds.
 
     Raises InputError for a file that cannot be used and for sizes that the kernel has not.
     """
@@ -59,7 +59,7 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
 
 
 def _of_program(command: tuple[str, ...], place: str, given: Sequence[str], rest: Sequence[str]) -> list[str]:
-    """The command line of a tile program, which is registered."""
+    """Return the command line of a tile program, which is registered."""
     from autosched.programs.loading import load, register_beside, register_program
     from search_spaces import catalogue
     from search_spaces.programs.beside import Beside
@@ -77,7 +77,7 @@ def _of_program(command: tuple[str, ...], place: str, given: Sequence[str], rest
 
 
 def _values(given: Sequence[str]) -> dict[str, str]:
-    """The parameters and values that ``--set NAME=VALUE`` ask for. Raises InputError."""
+    """Return the parameters and values that ``--set NAME=VALUE`` ask for. Raises InputError."""
     values = {}
     for text in given:
         name, sign, value = text.partition("=")
@@ -88,7 +88,7 @@ def _values(given: Sequence[str]) -> dict[str, str]:
 
 
 def _sizes(given: Sequence[str], flags: Mapping[str, str], place: str) -> list[str]:
-    """The options that ``--size NAME=N`` stand for. Raises InputError for unknown names."""
+    """Return the options that ``--size NAME=N`` stand for. Raises InputError for unknown names."""
     sizes: list[str] = []
     for text in given:
         name, sign, value = text.partition("=")
@@ -103,7 +103,7 @@ def _asks_for_help(arguments: Sequence[str]) -> bool:
 
 
 def taken(arguments: Sequence[str], flag: str) -> tuple[list[str], list[str]]:
-    """The values of an option, and the arguments without it."""
+    """Return the values of an option, and the arguments without it."""
     values, others, waiting = list[str](), list[str](), iter(arguments)
     for argument in waiting:
         name, sign, value = argument.partition("=")

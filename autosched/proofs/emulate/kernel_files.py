@@ -62,7 +62,7 @@ FRONT_ENDS = (
 
 
 def ptx_of_file(path: Path) -> str | None:
-    """The PTX of a binary file, for the newest architecture that it holds; None where the file is text.
+    """Return the PTX of a binary file, for the newest architecture that it holds; None where the file is text.
 
     Raises NoKernelFile for a binary file without PTX, and OSError.
     """

@@ -188,7 +188,7 @@ def emulate(
 
 
 def _program(file: str, is_ptx: Any, options: Sequence[str]) -> tuple[str, bool]:
-    """The text to emulate, and whether it is CUDA source. Raises InputError, also with what nvcc refuses."""
+    """Return the text to emulate, and whether it is CUDA source. Raises InputError, also with what nvcc refuses."""
     from autosched.proofs.emulate.device_source import has_host_code, nvcc, ptx_by_nvcc
     from autosched.proofs.emulate.kernel_files import NoKernelFile, ptx_of_file
     from measurements.compiler.pool import error_reason
@@ -238,7 +238,7 @@ def _position(text: str, count: int) -> int:
 
 
 def _difference(left: Any, wanted: np.ndarray[Any, Any], tolerance: float) -> str:
-    """What differs, in one sentence; empty where nothing does."""
+    """Return what differs, in one sentence; empty where nothing does."""
     if left is None:
         return "there is nothing to compare"
     if left.size != wanted.size:

@@ -32,7 +32,7 @@ class Refits:
 
 @dataclass(frozen=True)
 class CandidatePool:
-    """Among which schedules the acquisition is maximised."""
+    """Among which schedules the acquisition looks for its maximum."""
 
     whole: int = 24576  # a space of up to so many schedules is looked at as a whole, else a living pool
     living: int = 2048  # schedules of a living pool

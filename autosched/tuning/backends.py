@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from autosched.proofs.launch_counting import counted
+from autosched.tuning.recorded_table import device_of_table, schedules_of_table
 from autosched.user_kernels.problem import KernelProblem
 from autosched.version import VERSION
 from cost_models.analytic import predict
@@ -25,7 +28,7 @@ from measurements.runners.fleet.actors import FleetOptions
 from measurements.runners.fleet.cluster import Fleet
 from measurements.runners.fleet.compilers import FleetCompilers
 from measurements.runners.fleet.runner import FleetRunner
-from measurements.runners.replay import ReplayRunner
+from measurements.runners.replay import ReplayRunner, TableReplayRunner
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
@@ -92,6 +95,8 @@ def choose(
     templates: Iterable[str | KernelTemplate] | None = None,
     model: TrainedModel | None = None,
     ray: str | None = None,
+    power: bool = False,
+    recording_file: str | Path | None = None,
 ) -> Backend:
     """The backend called ``backend``, for ``device`` (a name, a row, or None for the GPU of this machine).
 
@@ -101,8 +106,10 @@ def choose(
     L2, which only measuring can. ``gpus`` measure, all of one kind: by default GPU 0 alone, because the others of a
     shared machine may be somebody's. ``templates`` are to be searched, by default all that can compute ``problem``.
     ``model`` estimates times, by default the analytic model. ``ray`` is the address of a cluster whose GPUs of the kind
-    ``device`` measure; the backend "ray" alone takes the one that this machine belongs to. Raises ValueError
-    (BackendError, FleetError, UnknownDevice, RecordingError) for what cannot be used; no process is started then.
+    ``device`` measure; the backend "ray" alone takes the one that this machine belongs to. ``power`` measures that of
+    the GPU, too. ``recording_file`` is what "replay" replays: a cache or T4 file of Kernel Tuner's, a recording, a
+    database. Raises ValueError (BackendError, FleetError, UnknownDevice, RecordingError, TableError) for what cannot be
+    used; no process is started then.
     """
     if backend not in BACKENDS:
         raise BackendError(f"unknown backend {backend!r}: use one of {', '.join(BACKENDS)}")
@@ -116,6 +123,12 @@ def choose(
             raise BackendError(
                 f"gpus must name at least one GPU, and each once, not {', '.join(map(str, gpus)) or 'none'}"
             )
+    if recording_file is not None:
+        if backend != "replay":
+            raise BackendError("a recording is for the backend replay: give --backend replay")
+        if power:
+            raise BackendError("power is measured on a GPU alone: choose another objective")
+        return _of_table(problem, device, recording_file, templates)
     if ray is not None or backend == "ray":
         if backend not in ("auto", "ray") or gpus is not None:
             raise BackendError("a Ray cluster measures on all its GPUs of a kind: leave --backend and --gpus out")
@@ -139,6 +152,8 @@ def choose(
         if backend == "replay":
             raise BackendError(f"there is nothing to replay: {why_not}; use --backend estimate to go on without it")
         no_gpu = f"{no_gpu}; {why_not}"
+    if power and gpu is None:
+        raise BackendError(f"power is measured on a GPU alone ({no_gpu}): choose another objective")
     wanted = gpu or wanted or device_row(DEFAULT_DEVICE)
     usable = TemplateSet(()) if problem is None else templates_for(problem, wanted, templates)
     try:
@@ -147,7 +162,7 @@ def choose(
         raise BackendError(str(error)) from error
     runner: Runner
     if gpu is not None:
-        runner = CudaRunner(gpu, pool, gpus=used, options=CudaOptions(warm_cache=warm_cache))
+        runner = CudaRunner(gpu, pool, gpus=used, options=CudaOptions(warm_cache=warm_cache, power=power))
         headline = f"times are MEASURED on {'the GPU' if len(used) == 1 else f'{len(used)} GPUs'} of this machine"
     else:
         estimate: Predict = Estimate(wanted, usable)
@@ -191,6 +206,29 @@ def _of_cluster(
     except BaseException:
         fleet.close()
         raise
+
+
+def _of_table(
+    problem: Problem | None,
+    device: str | Device | None,
+    path: str | Path,
+    templates: Iterable[str | KernelTemplate] | None,
+) -> Backend:
+    """A backend over a file of measurements of ``problem``, on ``device`` or on that which the file names."""
+    if problem is None:
+        raise BackendError("there is nothing to replay: no problem was named")
+    row = device if isinstance(device, Device) else device_of_table(path) if device is None else device_row(device)
+    if row is None:
+        raise BackendError(f"{path} does not name a GPU that is known here: say which one it is of by --device")
+    usable = templates_for(problem, row, templates)
+    table, measurements = schedules_of_table(path, problem, usable, row)
+    left_out = len(table.measurements) - len(measurements)
+    origin = f"{path}, {table.kernel} on {table.device}"
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+    runner = TableReplayRunner(measurements, origin, digest)
+    line = f"{runner.describe()}{f'; {left_out} others have values that the kernel has not' if left_out else ''}"
+    headline = f"times are REPLAYED from {path}"
+    return Backend(runner.name, runner, row, line, None, usable, runner.schedules, headline)
 
 
 def _short(why: str) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol, runtime_checkable
 
 from autosched.proofs.proof import FAILURE_STATUSES
+from autosched.tuning.objectives import Objectives, dominates
+from autosched.tuning.trial_table import Row
 from autosched.user_kernels.document import KernelFileError
 from autosched.version import VERSION
 from measurements.records.measurement import Measurement, Provenance, Status
 from measurements.records.record import Budget, Record, canonical_json
+from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
@@ -65,7 +68,7 @@ class TrialLedger:
     ``space_versions`` are those of the kernel templates and of their spaces, by name; ``proposer`` says who proposed a
     schedule, as a rule the sampler of this run, and ``seed`` is that of this run. ``stored`` are the records of this
     problem, device and provenance, ``known`` what was measured of a kernel, by its digest, ``proofs`` those of this run
-    as canonical JSON. ``fingerprint`` is that of the runner, once it has started.
+    as canonical JSON. ``fingerprint`` is that of the runner, once it has started. ``objectives`` say what best means.
     """
 
     def __init__(
@@ -80,7 +83,9 @@ class TrialLedger:
         seed: int,
         versions: Mapping[str, str],
         space_versions: Mapping[str, str],
+        objectives: Objectives | None = None,
     ) -> None:
+        self.objectives = Objectives() if objectives is None else objectives
         self.problem = problem
         self.device = device
         self.provenance = provenance
@@ -113,8 +118,25 @@ class TrialLedger:
         return list(earlier)
 
     def read_best(self) -> None:
-        """Make the best what the store says it is."""
-        self.best = self._store.best(self.problem, self.device.name, self.provenance)
+        """Make the best what the store says it is; with other objectives than the time, the newest trial that is best
+        by them."""
+        if self.objectives.is_time:
+            self.best = self._store.best(self.problem, self.device.name, self.provenance)
+            return
+        points = [(costs, record) for record in self._newest if (costs := self._costs(record)) is not None]
+        self.best = min(points, key=lambda point: point[0], default=(None, None))[1]
+
+    @property
+    def _newest(self) -> Iterable[Record]:
+        """The last word on each schedule of ours."""
+        return {r.schedule: r for r in self.stored if not is_library(r.schedule)}.values()
+
+    def _costs(self, record: Record) -> tuple[float, ...] | None:
+        return self.objectives.costs(self.problem, record.schedule, record.measurement)
+
+    def front(self) -> list[Row]:
+        """The rows of the trials that no other one beats in all objectives."""
+        return self.objectives.front(self.problem, self._newest)
 
     def candidate(self, schedule: Schedule) -> Candidate:
         """Raises ValueError where there is no kernel for the schedule."""
@@ -169,12 +191,28 @@ class TrialLedger:
         self._store.set_proof(record, proof)
         self.best = dataclasses.replace(record, proof=proof)
 
-    def is_better(self, measurement: Measurement) -> bool:
-        """Whether the time of a measurement is shorter than that of the best."""
+    def is_complete(self, record: Record) -> bool:
+        """Whether a record has all objectives, or failed: one from before its power was measured has not."""
+        return not record.ok or self.objectives.is_time or self._costs(record) is not None
+
+    def is_better(self, schedule: Schedule, measurement: Measurement) -> bool:
+        """Whether a measurement is better than the best: in time, or in the first of the objectives that differs."""
         if measurement.timing is None:
             return False
-        best = None if self.best is None else self.best.seconds
-        return best is None or measurement.timing.median < best
+        if self.objectives.is_time:
+            best = None if self.best is None else self.best.seconds
+            return best is None or measurement.timing.median < best
+        costs = self.objectives.costs(self.problem, schedule, measurement)
+        known = None if self.best is None else self._costs(self.best)
+        return costs is not None and (known is None or costs < known)
+
+    def is_new_on_front(self, schedule: Schedule, measurement: Measurement) -> bool:
+        """Whether no earlier trial beats a measurement in all objectives: it will be called one of the best."""
+        if len(self.objectives.names) == 1:
+            return self.is_better(schedule, measurement)
+        costs = self.objectives.costs(self.problem, schedule, measurement)
+        points = [point for record in self._newest if (point := self._costs(record)) is not None]
+        return costs is not None and not any(dominates(point, costs) or point == costs for point in points)
 
     def judged(self, schedule: Schedule, measurement: Measurement, verifier: Verifier) -> Measurement:
         """The measurement with what the verifier says of the schedule: its error, or its failure instead of a time.

@@ -20,6 +20,7 @@ from contextlib import closing
 from autosched.samplers import Sampler
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import Generate, TrialLedger, Trials, Verifier
+from autosched.tuning.objectives import Objectives
 from autosched.tuning.result import Observer, Progress, Start, TuneResult
 from autosched.tuning.winner import finalists, paired_timing, winner_proof
 from autosched.tuning.winner.finalists import Complexity, Default
@@ -45,7 +46,8 @@ class Tuner:
     best before it becomes that; None where the runner compares results itself, or nobody does. ``complexity`` decides
     between entrants that are as fast as each other. ``default`` is what is used where nothing is tuned: it takes part
     in every re-measurement.
-    ``in_flight`` says how many schedules are out at a time.
+    ``in_flight`` says how many schedules are out at a time. ``objectives`` say what best means, by default the time;
+    ``sampler`` must be one that is told of the same.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Tuner:
         lines: Sequence[str] = (),
         observer: Observer | None = None,
         in_flight: InFlightLimit | None = None,
+        objectives: Objectives | None = None,
     ) -> None:
         self._book = TrialLedger(
             problem,
@@ -77,6 +80,7 @@ class Tuner:
             seed=seed,
             versions=versions or {},
             space_versions=space_versions,
+            objectives=objectives,
         )
         self._runner = runner
         self._sampler = sampler
@@ -142,7 +146,7 @@ class Tuner:
             self._restore(earlier)
             exhausted = self._search(seconds)
             late = len(self._records) < trials and time.monotonic() - self._started >= seconds
-            if isinstance(self._runner, Comparing):
+            if isinstance(self._runner, Comparing) and book.objectives.is_time:
                 entrants = finalists.entrants(book, self._default)
                 if entrants:
                     remeasured = finalists.remeasure(book, self._runner, entrants, self._complexity, final_seconds)
@@ -171,6 +175,8 @@ class Tuner:
             remeasured=remeasured,
             entrants=tuple(candidate.schedule for candidate in entrants) if remeasured is not None else (),
             proof=proof,
+            objectives=book.objectives,
+            front=tuple(book.front()) if len(book.objectives.names) > 1 else (),
         )
 
     def _restore(self, earlier: Sequence[Record]) -> None:
@@ -184,7 +190,7 @@ class Tuner:
         for record in earlier:
             if record.status is Status.UNPROVEN:  # its kernel must be tried again, too
                 book.known.pop(record.kernel_digest or "", None)
-            elif record.kernel_digest is not None and record.fingerprint == fingerprint:
+            elif record.kernel_digest is not None and record.fingerprint == fingerprint and book.is_complete(record):
                 book.known[record.kernel_digest] = record.measurement
         wrong_bests = self._wrong_bests()
         newest = {record.schedule: record.status for record in earlier}
@@ -291,18 +297,21 @@ class Tuner:
             self._in_flight.note("compile", [measured.compile_seconds])
         digest = self._streamed[position]
         schedules = self._under_way.pop(digest)
-        if self._verifier is not None and (self._book.is_better(measured) or measured.status is Status.UNRANKED):
+        if self._verifier is not None and self._must_prove(schedules[0], measured):
             measured = self._book.judged(schedules[0], measured, self._verifier)
         self._book.known[digest] = measured
         for schedule in schedules:
             self._finish(schedule, digest, measured)
+
+    def _must_prove(self, schedule: Schedule, measured: Measurement) -> bool:
+        return measured.status is Status.UNRANKED or self._book.is_new_on_front(schedule, measured)
 
     def _finish(self, schedule: Schedule, digest: str | None, measurement: Measurement) -> None:
         book = self._book
         self._out[schedule] = measurement
         record = book.append(book.record(schedule, digest, measurement))
         self._records.append(record)
-        if book.is_better(measurement):
+        if book.is_better(schedule, measurement):
             book.best = record
         if self._observer is not None:
             if not record.ok:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from autosched.samplers import DEFAULT, check
 from autosched.tuning.backends import Gpus
+from autosched.tuning.objectives import Objectives
 from autosched.tuning.result import Observer
 from autosched.tuning.winner import winner_proof
 from measurements.files.data_folder import default_database
@@ -41,6 +42,7 @@ class TuneOptions:
     seconds: float | None = None
     proof_seconds: float | None = None
     model_first: bool = False
+    objectives: Objectives = field(default_factory=Objectives)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "trials", whole_number("trials", self.trials, 1))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
-from autosched.tuning import backends
-from measurements.records.measurement import Provenance
+from autosched.tuning import backends, trial_table
+from autosched.tuning.objectives import Objectives
+from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
 from measurements.runners.base import Runner
 from search_spaces.catalogue import templates
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
 
@@ -22,6 +25,15 @@ def refuse_too_large(problem: Problem, device: Device) -> None:
             f"the arrays of this problem take {problem.min_bytes:,} bytes, more than the {device.memory_bytes:,} "
             f"that {device.name} has: tune a smaller problem, or for another --device"
         )
+
+
+def refuse_unknown_objectives(objectives: Objectives, problem: Problem, schedule: Schedule) -> None:
+    """Raises ValueError for an objective that no trial of ``problem`` has, of which ``schedule`` is one."""
+    if not objectives.is_time:
+        resources, timing = Resources(*(0,) * len(dataclasses.fields(Resources))), Timing.estimate(1.0)
+        example = Measurement(Status.OK, Provenance.ESTIMATED, timing=timing, resources=resources, watts=1.0)
+        row = trial_table.row(problem, schedule, example)
+        objectives.check(name for name, value in row.items() if isinstance(value, (int, float)))
 
 
 def refuse_other_cache(name: str, earlier: Sequence[Record], warm: bool) -> None:

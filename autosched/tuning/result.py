@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,10 +11,13 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from autosched.tuning import trial_table
+from autosched.tuning.objectives import Objectives
 from autosched.tuning.winner.paired_timing import Remeasurement
+from measurements.files.atomic_write import publish
 from measurements.files.text import without_password
 from measurements.records.measurement import Provenance
 from measurements.records.record import Record
+from measurements.tables.kernel_tuner import to_t4
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
@@ -75,6 +79,8 @@ class TuneResult:
     ``remeasured`` is how the fastest did in turns, where the backend can do that; its candidates are ``entrants``.
     ``worth`` says what a warm start was worth, "" where there was none. ``proof`` is what the full proof of the best
     found, in one line, "" where there was none. ``database`` is where all of it is kept.
+    ``best`` is so by the first of the ``objectives``; where there are several, ``front`` are the rows of the trials in
+    the database that no other one beats in all of them.
     """
 
     problem: Problem
@@ -95,6 +101,8 @@ class TuneResult:
     worth: str = ""
     proof: str = ""
     database: str = ""
+    objectives: Objectives = field(default_factory=Objectives)
+    front: tuple[dict[str, Any], ...] = ()
 
     @property
     def ok(self) -> int:
@@ -140,6 +148,18 @@ class TuneResult:
     def to_csv(self, path: str | Path) -> None:
         """Write ``rows`` as CSV. Raises OSError."""
         trial_table.write_csv(path, self.rows())
+
+    def to_t4(self, path: str | Path) -> None:
+        """Write the trials of this run as T4, the format of auto-tuners, with registers and metrics. Raises OSError."""
+        rows = [(dict(r.schedule.values), r.measurement, r.created.isoformat()) for r in self.trials]
+        metrics = [
+            {} if r.seconds is None else trial_table.metrics(self.problem, r.schedule, r.seconds) for r in self.trials
+        ]
+        estimated = {"provenance": "estimated"} if self.provenance is Provenance.ESTIMATED else {}
+        metadata = {"kernel": self.problem.operator, "device": self.device.name, **estimated}
+        names = ["time" if name == "seconds" else name for name in self.objectives.names]
+        document = to_t4(rows, metadata, metrics=metrics, objectives=names)
+        publish(Path(path), (json.dumps(document, indent=1) + "\n").encode())
 
     def best_by(self, objective: str, direction: trial_table.Direction = "min") -> dict[str, Any] | None:
         """The row that is best by a metric, or by any other column. Raises ValueError for an unknown one."""

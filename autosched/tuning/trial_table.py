@@ -8,35 +8,46 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
+from measurements.records.measurement import Measurement
 from measurements.records.record import Record
 from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
 
 Direction = Literal["min", "max"]
 Row = dict[str, Any]
+OF_POWER = ("watts", "joules")  # columns that only a GPU gives, and only where its power is measured
 
 
 def rows(problem: Problem, records: Iterable[Record]) -> list[Row]:
-    """One row a trial: ``status``, ``provenance``, ``seconds`` (None where it has none), registers, spills, static
-    shared memory, each parameter by its name, each metric of the problem by its own."""
-    table = []
-    for record in records:
-        measurement = record.measurement
-        timing, resources = measurement.timing, measurement.resources
-        seconds = None if timing is None or not record.ok else timing.median
-        row: Row = {
-            "status": record.status.value,
-            "provenance": measurement.provenance.value,
-            "seconds": seconds,
-            "registers": None if resources is None else resources.registers,
-            "spill_bytes": None if resources is None else resources.spill_store_bytes + resources.spill_load_bytes,
-            "static_shared_bytes": None if resources is None else resources.static_shared_bytes,
-            **record.schedule.values,
-        }
-        if seconds is not None:
-            with suppress(ValueError):  # a metric that is undefined here
-                row |= problem.metrics(record.schedule.values, seconds)
-        table.append(row)
-    return table
+    """One ``row`` a trial."""
+    return [row(problem, record.schedule, record.measurement) for record in records]
+
+
+def row(problem: Problem, schedule: Schedule, measurement: Measurement) -> Row:
+    """A trial: ``status``, ``provenance``, ``seconds`` (None where it has none), registers, spills, static shared
+    memory, ``watts`` and ``joules`` of a launch where its power was measured, each parameter by its name, each metric
+    of the problem by its own."""
+    timing, resources = measurement.timing, measurement.resources
+    seconds = None if timing is None else timing.median
+    found: Row = {
+        "status": measurement.status.value,
+        "provenance": measurement.provenance.value,
+        "seconds": seconds,
+        "registers": None if resources is None else resources.registers,
+        "spill_bytes": None if resources is None else resources.spill_store_bytes + resources.spill_load_bytes,
+        "static_shared_bytes": None if resources is None else resources.static_shared_bytes,
+    }
+    if measurement.watts is not None and seconds is not None:
+        found |= {"watts": measurement.watts, "joules": measurement.watts * seconds}
+    found |= schedule.values
+    return found if seconds is None else found | metrics(problem, schedule, seconds)
+
+
+def metrics(problem: Problem, schedule: Schedule, seconds: float) -> dict[str, float]:
+    """The metrics of a trial by name; none where one is undefined."""
+    with suppress(ValueError):
+        return dict(problem.metrics(schedule.values, seconds))
+    return {}
 
 
 def write_csv(path: str | Path, table: Sequence[Row]) -> None:

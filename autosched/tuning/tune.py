@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autosched.samplers import DEFAULT
+from autosched.samplers import DEFAULT, Sampler
 from autosched.samplers import sampler as make_sampler
 from autosched.samplers.first_choices import nvidia_heuristics
 from autosched.samplers.first_choices.model_choice import default_choice
+from autosched.samplers.scalarized import ScalarizedSampler
 from autosched.samplers.seeded import SeededSampler
 from autosched.tuning import backends, preconditions, warm_start
 from autosched.tuning import effort as efforts
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import Verifier
 from autosched.tuning.loop import Tuner
+from autosched.tuning.objectives import Objectives
 from autosched.tuning.options import TRIALS, TuneOptions
 from autosched.tuning.result import Observer, TuneResult
+from autosched.tuning.trial_table import Direction
 from autosched.tuning.winner import winner_proof
 from autosched.tuning.winner.finalists import simplicity
 from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
@@ -58,6 +62,8 @@ def tune(
     seconds: float | None = None,
     proof_seconds: float | None = None,
     effort: str | None = None,
+    objective: str | Sequence[str] | Mapping[str, Direction] | None = None,
+    recording: str | Path | None = None,
 ) -> TuneResult:
     """Try ``trials`` further schedules of ``problem``, by default TRIALS, and keep every result in ``database`` (a path
     or SQLAlchemy URL), by default the one of AUTOSCHED_DB, else ``autosched/best.db`` in the user's data folder;
@@ -80,6 +86,9 @@ def tune(
     the fastest are timed in turns or proven as ever.
     ``effort`` (model, quick, full) stands for trials, min_gain and proof_seconds that are not given (``efforts``):
     "model" tries the time model's own choice alone, "quick" goes on while that promises 2%, "full" for long.
+    ``objective`` is what decides in place of the time: a column of a trial's row, a metric of the problem among
+    them, such as "registers", "GFLOP/s:max", "joules" (on a GPU); several give a Pareto front (``result.front``).
+    ``recording`` is what the backend "replay" replays: a cache or T4 file of Kernel Tuner's, a recording of ours.
     Raises ValueError (StoreError for the database), before anything is written, for input that cannot be used.
     """
     Problem.check(problem)
@@ -103,6 +112,7 @@ def tune(
         seconds=seconds,
         proof_seconds=given["proof_seconds"],
         model_first=effort is not None and efforts.effort(effort).model_first,
+        objectives=Objectives.of(objective),
     )
     trained = None if model is None else warm_start.loaded(model)
     with backends.choose(
@@ -115,9 +125,12 @@ def tune(
         ray=ray,
         templates=templates,
         model=trained,
+        power=options.objectives.needs_power,
+        recording_file=recording,
     ) as chosen:
         preconditions.refuse_too_large(problem, chosen.device)
         space = _space(problem, chosen, seed)
+        preconditions.refuse_unknown_objectives(options.objectives, problem, space.sample(1, seed)[0])
         searched = (chosen.templates, problem, chosen.device, space)
         start = None if trained is None else warm_start.from_model(trained, str(model), *searched)
         verifier, note = winner_proof.of_new_bests(chosen) if verify else (None, "")
@@ -189,12 +202,13 @@ def build_tuner(
     advice = nvidia_heuristics.Advice()
     if chosen.schedules is None:  # a recording holds only its own
         advice = nvidia_heuristics.advice(chosen.templates, problem, chosen.device, start.prior)
-    sampler = make_sampler(options.sampler, space, seed=options.seed, prior=start.prior)
+    sampler = _sampler(problem, options, space, start)
     if options.model_first and (first := _default_schedule(problem, chosen)) is not None:
         sampler = SeededSampler(sampler, (first,), "model", own_first=False)
     if advice.schedules:
         sampler = SeededSampler(sampler, advice.schedules, nvidia_heuristics.NAME)
-    lines = (chosen.headline, chosen.line, note, _unranked(chosen, problem), *start.lines, advice.line)
+    optimised = "" if options.objectives.is_time else f"optimised: {options.objectives}"
+    lines = (chosen.headline, chosen.line, optimised, note, _unranked(chosen, problem), *start.lines, advice.line)
     return Tuner(
         problem,
         chosen.device,
@@ -211,7 +225,18 @@ def build_tuner(
         lines=tuple(line for line in lines if line),
         observer=options.progress,
         in_flight=_in_flight_limit(chosen, options.workers),
+        objectives=options.objectives,
     )
+
+
+def _sampler(problem: Problem, options: TuneOptions, space: UnionSpace, start: warm_start.WarmStart) -> Sampler:
+    """The sampler of these options; for other objectives than the time one for each way to weigh them, without what is
+    known of times."""
+    if options.objectives.is_time:
+        return make_sampler(options.sampler, space, seed=options.seed, prior=start.prior)
+    weights = options.objectives.weights
+    members = [make_sampler(options.sampler, space, seed=options.seed + i) for i in range(len(weights))]
+    return ScalarizedSampler(members, weights, partial(options.objectives.costs, problem))
 
 
 def _default_schedule(problem: Problem, chosen: backends.Backend) -> Schedule | None:

@@ -3,7 +3,8 @@
 Of each case, configurations are drawn at random from those that all of its recordings have. Each is compiled
 (registers, spills, static shared memory) and counted as ``tune`` does without a GPU, for one device; the counts hold
 for all, and the time is estimated for each. ``--counts FILE`` keeps the counts, one line a configuration, and goes on
-where it ended.
+where it ended. ``--tune N`` also runs ``autosched.tune`` by estimates alone, with N trials, and looks its choice up in
+the recording.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import random
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
+from autosched import tune
 from autosched.proofs.launch_counting import counted
 from benchmarks.users_kernels.kernels import CASES, Case, Recording, read_recording
 from cost_models.launch_time import CompiledResources, launch_time
@@ -36,7 +40,7 @@ Values = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Counted:
-    """A configuration: values by name, counts (None: not emulated), resources, seconds that counting took."""
+    """A configuration: values by name, counts (None: not emulated), resources, CPU seconds of counting."""
 
     case: str
     config: Mapping[str, int]
@@ -46,7 +50,7 @@ class Counted:
 
 
 def collect(case: Case, hub: Path, number: int, known: Sequence[Counted], pool: CompilePool) -> Iterator[Counted]:
-    """``number`` configurations of a case, those first that are known."""
+    """Yield ``number`` configurations of a case, those first that are known."""
     kernel = case.kernel(hub)
     problem, parameters = kernel.problem(), kernel.file.parameters
     names, values = _drawn(case, hub, kernel)
@@ -61,16 +65,55 @@ def collect(case: Case, hub: Path, number: int, known: Sequence[Counted], pool: 
         schedule = Schedule(kernel.file.name, tuple(config.items()))
         began = time.monotonic()
         compiled = pool.compile(kernel.template.kernel(problem, schedule, chip), chip.arch)
-        counting = time.monotonic()
+        counting = cpu_seconds()
         counts = counted(kernel.template, problem, schedule, chip)
         resources = None
         if isinstance(compiled, Compiled):
             r = compiled.resources
             spills = r.spill_store_bytes + r.spill_load_bytes
             resources = CompiledResources(r.registers, spills, r.static_shared_bytes)
-        done = Counted(case.name, config, counts, resources, time.monotonic() - counting)
+        done = Counted(case.name, config, counts, resources, cpu_seconds() - counting)
         print(f"{case.name} {' '.join(map(str, row))}: {time.monotonic() - began:.1f} s", flush=True)
         yield done
+
+
+def cpu_seconds() -> float:
+    """Return what this process and all that it started have taken, compilers that wait for more work among them."""
+    tick, children, ticks = os.sysconf("SC_CLK_TCK"), dict[int, list[int]](), dict[int, int]()
+    for folder in Path("/proc").iterdir():
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split() if folder.name.isdecimal() else []
+        except OSError:  # it has ended
+            continue
+        if fields:
+            children.setdefault(int(fields[1]), []).append(int(folder.name))
+            ticks[int(folder.name)] = sum(map(int, fields[11:15]))
+    total, waiting = 0, [os.getpid()]
+    while waiting:
+        pid = waiting.pop()
+        total += ticks.get(pid, 0)
+        waiting += children.get(pid, [])
+    return total / tick
+
+
+def tuned(case: Case, hub: Path, chip: str, trials: int) -> float | None:
+    """Return the recorded time of what ``tune`` chooses by estimates, over the recorded best of the whole space: of its
+    best trial that was recorded. None where none was."""
+    names, times = read_recording(hub / case.recordings[chip])
+    with tempfile.TemporaryDirectory() as folder:
+        result = tune(
+            case.kernel(hub).problem(),
+            trials=trials,
+            database=Path(folder) / "best.db",
+            device=chip,
+            backend="estimate",
+            workers=1,
+            verify=False,
+        )
+    by_estimate = sorted((r for r in result.trials if r.seconds is not None), key=lambda r: r.seconds or 0.0)
+    found = (_recorded_seconds(r.schedule.values, names, times) for r in by_estimate)
+    first = next((seconds for seconds in found if seconds is not None), None)
+    return None if first is None else first / min(times.values())
 
 
 def _drawn(case: Case, hub: Path, kernel: Any) -> tuple[tuple[str, ...], list[Values]]:
@@ -97,11 +140,14 @@ def decoded(line: str) -> Counted:
     return Counted(data["case"], data["config"], counts, resources, data["seconds"])
 
 
-def page(rows: Mapping[str, Sequence[Counted]], hub: Path) -> str:
-    """The page of results."""
+def page(
+    rows: Mapping[str, Sequence[Counted]], hub: Path, choices: Mapping[tuple[str, str], float | None], trials: int
+) -> str:
+    """Return the page of results; ``choices`` are what ``tuned`` gave by kernel and GPU."""
     lines = [
-        "| kernel | GPU | n | Spearman | best rule of one variable | estimate / recorded (quartiles, max) | chosen |",
-        "|---|---|---|---|---|---|---|",
+        "| kernel | GPU | n | Spearman | best rule of one variable | estimate / recorded (quartiles, max) | chosen "
+        f"| tune, {trials} trials |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     seconds = [row.seconds for some in rows.values() for row in some]
     ranks, medians, most, chosen = [], [], [], []
@@ -119,7 +165,7 @@ def page(rows: Mapping[str, Sequence[Counted]], hub: Path) -> str:
             shown = ", ".join(f"{q:.2f}" for q in quantiles)
             lines.append(
                 f"| {case.name} | {chip} | {len(recorded)} | {rank:.2f} | {rule_rank:.2f} ({rule}) | {shown} "
-                f"| x{choice:.2f} |"
+                f"| x{choice:.2f} | {_times(choices.get((case.name, chip)))} |"
             )
             ranks.append(rank)
             medians.append(quantiles[1])
@@ -130,9 +176,19 @@ def page(rows: Mapping[str, Sequence[Counted]], hub: Path) -> str:
         f"Median Spearman {np.median(ranks):.2f}, least {min(ranks):.2f}; median ratios {min(medians):.2f} to "
         f"{max(medians):.2f}, the largest ratio of all {max(most):.2f}; the configuration that is estimated best "
         f"takes x{np.median(chosen):.2f} of the recorded best of the sample in the median, x{max(chosen):.2f} at most. "
-        f"Counting took {np.median(seconds):.1f} s a configuration in the median (wall clock)."
+        f"Counting took {np.median(seconds):.2f} s of the CPU a configuration in the median."
     )
+    tuned_to = [choice for choice in choices.values() if choice is not None]
+    if tuned_to:
+        lines.append(
+            f"``tune`` by estimates alone ends at x{np.median(tuned_to):.2f} of the recorded optimum in the median, "
+            f"x{max(tuned_to):.2f} at most."
+        )
     return "\n".join(lines)
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"x{ratio:.2f}"
 
 
 def _pairs(
@@ -140,7 +196,7 @@ def _pairs(
 ) -> tuple[list[float], list[float], list[Mapping[str, int]]]:
     estimated, recorded, configs = [], [], []
     for row in rows:
-        seconds = times.get(tuple(row.config.get(name, 0) for name in names)) or _without_fixed(row, names, times)
+        seconds = _recorded_seconds(row.config, names, times)
         if row.counts is None or row.resources is None or seconds is None:
             continue
         try:
@@ -152,15 +208,18 @@ def _pairs(
     return estimated, recorded, configs
 
 
-def _without_fixed(row: Counted, names: Sequence[str], times: Recording) -> float | None:
-    """The time of a recording with parameters that the kernel file does not have."""
-    known = [i for i, name in enumerate(names) if name in row.config]
-    wanted = tuple(row.config[names[i]] for i in known)
+def _recorded_seconds(config: Mapping[str, Any], names: Sequence[str], times: Recording) -> float | None:
+    """Return the time of a configuration; a recording may have parameters that the kernel file does not have."""
+    exact = times.get(tuple(config.get(name, 0) for name in names))
+    if exact is not None:
+        return exact
+    known = [i for i, name in enumerate(names) if name in config]
+    wanted = tuple(config[names[i]] for i in known)
     return next((t for values, t in times.items() if tuple(values[i] for i in known) == wanted), None)
 
 
 def _best_rule(configs: Sequence[Mapping[str, int]], recorded: Sequence[float]) -> tuple[str, float]:
-    """The parameter, in either direction, that ranks best alone: what a user would guess with hindsight."""
+    """Return the parameter, in either direction, that ranks best alone: what a user would guess with hindsight."""
     best = ("", 0.0)
     for name in configs[0]:
         values = [c[name] for c in configs]
@@ -178,6 +237,7 @@ def main() -> None:
     parser.add_argument("--configurations", type=int, default=60)
     parser.add_argument("--case", action="append", choices=[case.name for case in CASES])
     parser.add_argument("--counts", type=Path, action="append", help="files of counts; the first is written")
+    parser.add_argument("--tune", type=int, default=0, metavar="N", help="also tune with N trials by estimates")
     given = parser.parse_args()
     rows: dict[str, list[Counted]] = {}
     for file in given.counts or ():
@@ -195,7 +255,14 @@ def main() -> None:
                 if given.counts and row not in known:
                     with given.counts[0].open("a") as out:
                         out.write(encoded(row) + "\n")
-    print(page(rows, given.hub))
+    cases = [case for case in CASES if not given.case or case.name in given.case]
+    choices = {
+        (case.name, chip): tuned(case, given.hub, chip, given.tune)
+        for case in cases
+        for chip in case.recordings
+        if given.tune
+    }
+    print(page(rows, given.hub, choices, given.tune))
 
 
 if __name__ == "__main__":

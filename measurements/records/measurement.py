@@ -81,6 +81,7 @@ class Measurement:
 
     ``error`` is the largest error over its tolerance, or None.
     ``clock_mhz`` is the clock of the GPU's multiprocessors just after the last repeat, None where it is unknown.
+    ``watts`` is the GPU's mean power while it launches the kernel again and again, where that was asked for.
     """
 
     status: Status
@@ -92,6 +93,7 @@ class Measurement:
     compile_seconds: float | None = None
     clock_mhz: float | None = None
     code: MachineCode | None = None
+    watts: float | None = None
 
     def __post_init__(self) -> None:
         if (self.status is Status.OK) != (self.timing is not None):

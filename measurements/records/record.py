@@ -41,7 +41,7 @@ class Budget:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raises ValueError for other or missing fields."""
+        """Raise ValueError for other or missing fields."""
         if set(data) != {"trials", "seconds"}:
             raise ValueError(f"a budget has trials and seconds, not {', '.join(map(str, data)) or 'nothing'}")
         return cls(**data)
@@ -67,7 +67,7 @@ class Control:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raises ValueError for other or missing fields."""
+        """Raise ValueError for other or missing fields."""
         if not isinstance(data, Mapping) or set(data) != {"name", "timing", "version"}:
             raise ValueError("a control has a name, a timing and a version")
         try:
@@ -87,12 +87,13 @@ def _check_times(timing: Timing) -> None:
 
 
 def problem_of(key: str) -> Problem:
-    """The problem of ``Problem.key()``. Raises ValueError for an operator or a form that this version does not know."""
+    """Return the problem of ``Problem.key()``. Raises ValueError for an operator or a form that this version does not
+    know."""
     return problem_from_json(json.loads(key))
 
 
 def operator_of(key: str) -> str:
-    """The name of the operator in ``Problem.key()``, "" where there is none."""
+    """Return the name of the operator in ``Problem.key()``, "" where there is none."""
     try:
         fields = json.loads(key)
     except ValueError:
@@ -139,10 +140,11 @@ class Record:
     id: int | None = None
 
     def __post_init__(self) -> None:
-        timing, error = self.measurement.timing, self.measurement.error
-        for other in (self.measurement.compile_seconds, self.measurement.clock_mhz):
+        m = self.measurement
+        timing, error = m.timing, m.error
+        for other in (m.compile_seconds, m.clock_mhz, m.watts):
             if other is not None and not math.isfinite(other):
-                raise ValueError(f"a duration or a clock rate is a finite number, not {other}")
+                raise ValueError(f"a duration, a clock rate or a power is a finite number, not {other}")
         if timing is not None:
             _check_times(timing)
         for field in _NAMES:
@@ -213,6 +215,7 @@ class Record:
             "resources": None if m.resources is None else dataclasses.asdict(m.resources),
             "compile_seconds": m.compile_seconds,
             "clock_mhz": m.clock_mhz,
+            "watts": m.watts,
             "rank": self.rank,
             "toolchain": self.toolchain,
             "driver": self.driver,
@@ -228,8 +231,8 @@ class Record:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The record whose ``to_json()`` was ``data``; ``code``, ``budget``, ``proof`` and ``control`` may be
-        missing.
+        """Return the record whose ``to_json()`` was ``data``; ``code``, ``budget``, ``proof``, ``control`` and
+        ``watts`` may be missing.
 
         Raises ValueError for a missing or malformed field.
         """
@@ -259,6 +262,7 @@ class Record:
                     resources=None if data["resources"] is None else Resources(**data["resources"]),
                     compile_seconds=data["compile_seconds"],
                     clock_mhz=data["clock_mhz"],
+                    watts=data["watts"],
                     code=None if data["code"] is None else MachineCode(**data["code"]),
                 ),
                 toolchain=data["toolchain"],
@@ -284,13 +288,14 @@ _MAYBE_NUMBER = (int, float, type(None))
 _TIMING: Mapping[str, _Kinds] = {"median": _NUMBER, "p25": _NUMBER, "p75": _NUMBER, "count": int}
 _RESOURCES: Mapping[str, _Kinds] = {field.name: int for field in dataclasses.fields(Resources)}
 _CODE: Mapping[str, _Kinds] = {"cubin_digest": str, "sass_digest": str, "sass_bytes": int}
-_MAY_BE_MISSING = ("code", "budget", "proof", "control")  # in recordings that predate them
+_MAY_BE_MISSING = ("code", "budget", "proof", "control", "watts")  # in recordings that predate them
 _KINDS: Mapping[str, _Kinds] = {
     **dict.fromkeys(("problem", "schedule", "fingerprint"), dict),
     **dict.fromkeys(("template", "template_version", "device", "space_version", "provenance", "status"), str),
     **dict.fromkeys(("reason", "toolchain", "driver", "autosched_version", "created", "sampler"), str),
     **dict.fromkeys(("compile_seconds", "clock_mhz"), _MAYBE_NUMBER),
     **dict.fromkeys(("timing", "resources", *_MAY_BE_MISSING), (dict, type(None))),
+    "watts": _MAYBE_NUMBER,
     "kernel_digest": (str, type(None)),
     "error": (*_MAYBE_NUMBER, str),
     "rank": (int, type(None)),
@@ -299,7 +304,7 @@ _KINDS: Mapping[str, _Kinds] = {
 
 
 def _check(data: Mapping[str, Any], kinds: Mapping[str, _Kinds]) -> None:
-    """Raises KeyError, TypeError, OverflowError, and ValueError for values that databases cannot hold."""
+    """Raise KeyError, TypeError, OverflowError, and ValueError for values that databases cannot hold."""
     for name, kind in kinds.items():
         value = data[name]
         if not isinstance(value, kind) or isinstance(value, bool):
@@ -311,7 +316,7 @@ def _check(data: Mapping[str, Any], kinds: Mapping[str, _Kinds]) -> None:
 
 
 def refuse_deep(value: Any) -> None:
-    """Raises ValueError for JSON that is nested more than ``MOST_LEVELS`` deep: whoever walks it by recursion is
+    """Raise ValueError for JSON that is nested more than ``MOST_LEVELS`` deep: whoever walks it by recursion is
     safe."""
     level = [value]
     for _ in range(MOST_LEVELS):
@@ -327,7 +332,7 @@ def refuse_deep(value: Any) -> None:
 
 
 def canonical_json(value: Any) -> str:
-    """The one JSON text of a value that equal values share, as ``Problem.key()`` has it. Raises ValueError where it is
-    nested deeper than anything of ours."""
+    """Return the one JSON text of a value that equal values share, as ``Problem.key()`` has it. Raises ValueError where
+    it is nested deeper than anything of ours."""
     refuse_deep(value)
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

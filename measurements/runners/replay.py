@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from measurements.records.measurement import Measurement, Provenance, Status
 from measurements.records.record import Record
@@ -65,5 +65,49 @@ class ReplayRunner:
     def _measurement(self, candidate: Candidate) -> Measurement:
         record = self._newest.get(candidate.schedule.key())
         if record is None or candidate.problem.key() != self._recording.problem_key:
-            return Measurement(Status.UNRECORDED, self.provenance, "the recording does not hold this schedule")
+            return _UNRECORDED
         return dataclasses.replace(record.measurement, provenance=self.provenance)
+
+
+class TableReplayRunner:
+    """Gives what a table of somebody else's measurements holds for a schedule; ``origin`` says what it is, for people.
+
+    As with ``ReplayRunner``, another schedule gets the status UNRECORDED.
+    """
+
+    name = "replay"
+    provenance = Provenance.REPLAYED
+
+    def __init__(self, measurements: Mapping[Schedule, Measurement], origin: str, digest: str) -> None:
+        self._measurements = dict(measurements)
+        self._origin = origin
+        self._digest = digest
+        self._closed = False
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        return tuple(self._measurements)
+
+    def describe(self) -> str:
+        return (
+            f"backend replay; times are REPLAYED from {self._origin}; {len(self._measurements)} schedules are "
+            "recorded, and no other is tried"
+        )
+
+    def fingerprint(self) -> dict[str, str]:
+        return {"recorded": self._origin, "recording": self._digest}
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
+        """As the contract says, in the order of the candidates."""
+        if self._closed:
+            raise RuntimeError("the runner is closed")
+        for position, candidate in enumerate(candidates):
+            if self._closed:
+                return
+            yield position, self._measurements.get(candidate.schedule, _UNRECORDED)
+
+    def close(self) -> None:
+        self._closed = True
+
+
+_UNRECORDED = Measurement(Status.UNRECORDED, Provenance.REPLAYED, "the recording does not hold this schedule")

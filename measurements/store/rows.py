@@ -29,14 +29,14 @@ _SHARED = (  # by most trials of a problem
 )
 _OWN = (
     *("id", "kernel_digest", "schedule", *_TIMES, "error", "compile_seconds", "clock_mhz", "created", "final_rank"),
-    *("proof", "control", *_RESOURCES, *_CODE),
+    *("proof", "control", "watts", *_RESOURCES, *_CODE),
 )
 COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # that make a record
 _Part = TypeVar("_Part")
 
 
 def to_row(record: Record) -> dict[str, Any]:
-    """The columns of a record, but for its id."""
+    """Return the columns of a record, but for its id."""
     m = record.measurement
     timing, resources, schedule_key = m.timing, m.resources, record.schedule.key()
     return {
@@ -61,6 +61,7 @@ def to_row(record: Record) -> dict[str, Any]:
         **{name: None if resources is None else getattr(resources, name) for name in _RESOURCES},
         "compile_seconds": m.compile_seconds,
         "clock_mhz": m.clock_mhz,
+        "watts": m.watts,
         "toolchain": record.toolchain,
         "driver": record.driver,
         "autosched_version": record.autosched_version,
@@ -91,8 +92,8 @@ def unknown(connection: Connection, rows: Sequence[dict[str, Any]], since: int) 
 
 
 def from_row(row: Mapping[Any, Any], database: str) -> Record:
-    """The record of a row, which has COLUMNS, of the database ``database``. Raises StoreError that names the trial and
-    its bad cell."""
+    """Return the record of a row, which has COLUMNS, of the database ``database``. Raises StoreError that names the
+    trial and its bad cell."""
     cells = read_cells(row, COLUMNS, database)
     timed = cells["median"] is not None
     try:
@@ -114,6 +115,7 @@ def from_row(row: Mapping[Any, Any], database: str) -> Record:
                 compile_seconds=cells["compile_seconds"],
                 clock_mhz=cells["clock_mhz"],
                 code=_whole(MachineCode, cells, _CODE),
+                watts=cells["watts"],
             ),
             toolchain=cells["toolchain"],
             driver=cells["driver"],
@@ -132,7 +134,7 @@ def from_row(row: Mapping[Any, Any], database: str) -> Record:
 
 
 def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) -> _Part | None:
-    """What several cells make together; None where all are empty. Raises ValueError where only some are."""
+    """Return what several cells make together; None where all are empty. Raises ValueError where only some are."""
     there = {name: cells[name] for name in names if cells[name] is not None}
     if there and len(there) != len(names):
         raise ValueError(f"its {kind.__name__} is incomplete: only {', '.join(there)}")
@@ -140,7 +142,7 @@ def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) ->
 
 
 def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.Column[Any]], database: str) -> dict[str, Any]:
-    """The cells of ``columns`` as a record has them. SQLite itself lets any cell hold anything.
+    """Return the cells of ``columns`` as a record has them. SQLite itself lets any cell hold anything.
 
     Raises StoreError that names the trial and the cell, for one that autosched cannot have stored.
     """
@@ -221,7 +223,7 @@ class Reader:
         self._pairs: dict[tuple[str, Value], tuple[str, Value]] = {}
 
     def record(self, row: sa.Row[Any]) -> Record:
-        """Raises StoreError as ``from_row``."""
+        """Raise StoreError as ``from_row``."""
         shared, own = row[: len(_SHARED)], row[len(_SHARED) :]
         first = self._first.get(shared)
         if first is not None:
@@ -236,7 +238,7 @@ class Reader:
 
     def _like(self, first: Record, own: tuple[Any, ...]) -> Record:
         (row, digest, schedule, median, p25, p75, repeats, error, compiled, clock, created, rank, proof, *more) = own
-        control, *sizes = more
+        control, watts, *sizes = more
         resources, code = sizes[: len(_RESOURCES)], sizes[len(_RESOURCES) :]
         if proof is not None:
             _json_object(proof)
@@ -258,6 +260,7 @@ class Reader:
                 compile_seconds=compiled,
                 clock_mhz=clock,
                 code=None if code[0] is None else MachineCode(*code),
+                watts=watts,
             ),
             toolchain=first.toolchain,
             driver=first.driver,

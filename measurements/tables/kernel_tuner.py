@@ -35,7 +35,7 @@ _FAILURES = {  # what a failed configuration has in place of a time, by a part o
 
 
 def text_of(path: str | Path) -> tuple[str, bool]:
-    """The text of a file, gzip or not, and whether all of it was there. Raises TableError, also for more than
+    """Return the text of a file, gzip or not, and whether all of it was there. Raises TableError, also for more than
     MOST_BYTES of it, and OSError."""
     with open(path, "rb") as file:
         head = file.peek()[:_HEAD]
@@ -60,7 +60,8 @@ def text_of(path: str | Path) -> tuple[str, bool]:
 
 
 def _unpacked(content: bytes) -> tuple[bytes | bytearray, bool]:
-    """What can be read of the members of a gzip file, one byte over MOST_BYTES at most, and whether that is all."""
+    """Return what can be read of the members of a gzip file, one byte over MOST_BYTES at most, and whether that is
+    all."""
     found = bytearray()
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         try:
@@ -73,7 +74,7 @@ def _unpacked(content: bytes) -> tuple[bytes | bytearray, bool]:
 
 
 def read_cache(path: str | Path, text: str) -> Table:
-    """The table of a cache file with this ``text``. Raises TableError for one that is none."""
+    """Return the table of a cache file with this ``text``. Raises TableError for one that is none."""
     document, cut = _document(text)
     cache = document.get("cache")
     if not isinstance(cache, dict):
@@ -92,7 +93,7 @@ def read_cache(path: str | Path, text: str) -> Table:
 
 
 def read_t4(path: str | Path, text: str) -> Table:
-    """The table of a T4 file with this ``text``. Raises TableError for one that is none."""
+    """Return the table of a T4 file with this ``text``. Raises TableError for one that is none."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -117,18 +118,26 @@ def read_t4(path: str | Path, text: str) -> Table:
     return _table(path, _named(metadata, "device", "unknown device"), rows, (ESTIMATED,) if estimated else ())
 
 
-def to_t4(rows: Sequence[tuple[Mapping[str, Any], Measurement, str]], metadata: Mapping[str, Any]) -> dict[str, Any]:
+def to_t4(
+    rows: Sequence[tuple[Mapping[str, Any], Measurement, str]],
+    metadata: Mapping[str, Any],
+    *,
+    metrics: Sequence[Mapping[str, float]] | None = None,
+    objectives: Sequence[str] = ("time",),
+) -> dict[str, Any]:
     """Measured configurations, each with its measurement and the moment it was made (ISO 8601), as a T4 document.
-    ``read_t4`` knows ``kernel``, ``device`` and ``provenance`` of ``metadata``."""
+    ``metrics`` are those of each, by name. ``read_t4`` knows ``kernel``, ``device``, ``provenance`` of ``metadata``."""
     return {
         "schema_version": "1.0.0",
         "metadata": dict(metadata),
-        "results": [_as_result(configuration, measured, when) for configuration, measured, when in rows],
+        "results": [
+            _as_result(*row, others, objectives) for row, others in zip(rows, metrics or [{}] * len(rows), strict=True)
+        ],
     }
 
 
 def _document(text: str) -> tuple[dict[str, Any], bool]:
-    """The JSON object of a cache, and whether its end had to be added. Empty for what is no such object."""
+    """Return the JSON object of a cache, and whether its end had to be added. Empty for what is no such object."""
     candidates = [text, text.rstrip().rstrip(",") + "}}"]
     end = text.rfind("}")
     while end > 0 and len(candidates) < 6:
@@ -180,7 +189,8 @@ _UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "us": 1e-6
 
 
 def _result(result: Mapping[str, Any]) -> Measurement:
-    """The measurement named "time", or where there is none the objective. Raises ValueError where that is no time."""
+    """Return the measurement named "time", or where there is none the objective. Raises ValueError where that is no
+    time."""
     wanted, given = result.get("objectives"), result.get("measurements")
     objective = wanted[0] if isinstance(wanted, list) and wanted else "time"
     measured = [m for m in given if isinstance(m, dict)] if isinstance(given, list) else []
@@ -204,13 +214,19 @@ _INVALIDITY = {
 }
 
 
-def _as_result(configuration: Mapping[str, Any], measured: Measurement, when: str) -> dict[str, Any]:
+def _as_result(
+    configuration: Mapping[str, Any],
+    measured: Measurement,
+    when: str,
+    metrics: Mapping[str, float],
+    objectives: Sequence[str],
+) -> dict[str, Any]:
     timing = measured.timing
     milliseconds = [] if timing is None else [1e3 * timing.median]
     return {
         "timestamp": when,
         "configuration": dict(configuration),
-        "objectives": ["time"],
+        "objectives": list(objectives),
         "times": {
             "compilation_time": 1e3 * (measured.compile_seconds or 0.0),
             "framework": 0,
@@ -220,8 +236,26 @@ def _as_result(configuration: Mapping[str, Any], measured: Measurement, when: st
         },
         "invalidity": "correct" if timing is not None else _INVALIDITY.get(measured.status, "runtime"),
         "correctness": 0 if measured.status is Status.WRONG_RESULT else 1,
-        "measurements": [{"name": "time", "value": value, "unit": "ms"} for value in milliseconds],
+        "measurements": [
+            *({"name": "time", "value": value, "unit": "ms"} for value in milliseconds),
+            *({"name": name, "value": value, "unit": unit} for name, value, unit in _other_measurements(measured)),
+            *({"name": name, "value": value, "unit": ""} for name, value in metrics.items()),
+        ],
     }
+
+
+def _other_measurements(measured: Measurement) -> list[tuple[str, float, str]]:
+    """Return what is known of a configuration besides its time: resources, and the power where it was measured."""
+    found: list[tuple[str, float, str]] = []
+    if measured.resources is not None:
+        r = measured.resources
+        found.append(("registers", r.registers, ""))
+        found.append(("spill", r.spill_store_bytes + r.spill_load_bytes, "bytes"))
+        found.append(("shared_memory", r.static_shared_bytes + r.dynamic_shared_bytes, "bytes"))
+    if measured.watts is not None and measured.timing is not None:
+        found.append(("power", measured.watts, "W"))
+        found.append(("energy", measured.watts * measured.timing.median, "J"))
+    return found
 
 
 def _table(path: str | Path, device: str, rows: Sequence[Row], notes: Sequence[str]) -> Table:

@@ -25,6 +25,8 @@ _HELD_CALLS, _HELD_GROUPS = 50, 5  # that are queued while the stream is held: a
 _WARM_UP_SECONDS, _MOST_PAIRS = 5e-3, 100  # of launches, between two looks at the clock
 _SPIN_UP_SECONDS = 0.1
 _IDLE_CLOCK = 0.6  # of the highest: a clock below it has not risen yet; a limit of power keeps it above
+_POWER_SECONDS, _SETTLE_SECONDS = 1.0, 0.2
+_MOST_QUEUED = 200  # launches: while they run, the host looks at the power
 _NOT_READY = 600  # cudaErrorNotReady
 
 Work = Callable[[], None]
@@ -193,6 +195,32 @@ class LaunchTimer:
                 next_launch()
 
         return lambda: [s / count for s in self._timed(limit, [group] * _HELD_GROUPS, group, held=True)]
+
+    def mean_watts(self, launch: Callable[[int], None], copies: int, limit: float) -> float | None:
+        """What the GPU draws while it does nothing but this kernel, over ``_POWER_SECONDS``, as NVML renews its numbers
+        some ten times a second; None where it has none. Raises LaunchTimeout, and CUDA's errors."""
+        next_launch = _in_turn(launch, copies)
+        single = max(self._warmed_up(next_launch, limit), 1e-6)
+        batch = min(max(math.ceil(_BATCH_SECONDS / single), 1), _MOST_QUEUED)
+        limit += 10 * batch * single
+
+        def busy(seconds: float) -> tuple[float, list[float]]:
+            began, seen = self.host.perf_counter(), list[float]()
+            while self.host.perf_counter() - began < seconds:
+                for _ in range(batch):
+                    next_launch()
+                now = self._state.watts()  # while it works
+                seen += [] if now is None else [now]
+                self.wait(limit)
+            return self.host.perf_counter() - began, seen
+
+        busy(_SETTLE_SECONDS)  # NVML's power is a mean of the time before
+        before = self._state.joules()
+        took, seen = busy(_POWER_SECONDS)
+        after = self._state.joules()
+        if before is not None and after is not None and after > before:
+            return (after - before) / took
+        return sum(seen) / len(seen) if seen else None
 
     def _graph_of(self, launch: Work, count: int, limit: float) -> Callable[[], list[float]]:
         """Times a launch as one of ``count`` in a graph that follows another replay of it on the busy stream."""

@@ -19,10 +19,13 @@ SLOWDOWNS = {
 @dataclass(frozen=True)
 class GpuState:
     """``clock`` reads the SM clock in MHz, None where it is unknown; ``slowdowns`` why it is lowered for reasons that
-    are not the kernel's own, values of SLOWDOWNS."""
+    are not the kernel's own, values of SLOWDOWNS; ``joules`` what the GPU has drawn since its driver was loaded, None
+    where it does not count that; ``watts`` what it draws now, None where it does not say."""
 
     clock: Callable[[], float | None] = lambda: None
     slowdowns: Callable[[], tuple[str, ...]] = lambda: ()
+    joules: Callable[[], float | None] = lambda: None
+    watts: Callable[[], float | None] = lambda: None
 
 
 def open_state(pci_bus_id: str) -> tuple[GpuState, str | None]:
@@ -51,4 +54,16 @@ def open_state(pci_bus_id: str) -> tuple[GpuState, str | None]:
             return ()
         return tuple(text for bit, text in SLOWDOWNS.items() if bits & bit)
 
-    return GpuState(clock, slowdowns), version if isinstance(version, str) else version.decode()
+    def joules() -> float | None:
+        try:
+            return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) * 1e-3
+        except (pynvml.NVMLError, AttributeError):  # before Volta, or an old pynvml
+            return None
+
+    def watts() -> float | None:
+        try:
+            return float(pynvml.nvmlDeviceGetPowerUsage(handle)) * 1e-3
+        except (pynvml.NVMLError, AttributeError):
+            return None
+
+    return GpuState(clock, slowdowns, joules, watts), version if isinstance(version, str) else version.decode()

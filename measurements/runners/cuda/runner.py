@@ -48,7 +48,8 @@ class CudaOptions:
     """``warm_cache``: time with operands already in the L2; otherwise buffers of twice the L2 are rotated.
 
     ``launch_limit`` is in seconds per launch, ``graph_below`` the seconds under which launches are timed in a CUDA
-    graph (ten times as many in comparisons); ``seed`` draws the inputs.
+    graph (ten times as many in comparisons); ``seed`` draws the inputs; ``power`` also measures that of the GPU, which
+    takes a second more for each candidate.
     """
 
     rule: StopRule = field(default_factory=StopRule)
@@ -57,6 +58,7 @@ class CudaOptions:
     graph_below: float = 1e-3
     warm_cache: bool = False
     seed: int = 0
+    power: bool = False
 
 
 class CudaRunner:
@@ -359,10 +361,11 @@ class CudaRunner:
                 "best": fastest,
                 "launch_limit": options.launch_limit,
                 "graph_below": options.graph_below,
+                "power": options.power,
             }
             outcome = supervisor.run(data.key, partial(self._prepare, data), Message(request, blobs))
             ok = outcome.status is Status.OK
-            error, clock = outcome.answer.get("error"), outcome.answer.get("clock_mhz")
+            error, clock, watts = (outcome.answer.get(name) for name in ("error", "clock_mhz", "watts"))
             known = Measurement(
                 outcome.status,
                 self.provenance,
@@ -370,6 +373,7 @@ class CudaRunner:
                 timing=Timing.of([float(t) for t in outcome.answer["seconds"]]) if ok else None,
                 error=None if error is None else float(error),
                 clock_mhz=None if clock is None else float(clock),
+                watts=None if watts is None else float(watts),
             )
             with self._lock:
                 self._known[identity] = known

@@ -156,14 +156,14 @@ class Supervisor:
 
 
 def _check(answer: Answer, timed: bool = True) -> None:
-    """Raises one of several errors unless ``answer`` has a status, reason, times, error and clock of one candidate.
+    """Raises one of several errors unless ``answer`` has a status, reason, times, error, clock and watts of one kernel.
 
     ``timed``: an ok answer must have times.
     """
     status, times = Status(answer["status"]), answer["seconds"]
     if status is Status.OK and timed and not (times and all(float(t) > 0 and math.isfinite(t) for t in times)):
         raise ValueError("these are not times")
-    for name in ("error", "clock_mhz"):
+    for name in ("error", "clock_mhz", "watts"):
         float(answer.get(name) or 0.0)
     reason = answer.get("reason", "")
     if not isinstance(reason, str) or (status is not Status.OK and not reason.strip()):

@@ -12,8 +12,9 @@ Operations, each a JSON object with "op":
   total, and get float64 references and tolerances. Inputs, reference and tolerance each come as bytes, where ``arrays``
   has them, or from the ``problem``, where this process knows its operator. What it can get neither way is reported in
   ``{"missing": [...], "why": ...}``.
-- ``measure`` (data, kernel, rule, best, limits): verify, time, verify again. A status, the times, and a reason: why
-  there are none, or what is unusual about them. ``best`` is the fastest median of this data so far, or null.
+- ``measure`` (data, kernel, rule, best, limits, power): verify, time, verify again. A status, the times, and a reason:
+  why there are none, or what is unusual about them. ``best`` is the fastest median of this data so far, or null. With
+  ``power`` also the mean watts of a second of launches, null where NVML does not tell.
 - ``outputs`` (data, kernel, limits): launch once. The bytes of the outputs, by name.
 - ``compare`` (data, kernels, rounds, baselines, limits): kernels and the baselines of cuda_library, interleaved.
 
@@ -222,6 +223,8 @@ class GpuWorker:
             answer["reason"] = "; ".join(filter(None, (program.loaded.shrunk(), repeats.reason)))
             self._undamaged(program, data)
             answer["error"] = max(answer["error"], self._right(program, data, "after repeated launches: "))
+            if request.get("power"):  # last: what is changed in place is not restored meanwhile
+                answer["watts"] = self._timer.mean_watts(program.launch, data.copies, limit)
         return answer
 
     def _sampler(self, program: _Program, data: _Data, limit: float, graph_below: float) -> Callable[[], list[float]]:

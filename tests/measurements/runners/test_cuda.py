@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from device_attributes import ATTRIBUTES
-from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
+from faults import FOLDER_VARIABLE, HERE, MODULE, WATTS, fault_kernel
 
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.compiler.pool import CompileCache, CompilePool
@@ -116,6 +116,12 @@ FATES = {
     "negative": Status.CRASHED,
     "raise": Status.CRASHED,
 }
+
+
+@pytest.mark.parametrize("power", [True, False])
+def test_power_is_measured_where_it_is_asked_for(make_runner, power):
+    ((_, measurement),) = make_runner(power=power).measure([candidate("time_1000_power")])
+    assert measurement.ok and measurement.watts == (WATTS if power else None)
 
 
 def test_every_fate_has_its_status_and_the_neighbours_are_untouched(make_runner, tmp_path):

@@ -10,6 +10,7 @@ import re
 import sys
 import weakref
 from pathlib import Path
+from time import perf_counter
 from types import SimpleNamespace
 
 import device_attributes
@@ -334,12 +335,12 @@ def kernel(name, workspace=False, launches=1):
 RULE = {"target": 0.01, "min_repeats": 5, "max_repeats": 20, "max_seconds": 10.0}
 
 
-def measure(worker, name, workspace=False, launch_limit=0.05, best=None, launches=1, launch=None):
+def measure(worker, name, workspace=False, launch_limit=0.05, best=None, launches=1, launch=None, power=False):
     described = kernel(name, workspace, launches)
     described["launch"] |= launch or {}
     request = {
         "op": "measure", "data": "key", "kernel": described, "rule": RULE, "best": best,
-        "launch_limit": launch_limit, "graph_below": 100e-6,
+        "launch_limit": launch_limit, "graph_below": 100e-6, "power": power,
     }  # fmt: skip
     return worker.handle(Message(request, BLOBS))
 
@@ -390,7 +391,7 @@ def test_a_slow_kernel_is_given_up_after_a_few_repeats_and_says_so(arrays):
 def set_reasons(monkeypatch):
     """Why NVML says that the clock is low, one time after the other, and again; by its newer name or the older."""
 
-    def install(*bits, name="nvmlDeviceGetCurrentClocksEventReasons"):
+    def install(*bits, name="nvmlDeviceGetCurrentClocksEventReasons", **others):
         reasons = itertools.cycle(bits)
         nvml = SimpleNamespace(
             nvmlInit=lambda: None,
@@ -400,6 +401,7 @@ def set_reasons(monkeypatch):
             NVML_CLOCK_SM=1,
             NVMLError=RuntimeError,
             **{name: lambda handle: next(reasons)},
+            **others,
         )
         monkeypatch.setitem(sys.modules, "pynvml", nvml)
 
@@ -418,6 +420,34 @@ def test_repeats_that_heat_slowed_are_left_out(arrays, set_reasons, word):
     ).groups()
     assert int(all_of_them) - int(left_out) == len(answer["seconds"]) >= RULE["min_repeats"]
     assert answer["clock_mhz"] == 1980.0
+
+
+@pytest.fixture
+def short_power(monkeypatch):
+    monkeypatch.setattr(launch_timer, "_POWER_SECONDS", 0.05)
+    monkeypatch.setattr(launch_timer, "_SETTLE_SECONDS", 0.0)
+
+
+def test_the_power_is_the_energy_that_the_gpu_counts_over_the_time(arrays, set_reasons, short_power):
+    began = perf_counter()
+    set_reasons(0, nvmlDeviceGetTotalEnergyConsumption=lambda handle: 1e3 * 250.0 * (perf_counter() - began))
+    answer = measure(opened(FakeCupy(time=2e-3), arrays), "right", power=True)
+    assert answer["status"] == Status.OK
+    assert answer["watts"] == pytest.approx(250.0, rel=0.1)
+
+
+def test_a_gpu_that_counts_no_energy_is_asked_for_its_power(arrays, set_reasons, short_power):
+    def refused(handle):
+        raise RuntimeError("not supported")
+
+    set_reasons(0, nvmlDeviceGetTotalEnergyConsumption=refused, nvmlDeviceGetPowerUsage=lambda handle: 123_000)
+    assert measure(opened(FakeCupy(time=2e-3), arrays), "right", power=True)["watts"] == pytest.approx(123.0)
+
+
+def test_power_that_nobody_asked_for_or_knows_is_not_there(arrays, set_reasons, short_power):
+    set_reasons(0)
+    assert measure(opened(FakeCupy(time=2e-3), arrays), "right", power=True)["watts"] is None
+    assert "watts" not in measure(opened(FakeCupy(time=2e-3), arrays), "right")
 
 
 def test_the_power_limit_leaves_out_nothing(arrays, set_reasons):

@@ -44,6 +44,7 @@ MODULE = "faults"
 HERE = str(Path(__file__).parent)  # the worker finds this module on its path
 FOLDER_VARIABLE = "AUTOSCHED_FAULTS_FOLDER"
 CLOCK_MHZ = 1500.0
+WATTS = 321.0
 _MEMORY = 1 << 28
 _ANSWERS = {
     "garbage": b"\x00\xffthis is no answer\n",
@@ -93,6 +94,7 @@ class FaultyGpu:
             raise RuntimeError("measured before it was prepared")
         if operation == "measure":
             answer = self._measure(request["kernel"]["launch"]["entry"])
+            answer |= {"watts": WATTS} if request["power"] else {}
             if StopRule().hopeless(answer["seconds"], request["best"]):
                 answer |= {"seconds": answer["seconds"][:3], "reason": "repeated 3 times only"}
             return answer

@@ -11,6 +11,7 @@ from autosched.samplers.base import Matrix
 from autosched.samplers.bayes import sampler as bayes
 from autosched.samplers.bayes.sampler import BayesSampler
 from autosched.samplers.evolution import EvolutionSampler, Settings
+from autosched.samplers.scalarized import ScalarizedSampler
 from autosched.samplers.seeded import SeededSampler
 from autosched.samplers.tpe import OptunaSampler
 from autosched.testing.samplers import BOTH, FLAT, TOY, Make, failed, ok, outcome, proposed, run, seconds
@@ -57,6 +58,11 @@ __all__ = ["BOTH", "FLAT", "TOY", "Make", "failed", "ok", "outcome", "proposed",
 
 QUICK = Settings(warmup=6, population=24, generations=2)
 MAKERS: dict[str, Make] = {
+    "bayes of two objectives": lambda space, seed: ScalarizedSampler(
+        [BayesSampler(space, seed + i, settings=WHOLE) for i in (0, 1)],
+        [(0.9, 0.1), (0.1, 0.9)],
+        lambda schedule, m: None if m.timing is None else (math.log(m.timing.median), 1.0),
+    ),
     "bayes": lambda space, seed: BayesSampler(space, seed, settings=WHOLE),
     "bayes_guided": lambda space, seed: BayesSampler(space, seed, prior=ToyGuide(space), settings=WHOLE),
     "bayes_of_a_living_pool": lambda space, seed: BayesSampler(space, seed, settings=LIVING),

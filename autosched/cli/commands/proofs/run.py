@@ -1,7 +1,8 @@
 """``autosched run PROGRAM``: a whole CUDA program without a GPU, and what is wrong with its launches.
 
 ``--report FILE``, JSON: ``program``, ``status``, ``launches``, ``findings`` (``kind``, ``message``, ``kernel``,
-``launch``, ``shape``, ``file``, ``line``, ``instruction``, ``callers``), ``lacking`` and ``seconds``.
+``launch``, ``shape``, ``file``, ``line``, ``instruction``, ``callers``), ``lacking``, ``seconds`` and
+``emulated_seconds``.
 """
 
 import sys
@@ -80,6 +81,7 @@ def run(
             "findings": [_to_json(f) for f in result.findings],
             "lacking": result.lacking,
             "seconds": result.seconds,
+            "emulated_seconds": result.emulated_seconds,
         }
         Path(report).write_text(dumps(document, indent=2) + "\n", encoding="utf-8")
     if result.faults:

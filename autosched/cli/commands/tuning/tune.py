@@ -3,6 +3,7 @@
 ``--json``: ``problem``, ``device``, ``provenance`` of every time, ``backend`` (lines that say which and why),
 ``sampler``, ``seed``, ``database``, ``trials`` (``new``, ``ok`` and ``failures`` of this run, ``earlier`` ones),
 ``seconds`` (of the run), ``worth`` (of a warm start, or ""), ``proof`` (what the full proof of the best found, or ""),
+``objectives`` (which way each is better), ``front`` (where there are several: the trials that no other one beats),
 ``exhausted``, ``out_of_time``, ``interrupted``, ``stopped`` (a reason, or ""), ``remeasured``: null, or what timing the
 fastest in turns gave (``clear``, ``rounds``, ``entrants`` in order with their median ``seconds``, ``failed`` ones with
 ``status`` and ``reason``, ``library``: the winner's time over the vendor library's as ``median``, ``low`` and ``high``,
@@ -24,6 +25,7 @@ from autosched.cli.options.problem import one_of, problem_from, whole_number
 from autosched.cli.options.templates import TemplateOption
 from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, within
 from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.terminal.output_files import check_outputs, replaceable
 from autosched.cli.terminal.progress import TuneDisplay
 from autosched.reporting import formatting
 from autosched.samplers import BRUTE_FORCE, DEFAULT, samplers
@@ -123,6 +125,25 @@ def tune(
             "--model", metavar="MODEL", help="Start from this file of 'autosched train'; without a GPU it estimates."
         ),
     ] = None,
+    objective: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--objective",
+            metavar="NAME[:max]",
+            help="What is best in place of the time: a metric, registers, joules, ...; several give a Pareto front.",
+        ),
+    ] = None,
+    recording: Annotated[
+        str | None,
+        typer.Option("--recording", metavar="FILE", help="With --backend replay: a Kernel Tuner cache, a T4 file, ..."),
+    ] = None,
+    csv: Annotated[
+        str | None, typer.Option("--csv", metavar="FILE", help="Write every trial of this run as a row of FILE.")
+    ] = None,
+    t4: Annotated[
+        str | None,
+        typer.Option("--t4", metavar="FILE", help="Write them as T4, the format of Kernel Tuner and others."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Search for the fastest schedule, every trial kept in a database.
@@ -139,6 +160,7 @@ def tune(
     within("--seed", seed, 0, MOST_SEED)
     if workers is not None:
         within("--workers", workers, 1, MOST_WORKERS)
+    check_outputs([csv, t4], [recording])
     problem = problem_from(operator, given)
     from autosched.tuning import tune as tuner  # a second that other commands need not wait
     from autosched.tuning.result import SoFar
@@ -167,6 +189,8 @@ def tune(
                 effort=effort,
                 seconds=seconds,
                 proof_seconds=proof_seconds,
+                objective=objective or None,
+                recording=recording,
             )
     except KeyboardInterrupt:
         result = so_far.interrupted()
@@ -176,6 +200,10 @@ def tune(
         if display.has_started:  # what the user gave was fine: a bug, to be seen whole
             raise
         raise InputError(str(error)) from error
+    if csv is not None:
+        result.to_csv(replaceable(csv))
+    if t4 is not None:
+        result.to_t4(replaceable(t4))
     if json:
         print_json(result_json(result, sampler, seed, db))
     else:
@@ -233,9 +261,28 @@ def show_result(console: Console, result: "TuneResult", db: str) -> None:
         why = [("why", result.why_none)] if result.why_none else []
         show(console, formatting.facts([*rows, *why, ("best", "none: no schedule has worked")]))
         return
+    if not result.objectives.is_time:
+        rows.append(("optimised", str(result.objectives)))
     show(console, formatting.facts([*formatting.record_facts(result.problem, result.best), *rows]))
+    if result.front:
+        console.print()
+        show(console, _front_table(result))
     console.print()
     show(console, formatting.decisions(result.best.schedule, console.width))
+
+
+def _front_table(result: "TuneResult") -> Any:
+    """The Pareto front: objectives, then the parameters that differ."""
+    names = result.objectives.names
+    varying = [n for n in result.front[0] if n in _parameters(result) and len({r[n] for r in result.front}) > 1]
+    table = formatting.table(*names, *varying, right=[*names, *varying])
+    for row in result.front:
+        table.add_row(*(f"{row[name]:.6g}" for name in names), *(str(row[name]) for name in varying))
+    return table
+
+
+def _parameters(result: "TuneResult") -> set[str]:
+    return set() if result.best is None else set(result.best.schedule.values)
 
 
 def _remeasured_facts(remeasured: "Remeasurement") -> list[tuple[str, str]]:
@@ -300,6 +347,8 @@ def result_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[
         "out_of_time": result.out_of_time,
         "interrupted": result.interrupted,
         "stopped": result.stopped,
+        "objectives": dict(result.objectives.directions),
+        "front": [dict(row) for row in result.front],
         "remeasured": None if result.remeasured is None else remeasured_json(result.remeasured, result.entrants),
         "best": None if result.best is None else formatting.record_json(result.problem, result.best),
     }

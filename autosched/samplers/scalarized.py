@@ -1,0 +1,69 @@
+"""A search for other numbers than times: samplers of weighted sums of the objectives' logarithms.
+
+A weighted sum of logarithms needs no scales: the units of an objective change it by a constant. With several weights,
+one sampler each, the search walks along the Pareto front (its convex part in logarithms). Every sampler learns from
+every trial.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+from autosched.samplers.base import Sampler
+from measurements.records.measurement import Measurement, Status, Timing
+from search_spaces.spaces.schedule import Schedule
+
+Costs = Callable[[Schedule, Measurement], tuple[float, ...] | None]
+
+
+class ScalarizedSampler(Sampler):
+    """``samplers``, one for each of ``weights``, propose in turns; ``costs`` gives the logarithms of a trial's
+    objectives, None where it has none."""
+
+    def __init__(self, samplers: Sequence[Sampler], weights: Sequence[Sequence[float]], costs: Costs) -> None:
+        self.name = samplers[0].name
+        self._samplers = list(samplers)
+        self._weights = [tuple(w) for w in weights]
+        self._costs = costs
+        self._turn = 0
+        self._given: set[Schedule] = set()  # asked for, not told
+
+    @property
+    def batch(self) -> int:
+        return self._samplers[0].batch
+
+    def ask(self, n: int) -> list[Schedule]:
+        proposals: list[Schedule] = []
+        while len(proposals) < n:
+            share = math.ceil((n - len(proposals)) / len(self._samplers))
+            member = self._samplers[self._turn % len(self._samplers)]
+            self._turn += 1
+            own = member.ask(share)
+            if not own:  # it has seen all that there is
+                break
+            new = [schedule for schedule in own if schedule not in self._given]
+            self._given.update(new)
+            proposals += new
+        else:
+            self._samplers[0].ask(min(n, 0))  # which refuses a negative number
+        return proposals
+
+    def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        self._given.discard(schedule)
+        costs = self._costs(schedule, measurement)
+        for member, weights in zip(self._samplers, self._weights, strict=True):
+            member.tell(schedule, self._scored(measurement, costs, weights))
+
+    def _scored(
+        self, measurement: Measurement, costs: tuple[float, ...] | None, weights: Sequence[float]
+    ) -> Measurement:
+        """Return the measurement with the objective in place of its time."""
+        if measurement.timing is None:
+            return measurement
+        if costs is None:
+            reason = "an objective has no value here"
+            return dataclasses.replace(measurement, status=Status.UNRANKED, reason=reason, timing=None)
+        cost = sum(w * c for w, c in zip(weights, costs, strict=True))
+        return dataclasses.replace(measurement, timing=Timing.estimate(math.exp(cost)))

@@ -1,0 +1,115 @@
+"""What a search goes for: the time, or any other number of a trial; one of them, or several at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Self
+
+from autosched.tuning import trial_table
+from autosched.tuning.trial_table import Direction, Row
+from measurements.records.measurement import Measurement
+from measurements.records.record import Record
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+
+MOST = 4  # objectives at once
+_LEAST_VALUE = 1e-18  # what is below, 0 above all, counts as this: values are compared by their ratio
+_STEPS = {1: 1, 2: 4, 3: 2, 4: 1}  # parts that the weights of so many objectives are made of
+_LEAST_WEIGHT = 0.05  # of an objective: it decides between trials that tie in the others
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """Columns of a trial's row (``trial_table.row``) and which way each is better, the most important first."""
+
+    directions: tuple[tuple[str, Direction], ...] = (("seconds", "min"),)
+
+    @classmethod
+    def of(cls, given: str | Iterable[str] | Mapping[str, Direction] | None) -> Self:
+        """Of texts such as "seconds" or "GFLOP/s:max", or a mapping; None is the time.
+
+        Raises ValueError for a direction that is neither min nor max, and for none or more than MOST objectives.
+        """
+        if given is None:
+            return cls()
+        texts = [given] if isinstance(given, str) else given
+        pairs = list(texts.items()) if isinstance(texts, Mapping) else [_read(text) for text in texts]
+        for name, direction in pairs:
+            if direction not in ("min", "max"):
+                raise ValueError(f"the direction of the objective {name} must be min or max, not {direction!r}")
+        if not 1 <= len(pairs) <= MOST or len(dict(pairs)) < len(pairs):
+            raise ValueError(f"give 1 to {MOST} objectives, each once")
+        return cls(tuple(pairs))
+
+    @property
+    def is_time(self) -> bool:
+        return self.directions == (("seconds", "min"),)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.directions)
+
+    @property
+    def needs_power(self) -> bool:
+        return any(name in trial_table.OF_POWER for name in self.names)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} ({direction})" for name, direction in self.directions)
+
+    def check(self, columns: Iterable[str]) -> None:
+        """Raises ValueError for an objective that is none of the ``columns``."""
+        known = tuple(columns)
+        for name in self.names:
+            if name not in known:
+                raise ValueError(f"there is no objective {name!r}: use one of {', '.join(known)}")
+
+    def costs(self, problem: Problem, schedule: Schedule, measurement: Measurement) -> tuple[float, ...] | None:
+        """The logarithm of each objective, smaller is better; None for a trial that failed or lacks one of them.
+
+        Raises ValueError for a negative number, whose logarithm would say nothing.
+        """
+        if measurement.timing is None:
+            return None
+        row = trial_table.row(problem, schedule, measurement)
+        costs = []
+        for name, direction in self.directions:
+            value = row.get(name)
+            if not isinstance(value, (int, float)) or math.isnan(value):
+                return None
+            if value < 0:
+                raise ValueError(f"the objective {name} is {value:g}: it must be 0 or more")
+            cost = math.log(max(float(value), _LEAST_VALUE))
+            costs.append(cost if direction == "min" else -cost)
+        return tuple(costs)
+
+    @property
+    def weights(self) -> tuple[tuple[float, ...], ...]:
+        """Weights of the objectives, from each one alone to all alike, whose optima spread over the Pareto front."""
+        n = len(self.directions)
+        steps = _STEPS[n]
+        lattice = [w for w in product(range(steps + 1), repeat=n) if sum(w) == steps]
+        raw = [tuple(max(w / steps, _LEAST_WEIGHT) for w in each) for each in reversed(lattice)]
+        if n > 2:
+            raw.append((1.0,) * n)
+        return tuple(tuple(w / sum(each) for w in each) for each in raw)
+
+    def front(self, problem: Problem, records: Iterable[Record]) -> list[Row]:
+        """The rows of the trials that no other one beats in all objectives, best by the first of them first."""
+        rows = trial_table.rows(problem, records)
+        there = [row for row in rows if all(name in row for name in self.names)]
+        return trial_table.pareto(there, dict(self.directions))
+
+
+def dominates(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    """Whether a point is at least as good as another one in every objective, and better in one."""
+    return a != b and all(x <= y for x, y in zip(a, b, strict=True))
+
+
+def _read(text: str) -> tuple[str, Direction]:
+    name, colon, direction = text.rpartition(":")
+    if not colon:
+        return text, "min"
+    return name, direction  # type: ignore[return-value]  # checked by the caller

@@ -1,0 +1,75 @@
+"""A table of measurements as a backend: a Kernel Tuner cache, a T4 file or a recording, for a problem of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from measurements.records.measurement import Measurement
+from measurements.tables.reading import read_table
+from measurements.tables.table import Given, Table, TableError
+from search_spaces.hardware.devices import Device, devices_of_driver_name
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.parameters import Parameter, Value
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.template import TemplateSet
+
+
+def device_of_table(path: str | Path) -> Device | None:
+    """The row of the GPU that a file says it was measured on, where that is one. Raises TableError."""
+    rows = devices_of_driver_name(read_table(path).device)
+    return rows[0] if len(rows) == 1 else None
+
+
+def schedules_of_table(
+    path: str | Path, problem: Problem, templates: TemplateSet, device: Device
+) -> tuple[Table, dict[Schedule, Measurement]]:
+    """The table of a file, and its measurements by the schedules of ``problem`` that its configurations are.
+
+    A parameter that the file lacks must have one value; configurations with values that the problem does not have are
+    left out. Raises TableError where nothing fits, or where the file varies what the problem has
+    no parameter for.
+    """
+    table = read_table(path)
+    members = templates.space(problem, device).members
+    if len(members) != 1:
+        raise TableError(f"{path} holds one kernel, and this problem has {len(members)} templates: name one")
+    ((name, space),) = members.items()
+    known = {p.name for p in space.parameters}
+    for parameters in table.parameters.values():
+        for p in parameters:
+            if p.name not in known and len(p.values) > 1:
+                raise TableError(f"{path} varies {p.name}, and {name} has no parameter of that name: give it one")
+    found: dict[Schedule, Measurement] = {}
+    for schedule, measurement in table.measurements.items():
+        own = _own(name, space, table.configuration(schedule))
+        if own is not None:
+            found[own] = measurement
+    if not any(m.ok for m in found.values()):
+        raise TableError(
+            f"none of the {len(table.measurements)} configurations in {path} is one of {name} that ran: give a file of "
+            "this kernel"
+        )
+    return table, found
+
+
+def _own(name: str, space: Space, given: Mapping[str, Given]) -> Schedule | None:
+    """The schedule of a configuration; None for one with a value that the space does not have."""
+    items: list[tuple[str, Value]] = []
+    for p in space.parameters:
+        if p.name not in given and len(p.values) > 1:
+            raise TableError(f"the file does not say which {p.name} it measured: give that parameter one value")
+        value = p.values[0] if p.name not in given else _value(p, given[p.name])
+        if value is None:
+            return None
+        items.append((p.name, value))
+    return Schedule(name, tuple(items))
+
+
+def _value(parameter: Parameter, given: Given) -> Value | None:
+    if not parameter.is_text:
+        whole = float(given) if isinstance(given, (int, float)) else None
+        return int(whole) if whole is not None and whole.is_integer() and int(whole) in parameter.values else None
+    text = repr(float(given)) if isinstance(given, float) or parameter.kind == "ordinal" else str(given)
+    return text if text in parameter.values else None

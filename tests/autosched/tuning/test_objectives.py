@@ -1,0 +1,136 @@
+"""Searches for other numbers than the time: which way they go, what is best, and the Pareto front."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+from toy_tuning import PROBLEM, SPACE, FakeRunner, Outcome, seconds, tuned
+
+from autosched.samplers import sampler
+from autosched.samplers.scalarized import ScalarizedSampler
+from autosched.tuning.objectives import MOST, Objectives
+from autosched.tuning.result import TuneResult
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.runners.base import Candidate
+from measurements.store.store import Store
+from search_spaces.spaces.schedule import Schedule
+
+
+def watts(schedule: Schedule) -> float:
+    """The more threads along x the less, so that the fastest is not the thriftiest."""
+    return 400.0 / schedule.integer("x")
+
+
+class PowerRunner(FakeRunner):
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
+        for position, m in super().measure(candidates):
+            drawn = watts(candidates[position].schedule) if m.ok else None
+            yield position, dataclasses.replace(m, watts=drawn)
+
+
+def searched(store: Store, trials: int, *given: str, name: str = "bayes", **arguments: object) -> TuneResult:
+    objectives = Objectives.of(given)
+    members = [sampler(name, SPACE, seed=i) for i in range(len(objectives.weights))]
+    made = ScalarizedSampler(members, objectives.weights, partial(objectives.costs, PROBLEM))
+    return tuned(store, trials, PowerRunner(), made, objectives=objectives, **arguments)  # type: ignore[arg-type]
+
+
+def energy(schedule: Schedule) -> float:
+    return watts(schedule) * seconds(schedule)
+
+
+def test_a_search_for_energy_turns_to_what_takes_less_of_it(store: Store) -> None:
+    result = searched(store, 30, "joules")
+    assert result.best is not None
+    taken = [energy(r.schedule) for r in result.trials if r.ok]
+    assert energy(result.best.schedule) == min(taken) < energy(store.best(PROBLEM, "h200").schedule)  # type: ignore[union-attr]
+    assert np.median(taken[-10:]) < 0.6 * np.median(taken[:8]), "it has not learned"
+
+
+def test_larger_may_be_better(store: Store) -> None:
+    result = searched(store, 40, "watts:max")
+    assert result.best is not None and result.best.schedule["x"] == 1
+
+
+def test_several_objectives_give_a_front_that_nobody_beats(store: Store) -> None:
+    result = searched(store, 45, "seconds", "watts")
+    points = [(row["seconds"], row["watts"]) for row in result.front]
+    assert len(points) >= 3 and points == sorted(points)
+    for record in result.trials:
+        if record.ok:
+            here = (seconds(record.schedule), watts(record.schedule))
+            assert not any(here != p and here[0] <= p[0] and here[1] <= p[1] for p in points)
+    assert result.best is not None and result.best.seconds == points[0][0], "the first objective decides"
+
+
+def test_what_is_on_the_front_was_proven(store: Store) -> None:
+    judged: list[Schedule] = []
+
+    def verifier(problem: object, schedule: Schedule) -> Outcome:
+        judged.append(schedule)
+        return Outcome(schedule["x"] != 32, "ok" if schedule["x"] != 32 else "wrong_result", "32 is wrong")
+
+    result = searched(store, 40, "seconds", "watts", verifier=verifier)
+    assert result.front and all(row["x"] != 32 for row in result.front)
+    values = [s.values for s in judged]
+    assert all(any(row.items() >= v.items() for v in values) or row["letter"] != "a" for row in result.front)
+    assert any(s["x"] == 32 for s in judged), "the best by watts was tried and refused"
+
+
+def test_a_second_run_goes_on_where_the_first_one_ended(store: Store) -> None:
+    first = searched(store, 20, "joules")
+    second = searched(store, 20, "joules")
+    assert not {r.schedule for r in first.trials} & {r.schedule for r in second.trials}
+    assert first.best is not None and second.best is not None
+    assert energy(second.best.schedule) <= energy(first.best.schedule)
+
+
+def test_earlier_trials_without_the_objective_are_measured_again(store: Store) -> None:
+    plain = tuned(store, 10, FakeRunner())
+    assert all(r.measurement.watts is None for r in plain.trials)
+    result = searched(store, 60, "watts")
+    assert result.best is not None and result.best.measurement.watts is not None
+    assert result.best.schedule["x"] == max(s.schedule["x"] for s in result.trials if s.ok)
+
+
+@pytest.mark.parametrize("given", [(), ("seconds",) * 2, tuple("abcde")])
+def test_none_one_twice_and_too_many_are_refused(given: tuple[str, ...]) -> None:
+    assert MOST == 4
+    with pytest.raises(ValueError, match="give 1 to 4 objectives, each once"):
+        Objectives.of(given)
+
+
+def test_a_wrong_direction_and_an_unknown_objective_are_refused() -> None:
+    with pytest.raises(ValueError, match="must be min or max, not 'up'"):
+        Objectives.of("seconds:up")
+    with pytest.raises(ValueError, match="there is no objective 'watt': use one of seconds, watts"):
+        Objectives.of("watt").check(["seconds", "watts"])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_weights_are_whole_and_reach_from_each_objective_to_all(n: int) -> None:
+    weights = Objectives.of([str(i) for i in range(n)]).weights
+    assert all(len(w) == n and math.isclose(sum(w), 1) and min(w) > 0 for w in weights)
+    for i in range(n):
+        assert any(w[i] == max(w) and w[i] > 0.5 for w in weights)
+    assert len(set(weights)) == len(weights)
+
+
+def test_a_trial_without_an_objective_is_told_as_one_without_a_result() -> None:
+    objectives = Objectives.of("watts")
+    made = ScalarizedSampler([sampler("bayes", SPACE, seed=0)], objectives.weights, partial(objectives.costs, PROBLEM))
+    for schedule in made.ask(8):
+        made.tell(schedule, Measurement(Status.OK, Provenance.MEASURED, timing=Timing.estimate(1e-3)))
+    assert len(made.ask(4)) == 4
+
+
+def test_a_negative_objective_is_refused() -> None:
+    (schedule,) = SPACE.sample(1, 0)
+    measured = Measurement(Status.OK, Provenance.MEASURED, timing=Timing.estimate(1.0), watts=-1.0)
+    with pytest.raises(ValueError, match="the objective watts is -1: it must be 0 or more"):
+        Objectives.of("watts").costs(PROBLEM, schedule, measured)

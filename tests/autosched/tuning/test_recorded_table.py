@@ -1,0 +1,127 @@
+"""Searching a Kernel Tuner cache for a kernel of one's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosched import Kernel
+from autosched.tuning.tune import tune
+from measurements.records.measurement import Provenance
+from measurements.tables.reading import read_table
+from measurements.tables.table import TableError
+
+SOURCE = """
+__global__ void add(float* c, int n) {
+  int i = blockIdx.x * block_size_x + threadIdx.x;
+  if (i < n) c[i] = 1;
+}
+"""
+BLOCKS, TILES = [32, 64, 128, 256], [1, 2, 4]
+
+
+def kernel(**parameters: Any) -> Kernel:
+    return Kernel(
+        SOURCE,
+        "add",
+        parameters=parameters or {"block_size_x": BLOCKS, "tile": TILES},
+        sizes={"n": 1000},
+        problem_size="n",
+        arguments=[
+            {"name": "c", "kind": "output", "dtype": "f32", "shape": "n"},
+            {"name": "n", "kind": "scalar", "value": "n"},
+        ],
+        rules=[("block_size_x < 256 or tile < 4", "too much")],
+    )
+
+
+def cache(path: Path, device: str = "NVIDIA A100-PCIE-40GB", **more: list[int]) -> Path:
+    """The fastest is 256 x 4, which the rule refuses, then 64 x 2; 32 x 1 failed; 512 is no value of the kernel's."""
+    names = ["block_size_x", "tile", *more]
+    entries: dict[str, Any] = {}
+    for block in (*BLOCKS, 512):
+        for tile in TILES:
+            for others in zip(*more.values(), strict=True) if more else [()]:
+                time: Any = 1.0 + abs(block - 64) / 64 + abs(tile - 2)
+                time = 0.5 if (block, tile) == (256, 4) else time
+                time = "RuntimeFailedConfig" if (block, tile) == (32, 1) else time
+                values = dict(zip(names, (block, tile, *others), strict=True))
+                entries[",".join(map(str, values.values()))] = {**values, "time": time}
+    path.write_text(
+        json.dumps({"device_name": device, "kernel_name": "add", "tune_params_keys": names, "cache": entries})
+    )
+    return path
+
+
+def replayed(tmp_path: Path, file: Path, trials: int = 30, made: Kernel | None = None, **arguments: Any) -> Any:
+    problem = (made or kernel()).problem()
+    given = {"trials": trials, "database": tmp_path / "a.db", "backend": "replay", "recording": file, **arguments}
+    return tune(problem, sampler="random", **given)
+
+
+def test_the_cache_of_kernel_tuner_is_searched_for_a_kernel_of_ones_own(tmp_path: Path) -> None:
+    result = replayed(tmp_path, cache(tmp_path / "cache.json"))
+    assert result.exhausted and result.provenance is Provenance.REPLAYED
+    assert result.device.name == "a100_40gb_pcie", "that which the file names"
+    assert len(result.trials) == len(BLOCKS) * len(TILES) - 1, "what the rules refuse is not tried"
+    assert result.best is not None and result.best.schedule.values == {"block_size_x": 64, "tile": 2}
+    assert result.best.seconds == pytest.approx(1e-3), "milliseconds there, seconds here"
+    assert [r.status.value for r in result.trials if not r.ok] == ["launch_error"]
+    assert any("3 others have values that the kernel has not" in line for line in result.lines)
+
+
+def test_another_objective_is_optimised_there_too(tmp_path: Path) -> None:
+    result = replayed(tmp_path, cache(tmp_path / "cache.json"), objective=["block_size_x:max", "seconds"])
+    assert result.best is not None and result.best.schedule["block_size_x"] == 256
+    assert [row["block_size_x"] for row in result.front] == [256, 128, 64]
+
+
+def test_what_one_run_replayed_a_second_one_goes_on_with(tmp_path: Path) -> None:
+    file = cache(tmp_path / "cache.json")
+    assert len(replayed(tmp_path, file, 4).trials) == 4
+    assert len(replayed(tmp_path, file, 40).trials) == len(BLOCKS) * len(TILES) - 5
+
+
+def test_t4_and_csv_hold_metrics_and_every_trial(tmp_path: Path) -> None:
+    result = replayed(tmp_path, cache(tmp_path / "cache.json"))
+    result.to_t4(tmp_path / "out.json")
+    table = read_table(tmp_path / "out.json")
+    assert table.best_seconds == result.best.seconds and len(table.measurements) == len(result.trials)
+    result.to_csv(tmp_path / "out.csv")
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 1 + len(result.trials)
+
+
+@pytest.mark.parametrize(
+    ("device", "more", "made", "said"),
+    [
+        ("A100", {}, None, "does not name a GPU that is known here"),
+        (
+            "NVIDIA A100-PCIE-40GB",
+            {"unroll": [0, 1]},
+            None,
+            "varies unroll, and add has no parameter of that name",
+        ),
+        ("NVIDIA A100-PCIE-40GB", {}, {"block_size_x": [32, 64], "t": [1, 2], "tile": [1]}, "does not say which t "),
+        ("NVIDIA A100-PCIE-40GB", {}, {"block_size_x": [96], "tile": [1]}, "none of the 15 configurations"),
+    ],
+)
+def test_a_file_of_another_kernel_is_refused(
+    tmp_path: Path, device: str, more: dict[str, list[int]], made: dict[str, list[int]] | None, said: str
+) -> None:
+    file = cache(tmp_path / "cache.json", device, **more)
+    with pytest.raises(ValueError, match=said):
+        replayed(tmp_path, file, made=kernel(**made) if made else None)
+    assert not (tmp_path / "a.db").exists()
+
+
+def test_a_recording_is_for_the_backend_replay_alone(tmp_path: Path) -> None:
+    file = cache(tmp_path / "cache.json")
+    with pytest.raises(ValueError, match="give --backend replay"):
+        tune(kernel().problem(), backend="estimate", recording=file, database=tmp_path / "a.db")
+    with pytest.raises(ValueError, match="power is measured on a GPU alone"):
+        replayed(tmp_path, file, objective="joules")
+    with pytest.raises(TableError, match="cannot be read"):
+        replayed(tmp_path, tmp_path / "missing.json")

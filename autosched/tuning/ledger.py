@@ -118,7 +118,8 @@ class TrialLedger:
         return list(earlier)
 
     def read_best(self) -> None:
-        """Make the best what the store says it is; with other objectives than the time, the newest trial that is best by them."""
+        """Make the best what the store says it is; with other objectives than the time, the newest trial that is best
+        by them."""
         if self.objectives.is_time:
             self.best = self._store.best(self.problem, self.device.name, self.provenance)
             return

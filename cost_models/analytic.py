@@ -60,6 +60,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cost_models.cost_columns import CostColumns
 from search_spaces.arrays import FloatArray, IntArray
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device, occupancy
@@ -120,7 +121,7 @@ def predict(work: CostCounts, device: Device, *, registers: int | None = None, s
 
 
 def busy(work: CostCounts, device: Device, *, registers: int | None = None, spill_bytes: int = 0) -> dict[str, float]:
-    """The part of the predicted time for which each resource of the device is busy with one launch, 0..1.
+    """Return the part of the predicted time for which each resource of the device is busy with one launch, 0..1.
 
     Raises ValueError as ``predict`` does.
     """
@@ -147,15 +148,81 @@ def analyse(
     spill_bytes: Sequence[int] | IntArray | None = None,
 ) -> Analysis:
     """``predict`` for n launches at once, with what led to the times. Raises ValueError as ``predict`` does."""
-    w = _Counts(works)
-    warps = -(-w.threads // device.warp_size)
-    spilled = np.zeros(len(works)) if spill_bytes is None else np.asarray(spill_bytes, dtype=np.float64)
+    w = CostColumns.of(works)
+    resident, spilled = _residency(w, device, registers, spill_bytes)
+    clock = device.clock_hz
+    sms = np.array([device.sms_of_clusters(work.cluster) for work in works], dtype=np.int64)
+    active = np.minimum(w.blocks, sms)
+    port = np.minimum(SM_PORT_BYTES, device.l2_bandwidth / clock / active)  # bytes per cycle for one SM
+    missed = w.dram_bytes / w.blocks / w.iterations
+    block = _Block(
+        **_pipe_cycles(w, device, works, spilled, port),
+        latency=L2_LATENCY + (DRAM_LATENCY * clock - L2_LATENCY) * missed / (missed + MISSED_BYTES),
+        barriers=_barrier_cycles(w, device),
+        overlapping=np.where(w.asynchronous, ASYNC_WARPS, _warps(w, device)) / device.schedulers_per_sm,
+    )
+    per_sm = -(-w.blocks // sms)
+    resident = np.minimum(resident, per_sm)
+    full_step = _step_cycles(w, block, resident)
+    cycles = _sm_cycles(w, device, block, per_sm, resident, full_step, w.store_bytes / port)
+    sm_seconds = cycles / clock
+    in_flight = resident * np.maximum(w.stages - 1, 1) * missed
+    dram_seconds = _dram_seconds(w, device, in_flight * active)
+    multiplied = block.math * _tensor_shares(works, device) * -(-w.blocks // sms) / clock
+    slowed = _slowed(w, device, multiplied, np.hypot(sm_seconds, dram_seconds))
+    sm_seconds = sm_seconds * slowed
+    alone_seconds = w.alone_bytes / SM_PORT_BYTES / clock
+    return Analysis(
+        occupancy=resident,
+        waves=w.blocks / (sms * resident),
+        math=block.math,
+        issue=block.issue,
+        shared=block.shared,
+        load=block.load,
+        step=full_step,
+        in_flight=in_flight,
+        slowed=slowed,
+        sm_seconds=sm_seconds,
+        dram_seconds=dram_seconds,
+        seconds=np.hypot(sm_seconds, dram_seconds) + alone_seconds + LAUNCH_SECONDS * w.launches,
+    )
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Cycles of one block on each pipe, through all its steps; ``latency`` of a load and ``barriers`` of one step, and
+    the warps of a scheduler that are ``overlapping``. One array [n] each."""
+
+    math: FloatArray
+    issue: FloatArray
+    shared: FloatArray
+    load: FloatArray
+    latency: FloatArray
+    barriers: FloatArray
+    overlapping: FloatArray
+
+
+def _warps(w: CostColumns, device: Device) -> IntArray:
+    warps: IntArray = -(-w.threads // device.warp_size)
+    return warps
+
+
+def _residency(
+    w: CostColumns,
+    device: Device,
+    registers: Sequence[int] | IntArray | None,
+    spill_bytes: Sequence[int] | IntArray | None,
+) -> tuple[IntArray, FloatArray]:
+    """Compute the blocks that fit on an SM together, and the bytes that a thread spills.
+
+    Without ``registers`` the estimate counts, and what no launch may use of it is spilled.
+    """
+    spilled = np.zeros(len(w.blocks)) if spill_bytes is None else np.asarray(spill_bytes, dtype=np.float64)
     if not (np.isfinite(spilled) & (spilled >= 0)).all():
         raise ValueError("spill_bytes must be zero or more bytes per thread")
     if registers is None:
-        limit = _largest_registers(device, warps)
-        excess = np.maximum(w.registers - limit, 0)
-        spilled = spilled + 4.0 * excess
+        limit = _largest_registers(device, _warps(w, device))
+        spilled = spilled + 4.0 * np.maximum(w.registers - limit, 0)
         used = np.minimum(w.registers, limit)
     else:
         used = np.asarray(registers, dtype=np.int64)
@@ -166,75 +233,89 @@ def analyse(
             f"a block of {w.threads[i]} threads, {used[i]} registers a thread and {w.shared_bytes[i]} bytes of shared "
             f"memory does not fit on {device.name}: choose a smaller tile or fewer stages"
         )
+    return resident, spilled
 
-    clock = device.clock_hz
-    sms = np.array([device.sms_of_clusters(work.cluster) for work in works], dtype=np.int64)
-    active = np.minimum(w.blocks, sms)
-    port = np.minimum(SM_PORT_BYTES, device.l2_bandwidth / clock / active)  # bytes per cycle for one SM
-    spill_words = spilled / 4.0 * warps * w.iterations  # warp accesses of one block
-    math = w.flops / _rates(works, device)  # per cycle of ``clock``
-    issue = (w.instructions + spill_words) / device.schedulers_per_sm
-    shared = w.shared_wavefronts + SPILL_WAVEFRONTS * spill_words
-    load = np.maximum(w.load_bytes / port, (w.load_bytes + w.multicast_bytes) / SM_PORT_BYTES)
-    store = w.store_bytes / port
+
+def _pipe_cycles(
+    w: CostColumns, device: Device, works: Sequence[CostCounts], spilled: FloatArray, port: FloatArray
+) -> dict[str, FloatArray]:
+    """Compute the cycles of one block on each pipe: counts over rates, spilled words among them."""
+    spill_words = spilled / 4.0 * _warps(w, device) * w.iterations  # warp accesses of one block
+    return {
+        "math": w.flops / _rates(works, device),
+        "issue": (w.instructions + spill_words) / device.schedulers_per_sm,
+        "shared": w.shared_wavefronts + SPILL_WAVEFRONTS * spill_words,
+        "load": np.maximum(w.load_bytes / port, (w.load_bytes + w.multicast_bytes) / SM_PORT_BYTES),
+    }
+
+
+def _barrier_cycles(w: CostColumns, device: Device) -> FloatArray:
+    """Compute what the barriers of a step stall, and the pipes that fill anew behind them."""
+    refill = np.where(w.refills & (w.shared_wavefronts > 0), REFILL, 0.0)
+    stalled: FloatArray = w.barriers_per_iteration * (BARRIER + _warps(w, device) + refill)
+    return stalled
+
+
+def _step_cycles(w: CostColumns, block: _Block, together: IntArray) -> FloatArray:
+    """Compute the cycles in which ``together`` blocks on an SM each make one step: the larger of the asymptotic bound
+    ``r * b`` and the balanced-job bound ``z + b1 + (r - 1) * b * b / (b + z)``."""
+    n = w.iterations
+    pipes = np.stack([block.math / n, block.issue / n, block.shared / n, block.load / n])
+    busy = _mix(pipes, np.where(w.asynchronous, 1, together) * block.overlapping)
+    alone = _mix(pipes[:3], block.overlapping)
+    arrival = block.latency + block.load / n
+    issued = np.where(w.copies_behind, alone, 0.0)
+    late = np.maximum((issued + arrival) / np.maximum(w.stages - 1, 1) - alone, 0.0)
+    wait = np.where(w.stages == 1, arrival, late) + block.barriers
+    # below the minimum of the balanced-job bound more waiting would seem to help, so it starts there
+    wait = np.maximum(wait, busy * (np.sqrt(together - 1.0) - 1.0))
+    queued = alone + wait + (together - 1) * busy * busy / np.maximum(busy + wait, 1.0)
+    longest: FloatArray = np.maximum(together * busy, queued)
+    return longest
+
+
+def _sm_cycles(
+    w: CostColumns,
+    device: Device,
+    block: _Block,
+    per_sm: IntArray,
+    resident: IntArray,
+    full_step: FloatArray,
+    store: FloatArray,
+) -> FloatArray:
+    """Compute the cycles of an SM for ``per_sm`` blocks, ``resident`` at a time and the rest with fewer neighbours.
+
+    Every group of blocks fills its pipeline, stores its tiles (``store`` cycles each) and drains.
+    """
+    full, rest = per_sm // resident, per_sm % resident
+    first_load = np.where(w.stages == 1, 0.0, block.latency + block.load / w.iterations)
     drain = w.drains * REFILL + w.drain_instructions / device.schedulers_per_sm
     drain += w.boxed * _waited_for_boxes(w, device, STORE_ROUND_TRIP)
-    missed = w.dram_bytes / w.blocks / w.iterations
-    latency = L2_LATENCY + (DRAM_LATENCY * clock - L2_LATENCY) * missed / (missed + MISSED_BYTES)
-    barriers = w.barriers * (BARRIER + warps + np.where(w.refills & (w.shared_wavefronts > 0), REFILL, 0.0))
-    overlapping = np.where(w.asynchronous, ASYNC_WARPS, warps) / device.schedulers_per_sm
-
-    def step(together: IntArray) -> FloatArray:
-        """Cycles in which ``together`` blocks on an SM each make one step."""
-        n = w.iterations
-        pipes = np.stack([math / n, issue / n, shared / n, load / n])
-        busy = _mix(pipes, np.where(w.asynchronous, 1, together) * overlapping)
-        alone = _mix(pipes[:3], overlapping)
-        arrival = latency + load / n
-        issued = np.where(w.copies_behind, alone, 0.0)
-        late = np.maximum((issued + arrival) / np.maximum(w.stages - 1, 1) - alone, 0.0)
-        wait = np.where(w.stages == 1, arrival, late) + barriers
-        # below the minimum of the balanced-job bound more waiting would seem to help, so it starts there
-        wait = np.maximum(wait, busy * (np.sqrt(together - 1.0) - 1.0))
-        queued = alone + wait + (together - 1) * busy * busy / np.maximum(busy + wait, 1.0)
-        longest: FloatArray = np.maximum(together * busy, queued)
-        return longest
-
-    per_sm = -(-w.blocks // sms)
-    resident = np.minimum(resident, per_sm)
-    full, rest = per_sm // resident, per_sm % resident
-    first_load = np.where(w.stages == 1, 0.0, latency + load / w.iterations)
     drain += w.restarts * first_load
     fill = BLOCK_START + first_load
-    full_step = step(resident)
     cycles = full * (w.iterations * full_step + resident * store + drain) + fill * (1.0 + (full - 1) / resident)
-    last = w.iterations * step(np.maximum(rest, 1)) + rest * store + drain + fill / resident
+    last = w.iterations * _step_cycles(w, block, np.maximum(rest, 1)) + rest * store + drain + fill / resident
     cycles += np.where(rest > 0, last, 0.0)
-    sm_seconds = cycles / clock
-    in_flight = resident * np.maximum(w.stages - 1, 1) * missed
-    scarce = device.dram_bandwidth * DRAM_SECONDS / np.maximum(in_flight * active, 1.0)
+    return cycles
+
+
+def _dram_seconds(w: CostColumns, device: Device, in_flight: FloatArray) -> FloatArray:
+    """Compute the time of DRAM, less efficient with few bytes ``in_flight`` on all SMs, and with short runs."""
+    scarce = device.dram_bandwidth * DRAM_SECONDS / np.maximum(in_flight, 1.0)
     served = (
         device.dram_bandwidth * DRAM_EFFICIENCY / np.sqrt(1.0 + scarce**2) * w.run_bytes / (w.run_bytes + RUN_BYTES)
     )
-    dram_seconds = w.dram_bytes / served
-    alone_seconds = w.alone_bytes / SM_PORT_BYTES / clock
-    multiplied = math * _tensor_shares(works, device) * -(-w.blocks // sms) / clock
-    slowed = _slowed(w, device, multiplied, np.hypot(sm_seconds, dram_seconds))
-    sm_seconds = sm_seconds * slowed
-    seconds = np.hypot(sm_seconds, dram_seconds) + alone_seconds + LAUNCH_SECONDS * w.launches
-    waves = w.blocks / (sms * resident)
-    return Analysis(
-        resident, waves, math, issue, shared, load, full_step, in_flight, slowed, sm_seconds, dram_seconds, seconds
-    )
+    seconds: FloatArray = w.dram_bytes / served
+    return seconds
 
 
 def waited_for_boxes(work: CostCounts, device: Device, round_trip: float = STORE_ROUND_TRIP) -> float:
     """Cycles for which the boxes of each result of ``work`` wait: for barriers, and ``round_trip`` for each other's
     stores."""
-    return float(_waited_for_boxes(_Counts([work]), device, round_trip)[0])
+    return float(_waited_for_boxes(CostColumns.of([work]), device, round_trip)[0])
 
 
-def _waited_for_boxes(w: _Counts, device: Device, round_trip: float) -> FloatArray:
+def _waited_for_boxes(w: CostColumns, device: Device, round_trip: float) -> FloatArray:
     barriers = BOX_BARRIERS * (BARRIER + _WARPGROUP)
     written = w.drain_instructions / np.maximum(w.boxed, 1) / device.schedulers_per_sm / w.boxes + barriers
     full = np.maximum(w.boxes / w.box_buffers - 1.0, 0.0)  # times that all buffers are taken
@@ -243,7 +324,7 @@ def _waited_for_boxes(w: _Counts, device: Device, round_trip: float) -> FloatArr
 
 
 def _tensor_shares(works: Sequence[CostCounts], device: Device) -> FloatArray:
-    """What part of the tensor cores' peak a unit reaches: a flop takes the same energy whatever asks for it."""
+    """Return what part of the tensor cores' peak a unit reaches: a flop takes the same energy whatever asks for it."""
     kinds = {(w.unit, w.operand_dtype) for w in works}
     shares = {
         (name, operand): unit(name).flops_per_cycle(device, operand) / device.tensor_rate(operand)
@@ -253,7 +334,7 @@ def _tensor_shares(works: Sequence[CostCounts], device: Device) -> FloatArray:
     return np.array([shares.get((w.unit, w.operand_dtype), 0.0) for w in works], dtype=np.float64)
 
 
-def _slowed(w: _Counts, device: Device, multiplied: FloatArray, seconds: FloatArray) -> FloatArray:
+def _slowed(w: CostColumns, device: Device, multiplied: FloatArray, seconds: FloatArray) -> FloatArray:
     """By how much the power limit stretches the time of the SMs, at least 1; ``multiplied`` are the seconds that tensor
     cores at their peak would take."""
     if not device.sustained_clock_hz:
@@ -263,40 +344,6 @@ def _slowed(w: _Counts, device: Device, multiplied: FloatArray, seconds: FloatAr
     drawn = multiplied + MEMORY_POWER * moved
     slowed: FloatArray = np.maximum(np.cbrt(drawn / seconds / limit), 1.0)
     return slowed
-
-
-class _Counts:
-    """The fields of n CostCounts as arrays, checked."""
-
-    def __init__(self, works: Sequence[CostCounts]) -> None:
-        table = np.array(
-            [
-                (
-                    *(w.blocks, w.threads, w.shared_bytes, w.registers, w.iterations, w.stages),
-                    *(w.flops, w.instructions, w.shared_wavefronts, w.load_bytes, w.store_bytes, w.dram_bytes),
-                    *(w.barriers_per_iteration, w.launches, w.alone_bytes, w.run_bytes),
-                    *(w.multicast_bytes, w.drains, w.drain_instructions, w.restarts, w.boxed, w.boxes, w.box_buffers),
-                )
-                for w in works
-            ],
-            dtype=np.float64,
-        ).reshape(len(works), 23)
-        if not (np.isfinite(table) & (table >= 0)).all():
-            raise ValueError("every count of a CostCounts must be finite and not negative")
-        if (table[:, [0, 1, 4, 5, 13, 15, 21, 22]] < 1).any():
-            raise ValueError(
-                "a CostCounts needs at least one block, thread, iteration, stage, launch, byte of a run, box and buffer"
-            )
-        integers = table[:, :6].astype(np.int64)
-        self.blocks, self.threads, self.shared_bytes, self.registers, self.iterations, self.stages = integers.T
-        self.flops, self.instructions, self.shared_wavefronts = table[:, 6], table[:, 7], table[:, 8]
-        self.load_bytes, self.store_bytes, self.dram_bytes = table[:, 9], table[:, 10], table[:, 11]
-        self.barriers, self.launches, self.alone_bytes, self.run_bytes = table[:, 12:16].T
-        self.multicast_bytes, self.drains, self.drain_instructions, self.restarts = table[:, 16:20].T
-        self.boxed, self.boxes, self.box_buffers = table[:, 20:].T
-        self.refills = np.array([w.refills for w in works], dtype=np.bool_)
-        self.copies_behind = np.array([w.copies_behind for w in works], dtype=np.bool_)
-        self.asynchronous = np.array([unit(w.unit).asynchronous for w in works], dtype=np.bool_)
 
 
 def _rates(works: Sequence[CostCounts], device: Device) -> FloatArray:
@@ -310,7 +357,7 @@ def _rates(works: Sequence[CostCounts], device: Device) -> FloatArray:
 
 
 def _largest_registers(device: Device, warps: IntArray) -> IntArray:
-    """The most registers per thread with which one block of so many warps is launchable."""
+    """Return the most registers per thread with which one block of so many warps is launchable."""
     rounded = -(-warps // device.schedulers_per_sm) * device.schedulers_per_sm
     units = device.registers_per_block // rounded // device.register_allocation_unit
     per_thread = units * device.register_allocation_unit // device.warp_size

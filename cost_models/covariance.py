@@ -51,7 +51,8 @@ def coordinates(X: npt.ArrayLike) -> Columns:
 
 
 def squared_distances(a: Columns, b: Columns) -> Iterator[Columns]:
-    """The square of the distance between every column of ``a`` [d, n] and of ``b`` [d, m], [n, m] per parameter."""
+    """Yield the square of the distance between every column of ``a`` [d, n] and of ``b`` [d, m], [n, m] per
+    parameter."""
     for left, right in zip(a, b, strict=True):
         apart = np.abs(left[:, None] - right[None, :])
         differs = apart > 0

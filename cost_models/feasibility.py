@@ -22,12 +22,13 @@ _SOFTNESS = 0.15  # how far from one half a value has to be to decide
 
 
 def hyperparameters(columns: Columns, worked: FloatArray) -> Hyperparameters:
-    """The most probable ones for what ``worked`` [n], 1 or 0, at ``columns`` [d, n]."""
+    """Return the most probable ones for what ``worked`` [n], 1 or 0, at ``columns`` [d, n]."""
     return gaussian_process.hyperparameters(columns, Scale.of(worked).down(worked), _MODEL)
 
 
 def probability(posterior: IncrementalPosterior, worked: FloatArray) -> FloatArray:
-    """That the schedule at each place works, given what ``worked`` [count]: 1 or 0, NaN where that is not known yet."""
+    """Return that the schedule at each place works, given what ``worked`` [count]: 1 or 0, NaN where that is not known
+    yet."""
     scale = Scale.of(worked[~np.isnan(worked)])
     predicted = posterior.predict(posterior.impute_pending(scale.down(worked)))
     mean = predicted.mean * scale.deviation + scale.mean

@@ -75,7 +75,7 @@ class FeatureTable:
 
 
 def _template_of(name: str) -> str | None:
-    """The template that a column belongs to."""
+    """Return the template that a column belongs to."""
     group, _, rest = name.partition(".")
     return rest.partition(".")[0] if group in ("schedule", "attribute") else None
 
@@ -247,7 +247,7 @@ _MEANINGS = {
 
 
 def meaning(name: str) -> str:
-    """What a column holds, in words. Raises KeyError for a name that no column can have."""
+    """Return what a column holds, in words. Raises KeyError for a name that no column can have."""
     for feature in FEATURES:
         if feature.name == name:
             return feature.doc
@@ -298,7 +298,8 @@ def features(templates: TemplateSet, problem: Problem, schedules: Sequence[Sched
 
 
 def _problem_columns(problem: Problem) -> tuple[list[str], Matrix]:
-    """The fields of a problem: integers as log2(1 + value), strings and booleans as a column named after the value."""
+    """Return the fields of a problem: integers as log2(1 + value), strings and booleans as a column named after the
+    value."""
     names: list[str] = []
     values: list[float] = []
     for field, value in problem.to_json().items():
@@ -312,7 +313,7 @@ def _problem_columns(problem: Problem) -> tuple[list[str], Matrix]:
 
 
 def _schedule_columns(template: str, space: Space, configs: Sequence[Config]) -> tuple[list[str], Matrix]:
-    """The parameters as they encode themselves, then the attributes."""
+    """Return the parameters as they encode themselves, then the attributes."""
     names = [f"schedule.{template}.{name}" for name in space.encoded_names]
     names += [f"attribute.{template}.{a.name}" for a in space.attributes]
     derived = np.array([[value for _, value in config.attributes] for config in configs], dtype=np.float64)
@@ -322,8 +323,8 @@ def _schedule_columns(template: str, space: Space, configs: Sequence[Config]) ->
 
 
 def common_names(tables: Sequence[FeatureTable]) -> tuple[str, ...]:
-    """The names of all tables, starting with those of the first. Raises FeatureMismatch if one lacks a column that may
-    not be missing (see ``align``), ValueError without tables."""
+    """Return the names of all tables, starting with those of the first. Raises FeatureMismatch if one lacks a column
+    that may not be missing (see ``align``), ValueError without tables."""
     if not tables:
         raise ValueError("there are no features to join")
     names = tuple(dict.fromkeys(name for table in tables for name in table.names))
@@ -333,7 +334,7 @@ def common_names(tables: Sequence[FeatureTable]) -> tuple[str, ...]:
 
 
 def align(table: FeatureTable, names: Sequence[str]) -> Matrix:
-    """The columns ``names`` of a table, float32 [n, len(names)], in that order.
+    """Return the columns ``names`` of a table, float32 [n, len(names)], in that order.
 
     A missing "is this value" column is zeros, and one that is not in ``names`` is dropped: no row of the other
     side has that value. Likewise the columns of a template that one side lacks, which are NaN. Any other
@@ -352,7 +353,7 @@ def align(table: FeatureTable, names: Sequence[str]) -> Matrix:
 
 
 def _require(one: Sequence[str], other: Sequence[str]) -> None:
-    """Raises FeatureMismatch where a column that may not be missing is on one side only."""
+    """Raise FeatureMismatch where a column that may not be missing is on one side only."""
     strange: set[str] = set()
     for these, those in ((set(one), set(other)), (set(other), set(one))):
         templates = {_template_of(name) for name in those} | {None}

@@ -54,7 +54,7 @@ class Settings:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
     def mode(self, d: int) -> Hyperparameters:
-        """The most probable hyper-parameters of ``d`` coordinates before anything is known."""
+        """Return the most probable hyper-parameters of ``d`` coordinates before anything is known."""
         lengths = (math.exp(self.length[0]),) * d
         return Hyperparameters(lengths, math.exp(self.variance[0]), math.exp(self.noise[0]), self.offset)
 
@@ -161,7 +161,7 @@ class IncrementalPosterior:
         return Prediction(mean, np.sqrt(np.maximum(variance, 1e-12)))
 
     def fitted(self, values: FloatArray, trend: Trend | None = None) -> FloatArray:
-        """The mean at the observations, [count]: what their values would be without noise."""
+        """Return the mean at the observations, [count]: what their values would be without noise."""
         slope = 0.0 if trend is None else self._slope(values, trend)[0]
         line = np.zeros(self._n) if trend is None else slope * trend.observed
         rest = self.impute_pending(values - line)
@@ -171,7 +171,7 @@ class IncrementalPosterior:
         return fitted
 
     def evidence(self, values: FloatArray, trend: Trend) -> float:
-        """The logarithm of how many times likelier the known values are with the trend than without any."""
+        """Return the logarithm of how many times likelier the known values are with the trend than without any."""
         guess, value = self._whitened(values, trend)
         scatter = trend.deviation**2
         rest = value - trend.slope * guess
@@ -180,13 +180,13 @@ class IncrementalPosterior:
         return 0.5 * (fit - math.log1p(scatter * float(guess @ guess)))
 
     def _slope(self, values: FloatArray, trend: Trend) -> tuple[float, float]:
-        """The mean and the precision of the slope, given the known values (generalised least squares)."""
+        """Return the mean and the precision of the slope, given the known values (generalised least squares)."""
         guess, value = self._whitened(values, trend)
         precision = float(guess @ guess) + trend.deviation**-2
         return (float(guess @ value) + trend.slope * trend.deviation**-2) / precision, precision
 
     def _whitened(self, values: FloatArray, trend: Trend) -> tuple[FloatArray, FloatArray]:
-        """The guesses and the known values where these are known, both times factor^-1."""
+        """Return the guesses and the known values where these are known, both times factor^-1."""
         known = ~np.isnan(values)
         factor = self._factor[: self._n, : self._n]
         if not known.any():
@@ -242,7 +242,7 @@ class IncrementalPosterior:
 def hyperparameters(
     columns: npt.NDArray[np.float32], values: FloatArray, settings: Settings | None = None
 ) -> Hyperparameters:
-    """The most probable ones for ``values`` [n], of mean 0 and deviation 1, at ``columns`` [d, n]."""
+    """Return the most probable ones for ``values`` [n], of mean 0 and deviation 1, at ``columns`` [d, n]."""
     settings = settings or Settings()
     chosen = _telling(values, settings.most_rows)
     likelihood = _Likelihood(columns[:, chosen], values[chosen], settings)
@@ -299,7 +299,8 @@ class _Likelihood:
 
 
 def _telling(values: FloatArray, most: int) -> IntArray:
-    """The rows that hyper-parameters are fitted to: all, or the best half of ``most`` and an even share of the rest."""
+    """Return the rows that hyper-parameters are fitted to: all, or the best half of ``most`` and an even share of the
+    rest."""
     n = len(values)
     if n <= most:
         return np.arange(n, dtype=np.int64)
@@ -316,7 +317,8 @@ def _with_noise(matrix: FloatArray, noise: float) -> FloatArray:
 
 
 def _cholesky(matrix: FloatArray, noise: float) -> FloatArray:
-    """The lower factor of a covariance with noise. Rounding of single precision is made up for by a little more."""
+    """Return the lower factor of a covariance with noise. Rounding of single precision is made up for by a little
+    more."""
     for extra in (0.0, 1e-6, 1e-4, 1e-2):
         factor, info = scipy.linalg.lapack.dpotrf(_with_noise(matrix.copy(), noise + extra), lower=1, clean=1)
         if not info:

@@ -57,7 +57,7 @@ class LaunchTime:
 
 
 def launch_time(counts: LaunchCounts, device: Device, resources: CompiledResources) -> LaunchTime:
-    """Raises ValueError where the block does not fit on the device."""
+    """Raise ValueError where the block does not fit on the device."""
     shared = counts.dynamic_shared_bytes + resources.static_shared_bytes
     registers = min(resources.registers, device.max_registers_per_thread)
     resident = int(occupancy(device, counts.threads, registers, shared))
@@ -81,7 +81,8 @@ def launch_time(counts: LaunchCounts, device: Device, resources: CompiledResourc
 
 
 def least_seconds(counts: LaunchCounts, stated: CostCounts, device: Device) -> float:
-    """What a launch takes at least that does the ``stated`` flops and moves the bytes, at the peaks of the device."""
+    """Return what a launch takes at least that does the ``stated`` flops and moves the bytes, at the peaks of the
+    device."""
     tensor = [tensor_flops(operation)[1] for operation, _ in counts.executed if tensor_flops(operation)[0]]
     doubles = any(operation.endswith(".f64") and "fma" in operation for operation, _ in counts.executed)
     peak = 2 * f64_rate(device.sm) * device.sm_count * device.clock_hz if doubles else device.fma_peak

@@ -44,8 +44,8 @@ def uses_wgmma(chip: Device, config: TritonConfig) -> bool:
 def counts(
     problem: Matmul, chip: Device, alignment: tuple[int, int], config: TritonConfig, *, own_buffers: bool = False
 ) -> CostCounts:
-    """What torch's template demands of the machine: tiles of a and b go to shared memory by cp.async, ``stages`` of
-    them in flight, and from there to ldmatrix and mma.sync, or to wgmma; blocks walk in bands of 8 rows of tiles.
+    """Return what torch's template demands of the machine: tiles of a and b go to shared memory by cp.async, ``stages``
+    of them in flight, and from there to ldmatrix and mma.sync, or to wgmma; blocks walk in bands of 8 rows of tiles.
     ``alignment``: bytes up to 16 to which the contiguous lines of a and of b are aligned, the widest copy of each.
 
     With ``own_buffers`` each stage has a buffer of its own and loads need not wait for the arithmetic of their step,
@@ -96,8 +96,8 @@ def counts(
 
 
 def _lines(problem: Matmul, side: str, k: int) -> float:
-    """What L2 moves of an operand over what a step takes of it: a step that takes half a line of 128 bytes costs as
-    much as the whole line where the operand's lines are long. So it is recorded on A100: steps of 64 bytes take 1.3
+    """Return what L2 moves of an operand over what a step takes of it: a step that takes half a line of 128 bytes costs
+    as much as the whole line where the operand's lines are long. So it is recorded on A100: steps of 64 bytes take 1.3
     times as long as steps of 128 where k is 50,000 and one operand lies along k, 1.6 times where both do, and as long
     where none does. Why it depends on k is not known."""
     along_k = problem.order_a == "row" if side == "a" else problem.order_b == "col"
@@ -140,9 +140,9 @@ def _wgmma_bytes(config: TritonConfig, element: int) -> float:
 
 
 def _dram_bytes(problem: Matmul, chip: Device, config: TritonConfig, work: CostCounts) -> float:
-    """A wave of blocks reads the panels of its band once. L2 keeps a's band for the next wave, and b for the next band,
-    as far as it has room. Blocks that share an SM drift apart after the first wave and read panels again that L2 has no
-    room for: once for each that shares it at most, and never more often than tiles need the panel."""
+    """Return a wave of blocks reads the panels of its band once. L2 keeps a's band for the next wave, and b for the
+    next band, as far as it has room. Blocks that share an SM drift apart after the first wave and read panels again
+    that L2 has no room for: once for each that shares it at most, and never more often than tiles need the panel."""
     element, tiles_m, tiles_n = (
         problem.input_dtype.bytes,
         -(-problem.m // config.block_m),

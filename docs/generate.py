@@ -25,13 +25,14 @@ FOLDER = Path(__file__).parent / "reference"
 MADE = "<!-- made by docs/generate.py -->\n"
 _OWN = {"--out", "--dtype"}  # options of single operators
 MOST_SHOWN = 8  # values of a parameter
-CHIPS = {"tcgen05_matmul": "b200"}  # where a template is not for an H200
+CHIPS = {"tcgen05_matmul": "b200", "tcgen05_matmul_transposed": "b200"}  # where a template is not for an H200
 # For each template the problems whose spaces together have all of its parameters.
 SPACES: dict[str, tuple[Problem, ...]] = {
     "tcgen05_matmul": (Matmul(m=4096, n=4096, k=4096),),
     "matmul": (Matmul(m=4096, n=4096, k=4096),),
     "wgmma_matmul": (Matmul(m=4096, n=4096, k=4096),),
     "wgmma_matmul_transposed": (Matmul(m=16, n=4096, k=4096),),
+    "tcgen05_matmul_transposed": (Matmul(m=16, n=4096, k=4096),),
     "matvec": (Matvec(m=4, n=4096, k=4096),),
     "row_reduction": (Softmax(rows=4096, columns=4096), Reduce(rows=4096, columns=4096, axis="column")),
     "transpose": (Transpose(rows=4096, columns=4096),),

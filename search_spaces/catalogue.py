@@ -25,6 +25,7 @@ from search_spaces.templates.matmul.template import MATMUL
 from search_spaces.templates.matvec.template import MATVEC
 from search_spaces.templates.row_reduction.template import ROW_REDUCTION
 from search_spaces.templates.tcgen05_matmul.template import TCGEN05_MATMUL
+from search_spaces.templates.tcgen05_matmul.transposed import TCGEN05_MATMUL_TRANSPOSED
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 from search_spaces.templates.transpose.template import TRANSPOSE
 from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
@@ -42,6 +43,7 @@ BUILT_IN_TEMPLATES = (
     WGMMA_MATMUL,
     WGMMA_MATMUL_TRANSPOSED,
     TCGEN05_MATMUL,
+    TCGEN05_MATMUL_TRANSPOSED,
 )
 
 Entry = TypeVar("Entry")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +56,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(skip)
 
 
+def pytest_collection_finish() -> None:
+    """Leave thousands of collected tests out of every later search for garbage."""
+    gc.collect()
+    gc.freeze()
+
+
 def _gpu() -> tuple[bool, str]:
     from measurements.runners.cuda.runner import cuda_available
 
@@ -76,11 +84,18 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
         os.environ["AUTOSCHED_CACHE_DIR"] = str(run.parent / "autosched-cache")
 
 
+@pytest.fixture(scope="session")
+def data_homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Name folders that do not exist yet, one for each test: most tests need none, and to make one takes time."""
+    root = tmp_path_factory.mktemp("data")
+    return (root / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def no_database_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the developer has tuned takes no part, nor do tests add to it."""
+def no_database_of_the_user(data_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave what the developer has tuned out of tests, and tests out of that."""
     monkeypatch.delenv("AUTOSCHED_DB", raising=False)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(next(data_homes)))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -29,7 +29,7 @@ _PTX_PIECE = 8000  # characters of a string literal, which compilers limit
 
 
 def header(kernels: Sequence[ExportedKernel]) -> str:
-    """The text of ``autosched_kernels.hpp``."""
+    """Return the text of ``autosched_kernels.hpp``."""
     parts = [
         "// Kernels of `autosched export --cubin`. Include it in one file of your program; see autosched_launch.hpp.",
         "#pragma once",
@@ -188,7 +188,7 @@ def _map(m: TensorMap, operand: int) -> str:
 
 
 def _scalar(scalar: Scalar, text: str, cpp: Callable[[str], str]) -> str:
-    """The value as the kernel takes it; types that C++ lacks as their bits, which no size changes."""
+    """Return the value as the kernel takes it; types that C++ lacks as their bits, which no size changes."""
     kind = _CPP_SCALARS.get(scalar.dtype.name) or _integer(scalar.dtype)
     if kind:
         return f"static_cast<{kind}>({cpp(text)})"

@@ -47,7 +47,7 @@ def collect(
     with_ptx: bool = False,
     skipped: Callable[[str], None] = lambda why: None,
 ) -> tuple[ExportedKernel, ...]:
-    """The kernels of the best schedules of ``store``, of one operator or device where they are named, compiled.
+    """Return the kernels of the best schedules of ``store``, of one operator or device where they are named, compiled.
 
     With ``problems``, those that ``Database.kernel`` would give for them on ``device``: the recorded one, the nearest
     one, or the time model's choice. ``skipped`` hears of each problem that has no kernel, and why. Raises NvrtcMissing,
@@ -88,7 +88,7 @@ def _recorded(
 def _made(
     store: Store, problem: Problem, device: Device, pool: CompilePool, with_ptx: bool, *, exact: bool
 ) -> ExportedKernel | str:
-    """A kernel, or why there is none."""
+    """Return a kernel, or why there is none."""
 
     def usable(kernel: Kernel) -> str | None:
         result = pool.compile(kernel, device.arch)

@@ -74,5 +74,5 @@ def fields(problem: Problem) -> list[tuple[str, Any, Any]]:
 
 
 def driver_name(device: Device) -> str:
-    """What the driver calls it."""
+    """Return what the driver calls it."""
     return device.driver_names[0] if device.driver_names else device.name

@@ -24,7 +24,8 @@ class NotPortable(ValueError):
 def over_sizes(
     expression: Expression, sizes: Collection[str], known: Mapping[str, Result], derived: Mapping[str, Expression]
 ) -> str:
-    """The text of ``expression`` over ``sizes``, where ``known`` names have values and ``derived`` are attributes.
+    """Return the text of ``expression`` over ``sizes``, where ``known`` names have values and ``derived`` are
+    attributes.
 
     Raises NotPortable for a Python function, and for what grows without end.
     """
@@ -36,8 +37,8 @@ def over_sizes(
 
 
 def to_cpp(text: str, sizes: Mapping[str, str]) -> str:
-    """A text of ``over_sizes`` as a C++ expression; ``sizes`` are spelled as given, and a variable ``ok`` is set to
-    false where there is no value. Raises NotPortable."""
+    """Return a text of ``over_sizes`` as a C++ expression; ``sizes`` are spelled as given, and a variable ``ok`` is set
+    to false where there is no value. Raises NotPortable."""
     return _Cpp(sizes).of(ast.parse(text, mode="eval").body)[0]
 
 

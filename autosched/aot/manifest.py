@@ -15,7 +15,7 @@ from search_spaces.templates.tensor_map import TensorMap
 
 
 def manifest_entry(kernel: ExportedKernel) -> dict[str, Any]:
-    """What the manifest says of one kernel."""
+    """Return what the manifest says of one kernel."""
     launch, expressions = kernel.launch, kernel.portable
     sizes, texts = {}, {}
     for name, value, otherwise in fields(kernel.problem):

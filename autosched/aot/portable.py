@@ -38,7 +38,7 @@ class PortableLaunch:
 
 
 def portable(problem: Problem, schedule: Schedule, launch: Launch, device: Device) -> PortableLaunch:
-    """The launch of ``schedule`` for ``problem``, for as many other sizes as its code serves."""
+    """Return the launch of ``schedule`` for ``problem``, for as many other sizes as its code serves."""
     if isinstance(problem, KernelProblem):
         free = _free_sizes(problem.file, schedule)
         try:
@@ -59,7 +59,7 @@ def portable(problem: Problem, schedule: Schedule, launch: Launch, device: Devic
 
 
 def _free_sizes(file: KernelFile, schedule: Schedule) -> tuple[str, ...]:
-    """The sizes that neither the source nor the entry's name depends on."""
+    """Return the sizes that neither the source nor the entry's name depends on."""
     if file.generator is not None:
         return ()
     definitions = {a.name: a.expression for a in file.derived}
@@ -112,7 +112,7 @@ def _of_file(
 
 
 def _check_cpp(made: PortableLaunch, sizes: tuple[str, ...]) -> None:
-    """Raises NotPortable where an expression has no form in C++."""
+    """Raise NotPortable where an expression has no form in C++."""
     spelled = {name: name for name in sizes}
     texts = [*made.grid, *made.block, *made.cluster, made.dynamic_shared_bytes, *made.scalars.values()]
     texts += [text for shape in made.shapes for text in shape] + [text for text, _ in made.guards]

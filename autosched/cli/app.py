@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -64,6 +65,7 @@ _NO_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errn
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # of open files, processes and memory
 _STATUSES = """Exit status: 0 done; 1 the answer is no (nothing found, a schedule that fails, or nobody reads stdout);
 2 bad usage or bad input, or stdout cannot be written; 130 stopped by Ctrl-C or SIGTERM."""
+_DB_HELP = "Keep a database in order."
 _PROBLEM = "matmul -m 4096 -n 4096 -k 4096"
 _EXAMPLES = {
     "space": f"autosched space {_PROBLEM} --device a100 --sample 2",
@@ -134,8 +136,12 @@ class _OperatorGroup(_Group):
     noun = "operator"
 
 
-def build() -> typer.Typer:
-    """The whole command line; one subcommand for every operator of ``search_spaces.catalogue.operators()``."""
+def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
+    """Build the command line, with one subcommand for every operator of ``search_spaces.catalogue.operators()``.
+
+    To build all of it takes longer than many commands run. So it can be built for one: ``only`` that command, and of
+    its operators only ``operator``. Where there is none of that name, none is left out.
+    """
     app = typer.Typer(
         name="autosched",
         cls=_Group,
@@ -146,18 +152,21 @@ def build() -> typer.Typer:
         rich_markup_mode=None,  # panels cut the names of options on a narrow terminal
     )
     app.callback(invoke_without_command=True)(_root)
-    app.command("devices")(devices)
-    app.command("doctor")(doctor)
-    app.command(COMMAND, hidden=True, context_settings=_SETTINGS)(tune_suite)
-    app.command(TUNE_MOE, hidden=True, context_settings=_SETTINGS)(tune_moe)
-    app.command(TUNE_TRITON, hidden=True, context_settings=_SETTINGS)(tune_triton)
-    app.command(VERIFY_PYTHON, hidden=True, context_settings=_SETTINGS)(verify_python)
-    # Options behind the program are the program's.
-    settings = _SETTINGS | {"allow_interspersed_args": False}
-    app.command("run", context_settings=settings, epilog=_example("run"))(run_command)
-    for command in (space, tune, best, verify):
-        _add_operators(app, command)
-    others: dict[str, Callable[..., int]] = {
+    commands = _commands(app, operator)
+    for add in commands.values() if only not in commands else (commands[only],):
+        add()
+    return app
+
+
+def _commands(app: typer.Typer, operator: str | None) -> dict[str | None, Callable[[], object]]:
+    """List the commands, each with the call that adds it to ``app``."""
+    hidden: dict[str, Callable[..., int]] = {
+        COMMAND: tune_suite,
+        TUNE_MOE: tune_moe,
+        TUNE_TRITON: tune_triton,
+        VERIFY_PYTHON: verify_python,
+    }
+    calls: dict[str, Callable[..., int]] = {
         "emulate": emulate,
         "check": check,
         "judge": judge,
@@ -168,10 +177,20 @@ def build() -> typer.Typer:
         "import": sharing.import_,
         "merge": sharing.merge,
     }
-    for name, call in others.items():
-        app.command(name, context_settings=_SETTINGS, epilog=_example(name))(call)
-    app.add_typer(_care(), name="db", help="Keep a database in order.", epilog=_example("db stats"))
-    return app
+    # Options behind the program are the program's.
+    of_run = _SETTINGS | {"allow_interspersed_args": False}
+    return {
+        "devices": partial(app.command("devices"), devices),
+        "doctor": partial(app.command("doctor"), doctor),
+        **{n: partial(app.command(n, hidden=True, context_settings=_SETTINGS), call) for n, call in hidden.items()},
+        "run": partial(app.command("run", context_settings=of_run, epilog=_example("run")), run_command),
+        **{c.__name__: partial(_add_operators, app, c, operator) for c in (space, tune, best, verify)},
+        **{
+            n: partial(app.command(n, context_settings=_SETTINGS, epilog=_example(n)), call)
+            for n, call in calls.items()
+        },
+        "db": lambda: app.add_typer(_care(), name="db", help=_DB_HELP, epilog=_example("db stats")),
+    }
 
 
 def _care() -> typer.Typer:
@@ -216,7 +235,7 @@ _INSTEAD = {  # of an operator and its problem
 }
 
 
-def _add_operators(app: typer.Typer, command: Callable[..., int]) -> None:
+def _add_operators(app: typer.Typer, command: Callable[..., int], only: str | None = None) -> None:
     name = command.__name__
     whole = f"db {name}" if name == "threshold" else name
     group = typer.Typer(
@@ -232,7 +251,8 @@ def _add_operators(app: typer.Typer, command: Callable[..., int]) -> None:
             raise InputError(f"{whole} needs an operator ({known}), or --kernel FILE: see 'autosched {whole} --help'")
 
     group.callback(invoke_without_command=True)(without_operator)
-    for operator in operators():
+    known = operators()
+    for operator in [operator for operator in known if operator.name == only] or known:
         own = for_operator(command, operator, whole)
         group.command(operator.name, context_settings=_SETTINGS, options_metavar="[PROBLEM] [OPTIONS]")(own)
     epilog = f"{_example(whole)}\n\nOptions: see 'autosched {whole} matmul --help', or another operator's."
@@ -279,7 +299,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _one(arguments: Sequence[str]) -> int:
-    return int(build()(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False) or 0)
+    command, operator = [*arguments, "", ""][:2]
+    app = build(command, operator)
+    return int(app(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False) or 0)
 
 
 def _folder_is_there() -> bool:

@@ -106,7 +106,7 @@ def _write_at_exit(log: CallLog) -> None:
 
 
 def _read_own(path: Path) -> Counter[str]:
-    """Counts by problem key of a file that autosched wrote. Raises CallLogError for another, and OSError."""
+    """Return counts by problem key of a file that autosched wrote. Raises CallLogError for another, and OSError."""
     text = text_of(path)
     if text.partition("\n")[0].strip() != ",".join(HEADER):
         raise CallLogError(f"{path} is not a log of calls that autosched wrote: name another file")
@@ -126,7 +126,7 @@ def counted(path: Path, text: str) -> Iterator[tuple[str, int]]:
 
 
 def text_of(path: Path) -> str:
-    """What a log holds. Raises CallLogError for what is not text or too long, and OSError."""
+    """Return what a log holds. Raises CallLogError for what is not text or too long, and OSError."""
     try:
         return read_bounded(path, _LARGEST).decode()
     except UnicodeDecodeError as error:

@@ -137,7 +137,8 @@ def _factor_type(name: str, array: ArraySpec, block_format: str) -> str:
 
 
 def _block_scales(problem: Matmul, a: ArraySpec | None, b: ArraySpec | None) -> list[str]:
-    """The names of the scales of blocks. Raises ValueError where they do not fit, or are missing, or too many."""
+    """Return the names of the scales of blocks. Raises ValueError where they do not fit, or are missing, or too
+    many."""
     given = {"block_scale_a": a, "block_scale_b": b}
     if problem.blocks is None:
         if a is not None or b is not None:
@@ -242,7 +243,7 @@ def reduce_plan(x: ArraySpec, *, out: ArraySpec | None, kind: str, axis: int, dt
 
 
 def transpose_plan(x: ArraySpec, *, out: ArraySpec | None) -> Plan:
-    """The last two axes exchanged; elements of 1 to 16 bytes, whatever they mean."""
+    """Return the last two axes exchanged; elements of 1 to 16 bytes, whatever they mean."""
     if x.ndim < 2:
         raise ValueError(f"transpose takes matrices, not {_shapes(x)}")
     _dense("x", x)
@@ -299,7 +300,7 @@ def _type(name: str, array: ArraySpec, of: Mapping[str, DType] = FLOAT_DTYPES) -
 
 
 def _out_type(out: ArraySpec | None, dtype: str | None, usual: str) -> str:
-    """That of ``out``, the one asked for, or ``usual``. Raises ValueError where the first two differ."""
+    """Return that of ``out``, the one asked for, or ``usual``. Raises ValueError where the first two differ."""
     if dtype is not None and dtype not in TYPES.values():
         dtype = TYPES.get(dtype, dtype)
     given = None if out is None else TYPES.get(out.type, out.type)

@@ -63,7 +63,8 @@ class Database:
     def best(
         self, problem: Problem, device: str | Device | None = None, provenance: Provenance | str | None = None
     ) -> Record | None:
-        """The best record of exactly this problem and device, as ``Store.best`` ranks them; None if there is none.
+        """Return the best record of exactly this problem and device, as ``Store.best`` ranks them; None if there is
+        none.
 
         Without ``device``: the GPU of this machine where one answers, else the only device that has times of the
         problem. Raises NoSchedule where there are several, because times of different devices are not compared, and
@@ -99,7 +100,7 @@ class Database:
         return look_up(self._store, problem, row, exact=exact)
 
     def kernel(self, problem: Problem, *, exact: bool = False) -> LoadedKernel:
-        """The kernel for ``problem`` on the current GPU, compiled and loaded: ``out = kernel(a, b)``.
+        """Return the kernel for ``problem`` on the current GPU, compiled and loaded: ``out = kernel(a, b)``.
 
         What was tuned for it, else for the nearest problem, else what the time model chooses: ``lookup`` has the rules,
         ``kernel.provenance`` says which it is. Warns NotTuned or StaleSchedule, once for each problem. With
@@ -141,7 +142,7 @@ class Database:
             warnings.warn(provenance.warning, category, stacklevel=3)
 
     def _refuse_invalid(self, problem: Problem, record: Record) -> None:
-        """Raises NoSchedule for a schedule that cannot be checked, or is none of its template's today."""
+        """Raise NoSchedule for a schedule that cannot be checked, or is none of its template's today."""
         from autosched.dispatch.validity import refuse_invalid
 
         try:
@@ -160,7 +161,7 @@ class Database:
 
 
 def device_name(store: Store, device: str | Device) -> str:
-    """The name of a device as in the records of ``store``.
+    """Return the name of a device as in the records of ``store``.
 
     Raises UnknownDevice for one that is neither a row nor in the store: that is a mistake, not an empty answer.
     """
@@ -185,7 +186,8 @@ def _provenance(name: str) -> Provenance:
 
 
 def _gpu_row() -> Device | None:
-    """The GPU of this machine, None where none can be used. Asked in another process, which takes a second once."""
+    """Return the GPU of this machine, None where none can be used. Asked in another process, which takes a second
+    once."""
     from measurements.runners.cuda.runner import cuda_available, cuda_device
 
     if not cuda_available()[0]:

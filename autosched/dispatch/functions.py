@@ -96,7 +96,7 @@ def matvec(x: Any, w: Any, out: Any = None, *, dtype: str | None = None, databas
 
 
 def softmax(x: Any, out: Any = None, *, dtype: str | None = None, database: Source | None = None) -> Any:
-    """The softmax of x along its last axis."""
+    """Return the softmax of x along its last axis."""
     return _call(
         (x,), out, database, ("softmax", dtype), lambda f, of: call_signature.softmax_plan(*f, out=of, dtype=dtype)
     )
@@ -160,7 +160,7 @@ def transpose(x: Any, out: Any = None, *, database: Source | None = None) -> Any
 
 
 def use(database: Source | None) -> None:
-    """The database of calls without one, in this process, instead of that of AUTOSCHED_DB; None takes it back.
+    """Set the database of calls without one, in this process, instead of that of AUTOSCHED_DB; None takes it back.
 
     Raises StoreError, a ValueError, where it cannot be opened.
     """
@@ -289,7 +289,7 @@ def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tup
 def _load(
     cp: Any, database: Database, gpu: int, key: tuple[Any, ...], plan: Make, arrays: Sequence[Any], inputs: int
 ) -> _Loaded:
-    """The kernel of a call, found once for each key."""
+    """Return the kernel of a call, found once for each key."""
     with _lock:
         if key not in _loaded:
             facts = [_facts(array) for array in arrays]
@@ -309,7 +309,7 @@ def _facts(array: Any) -> ArraySpec:
 
 
 def _new(cp: Any, first: Any, plan: Plan) -> Any:
-    """A result of the kind of the first array, on its GPU."""
+    """Return a result of the kind of the first array, on its GPU."""
     torch = torch_of(first)
     if torch is not None:
         kind = first.dtype if plan.out_type is None else getattr(torch, _NAMES[plan.out_type])

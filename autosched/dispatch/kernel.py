@@ -90,7 +90,8 @@ class LoadedKernel(ABC):
                 self._launch(at)
 
     def bind(self, *arrays: Any, out: Any = None, **named: Any) -> BoundKernel:
-        """The kernel with its arrays: a function without arguments that launches it on them and gives the result.
+        """Return the kernel with its arrays: a function without arguments that launches it on them and gives the
+        result.
 
         As a call, but everything is checked once, here. The outputs may follow the inputs in order; without any, they
         are made here, and written by every call. Raises ValueError and TypeError as a call does.
@@ -136,7 +137,7 @@ class LoadedKernel(ABC):
         return at, outs, torch, first
 
     def _new(self, arrays: Sequence[Any], torch: Any) -> tuple[Any, ...]:
-        """Outputs to be written, on the kernel's GPU."""
+        """Return outputs to be written, on the kernel's GPU."""
         first = arrays[0]
         dimensions = first.shape if hasattr(first, "shape") else first.__cuda_array_interface__["shape"]
         short = len(dimensions) < len(self.inputs[0].shape)  # only a first dimension of 1 can be missing
@@ -203,7 +204,7 @@ class LoadedKernel(ABC):
         return bool(torch.cuda.current_stream(first.device).cuda_stream == current)
 
     def _context(self, torch: Any, first: Any) -> ExitStack:
-        """The kernel's GPU, and the current stream of the library that the first input belongs to."""
+        """Return the kernel's GPU, and the current stream of the library that the first input belongs to."""
         with ExitStack() as entered:
             entered.enter_context(self._cupy.cuda.Device(self._gpu))
             if torch is not None:
@@ -322,8 +323,8 @@ def as_gpu_array(cp: Any, name: str, array: Any) -> Any:
 
 
 def check_apart(places: Mapping[str, tuple[int, int]], output: str) -> None:
-    """Raises ValueError where the output shares memory with another array: kernels read inputs as if nothing wrote
-    them. ``places`` are addresses and bytes."""
+    """Raise ValueError where the output shares memory with another array: kernels read inputs as if nothing wrote them.
+    ``places`` are addresses and bytes."""
     low, size = places[output]
     for name, (start, length) in places.items():
         if name != output and start < low + size and low < start + length:
@@ -347,7 +348,8 @@ def arguments(inputs: Sequence[Operand], arrays: Sequence[Any], named: Mapping[s
 
 
 def split_outputs(outputs: Sequence[Operand], out: Any) -> tuple[Any, ...]:
-    """The arrays of ``out``: itself for one output, its items for several. Raises ValueError for another number."""
+    """Return the arrays of ``out``: itself for one output, its items for several. Raises ValueError for another
+    number."""
     if len(outputs) == 1:
         return (out,)
     if not isinstance(out, (tuple, list)) or len(out) != len(outputs):
@@ -356,7 +358,7 @@ def split_outputs(outputs: Sequence[Operand], out: Any) -> tuple[Any, ...]:
 
 
 def check_array(operand: Operand, shape: tuple[int, ...], dtype: str, c_contiguous: bool, address: int) -> None:
-    """Raises ValueError for an array that the kernel would misread; ``address`` is that of its first element."""
+    """Raise ValueError for an array that the kernel would misread; ``address`` is that of its first element."""
     name, wanted = operand.name, operand.shape
     if dtype not in (operand.dtype.storage, _torch_type(operand.dtype)):
         raise ValueError(f"{name} must hold {operand.dtype.name}, not {dtype}: convert it")
@@ -369,7 +371,7 @@ def check_array(operand: Operand, shape: tuple[int, ...], dtype: str, c_contiguo
 
 
 def _torch_type(dtype: DType) -> str:
-    """What torch and ml_dtypes call the type: as numpy does, except for those that numpy lacks."""
+    """Return what torch and ml_dtypes call the type: as numpy does, except for those that numpy lacks."""
     return NAMES.get(dtype.name, dtype.storage)
 
 
@@ -387,7 +389,7 @@ def cupy_module() -> Any:
 
 
 def torch_of(array: Any) -> Any:
-    """The torch module if ``array`` is a tensor; torch is never imported here."""
+    """Return the torch module if ``array`` is a tensor; torch is never imported here."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(array, torch.Tensor) else None
 
@@ -403,7 +405,7 @@ class _ForeignStream:
 
 
 def _torch_stream(cp: Any, torch: Any, first: Any) -> Any:
-    """The current stream of torch on the GPU of ``first``, as a context of cupy."""
+    """Return the current stream of torch on the GPU of ``first``, as a context of cupy."""
     address = int(torch.cuda.current_stream(first.device).cuda_stream)
     make: Callable[[Any], Any] | None = getattr(cp.cuda.Stream, "from_external", None)
     return make(_ForeignStream(address)) if make is not None else cp.cuda.ExternalStream(address)  # cupy before 14

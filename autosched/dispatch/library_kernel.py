@@ -17,7 +17,7 @@ class LibraryKernel(LoadedKernel):
     """cuBLAS, called as a kernel is: with the same arrays, checks and streams."""
 
     def __init__(self, cp: Any, problem: Problem, provenance: KernelProvenance) -> None:
-        """Raises Unable where the library does not compute ``problem``."""
+        """Raise Unable where the library does not compute ``problem``."""
         super().__init__(cp, problem.operands(), provenance)
         self._gemm, self._names = library_product(problem)
         self._multipliers: dict[int, Callable[..., None]] = {}  # by stream
@@ -35,7 +35,7 @@ class LibraryKernel(LoadedKernel):
 
 
 def usable_library(problem: Problem) -> str:
-    """The version of the library that would be called for ``problem``. Raises ValueError where it cannot be."""
+    """Return the version of the library that would be called for ``problem``. Raises ValueError where it cannot be."""
     try:
         library_product(problem)
         return library_version()

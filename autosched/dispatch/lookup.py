@@ -69,7 +69,7 @@ def look_up(
     usable: Usable = lambda kernel: None,
     library: Library = lambda problem: "",
 ) -> Answer:
-    """The answer of ``store``. ``usable`` says why a kernel cannot be used here, or None: it may compile it;
+    """Return the answer of ``store``. ``usable`` says why a kernel cannot be used here, or None: it may compile it;
     ``library`` gives the version of the vendor's library, and raises ValueError where a problem cannot be given to it.
 
     With ``exact``, nothing but the record of this problem on this device. Raises NoSchedule where there is none, or
@@ -214,7 +214,7 @@ class _LookUp:
         return KernelProvenance(kind, *asked, schedule, refused=tuple(self._refused), **details)
 
     def _record(self, neighbour: Neighbour) -> Record | None:
-        """The best record of a neighbour; None where it cannot be read or is of another family of devices."""
+        """Return the best record of a neighbour; None where it cannot be read or is of another family of devices."""
         try:
             recorded = problem_of(neighbour.problem_key)
         except ValueError:

@@ -95,7 +95,7 @@ class KernelProvenance:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raises KeyError, TypeError and ValueError for what ``to_json`` does not give."""
+        """Raise KeyError, TypeError and ValueError for what ``to_json`` does not give."""
         template, items = data["schedule"]
         return cls(
             **{

@@ -24,7 +24,7 @@ from search_spaces.templates.kernel import Kernel
 
 
 def resolve(gpu: GpuHere, store: Store, problem: Problem, *, exact: bool, cache: ResolvedCache) -> Resolved:
-    """What ``store`` gives for ``problem`` on ``gpu``, compiled, and kept in ``cache``.
+    """Return what ``store`` gives for ``problem`` on ``gpu``, compiled, and kept in ``cache``.
 
     Raises NoSchedule, and RuntimeUnavailable where there is no compiler.
     """
@@ -56,7 +56,7 @@ def resolve(gpu: GpuHere, store: Store, problem: Problem, *, exact: bool, cache:
 
 
 def _compile_cache() -> CompileCache:
-    """That of this machine; where it cannot be written, one that ends with the process."""
+    """Return that of this machine; where it cannot be written, one that ends with the process."""
     try:
         usual = CompileCache()
         usual.check()

@@ -66,7 +66,7 @@ class ResolvedCache:
         return False
 
     def load(self, problem: Problem, gpu: GpuHere) -> Resolved | None:
-        """The answer for ``problem`` on ``gpu``, if its cubin is still in the compile cache."""
+        """Return the answer for ``problem`` on ``gpu``, if its cubin is still in the compile cache."""
         if self._folder is None:
             return None
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -123,8 +123,8 @@ def _key(problem: Problem, gpu: GpuHere) -> str:
 
 @cache
 def _compilers() -> list[str]:
-    """The installed packages of NVRTC, by the names of their metadata, which have the version. The library itself takes
-    a tenth of a second to load, and importlib.metadata a parser of mail."""
+    """Return the installed packages of NVRTC, by the names of their metadata, which have the version. The library
+    itself takes a tenth of a second to load, and importlib.metadata a parser of mail."""
     found: set[str] = set()
     for folder in sys.path:
         with suppress(OSError):

@@ -11,7 +11,7 @@ from search_spaces.operators.problem import Problem
 
 
 def refuse_invalid(problem: Problem, record: Record, device: Device | None = None) -> None:
-    """Raises ValueError for a schedule that breaks a rule on ``device``, by default that of the record.
+    """Raise ValueError for a schedule that breaks a rule on ``device``, by default that of the record.
 
     For a device that no row describes only the values can be checked: each must be in its parameter's domain on some
     device that is known.

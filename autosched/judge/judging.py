@@ -86,7 +86,7 @@ def judge(submission: Path, task: Task, device: Device, *, full: bool = False, t
 
 
 def _reference(case: Case, seed: int) -> tuple[Any, set[str]]:
-    """The expected output in float64 where the reference can, and the operators of torch that it takes."""
+    """Return the expected output in float64 where the reference can, and the operators of torch that it takes."""
     with TorchOperators() as operators, torch.no_grad():
         plain = case.reference(case.inputs(seed))
     try:
@@ -167,7 +167,7 @@ def _cheats(
 
 
 def _constant(outputs: list[tuple[Any, Any]], seen: _Seen) -> None:
-    """Inputs of another seed must lead to another output, where they do in the reference."""
+    """Check that inputs of another seed lead to another output, where they do in the reference."""
     if len(outputs) < 2 or Cheat.OUTPUT_NOT_WRITTEN in seen.cheats:
         return
     (first, a), (second, b) = outputs[:2]
@@ -202,7 +202,7 @@ def _accepts(case: Case, inputs: Any, output: Any, expected: Any) -> bool | None
 
 
 def _relative_error(output: Any, expected: Any, tolerance: float) -> tuple[float | None, float]:
-    """The largest over all output tensors, with the limit of that one's type."""
+    """Return the largest over all output tensors, with the limit of that one's type."""
     tensors = [t for t in tree_leaves(output) if isinstance(t, torch.Tensor)]
     wanted = [t for t in tree_leaves(expected) if isinstance(t, torch.Tensor)]
     if (

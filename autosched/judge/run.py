@@ -34,7 +34,7 @@ def run_judge(
     time_limit: float = TIME_LIMIT,
     memory_limit: int = MEMORY_LIMIT,
 ) -> Verdict:
-    """Raises Refused, and WorkerError where the process cannot be started."""
+    """Raise Refused, and WorkerError where the process cannot be started."""
     request = {
         "submission": str(submission.resolve()),
         "task": str(task.resolve()),

@@ -52,7 +52,7 @@ def read_task(path: Path, sizes: Mapping[str, int], folder: Path) -> Task:
 
 
 def load(path: Path, name: str) -> ModuleType:
-    """The module of a file, under a name of its own. Raises TaskError where there is none."""
+    """Return the module of a file, under a name of its own. Raises TaskError where there is none."""
     if not path.is_file():
         raise TaskError(f"{path}: no such file")
     spec = importlib.util.spec_from_file_location(name, path)

@@ -26,8 +26,8 @@ def load(place: str) -> Program | Beside:
 
 
 def load_program(place: str) -> Program:
-    """The program called NAME of a Python file, or its only one; or that of a text in the documents' language, which
-    gets NAME, by default the file's. A Python file is run. Raises ProgramError, in one line."""
+    """Return the program called NAME of a Python file, or its only one; or that of a text in the documents' language,
+    which gets NAME, by default the file's. A Python file is run. Raises ProgramError, in one line."""
     found = _load(place)
     if isinstance(found, Beside):
         raise ProgramError(f"{place}: {found.name} is a template of {found.operator}, and no operator of its own")
@@ -92,7 +92,7 @@ def register_beside(beside: Beside) -> None:
 
 
 def problem(program: Program, **sizes: int) -> ProgramProblem:
-    """The problem of these sizes, for ``tune``, ``Database.kernel`` and the rest. Registers the program.
+    """Return the problem of these sizes, for ``tune``, ``Database.kernel`` and the rest. Registers the program.
 
     Raises ValueError for unknown or missing sizes, and where the program refuses them.
     """

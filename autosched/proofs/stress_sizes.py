@@ -18,6 +18,7 @@ from search_spaces.operators.row_reduction import Reduce, RowProblem
 from search_spaces.operators.transpose import ArrayMove
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.tcgen05_matmul.transposed import TCGEN05_MATMUL_TRANSPOSED
 from search_spaces.templates.wgmma_matmul.transposed import WGMMA_MATMUL_TRANSPOSED
 
 LONG_STEPS = 72  # of a loop over tiles: every ring of stages has turned over many times
@@ -145,7 +146,7 @@ def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
 def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
     chosen = schedule.values
     of_split = _of_split(small, schedule)
-    if schedule.template == WGMMA_MATMUL_TRANSPOSED.name:  # its m is the problem's n
+    if schedule.template in (WGMMA_MATMUL_TRANSPOSED.name, TCGEN05_MATMUL_TRANSPOSED.name):  # its m is the problem's n
         swapped = {"m": "n", "n": "m"}
         chosen = {f"{name[:-1]}{swapped.get(name[-1], name[-1])}": value for name, value in chosen.items()}
     steps = 2 if chosen.get("stream_k") or int(chosen.get("tiles_of_block", 1)) > 1 else 1

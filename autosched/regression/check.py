@@ -47,7 +47,7 @@ class CheckOptions:
 
 
 def selected(store: Store, options: CheckOptions) -> list[Entry | Finding]:
-    """The entries that ``options`` name; those that cannot be looked at are findings already.
+    """Return the entries that ``options`` name; those that cannot be looked at are findings already.
 
     Raises ValueError for kernel files that cannot be used, CannotCheck where the database holds nothing of what
     ``options`` name.
@@ -142,6 +142,6 @@ def _pool(kind: type[Pool]) -> Pool:
 
 
 def _in_place(found: Sequence[Entry | Finding], done: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings of entries among those that were findings from the start, in the order of the database."""
+    """Return the findings of entries among those that were findings from the start, in the order of the database."""
     checked = iter(done)
     return tuple(next(checked) if isinstance(one, Entry) else one for one in found)

@@ -59,7 +59,7 @@ class ConfigEntry:
 
 
 def config_entries(folder: Path, check: ConfigCheck) -> tuple[list[ConfigEntry], list[str]]:
-    """The file itself and its entries, file by file; and a line for each file that is no such file.
+    """Return the file itself and its entries, file by file; and a line for each file that is no such file.
 
     Raises NoConfigs, CannotCheck where no file is for the device.
     """
@@ -79,7 +79,7 @@ def config_entries(folder: Path, check: ConfigCheck) -> tuple[list[ConfigEntry],
 
 
 def check_configs(folder: Path, check: ConfigCheck, told: Callable[[str], None] = lambda note: None) -> Report:
-    """Raises NoConfigs, CannotCheck."""
+    """Raise NoConfigs, CannotCheck."""
     began = time.monotonic()
     entries, skipped = config_entries(folder, check)
     with ConfigJudge(check) as judge:
@@ -170,7 +170,7 @@ class ConfigJudge:
 
 
 def _key(entry: ConfigEntry) -> str:
-    """What is compiled; "" where there is nothing to compile."""
+    """Return what is compiled; "" where there is nothing to compile."""
     device = entry.file.name.device
     if entry.entry is None or entry.entry.fault or device is None:
         return ""

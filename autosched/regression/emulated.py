@@ -29,7 +29,7 @@ class EmulatedKernel:
         self._time_limit = time_limit
 
     def __call__(self, *arrays: Array, **named: Array) -> Any:
-        """The output, or a tuple of several. Raises TypeError and ValueError for arguments that do not fit,
+        """Return the output, or a tuple of several. Raises TypeError and ValueError for arguments that do not fit,
         EmulationFailed for a kernel that races, leaves its arrays or does not end, HostFailure without a compiler."""
         names = [operand.name for operand in self.inputs]
         given = dict(zip(names, arrays, strict=False)) | named

@@ -47,7 +47,7 @@ class Entry:
         return entry_name(self.problem, self.device.name)
 
     def finding(self, verdict: Verdict, *reasons: str, **more: object) -> Finding:
-        """A finding about this entry; ``more`` are its other fields."""
+        """Return a finding about this entry; ``more`` are its other fields."""
         found = Finding(
             name=self.name,
             operator=self.problem.operator,
@@ -72,7 +72,7 @@ def entries(
     operators: Sequence[str] = (),
     device: Device | None = None,
 ) -> list[Entry | Finding]:
-    """What ``store`` holds, or only of some operators or one device, in the order it was first tried.
+    """Return what ``store`` holds, or only of some operators or one device, in the order it was first tried.
 
     What cannot be looked at (an operator or a device that is not known here, a damaged trial) is a finding. The same
     problem and device come once, with the provenance that ranks first.
@@ -123,7 +123,7 @@ def _entry(
 
 
 def _rivals(trials: Sequence[Record], best: Record) -> tuple[Record, ...]:
-    """The newest ok trials of the next fastest schedules, fastest first."""
+    """Return the newest ok trials of the next fastest schedules, fastest first."""
     newest = {r.schedule: r for r in trials}
     others = [
         r

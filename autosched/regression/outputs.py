@@ -63,7 +63,7 @@ def junit(report: Report) -> bytes:
 
 
 def markdown(report: Report) -> str:
-    """A summary for a job page ($GITHUB_STEP_SUMMARY): the conclusion, then a table, failures first."""
+    """Return a summary for a job page ($GITHUB_STEP_SUMMARY): the conclusion, then a table, failures first."""
     lines = [f"### autosched check ({report.kind}): {_md(report.conclusion)}", ""]
     telling = [f for f in worst_first(report.findings) if f.reasons or f.verdict is not Verdict.SOUND]
     shown = telling[:_SUMMARY_ROWS]
@@ -179,10 +179,10 @@ def _md(text: str) -> str:
 
 
 def _data(text: str) -> str:
-    """The message of a workflow command, where only these three have a meaning."""
+    """Return the message of a workflow command, where only these three have a meaning."""
     return harmless(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    """A property of a workflow command, which also ends at a comma and a colon."""
+    """Return a property of a workflow command, which also ends at a comma and a colon."""
     return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -68,7 +68,7 @@ def flagged(found: Mapping[int, Comparison]) -> list[int]:
 def judged(
     found: Mapping[int, Comparison], again: Mapping[int, Comparison], limits: Mapping[int, Limits]
 ) -> tuple[dict[int, Judgement], str]:
-    """The judgement on every entry, and in one line why the run as a whole is in doubt, "" where it is not.
+    """Return the judgement on every entry, and in one line why the run as a whole is in doubt, "" where it is not.
 
     ``again`` holds what a second process found of those that are ``flagged``.
     """
@@ -90,7 +90,7 @@ def judged(
 
 
 def _alone(first: Comparison, suspect: bool) -> Judgement:
-    """The judgement where no second process was asked, or where it could not be had."""
+    """Return the judgement where no second process was asked, or where it could not be had."""
     if first.moved:
         return Judgement(Verdict.UNCERTAIN, first.moved, first)
     if first.verdict is Verdict.UNCERTAIN:

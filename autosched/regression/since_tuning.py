@@ -33,9 +33,9 @@ class AtTuning:
 
     @classmethod
     def of(cls, trials: Sequence[Record], best: Record) -> AtTuning | None:
-        """What the re-measurement that ``best`` won was timed beside, or what the ``trials`` say that it was: those of
-        before records had a control have the library among them. None where there is none, and for the times of a warm
-        cache, which no check has."""
+        """Return what the re-measurement that ``best`` won was timed beside, or what the ``trials`` say that it was:
+        those of before records had a control have the library among them. None where there is none, and for the times
+        of a warm cache, which no check has."""
         if best.control is not None and best.measurement.timing is not None:
             return None if best.runner_info.warm else cls(best.measurement.timing, best.control, best.driver)
         for run in reversed(remeasurements(trials)):

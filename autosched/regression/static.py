@@ -46,7 +46,7 @@ class StaticOptions:
 
 
 def check_static(entries: Sequence[Entry], pool: CompilePool, options: StaticOptions) -> Iterator[Finding]:
-    """A finding for each entry, in their order, several at a time.
+    """Yield a finding for each entry, in their order, several at a time.
 
     Raises HostFailure, with ``emulate``, where this machine cannot emulate anything.
     """
@@ -55,7 +55,7 @@ def check_static(entries: Sequence[Entry], pool: CompilePool, options: StaticOpt
 
 
 def check_entry(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
-    """The finding of one entry. Raises HostFailure as ``check_static`` does."""
+    """Return the finding of one entry. Raises HostFailure as ``check_static`` does."""
     began = time.monotonic()
     return replace(_found(entry, pool, options), check_seconds=time.monotonic() - began)
 
@@ -112,7 +112,7 @@ def _found(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:
 
 
 def _program(entry: Entry, record: Record, pool: CompilePool) -> Compiled | str:
-    """A record's kernel as it is generated and compiled today; or in one line why there is none."""
+    """Return a record's kernel as it is generated and compiled today; or in one line why there is none."""
     try:
         kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, entry.device)
     except ValueError as error:
@@ -133,7 +133,7 @@ def _shared(resources: Resources) -> int:
 
 
 def _worse(program: Compiled, then: Resources, code: MachineCode | None, growth: float) -> list[str]:
-    """What today's program needs more of than the recorded one."""
+    """Return what today's program needs more of than the recorded one."""
     now, found = program.resources, []
     pairs = [
         ("registers", then.registers, now.registers, growth),

@@ -47,7 +47,7 @@ class Baseline:
 
 class Baselines(Protocol):
     def __call__(self, entry: Entry, candidate: Candidate) -> Baseline | str:
-        """The baseline of an entry whose kernel of today is ``candidate``; or in one line why there is none."""
+        """Return the baseline of an entry whose kernel of today is ``candidate``; or in one line why there is none."""
 
 
 Told = Callable[[str], None]  # after each entry that is done for now, with a note for people or ""
@@ -79,7 +79,7 @@ def check_timed(
     effort: Effort,
     told: Told = lambda note: None,
 ) -> tuple[list[Finding], str]:
-    """A finding for each entry, in their order, and why the run as a whole is in doubt, "" where it is not.
+    """Return a finding for each entry, in their order, and why the run as a whole is in doubt, "" where it is not.
 
     ``start`` makes a session on the GPU that ``device`` describes; entries of another device cannot be compared. A
     second session, in a process of its own, is started for those that the first finds slower.
@@ -149,7 +149,7 @@ def _session(start: Callable[[], Session]) -> Iterator[Session]:
 
 
 def _pair(entry: Entry, device: Device, pool: CompilePool, baselines: Baselines) -> _Pair | Finding:
-    """The two programs of an entry, compiled, or why there are not two."""
+    """Return the two programs of an entry, compiled, or why there are not two."""
     if entry.device.name != device.name:
         return entry.finding(
             Verdict.CANNOT_COMPARE, f"it is of {entry.device.name}, and the GPU of this machine is {device.name}"
@@ -200,7 +200,7 @@ class _Timer:
         self.control: tuple[str, float] | None = None  # which one it is, and its median in seconds
 
     def __call__(self, rounds: int) -> Times:
-        """Raises _Failed where a program cannot be timed, RunnerStopped where the GPU does not answer."""
+        """Raise _Failed where a program cannot be timed, RunnerStopped where the GPU does not answer."""
         while True:
             control = self._controls[0] if self._controls else None
             told = self._session.compare(
@@ -272,5 +272,6 @@ def _finding(pair: _Pair, judgement: Judgement, timer: _Timer) -> Finding:
 
 
 def noises(findings: Sequence[Finding]) -> Mapping[str, float]:
-    """What each timed entry's two runs of one program could differ by, by the entry's name: to be stored with it."""
+    """Return what each timed entry's two runs of one program could differ by, by the entry's name: to be stored with
+    it."""
     return {f.name: noise for f in findings if isinstance(noise := f.numbers.get("noise"), float)}

@@ -34,11 +34,11 @@ class Search:
     seconds_per_proposal: float
 
     def evaluations_to(self, quality: float) -> int | None:
-        """The number of evaluations until ``quality``; None where the search never got there."""
+        """Return the number of evaluations until ``quality``; None where the search never got there."""
         return next((n for n, reached in enumerate(self.quality, 1) if reached >= quality), None)
 
     def after(self, evaluations: int) -> float:
-        """The quality after so many evaluations, or after all of a search that ended before."""
+        """Return the quality after so many evaluations, or after all of a search that ended before."""
         return self.quality[: max(evaluations, 1)][-1] if self.quality else 0.0
 
 
@@ -51,7 +51,7 @@ class Searches:
     searches: tuple[Search, ...]
 
     def median_evaluations_to(self, quality: float) -> float | None:
-        """The median over the searches; None where half of them or more never got there."""
+        """Return the median over the searches; None where half of them or more never got there."""
         reached = [s.evaluations_to(quality) for s in self.searches]
         found = statistics.median_high([self.budget + 1 if n is None else n for n in reached])
         exact = statistics.median([self.budget + 1 if n is None else n for n in reached])
@@ -63,7 +63,7 @@ class Searches:
         return float(low), float(middle), float(high)
 
     def curves(self) -> FloatArray:
-        """The quartiles after 1, 2, ... evaluations, [3, budget]."""
+        """Return the quartiles after 1, 2, ... evaluations, [3, budget]."""
         return np.array([self.quartiles(n) for n in range(1, self.budget + 1)]).T
 
 
@@ -105,7 +105,8 @@ def searches(
 
 
 def restricted(table: Table, restrictions: Sequence[str]) -> Table:
-    """The configurations of ``table`` for which every expression holds, such as ``"block_size_x * tile_x <= 1024"``.
+    """Return the configurations of ``table`` for which every expression holds, such as ``"block_size_x * tile_x <=
+    1024"``.
 
     The language is that of kernel files. Raises TableError for what is not an expression, an unknown name, and for
     restrictions that leave nothing.

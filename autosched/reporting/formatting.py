@@ -30,7 +30,7 @@ PROVENANCE_NOTE = {
 
 
 def time(seconds: float) -> str:
-    """A kernel's time with four digits: ``213.4 us``."""
+    """Return a kernel's time with four digits: ``213.4 us``."""
     for scale, unit in _TIME_UNITS:
         if seconds >= scale:
             return f"{_four_digits(seconds / scale)} {unit}"
@@ -38,8 +38,8 @@ def time(seconds: float) -> str:
 
 
 def rate(problem: Problem, seconds: float, device: str | None = None) -> str:
-    """What a time amounts to: ``4.103 TB/s`` where moving the operands takes longest on ``device`` (or where there is
-    no arithmetic), else ``644.1 TFLOP/s``."""
+    """Return what a time amounts to: ``4.103 TB/s`` where moving the operands takes longest on ``device`` (or where
+    there is no arithmetic), else ``644.1 TFLOP/s``."""
     chip = None if device is None else known(device)
     if not problem.flops or (chip is not None and roofline(problem, chip).memory_bound):
         return f"{_scaled(problem.min_bytes / seconds)}B/s"
@@ -84,7 +84,7 @@ def pace(rate: float, seconds_left: float) -> str:
 
 
 def count(number: int) -> str:
-    """A whole number with separators, or as a power of ten where it is too long to read."""
+    """Return a whole number with separators, or as a power of ten where it is too long to read."""
     return f"{number:,}" if number < 10**15 else f"{Decimal(number):.2e}"  # one that no float may hold
 
 
@@ -141,7 +141,7 @@ def reasons(counts: Mapping[str, int]) -> str:
 
 
 def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> Table:
-    """An open table with a line under its head. ``right`` aligns numbers, ``fold`` may take several lines."""
+    """Return an open table with a line under its head. ``right`` aligns numbers, ``fold`` may take several lines."""
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, GAP - 1, 0, 0))
     for name in columns:
         made.add_column(
@@ -164,7 +164,7 @@ def facts(pairs: Iterable[tuple[str, str]]) -> Table:
 
 
 def decisions(schedule: Schedule, width: int) -> Table:
-    """A schedule's parameters and values, read down as many columns as fit into ``width`` characters."""
+    """Return a schedule's parameters and values, read down as many columns as fit into ``width`` characters."""
     pairs = [(name, str(value)) for name, value in schedule.items]
     for columns in (4, 3, 2, 1):
         height = -(-len(pairs) // columns)
@@ -182,7 +182,8 @@ def decisions(schedule: Schedule, width: int) -> Table:
 
 
 def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
-    """What is known about a schedule that works: its time and where that comes from, its error, its resources."""
+    """Return what is known about a schedule that works: its time and where that comes from, its error, its
+    resources."""
     timing, resources = record.measurement.timing, record.measurement.resources
     if timing is None:
         raise ValueError(f"record {record.id} has no time: its status is {record.status}")
@@ -218,8 +219,8 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
 
 
 def record_json(problem: Problem, record: Record) -> dict[str, Any]:
-    """A record that has a time, as JSON values, with its arithmetic rate, the part of the roofline that it reaches and
-    what bounds it (null where that is not known)."""
+    """Return a record that has a time, as JSON values, with its arithmetic rate, the part of the roofline that it
+    reaches and what bounds it (null where that is not known)."""
     if record.seconds is None:
         raise ValueError(f"record {record.id} has no time: its status is {record.status}")
     metrics = dict(problem.metrics(record.schedule.values, record.seconds))

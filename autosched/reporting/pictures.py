@@ -71,7 +71,7 @@ def draw(drawings: Sequence[Drawing], path: str | Path) -> Path:
 
 
 def panels(drawing: Drawing) -> list[Panel]:
-    """The panels that show one layout. Raises ValueError as ``draw_distribution`` and ``draw_bank_map`` do."""
+    """Return the panels that show one layout. Raises ValueError as ``draw_distribution`` and ``draw_bank_map`` do."""
     if isinstance(drawing.layout, SharedLayout):
         return _bank_panels(drawing.layout, drawing.element_bytes, None, None)
     return _distribution_panels(drawing.layout, drawing.shape, None)
@@ -218,7 +218,7 @@ def _thread_cells(layout: NestedLayout) -> list[Cell]:
 
 
 def _bank_cells(layout: SharedLayout, element_bytes: int) -> list[Cell]:
-    """Runs of elements that share a word are one cell, whichever way the words run through the tile."""
+    """Return runs of elements that share a word are one cell, whichever way the words run through the tile."""
     words = layout.offsets().astype(np.int64) * element_bytes // BANK_BYTES
     per_word = max(1, BANK_BYTES // element_bytes)
     rows, columns = words.shape
@@ -426,8 +426,8 @@ def _draw_panel(axes: Any, panel: Panel, width: float, height: float) -> None:
 
 
 def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tuple[float, bool]:
-    """The largest size in which every text fits its cell, 0 where none is legible, and whether the texts are turned by
-    a quarter and set on one line, as narrow cells want it."""
+    """Return the largest size in which every text fits its cell, 0 where none is legible, and whether the texts are
+    turned by a quarter and set on one line, as narrow cells want it."""
 
     def fit(cell: Cell, turned: bool) -> float:
         lines = [cell.text.replace("\n", "   ")] if turned else cell.text.split("\n")

@@ -45,7 +45,7 @@ def draw_program(problem: ProgramProblem, schedule: Schedule, folder: str | Path
 
 
 def panels(of: Distribution, warps: int, title: str) -> list[Panel]:
-    """The tile by warp, and its first part by thread."""
+    """Return the tile by warp, and its first part by thread."""
     rows, columns = of.shape
     held = of.elements(warps)  # (threads, registers)
     first = np.full(rows * columns, -1, dtype=np.int64)
@@ -82,6 +82,7 @@ def _blocks(of: IntArray) -> list[tuple[int, int, int, int, int]]:
 
 
 def _step(of: IntArray, dimension: int) -> int:
-    """The largest number of neighbours along ``dimension`` that are alike everywhere, which divides the extent."""
+    """Return the largest number of neighbours along ``dimension`` that are alike everywhere, which divides the
+    extent."""
     changes = np.flatnonzero((np.diff(of, axis=dimension) != 0).any(axis=1 - dimension)) + 1
     return math.gcd(of.shape[dimension], *changes.tolist())

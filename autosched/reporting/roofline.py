@@ -33,13 +33,13 @@ class Roofline:
         return self.problem.min_bytes / self.bandwidth >= self.problem.flops / self.peak
 
     def share(self, seconds: float) -> float:
-        """The part of the roof that a time reaches, 1 at best."""
+        """Return the part of the roof that a time reaches, 1 at best."""
         least = max(self.problem.min_bytes / self.bandwidth, self.problem.flops / self.peak)
         return least / seconds
 
 
 def roofline(problem: Problem, chip: Device) -> Roofline:
-    """The roofs over ``problem`` on a device: tensor cores where they take its operands."""
+    """Return the roofs over ``problem`` on a device: tensor cores where they take its operands."""
     peak = chip.fma_peak
     if isinstance(problem, Matmul | Matvec):
         kind = problem.multiplied_as if isinstance(problem, Matmul) else problem.input_dtype.name
@@ -56,7 +56,7 @@ def roofline(problem: Problem, chip: Device) -> Roofline:
 
 
 def known(name: str) -> Device | None:
-    """The row of a device; None for a GPU that no row describes."""
+    """Return the row of a device; None for a GPU that no row describes."""
     try:
         return device(name)
     except UnknownDevice:
@@ -73,9 +73,9 @@ def bound_by(problem: Problem, record: Record) -> str | None:
 
 
 def busy_shares(problem: Problem, record: Record) -> dict[str, float] | None:
-    """The part of the time, 0..1, for which each resource is busy: by the time model, with the registers and spills of
-    the compiled kernel. None where it cannot say: for a library, an unknown device, a template without counts, or a
-    schedule of another version."""
+    """Return the part of the time, 0..1, for which each resource is busy: by the time model, with the registers and
+    spills of the compiled kernel. None where it cannot say: for a library, an unknown device, a template without
+    counts, or a schedule of another version."""
     chip = known(record.device)
     if chip is None or is_library(record.schedule):
         return None

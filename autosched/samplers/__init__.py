@@ -59,12 +59,12 @@ def _offered() -> dict[str, EntryPoint]:
 
 
 def samplers() -> tuple[str, ...]:
-    """The names of all samplers: built-in ones, then those of other packages."""
+    """Return the names of all samplers: built-in ones, then those of other packages."""
     return (*_OURS, *sorted(_offered()))
 
 
 def sampler(name: str, space: SearchSpace, *, seed: int, prior: Prior | None = None, threads: int = 1) -> Sampler:
-    """A new sampler by its name. ``prior`` helps those that use one; ``threads`` are for training a model.
+    """Return a new sampler by its name. ``prior`` helps those that use one; ``threads`` are for training a model.
 
     Raises ValueError for an unknown name, a package's sampler that cannot be loaded, or a seed that is not a
     non-negative integer.
@@ -85,7 +85,7 @@ def sampler(name: str, space: SearchSpace, *, seed: int, prior: Prior | None = N
 
 
 def check(name: str, seed: int) -> None:
-    """Raises ValueError, in one line, for what ``sampler`` would refuse."""
+    """Raise ValueError, in one line, for what ``sampler`` would refuse."""
     if name not in samplers():
         raise ValueError(f"unknown sampler {name!r}: use one of {', '.join(samplers())}")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**31:

@@ -28,7 +28,7 @@ def differences(a: Schedule, b: Schedule) -> int:
 
 
 def spread_out(ranked: Sequence[Schedule], n: int, distance: int) -> list[Schedule]:
-    """The first ``n`` that differ from each other in ``distance`` parameters; then the first of the others."""
+    """Return the first ``n`` that differ from each other in ``distance`` parameters; then the first of the others."""
     chosen: list[Schedule] = []
     others: list[Schedule] = []
     for schedule in ranked:
@@ -74,7 +74,8 @@ class Sampler(ABC):
         return 1
 
     def proposer(self, schedule: Schedule) -> str:
-        """The name that records keep as the source of ``schedule``: this sampler's, or that of whoever advised it."""
+        """Return the name that records keep as the source of ``schedule``: this sampler's, or that of whoever advised
+        it."""
         return self.name
 
 
@@ -85,7 +86,7 @@ class Prior(Protocol):
         """One row per schedule for a learned model, float32 [n, d]; NaN where a schedule has no such feature."""
 
     def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray | None:
-        """A rough model's guess of the time, [n]; infinite where it expects a failure. None: no guess."""
+        """Return a rough model's guess of the time, [n]; infinite where it expects a failure. None: no guess."""
 
 
 class EncodingPrior:
@@ -112,7 +113,7 @@ class UnvisitedPool:
         self._next = 0
 
     def check(self, n: int) -> None:
-        """Raises ValueError for a negative count."""
+        """Raise ValueError for a negative count."""
         if n < 0:
             raise ValueError(f"cannot ask for {n} schedules: use 0 or more")
 
@@ -129,7 +130,8 @@ class UnvisitedPool:
         self._seen.add(schedule.key())
 
     def draw(self, n: int) -> list[Schedule]:
-        """The next ``n`` of them, which are then seen; fewer where there are no more. Raises ValueError for n < 0."""
+        """Return the next ``n`` of them, which are then seen; fewer where there are no more. Raises ValueError for n <
+        0."""
         self.check(n)
         drawn: list[Schedule] = []
         while len(drawn) < n:

@@ -151,7 +151,7 @@ class EvolutionSampler(Sampler):
         return predicted
 
     def _evolved(self, n: int, rng: np.random.Generator) -> list[Schedule]:
-        """The ``n`` new schedules with the best predictions that a few generations find; perhaps fewer."""
+        """Return the ``n`` new schedules with the best predictions that a few generations find; perhaps fewer."""
         settings = self._settings
         elite = self._fastest()[: int(settings.elite * settings.population)]
         first = settings.population if self._told or not self._guesses else settings.first

@@ -59,7 +59,7 @@ class ScalarizedSampler(Sampler):
     def _scored(
         self, measurement: Measurement, costs: tuple[float, ...] | None, weights: Sequence[float]
     ) -> Measurement:
-        """The measurement with the objective in place of its time."""
+        """Return the measurement with the objective in place of its time."""
         if measurement.timing is None:
             return measurement
         if costs is None:

@@ -80,7 +80,8 @@ class OptunaSampler(Sampler):
             self._times[schedule] = min(value, self._times.get(schedule, math.inf))
 
     def _proposed(self) -> Schedule | None:
-        """What Optuna suggests, if that is legal and new within a few tries; else the last suggestion, repaired."""
+        """Return what Optuna suggests, if that is legal and new within a few tries; else the last suggestion,
+        repaired."""
         for _ in range(_TRIES):
             trial = self._study.ask()
             suggestion = self._suggested(trial)
@@ -95,7 +96,7 @@ class OptunaSampler(Sampler):
         return self._started(self._suggested(trial), trial)
 
     def _nearest(self, suggestion: Schedule) -> Schedule | None:
-        """A new legal schedule that differs from ``suggestion`` in few parameters; None if none is left."""
+        """Return a new legal schedule that differs from ``suggestion`` in few parameters; None if none is left."""
         self._repairs += 1
         seed = np.random.SeedSequence([self._seed, self._repairs]).generate_state(1, np.uint64)
         best = sorted(self._times, key=lambda s: self._times[s])[:_BEST]
@@ -111,7 +112,8 @@ class OptunaSampler(Sampler):
         return schedule
 
     def _suggested(self, trial: Trial) -> Schedule:
-        """A template and its parameters, chosen by Optuna in this order; for an enqueued trial, the ones it holds."""
+        """Return a template and its parameters, chosen by Optuna in this order; for an enqueued trial, the ones it
+        holds."""
         template = trial.suggest_categorical(_TEMPLATE, tuple(self._space.members))
         items: list[tuple[str, Value]] = []
         for parameter in self._space.members[template].parameters:
@@ -124,7 +126,7 @@ class OptunaSampler(Sampler):
         return Schedule(template, tuple(items))
 
     def _params(self, schedule: Schedule) -> dict[str, Value]:
-        """What Optuna chooses where it chooses ``schedule``."""
+        """Return what Optuna chooses where it chooses ``schedule``."""
         parameters = self._space.members[schedule.template].parameters
         codes: dict[str, Value] = {f"{schedule.template}.{p.name}": p.code(schedule[p.name]) for p in parameters}
         return {_TEMPLATE: schedule.template, **codes}

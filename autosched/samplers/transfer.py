@@ -69,7 +69,7 @@ class TransferPrior:
         return tuple(values[name] for name in self.shared)
 
     def _matrix(self, keys: Sequence[tuple[Value, ...]]) -> Matrix:
-        """A number as itself; a text as its place among those of the other recording, NaN for another one."""
+        """Return a number as itself; a text as its place among those of the other recording, NaN for another one."""
         rows = [
             [
                 float(v) if isinstance(v, int) else self._codes[n].get(v, math.nan)

@@ -23,7 +23,7 @@ class Calls:
 
 
 def read_calls(path: str | Path) -> Calls:
-    """The problems of a CSV: one that autosched recorded, or TunableOp's of untuned or tuned GEMMs.
+    """Return the problems of a CSV: one that autosched recorded, or TunableOp's of untuned or tuned GEMMs.
 
     Raises CallLogError for another file and for one without a problem that kernels compute, and OSError.
     """

@@ -107,7 +107,7 @@ class SuiteResult:
 
 
 def read_suite(path: str | Path) -> tuple[Member, ...]:
-    """The members of a TOML file: a table ``[[problem]]`` for each with ``operator``, its fields, and perhaps
+    """Return the members of a TOML file: a table ``[[problem]]`` for each with ``operator``, its fields, and perhaps
     ``weight``. Raises SuiteError, and OSError."""
     try:
         content = read_bounded(path, _LARGEST)
@@ -201,7 +201,7 @@ def tune_suite(
 
 
 def _look_up(standings: Sequence[Standing], database: str | Path, device: str | Device | None) -> None:
-    """What the database holds of the problems whose turn has not come."""
+    """Look up what the database holds of the problems whose turn has not come."""
     unreached = [standing for standing in standings if not standing.bests]
     tuned_for = next((s.best.device for s in standings if s.best is not None), device)
     if not unreached:

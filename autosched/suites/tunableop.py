@@ -23,8 +23,8 @@ def is_log(first: str) -> bool:
 
 
 def problem(line: str) -> Matmul | None:
-    """The problem of a line; None for one that is not a GEMM, such as a validator's. Raises ValueError, in one line,
-    for a GEMM that no kernel computes."""
+    """Return the problem of a line; None for one that is not a GEMM, such as a validator's. Raises ValueError, in one
+    line, for a GEMM that no kernel computes."""
     name, _, rest = line.strip().partition(",")
     operation = _OPERATION.fullmatch(name)
     if operation is None:

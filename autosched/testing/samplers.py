@@ -55,13 +55,13 @@ SAMPLER_SPACES: dict[str, SearchSpace] = {"one template": TOY, "two templates": 
 
 
 def everything(space: SearchSpace) -> frozenset[str]:
-    """The keys of all legal schedules of a small space."""
+    """Return the keys of all legal schedules of a small space."""
     return frozenset(s.key() for s in space.sample(10**6, 0))
 
 
 def seconds(schedule: Schedule) -> float:
-    """A time that is smallest, 1 us, at x = 8, y = 32, letter b; a schedule of ``flat`` takes as long as one of ``toy``
-    with y = 32, and longer with less depth."""
+    """Return a time that is smallest, 1 us, at x = 8, y = 32, letter b; a schedule of ``flat`` takes as long as one of
+    ``toy`` with y = 32, and longer with less depth."""
     if schedule.template == "flat":
         same = Schedule("toy", (("x", schedule["x"]), ("y", 32), ("letter", schedule["letter"])))
         return seconds(same) * 1.2 ** (4 - schedule.integer("depth"))
@@ -70,22 +70,22 @@ def seconds(schedule: Schedule) -> float:
 
 
 def ok(time: float) -> Measurement:
-    """A measurement of ``time`` seconds."""
+    """Return a measurement of ``time`` seconds."""
     return Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 10))
 
 
 def failed() -> Measurement:
-    """A measurement that failed."""
+    """Return a measurement that failed."""
     return Measurement(Status.TIMEOUT, Provenance.MEASURED, reason="too slow")
 
 
 def outcome(schedule: Schedule) -> Measurement:
-    """Some fail, whatever their time would have been."""
+    """Return some fail, whatever their time would have been."""
     return failed() if (schedule["x"], schedule["letter"]) in ((4, "a"), (16, "c")) else ok(seconds(schedule))
 
 
 def run(made: Sampler, rounds: int, n: int = 5) -> list[Schedule]:
-    """What a sampler proposes in so many rounds of ``n``, told the outcome of each."""
+    """Return what a sampler proposes in so many rounds of ``n``, told the outcome of each."""
     asked: list[Schedule] = []
     for _ in range(rounds):
         batch = made.ask(n)
@@ -99,7 +99,7 @@ _proposed: dict[tuple[Make, int], list[Schedule]] = {}
 
 
 def proposed(make: Make, space: SearchSpace) -> list[Schedule]:
-    """What seed 5 proposes in eight rounds of five, found once for all tests."""
+    """Return what seed 5 proposes in eight rounds of five, found once for all tests."""
     key = make, id(space)
     if key not in _proposed:
         _proposed[key] = run(make(space, 5), 8)

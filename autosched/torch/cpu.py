@@ -57,7 +57,7 @@ def emulated(database: Source, device: str = "h200", *, time_limit: float = 60.0
 
 
 def compute(name: str, *arguments: Any) -> Any:
-    """The result of an operator on CPU tensors."""
+    """Return the result of an operator on CPU tensors."""
     formula = getattr(formulas, name)
     if call_log.active():
         with suppress(ValueError):  # what no kernel computes
@@ -88,7 +88,8 @@ def _emulate(kernel: Kernel, plan: Plan, tensors: Sequence[Any], time_limit: flo
 
 
 def _stored(operand: Operand, tensor: Any) -> Array:
-    """The memory of a dense tensor in the operand's shape and storage type: a column-major matrix lies transposed."""
+    """Return the memory of a dense tensor in the operand's shape and storage type: a column-major matrix lies
+    transposed."""
     memory = torch.as_strided(tensor, (tensor.numel(),), (1,), tensor.storage_offset())
     raw: Array = memory.view(torch.uint8).numpy()
     return raw.view(operand.dtype.storage).reshape(operand.shape)

@@ -21,7 +21,7 @@ _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
 
 def product_type(kind: Any) -> Any:
-    """The type of a product of matrices of this type: of 8-bit floats bf16, of int8 int32."""
+    """Return the type of a product of matrices of this type: of 8-bit floats bf16, of int8 int32."""
     return torch.bfloat16 if kind in _FLOAT8 else torch.int32 if kind is torch.int8 else kind
 
 

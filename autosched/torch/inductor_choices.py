@@ -76,7 +76,7 @@ def choices(
     told: Callable[[Choice], None] = lambda choice: None,
     record: bool = False,
 ) -> Callable[[], Any]:
-    """A factory for Inductor's option ``inductor_choices_class``.
+    """Return a factory for Inductor's option ``inductor_choices_class``.
 
     For each mm, addmm and bmm of f16, bf16 or f32 on a GPU called ``device`` Inductor gets one configuration of its
     Triton template: the recorded winner of ``database`` for these sizes, strides and versions of torch and Triton, else
@@ -116,7 +116,7 @@ class _Choices(LookupTableChoices):  # type: ignore[misc]
         self._shared = shared
 
     def uuid(self) -> str:
-        """What Inductor's caches depend on: other answers are other code."""
+        """Return what Inductor's caches depend on: other answers are other code."""
         return f"autosched-{self._shared.identity}"
 
     def lookup_template_configs(
@@ -176,7 +176,7 @@ class _Choices(LookupTableChoices):  # type: ignore[misc]
 
 @cache
 def first_choice(problem: Matmul, device: Device) -> tuple[TritonConfig, float]:
-    """The configuration that the time model expects to be the fastest, and its ESTIMATED seconds. Ties go to the
+    """Return the configuration that the time model expects to be the fastest, and its ESTIMATED seconds. Ties go to the
     smaller block, so that it is the same everywhere."""
     element = problem.input_dtype.bytes
     widest = [16 if line * element % 16 == 0 else element for line in _lines(problem)]
@@ -205,7 +205,7 @@ def _fits(config: TritonConfig, element: int, device: Device) -> bool:
 
 
 def _problem(kernel_inputs: Any, op: str) -> tuple[str, Matmul | None, str]:
-    """A key, and the problem; or None, and why there is none."""
+    """Return a key, and the problem; or None, and why there is none."""
     shapes, strides = kernel_inputs.shapes_hinted()[-2:], kernel_inputs.strides_hinted()[-2:]
     dtypes = kernel_inputs.dtypes()[-2:]
     return _described(op, shapes, strides, dtypes)
@@ -254,7 +254,7 @@ def _versions() -> str:
 
 
 def _recorded(database: str, device: Device) -> dict[str, tuple[TritonConfig, float]]:
-    """Configurations and seconds by problem, of these versions."""
+    """Return configurations and seconds by problem, of these versions."""
     found = {}
     with Store.open(database, create=False) as store:
         for summary in store.problems(OPERATOR):

@@ -121,7 +121,7 @@ def matvec(x: Any, w: Any) -> Any:
 
 
 def softmax(x: Any) -> Any:
-    """The softmax of x along its last axis."""
+    """Return the softmax of x along its last axis."""
     return _call("softmax", x)
 
 

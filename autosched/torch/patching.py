@@ -124,7 +124,8 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
         return getattr(ops, request.operator)(*request.tensors, **request.options)
 
     def _decide(self, request: _Request) -> tuple[Problem | str, str]:
-        """The problem, or the operator where it is none, and why its call is left to torch, "" where it is not."""
+        """Return the problem, or the operator where it is none, and why its call is left to torch, "" where it is
+        not."""
         tensors = [t for t in request.tensors if t is not None]
         looks = tuple((t.shape, t.stride(), t.dtype, t.device) for t in tensors)
         key = (request.operator, len(tensors), tuple(request.options.items()), looks)

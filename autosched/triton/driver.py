@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
+from weakref import WeakKeyDictionary
 
 import triton
 from triton.backends.compiler import GPUTarget
@@ -57,17 +59,20 @@ class Launcher(Protocol):
 
 
 class _KernelLauncher:
-    """What Triton makes once for a compiled kernel, and calls for each launch."""
+    """What Triton makes for a compiled kernel, and calls for each launch.
+
+    It may make another one later, when the program has moved Triton's cache.
+    """
+
+    _programs: ClassVar[WeakKeyDictionary[Any, tuple[str, bytes]]] = (
+        WeakKeyDictionary()
+    )  # PTX and cubin, by what was compiled
 
     def __init__(self, src: Any, metadata: Any) -> None:
         self._metadata = metadata
-        files = get_cache_manager(metadata.hash).get_group(f"{src.name[:_FILE_NAME]}.json") or {}
-        self._ptx, self._cubin = "", b""
-        for name, path in files.items():
-            if name.endswith(".ptx"):
-                self._ptx = _with_own_file(Path(path).read_text(), src)
-            elif name.endswith(".cubin"):
-                self._cubin = Path(path).read_bytes()
+        if src not in self._programs:
+            self._programs[src] = _cached_program(src, metadata)
+        self._ptx, self._cubin = self._programs[src]
         self._function = getattr(src, "fn", None)
         self._names = tuple(_name(src, key) for key in src.signature)
         self._kinds = tuple(src.signature.values())
@@ -216,10 +221,25 @@ def activated(launcher: Launcher) -> Iterator[EmulatedDriver]:
     driver = EmulatedDriver(launcher)
     config.set_active(driver)
     try:
-        with _testing_replaced(driver):
+        with _testing_replaced(driver), _ptx_kept():
             yield driver
     finally:
         vars(config)[place] = before
+
+
+@contextmanager
+def _ptx_kept() -> Iterator[None]:
+    """Autotuners (Helion's) have Triton keep machine code alone; PTX is what is emulated."""
+    name = "TRITON_STORE_BINARY_ONLY"
+    before = os.environ.get(name)
+    os.environ[name] = "0"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 @contextmanager
@@ -241,6 +261,23 @@ def _testing_replaced(driver: EmulatedDriver) -> Iterator[None]:
 
 def _skip_benchmark(self: Any, *_: Any, **__: Any) -> None:
     """In place of the tables and plots of ``triton.testing.perf_report``."""
+
+
+def _cached_program(src: Any, metadata: Any) -> tuple[str, bytes]:
+    """PTX and cubin, from Triton's cache. Raises RuntimeError where it has kept none."""
+    files = get_cache_manager(metadata.hash).get_group(f"{src.name[:_FILE_NAME]}.json") or {}
+    ptx, cubin = "", b""
+    for name, path in files.items():
+        if name.endswith(".ptx"):
+            ptx = _with_own_file(Path(path).read_text(), src)
+        elif name.endswith(".cubin"):
+            cubin = Path(path).read_bytes()
+    if not ptx:
+        raise RuntimeError(
+            f"Triton's cache has no PTX of {src.name}, which is what is emulated: empty the cache (TRITON_CACHE_DIR, "
+            "~/.triton/cache), which was filled with TRITON_STORE_BINARY_ONLY"
+        )
+    return ptx, cubin
 
 
 def _with_own_file(ptx: str, src: Any) -> str:

@@ -68,7 +68,7 @@ class Recorded:
 
 
 def read(path: Path) -> list[Recorded]:
-    """The matmuls of one file, in its order. Raises NotARecording, and OSError."""
+    """Return the matmuls of one file, in its order. Raises NotARecording, and OSError."""
     with path.open(encoding="utf-8", newline="") as file:
         try:
             about = json.loads(file.readline())
@@ -94,7 +94,7 @@ def read(path: Path) -> list[Recorded]:
 
 
 def _device(name: str) -> Device:
-    """The row called ``name`` with the DRAM of the machine that recorded."""
+    """Return the row called ``name`` with the DRAM of the machine that recorded."""
     row = device(name)
     return dataclasses.replace(row, dram_bandwidth=_DRAM_BANDWIDTH.get(name, row.dram_bandwidth))
 
@@ -126,7 +126,7 @@ def _recorded(row: dict[str, str], chip: Device, by_choice: dict[str, list[float
 
 
 def table(recorded: Recorded) -> FeatureTable:
-    """The documented features of every configuration, and those of the configuration itself."""
+    """Return the documented features of every configuration, and those of the configuration itself."""
     chip, configs = recorded.device, recorded.configs
     batch = Batch(recorded.problem, chip, tuple(counts(recorded, config) for config in configs))
     fixed = np.array([feature.of(batch) * np.ones(len(configs)) for feature in FEATURES], dtype=np.float32).T
@@ -151,12 +151,12 @@ def table(recorded: Recorded) -> FeatureTable:
 
 
 def counts(recorded: Recorded, config: TritonConfig, *, own_buffers: bool = False) -> CostCounts:
-    """What torch's template demands of the machine (``cost_models.triton_matmul``)."""
+    """Return what torch's template demands of the machine (``cost_models.triton_matmul``)."""
     return triton_matmul.counts(recorded.problem, recorded.device, recorded.alignment, config, own_buffers=own_buffers)
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """The recordings below a folder, by name. Raises NotARecording where there is none."""
+    """Yield the recordings below a folder, by name. Raises NotARecording where there is none."""
     found = sorted(folder.rglob("*_mm.txt"))
     if not found:
         raise NotARecording(f"{folder} holds no *_mm.txt: unpack a100_mm.zip and h100_mm.zip of the data set there")

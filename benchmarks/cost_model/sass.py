@@ -54,7 +54,7 @@ class Looked:
 
 
 def read(path: Path, chip: str | None = None) -> Case:
-    """The kernel of a file, for the device ``chip`` or the file's own. Raises ValueError, OSError."""
+    """Return the kernel of a file, for the device ``chip`` or the file's own. Raises ValueError, OSError."""
     try:
         data = json.loads(path.read_text())
         problem, name, schedule = problem_from_json(data["problem"]), data["template"], data["schedule"]
@@ -92,7 +92,7 @@ def table(rows: Sequence[Looked]) -> str:
 
 
 def cases(names: Sequence[str], chip: str | None) -> list[Case]:
-    """The kernels that the arguments name. Raises ValueError for one that is neither an operator nor a file."""
+    """Return the kernels that the arguments name. Raises ValueError for one that is neither an operator nor a file."""
     known = {row.name for row in operators()}
     found: list[Case] = []
     for name in names:

@@ -55,14 +55,14 @@ def _in_other_ways(cases: Iterable[Case], tried: Sequence[Case]) -> Iterator[Cas
 
 
 def seconds(case: Case) -> float:
-    """That it takes to compile and to prove it, roughly."""
+    """Return that it takes to compile and to prove it, roughly."""
     return _FIXED_SECONDS + case.cost / _COST_OF_A_SECOND
 
 
 @lru_cache(maxsize=512)
 def ways(case: Case) -> frozenset[object]:
-    """What a kernel does otherwise than others: words of its problem and schedule, and of their numbers whether they
-    are 0, 1 or more. Of sizes, whether they are odd, and whether they are 1."""
+    """Return what a kernel does otherwise than others: words of its problem and schedule, and of their numbers whether
+    they are 0, 1 or more. Of sizes, whether they are odd, and whether they are 1."""
     found: set[object] = {("template", case.schedule.template)}
     for name, value in case.problem.to_json().items():
         known = (value == 1, int(value) % 2) if name in _SIZES else _few(value)
@@ -96,7 +96,7 @@ def _included(names: frozenset[str], headers: Headers) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def _lines_of_ptx(text: str) -> frozenset[tuple[str, int]]:
-    """The lines of headers that a program has instructions of, with those that these are inlined at."""
+    """Return the lines of headers that a program has instructions of, with those that these are inlined at."""
     names = {found[1]: found[2] for found in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.MULTILINE)}
     places = re.finditer(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)", text)
     return frozenset((names[place[1]], int(place[2])) for place in places)
@@ -104,8 +104,8 @@ def _lines_of_ptx(text: str) -> frozenset[tuple[str, int]]:
 
 @lru_cache(maxsize=256)
 def program(text: str) -> str:
-    """The instructions of PTX, with registers numbered in the order in which they appear: texts with the same one are
-    the same program."""
+    """Return the instructions of PTX, with registers numbered in the order in which they appear: texts with the same
+    one are the same program."""
     numbers: dict[str, str] = {}
 
     def numbered(found: re.Match[str]) -> str:

@@ -338,7 +338,7 @@ class Case:
 
 
 def all_cases() -> list[Case]:
-    """The golden cases, and those of the tables; large problems are cut to a few tiles. The fastest first."""
+    """Return the golden cases, and those of the tables; large problems are cut to a few tiles. The fastest first."""
     cases = []
     for path in sorted(GOLDEN.glob("**/*.json")):
         if path.stem not in LARGE:

@@ -67,7 +67,7 @@ FULL_CASES = 2  # of those, the smallest, that have a full proof where a quick o
 
 
 def right_ptx(case: Case) -> PtxOutput:
-    """The PTX of a case as it is."""
+    """Return the PTX of a case as it is."""
     with _COMPILING:  # one thread compiles it for all
         return _right_ptx(case.kernel.source, case.kernel.entry, case.kernel.compile_options)
 
@@ -133,7 +133,8 @@ def all_mutants(header: str | None = None) -> list[Mutant]:
 
 
 def in_turn(groups: Iterable[Iterable[Mutant]]) -> Iterator[Mutant]:
-    """The first of each group, then the second of each that has one, and so on. Groups are asked for one at a time."""
+    """Yield the first of each group, then the second of each that has one, and so on. Groups are asked for one at a
+    time."""
     left = [iter(group) for group in groups]
     while left:
         having = []
@@ -238,13 +239,13 @@ def _opcode(text: str, mutant: Mutant) -> str:
 
 
 def _columns(text: str, mutant: Mutant) -> int:
-    """The n of a line that makes the wgmma of n columns; 0 of any other line."""
+    """Return the n of a line that makes the wgmma of n columns; 0 of any other line."""
     found = re.match(r"\s*EACH\((\d+), ", text[text.rindex("\n", 0, mutant.start) + 1 :])
     return int(found[1]) if found else 0
 
 
 def _judged(last: Run) -> tuple[str, str]:
-    """What the last run of a proof says of a mutant, and in which words."""
+    """Return what the last run of a proof says of a mutant, and in which words."""
     if last.status in ("compile_error", "unsupported"):
         return "refused", last.reason[:200]
     if last.status != "ok":
@@ -253,8 +254,8 @@ def _judged(last: Run) -> tuple[str, str]:
 
 
 def _last_run(case: Case, kernel: Kernel, execute: Execute, depth: Depth = "quick") -> Run:
-    """The run that ends a proof of ``kernel`` in the place of the right one. What does not end in time has more of it
-    if the right one is slow too, as it is on a busy machine."""
+    """Return the run that ends a proof of ``kernel`` in the place of the right one. What does not end in time has more
+    of it if the right one is slow too, as it is on a busy machine."""
     last = _proven(case, kernel, execute, TIME_LIMIT, depth)
     if last.status == "timeout":
         runs = list(prove(case.problem, case.kernel, execute=executed(right_ptx(case))))
@@ -309,7 +310,7 @@ def run_all(mutants: Sequence[Mutant], cases: Sequence[Case], log: Path, workers
 
 
 def read(log: Path) -> list[Outcome]:
-    """The last outcome of each mutant in the log."""
+    """Return the last outcome of each mutant in the log."""
     found: dict[tuple[object, ...], Outcome] = {}
     for line in log.read_text().splitlines():
         outcome = Outcome(**json.loads(line))
@@ -318,14 +319,14 @@ def read(log: Path) -> list[Outcome]:
 
 
 def reasons() -> list[Mapping[str, Any]]:
-    """What is known of survivors: how ``header`` begins, ``text`` (a part of the line), ``old``, ``new`` or ``has``, a
-    part of that (where only some edits are meant), and ``reason``."""
+    """Return what is known of survivors: how ``header`` begins, ``text`` (a part of the line), ``old``, ``new`` or
+    ``has``, a part of that (where only some edits are meant), and ``reason``."""
     return list(tomllib.loads(EQUIVALENT.read_text())["mutant"])
 
 
 def why_equivalent(outcome: Outcome, text: str | None, known: Sequence[Mapping[str, Any]]) -> str | None:
-    """The reason of ``known`` that ``outcome`` is the right program. ``text`` is that of its header, None of a case's
-    PTX."""
+    """Return the reason of ``known`` that ``outcome`` is the right program. ``text`` is that of its header, None of a
+    case's PTX."""
     for entry in known:
         if not outcome.header.startswith(entry["header"]) or entry.get("has", "") not in outcome.new:
             continue
@@ -347,7 +348,7 @@ def _touches(text: str, part: str, edit: Outcome) -> bool:
 
 
 def report(outcomes: Sequence[Outcome]) -> str:
-    """A Markdown page: scores by file and kind, survivors by reason."""
+    """Return a Markdown page: scores by file and kind, survivors by reason."""
     known = reasons()
     root = Path(include_dir()) / "autosched"
     texts = {o.header: (root / o.header).read_text() for o in outcomes if not o.header.startswith(OF_CASE)}

@@ -78,7 +78,7 @@ def _declaring(declared: str, text: str) -> str:
 
 
 def _undefined(text: str, mutant: Mutant) -> str:
-    """The program with an undefined register in place of the result; "" where that is not one register."""
+    """Return the program with an undefined register in place of the result; "" where that is not one register."""
     made = _PARTS.fullmatch(mutant.old)
     if made is None or made["guard"] or made["opcode"].startswith(_EFFECTS):
         return ""
@@ -114,7 +114,7 @@ def _kind(register: str) -> str | None:
 
 
 def _differs(kind: str, a: str, b: str, guard: str = "") -> list[str]:
-    """A trap where two registers are not the same, in lanes whose ``guard`` holds."""
+    """Return a trap where two registers are not the same, in lanes whose ``guard`` holds."""
     unequal = f"xor.pred %differs, {a}, {b};" if kind == "pred" else f"setp.ne.{kind} %differs, {a}, {b};"
     only = []
     if guard.startswith("@!"):
@@ -125,8 +125,9 @@ def _differs(kind: str, a: str, b: str, guard: str = "") -> list[str]:
 
 
 def _followed(text: str, mutant: Mutant) -> str:
-    """The program with a second copy of all that is made of the wrong value by instructions that keep a difference. A
-    trap follows where the others make something else of the copies; "" where the mutant is no other value."""
+    """Return the program with a second copy of all that is made of the wrong value by instructions that keep a
+    difference. A trap follows where the others make something else of the copies; "" where the mutant is no other
+    value."""
     lines = text.split("\n")
     at = mutant.line - 1
     parts = [_PARTS.fullmatch(line.strip()) for line in lines]
@@ -171,7 +172,7 @@ def _copied(operands: str, copies: Mapping[str, str]) -> str:
 def _doubled(
     found: re.Match[str], copies: Mapping[str, str], line: int, declared: list[str]
 ) -> tuple[list[str], list[str]]:
-    """What stands before and behind an instruction where some registers have copies."""
+    """Return what stands before and behind an instruction where some registers have copies."""
     opcode, guard = found["opcode"], found["guard"] or ""
     head = opcode.split(".")[0]
     if opcode.startswith(_EFFECTS):
@@ -199,8 +200,8 @@ def _doubled(
 
 
 def _both(mutant: Mutant) -> tuple[str, str] | None:
-    """Declarations and instructions that compute the right and the wrong value, and trap where they differ; None for
-    an instruction whose result is not one register."""
+    """Return declarations and instructions that compute the right and the wrong value, and trap where they differ; None
+    for an instruction whose result is not one register."""
     right, wrong = _PARTS.fullmatch(mutant.old), _PARTS.fullmatch(mutant.new)
     if right is None or wrong is None:
         return None
@@ -251,7 +252,7 @@ def _is_dead(text: str, instruction: str) -> bool:
 
 
 def _results(operands: str) -> tuple[list[str], str, str]:
-    """The registers that an instruction writes, a comma, and its sources."""
+    """Return the registers that an instruction writes, a comma, and its sources."""
     if operands.startswith("{"):
         first, comma, rest = operands.partition("}")
     else:

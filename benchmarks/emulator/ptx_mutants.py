@@ -134,7 +134,7 @@ def _edits_of_numbers(front: str, operands: str) -> Iterator[Edit]:
 
 
 def _edits_of_operands(front: str, opcode: str, operands: str) -> Iterator[Edit]:
-    """Sources that change places; elements of a vector that do."""
+    """Yield sources that change places; elements of a vector that do."""
     parts = [part.strip() for part in re.split(r",(?![^{\[]*[}\]])", operands)]
     blank = operands[: len(operands) - len(operands.lstrip())]
     if len(parts) >= 3 and not opcode.startswith((*_COMMUTES, "bar", "st", "cp", "atom", "wmma.store", "shfl")):
@@ -170,8 +170,8 @@ def mutants_of_ptx(name: str, text: str) -> Iterator[Mutant]:
 
 
 def drawn_of_ptx(name: str, text: str, rng: np.random.Generator) -> Iterator[Mutant]:
-    """The mutants of ``mutants_of_ptx`` in random order, one of each instruction, then another one of each that has
-    more. The edits of an instruction are made when its turn comes."""
+    """Yield the mutants of ``mutants_of_ptx`` in random order, one of each instruction, then another one of each that
+    has more. The edits of an instruction are made when its turn comes."""
     places = list(_instructions(text))
     edits: dict[int, list[Edit]] = {}
     left = list(range(len(places)))

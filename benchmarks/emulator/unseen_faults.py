@@ -65,7 +65,7 @@ class Fault:
         return _schedule(self.template, self.problem, self.device, tuple(sorted(self.wanted.items())))
 
     def planted(self) -> KernelTemplate:
-        """The template whose kernels have the fault, on whatever size they are."""
+        """Return the template whose kernels have the fault, on whatever size they are."""
         right = template(self.template)
         lower, headers = right.lower, Headers.of({})
         if self.header:
@@ -118,7 +118,7 @@ def _strides_of_32_bits(kernel: Kernel) -> Kernel:
 
 
 def _no_tail_in_maps(kernel: Kernel) -> Kernel:
-    """The innermost size of what is copied is rounded down to a whole box."""
+    """Return the innermost size of what is copied is rounded down to a whole box."""
 
     def cut(m: TensorMap) -> TensorMap:
         box, size = m.box[0], m.sizes[0]
@@ -268,7 +268,7 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def judge(fault: Fault, depth: str) -> dict[str, Any]:
-    """What a proof of ``depth`` says of the schedule with the fault, and in how many seconds."""
+    """Return what a proof of ``depth`` says of the schedule with the fault, and in how many seconds."""
     from autosched.proofs.proof import verify_one
     from benchmarks.emulator.speed import cpu
 

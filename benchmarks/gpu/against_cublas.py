@@ -42,7 +42,7 @@ def compared(path: Path, problem: Matmul) -> bool:
 
 
 def recorded(folder: Path) -> Iterator[Recorded]:
-    """The problems of an A100 that are compared, with the time of cuBLAS. Raises NotARecording, and OSError."""
+    """Yield the problems of an A100 that are compared, with the time of cuBLAS. Raises NotARecording, and OSError."""
     seen: set[Matmul] = set()
     for path in files(folder):
         for r in read(path):
@@ -53,7 +53,7 @@ def recorded(folder: Path) -> Iterator[Recorded]:
 
 
 def shown(schedule: Schedule) -> str:
-    """The tile, the stages, and what else says who computes what."""
+    """Return the tile, the stages, and what else says who computes what."""
     if schedule.template != "matmul":
         return schedule.template
     tile = "x".join(str(schedule.integer(f"tile_{axis}")) for axis in "mnk")
@@ -62,7 +62,7 @@ def shown(schedule: Schedule) -> str:
 
 
 def beside_recordings(folder: Path) -> list[float]:
-    """A table; returns cuBLAS's time over ours."""
+    """Return a table; returns cuBLAS's time over ours."""
     print(
         "| m x n x k | cuBLAS, measured | ours, estimated | cuBLAS over ours | best Triton: estimated over measured |"
     )
@@ -87,7 +87,7 @@ def beside_recordings(folder: Path) -> list[float]:
 
 
 def beside_published() -> list[float]:
-    """A table; returns cuBLAS's time over ours."""
+    """Return a table; returns cuBLAS's time over ours."""
     chip, shares = device("rtx4090"), []
     print("\n| RTX 4090 | cuBLAS, published | ours, estimated | cuBLAS's time over ours |\n|---|---|---|---|")
     for dtype, rates in RTX4090.items():
@@ -101,7 +101,7 @@ def beside_published() -> list[float]:
 
 
 def beside_nvidias_configuration() -> list[float]:
-    """A table; returns the time of NVIDIA's configuration over ours, both by the model."""
+    """Return a table; returns the time of NVIDIA's configuration over ours, both by the model."""
     print("\n| GPU | m x n x k | ours | NVIDIA's as ours | its time over ours |\n|---|---|---|---|---|")
     shares = []
     for name in ("a100", "rtx4090"):
@@ -134,7 +134,7 @@ def summary(name: str, shares: Sequence[float]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes the tables. Exit status 2 where the folder holds no recordings."""
+    """Write the tables. Exit status 2 where the folder holds no recordings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="where AutoHeuristic's *_mm.txt files are")
     folder = parser.parse_args(arguments).folder

@@ -45,7 +45,7 @@ def agreement(problem: Problem, inputs: Any, ran: Any, emulated: Any) -> dict[st
 
 
 def _most(error: Any, tolerance: Any) -> float:
-    """The largest error in units of its tolerance, none where there is no error; infinite where one is NaN."""
+    """Return the largest error in units of its tolerance, none where there is no error; infinite where one is NaN."""
     with np.errstate(divide="ignore"):
         ratio = np.divide(np.abs(error), tolerance, out=np.zeros(np.shape(error)), where=error != 0)
     return float(np.where(np.isnan(ratio), np.inf, ratio).max(initial=0.0))

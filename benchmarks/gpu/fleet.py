@@ -37,7 +37,7 @@ GPUS, MEASURING = 8, 0.05
 
 
 def pretended() -> Device:
-    """What each node says that its GPUs are."""
+    """Return what each node says that its GPUs are."""
     return device("h200")
 
 
@@ -50,7 +50,7 @@ def candidate(number: int) -> Candidate:
 
 
 def busy(log: Path) -> float:
-    """The part of the time between the first measurement and the last that eight GPUs measured."""
+    """Return the part of the time between the first measurement and the last that eight GPUs measured."""
     spans = [tuple(map(float, line.split()[:2])) for line in log.read_text().splitlines()]
     began, ended = min(b for b, _ in spans), max(e for _, e in spans)
     return sum(e - b for b, e in spans) / (GPUS * (ended - began))
@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def measured(jobs: int, kill: bool) -> Iterator[str]:
-    """A row of the table."""
+    """Yield a row of the table."""
     import ray
     from ray.cluster_utils import Cluster
 

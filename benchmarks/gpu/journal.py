@@ -14,7 +14,7 @@ from search_spaces.operators.problem import Problem
 
 
 def read(path: Path) -> tuple[Record, ...]:
-    """The records that a journal left in a file, up to the line that a kill or a full disk cut short."""
+    """Return the records that a journal left in a file, up to the line that a kill or a full disk cut short."""
     records = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
@@ -44,7 +44,7 @@ class Journal:
         return [r for r in self.records if (r.problem_key, r.device, r.provenance) == wanted]
 
     def best(self, problem: Problem, device: str, provenance: Provenance) -> Record | None:
-        """The winner of the last remeasured, if there was one; else the fastest by the median of its times."""
+        """Return the winner of the last remeasured, if there was one; else the fastest by the median of its times."""
         trials = self.trials(problem, device, provenance)
         wrong = {r.kernel_digest for r in trials if r.status is Status.WRONG_RESULT}
         ok = [r for r in trials if r.ok and r.kernel_digest not in wrong]

@@ -55,7 +55,7 @@ class Estimated:
 
 
 def estimated(problem: Problem, on: Device, samples: int, pool: CompilePool) -> Estimated:
-    """Raises ValueError where none of the schedules compiles."""
+    """Raise ValueError where none of the schedules compiles."""
     usable = templates_for(problem, on)
     space = usable.space(problem, on)
     first = descended(space, AnalyticPrior(usable, problem, on), space.sample(samples, SEED))[:COMPILED]
@@ -75,12 +75,12 @@ def estimated(problem: Problem, on: Device, samples: int, pool: CompilePool) -> 
 
 
 def copy_of(moved: int) -> Copy:
-    """A copy that reads and writes ``moved`` bytes together, in whole rows of 4 KB."""
+    """Return a copy that reads and writes ``moved`` bytes together, in whole rows of 4 KB."""
     return Copy(max(1, round(moved / 2 / 4096)), 1024)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes the table. Exit status 1 where a schedule has too few bytes in flight."""
+    """Write the table. Exit status 1 where a schedule has too few bytes in flight."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="h200")
     parser.add_argument("--samples", type=int, default=1000)

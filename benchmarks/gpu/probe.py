@@ -129,7 +129,7 @@ def counts_of(changes: Mapping[str, Value], device: Device) -> CostCounts:
 
 
 def _with_round_trip(work: CostCounts, device: Device, cycles: float) -> CostCounts:
-    """The same work where TMA takes so many cycles to read a box that it stores, whatever the model assumes."""
+    """Return the same work where TMA takes so many cycles to read a box that it stores, whatever the model assumes."""
     waited = work.boxed * analytic.waited_for_boxes(work, device, cycles)
     return dataclasses.replace(
         work, boxed=0, drain_instructions=work.drain_instructions + device.schedulers_per_sm * waited
@@ -137,7 +137,7 @@ def _with_round_trip(work: CostCounts, device: Device, cycles: float) -> CostCou
 
 
 def _limited(device: Device, work: CostCounts, seconds: float) -> Device:
-    """The device with the sustained clock at which the model gives ``work`` so many seconds."""
+    """Return the device with the sustained clock at which the model gives ``work`` so many seconds."""
 
     def of(clock: float) -> Device:
         return dataclasses.replace(device, sustained_clock_hz=clock)
@@ -157,8 +157,8 @@ def _halved(low: float, high: float, below: Callable[[float], bool]) -> float:
 
 @functools.lru_cache(maxsize=8)
 def _fitted(base: float, one: float, device: Device) -> tuple[float, Device]:
-    """The round trip of a store, and the device with its sustained clock, with which the model gives the schedule
-    ``base`` seconds, and ``one`` with one buffer."""
+    """Return the round trip of a store, and the device with its sustained clock, with which the model gives the
+    schedule ``base`` seconds, and ``one`` with one buffer."""
     two_buffers, one_buffer = (counts_of(changes, device) for changes in ({}, dict(VARIED)["store_buffers 1"]))
 
     def limited(cycles: float) -> Device:
@@ -275,8 +275,8 @@ def _assumed_seconds(name: str, device: Device) -> float | None:
 
 
 def disagreements(report: Mapping[str, Any], device: Device) -> list[str]:
-    """What a report says against the constants and assumptions of today, a line each. Raises ValueError for a file of
-    another form."""
+    """Return what a report says against the constants and assumptions of today, a line each. Raises ValueError for a
+    file of another form."""
     try:
         lines = [f"{m['name']}: {m['reason']}" for m in report["mechanisms"] if m["holds"] is False]
         found = {c["name"]: c["found"] for c in report["constants"]}
@@ -290,7 +290,7 @@ def disagreements(report: Mapping[str, Any], device: Device) -> list[str]:
 
 
 def page(report: Mapping[str, Any], device: Device) -> str:
-    """The report to read."""
+    """Return the report to read."""
     lines = [f"Probe of {report['device']}", "", "What the emulator takes for granted:"]
     verdict = {True: "holds", False: "FAILS", None: "not known"}
     for row in report["mechanisms"]:
@@ -316,7 +316,7 @@ def page(report: Mapping[str, Any], device: Device) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Holds a stored report against the constants of today."""
+    """Return holds a stored report against the constants of today."""
     from search_spaces.hardware.devices import device
 
     if len(arguments) != 1:

@@ -106,7 +106,7 @@ def others() -> tuple[tuple[str, Problem | str], ...]:
 
 
 def in_turns(groups: Iterable[Iterable[T]]) -> tuple[T, ...]:
-    """The first of each group, then the second of each, and so on."""
+    """Return the first of each group, then the second of each, and so on."""
     rounds = itertools.zip_longest(*groups)
     return tuple(entry for together in rounds for entry in together if entry is not None)
 

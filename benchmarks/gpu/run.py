@@ -182,7 +182,7 @@ class Benchmark:
     # ---- parts ----
 
     def _probe(self, seconds: float) -> None:
-        """What the GPU says of the assumptions that were made without one: a page and a file of its own."""
+        """Probe what the GPU says of the assumptions that were made without one: a page and a file of its own."""
         self._say(f"a probe of what is assumed, for at most {seconds:.0f} s")
         report = probe.probe(self.runner, self.device, time.monotonic() + seconds)
         text = probe.page(report, self.device)
@@ -193,7 +193,7 @@ class Benchmark:
             self._leave_out(f"of the probe: {what}")
 
     def _others(self) -> None:
-        """The shapes of the operators but matmul, or of users' kernels."""
+        """Tune the shapes of the operators but matmul, or of users' kernels."""
         shapes: list[tuple[str, Problem]] = []
         for name, problem in self.plan.own or others():
             if isinstance(problem, str):
@@ -203,7 +203,7 @@ class Benchmark:
         self._shapes(shapes, self._end, OTHER_ENTRANTS)
 
     def _tests(self, seconds: float) -> None:
-        """The tests marked gpu in a process of their own. When its time is over it is stopped as by Ctrl-C, which
+        """Run the tests marked gpu in a process of their own. When its time is over it is stopped as by Ctrl-C, which
         makes it report what it has, and killed if that takes long."""
         if importlib.util.find_spec("pytest") is None:
             return self._leave_out("the tests: pytest is not installed")
@@ -237,7 +237,7 @@ class Benchmark:
         self._write()
 
     def _agree(self, seconds: float) -> None:
-        """The same candidates on the GPU and in the emulator, on the same inputs."""
+        """Run the same candidates on the GPU and in the emulator, on the same inputs."""
         try:
             check_host()
         except HostFailure as error:
@@ -391,8 +391,8 @@ class Benchmark:
     def _compared(
         self, result: TuneResult, entrants: tuple[str, ...], *, warm_cache: bool | None = None
     ) -> dict[str, Any]:
-        """The winner in turns with the library and ``entrants``, as it was tuned or by ``warm_cache``: its time over
-        theirs. Says which there are none of."""
+        """Return the winner in turns with the library and ``entrants``, as it was tuned or by ``warm_cache``: its time
+        over theirs. Says which there are none of."""
         if result.best is None:
             return {}
         schedule, problem = result.best.schedule, result.problem
@@ -415,7 +415,7 @@ class Benchmark:
     # ---- what is written ----
 
     def _keep_earlier(self) -> None:
-        """What an earlier run left in the folder, if there was one."""
+        """Keep what an earlier run left in the folder, if there was one."""
         out = self.plan.out
         number = next(n for n in itertools.count(1) if not list(out.glob(f"*-{n}.json")))
         for name in ("results.json", "table.txt"):

@@ -62,7 +62,7 @@ def answer(kernel: dict[str, Any]) -> dict[str, Any]:
 
 
 def right_outputs(prepared: dict[str, Any]) -> Message:
-    """The answer of a right kernel: the bytes of what it computes, by the outputs' names."""
+    """Return the answer of a right kernel: the bytes of what it computes, by the outputs' names."""
     import numpy as np  # here, because nothing else needs it
 
     from search_spaces.catalogue import problem_from_json

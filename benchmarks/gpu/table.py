@@ -16,7 +16,7 @@ from search_spaces.operators.problem import Problem
 
 
 def table(r: Mapping[str, Any], device: Device) -> str:
-    """What ``results.json`` holds of a run on ``device``, short enough to be read at its end."""
+    """Return what ``results.json`` holds of a run on ``device``, short enough to be read at its end."""
     lines = [f"autosched {VERSION} on {r['device'].get('name', device.name)}, {r['began']}"]
     tests = r["tests"]
     if tests is not None:

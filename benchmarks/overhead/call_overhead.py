@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def tuned(path: str) -> None:
-    """A database with one record of PROBLEM on h200, as tune would leave it."""
+    """Make a database with one record of PROBLEM on h200, as tune would leave it."""
     import dataclasses
     from datetime import UTC, datetime
 
@@ -144,7 +144,7 @@ def seconds(call: Callable[[], Any], calls: int) -> float:
 
 
 def shown(told: dict[str, Any]) -> str:
-    """The tables of the results page."""
+    """Return the tables of the results page."""
     lines = ["| call | beyond a raw launch, median | least |", "|---|---|---|"]
     lines += [f"| `{name}` | {m * 1e6:.1f} us | {least * 1e6:.1f} us |" for name, (m, least) in told["calls"].items()]
     first, *cold = told["starts"]

@@ -41,7 +41,7 @@ _BATCH = 10_000
 
 
 def fill(path: Path, records: int, problems: int, first: int = 0) -> list[Matmul]:
-    """A database of ``records`` random trials of ``problems`` problems, from the one called ``first`` on."""
+    """Return a database of ``records`` random trials of ``problems`` problems, from the one called ``first`` on."""
     random, h200 = Random(1 + first), device("h200")
     made = [Matmul(m=64 * (1 + first + i), n=64, k=64) for i in range(problems)]
     schedules = template("matmul").space(made[0], h200).sample(512, 0)
@@ -119,7 +119,7 @@ def look_ups(path: Path, one: Matmul) -> dict[str, float]:
 
 
 def merged(folder: Path, records: int, problems: int) -> dict[str, Any]:
-    """The second database into the first; half of their problems are the same, with other times."""
+    """Return the second database into the first; half of their problems are the same, with other times."""
     fill(folder / "mine.db", records, problems)
     fill(folder / "theirs.db", records, problems, first=problems // 2)
     with Store.open(folder / "theirs.db", create=False) as source, Store.open(folder / "mine.db") as target:

@@ -78,7 +78,7 @@ class Result:
 
 
 def recorded(path: Path) -> list[Record]:
-    """The repeats of every configuration of a Kernel Tuner cache that ran, in seconds, fastest first."""
+    """Return the repeats of every configuration of a Kernel Tuner cache that ran, in seconds, fastest first."""
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8") as file:
         cache = json.load(file)["cache"].values()
@@ -129,7 +129,7 @@ class Noise:
 def simulate(
     records: Sequence[Record], drawn: str, slowdown: float, runs: int, entries: int, seed: int, file: str
 ) -> Result:
-    """``runs`` runs of ``entries`` entries each; with a slowdown, a tenth of them are slowed."""
+    """Return ``runs`` runs of ``entries`` entries each; with a slowdown, a tenth of them are slowed."""
     limits, effort, rng = Limits(), Effort(seconds=math.inf), np.random.default_rng(seed)
     false_alarms = doubted = slowed = found_slow = slowed_quiet = found_quiet = settled = unsettled = told = 0
     for _ in range(runs):

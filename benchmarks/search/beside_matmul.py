@@ -34,7 +34,7 @@ STARTS, STEPS = 6, 40
 
 
 def best(template: KernelTemplate, problem: Matmul, where: Device, samples: int) -> tuple[Schedule, float]:
-    """The fastest schedule that was found, and its seconds."""
+    """Return the fastest schedule that was found, and its seconds."""
     space = template.space(problem, where)
     seconds: dict[Schedule, float] = {}
 

@@ -33,21 +33,22 @@ _WGMMA = ("wgmma_matmul", "wgmma_matmul_transposed")
 
 
 def first_choice(problem: Matmul, on: Device) -> tuple[Schedule, float]:
-    """The sampler's first guess, and the seconds that the model predicts for it."""
+    """Return the sampler's first guess, and the seconds that the model predicts for it."""
     usable = templates_for(problem, on)
     (schedule,) = BayesSampler(usable.space(problem, on), 0, prior=AnalyticPrior(usable, problem, on)).ask(1)
     return schedule, predicted_seconds(usable, problem, [schedule], on)[0]
 
 
 def theirs(problem: Matmul, on: Device) -> Configuration | None:
-    """The first configuration of nvMatmulHeuristics; None where it is not installed or does not know the problem."""
+    """Return the first configuration of nvMatmulHeuristics; None where it is not installed or does not know the
+    problem."""
     if not nvidia_heuristics.installed() or not nvidia_heuristics.knows(problem, on):
         return None
     return next(iter(nvidia_heuristics.configurations(problem, nvidia_heuristics.GPUS[on.name], 1)), None)
 
 
 def like_theirs(problem: Matmul, configuration: Configuration, on: Device) -> float | None:
-    """The seconds that the model predicts for the nearest schedule of ours; None where there is none."""
+    """Return the seconds that the model predicts for the nearest schedule of ours; None where there is none."""
     usable = templates_for(problem, on)
     near = nvidia_heuristics.nearest(configuration, usable, problem, on, AnalyticPrior(usable, problem, on))
     return None if near is None else predicted_seconds(usable, problem, [near], on)[0]
@@ -65,7 +66,7 @@ class CompiledChoice:
 
 
 def compiled(name: str, problem: Matmul, schedule: Schedule, on: Device) -> CompiledChoice:
-    """Raises ValueError where it does not compile."""
+    """Raise ValueError where it does not compile."""
     kernel = template(schedule.template).kernel(problem, schedule, on)
     started = time.process_time()
     output = compile_source(kernel.source, kernel.entry, on.arch, kernel.headers)
@@ -138,7 +139,7 @@ def _named(configuration: Configuration) -> str:
 
 
 def main() -> int:
-    """Writes the table. Exit status 2 where the arguments are wrong."""
+    """Write the table. Exit status 2 where the arguments are wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="h200")
     parser.add_argument("--shapes", type=int, default=None, help="only so many of the shapes")

@@ -59,7 +59,7 @@ class Family:
 
 
 def families() -> dict[str, Problem]:
-    """The first problem of each operator."""
+    """Return the first problem of each operator."""
     found: dict[str, Problem] = {"matmul": matmuls()[0][1]}
     for name, problem in others():
         if not isinstance(problem, str):
@@ -93,8 +93,8 @@ def run(name: str, problem: Problem, chip: Device, trials: int, reference: int, 
 def search(
     log_seconds: Callable[[Schedule], float], made: Sampler, seed: int, trials: int
 ) -> tuple[list[float], float]:
-    """What ``log_seconds`` says of the schedule that looks fastest after each trial, and the sampler's own CPU seconds.
-    A schedule of infinite time is told as a failure, others with noise."""
+    """Return what ``log_seconds`` says of the schedule that looks fastest after each trial, and the sampler's own CPU
+    seconds. A schedule of infinite time is told as a failure, others with noise."""
     rng = np.random.default_rng([seed, 1])
     fastest, spent = math.inf, 0.0
     chosen = [math.inf]
@@ -119,7 +119,7 @@ def search(
 
 
 def report(found: Sequence[Family], trials: int, reference: int, repeats: int, chip: str) -> str:
-    """A Markdown page."""
+    """Return a Markdown page."""
     lines = [
         "# The search in our own spaces",
         "",

@@ -104,7 +104,7 @@ class Searcher:
 
 
 def stream(made: Searcher, in_flight: InFlightLimit, costs: Costs) -> tuple[float, int]:
-    """Simulated seconds and evaluations until NEAR the optimum, as ``tune`` searches; infinite where never."""
+    """Return simulated seconds and evaluations until NEAR the optimum, as ``tune`` searches; infinite where never."""
     while made.asked < MOST:
         room = in_flight.size(made.told) - len(made.out)
         if room > 0:
@@ -123,7 +123,8 @@ def stream(made: Searcher, in_flight: InFlightLimit, costs: Costs) -> tuple[floa
 
 
 def batches(made: Searcher, size: int) -> tuple[float, int]:
-    """The same with batches: the next one is proposed while one is measured, before what came of that is known."""
+    """Return the same with batches: the next one is proposed while one is measured, before what came of that is
+    known."""
     made.propose(size)
     while made.out and made.asked < MOST:
         under_way = len(made.out)

@@ -157,7 +157,7 @@ def _ours(table: Table, job: Job) -> Iterator[Schedule]:
 
 @lru_cache(maxsize=1)
 def _unpacked(file: str) -> tuple[str, dict[str, Any]]:
-    """A cache as plain JSON, which Kernel Tuner reads, and what it holds besides the configurations."""
+    """Return a cache as plain JSON, which Kernel Tuner reads, and what it holds besides the configurations."""
     text = gzip.decompress(Path(file).read_bytes()).decode()
     document = json.loads(text)
     names = document["tune_params_keys"]
@@ -168,7 +168,7 @@ def _unpacked(file: str) -> tuple[str, dict[str, Any]]:
 
 
 def _restrictions(values: dict[str, list[Any]], recorded: set[tuple[Any, ...]]) -> list[str]:
-    """Raises ValueError where none of RESTRICTIONS gives what is recorded."""
+    """Raise ValueError where none of RESTRICTIONS gives what is recorded."""
     whole = list(itertools.product(*values.values()))
     coded = {
         name: np.array([row[i] for row in whole], dtype=np.int64)
@@ -317,7 +317,8 @@ def _key(job: Job) -> Key:
 
 
 def _journal(path: Path | None) -> dict[Key, Search]:
-    """The searches that a journal holds. Raises ValueError where a whole line is none; a cut last line is left out."""
+    """Return the searches that a journal holds. Raises ValueError where a whole line is none; a cut last line is left
+    out."""
     found = dict[Key, Search]()
     if path is None or not path.exists():
         return found
@@ -344,7 +345,7 @@ def _name(file: str) -> str:
 
 
 def summary(found: dict[str, dict[str, Searches]], repeats: int, budget: int, now: datetime) -> str:
-    """The tables as Markdown: by file {method: its searches}."""
+    """Return the tables as Markdown: by file {method: its searches}."""
     lines = [
         "# Search quality on recorded spaces",
         "",

@@ -73,7 +73,7 @@ def divides(multiple: str, *factors: str) -> Restriction:
 
 
 def clblast(name: str, **changes: Sequence[int]) -> Case:
-    """The Xgemm kernel of CLBlast with the restrictions of its tuner."""
+    """Return the Xgemm kernel of CLBlast with the restrictions of its tuner."""
     domains: dict[str, Sequence[int]] = {
         "MWG": (16, 32, 64, 128), "NWG": (16, 32, 64, 128), "KWG": (32,),
         "MDIMC": (8, 16, 32), "NDIMC": (8, 16, 32), "MDIMA": (8, 16, 32), "NDIMB": (8, 16, 32), "KWI": (2,),
@@ -97,7 +97,7 @@ def clblast(name: str, **changes: Sequence[int]) -> Case:
 
 
 def tensor_core_matmul() -> Case:
-    """A matmul for tensor cores with tiles, maps of warps, padded shared memory, copies and pipeline stages."""
+    """Return a matmul for tensor cores with tiles, maps of warps, padded shared memory, copies and pipeline stages."""
     tiles = (32, 64, 96, 128, 192, 256)
     domains = {
         "tile_m": tiles, "tile_n": tiles, "tile_k": (16, 32, 64),
@@ -164,8 +164,8 @@ def compare(case: Case) -> str:
 
 
 def whole_matmul() -> str:
-    """The space that ``autosched tune matmul`` searches, of all templates; too large to list. Built once, as in a run
-    of ``tune``: what its layouts have in common is evaluated once in a process."""
+    """Return the space that ``autosched tune matmul`` searches, of all templates; too large to list. Built once, as in
+    a run of ``tune``: what its layouts have in common is evaluated once in a process."""
     problem, target = Matmul(4096, 4096, 4096), device("h200")
     start = time.process_time()
     space = templates_for(problem, target).space(problem, target)

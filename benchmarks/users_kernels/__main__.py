@@ -50,7 +50,7 @@ class Counted:
 
 
 def collect(case: Case, hub: Path, number: int, known: Sequence[Counted], pool: CompilePool) -> Iterator[Counted]:
-    """``number`` configurations of a case, those first that are known."""
+    """Yield ``number`` configurations of a case, those first that are known."""
     kernel = case.kernel(hub)
     problem, parameters = kernel.problem(), kernel.file.parameters
     names, values = _drawn(case, hub, kernel)
@@ -78,7 +78,7 @@ def collect(case: Case, hub: Path, number: int, known: Sequence[Counted], pool: 
 
 
 def cpu_seconds() -> float:
-    """What this process and all that it started have taken, compilers that wait for more work among them."""
+    """Return what this process and all that it started have taken, compilers that wait for more work among them."""
     tick, children, ticks = os.sysconf("SC_CLK_TCK"), dict[int, list[int]](), dict[int, int]()
     for folder in Path("/proc").iterdir():
         try:
@@ -97,8 +97,8 @@ def cpu_seconds() -> float:
 
 
 def tuned(case: Case, hub: Path, chip: str, trials: int) -> float | None:
-    """The recorded time of what ``tune`` chooses by estimates, over the recorded best of the whole space: of its best
-    trial that was recorded. None where none was."""
+    """Return the recorded time of what ``tune`` chooses by estimates, over the recorded best of the whole space: of its
+    best trial that was recorded. None where none was."""
     names, times = read_recording(hub / case.recordings[chip])
     with tempfile.TemporaryDirectory() as folder:
         result = tune(
@@ -143,7 +143,7 @@ def decoded(line: str) -> Counted:
 def page(
     rows: Mapping[str, Sequence[Counted]], hub: Path, choices: Mapping[tuple[str, str], float | None], trials: int
 ) -> str:
-    """The page of results; ``choices`` are what ``tuned`` gave by kernel and GPU."""
+    """Return the page of results; ``choices`` are what ``tuned`` gave by kernel and GPU."""
     lines = [
         "| kernel | GPU | n | Spearman | best rule of one variable | estimate / recorded (quartiles, max) | chosen "
         f"| tune, {trials} trials |",
@@ -209,7 +209,7 @@ def _pairs(
 
 
 def _recorded_seconds(config: Mapping[str, Any], names: Sequence[str], times: Recording) -> float | None:
-    """The time of a configuration; a recording may have parameters that the kernel file does not have."""
+    """Return the time of a configuration; a recording may have parameters that the kernel file does not have."""
     exact = times.get(tuple(config.get(name, 0) for name in names))
     if exact is not None:
         return exact
@@ -219,7 +219,7 @@ def _recorded_seconds(config: Mapping[str, Any], names: Sequence[str], times: Re
 
 
 def _best_rule(configs: Sequence[Mapping[str, int]], recorded: Sequence[float]) -> tuple[str, float]:
-    """The parameter, in either direction, that ranks best alone: what a user would guess with hindsight."""
+    """Return the parameter, in either direction, that ranks best alone: what a user would guess with hindsight."""
     best = ("", 0.0)
     for name in configs[0]:
         values = [c[name] for c in configs]

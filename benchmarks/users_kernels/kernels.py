@@ -262,7 +262,7 @@ CASES = (
 
 
 def read_recording(path: Path) -> tuple[tuple[str, ...], Recording]:
-    """The parameters' names, and seconds by their values; failures are left out."""
+    """Return the parameters' names, and seconds by their values; failures are left out."""
     with gzip.open(path, "rt") as file:
         text = file.read()
     try:

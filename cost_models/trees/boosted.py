@@ -81,7 +81,7 @@ class Settings:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The settings whose fields are ``data``. Raises ValueError for missing, unknown or malformed ones."""
+        """Return the settings whose fields are ``data``. Raises ValueError for missing, unknown or malformed ones."""
         fields = {field.name: type(field.default) for field in dataclasses.fields(cls)}
         if set(data) != set(fields):
             raise ValueError("its settings are not those of this version")
@@ -180,12 +180,13 @@ class BoostedModel:
         return mean if self.corrects is None else mean + _guess(_matrix(X), self.names, self.corrects)
 
     def spread(self, X: npt.ArrayLike) -> FloatArray:
-        """Standard deviation between the members' predictions, [n]; all 0 for a model of one member."""
+        """Return standard deviation between the members' predictions, [n]; all 0 for a model of one member."""
         spread: FloatArray = self._members(X).std(axis=0)
         return spread
 
     def gain(self) -> FloatArray:
-        """The loss that the splits on each feature saved, [d], as parts of the whole; all 0 for trees without one."""
+        """Return the loss that the splits on each feature saved, [d], as parts of the whole; all 0 for trees without
+        one."""
         total = np.zeros(len(self.names))
         for member in self.members:
             inner = member.left >= 0
@@ -225,7 +226,7 @@ class BoostedModel:
         return tuple(member.booster(self.settings.threads) for member in self.members)
 
     def to_json(self) -> dict[str, Any]:
-        """The whole model as JSON values."""
+        """Return the whole model as JSON values."""
         return {
             "names": list(self.names),
             "settings": dataclasses.asdict(self.settings),
@@ -236,7 +237,8 @@ class BoostedModel:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The model whose ``to_json()`` was ``data``. Raises ValueError in one line for anything that no model is."""
+        """Return the model whose ``to_json()`` was ``data``. Raises ValueError in one line for anything that no model
+        is."""
         names, settings, members = (data.get(n) for n in ("names", "settings", "members"))
         level, corrects = data.get("level"), data.get("corrects")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -310,7 +312,8 @@ def _rounds(
 
 
 def held_out_rows(codes: npt.NDArray[np.int64], part: float, seed: int) -> npt.NDArray[np.bool_]:
-    """A mask of about ``part`` of the rows: whole groups from five groups on, as new problems are what counts then."""
+    """Return a mask of about ``part`` of the rows: whole groups from five groups on, as new problems are what counts
+    then."""
     rng = np.random.default_rng(seed)
     groups = int(codes.max()) + 1
     if groups >= 5:

@@ -91,7 +91,7 @@ class Forest:
 
     @classmethod
     def of(cls, booster: Any) -> Self:
-        """The trees of a trained XGBoost regression on numeric features."""
+        """Return the trees of a trained XGBoost regression on numeric features."""
         learner = json.loads(bytes(booster.save_raw("json")))["learner"]
         trees = learner["gradient_booster"]["model"]["trees"]
 
@@ -113,7 +113,7 @@ class Forest:
         )
 
     def booster(self, threads: int) -> Any:
-        """The same trees in XGBoost."""
+        """Return the same trees in XGBoost."""
         ends = np.cumsum(self.sizes)
         trees = [self._tree(i, int(end - self.sizes[i]), int(end)) for i, end in enumerate(ends)]
         counts = {"num_trees": str(len(trees)), "num_parallel_tree": "1"}
@@ -165,7 +165,7 @@ class Forest:
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """The forest whose ``to_json()`` was ``data``. Raises DamagedForest."""
+        """Return the forest whose ``to_json()`` was ``data``. Raises DamagedForest."""
         _require(isinstance(data, Mapping), "it is not an object")
         features, base = data.get("features"), data.get("base")
         _require(type(features) is int and abs(features) < 2**31, "its number of features is not one")

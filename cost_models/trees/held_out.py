@@ -55,7 +55,7 @@ class HeldOut:
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """The figures whose ``to_json()`` was ``data``. Raises ValueError."""
+        """Return the figures whose ``to_json()`` was ``data``. Raises ValueError."""
         kinds = {f.name: {"str": str, "int": int, "float": float}[str(f.type)] for f in dataclasses.fields(cls)}
         if not isinstance(data, Mapping) or set(data) != set(kinds):
             raise ValueError("its held-out figures are not those of this version")
@@ -80,7 +80,7 @@ class Rows:
 
 
 def cross_validated(rows: Rows, settings: Settings, corrects: str | None) -> tuple[tuple[HeldOut, ...], float]:
-    """The figures of every split that the data allow, parts first and then the whole, and the model's noise: the
+    """Return the figures of every split that the data allow, parts first and then the whole, and the model's noise: the
     standard deviation of log time that its members' spread does not explain, by the broadest split of problems."""
     found: list[HeldOut] = []
     noise = 0.0

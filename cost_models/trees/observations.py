@@ -70,7 +70,7 @@ class Observations:
         return found, len(self) - len(found)
 
     def templates(self) -> TemplateSet:
-        """The kernel templates that can compute the problem and state their costs; none where there are none."""
+        """Return the kernel templates that can compute the problem and state their costs; none where there are none."""
         try:
             usable = templates_for(self.problem, self.device)
         except ValueError:
@@ -96,7 +96,7 @@ class Observations:
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """The observations whose ``to_json()`` was ``data``. Raises ValueError in one line."""
+        """Return the observations whose ``to_json()`` was ``data``. Raises ValueError in one line."""
         try:
             schedules: list[Schedule] = []
             seconds: list[float] = []
@@ -139,6 +139,6 @@ def merged(observations: Sequence[Observations]) -> tuple[Observations, ...]:
 
 
 def _sorted(one: Observations) -> Observations:
-    """The schedules in the order of their keys, so that a model does not depend on the order of its sources."""
+    """Return the schedules in the order of their keys, so that a model does not depend on the order of its sources."""
     rows = sorted(zip(one.schedules, one.seconds, strict=True), key=lambda row: row[0].key())
     return dataclasses.replace(one, schedules=tuple(s for s, _ in rows), seconds=tuple(t for _, t in rows))

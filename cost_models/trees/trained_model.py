@@ -62,7 +62,7 @@ class OperatorModel:
         return self.boosted.predict(self._aligned(table))
 
     def deviation(self, table: FeatureTable) -> FloatArray:
-        """Standard deviation of ``predict``, within one problem, [n]. Raises ModelMismatch."""
+        """Return standard deviation of ``predict``, within one problem, [n]. Raises ModelMismatch."""
         deviation: FloatArray = np.sqrt(self.boosted.spread(self._aligned(table)) ** 2 + self.noise**2)
         return deviation
 
@@ -71,7 +71,7 @@ class OperatorModel:
         return self.boosted.contributions(self._aligned(table))
 
     def doubts(self, problem: Problem, device: Device, templates: TemplateSet) -> tuple[str, ...]:
-        """What makes predictions for a search worse than the held-out figures say, a sentence each."""
+        """Return what makes predictions for a search worse than the held-out figures say, a sentence each."""
         found = []
         if device.name not in self.devices:
             found.append(f"the model has no times of {device.name}, only of {', '.join(self.devices)}")
@@ -103,7 +103,7 @@ class OperatorModel:
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """The model whose ``to_json()`` was ``data``. Raises ValueError in one line."""
+        """Return the model whose ``to_json()`` was ``data``. Raises ValueError in one line."""
         if not isinstance(data, Mapping):
             raise ValueError("the model of an operator is not an object")
         operator, noise, templates = data.get("operator"), data.get("noise"), data.get("templates")
@@ -157,7 +157,7 @@ class TrainedModel:
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
     def of(self, problem: Problem) -> OperatorModel:
-        """The part for a problem. Raises ModelMismatch where there is none."""
+        """Return the part for a problem. Raises ModelMismatch where there is none."""
         for part in self.operators:
             if part.operator == problem.operator:
                 return part
@@ -176,7 +176,7 @@ class TrainedModel:
 
     @classmethod
     def from_json(cls, data: Any, *, any_features: bool = False) -> Self:
-        """The model whose ``to_json()`` was ``data``, checked throughout.
+        """Return the model whose ``to_json()`` was ``data``, checked throughout.
 
         ``any_features`` takes a model of other features, to train it anew. Raises ModelMismatch in one line.
         """

@@ -18,7 +18,7 @@ TRAINING = Settings(rounds=300, members=3)
 
 
 def train(observations: Sequence[Observations], settings: Settings | None = None) -> tuple[OperatorModel, ...]:
-    """A model for each operator, by name, each with its quality on what it did not learn from.
+    """Return a model for each operator, by name, each with its quality on what it did not learn from.
 
     The same times and settings give the same models, whatever order they come in. Rows that today's kernel templates
     cannot make or state no costs for must be gone (``Observations.usable``). Raises ValueError where an operator has
@@ -68,7 +68,7 @@ def _operator_model(
 
 
 def table(one: Observations) -> FeatureTable:
-    """The features of the schedules, as they are computed for a search over all templates of the problem."""
+    """Return the features of the schedules, as they are computed for a search over all templates of the problem."""
     return features(one.templates(), one.problem, one.schedules, one.device)
 
 

@@ -59,7 +59,7 @@ class CompileCache:
         self._entries, self._cubins = self.folder / "entries", self.folder / CUBINS.name
 
     def check(self) -> None:
-        """Raises ValueError where the folder cannot be made or written. Makes nothing."""
+        """Raise ValueError where the folder cannot be made or written. Makes nothing."""
         for part in (self._entries, self._cubins):
             check_writable(part)
 
@@ -70,12 +70,12 @@ class CompileCache:
 
     @staticmethod
     def key(kernel: Kernel, arch: str, options: Sequence[str], toolchain: str) -> str:
-        """The identity of one compile, as hexadecimal SHA-256."""
+        """Return the identity of one compile, as hexadecimal SHA-256."""
         identity = json.dumps([_FORMAT, kernel.digest, arch, list(options), toolchain])
         return hashlib.sha256(identity.encode()).hexdigest()
 
     def load(self, key: str) -> Compiled | None:
-        """The entry of ``key``; None where it is missing or damaged."""
+        """Return the entry of ``key``; None where it is missing or damaged."""
         try:
             entry = json.loads(read_bounded(self._entries / f"{key}.json", _MOST_BYTES))
             path = self._cubin_path(entry["digest"])

@@ -118,7 +118,7 @@ def nvdisasm() -> Path:
 
 
 def disassemble(cubin: bytes, entry: str) -> tuple[Instruction, ...]:
-    """The instructions of the function ``entry``, without those that never execute.
+    """Return the instructions of the function ``entry``, without those that never execute.
 
     Raises DisassemblerMissing, and NotDisassembled for what is not a cubin or has no such function.
     """
@@ -144,8 +144,8 @@ def disassemble(cubin: bytes, entry: str) -> tuple[Instruction, ...]:
 
 
 def loops(instructions: Sequence[Instruction]) -> list[tuple[Instruction, ...]]:
-    """The body of every loop, by its backward branch; a loop that only branches to itself (the end of a kernel) is
-    none."""
+    """Return the body of every loop, by its backward branch; a loop that only branches to itself (the end of a kernel)
+    is none."""
     found: dict[tuple[int, int], tuple[Instruction, ...]] = {}
     for branch in instructions:
         if branch.opcode.partition(".")[0] != "BRA":
@@ -161,8 +161,8 @@ def loops(instructions: Sequence[Instruction]) -> list[tuple[Instruction, ...]]:
 
 
 def main_loop(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
-    """The shortest loop with at least half of the most work of its own, outside of the loops in it: arithmetic, or
-    memory accesses where a kernel has none; all instructions where it has no loop."""
+    """Return the shortest loop with at least half of the most work of its own, outside of the loops in it: arithmetic,
+    or memory accesses where a kernel has none; all instructions where it has no loop."""
     bodies = loops(instructions)
 
     def amount(body: Sequence[Instruction], kinds: Sequence[str]) -> int:
@@ -183,7 +183,7 @@ def main_loop(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
 
 
 def mix(body: Sequence[Instruction]) -> LoopMix:
-    """What a loop consists of."""
+    """Return what a loop consists of."""
     kinds = Counter(i.kind for i in body)
     barriers = [at for at, i in enumerate(body) if i.opcode.startswith("BAR")]
     after: int | None = None

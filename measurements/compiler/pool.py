@@ -204,7 +204,8 @@ def cores_beside(gpus: int) -> int:
 
 
 def parse_resources(log: str, entry: str) -> Resources | None:
-    """What ptxas -v printed about the function ``entry``; None where it printed nothing. Dynamic shared bytes are 0.
+    """Return what ptxas -v printed about the function ``entry``; None where it printed nothing. Dynamic shared bytes
+    are 0.
 
     The format is that of NVRTC 12.8 to 13.5: one section per entry function, which its callees may follow.
     """
@@ -232,7 +233,8 @@ def parse_resources(log: str, entry: str) -> Resources | None:
 
 
 def error_reason(log: str) -> str:
-    """The first error of a failed compilation as "file:line: message"; files are named as the includes name them."""
+    """Return the first error of a failed compilation as "file:line: message"; files are named as the includes name
+    them."""
     for line in log.splitlines():
         located = re.match(
             r"(?P<file>.+)\((?P<line>\d+)\): (?:catastrophic |internal )?error(?: #\S+)?: (?P<text>.*)", line
@@ -268,7 +270,7 @@ def over_limits(kernel: Kernel, resources: Resources, device: Device) -> str | N
 
 
 def _output(answer: Message) -> CompilerOutput:
-    """What a compile worker answered. Raises KeyError, TypeError, ValueError for anything else."""
+    """Return what a compile worker answered. Raises KeyError, TypeError, ValueError for anything else."""
     cubin, entry, seconds = answer["cubin"], answer["entry"], float(answer["seconds"])
     if not (seconds >= 0 and math.isfinite(seconds)):
         raise ValueError("this is not a time")

@@ -19,8 +19,8 @@ ORDINARY_ARCH = "compute_80"
 _OF_ARCH = "__CUDA_ARCH_"  # begins all macros that name it
 # 8-bit floats of mma.sync.
 ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
-# Instructions of sm_100a, and what belongs to tensor memory.
-BLACKWELL = re.compile(r"\b(tcgen05|clusterlaunchcontrol)\b")
+# Instructions of sm_100a, what belongs to tensor memory, and TMA of four rows.
+BLACKWELL = re.compile(r"\b(tcgen05|clusterlaunchcontrol|gather4|scatter4)\b")
 # Instructions of sm_90 and sm_90a in inline PTX.
 HOPPER = re.compile(
     r"\b(wgmma|setmaxnreg|mbarrier|mapa|stmatrix|griddepcontrol|elect\.sync|cp\.async\.bulk|barrier\.cluster|tensormap|"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def read_bounded(path: str | Path, most: int) -> bytes:
-    """The content of a file. Raises ValueError, with the reason alone, where it has more than ``most`` bytes, as
+    """Return the content of a file. Raises ValueError, with the reason alone, where it has more than ``most`` bytes, as
     /dev/zero has; and OSError."""
     with Path(path).open("rb") as file:
         content = file.read(most + 1)

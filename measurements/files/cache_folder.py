@@ -26,7 +26,7 @@ def cache_root() -> Path:
 
 
 def check_writable(folder: Path) -> None:
-    """Raises CacheUnusable where ``folder`` cannot be made or written. Leaves nothing behind."""
+    """Raise CacheUnusable where ``folder`` cannot be made or written. Leaves nothing behind."""
     try:
         nearest = next((place for place in (folder, *folder.parents) if place.exists()), folder)
         with tempfile.TemporaryFile(dir=nearest) as file:
@@ -69,7 +69,7 @@ def publish(path: Path, content: bytes) -> None:
 
 
 def cannot_write(folder: Path, error: OSError) -> CacheUnusable:
-    """The exception for an ``error`` in the cache."""
+    """Return the exception for an ``error`` in the cache."""
     return CacheUnusable(
         f"the compile cache {str(folder)!r} cannot be written ({error.strerror or error}): "
         "set AUTOSCHED_CACHE_DIR to a writable folder"

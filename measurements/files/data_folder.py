@@ -21,3 +21,13 @@ def default_database() -> str:
         return str((Path(data) if data else Path.home() / ".local" / "share") / "autosched" / "best.db")
     except RuntimeError as error:
         raise ValueError(f"there is no home folder for a database: name one, or set {VARIABLE}") from error
+
+
+def database_or_default(given: str | Path | None) -> str:
+    """``given``, a path or URL; else the user's, whose folder is made. Raises ValueError without a home, OSError."""
+    if given is not None:
+        return str(given)
+    chosen = default_database()
+    if "://" not in chosen:
+        Path(chosen).parent.mkdir(parents=True, exist_ok=True)
+    return chosen

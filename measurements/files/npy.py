@@ -12,7 +12,7 @@ MOST_BYTES = 1 << 31
 
 
 def open_npy(path: str | Path) -> npt.NDArray[Any]:
-    """The numbers in the file ``path``, read as they are used; no object is ever unpacked.
+    """Return the numbers in the file ``path``, read as they are used; no object is ever unpacked.
 
     Raises ValueError, with the reason alone, for whatever is no single array of numbers, or of more than
     ``MOST_BYTES``.

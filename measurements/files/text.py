@@ -31,11 +31,11 @@ def one_line(text: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message; its type where there is none."""
+    """Return the first line of an error's message; its type where there is none."""
     line = next(iter(harmless(str(error)).strip().splitlines()), type(error).__name__)
     return line.replace("\t", " ")
 
 
 def without_password(place: str) -> str:
-    """A path or the URL of a database, as it may be shown and logged."""
+    """Return a path or the URL of a database, as it may be shown and logged."""
     return _PASSWORDS.sub(lambda found: "***" if found[1] is None else f"{found[1]}:***", place)

@@ -142,7 +142,7 @@ def _same(
 def error_text(
     name: str, where: tuple[int, ...], value: float, wanted: float, allowed: float, wrong: int, total: int
 ) -> str:
-    """A sentence about the first of ``wrong`` wrong elements out of ``total``."""
+    """Return a sentence about the first of ``wrong`` wrong elements out of ``total``."""
     return (
         f"{name}{list(where)} is {value:.6g}, should be {wanted:.6g} within {allowed:.2g}; "
         f"{wrong} of {total} elements are wrong"

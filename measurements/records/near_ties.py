@@ -66,7 +66,7 @@ class Choice:
 def choose(
     times: Sequence[Sequence[float]], complexity: Sequence[float], tie: float = 0.01, incumbent: int | None = None
 ) -> Choice:
-    """The winner of entrants timed in turns: the incumbent, else the simplest, of those as fast as the fastest.
+    """Return the winner of entrants timed in turns: the incumbent, else the simplest, of those as fast as the fastest.
 
     ``times[i]`` are the times of entrant i, one per round; the lowest ``complexity`` is the simplest. As fast is
     whoever is behind by ``tie`` at most. The ``incumbent`` has won before: it stays until it is shown to be slower by
@@ -115,13 +115,13 @@ def _fastest(times: Sequence[Sequence[float]]) -> int:
 
 
 def trimmed_mean(values: FloatArray) -> float:
-    """The mean of what is left of ``values`` without the share TRIM at either end."""
+    """Return the mean of what is left of ``values`` without the share TRIM at either end."""
     cut = int(TRIM * len(values))
     return float(np.mean(np.sort(values)[cut : len(values) - cut]))
 
 
 def _error(values: FloatArray) -> float:
-    """The standard error of the trimmed mean, from the deviation of the winsorized values."""
+    """Return the standard error of the trimmed mean, from the deviation of the winsorized values."""
     n, cut = len(values), int(TRIM * len(values))
     if n < FEWEST:
         return math.inf

@@ -41,7 +41,7 @@ class Budget:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raises ValueError for other or missing fields."""
+        """Raise ValueError for other or missing fields."""
         if set(data) != {"trials", "seconds"}:
             raise ValueError(f"a budget has trials and seconds, not {', '.join(map(str, data)) or 'nothing'}")
         return cls(**data)
@@ -67,7 +67,7 @@ class Control:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raises ValueError for other or missing fields."""
+        """Raise ValueError for other or missing fields."""
         if not isinstance(data, Mapping) or set(data) != {"name", "timing", "version"}:
             raise ValueError("a control has a name, a timing and a version")
         try:
@@ -87,12 +87,13 @@ def _check_times(timing: Timing) -> None:
 
 
 def problem_of(key: str) -> Problem:
-    """The problem of ``Problem.key()``. Raises ValueError for an operator or a form that this version does not know."""
+    """Return the problem of ``Problem.key()``. Raises ValueError for an operator or a form that this version does not
+    know."""
     return problem_from_json(json.loads(key))
 
 
 def operator_of(key: str) -> str:
-    """The name of the operator in ``Problem.key()``, "" where there is none."""
+    """Return the name of the operator in ``Problem.key()``, "" where there is none."""
     try:
         fields = json.loads(key)
     except ValueError:
@@ -230,8 +231,8 @@ class Record:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The record whose ``to_json()`` was ``data``; ``code``, ``budget``, ``proof``, ``control`` and ``watts``
-        may be missing.
+        """Return the record whose ``to_json()`` was ``data``; ``code``, ``budget``, ``proof``, ``control`` and
+        ``watts`` may be missing.
 
         Raises ValueError for a missing or malformed field.
         """
@@ -303,7 +304,7 @@ _KINDS: Mapping[str, _Kinds] = {
 
 
 def _check(data: Mapping[str, Any], kinds: Mapping[str, _Kinds]) -> None:
-    """Raises KeyError, TypeError, OverflowError, and ValueError for values that databases cannot hold."""
+    """Raise KeyError, TypeError, OverflowError, and ValueError for values that databases cannot hold."""
     for name, kind in kinds.items():
         value = data[name]
         if not isinstance(value, kind) or isinstance(value, bool):
@@ -315,7 +316,7 @@ def _check(data: Mapping[str, Any], kinds: Mapping[str, _Kinds]) -> None:
 
 
 def refuse_deep(value: Any) -> None:
-    """Raises ValueError for JSON that is nested more than ``MOST_LEVELS`` deep: whoever walks it by recursion is
+    """Raise ValueError for JSON that is nested more than ``MOST_LEVELS`` deep: whoever walks it by recursion is
     safe."""
     level = [value]
     for _ in range(MOST_LEVELS):
@@ -331,7 +332,7 @@ def refuse_deep(value: Any) -> None:
 
 
 def canonical_json(value: Any) -> str:
-    """The one JSON text of a value that equal values share, as ``Problem.key()`` has it. Raises ValueError where it is
-    nested deeper than anything of ours."""
+    """Return the one JSON text of a value that equal values share, as ``Problem.key()`` has it. Raises ValueError where
+    it is nested deeper than anything of ours."""
     refuse_deep(value)
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -77,7 +77,8 @@ class Recording:
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> tuple[Self, ...]:
-        """The recordings that ``records`` make, in the order of their first trials; only measured ones are taken."""
+        """Return the recordings that ``records`` make, in the order of their first trials; only measured ones are
+        taken."""
         groups: list[tuple[dict[str, str], dict[str, str], list[Record]]] = []
         for record in records:
             if record.provenance is not Provenance.MEASURED or is_library(record.schedule):
@@ -154,7 +155,7 @@ def _publish(target: Path, content: bytes) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
-    """The recordings of a file. Raises RecordingError for a malformed or truncated file; and OSError."""
+    """Return the recordings of a file. Raises RecordingError for a malformed or truncated file; and OSError."""
     if _is_kernel_tuners(path):
         raise RecordingError(
             f"{path} is a cache of Kernel Tuner, whose kernels cannot be learned from: give a recording of autosched, "
@@ -182,7 +183,7 @@ def _is_kernel_tuners(path: str | os.PathLike[str]) -> bool:
 
 
 def refuse_bomb(packed: int, unpacked: int) -> None:
-    """Raises ValueError for a file that has grown as no recording of anything does."""
+    """Raise ValueError for a file that has grown as no recording of anything does."""
     if unpacked > max(_SMALL, _MOST_GROWTH * packed):
         raise ValueError(f"it unpacks to more than {_MOST_GROWTH} times its size")
 
@@ -200,7 +201,7 @@ def _read_lines(file: gzip.GzipFile) -> Iterator[str]:
 
 
 def find(problem: Problem, device: str, folder: str | os.PathLike[str] | None = None) -> Recording | None:
-    """The newest recording of exactly this problem and device, timed from a cold L2; None where there is none.
+    """Return the newest recording of exactly this problem and device, timed from a cold L2; None where there is none.
 
     Raises RecordingError for a damaged file.
     """
@@ -233,7 +234,8 @@ def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None 
 
 
 def place(problem_key: str, device: str, folder: str | os.PathLike[str] | None = None) -> Path:
-    """The file below ``folder`` (RECORDED) for a problem. Raises RecordingError if ``device`` is not a folder name."""
+    """Return the file below ``folder`` (RECORDED) for a problem. Raises RecordingError if ``device`` is not a folder
+    name."""
     if not device or device != os.path.basename(device) or device.startswith("."):
         raise RecordingError(f"the device {device!r} cannot name a folder")
     operator = operator_of(problem_key) or "unknown"

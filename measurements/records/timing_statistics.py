@@ -23,7 +23,7 @@ _MEDIAN_EFFICIENCY = 1.2533  # sqrt(pi / 2): standard error of a median over tha
 
 
 def relative_noise(seconds: Sequence[float]) -> float:
-    """Standard deviation over median, the deviation taken from the quartiles so that outliers do not count.
+    """Return standard deviation over median, the deviation taken from the quartiles so that outliers do not count.
 
     Infinite for fewer than two values.
     """
@@ -39,7 +39,7 @@ def median_error(seconds: Sequence[float]) -> float:
 
 
 def error_of_median(timing: Timing) -> float:
-    """The same of a stored median, by the quartiles beside it; 0 for an estimate."""
+    """Return the same of a stored median, by the quartiles beside it; 0 for an estimate."""
     spread = (timing.p75 - timing.p25) / _IQR_OF_NORMAL / timing.median
     return _MEDIAN_EFFICIENCY * spread / math.sqrt(max(timing.count, 1))
 
@@ -91,7 +91,7 @@ class StopRule:
 
 
 def unslowed(seconds: Sequence[float], slowed: Sequence[bool]) -> list[float]:
-    """The ``seconds`` that were not ``slowed`` by something other than the kernel.
+    """Return the ``seconds`` that were not ``slowed`` by something other than the kernel.
 
     Where that would drop all of them, all stay.
     """
@@ -128,8 +128,8 @@ class Ratio:
 
 
 def log_ratios(candidate: Sequence[float], baseline: Sequence[float]) -> FloatArray:
-    """The logarithm of candidate over baseline, round by round. Raises ValueError for unequal or empty lists and for
-    times that are not positive."""
+    """Return the logarithm of candidate over baseline, round by round. Raises ValueError for unequal or empty lists and
+    for times that are not positive."""
     if len(candidate) != len(baseline) or not candidate:
         raise ValueError(f"pairs need two lists of the same length, not {len(candidate)} and {len(baseline)}")
     if not all(t > 0 for t in (*candidate, *baseline)):
@@ -146,7 +146,8 @@ class Verdict(StrEnum):
 
 
 def verdict(ratio: Ratio, tie: float = 0.01) -> Verdict:
-    """What ``ratio`` shows, where less than ``tie`` apart is the same. Every claim holds over the whole interval."""
+    """Return what ``ratio`` shows, where less than ``tie`` apart is the same. Every claim holds over the whole
+    interval."""
     if ratio.high < 1 - tie:
         return Verdict.FASTER
     if ratio.low > 1 + tie:
@@ -157,7 +158,8 @@ def verdict(ratio: Ratio, tie: float = 0.01) -> Verdict:
 
 
 def interleaved(entrants: int, rounds: int) -> list[list[int]]:
-    """The order of the entrants in each round: rotated, and every other time reversed, so that each takes each place.
+    """Return the order of the entrants in each round: rotated, and every other time reversed, so that each takes each
+    place.
 
     The first of a round runs at another clock and temperature than the last.
     """

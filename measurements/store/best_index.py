@@ -73,14 +73,14 @@ class Entry:
 
 
 def kept(connection: Connection, key: Mapping[str, Any]) -> Entry | None:
-    """The entry of a key; None where there is none."""
+    """Return the entry of a key; None where there is none."""
     row = connection.execute(_KEPT, {name: key[name] for name in _KEY}).one_or_none()
     return None if row is None else _entry(row)
 
 
 def kept_of(connection: Connection, problem_digest: str, device: str) -> dict[str, tuple[Entry, RowMapping]]:
-    """The entries of a problem on a device, by provenance, each with the whole row of its winner (of NULLs where there
-    is none)."""
+    """Return the entries of a problem on a device, by provenance, each with the whole row of its winner (of NULLs where
+    there is none)."""
     rows = connection.execute(_KEPT_OF, {"problem_digest": problem_digest, "device": device})
     return {row.entry_provenance: (_entry(row), row._mapping) for row in rows}
 
@@ -133,7 +133,8 @@ def insert(connection: Connection, row: Mapping[str, Any]) -> int | None:
 
 
 def rank(connection: Connection, key: Mapping[str, Any], name: str) -> Winner | None:
-    """The winner of an entry of the database ``name`` by its trials: the definition of best, as ``Store.best`` has it.
+    """Return the winner of an entry of the database ``name`` by its trials: the definition of best, as ``Store.best``
+    has it.
 
     Raises StoreError that names a trial that cannot be read.
     """
@@ -155,7 +156,7 @@ def keep(connection: Connection, key: Mapping[str, Any], newest_id: int, winner:
 
 
 def counted(connection: Connection, problem_digest: str | None = None) -> list[dict[str, Any]]:
-    """What the trials say of every entry, or of those of one problem, but for their winners."""
+    """Return what the trials say of every entry, or of those of one problem, but for their winners."""
     t = TRIALS.c
     keys = (t.problem_digest, t.device, t.provenance)
     grouped = sa.select(
@@ -242,7 +243,7 @@ def _is_wrong(connection: Connection, row: Mapping[str, Any]) -> bool:
 
 
 def _winner(rows: Iterable[Any], wrong: set[tuple[str, str | None]], name: str) -> Winner | None:
-    """The fastest schedule of ``rows``, which are in the order of ids and hold the cells of _RANKED_BY."""
+    """Return the fastest schedule of ``rows``, which are in the order of ids and hold the cells of _RANKED_BY."""
     tried: dict[str, list[Any]] = {}
     for row in rows:
         tried.setdefault(row[1], []).append(row)
@@ -281,7 +282,7 @@ def _pooled(rows: list[Any]) -> tuple[float, float, float, int]:
 
 
 def _check(row: Any, name: str) -> None:
-    """Raises StoreError for what autosched cannot have stored."""
+    """Raise StoreError for what autosched cannot have stored."""
     times = (row.median, row.p25, row.p75, row.repeats)
     if row.status not in _STATUSES or not (_are_times(times) if row.status == _OK else times == _NO_TIMES):
         read_cells(row._mapping, _RANKED_BY, name)

@@ -38,8 +38,8 @@ class ExportError(ValueError):
 
 
 def documents(store: Store, operator: str | None = None, device: str | None = None) -> dict[str, dict[str, Any]]:
-    """The files of an export by name, of one operator and device if given. Raises StoreError, and ExportError for a
-    device or operator that cannot name a file."""
+    """Return the files of an export by name, of one operator and device if given. Raises StoreError, and ExportError
+    for a device or operator that cannot name a file."""
     found: dict[str, dict[str, Any]] = {}
     ordered = sorted(store.problems(operator), key=lambda s: (s.device, s.operator, s.problem_key, s.provenance))
     for summary in ordered:
@@ -68,8 +68,8 @@ def documents(store: Store, operator: str | None = None, device: str | None = No
 
 
 def text(document: Mapping[str, Any]) -> str:
-    """A document as its file has it; the same entries give the same bytes. Raises ExportError for a number that JSON
-    does not have, which only a database that was edited by hand can hold."""
+    """Return a document as its file has it; the same entries give the same bytes. Raises ExportError for a number that
+    JSON does not have, which only a database that was edited by hand can hold."""
     try:
         return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
     except ValueError as error:
@@ -101,7 +101,7 @@ def write(
 
 
 def read(paths: Iterable[str | os.PathLike[str]]) -> Store:
-    """The entries of export files, as a database in memory. Raises ExportError that names the file."""
+    """Return the entries of export files, as a database in memory. Raises ExportError that names the file."""
     store = Store.open("sqlite://")
     for given in paths:
         path = Path(given)

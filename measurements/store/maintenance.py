@@ -29,7 +29,7 @@ class Stats:
 
 
 def stats(store: Store) -> Stats:
-    """Raises StoreError."""
+    """Raise StoreError."""
     with store.reading() as connection:
         counted = connection.execute(sa.select(TRIALS.c.status, sa.func.count()).group_by(TRIALS.c.status)).all()
     entries = store.problems()

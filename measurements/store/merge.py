@@ -105,7 +105,7 @@ def merge(source: Store, target: Store, doubt: Doubt = lambda summary, record: "
 
 
 def _guards(source: Store, target: Store) -> tuple[list[tuple[str, str, Guard]], tuple[Conflict, ...]]:
-    """The guards of entries that have none in the target, and the entries whose guards differ."""
+    """Return the guards of entries that have none in the target, and the entries whose guards differ."""
     missing, conflicts = [], []
     for problem_key, device in dict.fromkeys((s.problem_key, s.device) for s in source.problems()):
         theirs, mine = source.guard_of(problem_key, device), target.guard_of(problem_key, device)
@@ -149,7 +149,8 @@ def _paired(trials: Iterable[Record], source: Record, target: Record) -> bool | 
 
 
 def remeasurements(trials: Iterable[Record]) -> list[list[Record]]:
-    """The rows of each re-measurement in the ``trials`` of one entry: stored one after the other, the winner last."""
+    """Return the rows of each re-measurement in the ``trials`` of one entry: stored one after the other, the winner
+    last."""
     runs: list[list[Record]] = [[]]
     for record in trials:
         if record.rank is not None:
@@ -164,5 +165,5 @@ def _kernel(record: Record) -> tuple[str, str | None]:
 
 
 def _identity(record: Record) -> tuple[object, ...]:
-    """What two copies of one trial share, and no two trials of one entry."""
+    """Return what two copies of one trial share, and no two trials of one entry."""
     return record.schedule.key(), record.kernel_digest, record.created, record.status, record.seconds, record.rank

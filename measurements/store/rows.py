@@ -36,7 +36,7 @@ _Part = TypeVar("_Part")
 
 
 def to_row(record: Record) -> dict[str, Any]:
-    """The columns of a record, but for its id."""
+    """Return the columns of a record, but for its id."""
     m = record.measurement
     timing, resources, schedule_key = m.timing, m.resources, record.schedule.key()
     return {
@@ -92,8 +92,8 @@ def unknown(connection: Connection, rows: Sequence[dict[str, Any]], since: int) 
 
 
 def from_row(row: Mapping[Any, Any], database: str) -> Record:
-    """The record of a row, which has COLUMNS, of the database ``database``. Raises StoreError that names the trial and
-    its bad cell."""
+    """Return the record of a row, which has COLUMNS, of the database ``database``. Raises StoreError that names the
+    trial and its bad cell."""
     cells = read_cells(row, COLUMNS, database)
     timed = cells["median"] is not None
     try:
@@ -134,7 +134,7 @@ def from_row(row: Mapping[Any, Any], database: str) -> Record:
 
 
 def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) -> _Part | None:
-    """What several cells make together; None where all are empty. Raises ValueError where only some are."""
+    """Return what several cells make together; None where all are empty. Raises ValueError where only some are."""
     there = {name: cells[name] for name in names if cells[name] is not None}
     if there and len(there) != len(names):
         raise ValueError(f"its {kind.__name__} is incomplete: only {', '.join(there)}")
@@ -142,7 +142,7 @@ def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) ->
 
 
 def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.Column[Any]], database: str) -> dict[str, Any]:
-    """The cells of ``columns`` as a record has them. SQLite itself lets any cell hold anything.
+    """Return the cells of ``columns`` as a record has them. SQLite itself lets any cell hold anything.
 
     Raises StoreError that names the trial and the cell, for one that autosched cannot have stored.
     """
@@ -223,7 +223,7 @@ class Reader:
         self._pairs: dict[tuple[str, Value], tuple[str, Value]] = {}
 
     def record(self, row: sa.Row[Any]) -> Record:
-        """Raises StoreError as ``from_row``."""
+        """Raise StoreError as ``from_row``."""
         shared, own = row[: len(_SHARED)], row[len(_SHARED) :]
         first = self._first.get(shared)
         if first is not None:

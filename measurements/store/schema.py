@@ -164,7 +164,8 @@ def has_none(connection: Connection) -> bool:
 
 
 def refuse_other(connection: Connection, name: str) -> int:
-    """The schema of a database of ours, which may be an older one that ``store_migrations`` knows. Writes nothing.
+    """Return the schema of a database of ours, which may be an older one that ``store_migrations`` knows. Writes
+    nothing.
 
     Raises StoreError for a database that autosched did not make, or made with a schema that is too new or too old.
     """
@@ -259,12 +260,12 @@ def _foreign(name: str, tables: set[str]) -> StoreError:
 
 
 def digest_of(text: str) -> str:
-    """The SHA-256 that problems and schedules are found by, of ``Problem.key()`` and ``Schedule.key()``."""
+    """Return the SHA-256 that problems and schedules are found by, of ``Problem.key()`` and ``Schedule.key()``."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def unreadable(name: str, trial: int | None, why: str) -> StoreError:
-    """The error for a trial that this version cannot read."""
+    """Return the error for a trial that this version cannot read."""
     return StoreError(
         f"trial {trial} of the database {name} cannot be read ({why}): it was damaged, or another version of "
         "autosched wrote it; restore a copy, or tune into a new database"

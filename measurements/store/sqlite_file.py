@@ -52,7 +52,7 @@ _SYSTEM_ADVICE = {
 
 
 def locate(text: str) -> Path:
-    """The file that a path means, whether it exists or not. Raises StoreError for a text that names no file."""
+    """Return the file that a path means, whether it exists or not. Raises StoreError for a text that names no file."""
     if not text.strip():
         raise StoreError("the path of the database is empty: give one, such as best.db")
     if "\0" in text:
@@ -68,7 +68,7 @@ def locate(text: str) -> Path:
 
 
 def check(path: Path, create: bool) -> None:
-    """Raises StoreError for what cannot be our database, with nothing changed on disk."""
+    """Raise StoreError for what cannot be our database, with nothing changed on disk."""
     with _system_errors(path, "be used"):
         there = _exists(path)
         _exists(Path(f"{path}-journal"))  # SQLite creates it for writing: its name must not be too long either
@@ -120,7 +120,7 @@ def create_empty(path: Path) -> bool:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """What distinguishes a file from another one of the same name; None where there is none."""
+    """Return what distinguishes a file from another one of the same name; None where there is none."""
     with suppress(OSError):
         found = os.stat(path)
         return found.st_dev, found.st_ino
@@ -128,7 +128,8 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def settled_state(path: Path) -> tuple[int, ...] | None:
-    """What differs after any commit to the file at ``path``; None where a commit may have been too recent for that.
+    """Return what differs after any commit to the file at ``path``; None where a commit may have been too recent for
+    that.
 
     A commit changes the size or the time of the file, or of the write-ahead log next to it. Times are told apart by
     two seconds at the worst (FAT).
@@ -147,7 +148,7 @@ def settled_state(path: Path) -> tuple[int, ...] | None:
 
 
 def plain_engine(path: Path) -> Engine:
-    """Connections that leave the journal mode as it is and do not stay open."""
+    """Return connections that leave the journal mode as it is and do not stay open."""
 
     def connect() -> sqlite3.Connection:
         if not os.access(path.parent, os.W_OK) and not _exists(Path(f"{path}-wal")):
@@ -159,7 +160,7 @@ def plain_engine(path: Path) -> Engine:
 
 
 def writing_engine(path: Path) -> Engine:
-    """Connections in write-ahead mode; where that is unavailable, every commit is synchronised."""
+    """Return connections in write-ahead mode; where that is unavailable, every commit is synchronised."""
 
     def connect() -> sqlite3.Connection:
         connection = _connect(path, "mode=rw")
@@ -188,7 +189,7 @@ def compact(path: Path) -> None:
 
 
 def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
-    """The sqlite3 module begins no transaction before CREATE TABLE or SELECT: do it here.
+    """Return the sqlite3 module begins no transaction before CREATE TABLE or SELECT: do it here.
 
     A lock is taken at once and waited for; taken later, two writers that both read first would deadlock. ``path`` is
     the file that others may hold.
@@ -231,7 +232,7 @@ def _log_waiting(path: Path) -> None:
 
 
 def advice(error: BaseException | None, path: Path) -> str:
-    """What to do about an SQLite error with the file at ``path``."""
+    """Return what to do about an SQLite error with the file at ``path``."""
     code = getattr(error, "sqlite_errorcode", None)
     known = None if code is None else _ADVICE.get(code & 0xFF)
     if known is not None:
@@ -252,7 +253,7 @@ def _engine(connect: Callable[[], sqlite3.Connection], path: Path) -> Engine:
 
 
 def _connect(path: Path, mode: str, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
-    """A connection to an existing file, which it never makes."""
+    """Return a connection to an existing file, which it never makes."""
     uri = f"{path.absolute().as_uri()}?{mode}"
     made = sqlite3.connect(uri, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
     made.execute("PRAGMA trusted_schema = OFF")  # no function with side effects runs from the schema of a stranger
@@ -260,8 +261,8 @@ def _connect(path: Path, mode: str, busy_seconds: float = BUSY_SECONDS) -> sqlit
 
 
 def _enter_write_ahead(connection: sqlite3.Connection, path: Path) -> str:
-    """The journal mode after asking for write-ahead. SQLite does not wait for others here as it does for statements:
-    while one process enters or leaves the mode, other requests fail at once."""
+    """Return the journal mode after asking for write-ahead. SQLite does not wait for others here as it does for
+    statements: while one process enters or leaves the mode, other requests fail at once."""
     began, told = time.monotonic(), False
     while True:
         try:

@@ -1,35 +1,28 @@
 """The record store: one append-only table of trials, in SQLite (a path) or any database SQLAlchemy knows (a URL).
 
-Every append is a transaction of its own. While a store is open for writing, an SQLite file is in write-ahead mode: a
-commit then waits for no disk, readers and writers do not block each other, a killed process loses nothing it had
-committed, and a power cut loses at most the last seconds and damages nothing. The last writer to close turns the file
-back, so that at rest a database is exactly one file that can be copied, committed to a repository, or read from a
-read-only folder. Where write-ahead mode is unavailable (some network file systems), every commit is synchronised.
+Every append is a transaction of its own; ``database`` says what a crash can cost.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import sqlite3
 import threading
-import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL, Connection, Engine, RowMapping, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import NullPool, StaticPool
+from sqlalchemy.engine import Connection, RowMapping
 
-from measurements.files.text import first_line, one_line, without_password
+from measurements.files.text import one_line
 from measurements.records.measurement import Provenance, Status, Timing
 from measurements.records.record import Record, problem_of
 from measurements.records.vendor_library import LIBRARY_SCHEDULE
-from measurements.store import best_index, migrate, sqlite_file
+from measurements.store import best_index
+from measurements.store.database import Database
 from measurements.store.errors import StoreError, UnknownOperator
 from measurements.store.rows import COLUMNS, Reader, from_row, read_cells, to_row, unknown
 from measurements.store.schema import (
@@ -38,17 +31,13 @@ from measurements.store.schema import (
     SCHEMA_VERSION,
     TRIALS,
     Guard,
-    create_tables,
     digest_of,
-    has_none,
-    refuse_other,
     unreadable,
     wait_for_others,
 )
 from search_spaces.catalogue import is_operator
 from search_spaces.operators.problem import Problem
 
-_IN_MEMORY = (None, "", ":memory:")
 _MOST_ANSWERS = 10_000  # of ``best`` that are remembered
 _Asked = tuple[str, str, Provenance | None]
 _RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)
@@ -78,30 +67,39 @@ class ProblemSummary:
 class Store:
     """The trials in one database, for any number of threads. Make one with ``Store.open``, end it with ``close``."""
 
-    def __init__(self, engine: Engine, name: str, file: Path | None = None) -> None:
-        self._engines = _read_and_write(engine)
-        self._file = file
-        self._identity = None if file is None else sqlite_file.identity(file)
-        self._unwritten = file is not None
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._lock = threading.Lock()
         self._answers: tuple[tuple[int, ...] | None, dict[_Asked, Record | None]] = None, {}  # of ``best``, for a state
         self._winners: dict[tuple[str, str, Provenance], tuple[object, Record]] = {}  # with the cells they were read of
         self._grown: set[tuple[str, str]] = set()  # entries that got trials
-        self._close = weakref.finalize(self, _let_go, engine, None)
-        self.name = name
-        self.migrated_from: int | None = None  # the older schema that opening found
+
+    @classmethod
+    def open(cls, url_or_path: str | Path, *, create: bool = True) -> Self:
+        """Open the store in an SQLite file, or behind a URL. Raises StoreError as ``Database.open``."""
+        return cls(Database.open(url_or_path, create=create))
+
+    @property
+    def name(self) -> str:
+        """The path of the file, or the URL without its password."""
+        return self._database.name
 
     @property
     def in_memory(self) -> bool:
         """Whether the data end with this object."""
-        return self._engines[False].dialect.name == "sqlite" and self._file is None
+        return self._database.in_memory
+
+    @property
+    def migrated_from(self) -> int | None:
+        """The older schema that opening found; None where there was none."""
+        return self._database.migrated_from
 
     def close(self) -> None:
         """Release the database; done at exit, too. Safe to call twice."""
-        if self._close.alive:
+        if self._database.is_open:
             with suppress(StoreError):  # what is not ranked now is ranked when it is asked for
                 self.rank()
-        self._close()
+        self._database.close()
 
     def rank(self) -> None:
         """Find the winners of the entries that were written to here, so that no reader has to. Raises StoreError."""
@@ -110,12 +108,12 @@ class Store:
         for problem_digest, device in grown:
             for kind in _RANKING:
                 key = {"problem_digest": problem_digest, "device": device, "provenance": kind.value}
-                with self._transaction() as connection:
+                with self._database.transaction() as connection:
                     entry = best_index.kept(connection, key)
                     if entry is None or entry.ranked:
                         continue
                     winner = best_index.rank(connection, key, self.name)
-                with self._transaction(write=True) as connection:
+                with self._database.transaction(write=True) as connection:
                     best_index.keep(connection, key, entry.newest_id, winner)
 
     def __enter__(self) -> Self:
@@ -124,83 +122,11 @@ class Store:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
-    @classmethod
-    def open(cls, url_or_path: str | Path, *, create: bool = True) -> Self:
-        """The store in an SQLite file, or behind an SQLAlchemy URL such as "postgresql+psycopg://host/name".
-
-        With ``create`` it is opened for writing and made where it does not exist; without, it must exist and may be
-        read-only. Raises StoreError, with nothing changed on disk, for a place that cannot be written (or read), for a
-        file that is not SQLite or was not made by autosched, and for a newer schema.
-        """
-        if not isinstance(url_or_path, (str, Path)):
-            raise StoreError(f"a database is given as a path or an SQLAlchemy URL, not {url_or_path!r}")
-        text = str(url_or_path)
-        if "://" not in text and text != ":memory:":
-            return cls._open_file(text, create)
-        try:
-            url = URL.create("sqlite") if text == ":memory:" else make_url(text)
-        except (ArgumentError, ValueError):
-            raise StoreError("the database URL cannot be parsed: write dialect://user:password@host/name") from None
-        if url.get_backend_name() != "sqlite":
-            return cls._open_server(url, create)
-        if url.database not in _IN_MEMORY:
-            if url.query:
-                raise StoreError(f"options in the URL of an SQLite file are not supported: give only {url.database}")
-            return cls._open_file(str(url.database), create)
-        if not create:
-            raise StoreError(f"{text} is a new database in memory, which is empty: give the path of a file")
-        return cls._open_memory(text)
-
-    @classmethod
-    def _open_file(cls, text: str, create: bool) -> Self:
-        path = sqlite_file.locate(text)
-        sqlite_file.check(path, create)
-        created = sqlite_file.create_empty(path) if create else False
-        store = cls(sqlite_file.plain_engine(path), str(path), path)
-        try:
-            store._prepare(create)
-        except BaseException:
-            if created and path.stat().st_size == 0:
-                path.unlink()
-            raise
-        return store
-
-    @classmethod
-    def _open_memory(cls, name: str) -> Self:
-        engine = sa.create_engine(
-            "sqlite://",
-            poolclass=StaticPool,  # one connection: a database in memory ends with its connection
-            connect_args={"isolation_level": None, "check_same_thread": False},
-        )
-        store = cls(sqlite_file.begin_explicitly(engine), name)
-        store._prepare(create=True)
-        return store
-
-    @classmethod
-    def _open_server(cls, url: URL, create: bool) -> Self:
-        name = without_password(url.render_as_string(hide_password=False))
-        try:
-            engine = sa.create_engine(url, poolclass=NullPool)
-        except NoSuchModuleError as error:
-            raise StoreError(
-                f"the database {name} cannot be used: SQLAlchemy has no dialect and driver {url.drivername}; give the "
-                "path of a file, or a URL like postgresql+psycopg://user@host/name, or install what that needs"
-            ) from error
-        except ModuleNotFoundError as error:
-            how = "pip install 'autosched[postgresql]'" if url.drivername.startswith("postgresql") else "install it"
-            raise StoreError(f"the database {name} needs a driver ({first_line(error)}): {how}") from error
-        except (ArgumentError, TypeError, ValueError) as error:
-            raise StoreError(f"the database URL {name} cannot be used: {first_line(error)}") from error
-        store = cls(engine, name)
-        store._prepare(create)
-        return store
-
     def append(self, record: Record) -> Record:
         """Store a record and commit; returns it with its ``id``. Raises StoreError where the database refuses, and
         where its file is no longer the one that was opened."""
-        self._enter_write_ahead()
         row = to_row(record)
-        with self._transaction(write=True) as connection:
+        with self._database.writing() as connection:
             made = best_index.insert(connection, row)
             if made is None:
                 raise StoreError(f"the database {self.name} assigns no ids to new rows: use another one")
@@ -216,13 +142,12 @@ class Store:
         row, c = to_row(record), TRIALS.c
         of_kernel = (c.kernel_digest == record.kernel_digest, c.device == record.device)
         digests = (c.problem_digest == row["problem_digest"], c.schedule_digest == row["schedule_digest"])
-        self._enter_write_ahead()
-        with self._transaction(write=True) as connection:
+        with self._database.writing() as connection:
             connection.execute(TRIALS.update().where(*digests, *of_kernel).values(proof=proof))
 
     def newest(self) -> int:
-        """The id of the newest trial, 0 where there is none."""
-        with self._transaction() as connection:
+        """Return the id of the newest trial, 0 where there is none."""
+        with self._database.transaction() as connection:
             return connection.execute(sa.select(sa.func.max(TRIALS.c.id))).scalar_one() or 0
 
     def extend(self, records: Sequence[Record], unless_since: int | None = None) -> None:
@@ -231,8 +156,7 @@ class Store:
         rows = [to_row(record) for record in records]
         if not rows:
             return
-        self._enter_write_ahead()
-        with self._transaction(write=True) as connection:
+        with self._database.writing() as connection:
             if unless_since is not None:
                 wait_for_others(connection)
                 rows = unknown(connection, rows, unless_since)
@@ -250,7 +174,7 @@ class Store:
 
     def _read(self, query: sa.Select[Any]) -> list[Record]:
         reader = Reader(self.name)
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             return [reader.record(row) for row in connection.execute(query)]
 
     def trials(
@@ -261,7 +185,7 @@ class Store:
         *,
         status: Status | None = None,
     ) -> list[Record]:
-        """The records that match everything given, in the order they were stored."""
+        """Return the records that match everything given, in the order they were stored."""
         columns = COLUMNS
         query = sa.select(*columns).where(*_where(problem, device, provenance, status)).order_by(TRIALS.c.id)
         return self._read(query)
@@ -271,12 +195,12 @@ class Store:
     ) -> int:
         """How many records match everything given."""
         query = sa.select(sa.func.count()).select_from(TRIALS).where(*_where(problem, device, provenance))
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             return int(connection.execute(query).scalar_one())
 
     def problems(self, operator: str | None = None) -> list[ProblemSummary]:
-        """What the store holds, or only of one operator: one summary per problem, device and provenance, in the order
-        they first came."""
+        """Return what the store holds, or only of one operator: one summary per problem, device and provenance, in the
+        order they first came."""
         columns = {name: ENTRIES.c[name] for name in ("operator", "problem", "device", "provenance", "trials", "ok")}
         t = TRIALS.c
         same = (t[name] == ENTRIES.c[name] for name in ("problem_digest", "device", "provenance"))
@@ -286,7 +210,7 @@ class Store:
         if operator is not None:
             query = query.where(ENTRIES.c.operator == operator)
         summaries = []
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             for row in connection.execute(query).mappings():
                 cells = read_cells(row, columns.values(), self.name)
                 cells["problem_key"] = cells.pop("problem")
@@ -297,8 +221,8 @@ class Store:
         return summaries
 
     def problem(self, summary: ProblemSummary) -> Problem:
-        """The problem itself. Raises UnknownOperator for one of a kernel that is not registered, and StoreError that
-        names a trial for a form that this version does not know."""
+        """Return the problem itself. Raises UnknownOperator for one of a kernel that is not registered, and StoreError
+        that names a trial for a form that this version does not know."""
         if not is_operator(summary.operator):
             raise UnknownOperator(self.name, summary.operator)
         try:
@@ -314,12 +238,12 @@ class Store:
         """Names of the devices that have an ok trial of the problem, sorted."""
         c = ENTRIES.c
         query = sa.select(c.device).distinct().where(c.problem_digest == digest_of(problem.key()), c.ok > 0)
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             return tuple(sorted(connection.execute(query).scalars()))
 
     def has_device(self, device: str) -> bool:
         """Whether there is any trial on exactly this device."""
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             query = sa.select(ENTRIES.c.device).where(ENTRIES.c.device == device).limit(1)
             return connection.execute(query).first() is not None
 
@@ -328,14 +252,14 @@ class Store:
         return self._best(summary.problem_key, summary.device, summary.provenance)
 
     def guard(self, problem: Problem, device: str) -> Guard | None:
-        """What CI holds this entry to; None where nothing was said about it."""
+        """Return what CI holds this entry to; None where nothing was said about it."""
         return self.guard_of(problem.key(), device)
 
     def guard_of(self, problem_key: str, device: str) -> Guard | None:
-        """The same, of a problem that need not be known."""
+        """Return the same, of a problem that need not be known."""
         c = GUARDS.c
         query = sa.select(GUARDS).where(c.problem_digest == digest_of(problem_key), c.device == device)
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             row = connection.execute(query).mappings().one_or_none()
         if row is None:
             return None
@@ -352,17 +276,16 @@ class Store:
         self.set_guard_of(problem.key(), device, guard)
 
     def set_guard_of(self, problem_key: str, device: str, guard: Guard | None) -> None:
-        """The same, of a problem that need not be known."""
+        """Do as ``set_guard``, of a problem that need not be known."""
         key = {"problem_digest": digest_of(problem_key), "device": device}
         c = GUARDS.c
-        self._enter_write_ahead()
-        with self._transaction(write=True) as connection:
+        with self._database.writing() as connection:
             connection.execute(GUARDS.delete().where(*(c[name] == value for name, value in key.items())))
             if guard is not None:
                 connection.execute(GUARDS.insert(), {**key, **dataclasses.asdict(guard)})
 
     def best(self, problem: Problem, device: str, provenance: Provenance | None = None) -> Record | None:
-        """The fastest schedule by median time, on exactly this device; None if there is no ok trial.
+        """Return the fastest schedule by median time, on exactly this device; None if there is no ok trial.
 
         One provenance is ranked, never a mixture: the one asked for, else measured before replayed before estimated.
         Repeated trials of a schedule count as one, with the medians of their times and the sum of their repeats, in the
@@ -372,10 +295,10 @@ class Store:
         The winner of the newest paired re-measurement ranks before everything tried until then; only schedules tried
         since can beat it by their medians. The time of a re-measured schedule is that of its newest re-measurement.
         """
-        self._refuse_closed()
+        self._database.refuse_closed()
         problem_key = problem.key()
         asked = problem_key, device, provenance
-        state = None if self._file is None else sqlite_file.settled_state(self._file)
+        state = self._database.settled_state()
         known, answers = self._answers
         if state is not None and state == known and asked in answers:
             return answers[asked]
@@ -388,7 +311,7 @@ class Store:
 
     def _best(self, problem_key: str, device: str, provenance: Provenance | None) -> Record | None:
         digest = digest_of(problem_key)
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             entries = best_index.kept_of(connection, digest, device)
             for kind in _RANKING if provenance is None else (provenance,):
                 if kind.value not in entries:
@@ -406,7 +329,7 @@ class Store:
         return None
 
     def _won(self, row: RowMapping, timing: Timing, key: tuple[str, str, Provenance]) -> Record:
-        """The same object for the same winner, which whoever has checked it need not check again."""
+        """Return the same object for the same winner, which whoever has checked it need not check again."""
         cells = timing, tuple(row.values())
         known, record = self._winners.get(key, (None, None))
         if record is not None and known == cells:
@@ -420,103 +343,25 @@ class Store:
         self._winners[key] = cells, record
         return record
 
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A connection for queries of ``store_care``, in one transaction. Raises StoreError."""
-        with self._transaction() as connection:
-            yield connection
+    def reading(self) -> AbstractContextManager[Connection]:
+        """Begin a transaction of queries (``maintenance``), on the connection that is entered. Raises StoreError."""
+        return self._database.transaction()
 
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """The same for statements that change something: all of it is kept, or nothing."""
-        self._enter_write_ahead()
-        with self._transaction(write=True) as connection:
-            yield connection
+    def writing(self) -> AbstractContextManager[Connection]:
+        """Begin one of statements that change something: all of it is kept, or nothing."""
+        return self._database.writing()
 
     def size(self) -> int | None:
-        """Bytes of the file; None where there is none."""
-        return None if self._file is None else self._file.stat().st_size
+        """Count the bytes of the file; None where there is none."""
+        return self._database.size()
 
     def damage(self) -> list[str]:
-        """What SQLite itself finds wrong with the file, one sentence each."""
-        if self._file is None:
-            return []
-        with self._transaction() as connection:
-            said = connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
-        return [f"the file is damaged: {one_line(str(line))}" for line in said if line != "ok"]
+        """List what SQLite itself finds wrong with the file, one sentence each."""
+        return self._database.damage()
 
     def compact(self) -> None:
         """Give the room of removed trials back to the disk. Raises StoreError."""
-        if self._file is not None:
-            try:
-                sqlite_file.compact(self._file)
-            except sqlite3.Error as error:
-                todo = sqlite_file.advice(error, self._file)
-                raise StoreError(
-                    f"the database {self.name} cannot be compacted ({first_line(error)}): {todo}"
-                ) from error
-
-    def _refuse_closed(self) -> None:
-        if not self._close.alive:
-            raise StoreError(f"the database {self.name} has been closed: open it again")
-
-    @contextmanager
-    def _transaction(self, *, write: bool = False) -> Iterator[Connection]:
-        self._refuse_closed()
-        try:
-            with self._engines[write].begin() as connection:
-                yield connection
-        except IntegrityError as error:
-            raise StoreError(
-                f"the database {self.name} refuses the record: {first_line(error.orig or error)}"
-            ) from error
-        except (DBAPIError, sqlite3.Error, UnicodeDecodeError) as error:
-            cause = error.orig if isinstance(error, DBAPIError) else error
-            todo = "check that it exists and may be used"
-            if self._file is not None:
-                todo = sqlite_file.advice(cause, self._file)
-            problem = f"cannot be {'written' if write else 'read'} ({first_line(cause or error)})"
-            raise StoreError(f"the database {self.name} {problem}: {todo}") from error
-        except SQLAlchemyError as error:
-            raise StoreError(f"the database {self.name} cannot be used: {first_line(error)}") from error
-
-    def _enter_write_ahead(self) -> None:
-        """Only before the first record: a file that is merely read, or refused, stays as it is."""
-        if self._file is None:
-            return
-        if sqlite_file.identity(self._file) != self._identity:
-            raise StoreError(f"the database {self.name} was removed or replaced while it was in use: start again")
-        with self._lock:
-            if self._unwritten and self._close.detach() is not None:
-                engine = sqlite_file.writing_engine(self._file)
-                self._engines = _read_and_write(engine)
-                self._close = weakref.finalize(self, _let_go, engine, self._file)
-                self._unwritten = False
-
-    def _prepare(self, create: bool) -> None:
-        """Create the tables where there are none; check that they are ours, and bring an older schema up to date."""
-        with self._transaction(write=create) as connection:
-            if create:
-                wait_for_others(connection)
-            if create and has_none(connection):
-                create_tables(connection)
-            schema = refuse_other(connection, self.name)
-        self.migrated_from = schema if schema < SCHEMA_VERSION else None
-        if schema < SCHEMA_VERSION:
-            with self._transaction(write=True) as connection:
-                migrate.migrate(connection, self.name)
-
-
-def _read_and_write(engine: Engine) -> dict[bool, Engine]:
-    """The engine as it is used for reading and, under True, for writing."""
-    return {write: engine.execution_options(autosched_write=write) for write in (False, True)}
-
-
-def _let_go(engine: Engine, written_file: Path | None) -> None:
-    """Close the connections; the last writer turns an SQLite database back into one file."""
-    engine.dispose()
-    if written_file is not None:
-        sqlite_file.leave_write_ahead(written_file)
+        self._database.compact()
 
 
 def _where(

@@ -35,7 +35,7 @@ _FAILURES = {  # what a failed configuration has in place of a time, by a part o
 
 
 def text_of(path: str | Path) -> tuple[str, bool]:
-    """The text of a file, gzip or not, and whether all of it was there. Raises TableError, also for more than
+    """Return the text of a file, gzip or not, and whether all of it was there. Raises TableError, also for more than
     MOST_BYTES of it, and OSError."""
     with open(path, "rb") as file:
         head = file.peek()[:_HEAD]
@@ -60,7 +60,8 @@ def text_of(path: str | Path) -> tuple[str, bool]:
 
 
 def _unpacked(content: bytes) -> tuple[bytes | bytearray, bool]:
-    """What can be read of the members of a gzip file, one byte over MOST_BYTES at most, and whether that is all."""
+    """Return what can be read of the members of a gzip file, one byte over MOST_BYTES at most, and whether that is
+    all."""
     found = bytearray()
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         try:
@@ -73,7 +74,7 @@ def _unpacked(content: bytes) -> tuple[bytes | bytearray, bool]:
 
 
 def read_cache(path: str | Path, text: str) -> Table:
-    """The table of a cache file with this ``text``. Raises TableError for one that is none."""
+    """Return the table of a cache file with this ``text``. Raises TableError for one that is none."""
     document, cut = _document(text)
     cache = document.get("cache")
     if not isinstance(cache, dict):
@@ -92,7 +93,7 @@ def read_cache(path: str | Path, text: str) -> Table:
 
 
 def read_t4(path: str | Path, text: str) -> Table:
-    """The table of a T4 file with this ``text``. Raises TableError for one that is none."""
+    """Return the table of a T4 file with this ``text``. Raises TableError for one that is none."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -136,7 +137,7 @@ def to_t4(
 
 
 def _document(text: str) -> tuple[dict[str, Any], bool]:
-    """The JSON object of a cache, and whether its end had to be added. Empty for what is no such object."""
+    """Return the JSON object of a cache, and whether its end had to be added. Empty for what is no such object."""
     candidates = [text, text.rstrip().rstrip(",") + "}}"]
     end = text.rfind("}")
     while end > 0 and len(candidates) < 6:
@@ -188,7 +189,8 @@ _UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "us": 1e-6
 
 
 def _result(result: Mapping[str, Any]) -> Measurement:
-    """The measurement named "time", or where there is none the objective. Raises ValueError where that is no time."""
+    """Return the measurement named "time", or where there is none the objective. Raises ValueError where that is no
+    time."""
     wanted, given = result.get("objectives"), result.get("measurements")
     objective = wanted[0] if isinstance(wanted, list) and wanted else "time"
     measured = [m for m in given if isinstance(m, dict)] if isinstance(given, list) else []
@@ -243,7 +245,7 @@ def _as_result(
 
 
 def _other_measurements(measured: Measurement) -> list[tuple[str, float, str]]:
-    """What is known of a configuration besides its time: resources, and the power where it was measured."""
+    """Return what is known of a configuration besides its time: resources, and the power where it was measured."""
     found: list[tuple[str, float, str]] = []
     if measured.resources is not None:
         r = measured.resources

@@ -16,7 +16,8 @@ from measurements.tables.table import ESTIMATED, Row, Table, TableError, table_o
 
 
 def read_table(path: str | Path) -> Table:
-    """The table of a file, gzip or not. A file that is cut short is read as far as it goes, where its format allows it.
+    """Return the table of a file, gzip or not. A file that is cut short is read as far as it goes, where its format
+    allows it.
 
     Raises TableError, in one line, for a file that is none of these, or holds no time; and for one that is not there.
     """
@@ -80,7 +81,7 @@ def _recording(path: Path) -> Table:
 
 
 def _of_records(path: Path, records: Sequence[Record]) -> Table:
-    """The table of trials of one problem on one device."""
+    """Return the table of trials of one problem on one device."""
     rows = [
         Row(r.schedule.template, dict(r.schedule.items), r.measurement) for r in records if not is_library(r.schedule)
     ]

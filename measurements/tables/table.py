@@ -55,7 +55,8 @@ class Table:
         return min(m.timing.median for m in self.measurements.values() if m.timing is not None)
 
     def space(self, rules: Sequence[Rule] = ()) -> UnionSpace:
-        """The recorded configurations that satisfy ``rules``, as a space to search. Raises EmptySpace for none."""
+        """Return the recorded configurations that satisfy ``rules``, as a space to search. Raises EmptySpace for
+        none."""
         kernels = self.parameters.items()
         return UnionSpace(
             RecordedSpace(Space(name, parameters, (), rules), [s for s in self.measurements if s.template == name])
@@ -63,20 +64,20 @@ class Table:
         )
 
     def configuration(self, schedule: Schedule) -> dict[str, Given]:
-        """A recorded schedule as a file spells it, with its floats as numbers."""
+        """Return a recorded schedule as a file spells it, with its floats as numbers."""
         floats = {p.name for p in self.parameters[schedule.template] if is_float(p)}
         return {name: float(value) if name in floats else value for name, value in schedule.items}
 
     def only(self, kept: Sequence[Schedule], note: str) -> Table:
-        """The same table with these of its schedules. Raises TableError as the constructor does."""
+        """Return the same table with these of its schedules. Raises TableError as the constructor does."""
         wanted = set(kept)
         measurements = {s: m for s, m in self.measurements.items() if s in wanted}
         return Table(self.kernel, self.device, self.parameters, measurements, (*self.notes, note))
 
 
 def table_of(device: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Table:
-    """The table of ``rows``. The parameters of each kernel are those of its first row, their values those that occur: a
-    number is ordinal, any other value categorical. Of a configuration that is there twice the last row counts.
+    """Return the table of ``rows``. The parameters of each kernel are those of its first row, their values those that
+    occur: a number is ordinal, any other value categorical. Of a configuration that is there twice the last row counts.
 
     Raises TableError for rows of one kernel with different parameters, and as ``Table`` does.
     """

@@ -45,7 +45,7 @@ class Channel:
         self._questions = 0
 
     def hear(self, deadline: float) -> Message:
-        """The next message of the other end. Raises as ``ask`` does."""
+        """Return the next message of the other end. Raises as ``ask`` does."""
         return self._exchange([], deadline)
 
     def tell(self, header: Mapping[str, Any], deadline: float) -> Message:
@@ -55,7 +55,7 @@ class Channel:
     def ask(
         self, payload: Mapping[str, Any], blobs: Mapping[str, Buffer], deadline: float, **envelope: object
     ) -> Message:
-        """The answer to ``payload``, which needs ``blobs``, as the envelope that it came in.
+        """Return the answer to ``payload``, which needs ``blobs``, as the envelope that it came in.
 
         Raises TimeoutError after ``deadline`` (of ``time.monotonic``), EOFError where the other end is gone, ValueError
         for a malformed answer.
@@ -78,7 +78,8 @@ class Channel:
         return checked(answer)
 
     def stderr_tail(self) -> str:
-        """The end of what the child wrote to standard error: no more than the pipe holds, if others still write."""
+        """Return the end of what the child wrote to standard error: no more than the pipe holds, if others still
+        write."""
         for _ in range(_PIPE_READS):
             if self._errors not in self._selector.get_map() or not self._read_stderr():
                 break
@@ -152,7 +153,7 @@ class Channel:
 
 
 def _pidfd(pid: int) -> int | None:
-    """A descriptor that can be read once the process has ended, where the system has that (Linux 5.3)."""
+    """Return a descriptor that can be read once the process has ended, where the system has that (Linux 5.3)."""
     if sys.platform == "linux":
         with suppress(OSError):
             return os.pidfd_open(pid)

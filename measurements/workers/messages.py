@@ -33,12 +33,13 @@ class Message(dict[str, Any]):
 
 
 def digest_of(content: Buffer) -> str:
-    """The SHA-256 of ``content`` in hexadecimal: the name of a blob."""
+    """Return the SHA-256 of ``content`` in hexadecimal: the name of a blob."""
     return hashlib.sha256(content).hexdigest()
 
 
 def frame(header: Mapping[str, Any], blobs: Mapping[str, Buffer]) -> list[Buffer]:
-    """What is written for a message, piece by piece. Raises TypeError and ValueError for what JSON cannot represent."""
+    """Return what is written for a message, piece by piece. Raises TypeError and ValueError for what JSON cannot
+    represent."""
     sizes = [[digest, memoryview(content).nbytes] for digest, content in blobs.items()]
     line = json.dumps({**header, "blobs": sizes} if sizes else header, separators=(",", ":")).encode() + b"\n"
     return [line, *(memoryview(content).cast("B") for content in blobs.values() if memoryview(content).nbytes)]
@@ -58,7 +59,7 @@ class MessageDecoder:
         self._received += data
 
     def next(self) -> Message | None:
-        """The next whole message, None where more bytes are needed. Its blobs are as they came: see ``checked``.
+        """Return the next whole message, None where more bytes are needed. Its blobs are as they came: see ``checked``.
 
         Raises ValueError for a malformed message; the stream is unusable then.
         """
@@ -109,7 +110,7 @@ class BlobStore:
         return [digest for digest in digests if digest not in self._blobs]
 
     def take(self, digests: Iterable[str]) -> dict[str, Buffer]:
-        """The blobs of ``digests``, which are the last ones used now; others are forgotten to keep the limit.
+        """Return the blobs of ``digests``, which are the last ones used now; others are forgotten to keep the limit.
 
         Raises KeyError for one that is not here.
         """

@@ -59,7 +59,7 @@ class Transport(Protocol):
         """Start a worker if there is none, and wait until it takes requests. Raises WorkerTimeout, WorkerDied."""
 
     def request(self, payload: Mapping[str, Any], timeout: float, blobs: Mapping[str, Buffer] = NO_BLOBS) -> Message:
-        """The handler's answer to ``payload``, within ``timeout`` seconds; starts a worker if there is none.
+        """Return the handler's answer to ``payload``, within ``timeout`` seconds; starts a worker if there is none.
 
         ``blobs`` are all that the handler needs, by digest; what the worker has already is not sent again. Raises
         WorkerTimeout, WorkerDied, WorkerFailed, WorkerClosed. After the first two the worker is gone.

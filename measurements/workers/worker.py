@@ -170,7 +170,7 @@ class Worker:
             raise
 
     def _died(self, complaint: str | None) -> WorkerError:
-        """Ends what is left of the child and says how it ended; ``complaint`` is what it did wrong, None: it exited."""
+        """End what is left of the child and says how it ended; ``complaint`` is what it did wrong, None: it exited."""
         process, channel = self._process, self._channel
         tail = ""
         if process is not None and channel is not None:
@@ -232,7 +232,7 @@ def _await_exit(pid: int, seconds: float) -> None:
 
 
 def _has_ended(pid: int) -> bool:
-    """True for a child that is a zombie: it keeps its id until it is collected."""
+    """Return True for a child that is a zombie: it keeps its id until it is collected."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
     except ChildProcessError:
@@ -305,7 +305,7 @@ def serve(handle: Handler, store_bytes: int = STORE_BYTES) -> None:
 def received(
     message: Message, store: BlobStore, hear: Callable[[], Message], send: Callable[[Mapping[str, Any]], None]
 ) -> Message:
-    """The request in ``message`` with all blobs that it needs, those asked for that ``store`` has not.
+    """Return the request in ``message`` with all blobs that it needs, those asked for that ``store`` has not.
 
     Raises ValueError for bytes whose digest differs from the announced one.
     """

@@ -131,7 +131,7 @@ class Architecture:
         return tuple(f"sm_{self.sm}{suffix}" for suffix in suffixes)
 
     def features_of(self, target: str) -> frozenset[str]:
-        """What code that is compiled for ``target``, one of ``targets``, can use."""
+        """Return what code that is compiled for ``target``, one of ``targets``, can use."""
         if target.endswith("a"):
             return self.features
         wanted = ("", "f") if target.endswith("f") else ("",)
@@ -143,7 +143,7 @@ _KIB = 1024
 
 def _row(sm: int, chips: str, features: frozenset[str], shared: int, threads: int, blocks: int, cuda: str,
          named_barriers: int = 0, tensor_memory_blocks: int = 0) -> Architecture:  # fmt: skip
-    """The driver keeps 1 KiB of each block's shared memory since sm_80."""
+    """Return the driver keeps 1 KiB of each block's shared memory since sm_80."""
     return Architecture(
         sm, chips, features, shared * _KIB, (shared - 1) * _KIB, threads, blocks, cuda,
         named_barriers=named_barriers, tensor_memory_blocks=tensor_memory_blocks,
@@ -173,8 +173,9 @@ class UnknownArchitecture(ValueError):
 
 
 def architecture(sm: int) -> Architecture:
-    """The row of a compute capability, 90 for 9.0. One whose major is known runs code of the nearest lower minor, and
-    gets its portable features (CUDA C++ Programming Guide, "Binary compatibility"). Raises UnknownArchitecture."""
+    """Return the row of a compute capability, 90 for 9.0. One whose major is known runs code of the nearest lower
+    minor, and gets its portable features (CUDA C++ Programming Guide, "Binary compatibility"). Raises
+    UnknownArchitecture."""
     row = ARCHITECTURES.get(sm)
     if row is not None:
         return row

@@ -190,7 +190,7 @@ class Device:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The device whose ``to_json()`` was ``data``. Raises ValueError for unknown or missing fields."""
+        """Return the device whose ``to_json()`` was ``data``. Raises ValueError for unknown or missing fields."""
         known = {f.name for f in dataclasses.fields(cls)}
         required = {f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING}
         wrong = sorted((set(data) - known) | (required - set(data)))
@@ -202,7 +202,7 @@ class Device:
 
 
 def device_of(product: Product, *, derived: bool = False) -> Device:
-    """The row of a product: the limits of its architecture, and its own rates, counts and clocks.
+    """Return the row of a product: the limits of its architecture, and its own rates, counts and clocks.
 
     ``derived``: the figures come from the driver, not from a data sheet. Raises UnknownArchitecture.
     """
@@ -247,7 +247,8 @@ if len(_BY_NAME) != len(DEVICES) or ALIASES.keys() & _BY_NAME.keys():
 
 
 def device(name: str) -> Device:
-    """The row called ``name``, whatever its case. Raises UnknownDevice; a similar name is never taken instead."""
+    """Return the row called ``name``, whatever its case. Raises UnknownDevice; a similar name is never taken
+    instead."""
     if not isinstance(name, str):
         raise UnknownDevice(f"a device name must be a string, not {name!r}: {_LIST}")
     lower = name.lower()
@@ -262,7 +263,8 @@ def device(name: str) -> Device:
 
 
 def devices_of_driver_name(driver_name: str) -> tuple[Device, ...]:
-    """The rows of the GPUs that the driver calls exactly ``driver_name``, for example "NVIDIA H200"; several of "Orin".
+    """Return the rows of the GPUs that the driver calls exactly ``driver_name``, for example "NVIDIA H200"; several of
+    "Orin".
 
     Empty where there is none: "NVIDIA H200 NVL" is a different product from "NVIDIA H200" and does not share its row.
     """

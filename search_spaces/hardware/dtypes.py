@@ -68,7 +68,7 @@ class DType:
         return np.asarray(values).astype(self.storage)
 
     def load(self, stored: npt.NDArray[np.generic]) -> FloatArray:
-        """The values of an array of this type as float64, exactly; the last axis grows by ``values``."""
+        """Return the values of an array of this type as float64, exactly; the last axis grows by ``values``."""
         if self.name == "bf16":
             return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
         if self.name == "e5m2":  # the upper half of an f16
@@ -144,7 +144,7 @@ _E2M1.setflags(write=False)
 
 
 def dtype(name: str, known: Mapping[str, DType] = FLOAT_DTYPES) -> DType:
-    """The type called ``name`` of ``known``. Raises ValueError that lists those."""
+    """Return the type called ``name`` of ``known``. Raises ValueError that lists those."""
     if name not in known:
         raise ValueError(f"unknown type {name!r}: use one of {', '.join(known)}")
     return known[name]
@@ -182,7 +182,7 @@ def _powers_of_two(x: FloatArray) -> npt.NDArray[np.uint8]:
 
 @cache
 def _eight_bit_values(name: str) -> FloatArray:
-    """The numbers of all 256 codes."""
+    """Return the numbers of all 256 codes."""
     exponent_bits = _EXPONENT_BITS[name]
     mantissa_bits = 7 - exponent_bits
     codes = np.arange(256)

@@ -68,13 +68,13 @@ class Fragment:
         return self.lanes * self.values // (self.shape[0] * self.shape[1])
 
     def distribute(self, tile: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """A tile of ``shape`` as the lanes hold it: (lanes, values), in the instruction's register order."""
+        """Return a tile of ``shape`` as the lanes hold it: (lanes, values), in the instruction's register order."""
         if tile.shape != self.shape:
             raise ValueError(f"fragment: the tile must have shape {self.shape}, not {tile.shape}")
         return tile[self.positions]
 
     def collect(self, held: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """The tile that lanes hold as (lanes, values). Raises ValueError if copies of an element differ."""
+        """Return the tile that lanes hold as (lanes, values). Raises ValueError if copies of an element differ."""
         if held.shape != (self.lanes, self.values):
             raise ValueError(f"fragment: registers must have shape {(self.lanes, self.values)}, not {held.shape}")
         tile = np.empty(self.shape, dtype=held.dtype)

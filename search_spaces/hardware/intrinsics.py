@@ -165,13 +165,13 @@ class TensorIntrinsic:
         return self.a if operand == "a" else self.b
 
     def stored(self, operand: OperandSide) -> tuple[str, ...]:
-        """The types of arrays that it accepts as they lie in memory: the one that is multiplied, or on CUDA cores all,
-        which are converted on the way to registers."""
+        """Return the types of arrays that it accepts as they lie in memory: the one that is multiplied, or on CUDA
+        cores all, which are converted on the way to registers."""
         kind = self.type_a if operand == "a" else self.type_b
         return (STORED.get(kind, kind),) if unit(self.unit).tensor else tuple(MULTIPLIED_DTYPES)
 
     def c_name(self, a: str, b: str) -> str:
-        """The C++ type for arrays of the C++ types ``a`` and ``b``."""
+        """Return the C++ type for arrays of the C++ types ``a`` and ``b``."""
         return self.cpp.format(a=a, b=b)
 
     def flops_per_cycle(self, device: Device) -> float:
@@ -179,7 +179,7 @@ class TensorIntrinsic:
         return unit(self.unit).flops_per_cycle(device, self.rated_as)
 
     def why_not(self, device: Device) -> str | None:
-        """The reason why ``device`` does not have the instruction, or None."""
+        """Return the reason why ``device`` does not have the instruction, or None."""
         if device.has(self.needs):
             return None
         return f"{self.name} needs {FEATURES[self.needs].since}, but {device.name} is {device.arch}"
@@ -223,7 +223,7 @@ class TensorIntrinsic:
     def execute_fragments(
         self, a: npt.NDArray[np.generic], b: npt.NDArray[np.generic], c: npt.NDArray[np.generic]
     ) -> Sums:
-        """``reference`` on register files: a, b, c and the result are (lanes, values of a lane).
+        """Return ``reference`` on register files: a, b, c and the result are (lanes, values of a lane).
 
         Raises ValueError for wmma, whose fragments are opaque.
         """
@@ -292,7 +292,8 @@ def _mma(kind: str, a: Fragment, b: Fragment) -> TensorIntrinsic:
 
 
 def _mma_in_f16(a: Fragment, b: Fragment) -> TensorIntrinsic:
-    """Registers of c hold two neighbours of a row, the lower one in the lower half (PTX ISA, the same section)."""
+    """Return registers of c hold two neighbours of a row, the lower one in the lower half (PTX ISA, the same
+    section)."""
     c, k = Fragment((16, 8), 2, _C_MMA), a.shape[1]
     cpp = f"autosched::MmaSync<{{a}}, autosched::f16x2, {k}>"
     return TensorIntrinsic(
@@ -342,7 +343,8 @@ _TURING_HEADER = "autosched/intrinsics/mma_turing.cuh"
 
 
 def _turing(kind: str, a: Fragment, b: Fragment, instructions: int, cpp: str) -> TensorIntrinsic:
-    """What multiplies on sm_75. mma.m8n8k16 of i8 has the upper or the lower eight rows of fragments of m16n8k16."""
+    """Return what multiplies on sm_75. mma.m8n8k16 of i8 has the upper or the lower eight rows of fragments of
+    m16n8k16."""
     c = Fragment((16, 8), 4, _C_MMA)
     return TensorIntrinsic(
         "mma", kind, kind, a, b, c, AlignedRows(), "", instructions, 4, cpp, header=_TURING_HEADER, until="mma_k16"
@@ -390,7 +392,7 @@ INTRINSICS: dict[str, TensorIntrinsic] = {
 
 
 def intrinsic(name: str) -> TensorIntrinsic:
-    """The row called ``name``. Raises ValueError that lists the known ones."""
+    """Return the row called ``name``. Raises ValueError that lists the known ones."""
     if name not in INTRINSICS:
         raise ValueError(f"unknown tensor intrinsic {name!r}: use one of {', '.join(INTRINSICS)}")
     return INTRINSICS[name]
@@ -399,11 +401,10 @@ def intrinsic(name: str) -> TensorIntrinsic:
 def intrinsics_for(
     a: str, tf32: bool, b: str = "", *, acc: str = "", device: Device | None = None
 ) -> tuple[TensorIntrinsic, ...]:
-    """The rows that multiply arrays stored as ``a`` and ``b`` (by default as ``a``) and add up in f16 if that is
+    """Return the rows that multiply arrays stored as ``a`` and ``b`` (by default as ``a``) and add up in f16 if that is
     ``acc``, else in f32 or i32; those that round f32 to tf32 only with ``tf32``, which changes nothing for other types.
     Rows that a wider one has taken the place of are those of a ``device`` without that one. Raises ValueError for an
-    unknown type.
-    """
+    unknown type."""
     left, right = a, b or a
     for name in (left, right):
         dtype(name, FACTOR_DTYPES)

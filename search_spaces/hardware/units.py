@@ -62,7 +62,7 @@ UNITS: dict[str, Unit] = {
 
 
 def unit(name: str) -> Unit:
-    """The row called ``name``. Raises ValueError that lists the known ones."""
+    """Return the row called ``name``. Raises ValueError that lists the known ones."""
     if name not in UNITS:
         raise ValueError(f"unknown unit {name!r}: use one of {', '.join(UNITS)}")
     return UNITS[name]

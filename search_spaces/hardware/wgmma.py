@@ -74,7 +74,8 @@ class SwizzledBoxes:
 
 
 def box_layout(shape: tuple[int, int], transposed: bool, swizzle: Swizzle, element_bytes: int) -> SharedLayout:
-    """The layout that TMA gives a box of ``shape`` whose lines are the swizzle's width, or 16 bytes without one."""
+    """Return the layout that TMA gives a box of ``shape`` whose lines are the swizzle's width, or 16 bytes without
+    one."""
     steps = () if swizzle == 0 else (hardware_swizzle(swizzle, element_bytes),)
     return SharedLayout(shape, transposed, steps)
 

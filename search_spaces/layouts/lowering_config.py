@@ -77,12 +77,12 @@ class Basis:
         return digits[..., list(self.mapping)].astype(np.int64)
 
     def append(self, dimensions: int) -> Self:
-        """The basis with further dimensions at the end that have one lane (or subgroup) each."""
+        """Return the basis with further dimensions at the end that have one lane (or subgroup) each."""
         ones = (1,) * dimensions
         return type(self)(self.counts + ones, self.mapping + tuple(len(self.counts) + i for i in range(dimensions)))
 
     def to_lists(self) -> list[list[int]]:
-        """``[counts, mapping]``, as the attribute spells it."""
+        """Return ``[counts, mapping]``, as the attribute spells it."""
         return [list(self.counts), list(self.mapping)]
 
 
@@ -177,8 +177,9 @@ class LoweringConfig:
         return tuple(d for d in range(self.rank) if self.partial_reduction[d] > 1 and self.thread[d] > 1)
 
     def expand(self) -> Self:
-        """The expanded form: each expandable dimension keeps its place with step P / T and thread 1, and a dimension
-        of T, all within one thread, is appended (``512 -> 64, 8``). A config without any is returned unchanged."""
+        """Return the expanded form: each expandable dimension keeps its place with step P / T and thread 1, and a
+        dimension of T, all within one thread, is appended (``512 -> 64, 8``). A config without any is returned
+        unchanged."""
         dims = self.expandable_dims
         if not dims:
             return self
@@ -197,8 +198,8 @@ class LoweringConfig:
         )
 
     def expanded_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The iteration space of ``expand()`` for the iteration space ``shape`` of this config (``16384 -> 2048, 8``).
-        Raises ValueError where a size is not a multiple of the thread's vector."""
+        """Return the iteration space of ``expand()`` for the iteration space ``shape`` of this config (``16384 -> 2048,
+        8``). Raises ValueError where a size is not a multiple of the thread's vector."""
         sizes = self._shape(shape)
         for d in self.expandable_dims:
             if sizes[d] % self.thread[d]:
@@ -235,8 +236,8 @@ class LoweringConfig:
         return math.prod(layout.distributed_shape[: self.rank - self.appended])
 
     def loop_steps(self, shape: Sequence[int]) -> int:
-        """Iterations of the reduction loops over the iteration space ``shape``. Raises ValueError where a step does
-        not divide its dimension."""
+        """Return iterations of the reduction loops over the iteration space ``shape``. Raises ValueError where a step
+        does not divide its dimension."""
         sizes = self._shape(shape)
         steps = 1
         for d, step in enumerate(self.partial_reduction):
@@ -248,7 +249,7 @@ class LoweringConfig:
     # Lowering
 
     def to_nested(self, dims: Sequence[int] | None = None, shape: Sequence[int] | None = None) -> NestedLayout:
-        """The layout of a workgroup's tile per iteration: subgroup counts, batches, lanes, thread vectors.
+        """Return the layout of a workgroup's tile per iteration: subgroup counts, batches, lanes, thread vectors.
 
         ``dims`` picks the dimensions that index an operand ((0, 2) for ``a[m, k]``); by default the whole iteration
         space. ``shape`` is needed where a dimension is not tiled. The lanes of a dropped dimension hold copies.

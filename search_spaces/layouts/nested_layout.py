@@ -189,7 +189,7 @@ class NestedLayout:
         return self.virtual_subgroup_ids(linear // subgroup_size), self.virtual_thread_ids(linear % subgroup_size)
 
     def subgroup_ids(self, virtual: npt.ArrayLike, hardware_subgroups: int | None = None) -> IntArray:
-        """The inverse: the lowest subgroup id with these virtual ids ``[..., rank]``.
+        """Return the inverse: the lowest subgroup id with these virtual ids ``[..., rank]``.
 
         With fewer ``hardware_subgroups`` than the layout uses, the id wraps modulo them (document example: ids
         0, 4, 1, 5, 2, 6, 3, 7 on 4 subgroups are 0, 0, 1, 1, 2, 2, 3, 3), and ValueError is raised as by ``rounds``.
@@ -200,7 +200,7 @@ class NestedLayout:
         return ids if hardware_subgroups is None or self.rounds(hardware_subgroups) == 1 else ids % hardware_subgroups
 
     def thread_ids(self, virtual: npt.ArrayLike) -> IntArray:
-        """The inverse: the lowest thread id with these virtual ids ``[..., rank]``."""
+        """Return the inverse: the lowest thread id with these virtual ids ``[..., rank]``."""
         return _inverse("virtual thread id", virtual, self.thread_tile, self.thread_strides)
 
     # Distribution
@@ -212,7 +212,7 @@ class NestedLayout:
         subgroup_size: int = 32,
         replicate_threads: bool = False,
     ) -> AnyArray:
-        """What every thread holds of ``array``: ``[subgroups, threads, *batch, *outer, *element]``, or
+        """Return what every thread holds of ``array``: ``[subgroups, threads, *batch, *outer, *element]``, or
         ``[subgroups, threads, rounds, *batch, *outer, *element]`` where subgroups work in several ``rounds``.
 
         ``subgroups`` defaults to the ids the layout uses. Raises ValueError as ``verify`` does.
@@ -228,7 +228,7 @@ class NestedLayout:
         return held if rounds > 1 else held[:, :, 0]
 
     def undistribute(self, distributed: npt.ArrayLike, replicate_threads: bool = False) -> AnyArray:
-        """The inverse of ``distribute``: the tile. Raises ValueError if two copies of one element differ."""
+        """Return the inverse of ``distribute``: the tile. Raises ValueError if two copies of one element differ."""
         held = np.asarray(distributed)
         count, threads = held.shape[:2] if held.ndim >= 2 else (1, 1)
         self.verify(None, threads, count, replicate_threads)
@@ -267,7 +267,7 @@ class NestedLayout:
     def numbers(
         self, subgroups: int | None = None, subgroup_size: int = 32, replicate_threads: bool = False
     ) -> IntArray:
-        """The row-major number in the tile of every held element: ``[subgroups, threads, elements]``."""
+        """Return the row-major number in the tile of every held element: ``[subgroups, threads, elements]``."""
         tile = np.arange(math.prod(self.shape)).reshape(self.shape)
         held = self.distribute(tile, subgroups, subgroup_size, replicate_threads)
         return held.reshape(*held.shape[:2], -1)
@@ -327,7 +327,8 @@ class NestedLayout:
         subgroup_strides: Iterable[int],
         thread_strides: Iterable[int],
     ) -> Self:
-        """The document's second builder: this layout with new leading dimensions, their levels given field by field."""
+        """Return the document's second builder: this layout with new leading dimensions, their levels given field by
+        field."""
         return type(self)(
             (*subgroup_tile, *self.subgroup_tile),
             (*batch_tile, *self.batch_tile),
@@ -339,8 +340,8 @@ class NestedLayout:
         )
 
     def select(self, dimensions: Sequence[int]) -> Self:
-        """The layout of an operand indexed by these dimensions of this one, in this order: a transpose when all are
-        named, a projection (a reduced or broadcast operand) when some are dropped. A projected layout repeats over
+        """Return the layout of an operand indexed by these dimensions of this one, in this order: a transpose when all
+        are named, a projection (a reduced or broadcast operand) when some are dropped. A projected layout repeats over
         the threads and subgroups of the dropped dimensions."""
         chosen = integer_tuple("dimensions", dimensions, 0)
         if len(set(chosen)) != len(chosen) or any(d >= self.rank for d in chosen):
@@ -348,7 +349,7 @@ class NestedLayout:
         return type(self)(*(tuple(getattr(self, f.name)[d] for d in chosen) for f in dataclasses.fields(self)))
 
     def fold_subgroups(self, hardware_subgroups: int) -> Self:
-        """The same distribution on fewer subgroups, with their rounds as batches: id x becomes x mod
+        """Return the same distribution on fewer subgroups, with their rounds as batches: id x becomes x mod
         ``hardware_subgroups``. A dimension that is dealt out round by round becomes two, rounds and then the rest, so
         the layout returned distributes ``tile.reshape(folded.shape)``. Raises ValueError as ``rounds`` does, and where
         a round does not cut a dimension evenly, which only ``distribute`` can do."""
@@ -378,7 +379,7 @@ class NestedLayout:
         return f"NestedLayout<{self._fields_text()}>"
 
     def dialect_text(self) -> str:
-        """The attribute as MLIR prints it."""
+        """Return the attribute as MLIR prints it."""
         return f"#iree_vector_ext.nested_layout<{self._fields_text()}>"
 
     @classmethod

@@ -118,7 +118,8 @@ def xor(line: int) -> Swizzle:
 
 
 def hardware_swizzle(bytes_: Literal[32, 64, 128], element_bytes: int) -> Swizzle:
-    """The swizzle of TMA and wgmma: 16-byte chunks of a line of ``bytes_`` bytes, xor-ed with bits 7.. of the address.
+    """Return the swizzle of TMA and wgmma: 16-byte chunks of a line of ``bytes_`` bytes, xor-ed with bits 7.. of the
+    address.
 
     In bytes CuTe writes them Swizzle<1,4,3>, <2,4,3> and <3,4,3>; the result counts elements.
     """
@@ -153,7 +154,7 @@ class SharedLayout:
 
     @classmethod
     def parse(cls, text: str, shape: tuple[int, int]) -> Self:
-        """The layout that ``text`` names, on a tile of ``shape``.
+        """Return the layout that ``text`` names, on a tile of ``shape``.
 
         ``identity``, or ``+`` between: ``transpose`` (first), ``xor`` (before any pad or swizzle), ``pad(m,n)``,
         ``swizzle(bits,base,shift)``. Raises LayoutSyntaxError for malformed text, ValueError for ``xor`` on lines
@@ -206,13 +207,13 @@ class SharedLayout:
         return int(offset) if offset.ndim == 0 and isinstance(row, int) else offset
 
     def apply_steps(self, linear: OffsetArray) -> OffsetArray:
-        """The steps on linear offsets (row * cols + col, or col * rows + row when transposed)."""
+        """Return the steps on linear offsets (row * cols + col, or col * rows + row when transposed)."""
         for step in self.steps:
             linear = step.apply(linear, self.line)
         return linear
 
     def offsets(self) -> OffsetArray:
-        """The offset of every element, shape (rows, cols); a shared read-only array."""
+        """Return the offset of every element, shape (rows, cols); a shared read-only array."""
         return _offsets(self)
 
     def inverse(self) -> tuple[OffsetArray, OffsetArray]:
@@ -227,7 +228,7 @@ class SharedLayout:
         return row, col
 
     def then(self, *steps: Step) -> "SharedLayout":
-        """The composition: this layout, then ``steps`` on its offsets."""
+        """Return the composition: this layout, then ``steps`` on its offsets."""
         return SharedLayout(self.shape, self.transposed, self.steps + steps)
 
     def same_function(self, other: "SharedLayout") -> bool:
@@ -268,14 +269,14 @@ class SharedLayout:
         return known.period, known.period_extent
 
     def first_lines(self, lines: int) -> "SharedLayout":
-        """The same function on the first ``lines`` lines of the tile."""
+        """Return the same function on the first ``lines`` lines of the tile."""
         if lines == self.lines:
             return self
         shape = (self.line, lines) if self.transposed else (lines, self.line)
         return SharedLayout(shape, self.transposed, self.steps)
 
     def contiguity(self, axis: Axis) -> int:
-        """The widest vector that every aligned group of elements along ``axis`` can be moved as, in elements.
+        """Return the widest vector that every aligned group of elements along ``axis`` can be moved as, in elements.
 
         The largest power of two v that divides the tile along ``axis`` such that every aligned group of v elements has
         ascending consecutive offsets from a multiple of v. "cols" groups neighbours in a row, "rows" in a column.
@@ -295,7 +296,7 @@ class SharedLayout:
         return None
 
     def why_illegal(self) -> str | None:
-        """The reason why no kernel may use this layout, or None."""
+        """Return the reason why no kernel may use this layout, or None."""
         known = facts(self)
         rows, cols = self.shape
         if not known.injective:
@@ -324,7 +325,7 @@ class LayoutFacts:
 
 @lru_cache(maxsize=2**16)
 def facts(layout: SharedLayout) -> LayoutFacts:
-    """Evaluates ``layout`` over one period (see ``_period``) and extends what it sees to the whole tile."""
+    """Evaluate ``layout`` over one period (see ``_period``) and extends what it sees to the whole tile."""
     line, lines = layout.line, layout.lines
     lasting, increment = _period(layout)
     period = min(lasting, lines)
@@ -370,7 +371,7 @@ class _FactsOfLines:
 
 @lru_cache(maxsize=2**13)
 def _facts_of_lines(steps: tuple[Step, ...], line: int, lines: int) -> _FactsOfLines:
-    """What evaluating the first ``lines`` lines of a layout shows: tiles of many sizes repeat the same ones."""
+    """Return what evaluating the first ``lines`` lines of a layout shows: tiles of many sizes repeat the same ones."""
     layout = SharedLayout((lines, line), False, steps)
     head = layout.apply_steps(np.arange(lines * line, dtype=np.int32)).reshape(lines, line)
     return _FactsOfLines(
@@ -468,7 +469,7 @@ def _read_step(reader: Reader, step: type[Pad] | type[Swizzle]) -> Step:
 
 @lru_cache(maxsize=2**16)
 def parse_layout(text: str, rows: int, cols: int) -> SharedLayout | str:
-    """The layout that ``text`` names on a tile; or, in one sentence, why no kernel may use it."""
+    """Return the layout that ``text`` names on a tile; or, in one sentence, why no kernel may use it."""
     try:
         layout = SharedLayout.parse(text, (rows, cols))
     except ValueError as error:
@@ -487,7 +488,7 @@ def _log2_bytes(element_bytes: int) -> int:
 
 @lru_cache(maxsize=8)
 def sampled_layouts(element_bytes: int) -> tuple[str, ...]:
-    """The layouts that a search samples from, as texts; plain ones, then transposed.
+    """Return the layouts that a search samples from, as texts; plain ones, then transposed.
 
     Pads are one bank (4 bytes; from there on one element), 8, 16 and 32 bytes; swizzles move 16-byte chunks (the unit
     of ldmatrix and cp.async), a few move single elements, which only CUDA-core loads can use. Raises ValueError unless

@@ -47,7 +47,7 @@ class Reader:
         return self._position
 
     def fail(self, expected: str, position: int | None = None) -> LayoutSyntaxError:
-        """The error for ``position``, by default the current one, to be raised by the caller."""
+        """Return the error for ``position``, by default the current one, to be raised by the caller."""
         return LayoutSyntaxError(self.text, self.position if position is None else position, expected)
 
     def accept(self, token: str) -> bool:
@@ -116,7 +116,7 @@ class Reader:
         return ""
 
     def reference(self, expected: str) -> Any:
-        """The attribute that an alias names; ``expected`` says in the error what else may stand here."""
+        """Return the attribute that an alias names; ``expected`` says in the error what else may stand here."""
         start = self.position
         name = self._match(_ALIAS, expected)
         if name not in self.aliases:
@@ -132,8 +132,8 @@ class Reader:
 
 
 def parse_attributes(text: str, read: Callable[[Reader], T]) -> dict[str, T]:
-    """The attributes of ``text`` by name, in order: ``#name = attribute`` any number of times, and at the end possibly
-    one without a name (""). ``read`` reads one; a later one may refer to earlier ones by name."""
+    """Return the attributes of ``text`` by name, in order: ``#name = attribute`` any number of times, and at the end
+    possibly one without a name (""). ``read`` reads one; a later one may refer to earlier ones by name."""
     reader = Reader(text)
     while True:
         name = reader.alias()
@@ -145,12 +145,12 @@ def parse_attributes(text: str, read: Callable[[Reader], T]) -> dict[str, T]:
 
 
 def parse_attribute(text: str, read: Callable[[Reader], T]) -> T:
-    """The last of ``parse_attributes``."""
+    """Return the last of ``parse_attributes``."""
     return list(parse_attributes(text, read).values())[-1]
 
 
 def format_fields(fields: Mapping[str, Sequence[int] | Sequence[list[int]]]) -> str:
-    """``a = [1, 2], b = [3]``."""
+    """Return ``a = [1, 2], b = [3]``."""
     return ", ".join(f"{name} = {list(values)}" for name, values in fields.items())
 
 

@@ -113,7 +113,8 @@ class WgMap:
         return np.sort(ids.reshape(*n, -1), axis=-1).astype(np.int64)
 
     def distribute(self, array: npt.ArrayLike) -> AnyArray:
-        """What every subgroup owns of a tile: ``[subgroups, sub-tiles owned, *sg_data]``, sub-tiles as ``offsets``."""
+        """Return what every subgroup owns of a tile: ``[subgroups, sub-tiles owned, *sg_data]``, sub-tiles as
+        ``offsets``."""
         tile = np.asarray(array)
         n = self.sub_tiles(tile.shape)
         cut = tile.reshape(n[0], self.sg_data[0], n[1], self.sg_data[1]).transpose(0, 2, 1, 3)
@@ -122,7 +123,7 @@ class WgMap:
         return owned
 
     def undistribute(self, distributed: npt.ArrayLike, shape: Sequence[int]) -> AnyArray:
-        """The inverse of ``distribute`` for a tile of ``shape``. Raises ValueError if shared copies differ."""
+        """Return the inverse of ``distribute`` for a tile of ``shape``. Raises ValueError if shared copies differ."""
         held = np.asarray(distributed)
         rounds = self.rounds(shape)
         expected = (self.subgroups, rounds[0] * rounds[1], *self.sg_data)
@@ -163,8 +164,8 @@ class WgMap:
     # Maps of operands, derived from the map of the result (this one)
 
     def mma_operands(self, sg_data_k: int) -> tuple[Self, Self]:
-        """Maps of A [m, k] and B [k, n] for the map of C [m, n] (or D): the same sg_layout, sg_data m and n from C,
-        and ``sg_data_k`` along k in both."""
+        """Return maps of A [m, k] and B [k, n] for the map of C [m, n] (or D): the same sg_layout, sg_data m and n from
+        C, and ``sg_data_k`` along k in both."""
         m, n = self.sg_data
         return self._derived(self.sg_layout, (m, sg_data_k)), self._derived(self.sg_layout, (sg_data_k, n))
 
@@ -206,8 +207,8 @@ class WgMap:
     # Lowering
 
     def to_nested(self, shape: Sequence[int], fragment: NestedLayout) -> NestedLayout:
-        """The layout of the whole tile when each subgroup works through its data fragment by fragment: subgroup and
-        batch levels in front of an intrinsic's ``fragment`` layout.
+        """Return the layout of the whole tile when each subgroup works through its data fragment by fragment: subgroup
+        and batch levels in front of an intrinsic's ``fragment`` layout.
 
         Raises ValueError if the fragment distributes over subgroups, does not divide sg_data, or if sub-tiles go
         round-robin (more than one round over more than one subgroup): then a subgroup's data is not a nested tile, and

@@ -17,8 +17,8 @@ from search_spaces.layouts.wg_map import WgMap
 
 
 def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str, ...]:
-    """Maps of ``C[m, n] = A[m, k] @ B[k, n]``: one sg_layout, sg_data m and n as in C, one k, and every subgroup holds
-    all of k for the rows and columns it computes."""
+    """Return maps of ``C[m, n] = A[m, k] @ B[k, n]``: one sg_layout, sg_data m and n as in C, one k, and every subgroup
+    holds all of k for the rows and columns it computes."""
     found = _check_shapes(("A", a, (m, k)), ("B", b, (k, n)), ("C", c, (m, n)))
     for name, operand in (("A", a), ("B", b)):
         if operand.sg_layout != c.sg_layout:
@@ -44,8 +44,8 @@ def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str
 def check_reduction(
     source: WgMap, result: WgMap, shape: Sequence[int], dim: int, size: int | None = None
 ) -> tuple[str, ...]:
-    """Maps of a reduction of a vector of ``shape`` along ``dim``; ``size`` is ``reduction_size``, by default all of
-    ``dim``. The source's map must be the one derived from the result's."""
+    """Return maps of a reduction of a vector of ``shape`` along ``dim``; ``size`` is ``reduction_size``, by default all
+    of ``dim``. The source's map must be the one derived from the result's."""
     factor = shape[dim] if size is None else size
     if shape[dim] % factor:
         return (f"reduction_size is {factor} but dimension {dim} has {shape[dim]}: it must divide",)
@@ -56,8 +56,8 @@ def check_reduction(
 def check_broadcast(
     source: WgMap, result: WgMap, shape: Sequence[int], dim: int, size: int | None = None
 ) -> tuple[str, ...]:
-    """Maps of a broadcast to a vector of ``shape`` along ``dim``; ``size`` is ``broadcast_size``, by default all of
-    ``dim``. The source's map must be the one derived from the result's."""
+    """Return maps of a broadcast to a vector of ``shape`` along ``dim``; ``size`` is ``broadcast_size``, by default all
+    of ``dim``. The source's map must be the one derived from the result's."""
     factor = shape[dim] if size is None else size
     if shape[dim] % factor:
         return (f"broadcast_size is {factor} but dimension {dim} has {shape[dim]}: it must divide",)
@@ -70,8 +70,8 @@ def check_broadcast(
 
 
 def check_transpose(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple[str, ...]:
-    """Maps of a transpose to a vector of ``shape``: the source's map is the swapped one, or any other under which
-    every subgroup already holds what it needs (the RFC's appendix 2.3)."""
+    """Return maps of a transpose to a vector of ``shape``: the source's map is the swapped one, or any other under
+    which every subgroup already holds what it needs (the RFC's appendix 2.3)."""
     found = _check_shapes(("the source", source, shape[::-1]), ("the result", result, shape))
     if found or transposes_in_place(source, result, shape):
         return tuple(found)
@@ -79,7 +79,7 @@ def check_transpose(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple
 
 
 def check_convert_layout(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple[str, ...]:
-    """Maps of a conversion of a vector of ``shape``: both fit it, and both number the same subgroups."""
+    """Return maps of a conversion of a vector of ``shape``: both fit it, and both number the same subgroups."""
     found = _check_shapes(("the source", source, shape), ("the result", result, shape))
     if source.subgroups != result.subgroups:
         found.append(

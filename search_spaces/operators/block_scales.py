@@ -18,8 +18,8 @@ Indices = npt.NDArray[np.int64]
 
 
 def scales_shape(order: str, batch: int, lines: int, blocks: int) -> tuple[int, ...]:
-    """The shape of the array: (batch, lines, blocks) for "row"; for "tiled" (batch, tiles of lines, tiles of blocks,
-    32, 4, 4), where a line is tile * 128 + third last + 32 * second last index."""
+    """Return the shape of the array: (batch, lines, blocks) for "row"; for "tiled" (batch, tiles of lines, tiles of
+    blocks, 32, 4, 4), where a line is tile * 128 + third last + 32 * second last index."""
     if order == "row":
         return batch, lines, blocks
     quarters = TILE_LINES // _LANES
@@ -38,7 +38,7 @@ def scale_places(order: str, lines: Indices, blocks: Indices, of_lines: int, of_
 
 
 def in_lines(order: str, stored: npt.NDArray[Any], lines: int, blocks: int) -> npt.NDArray[Any]:
-    """Stored scales as (batch, lines, blocks), without what fills tiles up."""
+    """Return stored scales as (batch, lines, blocks), without what fills tiles up."""
     at = scale_places(order, np.arange(lines), np.arange(blocks), lines, blocks)
     return stored.reshape(stored.shape[0], -1)[:, at]
 

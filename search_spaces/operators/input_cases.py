@@ -82,8 +82,8 @@ def places(rng: np.random.Generator, count: int, length: int) -> npt.NDArray[np.
 def mixed(
     cases: Sequence[InputCase], rng: np.random.Generator, count: int, length: int, dtype: DType
 ) -> Iterator[tuple[tuple[str, ...], FloatArray]]:
-    """Sets of ``count`` lines in which each case has a line, as many as that takes; then one for each case that wants
-    all lines of its set."""
+    """Yield sets of ``count`` lines in which each case has a line, as many as that takes; then one for each case that
+    wants all lines of its set."""
     shared = [case for case in cases if not case.everywhere]
     for first in range(0, len(shared), count):
         here = shared[first : first + count]

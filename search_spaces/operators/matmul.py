@@ -239,7 +239,8 @@ class Matmul(Problem):
         return 2.0 * self.batch * self.m * self.n * self.k
 
     def operands(self) -> tuple[Operand, ...]:
-        """a, b, scales and bias where there are, out; shapes in memory order, so a column-major a is (batch, k, m)."""
+        """Return a, b, scales and bias where there are, out; shapes in memory order, so a column-major a is (batch, k,
+        m)."""
         a_shape = (self.m, self.depth) if self.order_a == "row" else (self.depth, self.m)
         b_shape = (self.depth, self.n) if self.order_b == "row" else (self.n, self.depth)
         bias = (Operand("bias", "input", self.out_dtype, (self.n,)),) if self.has_bias else ()
@@ -278,7 +279,7 @@ class Matmul(Problem):
         return (Operand("reduced", "output", F32, (self.batch, self.m if self.reduced_axis == -1 else self.n)),)
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Standard normal inputs; of i8 all its numbers, each as likely, and scales from 1/2 to 2."""
+        """Return standard normal inputs; of i8 all its numbers, each as likely, and scales from 1/2 to 2."""
         found, rng = super().random_inputs(seed), np.random.default_rng((seed, 8))
         if self.a == "i8":
             for operand in self.operands()[:2]:
@@ -394,7 +395,7 @@ class Matmul(Problem):
         }
 
     def _smaller(self) -> float:
-        """What stress inputs are multiplied by so that sums of up to 3 times 8 stay below 2^15 in f16."""
+        """Return what stress inputs are multiplied by so that sums of up to 3 times 8 stay below 2^15 in f16."""
         return 1.0 if self.acc != "f16" else 2.0 ** min(0, int(np.floor(15 - np.log2(24 * self.k))))
 
     def parts(self, places: Indices) -> Iterator[Part]:
@@ -425,7 +426,7 @@ class Matmul(Problem):
                     yield Part(problem, part.inputs, {**part.outputs, name: reduced})
 
     def _part(self, batch: int, here: Indices, columns: Indices) -> Part:
-        """The rectangle of rows ``here`` and ``columns`` of a matrix of the batch, without the reduction."""
+        """Return the rectangle of rows ``here`` and ``columns`` of a matrix of the batch, without the reduction."""
         depth = np.arange(self.depth)
         a, b, out = (batch * size for size in (self.m * self.depth, self.depth * self.n, self.m * self.n))
         of_a = [(here, self.depth), (depth, 1)] if self.order_a == "row" else [(depth, self.m), (here, 1)]
@@ -453,8 +454,8 @@ class Matmul(Problem):
         return Part(problem, inputs, {"out": grid(out, (here, self.n), (columns, 1))[None]})
 
     def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """a, b, the bias, and what scales each element of their product (which broadcasts). Scales of blocks are in a
-        and b already."""
+        """Return a, b, the bias, and what scales each element of their product (which broadcasts). Scales of blocks are
+        in a and b already."""
         a, b = self.input_dtype.load(inputs["a"]), self.input_dtype.load(inputs["b"])
         if self.blocks is not None:
             of_a, of_b = (
@@ -481,7 +482,7 @@ class Matmul(Problem):
         return a, b, bias, scale
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """``reference`` and ``tolerance``, of one product."""
+        """Return ``reference`` and ``tolerance``, of one product."""
         a, b, bias, scale = self._values(inputs)
         with np.errstate(invalid="ignore"):
             product = a @ b
@@ -500,7 +501,7 @@ class Matmul(Problem):
         return {"out": result, "reduced": reduce(result, axis=self.reduced_axis)}
 
     def _held(self, sums: FloatArray) -> FloatArray:
-        """Sums as accumulators hold them, but for their rounding: in f16 large ones are infinite."""
+        """Return sums as accumulators hold them, but for their rounding: in f16 large ones are infinite."""
         if self.acc != "f16":
             return sums
         held: FloatArray = np.where(np.abs(sums) >= F16_INFINITY, np.copysign(np.inf, sums), sums)

@@ -42,7 +42,7 @@ class Operator:
 
     @classmethod
     def of(cls, problem: type[Problem]) -> Self:
-        """The operator of a problem type: its options are the fields made by ``problem.option``.
+        """Return the operator of a problem type: its options are the fields made by ``problem.option``.
 
         Raises ValueError for an option that is neither int, float nor str.
         """

@@ -11,7 +11,7 @@ Indices = npt.NDArray[np.int64]
 
 
 def grid(base: Indices | int, *axes: tuple[Indices, int]) -> Indices:
-    """``base`` plus index * stride of every combination of the ``axes``, the last fastest."""
+    """Return ``base`` plus index * stride of every combination of the ``axes``, the last fastest."""
     places = np.asarray(base, dtype=np.int64)
     for index, stride in axes:
         places = places[..., None] + index.astype(np.int64) * stride

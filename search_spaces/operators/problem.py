@@ -48,8 +48,8 @@ def whole_number(name: str, value: Any, least: int) -> int:
 
 
 def option(help: str, default: Any = dataclasses.MISSING, *, flag: str = "", choices: tuple[str, ...] = ()) -> Any:
-    """A field of a problem that the command line sets: by ``flag``, or by its name. Without ``default`` it is required;
-    "" stands for a value that ``__post_init__`` takes from other fields."""
+    """Return a field of a problem that the command line sets: by ``flag``, or by its name. Without ``default`` it is
+    required; "" stands for a value that ``__post_init__`` takes from other fields."""
     return dataclasses.field(default=default, metadata={"help": help, "flag": flag, "choices": choices})
 
 
@@ -86,18 +86,19 @@ class Problem(ABC):
 
     @abstractmethod
     def operands(self) -> tuple[Operand, ...]:
-        """Inputs, then outputs: the arrays a caller passes."""
+        """Return inputs, then outputs: the arrays a caller passes."""
 
     @abstractmethod
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """The outputs in float64 for stored inputs, without rounding to the output type; shapes as in memory."""
+        """Return the outputs in float64 for stored inputs, without rounding to the output type; shapes as in memory."""
 
     @abstractmethod
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Largest absolute error allowed for each element of each output (a rounding-error bound)."""
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """``reference`` and ``tolerance``. Where the second follows from the first, this computes the first once."""
+        """Return ``reference`` and ``tolerance``. Where the second follows from the first, this computes the first
+        once."""
         return self.reference(inputs), self.tolerance(inputs)
 
     @property
@@ -106,8 +107,8 @@ class Problem(ABC):
         return False
 
     def judge(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
-        """What is wrong with stored ``outputs``, "" for nothing, of a problem that judges them itself; None for one
-        whose outputs are compared with ``reference``."""
+        """Return what is wrong with stored ``outputs``, "" for nothing, of a problem that judges them itself; None for
+        one whose outputs are compared with ``reference``."""
         return None
 
     def _take_defaults(self, **values: str) -> None:
@@ -147,21 +148,21 @@ class Problem(ABC):
         return sum(o.bytes for o in self.operands())
 
     def metrics(self, config: Mapping[str, int | str], seconds: float) -> Mapping[str, float]:
-        """What else a launch of ``seconds`` means for people, by name and unit ("GB/s"); ``config`` holds at least the
-        parameters of the schedule. FLOP/s or bytes a second are shown anyway."""
+        """Return what else a launch of ``seconds`` means for people, by name and unit ("GB/s"); ``config`` holds at
+        least the parameters of the schedule. FLOP/s or bytes a second are shown anyway."""
         return {}
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Standard normal inputs, stored in the operands' types."""
+        """Return standard normal inputs, stored in the operands' types."""
         rng = np.random.default_rng(seed)
         return {o.name: standard_normal(rng, o.shape, o.dtype) for o in self.operands() if o.role == "input"}
 
     def input_cases(self) -> tuple[InputCase, ...]:
-        """What a kernel must answer besides random inputs, the likeliest faults first."""
+        """Return what a kernel must answer besides random inputs, the likeliest faults first."""
         return ()
 
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
-        """Inputs in which each of ``input_cases`` occurs, several of them at a time."""
+        """Yield inputs in which each of ``input_cases`` occurs, several of them at a time."""
         return iter(())
 
     def parts(self, places: Indices) -> Iterator[Part]:
@@ -174,7 +175,8 @@ class Problem(ABC):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The problem whose ``to_json()`` was ``data``. Raises ValueError for missing, unknown or wrong fields."""
+        """Return the problem whose ``to_json()`` was ``data``. Raises ValueError for missing, unknown or wrong
+        fields."""
         given = {k: v for k, v in data.items() if k != "operator"}
         fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
         needed = [n for n, f in fields.items() if f.default is f.default_factory is dataclasses.MISSING]

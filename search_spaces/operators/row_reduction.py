@@ -87,7 +87,7 @@ class RowProblem(Problem):
 
     @abstractmethod
     def functor(self, passes: str) -> str:
-        """The C++ type that says what is computed (autosched/kernels/row_operators.cuh)."""
+        """Return the C++ type that says what is computed (autosched/kernels/row_operators.cuh)."""
 
     @abstractmethod
     def state_words(self, passes: str) -> tuple[int, ...]:
@@ -139,7 +139,7 @@ class RowProblem(Problem):
             yield cases.StressInputs(names, stored)
 
     def parts(self, places: Indices) -> Iterator[Part]:
-        """The rows that ``places`` are in, some at a time: what is computed of them shall fit a cache."""
+        """Yield the rows that ``places`` are in, some at a time: what is computed of them shall fit a cache."""
         of_place = places // self.columns
         rows = of_place[np.flatnonzero(np.diff(of_place, prepend=-1))]
         columns = np.arange(self.columns)
@@ -158,7 +158,7 @@ class RowProblem(Problem):
 
     @abstractmethod
     def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
-        """The tolerance of out, given the reference of out."""
+        """Return the tolerance of out, given the reference of out."""
 
     def _load(self, inputs: Mapping[str, Array], name: str) -> FloatArray:
         return self.input_dtype.load(inputs[name])
@@ -267,7 +267,7 @@ class Reduce(RowProblem):
         )
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Standard normal, scaled down where a sum of squares would overflow f16."""
+        """Return standard normal, scaled down where a sum of squares would overflow f16."""
         overflows = self.kind == "sumsq" and self.out == "f16"
         scale = min(1.0, math.sqrt(_LARGEST_F16_SUM / self.length)) if overflows else 1.0
         rng = np.random.default_rng(seed)
@@ -280,7 +280,7 @@ class Reduce(RowProblem):
         return (cases.INTEGERS, cases.NAN, cases.INFINITY, cases.HUGE, cases.NEGATIVE, cases.ZERO, cases.SUBNORMAL)
 
     def parts(self, places: Indices) -> Iterator[Part]:
-        """A line of x for each of ``places``, as a row of a smaller problem."""
+        """Yield a line of x for each of ``places``, as a row of a smaller problem."""
         along = (np.arange(self.length), self.inner)
         x = grid(places // self.inner * self.length * self.inner + places % self.inner, along)
         rows = replace(self, rows=places.size, columns=self.length, axis="row", reduction_size=0)

@@ -76,7 +76,7 @@ class ArrayMove(Problem):
         """Where elements of out are in x, counted in memory order."""
 
     def parts(self, places: Indices) -> Iterator[Part]:
-        """The words at ``places``, one after another, as a row that is copied."""
+        """Yield the words at ``places``, one after another, as a row that is copied."""
         words = self.element_bytes // self.word.bytes
         source = self.source_of(places // words) * words + places % words
         row = replace(self, rows=1, columns=places.size, batch=1, dtype=self.word.name)

@@ -19,7 +19,7 @@ Values = tuple[Value, ...] | IntArray  # what codes stand for; the array form fo
 
 
 def ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
-    """a over b, rounded up; integers or arrays that broadcast, b positive."""
+    """Return a over b, rounded up; integers or arrays that broadcast, b positive."""
     return -(-np.asarray(a, dtype=np.int64) // np.asarray(b, dtype=np.int64))
 
 
@@ -43,7 +43,7 @@ class TextColumn:
         return len(self.codes)
 
     def tolist(self) -> list[str]:
-        """The text of every row."""
+        """Return the text of every row."""
         return [self.values[code] for code in self.codes.tolist()]
 
 
@@ -113,11 +113,11 @@ class Columns:
         return tuple(self._codes) + tuple(n for n in self._integers if n not in self._codes)
 
     def is_text(self, name: str) -> bool:
-        """True where ``self[name]`` holds codes of texts."""
+        """Tell whether ``self[name]`` holds codes of texts."""
         return name in self._codes and isinstance(self._values[name][0], str)
 
     def __getitem__(self, name: str) -> IntArray:
-        """The int64 column. Raises KeyError that lists the columns there are."""
+        """Return the int64 column. Raises KeyError that lists the columns there are."""
         if name in self._integers:
             return self._integers[name]
         if name not in self._codes:
@@ -129,16 +129,16 @@ class Columns:
         return array
 
     def column(self, name: str) -> Column:
-        """The column as the functions of rules get it. Raises KeyError as ``[]`` does."""
+        """Return the column as the functions of rules get it. Raises KeyError as ``[]`` does."""
         array = self[name]
         return TextColumn(array, cast(tuple[str, ...], self._values[name])) if self.is_text(name) else array
 
     def decode(self, name: str) -> list[Value]:
-        """The values of a column as Python ints or strs."""
+        """Return the values of a column as Python ints or strs."""
         return list(self.column(name).tolist())
 
     def take(self, rows: npt.NDArray[Any]) -> Columns:
-        """The rows chosen by indices or by a bool mask."""
+        """Return the rows chosen by indices or by a bool mask."""
         count = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
         codes = {n: c[rows] for n, c in self._codes.items()}
         integers = {n: a[rows] for n, a in self._integers.items() if n not in codes}
@@ -158,7 +158,7 @@ class Columns:
         return self._made(codes, self._values, integers, len(self))
 
     def with_integers(self, name: str, array: IntArray) -> Columns:
-        """These columns and one more integer column of the same length."""
+        """Return these columns and one more integer column of the same length."""
         if len(array) != len(self):
             raise ValueError(f"column {name} has {len(array)} rows, the others {len(self)}")
         return self._made(self._codes, self._values, {**self._integers, name: array}, len(self))

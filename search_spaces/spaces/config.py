@@ -38,7 +38,8 @@ class Config(Mapping[str, Value]):
         return hash(self.schedule)
 
     def integer(self, name: str) -> int:
-        """An integer parameter or an attribute. Raises TypeError for a text parameter, KeyError for an unknown name."""
+        """Return an integer parameter or an attribute. Raises TypeError for a text parameter, KeyError for an unknown
+        name."""
         value = self._values[name]
         if not isinstance(value, int):
             raise TypeError(f"parameter {name} is {value!r}, not an integer")
@@ -49,7 +50,7 @@ class Config(Mapping[str, Value]):
         return tuple(self.integer(name) for name in names)
 
     def text(self, name: str) -> str:
-        """A text parameter. Raises TypeError for an integer, KeyError for a name that is not there."""
+        """Return a text parameter. Raises TypeError for an integer, KeyError for a name that is not there."""
         value = self._values[name]
         if not isinstance(value, str):
             raise TypeError(f"{name} is {value!r}, not a string")

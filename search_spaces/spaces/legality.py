@@ -31,7 +31,7 @@ class _Lookup:
     table: npt.NDArray[np.generic]
 
     def of(self, codes: IntArray) -> npt.NDArray[np.generic]:
-        """The entry of every column of ``codes`` [variables, n]."""
+        """Return the entry of every column of ``codes`` [variables, n]."""
         keys = codes[self.inputs[0]] * self.strides[0]
         for variable, stride in zip(self.inputs[1:], self.strides[1:], strict=True):
             keys += codes[variable] * stride
@@ -107,7 +107,7 @@ class Legality:
         return allowed
 
     def _evaluate(self, rows: IntArray, variables: IntArray) -> IntArray:
-        """The rows that the rules without a relation allow too."""
+        """Return the rows that the rules without a relation allow too."""
         given = {name: variables[self._row[name]] for name in self._domains}
         columns = Columns.coded(given, self._domains, len(rows))
         for what in self._evaluated:

@@ -21,13 +21,13 @@ Legal = Callable[[IntArray], BoolArray]
 
 
 def check_rate(rate: float) -> None:
-    """Raises ValueError for a mutation rate outside (0, 1]."""
+    """Raise ValueError for a mutation rate outside (0, 1]."""
     if not 0.0 < rate <= 1.0:
         raise ValueError(f"a mutation rate cannot be {rate}: use a number in (0, 1]")
 
 
 def check_pairs(a: Sequence[object], b: Sequence[object]) -> None:
-    """Raises ValueError for lists of parents of different lengths."""
+    """Raise ValueError for lists of parents of different lengths."""
     if len(a) != len(b):
         raise ValueError(f"crossover needs as many first parents as second ones, not {len(a)} and {len(b)}")
 
@@ -52,7 +52,7 @@ def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray
 
 
 def _moved(start: IntArray, parameters: IntArray, codes: IntArray, legal: Legal) -> IntArray:
-    """The row with ``parameters`` [n, k] changed to ``codes`` [n, k], where that is legal."""
+    """Return the row with ``parameters`` [n, k] changed to ``codes`` [n, k], where that is legal."""
     rows = np.tile(start, (len(parameters), 1))
     rows[np.arange(len(parameters))[:, None], parameters] = codes
     return rows[legal(rows)]

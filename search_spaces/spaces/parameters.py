@@ -76,7 +76,7 @@ class Parameter:
         return known
 
     def random(self, rng: np.random.Generator) -> Value:
-        """A uniform value."""
+        """Return a uniform value."""
         return self.values[int(rng.random() * len(self.values))]
 
     def neighbour_codes(self, code: int) -> tuple[int, ...]:
@@ -86,7 +86,7 @@ class Parameter:
         return tuple(c for c in (code - 1, code + 1) if 0 <= c < len(self.values))
 
     def neighbours(self, value: Value) -> tuple[Value, ...]:
-        """The values next to ``value``: the adjacent ones of an ordinal, all others of a categorical.
+        """Return the values next to ``value``: the adjacent ones of an ordinal, all others of a categorical.
 
         Raises ValueError for a value outside the domain.
         """
@@ -154,12 +154,12 @@ def ordinal(
     *,
     deeper: bool = False,
 ) -> Parameter:
-    """A parameter whose values have an order, such as tile sizes. Raises ValueError as Parameter does."""
+    """Return a parameter whose values have an order, such as tile sizes. Raises ValueError as Parameter does."""
     return Parameter(name, tuple(values), doc, "ordinal", default, before, deeper)
 
 
 def categorical(
     name: str, values: Sequence[Value], doc: str = "", default: Value | None = None, before: Value | None = None
 ) -> Parameter:
-    """A parameter whose values have no order, such as layouts. Raises ValueError as Parameter does."""
+    """Return a parameter whose values have no order, such as layouts. Raises ValueError as Parameter does."""
     return Parameter(name, tuple(values), doc, "categorical", default, before)

@@ -20,7 +20,7 @@ def _words(seed: int) -> Iterator[int]:
 
 
 def _below(bound: int, words: Iterator[int]) -> int:
-    """A uniform integer in [0, bound), from the leading bits of as many words as it takes."""
+    """Return a uniform integer in [0, bound), from the leading bits of as many words as it takes."""
     bits = (bound - 1).bit_length()
     count = -(-bits // 64)
     while True:

@@ -118,7 +118,8 @@ class RecordedSpace(Space):
 
 
 def recorded_union(union: UnionSpace, listed: Sequence[Schedule]) -> UnionSpace:
-    """The legal ones among ``listed``, each in the space of its template. Raises EmptySpace where none is left."""
+    """Return the legal ones among ``listed``, each in the space of its template. Raises EmptySpace where none is
+    left."""
     spaces, refused = [], []
     for name, member in union.members.items():
         own = [schedule for schedule in listed if schedule.template == name]

@@ -83,7 +83,7 @@ class Attribute(_OfColumns):
     doc: str = ""
 
     def evaluate(self, columns: Columns) -> IntArray:
-        """The column. Raises ValueError where the function gives a wrong shape or type."""
+        """Return the column. Raises ValueError where the function gives a wrong shape or type."""
         return self._evaluated(columns, "iub", "integers").astype(np.int64, copy=False)
 
 
@@ -112,7 +112,8 @@ class Rule(_OfColumns):
     def refusing(
         cls, name: str, why_not: Callable[..., str | None], doc: str = "", *, names: Mapping[str, str] | None = None
     ) -> Self:
-        """The rule that refuses the values for which ``why_not`` gives a reason; it is made a function of ``each``."""
+        """Return the rule that refuses the values for which ``why_not`` gives a reason; it is made a function of
+        ``each``."""
 
         @wraps(why_not)
         def allows(*values: Value, **named: Value) -> bool:
@@ -131,7 +132,7 @@ class Rule(_OfColumns):
         return self._evaluated(columns, "b", "bools")
 
     def why_not(self, values: Mapping[str, Value]) -> str:
-        """The reason for one refused configuration with these values of ``needs``."""
+        """Return the reason for one refused configuration with these values of ``needs``."""
         given = {name: values[self.inputs[name]] for name in self._mentioned}
         return (self.reason(**given) or "") if callable(self.reason) else self.reason.format_map(given)
 

@@ -36,21 +36,21 @@ class Schedule:
         return (name for name, _ in self.items)
 
     def integer(self, name: str) -> int:
-        """The value of an integer parameter. Raises TypeError for a text one."""
+        """Return the value of an integer parameter. Raises TypeError for a text one."""
         value = self[name]
         if not isinstance(value, int):
             raise TypeError(f"parameter {name} is {value!r}, not an integer")
         return value
 
     def text(self, name: str) -> str:
-        """The value of a text parameter. Raises TypeError for an integer one."""
+        """Return the value of a text parameter. Raises TypeError for an integer one."""
         value = self[name]
         if not isinstance(value, str):
             raise TypeError(f"parameter {name} is {value!r}, not a string")
         return value
 
     def replace(self, **changes: Value) -> Self:
-        """The same schedule with other values. Raises KeyError for a parameter it does not have."""
+        """Return the same schedule with other values. Raises KeyError for a parameter it does not have."""
         for name in changes:
             if name not in self.values:
                 raise KeyError(name)
@@ -61,8 +61,8 @@ class Schedule:
 
     @classmethod
     def from_json(cls, template: str, data: Mapping[str, Any]) -> Self:
-        """The schedule whose ``to_json()`` was ``data``. Raises ValueError for an empty one, and for a value that is
-        neither an integer nor a string."""
+        """Return the schedule whose ``to_json()`` was ``data``. Raises ValueError for an empty one, and for a value
+        that is neither an integer nor a string."""
         if not data:
             raise ValueError("a schedule needs at least one parameter")
         for name, value in data.items():

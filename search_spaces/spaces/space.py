@@ -163,7 +163,8 @@ class Space:
         return self.schedules(self.unrank(draw_ranks(self.count(), n, seed, replace)))
 
     def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> Columns:
-        """The configurations with these ranks, a bijection from [0, count()). Raises ValueError for a rank outside."""
+        """Return the configurations with these ranks, a bijection from [0, count()). Raises ValueError for a rank
+        outside."""
         codes = self._tree.unrank(ranks)
         return Columns.coded(codes, {p.name: p.values for p in self._narrowed.values()}, len(ranks))
 
@@ -243,7 +244,7 @@ class Space:
         return violations
 
     def validate(self, schedule: Schedule | Mapping[str, Value]) -> None:
-        """Raises ValueError with name and reason of the first rule that a schedule breaks, and as ``explain`` does."""
+        """Raise ValueError with name and reason of the first rule that a schedule breaks, and as ``explain`` does."""
         for violation in self.explain(schedule):
             raise ValueError(f"{violation.rule}: {violation.reason}")
 
@@ -388,7 +389,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _in_order(parameters: Sequence[Parameter], attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-    """The attributes, each after those it needs, else in the order given."""
+    """Return the attributes, each after those it needs, else in the order given."""
     known = {p.name for p in parameters}
     waiting, ordered = list(attributes), []
     while waiting:

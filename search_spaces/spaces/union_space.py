@@ -66,7 +66,7 @@ class UnionSpace:
         return self._at([(i, next(drawn_of[i])) for i in turns])
 
     def _turns(self, n: int, seed: int, replace: bool) -> list[int]:
-        """The stratum of each of ``n`` draws: draw j of a stratum comes at the time j + a random start."""
+        """Return the stratum of each of ``n`` draws: draw j of a stratum comes at the time j + a random start."""
         draw_ranks(1, min(n, 0), seed)  # raises for negative values
         starts = (np.random.PCG64(seed).random_raw(len(self.strata)) >> np.uint64(11)) * 2.0**-53
         waiting = [(float(start), i) for i, start in enumerate(starts)]
@@ -81,7 +81,7 @@ class UnionSpace:
         return turns
 
     def _at(self, places: Sequence[tuple[int, int]]) -> list[Schedule]:
-        """The schedules at these places: (stratum, rank in it)."""
+        """Return the schedules at these places: (stratum, rank in it)."""
 
         def one_template(template: str, rows: list[int]) -> list[Schedule]:
             space = self.members[template]
@@ -154,7 +154,7 @@ class UnionSpace:
         return mutants
 
     def _elsewhere(self, schedule: Schedule, rng: np.random.Generator) -> Schedule:
-        """A random schedule of another stratum, each as likely; ``schedule`` where there is no other."""
+        """Return a random schedule of another stratum, each as likely; ``schedule`` where there is no other."""
         member = self._member(schedule)
         value = None if member.stratified_by is None else schedule[member.stratified_by]
         others = [i for i, s in enumerate(self.strata) if (s.template, s.value) != (schedule.template, value)]
@@ -186,7 +186,7 @@ class UnionSpace:
         return tuple(f"{name}.{column}" for name, member in self.members.items() for column in member.encoded_names)
 
     def encode(self, schedules: Sequence[Schedule]) -> npt.NDArray[np.float32]:
-        """The columns of each schedule's own template; NaN in those of the others."""
+        """Return the columns of each schedule's own template; NaN in those of the others."""
         encoded = np.full((len(schedules), len(self.encoded_names)), np.nan, dtype=np.float32)
         first = 0
         for name, member in self.members.items():

@@ -64,8 +64,8 @@ class NoKernel(LookupError):
 
 
 def evaluate(text: str, sizes: Mapping[str, int]) -> Any:
-    """The value of an expression over sizes: Python's arithmetic and comparisons, and nothing else. Raises ValueError
-    for another text, ArithmeticError where it has no value."""
+    """Return the value of an expression over sizes: Python's arithmetic and comparisons, and nothing else. Raises
+    ValueError for another text, ArithmeticError where it has no value."""
     return _value(ast.parse(text, mode="eval").body, sizes)
 
 
@@ -122,7 +122,7 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> Any:
 
 
 def load(folder: str | Path) -> Kernels:
-    """The kernels of an export. Raises OSError, and ValueError for a manifest of another version."""
+    """Return the kernels of an export. Raises OSError, and ValueError for a manifest of another version."""
     path = Path(folder)
     document = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
     if document.get("format") != 1:
@@ -135,9 +135,9 @@ class Kernels:
         self.folder, self.entries = folder, entries
 
     def select(self, problem: str, *, device: int | None = None, growth: float = 1.0) -> Kernel:
-        """The kernel for ``problem`` on a GPU (the current one): that of this very problem, else the nearest whose own
-        rules allow these sizes, else with ``growth`` above 1 one that computes at most so many times as many rows, of
-        arrays that have room for them (``Kernel.sizes``). Fields that are not named have their defaults.
+        """Return the kernel for ``problem`` on a GPU (the current one): that of this very problem, else the nearest
+        whose own rules allow these sizes, else with ``growth`` above 1 one that computes at most so many times as many
+        rows, of arrays that have room for them (``Kernel.sizes``). Fields that are not named have their defaults.
 
         Raises NoKernel, ValueError for what is not a problem, KernelError without a GPU.
         """
@@ -170,7 +170,7 @@ class Kernels:
 def _candidate(
     folder: Path, entry: Mapping[str, Any], asked: Mapping[str, str], sm: int, growth: float
 ) -> Kernel | str:
-    """The kernel of an entry for what is asked, or why it cannot be."""
+    """Return the kernel of an entry for what is asked, or why it cannot be."""
     sizes, texts = entry["sizes"], entry["texts"]
     for name in asked:
         if name not in sizes and name not in texts:
@@ -249,7 +249,7 @@ def _check(library: ctypes.CDLL, status: str, code: int, what: str) -> None:
 
 
 def _context() -> int:
-    """That of this thread; where it has none, it gets the primary one of GPU 0."""
+    """Return that of this thread; where it has none, it gets the primary one of GPU 0."""
     library, context = _driver(), ctypes.c_void_p()
     _check(library, "no_device", library.cuCtxGetCurrent(ctypes.byref(context)), "the current context")
     if not context.value:
@@ -261,7 +261,7 @@ def _context() -> int:
 
 
 def current_device() -> int:
-    """The number of this thread's GPU. Raises KernelError."""
+    """Return the number of this thread's GPU. Raises KernelError."""
     _context()
     device = ctypes.c_int()
     _check(_driver(), "no_device", _driver().cuCtxGetDevice(ctypes.byref(device)), "the current GPU")
@@ -362,7 +362,7 @@ class Kernel:
         return function
 
     def _workspaces(self, context: int, stream: int) -> dict[str, int]:
-        """The kernel's own arrays: launches on two streams must not share them."""
+        """Return the kernel's own arrays: launches on two streams must not share them."""
         known = self._own.get((context, stream))
         if known is not None:
             return known
@@ -381,7 +381,7 @@ class Kernel:
         return made
 
     def _parameters(self, at: Mapping[str, int]) -> tuple[list[Any], Any]:
-        """The parameters that the driver takes, and what they point to."""
+        """Return the parameters that the driver takes, and what they point to."""
         kept: list[Any] = []
         for a in self.entry["arguments"]:
             if a["kind"] == "array":

@@ -37,8 +37,8 @@ class Decision:
 
 
 def decisions(best: Record, trials: Sequence[Record]) -> tuple[Decision, ...]:
-    """The decisions of ``best``, those that were worth most first; of the template, and of its parameters among the
-    ``trials`` of the same template. Raises ValueError for a winner without a time."""
+    """Return the decisions of ``best``, those that were worth most first; of the template, and of its parameters among
+    the ``trials`` of the same template. Raises ValueError for a winner without a time."""
     if best.seconds is None:
         raise ValueError(f"record {best.id} has no time: its status is {best.status}")
     timed = [(r, r.seconds) for r in trials if r.seconds is not None]

@@ -24,7 +24,7 @@ class Change:
 
 
 def changes(here: Sequence[Entry], there: Sequence[Entry]) -> tuple[Change, ...]:
-    """What differs, slower ones first. Problems that only one database has are told as such.
+    """Return what differs, slower ones first. Problems that only one database has are told as such.
 
     Times of two databases were not taken in turns on one machine: measured ones may differ by what the machines do.
     """

@@ -153,7 +153,7 @@ def _today(problem: Problem | None, best: Record | None) -> tuple[str, tuple[str
 
 
 def _advice(entry: Entry, unusable: str, stale: Sequence[str]) -> str:
-    """The first of these that applies."""
+    """Return the first of these that applies."""
     best = entry.best
     if best is None:
         return "nothing has worked: see the failures"

@@ -89,7 +89,7 @@ def build(
 
 
 def render(report: Report) -> str:
-    """The page as text, to be written as UTF-8."""
+    """Return the page as text, to be written as UTF-8."""
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -116,7 +116,7 @@ def _sections(found: Sequence[Entry]) -> tuple[Section, ...]:
 
 
 def _pictures(entry: Entry) -> tuple[Picture, ...]:
-    """The layouts of the winner; none where its template has none, or this version cannot use it."""
+    """Return the layouts of the winner; none where its template has none, or this version cannot use it."""
     chip = known(entry.device)
     if entry.best is None or entry.problem is None or chip is None or is_library(entry.best.schedule):
         return ()

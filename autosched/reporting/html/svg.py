@@ -24,7 +24,7 @@ MOST_CELLS = 16384
 
 
 def progress(trials: Sequence[Record]) -> Markup:
-    """Times by trial on a logarithmic axis, the best so far as a line, failures as marks below."""
+    """Return times by trial on a logarithmic axis, the best so far as a line, failures as marks below."""
     timed = [(i, r.seconds) for i, r in enumerate(trials) if r.seconds is not None]
     if not timed:
         return Markup("")

@@ -23,7 +23,7 @@ def expected_improvement(predicted: Prediction, best: float) -> FloatArray:
 
 
 def likely_optimum(predicted: Prediction, best: float, works: FloatArray) -> float:
-    """What the largest value of all exceeds as likely as not, and ``LEAST_GAIN`` more than ``best`` at least.
+    """Return what the largest value of all exceeds as likely as not, and ``LEAST_GAIN`` more than ``best`` at least.
 
     Values count as independent of each other, as in Wang, Zhou and Jegelka, Optimization as Estimation with Gaussian
     Processes in Bandit Settings (2016), and each as far as its schedule ``works`` [n].
@@ -39,6 +39,6 @@ def likely_optimum(predicted: Prediction, best: float, works: FloatArray) -> flo
 
 
 def log_probability_to_reach(value: float, predicted: Prediction) -> FloatArray:
-    """The logarithm of the probability that each value is above ``value``, [n]."""
+    """Return the logarithm of the probability that each value is above ``value``, [n]."""
     ahead: FloatArray = scipy.special.log_ndtr((predicted.mean - value) / np.maximum(predicted.deviation, 1e-12))
     return ahead

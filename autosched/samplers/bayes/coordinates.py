@@ -71,7 +71,7 @@ class Coordinates:
 
 
 def _places(parameters: Sequence[Parameter]) -> _Places:
-    """The coordinate of each value that one of the parameters, all of one name, may take."""
+    """Return the coordinate of each value that one of the parameters, all of one name, may take."""
     values = list(dict.fromkeys(value for p in parameters for value in p.values))
     numbers = [v for v in values if isinstance(v, int)]
     ordered = all(p.kind == "ordinal" for p in parameters)

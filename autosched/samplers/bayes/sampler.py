@@ -94,7 +94,7 @@ class AcquisitionState:
     worth: FloatArray
 
     def gain(self, position: int) -> float:
-        """The expected improvement at one place, without a margin, in parts of the best value."""
+        """Return the expected improvement at one place, without a margin, in parts of the best value."""
         at = slice(position, position + 1)
         there = Prediction(self.predicted.mean[at], self.predicted.deviation[at])
         return float((expected_improvement(there, self.best) * self.parts[at])[0])
@@ -173,7 +173,7 @@ class BayesSampler(Sampler):
         return proposals
 
     def _proposed(self, rng: np.random.Generator) -> Schedule | None:
-        """The next trial; None where there is none left."""
+        """Return the next trial; None where there is none left."""
         self._gain = math.inf
         if self._unseen.seen < self._settings.first or not self._medians:
             guessed = self._guessed() if self._unseen.seen % 2 == 0 else None  # the others in case it misleads
@@ -244,7 +244,7 @@ class BayesSampler(Sampler):
                 model.observe(columns)
 
     def _remembered(self) -> list[Schedule]:
-        """What the model observes: everything, or the fastest half of ``most`` and the newest others."""
+        """Return what the model observes: everything, or the fastest half of ``most`` and the newest others."""
         most = self._settings.most
         if len(self._times) <= most:
             return list(self._times)
@@ -290,7 +290,7 @@ class BayesSampler(Sampler):
         return np.where(waiting, math.nan, [float(s in self._medians) for s in schedules])
 
     def _outlook(self, pool: Pool, guided: bool) -> AcquisitionState:
-        """What is expected at every place of the pool."""
+        """Return what is expected at every place of the pool."""
         values, works = self._values(self._observed), self._works(self._observed)
         scale = Scale.of(values[~np.isnan(values)])
         values = scale.down(values)
@@ -319,8 +319,8 @@ class BayesSampler(Sampler):
     # -- guesses of the prior ------------------------------------------------------------------------------------
 
     def _guessed(self) -> Schedule | None:
-        """The unseen schedule with the best guess, among random ones and where descents from these end; None without
-        a prior that guesses."""
+        """Return the unseen schedule with the best guess, among random ones and where descents from these end; None
+        without a prior that guesses."""
         if self._prior is None:
             return None
         if self._by_guess is None:
@@ -335,7 +335,7 @@ class BayesSampler(Sampler):
         return None
 
     def _trend(self, guesses: Guesses) -> Trend:
-        """The guesses of what was observed, and of the pool."""
+        """Return the guesses of what was observed, and of the pool."""
         observed = guesses.values(self._observed)
         scale = Scale.of(observed)
         return Trend(scale.down(observed), scale.down(self._of_pool))

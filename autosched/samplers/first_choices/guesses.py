@@ -30,12 +30,12 @@ class Guesses:
         self._sorted = np.sort(-guesses)
 
     def values(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """The logarithm of the best guess over each one's, [n]: LEAST for what does not fit on the device, above 0 for
-        what is better."""
+        """Return the logarithm of the best guess over each one's, [n]: LEAST for what does not fit on the device, above
+        0 for what is better."""
         return np.maximum(self._least - self._log_seconds(schedules), LEAST)
 
     def coordinate(self, schedules: Sequence[Schedule]) -> Columns:
-        """The part of the schedules whose guess is worse, in steps from 0 to 1, as a row float32 [1, n]."""
+        """Return the part of the schedules whose guess is worse, in steps from 0 to 1, as a row float32 [1, n]."""
         worse = np.searchsorted(self._sorted, -self._log_seconds(schedules)) / max(len(self._sorted) - 1, 1)
         steps: Columns = (np.floor(np.minimum(worse, 1.0) * _STEPS) / _STEPS).astype(np.float32)[None, :]
         return steps

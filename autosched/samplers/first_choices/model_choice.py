@@ -30,7 +30,7 @@ class DefaultChoice:
 
 
 def default_choice(problem: Problem, device: Device, templates: TemplateSet | None = None) -> DefaultChoice | None:
-    """The model's own choice for ``problem`` on ``device``, of ``templates`` or all that can compute it.
+    """Return the model's own choice for ``problem`` on ``device``, of ``templates`` or all that can compute it.
 
     The same for the same version of autosched. None where no template states its cost, or no schedule fits. Raises
     ValueError where no template computes the problem, or its space is empty.
@@ -51,7 +51,8 @@ def default_choice(problem: Problem, device: Device, templates: TemplateSet | No
 def predicted_seconds(
     templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: Device
 ) -> list[float]:
-    """The model's time of each schedule before it is compiled; infinite for one that does not fit on the device."""
+    """Return the model's time of each schedule before it is compiled; infinite for one that does not fit on the
+    device."""
     from autosched.samplers.first_choices.prior import AnalyticPrior
 
     logs = AnalyticPrior(templates, problem, device).log_seconds(schedules)

@@ -102,7 +102,7 @@ def installed() -> bool:
 
 
 def advice(templates: TemplateSet, problem: Problem, device: Device, prior: Prior) -> Advice:
-    """The schedules of ``templates`` that are nearest to what the library proposes, as ``prior`` completes them.
+    """Return the schedules of ``templates`` that are nearest to what the library proposes, as ``prior`` completes them.
     Nothing where it is not installed, and for problems and devices that it does not know."""
     if not isinstance(problem, Matmul) or not knows(problem, device) or not installed():
         return Advice()
@@ -177,8 +177,8 @@ def _configuration(row: Mapping[str, float]) -> Configuration:
 def nearest(
     configuration: Configuration, templates: TemplateSet, problem: Matmul, device: Device, prior: Prior
 ) -> Schedule | None:
-    """The schedule nearest to ``configuration``: of ``wgmma_matmul`` for wgmma where that is among ``templates``, else
-    of ``matmul`` by mma.sync; None where neither is, or nothing that ``prior`` expects to work."""
+    """Return the schedule nearest to ``configuration``: of ``wgmma_matmul`` for wgmma where that is among
+    ``templates``, else of ``matmul`` by mma.sync; None where neither is, or nothing that ``prior`` expects to work."""
     rows = {template.name: template for template in templates}
     if configuration.instruction_m == ROWS and "wgmma_matmul" in rows:
         row, decisions = rows["wgmma_matmul"], _wgmma(configuration)
@@ -222,7 +222,7 @@ def _raster(c: Configuration) -> str:
 
 
 def _narrowed(space: Space, decisions: Mapping[str, Value]) -> Space:
-    """The part of ``space`` with the values nearest to ``decisions``, without those that leave no legal schedule
+    """Return the part of ``space`` with the values nearest to ``decisions``, without those that leave no legal schedule
     together with the ones before them."""
     known = {parameter.name: parameter for parameter in space.parameters}
     wanted = {name: _nearest(known[name], value) for name, value in decisions.items()}
@@ -245,5 +245,5 @@ def _with(space: Space, fixed: Mapping[str, Value]) -> Space:
 
 
 def _nearest(parameter: Parameter, value: Value) -> Value:
-    """The value itself; of numbers the nearest."""
+    """Return the value itself; of numbers the nearest."""
     return value if value in parameter.values else min(parameter.values, key=lambda v: abs(int(v) - int(value)))

@@ -39,7 +39,7 @@ class AnalyticPrior:
         return np.stack(rows) if rows else np.zeros((0, len(self._names)), dtype=np.float32)
 
     def table(self, schedules: Sequence[Schedule]) -> FeatureTable:
-        """The features of schedules that fit on the device, with their names."""
+        """Return the features of schedules that fit on the device, with their names."""
         return FeatureTable(self._names, self.features(schedules))
 
     def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
@@ -70,8 +70,8 @@ class AnalyticPrior:
 
 
 def prior_of(templates: TemplateSet, problem: Problem, device: Device, space: SearchSpace) -> Prior:
-    """What is known before the first trial: the analytic model where every template states its costs, else nothing but
-    the encoding of the space."""
+    """Return what is known before the first trial: the analytic model where every template states its costs, else
+    nothing but the encoding of the space."""
     if all(template.counts is not None for template in templates):
         return AnalyticPrior(templates, problem, device)
     return EncodingPrior(space)

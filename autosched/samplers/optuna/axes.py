@@ -22,7 +22,7 @@ class Axis(Protocol):
     """One parameter."""
 
     def place(self, value: Any) -> Place:
-        """The place of a value of a trial; the nearest one of a number that the distribution does not have."""
+        """Return the place of a value of a trial; the nearest one of a number that the distribution does not have."""
 
     def value(self, place: Place) -> Any: ...
 

@@ -73,7 +73,7 @@ class StudySampler(BaseSampler):
         self._random.reseed_rng()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """The parameters that all trials so far have in common."""
+        """Return the parameters that all trials so far have in common."""
         space = self._common.calculate(study)
         single = {name: axis(found) for name, found in space.items() if found.single()}
         self._fixed = {name: only.value(only.random(self._rng)) for name, only in single.items()}
@@ -82,11 +82,12 @@ class StudySampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """A random value."""
+        """Return a random value."""
         return self._random.sample_independent(study, trial, param_name, param_distribution)
 
     def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> Params:
-        """The parameters of the largest expected improvement; none, to be sampled at random, for the first trials."""
+        """Return the parameters of the largest expected improvement; none, to be sampled at random, for the first
+        trials."""
         if len(study.directions) > 1:
             raise ValueError("StudySampler optimises one objective: give a study with one direction")
         trials = [t for t in study.get_trials(deepcopy=False, states=_STATES) if t.number != trial.number]
@@ -220,7 +221,7 @@ def _values(trials: Sequence[FrozenTrial], direction: StudyDirection) -> FloatAr
 
 
 def _kept(values: FloatArray, works: FloatArray) -> list[int]:
-    """The trials that the model looks at: all, or those that run, the best, and the newest others."""
+    """Return the trials that the model looks at: all, or those that run, the best, and the newest others."""
     if len(values) <= _MOST:
         return list(range(len(values)))
     worth = np.where(np.isnan(works), math.inf, np.nan_to_num(values, nan=-math.inf))

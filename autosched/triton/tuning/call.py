@@ -76,7 +76,7 @@ class KernelCall:
         """Everything about the call that a time depends on, but for values of tensors: the identity of its problem."""
         names = [n for n in function.parameters if n in self.arguments]
         names += [n for n in self.arguments if n not in function.parameters]
-        return " ".join(f"{name}={_described(self.arguments[name])}" for name in names)
+        return " ".join(f"{name}={described_value(self.arguments[name])}" for name in names)
 
     def on_the_cpu(self) -> KernelCall:
         """The same with copies of tensors that are on a GPU."""
@@ -103,9 +103,10 @@ def _moved(value: Any) -> Any:
     return value.detach().cpu()
 
 
-def _described(value: Any) -> str:
+def described_value(value: Any) -> str:
+    """An argument without its values: type, shape and strides of a tensor, else the number or the name."""
     if isinstance(value, tuple | list):
-        return f"({','.join(map(_described, value))})"
+        return f"({','.join(map(described_value, value))})"
     if isinstance(value, bool | int | str) or value is None:
         return "".join(str(value).split())
     if isinstance(value, float):

@@ -29,7 +29,7 @@ from autosched.tuning.result import Observer, TuneResult
 from autosched.tuning.winner.winner_proof import PROOF_SECONDS
 from measurements.compiler.pool import usable_cores
 from measurements.emulator import check_host
-from measurements.files.data_folder import default_database
+from measurements.files.data_folder import database_or_default
 from search_spaces.catalogue import register
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
@@ -191,10 +191,7 @@ def tune_call(
     with stack:
         if verify:
             judge.prepare()
-        usual = database is None
-        database = default_database() if database is None else database
-        if usual and "://" not in str(database):
-            Path(database).parent.mkdir(parents=True, exist_ok=True)
+        database = database_or_default(database)
         with Store.open(database) as store:
             if store.in_memory:
                 raise StoreError(f"{database} is a database in memory, which keeps nothing: give the path of a file")

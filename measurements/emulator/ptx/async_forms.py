@@ -175,27 +175,32 @@ def _tensor_store(i: Instruction) -> Form:
     reduces = i.qualifiers[0] == "reduce"
     if "bulk_group" not in i.qualifiers or (reduces and "add" not in i.qualifiers):
         raise Unsupported
-    if any(q.startswith(("im2col", "tile::")) for q in i.qualifiers):
-        raise Unsupported
     map_, from_ = (_address(o) for o in i.operands[:2])
-    rank = _rank(i.qualifiers)
-    if len(map_.coordinates) != rank:
-        raise Unsupported
+    rank, scatters = _tile(i.qualifiers, map_, "tile::scatter4")
     sources = [Source(map_.base, 8), *(Source(c, 4) for c in map_.coordinates), Source(from_.base, 8)]
-    return Form("tensor.store", 0, (), sources, [rank, map_.offset, from_.offset, int(reduces)])
+    return Form("tensor.store", 0, (), sources, [rank, map_.offset, from_.offset, int(reduces), scatters])
+
+
+_GATHERED = 4  # rows of tile::gather4 and tile::scatter4
 
 
 def _rank(qualifiers: Sequence[str]) -> int:
     return next(int(q[0]) for q in qualifiers if q in ("1d", "2d", "3d", "4d", "5d"))
 
 
+def _tile(qualifiers: Sequence[str], map_: Address, of_rows: str) -> tuple[int, int]:
+    """Dimensions, and whether it is four rows (``of_rows``) of a matrix instead of a box."""
+    if any(q.startswith(("im2col", "tile::")) and q != of_rows for q in qualifiers):
+        raise Unsupported
+    rank, rows = _rank(qualifiers), int(of_rows in qualifiers)
+    if len(map_.coordinates) != (1 + _GATHERED if rows else rank) or (rows and rank != 2):
+        raise Unsupported
+    return rank, rows
+
+
 def _tensor_load(i: Instruction) -> Form:
-    if any(q.startswith(("im2col", "tile::")) for q in i.qualifiers):
-        raise Unsupported
     to, map_, barrier = (_address(o) for o in i.operands[:3])
-    rank = _rank(i.qualifiers)
-    if len(map_.coordinates) != rank:
-        raise Unsupported
+    rank, gathers = _tile(i.qualifiers, map_, "tile::gather4")
     sources = [
         Source(to.base, 8),
         Source(map_.base, 8),
@@ -206,7 +211,8 @@ def _tensor_load(i: Instruction) -> Form:
     if multicast:
         sources.append(Source(i.operands[3], 2))
     blocks = 2 if "cta_group::2" in i.qualifiers else 1
-    return Form("tensor.load", 0, (), sources, [rank, to.offset, map_.offset, barrier.offset, int(multicast), blocks])
+    immediates = [rank, to.offset, map_.offset, barrier.offset, int(multicast), blocks, gathers]
+    return Form("tensor.load", 0, (), sources, immediates)
 
 
 def _st(i: Instruction) -> Form | None:
@@ -291,7 +297,26 @@ def _setmaxnreg(i: Instruction) -> Form:
     return Form("setmaxnreg", immediates=[1, number(i.operands[0]), int("inc" in i.qualifiers)])
 
 
+def _launch_control(i: Instruction) -> Form:
+    """``try_cancel [answer], [mbarrier]``, and what answers say."""
+    what, *q = i.qualifiers
+    if what == "try_cancel":
+        to, barrier = (_address(o) for o in i.operands)
+        immediates = [to.offset, barrier.offset, int("multicast::cluster::all" in q)]
+        return Form("clusterlaunchcontrol.try_cancel", 0, (), [Source(to.base, 8), Source(barrier.base, 8)], immediates)
+    answer = [Source(i.operands[1], 16)]
+    if q[0] == "is_canceled":
+        return Form("clusterlaunchcontrol.is_canceled", 0, [i.operands[0]], answer)
+    first, _, axis = q[0].partition("::")
+    if first != "get_first_ctaid":
+        raise Unsupported
+    asked = [("xyz".index(axis), i.operands[0])] if axis else list(enumerate(_values(i.operands[0])))[:3]
+    wanted = [(k, o) for k, o in asked if _sink(o)]
+    return Form("clusterlaunchcontrol.first_block", 0, [o for _, o in wanted], answer, [k for k, _ in wanted])
+
+
 _ASYNC: dict[str, Callable[[Instruction], Form | None]] = {
     "mbarrier": _mbarrier, "fence": _fence, "cp": _cp, "prefetch": _prefetch, "wgmma": _wgmma, "barrier": _barrier,
     "st": _st, "mapa": _mapa, "tensormap": _tensormap, "getctarank": _getctarank, "setmaxnreg": _setmaxnreg,
+    "clusterlaunchcontrol": _launch_control,
 }  # fmt: skip

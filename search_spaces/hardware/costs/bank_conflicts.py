@@ -40,7 +40,7 @@ def wavefronts(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
 
 
 def ideal_wavefronts(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
-    """What ``wavefronts`` would be without conflicts: the phases in which a lane is active."""
+    """Return what ``wavefronts`` would be without conflicts: the phases in which a lane is active."""
     return _total(np.any(_phases(addresses, access_bytes) >= 0, axis=-1))
 
 
@@ -108,7 +108,7 @@ def _per_warp(units: IntArray) -> IntArray:
 
 
 def banks(layout: SharedLayout, element_bytes: int) -> IntArray:
-    """The bank in which each element of the tile starts, (rows, cols)."""
+    """Return the bank in which each element of the tile starts, (rows, cols)."""
     return layout.offsets().astype(np.int64) * element_bytes // BANK_BYTES % BANKS
 
 
@@ -158,7 +158,7 @@ def _repeats(layout: SharedLayout, span: int, element_bytes: int) -> tuple[Share
 def copy_traffic(
     layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, columns: int, threads: int
 ) -> Traffic:
-    """Moving a whole tile between registers (or cp.async) and shared memory, each element once.
+    """Count the traffic of moving a whole tile between registers (or cp.async) and shared memory, each element once.
 
     Thread t sits at (t // columns, t % columns) of a grid whose columns run along ``axis``, the index that is
     contiguous in global memory; it moves ``vector`` neighbours along ``axis``, and the grid goes round-robin over the
@@ -197,7 +197,7 @@ def _grid_traffic(
 
 @lru_cache(maxsize=2**16)
 def fragment_traffic(row: TensorIntrinsic, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Traffic:
-    """Reading every fragment of an operand's tile into registers once, by one warp each.
+    """Count the traffic of reading every fragment of an operand's tile into registers once, by one warp each.
 
     Where the fragment has ``lane_loads``, lanes load their elements in that pattern, in vectors as the Access says;
     else 8x8 matrices are read by ldmatrix (instructions are counted as x4). Raises ValueError if the intrinsic rejects
@@ -226,7 +226,8 @@ def _ldmatrix_traffic(layout: SharedLayout, axis: Axis, vector: int, element_byt
 
 @lru_cache(maxsize=2**16)
 def _load_traffic(layout: SharedLayout, lanes: NestedLayout, element_bytes: int, vector: int) -> Traffic:
-    """Loads of ``vector`` elements by the 32 lanes of every fragment of the tile, distributed as ``lanes`` says."""
+    """Return loads of ``vector`` elements by the 32 lanes of every fragment of the tile, distributed as ``lanes``
+    says."""
     held = lanes.coordinates(1, WARP, replicate_threads=True)[0, :, ::vector]
     origins = np.indices([n // step for n, step in zip(layout.shape, lanes.shape, strict=True)])
     rows, cols = (

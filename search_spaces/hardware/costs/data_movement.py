@@ -132,7 +132,8 @@ class CopyPlan:
         return (line, position) if self.region.axis == "cols" else (position, line)
 
     def execute(self, tile: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """The shared buffer (``layout.size`` elements, padding zero) after the copy of ``tile``, (rows, cols)."""
+        """Return the shared buffer (``layout.size`` elements, padding zero) after the copy of ``tile``, (rows,
+        cols)."""
         if tile.shape != self.region.shape:
             raise ValueError(f"the tile must have shape {self.region.shape}, not {tile.shape}")
         rows, cols = self.positions()
@@ -145,7 +146,7 @@ class CopyPlan:
 def copy_plan(
     region: Region, layout: SharedLayout, threads: int, vector: int, columns: int, method: Method
 ) -> CopyPlan | Refusal:
-    """The plan with these choices, or the reason why it is not legal."""
+    """Return the plan with these choices, or the reason why it is not legal."""
     if layout.shape != region.shape:
         return Refusal(f"layout has shape {layout.shape}, but the region to copy has {region.shape}")
     vector_bytes = vector * region.element_bytes
@@ -191,7 +192,8 @@ def copy_plan(
 
 
 def expected_sectors(region: Region, vector: int, columns: int) -> float:
-    """Expected sectors of all requests when ``columns`` threads with ``vector`` elements each share lines of a region.
+    """Return expected sectors of all requests when ``columns`` threads with ``vector`` elements each share lines of a
+    region.
 
     A warp touches segments of one line each; ``columns * vector`` must divide a line.
 
@@ -298,7 +300,7 @@ def few_conflicts(layout: SharedLayout, element_bytes: int, axis: Axis) -> froze
 def _percents_of_bindings(
     layout: SharedLayout, element_bytes: int, axis: Axis, block: int
 ) -> dict[tuple[int, int], int]:
-    """What ``conflict_percent`` gives for every (vector, columns) that fits the lines along ``axis``."""
+    """Return what ``conflict_percent`` gives for every (vector, columns) that fits the lines along ``axis``."""
     bindings = _bindings(layout.shape[1] if axis == "cols" else layout.shape[0], element_bytes, block)
     alike = _alike(layout, element_bytes, axis) if block == 1 else layout
     if alike != layout:
@@ -309,8 +311,8 @@ def _percents_of_bindings(
 
 
 def _alike(layout: SharedLayout, element_bytes: int, axis: Axis) -> SharedLayout:
-    """A layout with the same percents in bindings of single elements across ``axis``, so that tiles of many sizes are
-    counted once; it differs in the number of lines alone."""
+    """Return a layout with the same percents in bindings of single elements across ``axis``, so that tiles of many
+    sizes are counted once; it differs in the number of lines alone."""
     if axis == layout.line_axis:
         # The accesses of warps that start whole periods apart cost the same (see ``aligned_period``), and the warps
         # that are sampled are whole periods of them, or all inside of the first one.

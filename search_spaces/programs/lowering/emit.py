@@ -254,6 +254,9 @@ class Emitter(Products):
         for n in ring:
             self.code.add(f"const unsigned tile_{n.staged.name} = stage + {offset}u;")
             offset += n.bytes
+        if self.values.get("in_flight", 0) and self.boxed:
+            self._flying_turns(loop)
+            return
         self._operations(loop.body)
         self._leave("});")
 

@@ -111,7 +111,7 @@ class Boxes(MemoryAccess):
         name, stages = f"Ring_{loop.number}", self.stages[loop.number]
         self.structs_add(
             f"struct {name} {{\n  static constexpr int stages = {stages}, stage_bytes = {sum(n.bytes for n in ring)}, "
-            f"consumers = {self.numbers.warps};\n}};\n"
+            f"consumers = {self.numbers.warps}, in_flight = {self.values.get('in_flight', 0)};\n}};\n"
         )
         place, by_tma = 0, any(n.tma for n in ring)
         if by_tma:
@@ -143,34 +143,45 @@ class Boxes(MemoryAccess):
                 loop.source,
             )
 
+    def _flying_turns(self, loop: ir.Loop) -> None:
+        """Of a loop that adds up products and does nothing else: a group of multiplications each, which the ring
+        waits for; states are the accumulators."""
+        states: dict[int, int] = {}
+        calls: list[tuple[str, ir.Source]] = []
+        for operation in loop.body:
+            match operation:
+                case ir.Load(result) | ir.Transpose(result):
+                    for spread in self.found.computed_in(result):
+                        self.refs[result.id, spread] = self._value(operation, spread)
+                case ir.Read(result, state):
+                    states[result.id] = state
+                case ir.Mma():
+                    assert operation.c is not None
+                    calls.append(self._box_call(operation, self.states[states[operation.c.id]]))
+                case _:
+                    pass
+        self.code.add("ptx::wgmma_fence();")
+        for line, source in calls:
+            self.code.add(line, source)
+        self.code.add("ptx::wgmma_commit_group();")
+        self._leave("});")
+        for state in states.values():
+            name = self.states[state]
+            self.code.each(
+                self.of(self.found.states[state]).registers,
+                lambda r, name=name: f"ptx::hold_register({name}[{r}]);",  # type: ignore[misc]
+                loop.source,
+                writes=name,
+            )
+        self.code.flush()
+
+    def _value(self, operation: ir.Computing, spread: Spread) -> Ref:
+        """Of the emitter of all operations."""
+        raise NotImplementedError
+
     def _box_products(self, waiting: list[Waiting]) -> None:
         """The multiplications of products, one group of them, and the wait for it."""
-        calls: list[tuple[str, ir.Source]] = []
-        for w in waiting:
-            o = w.operation
-            number = self.found.product_of[o.result.id]
-            n = self.numbers.products[number]
-            fragments = n.shape[0] // (64 * self.numbers.warps // 4)
-            b = self.refs[o.b.id, Spread("right", o.b.shape, number)]
-            spread = Spread("left", o.a.shape, number)
-            a, more = self.refs[o.a.id, spread], "false" if o.c is None else "true"
-            if a.kind == "staged":
-                calls.append(
-                    (
-                        f"tile::multiply_boxes<Operand_{a.name}, Operand_{b.name}, {fragments}>({w.array}, "
-                        f"tile_{a.name}, tile_{b.name}, warp / 4, {more});",
-                        o.source,
-                    )
-                )
-                continue
-            packed = self._pack(a, self.of(spread).registers, o.source)
-            calls.append(
-                (
-                    f"tile::multiply_registers<{o.a.dtype.c_name}, Operand_{b.name}, {fragments}>({w.array}, "
-                    f"{packed.name}, tile_{b.name}, {more});",
-                    o.source,
-                )
-            )
+        calls = [self._box_call(w.operation, w.array) for w in waiting]
         self.code.flush()
         self.code.add("ptx::wgmma_fence();")
         for line, source in calls:
@@ -186,6 +197,19 @@ class Boxes(MemoryAccess):
                 writes=w.array,
             )
         self.code.flush()
+
+    def _box_call(self, o: ir.Mma, array: str) -> tuple[str, ir.Source]:
+        number = self.found.product_of[o.result.id]
+        fragments = self.numbers.products[number].shape[0] // (64 * self.numbers.warps // 4)
+        b = self.refs[o.b.id, Spread("right", o.b.shape, number)]
+        spread = Spread("left", o.a.shape, number)
+        a, more = self.refs[o.a.id, spread], "false" if o.c is None else "true"
+        if a.kind == "staged":
+            of = f"Operand_{a.name}, Operand_{b.name}, {fragments}"
+            return f"tile::multiply_boxes<{of}>({array}, tile_{a.name}, tile_{b.name}, warp / 4, {more});", o.source
+        packed = self._pack(a, self.of(spread).registers, o.source)
+        of = f"{o.a.dtype.c_name}, Operand_{b.name}, {fragments}"
+        return f"tile::multiply_registers<{of}>({array}, {packed.name}, tile_{b.name}, {more});", o.source
 
     def _box_fragments(self, value: ir.Value, spread: Spread, staged: Staged) -> Ref:
         """All fragments of an a in registers: a warp's rows of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 
 import numpy as np
@@ -19,6 +19,7 @@ from search_spaces.programs.planning.boxes import (
     TMA,
     TMA_BYTES,
     WARP,
+    accumulating,
     line_bytes,
     pitch_bytes,
     why_no_boxes,
@@ -36,7 +37,7 @@ from search_spaces.programs.planning.ways import (
     wgmma_name,
 )
 from search_spaces.spaces.columns import Column, TextColumn
-from search_spaces.spaces.parameters import Parameter, Value, categorical
+from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 
 BARRIER_BYTES = 256  # of shared memory, for the mbarriers of all rings and tiles
@@ -52,7 +53,15 @@ def filling(found: Choices, device: Device) -> tuple[Parameter, ...]:
     if not has_boxes(found.element, device) or not found.first.staged:
         return ()
     values = (BY_THREADS, TMA, WARP) if stage_names(found.first) else (BY_THREADS, TMA)
-    return (categorical("filled_by", values, "what fills boxes: all threads, TMA, or a warp of its own that asks TMA"),)
+    filled = categorical("filled_by", values, "what fills boxes: all threads, TMA, or a warp of its own that asks TMA")
+    if not flying(found):
+        return (filled,)
+    return filled, ordinal("in_flight", (0, 1), "turns whose products may be unfinished when the next one's begin")
+
+
+def flying(found: Choices) -> bool:
+    """Whether the ring's only loop adds up products and does nothing else."""
+    return all(len(names := stage_names(i)) == 1 and set(names) <= accumulating(i) for i in found.inferences.values())
 
 
 def threads(found: Choices, device: Device) -> tuple[Attribute, ...]:
@@ -115,6 +124,8 @@ def box_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
         rules += _operand_rules(s)
     if filling(found, device):
         rules.append(_filling_rule(found))
+        if flying(found):
+            rules.append(_flight_rule(stage_names(found.first)))
     return tuple(rules)
 
 
@@ -210,6 +221,19 @@ def _filling_rule(found: Choices) -> Rule:
         return None
 
     return Rule.refusing("filled_by", why_not, "what fills boxes can copy the lines of all operands")
+
+
+def _flight_rule(stages: Mapping[int, str]) -> Rule:
+    def why_not(in_flight: int, filled_by: str, stages: int) -> str | None:
+        if in_flight and filled_by != WARP:
+            return f"turns in flight need a warp that fills stages as they are released, not {filled_by}"
+        if in_flight and stages < 2:
+            return "a turn in flight keeps the only stage"
+        return None
+
+    (name,) = stages.values()
+    names = {"in_flight": "in_flight", "filled_by": "filled_by", "stages": name}
+    return Rule.refusing("in_flight", why_not, "a stage is not filled while products read it", names=names)
 
 
 def box_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:

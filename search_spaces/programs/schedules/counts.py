@@ -223,6 +223,8 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
 
 def _barriers(config: Config, made: Numbers, stages: int, boxed: bool) -> float:
     """Of a turn. Warpgroups that a warp of its own copies for wait for stages alone, and not at one time."""
+    if boxed and config.get("in_flight", 0):
+        return 0.0
     if boxed and copies_alone(config):
         return 1.0 if made.warps == WARPS else BOTH_END
     return 1.0 if stages > 1 else 2.0

@@ -41,7 +41,7 @@ class Constraints:
         self._hashes: dict[str, npt.NDArray[np.uint64]] = {}
 
     def needed(self, needs: Iterable[str]) -> tuple[str, ...]:
-        """The attributes among ``needs`` and those they are computed from, in an order to compute them."""
+        """Return the attributes among ``needs`` and those they are computed from, in an order to compute them."""
         wanted = set(needs)
         for name in reversed(self.attributes):
             if name in wanted:
@@ -49,19 +49,19 @@ class Constraints:
         return tuple(name for name in self.attributes if name in wanted)
 
     def in_order(self, rules: Sequence[Rule]) -> list[tuple[Rule, tuple[str, ...]]]:
-        """The rules with the attributes that they need; those of few columns, which leave fewer rows for the others,
-        come first."""
+        """Return the rules with the attributes that they need; those of few columns, which leave fewer rows for the
+        others, come first."""
         needed = [(rule, self.needed(rule.needs)) for rule in rules]
         return sorted(needed, key=lambda pair: (len(pair[1]), len(pair[0].needs)))
 
     def domain(self, name: str) -> Values | None:
-        """The values of a parameter or of an attribute with a relation; None for an attribute without one."""
+        """Return the values of a parameter or of an attribute with a relation; None for an attribute without one."""
         if name in self.attributes:
             self.definition(name)
         return self._domains.get(name)
 
     def definition(self, name: str) -> Relation | None:
-        """The relation between an attribute and its inputs, or None where they have too many combinations."""
+        """Return the relation between an attribute and its inputs, or None where they have too many combinations."""
         if name not in self._definitions:
             attribute = self.attributes[name]
             inputs = self._inputs(attribute.needs)
@@ -76,7 +76,7 @@ class Constraints:
         return self._definitions[name]
 
     def relation(self, rule: Rule) -> Relation | None:
-        """The combinations that a rule allows (UNIT where it allows all), or None where there are too many."""
+        """Return the combinations that a rule allows (UNIT where it allows all), or None where there are too many."""
         if rule.name not in self._rules:
             inputs = self._inputs(rule.needs)
             allowed_rows = None
@@ -130,7 +130,7 @@ class Constraints:
         return max(1, int(allowed)) / SAMPLE_ROWS
 
     def _parts(self, mask: int) -> list[int]:
-        """The variables in groups that have no parameter in common."""
+        """Return the variables in groups that have no parameter in common."""
         parts: list[tuple[int, int]] = []  # variables, and the parameters below them
         for i in bits(mask):
             variables, below = 1 << i, self._below[i]
@@ -159,7 +159,8 @@ class Constraints:
         return float(min(most, len(edges) - 1 + unseen))
 
     def _hash(self, name: str) -> npt.NDArray[np.uint64]:
-        """A random word for each value of a variable, spread over the sample; sums of them tell combinations apart."""
+        """Return a random word for each value of a variable, spread over the sample; sums of them tell combinations
+        apart."""
         if name not in self._hashes:
             codes, values = self._sample(name)
             self._hashes[name] = np.random.PCG64(self.index[name]).random_raw(len(values))[codes]

@@ -71,7 +71,7 @@ class Step:
 
 
 def _fits(rows: int, weights: Sequence[Counts]) -> bool:
-    """True where the sum over the rows of the product of the weights surely stays inside int64."""
+    """Tell whether the sum over the rows of the product of the weights surely stays inside int64."""
     bound = rows
     for weight in weights:
         bound *= int(weight.max(initial=0))
@@ -102,7 +102,7 @@ class CountTree:
         return count
 
     def ranges(self, held: str) -> dict[int, range]:
-        """The ranks of the configurations with each code of ``held``, the parameter that was eliminated last.
+        """Return the ranks of the configurations with each code of ``held``, the parameter that was eliminated last.
 
         Codes that no legal configuration has are left out.
         """

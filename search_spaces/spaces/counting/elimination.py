@@ -50,7 +50,7 @@ class RowsLeft:
         self._rows = rows
 
     def take(self, rows: int, names: Iterable[str]) -> None:
-        """Raises TooTightlyTied where there are no ``rows`` left."""
+        """Raise TooTightlyTied where there are no ``rows`` left."""
         self._rows -= rows
         if self._rows < 0:
             raise TooTightlyTied(

@@ -31,7 +31,7 @@ Action = tuple[Literal["join", "domain", "evaluate"], int]  # index of a relatio
 
 
 def bits(mask: int) -> Iterator[int]:
-    """Indices of the set bits, ascending."""
+    """Yield indices of the set bits, ascending."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -88,7 +88,7 @@ class Plan:
     _steps: dict[int, Elimination] = field(default_factory=dict)
 
     def next(self) -> Elimination:
-        """The step to take now."""
+        """Return the step to take now."""
         greedy = self._greedy()
         if greedy.peak < ROLLOUT_ROWS:
             return greedy
@@ -120,7 +120,7 @@ class Plan:
         }
 
     def _candidates(self) -> Iterator[int]:
-        """The variables that a step may be for."""
+        """Yield the variables that a step may be for."""
         free = self.waiting & ~self.undefined
         return bits(free & ~self.held or free)
 
@@ -188,7 +188,7 @@ class _Draft:
         return Elimination(tuple(self.actions), self.bound, self.keeps(), self.peak, self.groups(), work)
 
     def keeps(self) -> int:
-        """The variables of the table that something else still mentions."""
+        """Return the variables of the table that something else still mentions."""
         later = self.plan.held if self.plan.waiting & ~self.plan.held else 0
         for r in self.relations.values():
             later |= r.variables

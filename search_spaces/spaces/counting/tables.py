@@ -34,7 +34,7 @@ class Relation:
     steps: Mapping[int, Codes] = field(default_factory=dict)
 
     def take(self, rows: npt.NDArray[Any]) -> Relation:
-        """The rows with these indices."""
+        """Return the rows with these indices."""
         return Relation(
             {name: codes[rows] for name, codes in self.columns.items()},
             len(rows),
@@ -46,7 +46,7 @@ UNIT = Relation({}, 1)
 
 
 def code_type(size: int) -> np.dtype[Any]:
-    """The narrowest unsigned type for codes below ``size``."""
+    """Return the narrowest unsigned type for codes below ``size``."""
     return np.min_scalar_type(max(size - 1, 0))
 
 
@@ -84,7 +84,7 @@ def keys(tables: Sequence[Relation], sizes: Mapping[str, int]) -> tuple[list[Int
 
 
 def sorted_order(key: IntArray, bound: int) -> IntArray | None:
-    """The stable order that sorts ``key``; None where it is sorted already."""
+    """Return the stable order that sorts ``key``; None where it is sorted already."""
     rows = len(key)
     if rows < 2 or bool(np.all(key[1:] >= key[:-1])):
         return None
@@ -124,7 +124,7 @@ class Join:
             self.counts = np.searchsorted(in_order, left_key, side="right") - self._first
 
     def rows(self, start: int, stop: int) -> Relation:
-        """The joined rows of the left rows start..stop."""
+        """Return the joined rows of the left rows start..stop."""
         counts, first = self.counts[start:stop], self._first[start:stop]
         if len(counts) and int(counts.max()) <= 1:
             kept = np.flatnonzero(counts)

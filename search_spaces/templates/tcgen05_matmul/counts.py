@@ -12,17 +12,25 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import SIDES
 from search_spaces.templates.common.matmul_traffic import dram_bytes
+from search_spaces.templates.common.stream_k import ADDITIONS, STOPS_TO_EXCHANGE, dealt_share, exchanged_bytes
 from search_spaces.templates.tcgen05_matmul.lowering import blocks_of_tile, box
 from search_spaces.templates.tcgen05_matmul.problem import row_of
+from search_spaces.templates.tcgen05_matmul.space import LAUNCH_CONTROL
+
+SCALING = 1.25  # instructions of a thread for a sum: an addition, and a part of a load of 32 columns
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     """The cost counts of a valid config, of one block."""
     tile_m, tile_n, tile_k = config.integers("tile_m", "tile_n", "tile_k")
-    steps, stages, sum_buffers = config.integers("tiles_k", "stages", "sum_buffers")
+    steps, stages, sum_buffers, split_k = config.integers("tiles_of_split", "stages", "sum_buffers", "split_k")
     launched, store_buffers = config.integers("launched_blocks", "store_buffers")
     pair = blocks_of_tile(config)
-    tiles = -(-config.integer("blocks") * pair // launched)  # of a block
+    stream_k, in_blocks = config.integer("stream_k"), problem.scale == "block"
+    works = config.integer("blocks")
+    asks = config.text("tile_scheduler") == LAUNCH_CONTROL
+    workers = -(-works // config.integer("tiles_of_block")) if asks else launched // pair  # that compute several tiles
+    tiles = works / workers if stream_k else -(-works // workers)  # of a block
     row = row_of(problem, tile_m, tile_n)
     element = problem.input_dtype.bytes
 
@@ -34,34 +42,40 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     boxes = sum(config.integer(f"stage_bytes_{side}") / (box(problem, config, side).size * element) for side in SIDES)
     # One thread multiplies, and one copies: each with a wait and the walk of the ring.
     issued = 4 * multiplications + 4 * boxes + 40
+    if in_blocks:  # each k-tile's sums are loaded, scaled and added up
+        issued += SCALING * ROWS * tile_n / device.warp_size
     results = ROWS * tile_n
     out_bytes = results * problem.out_dtype.bytes
     # A thread loads, finishes and stores a row: a store of 16 bytes a lane touches as many sectors as it fills in part.
     finishing = 5.0 * results / device.warp_size
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / 16 / 2)
+    partial_bytes = 4.0 * results if split_k > 1 else 0.0  # written, and read by the last block of a tile
+    stored = stored / split_k + partial_bytes
+    exchanged = exchanged_bytes(ROWS, tile_n) if stream_k else 0.0
     beside = (tiles - 1) * stored if sum_buffers > 1 else 0.0
-    ends = 1 if sum_buffers > 1 else tiles
+    ends = 1 if sum_buffers > 1 else math.ceil(tiles)
     return CostCounts(
-        blocks=launched,
+        blocks=workers * pair,
         threads=config.integer("threads"),
         shared_bytes=config.integer("shared_bytes"),
         registers=config.integer("registers"),
         unit=row.unit,
         operand_dtype=row.rated_as,
         flops=2.0 * ROWS * tile_n * tile_k * problem.input_dtype.values * steps * tiles,
-        instructions=(issued * steps + finishing) * tiles,
+        instructions=(issued * steps + finishing) * tiles + ADDITIONS * exchanged,
         shared_wavefronts=(
             wavefronts * steps + (2.0 * out_bytes / device.shared_bytes_per_cycle if store_buffers else 0.0)
         )
         * tiles,
-        load_bytes=stage_bytes * steps * tiles + beside,
-        store_bytes=stored * tiles - beside,
-        dram_bytes=dram_bytes(problem, config, device, (1, 1)),
+        load_bytes=(stage_bytes * steps + partial_bytes) * tiles + beside,
+        store_bytes=stored * tiles - beside + 2 * exchanged,
+        dram_bytes=dram_bytes(problem, config, device, (1, 1), dealt_share(works, workers) if stream_k else 0.0)
+        + exchanged * launched,
         iterations=math.ceil(steps * tiles),
         cluster=pair,
         stages=stages,
         barriers_per_iteration=0,
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
-        drains=ends,
-        drain_instructions=finishing * ends,
+        drains=ends + (STOPS_TO_EXCHANGE if stream_k else 0),
+        drain_instructions=finishing * ends + ADDITIONS * exchanged,
     )

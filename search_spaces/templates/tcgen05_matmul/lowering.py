@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from search_spaces.hardware.devices import Device
+from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide
 from search_spaces.hardware.tcgen05 import ROWS, SCALE_BYTES
@@ -20,12 +22,16 @@ from search_spaces.templates.tcgen05_matmul.problem import row_of, scale_tiles, 
 from search_spaces.templates.tensor_map import TensorMap
 
 SOURCE = DeviceSource("autosched/kernels/tcgen05_matmul.cuh", "autosched::tcgen05_matmul")
+WALK = DeviceSource("autosched/kernels/tcgen05_matmul/walk.cuh", "autosched::tcgen05_matmul_walk")
 
 _SWIZZLE_NAMES: dict[int, Literal["NONE", "32B", "64B", "128B"]] = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 _PROMOTIONS: dict[int, Literal["L2_128B", "L2_256B"]] = {128: "L2_128B", 256: "L2_256B"}
 _SUMS = {"f32": "float", "i32": "int"}
 # Of autosched::tcgen05_matmul, behind its maps of a and b.
-_CALL = ("scale_a", "scale_b", "bias", "out", "&out_map", "&block_scale_a_map", "&block_scale_b_map")
+_CALL = (
+    *("scale_a", "scale_b", "bias", "out", "&out_map", "partials", "counters"),
+    *("&block_scale_a_map", "&block_scale_b_map"),
+)
 
 
 def blocks_of_tile(config: Config) -> int:
@@ -74,17 +80,45 @@ def out_map(config: Config, out: Operand) -> TensorMap:
     return TensorMap.dense("out_map", out, (1, WARP, line // out.dtype.bytes), swizzle=swizzle)
 
 
+def workspaces(config: Config) -> tuple[Operand, ...]:
+    """Of split-K: partial sums, columns of the rows of a block, and an arrival counter for these rows of every tile of
+    out. Of stream-K the same for every two neighbours that share a tile, with two counters, of tickets and of stored
+    sums."""
+    split_k, blocks, tile_n = config.integers("split_k", "blocks", "tile_n")
+    pair = blocks_of_tile(config)
+    if config.integer("stream_k"):
+        shared = config.integer("launched_blocks") - pair
+        return (
+            Operand("partials", "workspace", F32, (shared, tile_n, ROWS)),
+            Operand("counters", "workspace", U32, (shared, 2), zeroed=True),
+        )
+    if split_k == 1:
+        return ()
+    tiles = blocks // split_k * pair
+    return (
+        Operand("partials", "workspace", F32, (tiles, split_k, tile_n, ROWS)),
+        Operand("counters", "workspace", U32, (tiles,), zeroed=True),
+    )
+
+
 def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
     """The kernel of a valid config."""
-    a, b, *rest = problem.operands()
+    return lower_sides(problem, problem.operands(), config)
+
+
+def lower_sides(problem: Matmul, operands: tuple[Operand, ...], config: Config, *, transposed: bool = False) -> Kernel:
+    """The kernel of a valid config of ``problem``, whose a, b, scales and bias (if any) and out are ``operands``."""
+    a, b, *rest = operands
     scales, (*read, out) = (rest[:2], rest[2:]) if problem.blocks else ([], rest)
+    sources = tensor_map(problem, config, "a", a), tensor_map(problem, config, "b", b)
     arguments: tuple[Argument, ...] = (
-        tensor_map(problem, config, "a", a),
-        tensor_map(problem, config, "b", b),
+        *sorted(sources, key=lambda source: source.name),
         *(scales_map(problem, config, operand) for operand in scales),
         *read,
         out_map(config, out) if config.integer("store_buffers") else out,
+        *workspaces(config),
     )
+    pair, stream_k = blocks_of_tile(config), config.integer("stream_k") > 0
     names = {argument.name for argument in arguments}
     return SOURCE.kernel(
         config,
@@ -96,16 +130,22 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
                 name: getattr(problem, name)
                 for name in ("batch", "order_a", "order_b", "scale", "has_bias", "activation", "scale_order")
             },
+            "transposed": transposed,
             "scales_of_step": row_of(problem, ROWS, 256).scales_of_row,
         },
         types={"T": problem.input_dtype.c_name, "Sum": _SUMS[problem.acc], "Out": problem.out_dtype.c_name},
         arguments=arguments,
         call=(
-            "a_map",
-            "b_map",
+            *(source.name for source in sources),
             *(name if name.removeprefix("&") in names else "nullptr" for name in _CALL),
         ),
         blocks=config.integer("launched_blocks"),
-        cluster=(blocks_of_tile(config), 1, 1),
-        grid_may_shrink=config.integer("tiles_of_block") > 1,
+        cluster=(pair, 1, 1),
+        cooperating=(pair, 1)
+        if stream_k
+        else (config.integer("split_k"), math.prod(config.integers("tiles_m", "tiles_n")) * pair),
+        chained=stream_k,
+        grid_may_shrink=(
+            config.integer("tiles_of_block") > 1 and not stream_k and config.text("tile_scheduler") == "static"
+        ),
     )

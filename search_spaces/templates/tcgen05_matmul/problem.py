@@ -32,8 +32,6 @@ def supports(problem: Matmul, device: Device) -> str | None:
         )
     if problem.acc == "f16":
         return "the tcgen05 kernel adds up in f32, but the problem asks for sums in f16"
-    if problem.scale == "block":
-        return "the tcgen05 kernel has no scales of blocks"
     if problem.reduction != "none":
         return f"the tcgen05 kernel has no second output, which {problem.reduction} needs"
     for side in SIDES:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.common.persistent import streams
 from search_spaces.templates.tcgen05_matmul.problem import tiling
 
 TILES_OF_BLOCK = 3  # of a block that computes several: both buffers of sums, and the first one again
@@ -13,7 +15,8 @@ TILES_OF_BLOCK = 3  # of a block that computes several: both buffers of sums, an
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original (``Tiling.proxy``): enough
-    k-tiles to reuse each stage, several tiles of a block where it computes several, and two matrices of the batch."""
+    k-tiles to reuse each stage, several tiles of a block where it computes several, a partial wave behind whole ones
+    where stream-K deals out tiles, and two matrices of the batch."""
     m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
     batch = min(problem.batch, 2)
     sizes = {"m": m, "n": n}
@@ -21,8 +24,19 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     most = {axis: -(-int(getattr(problem, axis)) // tile[axis]) for axis in sizes}
     counts = {axis: -(-size // tile[axis]) for axis, size in sizes.items()}
     several = min(schedule.integer("tiles_of_block"), TILES_OF_BLOCK)
-    for axis, other in (("n", "m"), ("m", "n")):
-        counts[axis] = min(most[axis], max(counts[axis], -(-several // (batch * counts[other]))))
+    if schedule.integer("stream_k"):
+        counts["m"], counts["n"] = min(
+            (
+                (down, across)
+                for down, across in product(*(range(counts[axis], most[axis] + 1) for axis in ("m", "n")))
+                if streams(batch * down * across, several)
+            ),
+            key=lambda shape: shape[0] * shape[1],
+            default=(counts["m"], counts["n"]),
+        )
+    else:
+        for axis, other in (("n", "m"), ("m", "n")):
+            counts[axis] = min(most[axis], max(counts[axis], -(-several // (batch * counts[other]))))
     cut = {
         axis: min(extent, (counts[axis] - 1) * tile[axis] + (extent % tile[axis] or tile[axis]))
         for axis, extent in (("m", problem.m), ("n", problem.n))

@@ -5,8 +5,7 @@ The kernel is ``autosched/kernels/tcgen05_matmul.cuh``; its ``static_assert``s c
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide, Refusal
 from search_spaces.hardware.tcgen05 import ALLOCATION, COLUMNS, ROWS, SCALE_BYTES, SCALE_COLUMNS, SCALE_LINES, n_of
 from search_spaces.hardware.wgmma import SWIZZLES, line_bytes
-from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matmul import SCALE_BLOCK, Matmul
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
@@ -25,42 +24,54 @@ from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, along_k, box_of, store_line
 from search_spaces.templates.common.launch_rules import device_rules
+from search_spaces.templates.common.persistent import (
+    TILES_OF_BLOCK,
+    tiles_that_end_together,
+    why_no_stream_k,
+    workers_of_launch,
+)
 from search_spaces.templates.common.raster import raster, raster_rule
+from search_spaces.templates.common.stream_k import too_little_idle
 from search_spaces.templates.tcgen05_matmul.problem import row_of, scale_tiles, scale_words, tiling
 
-TILES_OF_BLOCK = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 48, 64)
 FINISHING_WARPS = 4  # of a block: each reaches a quarter of the lanes of tensor memory
 THREADS = (2 + FINISHING_WARPS) * WARP  # one warp copies, and one multiplies
 BARRIER_BYTES = 16  # of shared memory for each stage, and for each buffer of sums: two mbarriers
-ADDRESS_BYTES = 16  # of shared memory: where the sums lie in tensor memory
+ADDRESS_BYTES = 16  # of shared memory: where the sums lie in tensor memory, and what the last block of a split tells
+ANSWER_BYTES = 3 * (16 + BARRIER_BYTES)  # of shared memory: tiles that launch control was asked for
+LAUNCH_CONTROL = "launch_control"
 REGISTERS = 96  # of a thread: a warp that finishes holds 32 sums at a time
 BALANCED_N = 128  # from so many columns on shared memory keeps up with the multiplications
 ALIGNMENT = 1024  # bytes of shared memory after which a swizzle repeats
 FEW_STAGES = 3  # one that is multiplied, and two on their way
+FULL_WAVES = 1  # blocks per SM from which splitting k adds no parallelism: one runs at a time
 
 
 @lru_cache(maxsize=64)
-def space(problem: Matmul, device: Device) -> Space:
-    """All schedules of ``problem`` on ``device``."""
+def space(problem: Matmul, device: Device, *, transposed: bool = False) -> Space:
+    """All schedules of ``problem`` on ``device``; of a ``transposed`` one, whose out is stored from registers."""
     return Space(
-        "tcgen05_matmul",
-        parameters(problem),
+        "tcgen05_matmul_transposed" if transposed else "tcgen05_matmul",
+        parameters(problem, transposed=transposed),
         attributes(problem, device),
         validity_constraints(problem, device),
         pruning_rules(problem, device),
     )
 
 
-def parameters(problem: Matmul) -> tuple[Parameter, ...]:
+def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter, ...]:
     """The domains, before any rule applies."""
     span = 128 // problem.input_dtype.bytes
     columns = n_of(problem.multiplied_as, 1)
     if problem.blocks:  # whose scales come for so many columns at a time
         columns = tuple(n for n in columns if n % SCALE_LINES == 0)
+    in_blocks = problem.scale == "block"  # whose sums are those of a k-tile, and added up in registers
+    if in_blocks:
+        columns = tuple(n for n in columns if SCALE_BLOCK % n == 0)
     return (
         ordinal("tile_m", (ROWS, 2 * ROWS), "rows of the tile of out: of one block, or of a pair"),
         ordinal("tile_n", columns, "columns of the tile of out, the n of one multiplication"),
-        ordinal("tile_k", (span, 2 * span), "depth of one pipeline stage"),
+        ordinal("tile_k", (SCALE_BLOCK,) if in_blocks else (span, 2 * span), "depth of one pipeline stage"),
         ordinal("swizzle_a", SWIZZLES, "bytes that the swizzle of a's boxes spans, 0 without one"),
         ordinal("swizzle_b", SWIZZLES, "bytes that the swizzle of b's boxes spans, 0 without one"),
         ordinal("stages", (2, 3, 4, 5, 6, 7, 8, 10, 12, 16), "k-tiles in shared memory at a time"),
@@ -69,14 +80,22 @@ def parameters(problem: Matmul) -> tuple[Parameter, ...]:
             (1, 2),
             "tiles of out in tensor memory at a time: one is finished while the next is multiplied",
         ),
-        ordinal("split_k", (1,), "blocks that share the k of one tile"),
+        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks, or pairs, that share the k of one tile"),
         raster(hilbert=True),
         ordinal(
             "store_buffers",
-            (0, 1, 2, 4),
+            (0,) if transposed else (0, 1, 2, 4),
             "boxes of 32 rows of out that each warp has in shared memory for TMA to store; 0: it stores registers",
         ),
         ordinal("tiles_of_block", TILES_OF_BLOCK, "tiles of out that a block, or a pair, computes one after another"),
+        ordinal(
+            "stream_k", (0, 1), "whether the k of the last tiles is dealt out to all blocks, so that they end together"
+        ),
+        categorical(
+            "tile_scheduler",
+            ("static", LAUNCH_CONTROL),
+            "whether blocks know their tiles from the start, or take over those of blocks that have not begun",
+        ),
         ordinal("l2_promotion", (128, 256), "bytes around what TMA asks for that L2 takes from DRAM"),
         categorical(
             "kept", ("neither", "a", "b"), "the operand that L2 is to keep longest, and the other one shortest"
@@ -127,8 +146,12 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "shared_bytes",
-            lambda stage_bytes, stages, store_bytes, sum_buffers: (
-                (stage_bytes + BARRIER_BYTES) * stages + store_bytes + BARRIER_BYTES * sum_buffers + ADDRESS_BYTES
+            lambda stage_bytes, stages, store_bytes, sum_buffers, tile_scheduler: (
+                (stage_bytes + BARRIER_BYTES) * stages
+                + store_bytes
+                + BARRIER_BYTES * sum_buffers
+                + ADDRESS_BYTES
+                + ANSWER_BYTES * (tile_scheduler == LAUNCH_CONTROL)
             ),
             "dynamic shared memory of a block",
         ),
@@ -141,15 +164,26 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             ),
             "columns of tensor memory that a block allocates",
         ),
+        Attribute("launched_blocks", each(partial(_launched_blocks, device)), "blocks of the launch"),
         Attribute(
-            "launched_blocks",
-            lambda blocks, tile_m, tiles_of_block: ceil_div(blocks, tiles_of_block) * _blocks_of(tile_m),
-            "blocks of the launch",
-        ),
-        Attribute(
-            "registers", lambda tile_m: np.full_like(np.asarray(tile_m), REGISTERS), "registers of a thread, roughly"
+            "registers",
+            lambda tile_n: REGISTERS + (tile_n if problem.scale == "block" else np.zeros_like(tile_n)),
+            "registers of a thread, roughly",
         ),
     )
+
+
+def _launched_blocks(
+    device: Device, blocks: int, tile_m: int, tiles_of_block: int, stream_k: int, tile_scheduler: str
+) -> int:
+    """The fewest for ``tiles_of_block`` of each; one for each tile where blocks take over those of others; all that run
+    at a time with stream-K."""
+    pair = tile_m // ROWS
+    if tile_scheduler == LAUNCH_CONTROL:
+        return blocks * pair
+    if not stream_k:
+        return -(-blocks // tiles_of_block) * pair
+    return workers_of_launch(device.sms_of_clusters(pair) // pair, blocks, tiles_of_block) * pair
 
 
 def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
@@ -170,13 +204,46 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_block_scale_rules(problem),
         Rule(
             "sum_buffers",
-            lambda sum_buffers, tiles_of_block: (sum_buffers == 1) | (tiles_of_block > 1),
+            lambda sum_buffers, tiles_of_block: (sum_buffers == 1) | (tiles_of_block > 1) | (problem.scale == "block"),
             "{sum_buffers} tiles of out in tensor memory are too many for blocks that compute {tiles_of_block}",
         ),
         _store_rule(problem),
+        *_persistent_rules(problem, device),
         tiling(problem).split_rule(),
         *tiling(problem).grid_rules(parameters(problem)),
         *device_rules(device),
+    )
+
+
+def _persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    def why_not(tile_m: int, tile_n: int, tiles_of_block: int, stream_k: int) -> str | None:
+        if stream_k == 0:
+            return None
+        pair = tile_m // ROWS
+        tiles = problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n)
+        return why_no_stream_k(tiles, device.sms_of_clusters(pair) // pair, tiles_of_block, pair)
+
+    return (
+        Rule(
+            "tiles_of_block",
+            lambda tiles_of_block, split_k: (tiles_of_block == 1) | (split_k == 1),
+            "a block computes {tiles_of_block} tiles one after another, and {split_k} blocks share the k of one: only "
+            "one of the two is possible",
+        ),
+        Rule.refusing("stream_k", why_not, "stream-K deals out the k of the last tiles"),
+        Rule(
+            "stream_k_tiles",
+            lambda tile_k, stream_k: (stream_k == 0) | (tile_k < problem.depth),
+            f"stream-K deals out k-tiles, but k = {problem.depth} is one of {{tile_k}}",
+        ),
+        Rule.refusing(
+            "tile_scheduler",
+            lambda tile_scheduler, tiles_of_block, stream_k: (
+                None
+                if tile_scheduler == "static" or (tiles_of_block > 1 and not stream_k)
+                else "with launch control a block computes several whole tiles, those of blocks that have not begun"
+            ),
+        ),
     )
 
 
@@ -249,6 +316,7 @@ def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
 
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Rules that leave out schedules which a simpler or smaller one equals or beats."""
+    split = tiling(problem)
     return (
         *(
             _tile_size_rule(axis, extent, parameters(problem))
@@ -257,8 +325,20 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *(_swizzle_rule(problem, side) for side in SIDES),
         Rule(
             "stages",
-            lambda stages, tile_k: (stages <= ceil_div(problem.depth, tile_k)) | (stages == 2),
-            f"{{stages}} stages are more than the k-tiles of k = {problem.depth} by {{tile_k}}",
+            lambda stages, tile_k, split_k: (stages <= split.tiles_of_split(tile_k, split_k)) | (stages == 2),
+            f"{{stages}} stages are more than the k-tiles of a split of k = {problem.depth} by {{tile_k}}",
+        ),
+        Rule(
+            "split_k_waves",
+            lambda tile_m, tile_n, split_k: (
+                (split_k == 1)
+                | (
+                    problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n) * _blocks_of(tile_m)
+                    < FULL_WAVES * device.sm_count
+                )
+            ),
+            "split_k is {split_k}, but tiles of {tile_m}x{tile_n} alone already give each of the "
+            f"{device.sm_count} SMs of {device.name} a block",
         ),
         raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
         _waves_rule(problem, device),
@@ -268,7 +348,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "one_buffer",
             lambda tile_n, sum_buffers, tiles_of_block: (
-                (sum_buffers == 2) | (tiles_of_block == 1) | (2 * tile_n > COLUMNS)
+                (sum_buffers == 2) | ((tiles_of_block == 1) & (problem.scale != "block")) | (2 * tile_n > COLUMNS)
             ),
             "with {sum_buffers} tile in tensor memory nothing is multiplied while one of the {tiles_of_block} tiles of "
             "a block is finished, and there is room for two",
@@ -279,19 +359,19 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 def _waves_rule(problem: Matmul, device: Device) -> Rule:
     """Blocks of several tiles are as many as run at a time: then none waits for another, and they all end together."""
 
-    def why_not(tile_m: int, tile_n: int, tiles_of_block: int) -> str | None:
+    def why_not(tile_m: int, tile_n: int, tiles_of_block: int, stream_k: int) -> str | None:
         if tiles_of_block == 1:
             return None
         blocks = tile_m // ROWS
         tiles = problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n)
         resident = device.sms_of_clusters(blocks) // blocks
-        needed = -(-tiles // resident)
-        if tiles_of_block != TILES_OF_BLOCK[min(bisect_left(TILES_OF_BLOCK, needed), len(TILES_OF_BLOCK) - 1)]:
+        needed, of_block = tiles_that_end_together(tiles, resident)
+        if tiles_of_block != of_block:
             return (
                 f"a block computes {tiles_of_block} tiles, but {needed} from each of {resident} that run at a time on "
                 f"{device.name} are all {tiles}"
             )
-        return None
+        return too_little_idle(tiles, resident) if stream_k else None
 
     return Rule.refusing("tiles_of_block_waves", why_not)
 

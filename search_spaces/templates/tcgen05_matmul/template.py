@@ -8,7 +8,7 @@ from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import SIDES
 from search_spaces.templates.drawing import Drawing
 from search_spaces.templates.tcgen05_matmul.counts import counts
-from search_spaces.templates.tcgen05_matmul.lowering import SOURCE, box, lower
+from search_spaces.templates.tcgen05_matmul.lowering import SOURCE, WALK, box, lower
 from search_spaces.templates.tcgen05_matmul.problem import supports
 from search_spaces.templates.tcgen05_matmul.proxy import proxy
 from search_spaces.templates.tcgen05_matmul.space import space
@@ -31,4 +31,5 @@ TCGEN05_MATMUL = KernelTemplate(
     counts=counts,
     proxy=proxy,
     drawings=_drawings,
+    walk=WALK,
 )

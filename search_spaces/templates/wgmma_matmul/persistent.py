@@ -1,13 +1,6 @@
-"""Blocks that compute several tiles of out, and stream-K: how many are launched, and when that is worth it.
-
-With ``stream_k`` the tiles of the last whole wave and those of the partial one behind it have their k-tiles dealt out
-evenly, in the order of the tiles ("data-parallel + two-tile Stream-K", Osama, Merrill, Cecka, Garland and Owens, PPoPP
-2023, section 5.2). Every block gets those of one to two tiles, so that at most two blocks share a tile.
-"""
+"""Blocks of wgmma_matmul that compute several tiles of out: ``templates.common.persistent`` for its clusters."""
 
 from __future__ import annotations
-
-from bisect import bisect_left
 
 import numpy as np
 
@@ -15,21 +8,12 @@ from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.templates.common.persistent import (
+    tiles_that_end_together,
+    why_no_stream_k,
+    workers_of_launch,
+)
 from search_spaces.templates.common.stream_k import too_little_idle
-
-TILES_OF_BLOCK = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 48, 64)
-
-
-def _workers(resident: int, tiles: int, of_block: int) -> int:
-    """Clusters that stream-K deals ``tiles`` out to: as many as run at a time, unless a small problem has no tiles for
-    so many. There is a partial wave then, and behind it a whole one where blocks have three tiles or more."""
-    return max(min(resident, (tiles - 1) // (1 if of_block < 3 else 2)), 1)
-
-
-def streams(tiles: int, of_block: int) -> bool:
-    """Whether stream-K can deal out ``tiles``, fewer than run at a time, of clusters that compute ``of_block`` each."""
-    workers = _workers(tiles, tiles, of_block)
-    return workers > 1 and tiles % workers != 0
 
 
 def launched_blocks(device: Device) -> Attribute:
@@ -42,7 +26,8 @@ def launched_blocks(device: Device) -> Attribute:
         tiles = blocks // cluster
         if not stream_k:
             return -(-tiles // tiles_of_block) * cluster
-        return _workers(device.sms_of_clusters(cluster) // cluster * min_blocks, tiles, tiles_of_block) * cluster
+        resident = device.sms_of_clusters(cluster) // cluster * min_blocks
+        return workers_of_launch(resident, tiles, tiles_of_block) * cluster
 
     return Attribute("launched_blocks", each(blocks_of_launch), "blocks of the launch")
 
@@ -55,18 +40,10 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     ) -> str | None:
         if stream_k == 0:
             return None
-        if tiles_of_block == 1:
-            return "stream-K deals out the k of tiles to blocks that compute several, but each computes one"
         cluster = cluster_m * cluster_n
         tiles = problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n) // cluster
         resident = device.sms_of_clusters(cluster) // cluster * min_blocks
-        launched = _workers(resident, tiles, tiles_of_block)
-        named = f"{launched} blocks" if cluster == 1 else f"{launched} clusters of {cluster} blocks"
-        if tiles < launched or tiles % launched == 0:
-            return f"{tiles} tiles for {named} leave no partial wave behind whole ones, whose k stream-K would deal out"
-        if tiles > launched * tiles_of_block:
-            return f"{tiles} tiles are more than {tiles_of_block} for each of the {named} that run at a time"
-        return None
+        return why_no_stream_k(tiles, resident, tiles_of_block, cluster)
 
     return (
         Rule(
@@ -102,8 +79,8 @@ def persistent_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         cluster = cluster_m * cluster_n
         tiles = problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n)
         resident = device.sms_of_clusters(cluster) * min_blocks
-        needed = -(-tiles // resident)
-        if tiles_of_block != TILES_OF_BLOCK[min(bisect_left(TILES_OF_BLOCK, needed), len(TILES_OF_BLOCK) - 1)]:
+        needed, of_block = tiles_that_end_together(tiles, resident)
+        if tiles_of_block != of_block:
             return (
                 f"a block computes {tiles_of_block} tiles, but {needed} from each of {resident} blocks, which run at a "
                 f"time on {device.name}, are all {tiles}"

@@ -8,7 +8,7 @@ from itertools import product
 
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.wgmma_matmul.persistent import streams
+from search_spaces.templates.common.persistent import streams
 from search_spaces.templates.wgmma_matmul.problem import tiling
 
 TILES_OF_BLOCK = 3  # of a block that computes several, where the problem has as many: with both consumers' second turns

@@ -30,6 +30,7 @@ from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, along_k, box_of, store_line
 from search_spaces.templates.common.launch_rules import device_rules
+from search_spaces.templates.common.persistent import TILES_OF_BLOCK
 from search_spaces.templates.common.raster import raster, raster_rule
 from search_spaces.templates.wgmma_matmul.fragments import (
     a_from,
@@ -45,12 +46,7 @@ from search_spaces.templates.wgmma_matmul.movement import (
     movement_rules,
     producer_registers,
 )
-from search_spaces.templates.wgmma_matmul.persistent import (
-    TILES_OF_BLOCK,
-    launched_blocks,
-    persistent_pruning,
-    persistent_rules,
-)
+from search_spaces.templates.wgmma_matmul.persistent import launched_blocks, persistent_pruning, persistent_rules
 from search_spaces.templates.wgmma_matmul.problem import row_of, tiling
 from search_spaces.templates.wgmma_matmul.registers import (
     END_REGISTERS,

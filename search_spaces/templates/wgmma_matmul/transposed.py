@@ -6,8 +6,6 @@ wgmma multiplies 64 rows at a time, which few rows of a leave empty, but as few 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
@@ -15,6 +13,7 @@ from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.boxes import SIDES
+from search_spaces.templates.common.exchanged_sides import exchanged
 from search_spaces.templates.drawing import Drawing
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.template import KernelTemplate
@@ -25,13 +24,6 @@ from search_spaces.templates.wgmma_matmul import space as straight_space
 from search_spaces.templates.wgmma_matmul.problem import supports as straight_supports
 
 MOST_ROWS = 64  # of a: from here on wgmma's 64 rows are full without exchanging sides
-_OTHER = {"row": "col", "col": "row"}
-
-
-def exchanged(problem: Matmul) -> Matmul:
-    """The problem whose out is the transpose of this one's: its own inverse."""
-    order_a, order_b = _OTHER[problem.order_b], _OTHER[problem.order_a]
-    return replace(problem, m=problem.n, n=problem.m, order_a=order_a, order_b=order_b)
 
 
 def supports(problem: Matmul, device: Device) -> str | None:

@@ -162,6 +162,8 @@ def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
         "verify": False,
         "warm_cache": True,
         "gpus": [0, 2],
+        "objective": None,
+        "recording": None,
         "ray": None,
         "effort": None,
         "templates": None,

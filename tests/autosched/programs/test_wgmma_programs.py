@@ -64,7 +64,7 @@ def gemm(kind: str = "f16", stages: int = 3, **changes: int | str) -> Values:
     return {
         "bm": 128, "bn": 64, "bk": 64, "intrinsic": f"wgmma_m64k16_{kind}", "sg_rows": 4, "sg_columns": 1,
         **boxes("a", "swizzle(3,3,3)"), **boxes("b", "swizzle(3,3,3)"), "stages": stages, "filled_by": "warp",
-        "store_1": "direct", "exchange": "pad(4,1)", "min_blocks": 1, "raster": "row",
+        "in_flight": 0, "store_1": "direct", "exchange": "pad(4,1)", "min_blocks": 1, "raster": "row",
     } | changes  # fmt: skip
 
 
@@ -109,6 +109,7 @@ def outcome(p: ProgramProblem, kernel: Kernel) -> str:
     ("place", "sizes", "values"),
     [
         (GEMM, {"m": 136, "n": 72, "k": 200}, gemm()),
+        (GEMM, {"m": 136, "n": 72, "k": 200}, gemm(in_flight=1, sg_rows=8)),
         (GEMM, {"m": 136, "n": 72, "k": 200}, gemm(filled_by="tma", stages=1, sg_rows=8)),
         (GEMM, {"m": 67, "n": 76, "k": 134}, gemm(filled_by="threads", stages=4)),
         (GEMM, {"m": 67, "n": 72, "k": 134}, gemm(filled_by="tma", stages=2, store_1="turned")),
@@ -162,12 +163,15 @@ BOXES, RING = "autosched/tile/boxes.cuh", "autosched/tile/box_ring.cuh"
         (RING, "    ptx::mbarrier_arrive_expect_tx(place.full(), Loads::tma_bytes);\n", "", "warp"),
         (RING, "expect_tx(place.full(), Loads::tma_bytes)", "expect_tx(place.full(), Loads::tma_bytes / 2)", "warp"),
         (RING, "place.parity ^ 1u", "place.parity", "warp"),
+        (RING, "ptx::wgmma_wait_group<1>();", "", "flying"),
+        (RING, "      if (s > 0) release(unreleased);\n      unreleased = place.empty();\n",
+         "      release(place.empty());\n", "flying"),
+        (RING, "    ptx::wgmma_wait_group<0>();\n    if (steps", "    if (steps", "flying"),
         (RING, "wait_phase(place.full(), place.parity);\n    body", "body", "warp"),
         (RING, "wait_phase(place.full(), place.parity);\n    body", "wait_phase(place.full(), 0);\n    body", "warp"),
-        (RING, "    if (lane == 0) ptx::mbarrier_arrive(place.empty());\n", "", "warp"),
-        (RING, "    body(place.tile, s);\n    ptx::warp_sync();  // all lanes have read\n    if (lane == 0) "
-         "ptx::mbarrier_arrive(place.empty());\n",
-         "    if (lane == 0) ptx::mbarrier_arrive(place.empty());\n    body(place.tile, s);\n", "warp"),
+        (RING, "    if (lane == 0) ptx::mbarrier_arrive(empty);\n", "", "warp"),
+        (RING, "    body(place.tile, s);\n    if constexpr (C::in_flight == 0) {\n      release(place.empty());\n",
+         "    release(place.empty());\n    body(place.tile, s);\n    if constexpr (C::in_flight == 0) {\n", "warp"),
         (RING, "    parity ^= 1u;\n", "", "warp"),
         (RING, "        ptx::mbarrier_arrive_expect_tx(next.full(), Loads::tma_bytes);\n", "", "tma"),
         (RING, "    ptx::barrier_sync();  // everybody has copied", "    // everybody has copied", "tma"),
@@ -179,13 +183,15 @@ BOXES, RING = "autosched/tile/boxes.cuh", "autosched/tile/box_ring.cuh"
         (BOXES, "accumulate || step > 0", "step > 0", "warp"),
     ],
     ids=[
-        "expect_tx", "expected_bytes", "empty_phase", "full", "full_phase", "release", "early_release", "parity",
+        "expect_tx", "expected_bytes", "empty_phase", "flight", "release_in_flight", "last_flight", "full",
+        "full_phase", "release", "early_release", "parity",
         "expect_tx_of_all", "slot", "proxy_fence", "fence", "wait", "init", "step", "accumulate",
     ],
 )  # fmt: skip
 def test_faults_are_reported(where: str, old: str, new: str, filled_by: str) -> None:
     p = problem(made(GEMM), m=128, n=64, k=384)
-    kernel = template(p.program).kernel(p, filled(p, gemm(filled_by=filled_by, stages=2, sg_rows=8)), H100)
+    how = {"filled_by": "warp", "in_flight": 1} if filled_by == "flying" else {"filled_by": filled_by}
+    kernel = template(p.program).kernel(p, filled(p, gemm(stages=2, sg_rows=8, **how)), H100)
     if where:
         texts = dict(kernel.headers.files)
         assert old in texts[where]
@@ -219,10 +225,11 @@ def _intrinsics(space):  # type: ignore[no-untyped-def]
     ("place", "sizes", "values", "most", "multiplications"),
     [
         (GEMM, {"m": 4096, "n": 4096, "k": 4096}, gemm(bm=128, bn=256, sg_rows=8, stages=4), 40, 4),
+        (GEMM, {"m": 4096, "n": 4096, "k": 4096}, gemm(bn=256, sg_rows=8, stages=4, in_flight=1), 44, 4),
         (ATTENTION, {"h": 16, "g": 16, "s": 4096, "d": 64}, attention(bn=128, sg_rows_1=8, sg_rows_2=8), 400, 12),
         (ATTENTION, {"h": 16, "g": 16, "s": 4096, "d": 128}, attention(sg_rows_1=8, sg_rows_2=8), 290, 12),
     ],
-    ids=["gemm", "attention_64", "attention_128"],
+    ids=["gemm", "gemm_in_flight", "attention_64", "attention_128"],
 )  # fmt: skip
 def test_loops_multiply_by_wgmma(
     place: str, sizes: dict[str, int], values: Values, most: int, multiplications: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,21 +15,21 @@ from measurements.store.store import Store
 COPY = autosched.Copy(rows=64, columns=64)
 
 
-def test_a_problem_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(functions, "_default", functions._Default())
     with pytest.raises(ValueError, match="no database: tune something"):
         functions._default.get()
     result = autosched.tune(COPY, trials=1, device="h200", verify=False)
-    assert result.database == str(tmp_path / "data" / "autosched" / "best.db")
+    assert result.database == os.path.join(os.environ["XDG_DATA_HOME"], "autosched", "best.db")
     with Store.open(result.database, create=False) as store:
         assert store.count() == 1
     assert functions._default.get().best(COPY) is not None, "calls without a database find it"
 
 
-def test_a_refusal_makes_no_folder(tmp_path: Path) -> None:
+def test_a_refusal_makes_no_folder() -> None:
     with pytest.raises(ValueError, match="unknown sampler"):
         autosched.tune(COPY, sampler="none")
-    assert not (tmp_path / "data").exists()
+    assert not os.path.exists(os.environ["XDG_DATA_HOME"])
 
 
 def test_the_environment_names_the_usual_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from needs import needs_compiler
@@ -144,3 +148,28 @@ def test_memory_that_does_not_fit(memory: Memory, reason: str) -> None:
     launch = Launch(entry="add_one", arguments=(array, array), grid=(1, 1, 1), block=(4, 1, 1))
     with pytest.raises(ValueError, match=reason):
         emulate_ptx(ADD_ONE, launch, {"x": np.zeros(16, np.uint32)}, memory=memory)
+
+
+def peak_kib(elements: int) -> int:
+    """Of the runner's memory, where x[i] += y[i]."""
+    program = (
+        "import resource, sys\n"
+        "import numpy as np\n"
+        "import autosched\n"
+        "arrays = [np.ones(int(sys.argv[2]), np.float32) for _ in range(2)]\n"
+        "done = autosched.emulate(open(sys.argv[1]).read(), kernel='add', arguments=arrays,\n"
+        "                         grid=int(sys.argv[2]) // 256, block=256, order=autosched.Order('descending'))\n"
+        "assert done.status == 'ok', done.reason\n"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
+    )
+    file = Path(__file__).parent / "ptx" / "add_in_place.ptx"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(file), str(elements)], capture_output=True, text=True, check=True
+    )
+    return int(done.stdout)
+
+
+def test_the_books_take_at_most_three_times_the_arrays() -> None:
+    small, large = 2**18, 2**21
+    added = 2 * 4 * (large - small) / 1024  # KiB of both arrays
+    assert peak_kib(large) - peak_kib(small) < 4 * added  # the arrays among them

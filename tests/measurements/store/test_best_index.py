@@ -56,14 +56,14 @@ def test_the_kept_winner_is_that_of_the_trials(appended: list[Record]) -> None:
         _agrees(store)
         before = _cells(store)
         assert all(entry["ranked_id"] == entry["newest_id"] for entry in before)
-        with store._transaction(write=True) as connection:
+        with store.writing() as connection:
             best_index.rebuild(connection, store.name)
         assert _cells(store) == before
 
 
 def _agrees(store: Store) -> None:
     for entry in _cells(store):
-        with store._transaction() as connection:
+        with store.reading() as connection:
             kept = best_index.kept(connection, entry)
             assert kept is not None
             if kept.ranked:
@@ -71,7 +71,7 @@ def _agrees(store: Store) -> None:
 
 
 def _cells(store: Store) -> list[dict[str, object]]:
-    with store._transaction() as connection:
+    with store.reading() as connection:
         order = (ENTRIES.c.device, ENTRIES.c.provenance)
         cells = [dict(row) for row in connection.execute(sa.select(ENTRIES).order_by(*order)).mappings()]
     for entry in cells:
@@ -85,7 +85,7 @@ def test_trials_of_new_schedules_need_no_second_look(tmp_path: Path) -> None:
         for tile in range(1, 30):
             status = (Status.OK, Status.OK, Status.WRONG_RESULT, Status.TIMEOUT, Status.UNPROVEN)[tile % 5]
             store.append(trial(tile, status, 1 + tile * 7 % 11, "h200", f"d{tile}", None, Provenance.MEASURED))
-            with store._transaction() as connection:
+            with store.reading() as connection:
                 kept = best_index.kept(connection, _cells(store)[0])
             assert kept is not None and kept.ranked, "else every best of a killed run would read all of its trials"
 
@@ -97,7 +97,7 @@ def test_one_that_was_tried_again_is_ranked_at_the_end(tmp_path: Path, close: bo
         store.append(trial(1, Status.OK, time, "h200", "d", None, Provenance.MEASURED))
     if close:
         store.close()
-    with Store.open(tmp_path / "a.db", create=False) as again, again._transaction() as connection:
+    with Store.open(tmp_path / "a.db", create=False) as again, again.reading() as connection:
         kept = best_index.kept(connection, _cells(again)[0])
         assert kept is not None and kept.ranked == close
     best = Store.open(tmp_path / "a.db", create=False).best(PROBLEM, "h200")

@@ -26,11 +26,15 @@ SMALL = Schedule(
     "tcgen05_matmul",
     tuple({
         "tile_m": 128, "tile_n": 64, "tile_k": 64, "swizzle_a": 128, "swizzle_b": 128, "stages": 2, "sum_buffers": 1,
-        "split_k": 1, "raster": "row", "store_buffers": 0, "tiles_of_block": 1, "l2_promotion": 128, "kept": "neither",
+        "split_k": 1, "raster": "row", "store_buffers": 0, "tiles_of_block": 1, "stream_k": 0,
+        "tile_scheduler": "static", "l2_promotion": 128, "kept": "neither",
     }.items()),
 )  # fmt: skip
 
 MXF8 = {"a": "mxf8", "scale_order": "tiled", "k": 416, "n": 256, "batch": 2}
+
+STREAMED = {"m": 128 * 9, "n": 64, "k": 192}
+LAUNCHED = {"m": 768, "k": 128}
 
 # Changes of the small schedule, and of the problem.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -46,6 +50,17 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "mxf4": ({"tile_n": 128, "tile_k": 128}, MXF8 | {"a": "mxf4", "k": 704}),
     "nvf4": ({"tile_n": 128, "tile_k": 128}, MXF8 | {"a": "nvf4", "k": 704}),
     "mxf8 of a pair": ({"tile_m": 256, "tile_n": 256, "tile_k": 128}, MXF8 | {"m": 512, "n": 256}),
+    "splits": ({"split_k": 3}, {"k": 640}),
+    "stream-K": ({"stream_k": 1, "tiles_of_block": 2, "sum_buffers": 2}, STREAMED),
+    "scales of blocks": (
+        {"tile_k": 128, "sum_buffers": 2},
+        {"a": "e4m3", "scale": "block", "k": 400, "m": 200, "n": 240},
+    ),
+    "launch control": ({"tile_scheduler": "launch_control", "sum_buffers": 2, "tiles_of_block": 4}, LAUNCHED),
+    "launch control of pairs": (
+        {"tile_m": 256, "tile_scheduler": "launch_control", "sum_buffers": 2, "tiles_of_block": 4},
+        LAUNCHED | {"m": 1536},
+    ),
     "several tiles of a pair": ({"tile_m": 256, "sum_buffers": 2, "tiles_of_block": 4}, {"m": 1024, "k": 128}),
 }
 
@@ -77,7 +92,8 @@ class Planted:
 
 
 _LOADS = "ptx::tcgen05_wait_loads();\n"
-_RELEASE = "ptx::tcgen05_fence_before_sync();\n          release(sums.empty(), lane);\n"
+_RELEASE = "ptx::tcgen05_fence_before_sync();\n      release(empty, lane);\n"
+_WAIT_SUMS = "Plan::wait(sums.full(), sums.parity);\n        ptx::tcgen05_fence_after_sync();\n        tile.from"
 _MULTIPLY = "Mma::multiply(d, at_a, at_b, instruction, add);"
 _ALLOC = "ptx::tcgen05_alloc<pair>(shared + Plan::address_at, C::tensor_columns);\n"
 _RELINQUISH = "ptx::tcgen05_relinquish_alloc_permit<pair>();\n"
@@ -147,7 +163,7 @@ PLANTED = (
         "pair * (Plan::scales_at + Plan::scale_bytes)",
         "pair * Plan::scales_at",
     ),
-    Planted("products behind k", "mxf8", WRONG, "step >= last_steps && t + 1 == C::tiles_k", "false"),
+    Planted("products behind k", "mxf8", WRONG, "step >= last_steps && work.first + t + 1 == C::tiles_k", "false"),
     Planted("the last k-tile is cut short", "mxf8", WRONG, "step >= last_steps &&", "step + 1 >= last_steps &&"),
     Planted("ue4m3 for ue8m0", "mxf4", K.INVALID_ARGUMENT, "unsigned(Scales != 4) << 23", "0u << 23", INTRINSIC),
     Planted("ue8m0 for ue4m3", "nvf4", WRONG, "unsigned(Scales != 4) << 23", "1u << 23", INTRINSIC),
@@ -176,11 +192,11 @@ PLANTED = (
         "the first product is added to what lies there",
         "plain",
         K.UNINITIALIZED_TENSOR_MEMORY,
-        "step > 0 || t > 0",
+        "step > 0 || (t > 0 && !Plan::scaled_k_tiles)",
         "true",
     ),
-    Planted("every k-tile starts anew", "plain", WRONG, "step > 0 || t > 0", "step > 0"),
-    Planted("every product starts anew", "plain", WRONG, "step > 0 || t > 0", "t > 0 && step > 0"),
+    Planted("every k-tile starts anew", "plain", WRONG, "step > 0 || (t > 0", "step > 0 || (false"),
+    Planted("every product starts anew", "plain", WRONG, "step > 0 || (t > 0", "step > 0 && (t > 0"),
     Planted(
         "a stage is released before it is multiplied",
         "plain",
@@ -196,8 +212,8 @@ PLANTED = (
         "one buffer of sums for two tiles",
         "several tiles",
         K.TCGEN05_IN_FLIGHT,
-        "tensor + unsigned(sums.place * C::tile_n);\n      Plan::wait",
-        "tensor;\n      Plan::wait",
+        "tensor + unsigned(sums.place * C::tile_n);\n        Plan::wait",
+        "tensor;\n        Plan::wait",
     ),
     Planted(
         "b is read where a lies",
@@ -219,8 +235,8 @@ PLANTED = (
         "the last k-tile is left out",
         "plain",
         WRONG,
-        "for (int t = 0; t < C::tiles_k; ++t, stage.advance()) {\n        Plan::wait(stage.full()",
-        "for (int t = 0; t + 1 < C::tiles_k; ++t, stage.advance()) {\n        Plan::wait(stage.full()",
+        "t < work.tiles; ++t, stage.advance()) {\n        if constexpr (Plan::scaled_k_tiles) begin",
+        "t + 1 < work.tiles; ++t, stage.advance()) {\n        if constexpr (Plan::scaled_k_tiles) begin",
     ),
     Planted(
         "every second step is left out",
@@ -261,38 +277,35 @@ PLANTED = (
         "ptx::elect()",
     ),
     # The warps that finish.
-    Planted("sums are not waited for", "plain", K.UNDEFINED_REGISTER, "Plan::wait(sums.full(), sums.parity);", ";"),
+    Planted("sums are not waited for", "plain", K.UNDEFINED_REGISTER, _WAIT_SUMS, "tile.from"),
     Planted(
         "sums of the other parity",
         "plain",
         K.BARRIER_NOT_REACHED,
-        "Plan::wait(sums.full(), sums.parity);",
-        "Plan::wait(sums.full(), sums.parity); Plan::wait(sums.full(), sums.parity ^ 1u);",
+        _WAIT_SUMS,
+        "Plan::wait(sums.full(), sums.parity ^ 1u);" + _WAIT_SUMS,
     ),
     Planted(
         "no fence behind the wait for sums",
         "plain",
         K.MISSING_TCGEN05_FENCE,
-        "Plan::wait(sums.full(), sums.parity);\n      ptx::tcgen05_fence_after_sync();",
-        "Plan::wait(sums.full(), sums.parity);",
+        _WAIT_SUMS,
+        "Plan::wait(sums.full(), sums.parity); tile.from",
     ),
     Planted("registers are used before they are loaded", "plain", K.MISSING_TCGEN05_WAIT, _LOADS, ";\n"),
     Planted(
         "sums are handed back while they are loaded",
         "several tiles",
         K.TCGEN05_IN_FLIGHT,
-        _LOADS
-        + "        if (first + chunk == C::tile_n) {  // the last one: the next tile may be multiplied\n          "
-        + _RELEASE
-        + "        }",
-        "if (first + chunk == C::tile_n) {\n          " + _RELEASE + "        }\n        " + _LOADS,
+        _LOADS + "    if (first + chunk == C::tile_n) {\n      " + _RELEASE + "    }",
+        "if (first + chunk == C::tile_n) {\n      " + _RELEASE + "    }\n    " + _LOADS,
     ),
     Planted(
         "sums are handed back without a fence",
         "several tiles",
         K.MISSING_TCGEN05_FENCE,
         _RELEASE,
-        "release(sums.empty(), lane);\n",
+        "release(empty, lane);\n",
     ),
     Planted(
         "sums are handed back behind the first columns",
@@ -305,10 +318,16 @@ PLANTED = (
         "sums are never handed back",
         "several tiles",
         K.BARRIER_NOT_REACHED,
-        "          release(sums.empty(), lane);\n",
+        "      release(empty, lane);\n",
         "",
     ),
-    Planted("every lane hands sums back", "several tiles", K.BARRIER_NOT_REACHED, "if (lane != 0) return;", ""),
+    Planted(
+        "every lane hands sums back",
+        "several tiles",
+        K.BARRIER_NOT_REACHED,
+        "if (lane == 0) Plan::arrive_in_first",
+        "Plan::arrive_in_first",
+    ),
     Planted(
         "lanes of another warp",
         "plain",
@@ -345,15 +364,19 @@ PLANTED = (
         "ptx::tcgen05_load(x, from + unsigned(first) + 16);",
     ),
     Planted(
-        "one buffer is finished twice", "several tiles", WRONG, "<< 16) + unsigned(sums.place * C::tile_n);", "<< 16);"
+        "one buffer is finished twice",
+        "several tiles",
+        WRONG,
+        "lanes + unsigned(sums.place * C::tile_n);\n        tile",
+        "lanes;\n        tile",
     ),
     Planted("rows outside are stored", "edges", K.OUT_OF_BOUNDS_GLOBAL, "} else if (inside) {", "} else {"),
     Planted(
         "columns outside are stored",
         "edges",
         K.GLOBAL_RACE,
-        "if (C::n % C::tile_n != 0 && n0 + first + i >= C::n) continue;",
-        "",
+        "if (C::n % C::tile_n != 0 && n0 + first + i >= C::n) continue;\n      Finished<C> y[vector];",
+        "Finished<C> y[vector];",
     ),
     Planted("the bias of the first columns", "bias", WRONG, ".at(0, work.n0)", ".at(0, 0)"),
     Planted("the bias of the first neighbours", "bias", WRONG, "of_row, column + i);", "of_row, column);"),
@@ -459,7 +482,7 @@ PLANTED = (
         "pair == 1 ? address : address & 0xfeffffffu",
         "address",
     ),
-    Planted("the first matrix twice", "batch", K.GLOBAL_RACE, "batch = id / of_matrix;", "batch = 0;"),
+    Planted("the first matrix twice", "batch", K.GLOBAL_RACE, "batch = id / (of_matrix * C::split_k);", "batch = 0;"),
     Planted(
         "both blocks the same rows", "a pair", K.GLOBAL_RACE, "tile.m * C::tile_m + rank() * rows", "tile.m * C::tile_m"
     ),
@@ -604,5 +627,168 @@ PLANTED = (
         "descriptor(address) | 1ull << 46",
         "descriptor(address) | 1ull << 46 | 1ull << 61",
         INTRINSIC,
+    ),
+    # Blocks that share a tile.
+    Planted("a split begins at the first k-tile", "splits", WRONG, "first = split * C::tiles_of_split;", "first = 0;"),
+    Planted(
+        "the last split ends too early",
+        "splits",
+        WRONG,
+        "C::tiles_k - first : C::tiles_of_split;",
+        "C::tiles_k - first - 1 : C::tiles_of_split;",
+    ),
+    Planted(
+        "every split finishes the tile",
+        "splits",
+        K.GLOBAL_RACE,
+        "if (!leave_split(tile, partials, counters, shared, work)) return;",
+        "leave_split(tile, partials, counters, shared, work);",
+    ),
+    Planted("splits leave sums in one place", "splits", K.GLOBAL_RACE, "* C::split_k + work.split;", "* C::split_k;"),
+    Planted(
+        "one split is not added",
+        "splits",
+        WRONG,
+        "split < C::split_k; ++split, others",
+        "split + 1 < C::split_k; ++split, others",
+    ),
+    Planted("one counter for all tiles", "splits", WRONG, "(counters + work.output_tile, shared", "(counters, shared"),
+    Planted("a part begins at the first k-tile", "stream-K", WRONG, "work.first = part.first;", "work.first = 0;"),
+    Planted("both finish a tile", "stream-K", K.GLOBAL_RACE, "if (others == nullptr) return;\n        }", "}"),
+    Planted("the other part is not added", "stream-K", WRONG, "if constexpr (C::stream_k) add(x, others, first);", ""),
+    Planted("the other part is not waited for", "stream-K", K.GLOBAL_RACE, "    two.wait_stored();\n", ""),
+    Planted("nobody says that a part is stored", "stream-K", K.DEADLOCK, "      two.tell_stored();\n", ""),
+    Planted(
+        "whole tiles are taken for parts",
+        "stream-K",
+        K.GLOBAL_RACE,
+        "if (work.tiles < C::tiles_k) {",
+        "if (work.tiles <= C::tiles_k) {",
+    ),
+    # Scales of blocks.
+    Planted(
+        "the scale of the first k-tile", "scales of blocks", WRONG, "End::number(of_a + t) *", "End::number(of_a) *"
+    ),
+    Planted(
+        "the scale of the first columns",
+        "scales of blocks",
+        WRONG,
+        "* blocks_n + work.n0 / block) * blocks_k",
+        "* blocks_n) * blocks_k",
+    ),
+    Planted(
+        "the scale of another row",
+        "scales of blocks",
+        WRONG,
+        "* C::m + row) * blocks_k + work.first;",
+        "* C::m + row / 2) * blocks_k + work.first;",
+    ),
+    Planted(
+        "sums of a k-tile are not waited for",
+        "scales of blocks",
+        K.UNDEFINED_REGISTER,
+        "      Plan::wait(sums.full(), sums.parity);\n      ptx::tcgen05_fence_after_sync();\n#pragma",
+        "#pragma",
+    ),
+    Planted("k-tiles add up in tensor memory", "scales of blocks", WRONG, "t > 0 && !Plan::scaled_k_tiles", "t > 0"),
+    Planted(
+        "sums of a k-tile are overwritten",
+        "scales of blocks",
+        K.TCGEN05_IN_FLIGHT,
+        "if constexpr (Plan::scaled_k_tiles) begin(sums);",
+        "",
+    ),
+    # Cluster launch control.
+    Planted(
+        "an answer is not waited for",
+        "launch control",
+        K.ASYNC_READ_BEFORE_WAIT,
+        "    wait(answer.full(), answer.parity);\n",
+        "",
+    ),
+    Planted(
+        "an answer is overwritten while it is read",
+        "launch control",
+        K.SHARED_RACE,
+        "    if (rank() == 0) wait(answer.empty(), answer.parity ^ 1u);\n",
+        "",
+    ),
+    Planted(
+        "nobody says that an answer was read",
+        "launch control",
+        K.BARRIER_NOT_REACHED,
+        "if (Who != Role::finishes || threadIdx.x % 32 == 0) arrive_in_first(answer.empty());",
+        "",
+    ),
+    Planted(
+        "an answer is not expected",
+        "launch control",
+        K.BARRIER_NOT_REACHED,
+        "    ptx::mbarrier_arrive_expect_tx(answer.full(), 16);\n",
+        "",
+    ),
+    Planted(
+        "half of an answer is expected",
+        "launch control",
+        K.BARRIER_NOT_REACHED,
+        "mbarrier_arrive_expect_tx(answer.full(), 16)",
+        "mbarrier_arrive_expect_tx(answer.full(), 8)",
+    ),
+    Planted(
+        "a tile is asked for behind the last one",
+        "launch control",
+        K.MBARRIER_MISUSE,
+        "        body(Work(next));\n        next = take<Who>(answer);",
+        "        body(Work(next));\n        if constexpr (Who == Role::copies) ask(answer);\n"
+        "        next = take<Who>(answer);",
+    ),
+    Planted(
+        "the tile of an answer is not computed",
+        "launch control",
+        K.UNWRITTEN_OUTPUT,
+        "return block < 0 ? -1 : block / pair;",
+        "return -1;",
+    ),
+    Planted(
+        "the own tile is computed again",
+        "launch control",
+        K.UNWRITTEN_OUTPUT,
+        "        next = take<Who>(answer);",
+        "        next = take<Who>(answer) < 0 ? -1 : id;",
+    ),
+    Planted(
+        "the block of a pair for its tile",
+        "launch control of pairs",
+        WRONG,
+        "return block < 0 ? -1 : block / pair;",
+        "return block;",
+    ),
+    Planted(
+        "both blocks of a pair ask",
+        "launch control of pairs",
+        K.INVALID_ARGUMENT,
+        "if (rank() == 0) ptx::try_cancel<pair>",
+        "ptx::try_cancel<pair>",
+    ),
+    Planted(
+        "the second block does not expect the answer",
+        "launch control of pairs",
+        K.BARRIER_NOT_REACHED,
+        "    ptx::mbarrier_arrive_expect_tx(answer.full(), 16);\n    if (rank() == 0)",
+        "    if (rank() == 0) ptx::mbarrier_arrive_expect_tx(answer.full(), 16);\n    if (rank() == 0)",
+    ),
+    Planted(
+        "readers of one block alone are waited for",
+        "launch control of pairs",
+        K.BARRIER_NOT_REACHED,
+        "readers = pair * (1 + finishing_warps) + 1;",
+        "readers = 1 + finishing_warps + 1;",
+    ),
+    Planted(
+        "an answer of a pair is read by its own block alone",
+        "launch control of pairs",
+        K.BARRIER_NOT_REACHED,
+        "arrive_in_first(answer.empty());",
+        "ptx::mbarrier_arrive(answer.empty());",
     ),
 )

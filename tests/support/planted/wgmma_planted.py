@@ -196,8 +196,8 @@ PLANTED = (
     Planted("told of before all have stored them", STREAM, K.GLOBAL_RACE,
             {"ptx::barrier_sync(barrier, Threads);  // all threads' sums are stored": ""}, _STREAM_K),
     Planted("read by threads that did not wait", STREAM, K.GLOBAL_RACE,
-            {"ready for the next launch\n  }\n  ptx::barrier_sync(barrier, Threads);":
-             "ready for the next launch\n  }"}, _STREAM_K),
+            {"ready for the next launch\n    }\n    ptx::barrier_sync(barrier, Threads);":
+             "ready for the next launch\n    }"}, _STREAM_K),
     Planted("asked for without an acquire", STREAM, K.GLOBAL_RACE,
             {"ptx::ld_acquire(stored)": "ptx::ld_global_cg<4>(stored).word[0]"}, _STREAM_K),
     Planted("waits for the other's ticket alone", STREAM, K.GLOBAL_RACE,
@@ -206,8 +206,7 @@ PLANTED = (
             {"(work.cut * cluster + rank())": "(0 * work.cut * cluster + rank())"}),
     Planted("both consumers of a block have one flag", STREAM, K.SHARED_RACE, {"flags + unsigned(4 * group)": "flags"}),
     Planted("both workers finish the tile", STREAM, K.GLOBAL_RACE,
-            {"ptx::atomic_add(stored, 1u);\n    }\n    return false;":
-             "ptx::atomic_add(stored, 1u);\n    }\n    return true;"}, _STREAM_K),
+            {"tile.tell_stored();\n    return false;": "tile.tell_stored();\n    return true;"}, _STREAM_K),
     Planted("a k-tile between two workers is left out", STREAM, K.UNWRITTEN_OUTPUT,
             {"first_dealt(worker + 1) - dealt,": "first_dealt(worker + 1) - dealt - 1,"}, _STREAM_K),
     # The end.

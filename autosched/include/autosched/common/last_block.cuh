@@ -9,8 +9,8 @@ namespace autosched {
 // Every thread of the block calls this behind its stores to global memory. True, for all of them, in the last of the
 // Blocks blocks that share `counter`, whose threads may then read (ld.global.cg) what the others stored. `counter` is
 // zero before the launch and after it; `flag` are 4 bytes of shared memory, which are free behind the block's loads.
-// With Threads, only the first so many call it, and named barrier 1 is theirs.
-template <int Blocks, int Threads = 0>
+// With Threads, only so many from thread First on call it, and named barrier 1 is theirs.
+template <int Blocks, int Threads = 0, int First = 0>
 __device__ __forceinline__ bool is_last_block(unsigned* counter, unsigned flag) {
   const auto wait_for_all = [] {
     if constexpr (Threads > 0) {
@@ -20,7 +20,7 @@ __device__ __forceinline__ bool is_last_block(unsigned* counter, unsigned flag) 
     }
   };
   wait_for_all();  // all threads' parts are stored; also: what shared memory held has been read
-  if (threadIdx.x == 0) {
+  if (threadIdx.x == First) {
     // The barrier orders the block's stores before this fence, which orders them before the count; behind the count
     // it is the other way round. Fences are cumulative (PTX ISA 8.9, causality order), so one thread's will do.
     ptx::fence_gpu();
@@ -30,7 +30,7 @@ __device__ __forceinline__ bool is_last_block(unsigned* counter, unsigned flag) 
   }
   wait_for_all();
   if (ptx::ld_shared<4>(flag).word[0] != Blocks - 1) return false;
-  if (threadIdx.x == 0) ptx::st_global(counter, AlignedVector<4>{{0u}});  // ready for the next launch
+  if (threadIdx.x == First) ptx::st_global(counter, AlignedVector<4>{{0u}});  // ready for the next launch
   return true;
 }
 

@@ -53,39 +53,61 @@ struct StreamK {
   };
 };
 
-// Adds what two have multiplied of one tile, Threads threads each, which call this together: the first of the two to be
-// done leaves its sums in memory, and the other one adds them to its own. Which is which does not show in the result, as
-// a sum of two is the same either way. Nobody waits for a block that may not have begun: who waits has seen that the
-// other is done multiplying. Returns whether these threads finish the tile.
+// Two that have multiplied one tile, Threads threads each: the first of the two to be done leaves its sums in memory, and
+// the other one adds them to its own. Which is which does not show in the result, as a sum of two is the same either way.
+// Nobody waits for a block that may not have begun: who waits has seen that the other is done multiplying.
 //
-// `sums` (Sums * Threads of them) and `counters` (two: tickets, and stored sums) are the pair's own; counters are zero
-// before the launch and after it. `flag` are 4 bytes of shared memory, and `barrier` is a named barrier, of these threads.
-template <int Sums, int Threads, class Sum>
-__device__ __forceinline__ bool add_other_part(Sum* registers, float* sums, unsigned* counters, unsigned flag,
-                                               int thread, int barrier) {
-  constexpr int vector = Sums % 4 == 0 ? 4 : 2;
-  static_assert(Sums % vector == 0, "registers leave in vectors of four, or of two");
-  unsigned *tickets = counters, *stored = counters + 1;
-  sums += thread * vector;
-  if (thread == 0) ptx::st_shared(flag, AlignedVector<4>{{ptx::atomic_add(tickets, 1u)}});
-  ptx::barrier_sync(barrier, Threads);
-  if (ptx::ld_shared<4>(flag).word[0] == 0) {
-#pragma unroll
-    for (int r = 0; r < Sums; r += vector) ptx::st_global(sums + r * Threads, pack<Sum, vector>(registers + r));
+// `counters` (two: tickets, and stored sums) are the pair's own, and zero before the launch and after it. `flag` are 4
+// bytes of shared memory, and `barrier` is a named barrier, of these threads, which call all functions together.
+template <int Threads>
+struct SharedTile {
+  unsigned* counters;
+  unsigned flag;
+  int thread, barrier;
+
+  // Whether these threads come first: they leave their sums, and call tell_stored. Others call wait_stored.
+  __device__ __forceinline__ bool is_first() const {
+    unsigned* tickets = counters;
+    if (thread == 0) ptx::st_shared(flag, AlignedVector<4>{{ptx::atomic_add(tickets, 1u)}});
+    ptx::barrier_sync(barrier, Threads);
+    return ptx::ld_shared<4>(flag).word[0] == 0;
+  }
+  __device__ __forceinline__ void tell_stored() const {
+    unsigned* stored = counters + 1;
     ptx::barrier_sync(barrier, Threads);  // all threads' sums are stored
     if (thread == 0) {
       ptx::fence_gpu();  // cumulative: orders what the barrier has ordered before it, too (PTX ISA 8.9)
       ptx::atomic_add(stored, 1u);
     }
+  }
+  __device__ __forceinline__ void wait_stored() const {
+    unsigned *tickets = counters, *stored = counters + 1;
+    if (thread == 0) {
+      while (ptx::ld_acquire(stored) == 0) {
+      }
+      ptx::atomic_add(tickets, -2u);
+      ptx::atomic_add(stored, -1u);  // ready for the next launch
+    }
+    ptx::barrier_sync(barrier, Threads);
+  }
+};
+
+// Adds sums that two have in registers; `sums` are Sums * Threads of theirs in memory. Returns whether these threads finish
+// the tile.
+template <int Sums, int Threads, class Sum>
+__device__ __forceinline__ bool add_other_part(Sum* registers, float* sums, unsigned* counters, unsigned flag,
+                                               int thread, int barrier) {
+  constexpr int vector = Sums % 4 == 0 ? 4 : 2;
+  static_assert(Sums % vector == 0, "registers leave in vectors of four, or of two");
+  const SharedTile<Threads> tile{counters, flag, thread, barrier};
+  sums += thread * vector;
+  if (tile.is_first()) {
+#pragma unroll
+    for (int r = 0; r < Sums; r += vector) ptx::st_global(sums + r * Threads, pack<Sum, vector>(registers + r));
+    tile.tell_stored();
     return false;
   }
-  if (thread == 0) {
-    while (ptx::ld_acquire(stored) == 0) {
-    }
-    ptx::atomic_add(tickets, -2u);
-    ptx::atomic_add(stored, -1u);  // ready for the next launch
-  }
-  ptx::barrier_sync(barrier, Threads);
+  tile.wait_stored();
 #pragma unroll
   for (int r = 0; r < Sums; r += vector) {
     const auto other = ptx::ld_global_cg<4 * vector>(sums + r * Threads);

@@ -5,11 +5,14 @@
 // of a block (plan), the copies (producer), the multiplications (multiplier), and the stores (epilogue).
 //
 // A tile of 256 rows is that of a pair of blocks: each has half of the rows of A and of C, and half of the columns of B, and
-// one thread of the first block multiplies for both. A block may compute several tiles one after another.
+// one thread of the first block multiplies for both. A block may compute several tiles one after another: those that it is
+// told from the start (with stream_k parts of the last ones), or those of blocks that have not begun (launch_control).
+// `transposed`: A, B and C are the transposes of the problem's b, a and out, so C lies in memory by columns, and the bias
+// belongs to its rows.
 //
 // Config: the parameters and attributes of search_spaces/templates/tcgen05_matmul/space.py, and the problem: m, n, k,
-// batch, order_a, order_b, scale, has_bias, activation, and the types T (of A and B), Sum and Out; of block-scaled types
-// scale_order and scales_of_step, which is 0 of others.
+// batch, order_a, order_b, scale, has_bias, activation, transposed, and the types T (of A and B), Sum and Out; of
+// block-scaled types scale_order and scales_of_step, which is 0 of others.
 #pragma once
 #include <autosched/kernels/tcgen05_matmul/epilogue.cuh>
 #include <autosched/kernels/tcgen05_matmul/multiplier.cuh>
@@ -29,8 +32,8 @@ struct Tcgen05Matmul : Tcgen05Plan<Config> {
   using Plan::pair, Plan::producing_warp, Plan::multiplying_warp;
 
   __device__ static __forceinline__ void run(const ptx::TensorMap& a, const ptx::TensorMap& b, const End& ends, Out* out,
-                                             const ptx::TensorMap* out_map, const ptx::TensorMap* scales_a,
-                                             const ptx::TensorMap* scales_b) {
+                                             const ptx::TensorMap* out_map, float* partials, unsigned* counters,
+                                             const ptx::TensorMap* scales_a, const ptx::TensorMap* scales_b) {
     const unsigned shared = ptx::shared_memory();
     const int warp = Plan::warp();
     if (warp == producing_warp && ptx::elect()) {
@@ -58,7 +61,7 @@ struct Tcgen05Matmul : Tcgen05Plan<Config> {
     } else if (warp == multiplying_warp) {
       if (Plan::rank() == 0 && ptx::elect()) Tcgen05Multiplier<Config>::multiply(shared, sums);
     } else {
-      Tcgen05Epilogue<Config>::finish_tiles(ends, out, out_map, shared, sums, warp);
+      Tcgen05Epilogue<Config>::finish_tiles(ends, out, out_map, partials, counters, shared, sums, warp);
     }
     ptx::tcgen05_fence_before_sync();
     // Nobody reads tensor memory any more, nor arrives at a barrier of the other block.
@@ -79,9 +82,11 @@ template <class Config>
 __device__ __forceinline__ void tcgen05_matmul(const ptx::TensorMap& a, const ptx::TensorMap& b, const float* scale_a,
                                                const float* scale_b, const typename Config::Out* bias,
                                                typename Config::Out* out, const ptx::TensorMap* out_map,
+                                               float* partials, unsigned* counters,
                                                const ptx::TensorMap* block_scales_a,
                                                const ptx::TensorMap* block_scales_b) {
-  Tcgen05Matmul<Config>::run(a, b, {bias, scale_a, scale_b}, out, out_map, block_scales_a, block_scales_b);
+  Tcgen05Matmul<Config>::run(a, b, {bias, scale_a, scale_b}, out, out_map, partials, counters, block_scales_a,
+                             block_scales_b);
 }
 
 }  // namespace autosched

@@ -1,7 +1,7 @@
 // The ring of stages of boxes that a loop's staged loads go through: filled by all threads, or by a warp of its own.
 //
 // A stage that TMA fills has an mbarrier that says that it is full; with a warp that fills, another one says that it is
-// empty. C: stages, stage_bytes, and consumers (warps).
+// empty. C: stages, stage_bytes, consumers (warps), and in_flight (turns whose multiplications `body` leaves unfinished).
 #pragma once
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cp_async.cuh>
@@ -9,6 +9,7 @@
 #include <autosched/ptx/tensor_map.cuh>
 #include <autosched/ptx/warp/elect.cuh>
 #include <autosched/ptx/warp/vote.cuh>
+#include <autosched/ptx/wgmma/wgmma.cuh>
 
 namespace autosched::tile {
 
@@ -138,16 +139,30 @@ __device__ __forceinline__ void box_produce(Loads& loads, unsigned shared, unsig
   }
 }
 
-// The warps that multiply. `body` is done with a stage when it returns.
+// The warps that multiply. `body` is done with a stage when it returns, or with what it has committed in flight.
 template <class C, class Body>
 __device__ __forceinline__ void box_consume(unsigned shared, unsigned barriers, int steps, int lane, const Body& body) {
   BoxPlace<C> place(shared, barriers);
+  unsigned unreleased = 0;
+  const auto release = [&](unsigned empty) {
+    ptx::warp_sync();  // all lanes have read
+    if (lane == 0) ptx::mbarrier_arrive(empty);
+  };
 #pragma unroll 1
   for (int s = 0; s < steps; ++s, place.advance()) {
     wait_phase(place.full(), place.parity);
     body(place.tile, s);
-    ptx::warp_sync();  // all lanes have read
-    if (lane == 0) ptx::mbarrier_arrive(place.empty());
+    if constexpr (C::in_flight == 0) {
+      release(place.empty());
+    } else {
+      ptx::wgmma_wait_group<1>();
+      if (s > 0) release(unreleased);
+      unreleased = place.empty();
+    }
+  }
+  if constexpr (C::in_flight > 0) {
+    ptx::wgmma_wait_group<0>();
+    if (steps > 0) release(unreleased);
   }
 }
 

@@ -100,7 +100,11 @@ def compiled(
     if not capture.launches:
         raise NotLaunched(Status.LAUNCH_ERROR, "its grid has no blocks: nothing is launched")
     (captured,) = capture.launches
-    seconds = time.monotonic() - began
+    return candidate_of(captured, storages, time.monotonic() - began)
+
+
+def candidate_of(captured: TritonLaunch, storages: Storages, seconds: float = 0.0) -> CompiledCandidate:
+    """A launch that was kept, as the emulator takes it; it was compiled in so many seconds. Raises NotLaunched."""
     try:
         described, launch = described_launch(captured, storages)
     except (ArgumentMismatch, LaunchFailed, ValueError) as error:

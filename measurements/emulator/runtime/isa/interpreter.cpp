@@ -211,6 +211,7 @@ void start_block() {
   start_block_bulk();
   start_block_wgmma(machine);
   start_block_cluster();
+  start_block_launch_control();
   start_block_effects();
   start_block_tcgen05();
 }

@@ -33,6 +33,15 @@ struct Residents {
 };
 Residents residents;
 
+// The blocks (or clusters) of the launch that runs, in their order.
+struct Units {
+  unsigned first = 0, begun = 0, all = 0;  // begun: or canceled
+
+  bool left() const { return begun < all; }
+  unsigned take() { return first + begun++; }
+};
+Units units_of_launch;
+
 void exchange(unsigned slot) {
   for (const ParkedBase* p : ParkedBase::all()) p->swap_with(slot);
 }
@@ -138,31 +147,33 @@ unsigned most_residents(unsigned units) {
 bool run_launch(unsigned first, unsigned units) {
   const unsigned most = most_residents(units);
   auto& waiting = residents.waiting;
-  unsigned begun = 0, steps = 0;
-  start(first + begun++);
+  Units& left = units_of_launch;
+  left = {first, 0, units};
+  unsigned steps = 0;
+  start(left.take());
   launch.began = clocks.first;
   for (;;) {
-    const bool more = begun < units && residents.count() < most;
+    const bool more = left.left() && residents.count() < most;
     const Turn turn = launch.interleaved ? run_step() : run_blocks(more || !waiting.empty());
     if (turn == Turn::ended) {
       ptx::end_block();
       end_block_shared();
       residents.next = std::max(residents.next, clocks.end());
-      if (!waiting.empty() && !(launch.interleaved && begun < units)) {
+      if (!waiting.empty() && !(launch.interleaved && left.left())) {
         residents.free_slots.push_back(residents.running);
         resume(take_waiting());
-      } else if (begun < units) {
-        start(first + begun++);
+      } else if (left.left()) {
+        start(left.take());
       } else {
         return true;
       }
     } else if (turn == Turn::stuck || (!more && wait_in_vain(residents.count()))) {
-      report_endless(begun, units, turn != Turn::stuck || idle_polls.met());
+      report_endless(left.begun, units, turn != Turn::stuck || idle_polls.met());
       return false;
     } else if (launch.interleaved && steps > 0) {
       --steps;
     } else if (more) {
-      start_beside(first + begun++);
+      start_beside(left.take());
     } else if (!waiting.empty()) {
       const unsigned next = take_waiting();
       waiting.push_back(residents.running);
@@ -185,6 +196,13 @@ unsigned block_of_epoch(Epoch epoch) {
   if (after == stretches.begin()) return ~0u;
   last = static_cast<std::size_t>(after - stretches.begin()) - 1;
   return stretches[last].block;
+}
+
+bool cancel_cluster(unsigned& block) {
+  constexpr unsigned refusals = 8;  // with a seed, one of so many requests
+  if (!units_of_launch.left() || (seeded() && random_below(refusals) == 0)) return false;
+  block = block_in_grid(units_of_launch.take(), 0);
+  return true;
 }
 
 bool run_grid() {

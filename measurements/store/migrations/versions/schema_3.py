@@ -29,7 +29,7 @@ _TRIALS = sa.table(
 
 
 def upgrade() -> None:
-    """Raises StoreError for a trial that cannot be read."""
+    """Raise StoreError for a trial that cannot be read."""
     op.execute("ALTER TABLE trials RENAME COLUMN family TO operator")  # alembic would copy the table in SQLite
     for column in ("template", "template_version"):
         op.add_column("trials", sa.Column(column, sa.Text, nullable=False, server_default=""))

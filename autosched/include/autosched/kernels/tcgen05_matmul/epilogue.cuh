@@ -1,8 +1,11 @@
 // The ends of tcgen05_matmul: four warps take finished sums from tensor memory, each its quarter of the lanes, one row of C
-// to a thread, and store them from registers, or through boxes of 32 rows in shared memory by TMA.
+// to a thread, and store them from registers, or through boxes of 32 rows in shared memory by TMA. Blocks that share a tile
+// exchange sums before.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/common/finish.cuh>
+#include <autosched/common/last_block.cuh>
+#include <autosched/common/stream_k.cuh>
 #include <autosched/kernels/tcgen05_matmul/plan.cuh>
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cluster.cuh>
@@ -23,58 +26,188 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
   static constexpr int chunk = C::tile_n % 32 == 0 ? 32 : 16;     // columns that a thread holds at a time
   // Neighbours that are stored at a time: at most 16 bytes, and as many as rows of C are aligned to.
   static constexpr int most = 16 / int(sizeof(Out));
+  static constexpr int threads = 32 * Plan::finishing_warps, first_thread = 32 * first_finishing_warp;
+  static constexpr int of_exchange = 1;  // the named barrier of those
   static constexpr int vector = C::n % most == 0 ? most : C::n % (most / 2) == 0 ? most / 2 : C::n % 2 == 0 && most > 2 ? 2 : 1;
   static_assert(C::store_buffers == 0 || (C::tile_n % width == 0 && vector == most),
                 "rule store_buffers: TMA stores whole boxes, of rows that are a multiple of 16 bytes apart");
 
+  // Where a thread's sums of a tile are: in tensor memory, or of scaled k-tiles in registers.
+  struct Tile {
+    float registers[Plan::scaled_k_tiles ? C::tile_n : 1];
+    unsigned from, empty;
+    int lane;
+
+    __device__ __forceinline__ void take(unsigned (&x)[chunk], int first) const {
+      if constexpr (Plan::scaled_k_tiles) {
+#pragma unroll
+        for (int i = 0; i < chunk; ++i) x[i] = round_to<float>(registers[first + i]);
+      } else {
+        load(x, from, first, empty, lane);
+      }
+    }
+  };
+
   __device__ static __forceinline__ void finish_tiles(const End& all_ends, Out* out, const ptx::TensorMap* out_map,
-                                                      unsigned shared, unsigned tensor, int warp) {
+                                                      float* partials, unsigned* counters, unsigned shared,
+                                                      unsigned tensor, int warp) {
     const int quarter = warp % 4, lane = int(threadIdx.x) % 32;
     const unsigned boxes =
         shared + unsigned(Plan::boxes_at + (warp - first_finishing_warp) * C::store_buffers * box_bytes);
+    const unsigned lanes = tensor + (unsigned(quarter * 32) << 16);
     Sums sums{shared};
     int box = 0;  // of this warp's, the next one
-    Plan::for_each_work([&](const Work& work) {
-      Plan::wait(sums.full(), sums.parity);
-      ptx::tcgen05_fence_after_sync();
-      const unsigned from = tensor + (unsigned(quarter * 32) << 16) + unsigned(sums.place * C::tile_n);
+    Plan::template for_each_work<Plan::Role::finishes>(shared, [&](const Work& work) {
       const int row = work.m0 + quarter * 32 + lane;
       const bool inside = C::m % C::tile_m == 0 || row < C::m;
-      // Of rows outside of C what scales the last one inside, which is read anyway.
-      const End ends = all_ends.of_matrix(work.batch).at(0, work.n0);
-      const float of_row = ends.of_row(inside ? row : C::m - 1);
-#pragma unroll 1
-      for (int first = 0; first < C::tile_n; first += chunk) {
+      const int row_inside = inside ? row : C::m - 1;  // of rows outside of C what belongs to the last one, which is read anyway
+      Tile tile;
+      tile.lane = lane;
+      if constexpr (Plan::scaled_k_tiles) {
+        add_scaled(tile.registers, sums, work, all_ends, lanes, row_inside, lane);
+      } else {
+        Plan::wait(sums.full(), sums.parity);
+        ptx::tcgen05_fence_after_sync();
+        tile.from = lanes + unsigned(sums.place * C::tile_n);
+        tile.empty = sums.empty();
+        sums.advance();
+      }
+      const float* others = nullptr;  // of a thread, columns `threads` apart: what is added
+      if constexpr (C::split_k > 1) {
+        if (!leave_split(tile, partials, counters, shared, work)) return;
+        others = partials + static_cast<long long>(work.output_tile) * C::split_k * C::tile_n * threads + finishing_thread();
+      } else if constexpr (C::stream_k) {
+        if (work.tiles < C::tiles_k) {
+          others = other_part(tile, partials, counters, shared, work);
+          if (others == nullptr) return;
+        }
+      }
+      const End ends = C::transposed ? all_ends.of_matrix(work.batch).at(work.n0, row_inside)
+                                     : all_ends.of_matrix(work.batch).at(0, work.n0);
+      const float of_row = C::transposed ? 1.0f : ends.of_row(row_inside);
+      for_chunks([&](int first) {
         unsigned x[chunk];
-        ptx::tcgen05_load(x, from + unsigned(first));
-        ptx::tcgen05_wait_loads();
-        if (first + chunk == C::tile_n) {  // the last one: the next tile may be multiplied
-          ptx::tcgen05_fence_before_sync();
-          release(sums.empty(), lane);
+        if constexpr (C::split_k > 1) {
+          add_splits(x, others, first);
+        } else {
+          tile.take(x, first);
+          if constexpr (C::stream_k) add(x, others, first);
         }
         if constexpr (C::store_buffers > 0) {
           store_boxes(x, ends, of_row, out_map, work, first, boxes, box, quarter, lane);
+        } else if constexpr (C::transposed) {
+          Out* to = out + (static_cast<long long>(work.batch) * C::n + work.n0) * C::m + row;
+          if (inside) store_column(x, ends, to, work.n0, first);
         } else if (inside) {
           Out* to = out + (static_cast<long long>(work.batch) * C::m + row) * C::n + work.n0;
           store_row(x, ends, of_row, to, work.n0, first);
         }
-      }
-      sums.advance();
+      });
     });
     if constexpr (C::store_buffers > 0) {
       if (ptx::elect()) ptx::wait_stores_read<0>();  // shared memory is the block's until it exits
     }
   }
 
+  __device__ static __forceinline__ int finishing_thread() { return int(threadIdx.x) - first_thread; }
+
+  // body(first column) for every chunk; unrolled where its registers have to be known.
+  template <class Body>
+  __device__ static __forceinline__ void for_chunks(const Body& body) {
+    constexpr int unrolled = Plan::scaled_k_tiles ? C::tile_n / chunk : 1;
+#pragma unroll unrolled
+    for (int first = 0; first < C::tile_n; first += chunk) body(first);
+  }
+
+  // A chunk from tensor memory; behind the last one of a tile the next tile may be multiplied.
+  __device__ static __forceinline__ void load(unsigned (&x)[chunk], unsigned from, int first, unsigned empty, int lane) {
+    ptx::tcgen05_load(x, from + unsigned(first));
+    ptx::tcgen05_wait_loads();
+    if (first + chunk == C::tile_n) {
+      ptx::tcgen05_fence_before_sync();
+      release(empty, lane);
+    }
+  }
+
+  // The sums of all k-tiles of a work, each scaled before it is added: tensor cores keep few bits of sums of 8-bit floats
+  // (DeepSeek-V3, arXiv 2412.19437, section 3.3.2).
+  template <int Columns>
+  __device__ static __forceinline__ void add_scaled(float (&total)[Columns], Sums& sums, const Work& work, const End& ends,
+                                                    unsigned lanes, int row, int lane) {
+    constexpr int block = 128, blocks_k = ceil_div(C::k, block), blocks_n = ceil_div(C::n, block);
+    const float* of_a = ends.scale_a + (static_cast<long long>(work.batch) * C::m + row) * blocks_k + work.first;
+    const float* of_b =
+        ends.scale_b + (static_cast<long long>(work.batch) * blocks_n + work.n0 / block) * blocks_k + work.first;
+#pragma unroll
+    for (int i = 0; i < Columns; ++i) total[i] = 0;
+#pragma unroll 1
+    for (int t = 0; t < work.tiles; ++t, sums.advance()) {
+      const float scale = End::number(of_a + t) * End::number(of_b + t);
+      Plan::wait(sums.full(), sums.parity);
+      ptx::tcgen05_fence_after_sync();
+#pragma unroll
+      for (int first = 0; first < C::tile_n; first += chunk) {
+        unsigned x[chunk];
+        load(x, lanes + unsigned(sums.place * C::tile_n), first, sums.empty(), lane);
+#pragma unroll
+        for (int i = 0; i < chunk; ++i) total[first + i] += scale * ptx::float_of(x[i]);
+      }
+    }
+  }
+
+  __device__ static __forceinline__ void leave(const Tile& tile, float* partials) {
+    for_chunks([&](int first) {
+      unsigned x[chunk];
+      tile.take(x, first);
+#pragma unroll
+      for (int i = 0; i < chunk; ++i) ptx::st_global(partials + (first + i) * threads, AlignedVector<4>{{x[i]}});
+    });
+  }
+
+  __device__ static __forceinline__ void add(unsigned (&x)[chunk], const float* others, int first) {
+    if (others == nullptr) return;
+#pragma unroll
+    for (int i = 0; i < chunk; ++i) {
+      const Sum other = Element<Sum>::of(ptx::ld_global_cg<4>(others + (first + i) * threads).word[0]);
+      x[i] = round_to<Sum>(Element<Sum>::of(x[i]) + other);
+    }
+  }
+
+  // Whether all splits of a tile are in memory, and this block finishes it.
+  __device__ static __forceinline__ bool leave_split(const Tile& tile, float* partials, unsigned* counters, unsigned shared,
+                                                     const Work& work) {
+    const long long place = static_cast<long long>(work.output_tile) * C::split_k + work.split;
+    leave(tile, partials + place * C::tile_n * threads + finishing_thread());
+    return is_last_block<C::split_k, threads, first_thread>(counters + work.output_tile, shared + Plan::flag_at);
+  }
+
+  // In the order of the splits, so that the result does not depend on which block comes last.
+  __device__ static __forceinline__ void add_splits(unsigned (&x)[chunk], const float* others, int first) {
+#pragma unroll
+    for (int i = 0; i < chunk; ++i) x[i] = 0;
+#pragma unroll 1
+    for (int split = 0; split < C::split_k; ++split, others += C::tile_n * threads) add(x, others, first);
+  }
+
+  // Of a tile that two blocks have parts of: the other one's sums, or null where this one has left its own to it.
+  __device__ static __forceinline__ const float* other_part(const Tile& tile, float* partials, unsigned* counters,
+                                                            unsigned shared, const Work& work) {
+    const int place = work.cut * pair + Plan::rank();
+    const SharedTile<threads> two{counters + 2 * place, shared + Plan::flag_at, finishing_thread(), of_exchange};
+    float* sums = partials + static_cast<long long>(place) * C::tile_n * threads + finishing_thread();
+    if (two.is_first()) {
+      leave(tile, sums);
+      two.tell_stored();
+      return nullptr;
+    }
+    two.wait_stored();
+    return sums;
+  }
+
   // All lanes have read: one of them says so to the block that multiplies.
   __device__ static __forceinline__ void release(unsigned empty, int lane) {
     ptx::warp_sync();
-    if (lane != 0) return;
-    if constexpr (pair == 2) {
-      ptx::mbarrier_arrive_in_cluster(Plan::in_first(empty));
-    } else {
-      ptx::mbarrier_arrive(empty);
-    }
+    if (lane == 0) Plan::arrive_in_first(empty);
   }
 
   // Sums of Count neighbours, finished.
@@ -96,6 +229,17 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
       Finished<C> y[vector];
       finish_neighbours(y, x + i, ends, of_row, first + i);
       ptx::st_global(row + first + i, pack<Out, vector>(y));
+    }
+  }
+
+  // Of a transposed C, whose columns are rows of out: neighbouring lanes store neighbours.
+  __device__ static __forceinline__ void store_column(const unsigned (&x)[chunk], const End& ends, Out* to, int n0, int first) {
+#pragma unroll
+    for (int i = 0; i < chunk; ++i) {
+      if (C::n % C::tile_n != 0 && n0 + first + i >= C::n) continue;
+      Finished<C> y[1] = {static_cast<Finished<C>>(Element<Sum>::of(x[i]))};
+      finish_values<C, 1>(y, ends, ends.of_row(first + i), 0);
+      ptx::st_global(to + static_cast<long long>(first + i) * C::m, pack<Out, 1>(y));
     }
   }
 

@@ -20,12 +20,12 @@ struct Tcgen05Multiplier : Tcgen05Plan<Config> {
   __device__ static __forceinline__ void multiply(unsigned shared, unsigned tensor) {
     Stages stage{{shared}};
     Sums sums{shared};
-    Plan::for_each_work([&](const Work&) {
-      const unsigned d = tensor + unsigned(sums.place * C::tile_n);
-      Plan::wait(sums.empty(), sums.parity ^ 1u);  // what they held before has been read
-      ptx::tcgen05_fence_after_sync();
+    Plan::template for_each_work<Plan::Role::multiplies>(shared, [&](const Work& work) {
+      if constexpr (!Plan::scaled_k_tiles) begin(sums);
 #pragma unroll 1
-      for (int t = 0; t < C::tiles_k; ++t, stage.advance()) {
+      for (int t = 0; t < work.tiles; ++t, stage.advance()) {
+        if constexpr (Plan::scaled_k_tiles) begin(sums);
+        const unsigned d = tensor + unsigned(sums.place * C::tile_n);
         Plan::wait(stage.full(), stage.parity);
         ptx::tcgen05_fence_after_sync();
         const unsigned long long a = tcgen05_matrix<A>(stage.tile()), b = tcgen05_matrix<B>(stage.tile() + A::bytes);
@@ -33,8 +33,8 @@ struct Tcgen05Multiplier : Tcgen05Plan<Config> {
         if constexpr (Plan::scales > 0) copy_scales(scales, stage.tile() + Plan::scales_at);
 #pragma unroll
         for (int step = 0; step < steps_of_tile; ++step) {
-          if (last_steps < steps_of_tile && step >= last_steps && t + 1 == C::tiles_k) break;
-          const bool add = step > 0 || t > 0;
+          if (last_steps < steps_of_tile && step >= last_steps && work.first + t + 1 == C::tiles_k) break;
+          const bool add = step > 0 || (t > 0 && !Plan::scaled_k_tiles);
           const unsigned long long at_a = a + A::advance(step, 0), at_b = b + B::advance(step, 0);
           if constexpr (Plan::scales > 0) {
             // Of the four scales of a word, those of this step.
@@ -46,10 +46,20 @@ struct Tcgen05Multiplier : Tcgen05Plan<Config> {
           }
         }
         ptx::tcgen05_commit<pair>(stage.empty());
+        if constexpr (Plan::scaled_k_tiles) end(sums);
       }
-      ptx::tcgen05_commit<pair>(sums.full());
-      sums.advance();
+      if constexpr (!Plan::scaled_k_tiles) end(sums);
     });
+  }
+
+  // What sums held before has been read.
+  __device__ static __forceinline__ void begin(const Sums& sums) {
+    Plan::wait(sums.empty(), sums.parity ^ 1u);
+    ptx::tcgen05_fence_after_sync();
+  }
+  __device__ static __forceinline__ void end(Sums& sums) {
+    ptx::tcgen05_commit<pair>(sums.full());
+    sums.advance();
   }
 
   // To columns word by word: those of a, and behind them those of all columns of b.

@@ -4,9 +4,12 @@
 #include <autosched/common/choice.cuh>
 #include <autosched/common/finish.cuh>
 #include <autosched/common/raster.cuh>
+#include <autosched/common/stream_k.cuh>
 #include <autosched/intrinsics/tcgen05.cuh>
 #include <autosched/intrinsics/wgmma.cuh>
+#include <autosched/ptx/cluster_launch_control.cuh>
 #include <autosched/ptx/mbarrier.cuh>
+#include <autosched/ptx/tensor_map.cuh>
 #include <autosched/ptx/warp/shuffle.cuh>
 
 namespace autosched {
@@ -17,7 +20,7 @@ struct Tcgen05Plan {
   using T = typename C::T;
   using Out = typename C::Out;
   using Sum = typename C::Sum;
-  using End = Ends<C>;
+  using End = Ends<C, C::transposed ? C::n : C::m, C::transposed ? C::m : C::n>;
   static constexpr int pair = C::tile_m / 128;  // blocks that compute a tile together
   static constexpr int rows = 128;              // of A and C, of one block
   using A = WgmmaOperand<T, rows, C::tile_k, C::order_a == "row", C::swizzle_a>;
@@ -32,12 +35,18 @@ struct Tcgen05Plan {
   static constexpr int word_columns = 4 * (1 + lines_b), scale_columns = words * word_columns;
 
   static constexpr int producing_warp = 0, multiplying_warp = 1, first_finishing_warp = 2, finishing_warps = 4;
-  static constexpr int works = C::blocks;  // of a pair, or of a lone block: tiles of C
+  static constexpr int works = C::blocks;  // of a pair, or of a lone block: tiles of C, and of each the splits of k
+  using Deal = StreamK<works, C::launched_blocks / pair, C::tiles_k>;
+  static constexpr bool scaled_k_tiles = C::scale == "block";  // which have sums each
+  static constexpr bool asks = C::tile_scheduler == "launch_control";  // for its next tile
   static constexpr int box_bytes = 32 * C::store_line;  // of C in shared memory, of one warp
   static constexpr int boxes_at = C::stages * C::stage_bytes;
   static constexpr int barriers_at = boxes_at + finishing_warps * C::store_buffers * box_bytes;
   static constexpr int sums_barriers_at = barriers_at + 16 * C::stages;
-  static constexpr int address_at = sums_barriers_at + 16 * C::sum_buffers;
+  static constexpr int address_at = sums_barriers_at + 16 * C::sum_buffers, flag_at = address_at + 4;
+  // Of cluster launch control: tiles that may be asked for before the first of them has been finished.
+  static constexpr int answers = 3, answers_at = address_at + 16, answer_barriers_at = answers_at + 16 * answers;
+  static constexpr int bytes = asks ? answer_barriers_at + 16 * answers : answers_at;
 
   static_assert(C::tile_m == 128 || C::tile_m == 256, "rule tile_m: 128 rows of a block, or of each of a pair");
   static_assert(C::threads == 32 * (first_finishing_warp + finishing_warps),
@@ -50,10 +59,22 @@ struct Tcgen05Plan {
   static_assert(scales == 0 || C::k * int(sizeof(T)) % A::k_bytes == 0, "rule scale_steps: whole multiplications along k");
   static_assert(scales == 0 || (C::tile_n % 128 == 0 && C::scale_order == "tiled"),
                 "rule scale_tiles: whole tiles of 128 columns of scales");
-  static_assert(C::stage_bytes == scales_at + ceil_div(scale_bytes, 1024) * 1024 && address_at + 16 <= C::shared_bytes,
+  static_assert(C::stage_bytes == scales_at + ceil_div(scale_bytes, 1024) * 1024 && bytes <= C::shared_bytes,
                 "rule shared_memory: the stages, boxes of out and barriers must fit into the block's shared memory");
   static_assert(A::bytes % 1024 == 0 && B::bytes % 1024 == 0, "rule alignment: a swizzle repeats after 1024 bytes");
-  static_assert(C::sum_buffers == 1 || C::tiles_of_block > 1, "rule sum_buffers: one tile has one buffer of sums");
+  static_assert(C::sum_buffers == 1 || C::tiles_of_block > 1 || scaled_k_tiles,
+                "rule sum_buffers: one tile has one buffer of sums");
+  static_assert(!scaled_k_tiles || (C::tile_k == 128 && 128 % C::tile_n == 0 && !C::transposed),
+                "rule scales: scales of blocks are those of a k-tile, and of whole groups of columns");
+  static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
+                "rule split_k: every split needs a k-tile, and together they have all of them");
+  static_assert(C::tiles_of_block == 1 || C::split_k == 1, "rule tiles_of_block: splits are of one tile a block");
+  static_assert(!C::stream_k || (C::tiles_of_block > 1 && works * pair > C::launched_blocks &&
+                                 works * pair % C::launched_blocks != 0 && C::tiles_k > 1),
+                "rule stream_k: several tiles of a block, and a partial wave behind whole ones, whose k-tiles are dealt out");
+  static_assert(!asks || (C::tiles_of_block > 1 && !C::stream_k && C::launched_blocks == works * pair),
+                "rule tile_scheduler: a block of the grid for each tile, of which some take over others");
+  static_assert(C::store_buffers == 0 || !C::transposed, "rule store_buffers: TMA stores rows of C");
 
   // By a shuffle, behind which ptxas knows that all lanes have the same.
   __device__ static __forceinline__ int warp() { return int(ptx::shfl_idx(threadIdx.x / 32, 0)); }
@@ -65,25 +86,64 @@ struct Tcgen05Plan {
     return pair == 1 ? address : address & 0xfeffffffu;
   }
 
+  // One tile of C, or a part of its k.
   struct Work {
-    int batch, m0, n0;  // of this block's rows, and of the tile's columns
+    int batch, split, m0, n0;  // of this block's rows, and of the tile's columns
+    int first, tiles;          // k-tiles: the first, and how many
+    int output_tile;           // of this block's rows
+    int cut = 0;               // with stream_k, of a tile that two share: the worker that the k before the cut is dealt to
 
     __device__ __forceinline__ explicit Work(int id) {
       constexpr int of_matrix = C::tiles_m * C::tiles_n;
-      batch = id / of_matrix;
+      batch = id / (of_matrix * C::split_k);
+      const int rest = id % (of_matrix * C::split_k);
+      split = rest / of_matrix;
       const TileIndex tile =
-          raster<raster_order(C::raster), raster_group(C::raster), C::tiles_m, C::tiles_n>(id % of_matrix);
+          raster<raster_order(C::raster), raster_group(C::raster), C::tiles_m, C::tiles_n>(rest % of_matrix);
       m0 = tile.m * C::tile_m + rank() * rows;
       n0 = tile.n * C::tile_n;
+      if constexpr (C::split_k == 1) {
+        first = 0;
+        tiles = C::tiles_k;
+      } else {
+        first = split * C::tiles_of_split;
+        tiles = C::tiles_k - first < C::tiles_of_split ? C::tiles_k - first : C::tiles_of_split;
+      }
+      output_tile = ((batch * C::tiles_m + tile.m) * C::tiles_n + tile.n) * pair + rank();
     }
   };
 
+  // Who walks the tiles of a block: one thread that copies, and asks for tiles; one that multiplies; a warp that finishes.
+  enum class Role { copies, multiplies, finishes };
+
   // Everything that this block computes: body(work).
-  template <class Body>
-  __device__ static __forceinline__ void for_each_work(const Body& body) {
+  template <Role Who, class Body>
+  __device__ static __forceinline__ void for_each_work(unsigned shared, const Body& body) {
     const int id = int(blockIdx.x) / pair;
     if constexpr (C::tiles_of_block == 1) {
       body(Work(id));
+    } else if constexpr (C::stream_k) {
+      // Dealt out to launched_blocks once and for all, which is right whatever runs at a time: a block waits for sums of
+      // one alone that has its ticket already, and so runs or has run.
+      auto walk = Deal::Walk::of(id);
+#pragma unroll 1
+      while (walk.left > 0) {
+        const typename Deal::Part part = walk.next();
+        Work work(part.tile);
+        work.first = part.first;
+        work.tiles = part.count;
+        work.cut = part.cut(id);
+        body(work);
+      }
+    } else if constexpr (asks) {
+      Answers answer{{shared}};
+      int next = id;
+#pragma unroll 1
+      for (; next >= 0; answer.advance()) {
+        if constexpr (Who == Role::copies) ask(answer);
+        body(Work(next));
+        next = take<Who>(answer);
+      }
     } else {
       const int launched = int(gridDim.x) / pair;  // fewer where fewer run at a time
 #pragma unroll 1
@@ -111,6 +171,38 @@ struct Tcgen05Plan {
     __device__ __forceinline__ unsigned tile() const { return this->shared + unsigned(this->place * C::stage_bytes); }
   };
   using Sums = Ring<C::sum_buffers, sums_barriers_at>;
+  // An answer is full when it has come, and empty when all who walk the tiles of the pair have read it.
+  struct Answers : Ring<answers, answer_barriers_at> {
+    __device__ __forceinline__ unsigned bytes() const { return this->shared + unsigned(answers_at + 16 * this->place); }
+  };
+  static constexpr int readers = pair * (1 + finishing_warps) + 1;
+
+  // The first block of a pair asks for both, a tile ahead; each expects the answer.
+  __device__ static __forceinline__ void ask(const Answers& answer) {
+    if (rank() == 0) wait(answer.empty(), answer.parity ^ 1u);
+    ptx::mbarrier_arrive_expect_tx(answer.full(), 16);
+    if (rank() == 0) ptx::try_cancel<pair>(answer.bytes(), answer.full());
+  }
+
+  // The tile that is answered, or -1.
+  template <Role Who>
+  __device__ static __forceinline__ int take(const Answers& answer) {
+    wait(answer.full(), answer.parity);
+    const int block = ptx::canceled_block(answer.bytes());
+    ptx::fence_async_proxy();  // it has been read before the next one is written
+    if constexpr (Who == Role::finishes) ptx::warp_sync();
+    if (Who != Role::finishes || threadIdx.x % 32 == 0) arrive_in_first(answer.empty());
+    return block < 0 ? -1 : block / pair;
+  }
+
+  // At a barrier of the first block of the pair.
+  __device__ static __forceinline__ void arrive_in_first(unsigned barrier) {
+    if constexpr (pair == 2) {
+      ptx::mbarrier_arrive_in_cluster(in_first(barrier));
+    } else {
+      ptx::mbarrier_arrive(barrier);
+    }
+  }
 
   __device__ static __forceinline__ void wait(unsigned barrier, unsigned parity) {
     while (!ptx::mbarrier_try_wait(barrier, parity)) {
@@ -131,6 +223,14 @@ struct Tcgen05Plan {
     for (; sums.parity == 0; sums.advance()) {
       ptx::mbarrier_init(sums.full(), 1);
       ptx::mbarrier_init(sums.empty(), finishing_warps * pair);
+    }
+    if constexpr (asks) {
+      Answers answer{{shared}};
+#pragma unroll 1
+      for (; answer.parity == 0; answer.advance()) {
+        ptx::mbarrier_init(answer.full(), 1);
+        ptx::mbarrier_init(answer.empty(), readers);
+      }
     }
     ptx::fence_mbarrier_init();
   }

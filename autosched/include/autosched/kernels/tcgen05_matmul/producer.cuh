@@ -18,10 +18,10 @@ struct Tcgen05Producer : Tcgen05Plan<Config> {
                                                  unsigned shared) {
     constexpr ptx::Evict evict_a = evict(C::kept == "a", C::kept == "b"), evict_b = evict(C::kept == "b", C::kept == "a");
     Stages stage{{shared}};
-    Plan::for_each_work([&](const Work& work) {
+    Plan::template for_each_work<Plan::Role::copies>(shared, [&](const Work& work) {
       const int column = work.n0 + Plan::rank() * (C::tile_n / pair);
 #pragma unroll 1
-      for (int t = 0; t < C::tiles_k; ++t, stage.advance()) {
+      for (int t = work.first; t < work.first + work.tiles; ++t, stage.advance()) {
         Plan::wait(stage.empty(), stage.parity ^ 1u);  // the first round finds all stages empty
         const unsigned full = Plan::in_first(stage.full());
         if (Plan::rank() == 0) ptx::mbarrier_arrive_expect_tx(stage.full(), pair * (Plan::scales_at + Plan::scale_bytes));

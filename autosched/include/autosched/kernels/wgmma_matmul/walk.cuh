@@ -1,30 +1,19 @@
 // What every block of a wgmma_matmul computes, without multiplying: for proofs of launches that are too large to be
 // emulated.
 #pragma once
+#include <autosched/common/tell_parts.cuh>
 #include <autosched/kernels/wgmma_matmul/plan.cuh>
-#include <autosched/ptx/global_memory.cuh>
 
 namespace autosched {
 
-// Thread 0 of each block tells of each part of a tile that its block computes: matrix, row and column of the first
-// element, first k-tile, and how many of these; at most Most parts, each of eight words, of which the first is 1.
 template <class Config, int Most>
 __device__ __forceinline__ void wgmma_matmul_walk(unsigned* parts) {
-  if (threadIdx.x != 0) return;
   using Plan = WgmmaPlan<Config>;
-  unsigned* mine = parts + static_cast<long long>(blockIdx.x) * Most * 8;
-  int told = 0;
-  Plan::for_each_work([&](const typename Plan::Work& work, int, bool) {
-    if (told++ >= Most) return;
-    ptx::st_global(mine, AlignedVector<16>{{1u, unsigned(work.batch), unsigned(work.m0), unsigned(work.n0)}});
-    ptx::st_global(mine + 4, AlignedVector<16>{{unsigned(work.first), unsigned(work.tiles), 0u, 0u}});
-    mine += 8;
+  tell_parts<Most>(parts, [](const auto& tell) {
+    Plan::for_each_work([&](const typename Plan::Work& work, int, bool) {
+      tell(work.batch, work.m0, work.n0, work.first, work.tiles);
+    });
   });
-#pragma unroll 1
-  for (; told < Most; ++told, mine += 8) {
-    ptx::st_global(mine, AlignedVector<16>{{0u, 0u, 0u, 0u}});
-    ptx::st_global(mine + 4, AlignedVector<16>{{0u, 0u, 0u, 0u}});
-  }
 }
 
 }  // namespace autosched

@@ -15,18 +15,25 @@ std::uint32_t swizzled(std::uint32_t address, unsigned swizzle_bytes) {
   return pieces == 0 ? address : address ^ ((address >> 7 & (pieces - 1)) << 4);
 }
 
+constexpr unsigned gathered_rows = 4;  // of tile::gather4 and tile::scatter4
+
 // A box at its place: rows of `row_bytes`, `pitch` bytes apart in shared memory.
 struct Box {
   unsigned counts[5] = {1, 1, 1, 1, 1};  // elements in each dimension
   unsigned row_bytes, pitch, rows;
   std::int64_t first[5] = {};
+  bool gathered = false;  // the second coordinate is that of the first of four rows, and the others follow it
 
-  Box(const EncodedTensorMap& map, const std::int32_t* coordinates) {
+  Box(const EncodedTensorMap& map, const std::int32_t* coordinates, bool gathers = false) : gathered(gathers) {
     rows = 1;
     for (unsigned d = 0; d < map.rank; ++d) {
       counts[d] = (map.box[d] + map.element_strides[d] - 1) / map.element_strides[d];
       first[d] = coordinates[d];
       if (d != 0) rows *= counts[d];
+    }
+    if (gathers) {
+      rows = gathered_rows;
+      for (unsigned row = 1; row < gathered_rows; ++row) first[1 + row] = coordinates[1 + row];
     }
     row_bytes = counts[0] * map.element_bytes;
     pitch = std::max<unsigned>(row_bytes, map.swizzle_bytes);
@@ -42,7 +49,8 @@ void for_rows(const EncodedTensorMap& map, const Box& box, Body body) {
     bool inside = true;
     std::uint64_t address = map.base;
     for (unsigned d = 1; d < map.rank; ++d) {
-      const std::int64_t at = box.first[d] + std::int64_t{rest % box.counts[d]} * map.element_strides[d];
+      const std::int64_t at =
+          box.gathered ? box.first[d + row] : box.first[d] + std::int64_t{rest % box.counts[d]} * map.element_strides[d];
       rest /= box.counts[d];
       inside = inside && at >= 0 && at <= map.last[d];
       address += static_cast<std::uint64_t>(at) * map.strides[d - 1];
@@ -100,27 +108,36 @@ void for_pieces(const EncodedTensorMap& map, const Box& box, std::uint32_t share
   }
 }
 
+unsigned coordinates_of(unsigned rank, bool gathers) { return gathers ? 1 + gathered_rows : rank; }
+
 // The map and the box of a lane's instruction; false, and a finding, where they do not fit.
-bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned rank, unsigned lane, const char* name,
-            EncodedTensorMap& map, std::int32_t* coordinates) {
+bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned rank, bool gathers, unsigned lane,
+            const char* name, EncodedTensorMap& map, std::int32_t* coordinates) {
   if (!map_at(address_of(w, i, source, offset, lane), name, map)) return false;
   if (map.rank != rank) {
     FINDING(invalid_argument, self->site, "%s: %s.%ud with the map of a tensor of %u dimensions", describe_self().c_str(), name,
             rank, map.rank);
     return false;
   }
-  for (unsigned d = 0; d < rank; ++d) {
+  if (gathers && map.box[1] != 1) {
+    FINDING(invalid_argument, self->site, "%s: %s.tile of four rows with a map whose boxes have %u, not one", describe_self().c_str(),
+            name, map.box[1]);
+    return false;
+  }
+  for (unsigned d = 0; d < coordinates_of(rank, gathers); ++d) {
     coordinates[d] = static_cast<std::int32_t>(w.values<std::uint32_t>(i.source(source + 1 + d))[lane]);
   }
   return true;
 }
 
-// Immediates: dimensions, offset of the shared address, of the map's address, of the mbarrier's address, multicast, blocks.
+// Immediates: dimensions, offset of the shared address, of the map's address, of the mbarrier's address, multicast, blocks,
+// whether four rows are gathered.
 // Sources: shared address, map, coordinates, mbarrier, and of multicast the blocks of the cluster as bits.
 void load(Warp& w, const Instruction& i, Lanes active) {
   constexpr const char* name = "cp.async.bulk.tensor";
   const auto rank = static_cast<unsigned>(i.immediate[0]);
-  const bool pairs = i.immediate[5] == 2;
+  const bool pairs = i.immediate[5] == 2, gathers = i.immediate[6] != 0;
+  const unsigned behind = 2 + coordinates_of(rank, gathers);
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     self->site = i.site;
@@ -128,14 +145,14 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     std::int32_t coordinates[5] = {};
     std::uint32_t to, barrier;
     if (!shared_operand(w, i, 0, i.immediate[1], k, name, to)) return;
-    if (!box_of(w, i, 1, i.immediate[2], rank, k, name, map, coordinates)) return;
-    if (!shared_operand(w, i, 2 + rank, i.immediate[3], k, name, barrier)) return;
-    const Box box(map, coordinates);
+    if (!box_of(w, i, 1, i.immediate[2], rank, gathers, k, name, map, coordinates)) return;
+    if (!shared_operand(w, i, behind, i.immediate[3], k, name, barrier)) return;
+    const Box box(map, coordinates, gathers);
     BulkLoad load{barrier, {}, std::vector<unsigned char>(std::size_t{box.rows} * box.row_bytes), std::int64_t{box.rows} * box.row_bytes, self, i.site};
     read_box(map, box, load.data.data(), name);
     std::uint32_t blocks = 1u << rank_of_address(to);
     if (i.immediate[4] != 0) {
-      blocks = static_cast<std::uint32_t>(read_bits(w, i.source(3 + rank), i.width_of_source(3 + rank), k)) & 0xffffu;
+      blocks = static_cast<std::uint32_t>(read_bits(w, i.source(behind + 1), i.width_of_source(behind + 1), k)) & 0xffffu;
       if (blocks == 0 || blocks >> cluster_blocks() != 0) {
         FINDING(invalid_argument, self->site, "%s: %s to the blocks %#x of a cluster of %u", describe_self().c_str(), name, blocks,
                 cluster_blocks());
@@ -160,11 +177,11 @@ void load(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Immediates: dimensions, offset of the map's address, of the shared address, whether it is added.
+// Immediates: dimensions, offset of the map's address, of the shared address, whether it is added, whether four rows are scattered.
 // Sources: map, coordinates, shared address.
 void store(Warp& w, const Instruction& i, Lanes active) {
   const auto rank = static_cast<unsigned>(i.immediate[0]);
-  const bool adds = i.immediate[3] != 0;
+  const bool adds = i.immediate[3] != 0, scatters = i.immediate[4] != 0;
   const char* name = adds ? "cp.reduce.async.bulk.tensor" : "cp.async.bulk.tensor";
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
@@ -172,9 +189,9 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     EncodedTensorMap map{};
     std::int32_t coordinates[5] = {};
     std::uint32_t from;
-    if (!box_of(w, i, 0, i.immediate[1], rank, k, name, map, coordinates)) return;
-    if (!shared_operand(w, i, 1 + rank, i.immediate[2], k, name, from)) return;
-    const Box box(map, coordinates);
+    if (!box_of(w, i, 0, i.immediate[1], rank, scatters, k, name, map, coordinates)) return;
+    if (!shared_operand(w, i, 1 + coordinates_of(rank, scatters), i.immediate[2], k, name, from)) return;
+    const Box box(map, coordinates, scatters);
     if (!check_shared(from, static_cast<int>(box.rows * box.pitch), 128, name)) return;
     const StoreReader reader = start_bulk_store(w, k, i.site);
     std::vector<unsigned char> data(std::size_t{box.rows} * box.row_bytes, 0xff);

@@ -93,8 +93,12 @@ std::string element(const Buffer& b, const void* address) {
   const auto index = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin) / b.spec.element_bytes;
   return "element " + std::to_string(index) + " of " + b.spec.name;
 }
-std::string element(const Buffer& b, const Cell& cell) {
-  return element(b, b.begin + (&cell - b.cells) * b.cell_bytes);
+std::string element(const Buffer& b, std::size_t cell) { return element(b, b.begin + cell * b.cell_bytes); }
+
+void for_marks(const std::function<void(Mark*, std::size_t)>& visit) {
+  for (Buffer& b : buffers) {
+    if (b.writes != nullptr) visit(b.writes, 3 * b.cells());
+  }
 }
 
 Buffer* check_access(const void* address, int bytes, const char* instruction) {
@@ -136,13 +140,21 @@ void* reserve_zeroed(std::size_t bytes) {
   return p;
 }
 
+namespace {
+void reserve_marks(Buffer& b) {
+  b.writes = static_cast<Mark*>(reserve_zeroed(3 * b.cells() * sizeof(Mark)));
+  b.reads[0] = b.writes + b.cells();
+  b.reads[1] = b.reads[0] + b.cells();
+}
+}  // namespace
+
 std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::vector<void*> addresses;
   for (const BufferSpec& spec : specs) {
     if (spec.address != nullptr) {
-      Buffer b{spec, static_cast<char*>(spec.address), nullptr, std::min(spec.element_bytes, launch.narrowest_store), nullptr};
-      if (b.writable()) b.cells = static_cast<Cell*>(reserve_zeroed((spec.bytes / b.cell_bytes + 1) * sizeof(Cell)));
+      Buffer b{spec, static_cast<char*>(spec.address), nullptr, {}, std::min(spec.element_bytes, launch.narrowest_store), nullptr};
+      if (b.writable()) reserve_marks(b);
       buffers.push_back(b);
       addresses.push_back(spec.address);
       continue;
@@ -165,10 +177,10 @@ std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
       std::perror("emulator: cannot map an input");
       std::exit(1);
     }
-    Buffer b{spec, begin, nullptr, spec.element_bytes, nullptr};
+    Buffer b{spec, begin, nullptr, {}, spec.element_bytes, nullptr};
     if (launch.sparse) b.touched = static_cast<unsigned char*>(reserve_zeroed(body / page_bytes + 1));
     if (!launch.sparse) b.cell_bytes = std::min(spec.element_bytes, launch.narrowest_store);
-    if (b.writable()) b.cells = static_cast<Cell*>(reserve_zeroed(b.elements() * (spec.element_bytes / b.cell_bytes) * sizeof(Cell)));
+    if (b.writable()) reserve_marks(b);
     buffers.push_back(b);
     addresses.push_back(begin);
   }
@@ -182,7 +194,7 @@ void set_defined_bytes(std::size_t buffer, std::vector<unsigned char> defined) {
 void flag_written_bytes(std::size_t buffer, unsigned char* flags) {
   const Buffer& b = buffers[buffer];
   for (std::size_t i = 0; i < b.spec.bytes; ++i) {
-    const bool written = b.cells[i / b.cell_bytes].write.epoch != 0;
+    const bool written = b.written(i / b.cell_bytes);
     flags[i] = static_cast<unsigned char>((b.defined[i] != 0 || written ? 1 : 0) | (written ? 2 : 0));
   }
 }
@@ -229,8 +241,8 @@ void write_touched_outputs(int file) {
         std::min(page_bytes, b.spec.bytes - page.index * page_bytes) / b.spec.element_bytes);
     writer.assign(count, ~0u);
     for (std::size_t i = 0; i < count; ++i) {
-      const Epoch epoch = b.cells[first + i].write.epoch;
-      if (epoch != 0) writer[i] = block_in_grid(block_of_epoch(epoch), rank_of(b.cells[first + i].write.who));
+      const Stamp write = b.write(first + i);
+      if (write.epoch != 0) writer[i] = block_in_grid(block_of_epoch(write.epoch), rank_of(write.who));
     }
     const auto number = static_cast<std::uint32_t>(&b - buffers.data());
     put(&number, sizeof number);
@@ -246,7 +258,7 @@ void begin_call() {
     // What is in variables, in the heap and in arrays that the kernel changes in place counts as written, as before.
     if (!b.writable() || b.spec.role >= BufferSpec::Role::variable) continue;
     if (b.spec.role == BufferSpec::Role::output) std::memset(b.begin, 0xff, b.spec.bytes);
-    std::memset(static_cast<void*>(b.cells), 0, b.elements() * (b.spec.element_bytes / b.cell_bytes) * sizeof(Cell));
+    std::memset(b.writes, 0, 3 * b.cells() * sizeof(Mark));
   }
 }
 
@@ -278,8 +290,9 @@ void check_after_call() {
     const std::size_t each = b.spec.element_bytes / b.cell_bytes;
     std::size_t missing = 0, first = 0;
     for (std::size_t e = b.elements(); e-- > 0;) {
-      const Cell* const cells = b.cells + e * each;
-      if (std::all_of(cells, cells + each, [](const Cell& cell) { return cell.write.epoch != 0; })) continue;
+      std::size_t cell = e * each;
+      while (cell < (e + 1) * each && b.written(cell)) ++cell;
+      if (cell == (e + 1) * each) continue;
       ++missing;
       first = e;
     }

@@ -15,7 +15,7 @@ using namespace global_shadow;
 namespace {
 
 // The last write that was not an atomic, where atomics have come on top of it.
-std::unordered_map<const Cell*, Stamp> under_atomics;
+std::unordered_map<const Mark*, Stamp> under_atomics;
 
 Stamp stamp(bool atomic, bool narrow = false) {
   return {clocks.now[self->warp], self->fences, self->who, self->site, atomic, narrow};
@@ -29,7 +29,7 @@ struct Race {
   const Stamp& other;
   const char* did;
 };
-void report_race(const Buffer& b, const Cell& cell, const Race& race, Grade grade = Grade::fault, const char* why = "") {
+void report_race(const Buffer& b, std::size_t cell, const Race& race, Grade grade = Grade::fault, const char* why = "") {
   const bool same_block = of_running(race.other.epoch);
   FINDING_OF_TWO(global_race, grade, self->site, race.other.site, "%s %s %s, which %s %s at %s, and nothing orders the two%s%s",
                  describe_self().c_str(), race.doing, element(b, cell).c_str(),
@@ -54,70 +54,74 @@ void check_alignment(const Buffer& b, const void* address, int bytes, const char
 
 // Whether a strong write has been seen by a strong read that happened before (PTX ISA, memory consistency model: what
 // precedes in observation order and base causality order precedes in causality order).
-bool observed(const Cell& cell) {
-  if (!cell.write.atomic) return false;
-  return std::any_of(std::begin(cell.reads), std::end(cell.reads), [&](const Stamp& read) {
-    return read.atomic && read.epoch != 0 && !too_narrow(cell.write, read.narrow) && ordered(read);
+bool observed(const Buffer& b, std::size_t cell, const Stamp& write) {
+  if (!write.atomic) return false;
+  return std::any_of(std::begin(b.reads), std::end(b.reads), [&](const Mark* marks) {
+    const Stamp read = stamp_of(marks[cell]);
+    return read.atomic && read.epoch != 0 && !too_narrow(write, read.narrow) && ordered(read);
   });
 }
 
 // Where a read is kept: reads by plain loads race with atomics, and others do not, so that they stay.
-Stamp* place_of_read(Cell& cell, const Stamp& mine) {
-  Stamp* slot = nullptr;
-  for (Stamp& read : cell.reads) {
-    if (read.epoch != 0 && read.who == mine.who && read.atomic == mine.atomic && of_running(read.epoch)) return &read;
-    if (slot == nullptr && read.epoch == 0) slot = &read;
+Mark* place_of_read(const Buffer& b, std::size_t cell, const Stamp& mine) {
+  const Stamp reads[] = {stamp_of(b.reads[0][cell]), stamp_of(b.reads[1][cell])};
+  int slot = -1;
+  for (int k = 0; k < 2; ++k) {
+    const Stamp& read = reads[k];
+    if (read.epoch != 0 && read.who == mine.who && read.atomic == mine.atomic && of_running(read.epoch)) return &b.reads[k][cell];
+    if (slot < 0 && read.epoch == 0) slot = k;
   }
-  for (Stamp& read : cell.reads) {
-    if (slot == nullptr && read.atomic >= mine.atomic && ordered(read)) slot = &read;
+  for (int k = 0; k < 2; ++k) {
+    if (slot < 0 && reads[k].atomic >= mine.atomic && ordered(reads[k])) slot = k;
   }
-  if (slot != nullptr) return slot;
-  if (!mine.atomic) return cell.reads[1].atomic ? &cell.reads[1] : &cell.reads[0];
-  return cell.reads[0].atomic ? &cell.reads[0] : cell.reads[1].atomic ? &cell.reads[1] : nullptr;
+  if (slot < 0 && !mine.atomic) slot = reads[1].atomic ? 1 : 0;
+  if (slot < 0) slot = reads[0].atomic ? 0 : reads[1].atomic ? 1 : -1;
+  return slot < 0 ? nullptr : &b.reads[slot][cell];
 }
 
-void note_read(Cell& cell, bool strong, bool narrow, bool constant) {
-  cell.write_was_read = true;
+void note_read(Buffer& b, std::size_t cell, bool strong, bool narrow, bool constant) {
+  if (b.writes[cell] != 0) b.writes[cell] |= was_read;
   Stamp mine = stamp(strong, narrow);
   mine.constant = constant;
-  if (Stamp* const slot = place_of_read(cell, mine)) *slot = mine;
+  const Mark mark = mark_of(mine);
+  if (b.reads[0][cell] == mark || b.reads[1][cell] == mark) return;
+  if (Mark* const slot = place_of_read(b, cell, mine)) *slot = mark;
 }
 
 void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool relaxed, bool narrow = false) {
   if (!b.writable() || !launch.check) return;
   const Cells cells = cells_of(b, address, bytes);
-  for (Cell* cell = cells.begin; cell != cells.end; ++cell) {
-    const Stamp& write = cell->write;
+  for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
+    const Stamp write = b.write(cell);
     if (write.epoch == 0) {
-      if (!b.held_value(*cell)) {
+      if (!b.held_value(cell)) {
         FINDING(uninitialized_global_read, self->site, "%s reads %s, which nobody has written", describe_self().c_str(),
-                element(b, *cell).c_str());
+                element(b, cell).c_str());
         return;
       }
     } else if (read_only && write.epoch >= launch.began) {
       FINDING(read_only_load_of_written, self->site,
               "%s reads %s by ld.global.nc, but %s writes it at %s in the same launch", describe_self().c_str(),
-              element(b, *cell).c_str(), describe(write.who, block_of_epoch(write.epoch)).c_str(),
+              element(b, cell).c_str(), describe(write.who, block_of_epoch(write.epoch)).c_str(),
               place(write.site).c_str());
       return;
     } else if (!(relaxed && write.atomic && !too_narrow(write, narrow)) && !ordered(write) &&
-               !observed(*cell)) {
-      report_race(b, *cell, {"reads", write, "wrote"});
+               !observed(b, cell, write)) {
+      report_race(b, cell, {"reads", write, "wrote"});
       return;
     }
-    note_read(*cell, relaxed, narrow, read_only);
+    note_read(b, cell, relaxed, narrow, read_only);
   }
 }
 
 // What two threads write at once: the same harms nothing where they may write at all, and nearly the same is not a bug.
-void report_two_writes(const Buffer& b, const Cell& cell, const char* doing, const void* address, const void* from, int bytes) {
-  const Stamp& write = cell.write;
+void report_two_writes(const Buffer& b, std::size_t cell, const Stamp& write, const char* doing, const void* address, const void* from, int bytes) {
   const bool same = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
   // A flag, or what all threads of a block have computed; not an element of two tiles.
   const bool by_block = b.spec.role == BufferSpec::Role::variable && write.site == self->site && of_running(write.epoch);
   if (same && (by_block || (stores_constant(write.site) && stores_constant(self->site)))) {
     report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; both write the same value");
-  } else if (from != nullptr && !same && write.site == self->site && nearly_equal(address, from, bytes)) {
+  } else if (from != nullptr && !same && write.site == self->site && nearly_equal(address, from, bytes, self->site)) {
     report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; the values are not deterministic in the last bits");
   } else {
     report_race(b, cell, {doing, write, "wrote"});
@@ -131,50 +135,54 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, const 
   const bool same_value = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
   const char* const doing = atomic ? "updates" : "writes";
   bool reported = false;
-  for (Cell* cell = cells.begin; cell != cells.end; ++cell) {
-    const Stamp& write = cell->write;
+  for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
+    const Stamp write = b.write(cell);
     const bool both_strong = atomic && write.atomic && !too_narrow(write, narrow);
     const bool together = same_value && write.site == self->site && of_running(write.epoch) &&
                           warp_of(write.who) == self->warp && write.who != self->who;
     if (!reported && write.epoch != 0 && !both_strong && !together) {
-      if (!ordered(write) && !observed(*cell)) {
-        report_two_writes(b, *cell, doing, address, from, bytes);
+      if (!ordered(write) && !observed(b, cell, write)) {
+        report_two_writes(b, cell, write, doing, address, from, bytes);
         reported = true;
-      } else if (b.spec.role == BufferSpec::Role::output && !atomic && !cell->write_was_read &&
+      } else if (b.spec.role == BufferSpec::Role::output && !atomic && (b.writes[cell] & was_read) == 0 &&
                  (write.who != self->who || !of_running(write.epoch))) {
         FINDING(lost_write, self->site, "%s writes %s over what %s wrote at %s and nobody has read",
-                describe_self().c_str(), element(b, *cell).c_str(),
+                describe_self().c_str(), element(b, cell).c_str(),
                 describe(write.who, block_of_epoch(write.epoch)).c_str(), place(write.site).c_str());
         reported = true;
       }
     }
     if (!under_atomics.empty()) {
-      const auto under = under_atomics.find(cell);
+      const auto under = under_atomics.find(&b.writes[cell]);
       if (under != under_atomics.end() && !reported && atomic && !ordered(under->second)) {
-        report_race(b, *cell, {doing, under->second, "wrote"});
+        report_race(b, cell, {doing, under->second, "wrote"});
         reported = true;
       }
       if (under != under_atomics.end() && !atomic) under_atomics.erase(under);
     }
-    Cell next{stamp(atomic, narrow), {}, false};
+    Mark next[2] = {};
     unsigned kept = 0;
-    for (const Stamp& read : cell->reads) {
-      if (read.epoch == 0) continue;
-      if (atomic && !read.atomic) next.reads[kept++] = read;
+    for (const Mark* marks : b.reads) {
+      if (marks[cell] == 0) continue;
+      const Stamp read = stamp_of(marks[cell]);
+      if (atomic && !read.atomic) next[kept++] = marks[cell];
       if (reported) continue;
       if ((!atomic || !read.atomic) && !ordered(read)) {
-        report_race(b, *cell, {doing, read, "read"});
+        report_race(b, cell, {doing, read, "read"});
         reported = true;
       } else if (read.constant && read.epoch >= launch.began) {
         FINDING(read_only_load_of_written, self->site,
                 "%s writes %s, which %s reads by ld.global.nc at %s in the same launch", describe_self().c_str(),
-                element(b, *cell).c_str(), describe(read.who, block_of_epoch(read.epoch)).c_str(),
+                element(b, cell).c_str(), describe(read.who, block_of_epoch(read.epoch)).c_str(),
                 place(read.site).c_str());
         reported = true;
       }
     }
-    if (atomic && !write.atomic && write.epoch >= launch.began && write.epoch != 0) under_atomics[cell] = write;
-    *cell = next;
+    if (atomic && !write.atomic && write.epoch >= launch.began && write.epoch != 0) under_atomics[&b.writes[cell]] = write;
+    for (int k = 0; k < 2; ++k) {
+      if (b.reads[k][cell] != next[k]) b.reads[k][cell] = next[k];  // a store alone would take memory
+    }
+    b.writes[cell] = mark_of(stamp(atomic, narrow));
   }
 }
 
@@ -252,8 +260,8 @@ unsigned char* update_global(void* address, int bytes, const char* instruction, 
   check_alignment(*b, address, bytes, instruction);
   b->spec.unset = false;
   if (launch.check) {
-    const Cell& cell = *cells_of(*b, address, bytes).begin;
-    if (cell.write.epoch == 0 && !b->held_value(cell)) {
+    const std::size_t cell = cells_of(*b, address, bytes).begin;
+    if (!b->written(cell) && !b->held_value(cell)) {
       FINDING(uninitialized_global_read, self->site, "%s updates %s, which nobody has written",
               describe_self().c_str(), element(*b, address).c_str());
     }

@@ -40,10 +40,10 @@ void keep(std::vector<T>& list, T one) {
 }
 
 // The last writes of a map's bytes, as one number; 0 where there are none.
-std::uint64_t writes_of(const Cells& cells) {
+std::uint64_t writes_of(const Buffer& b, const Cells& cells) {
   std::uint64_t sum = 0;
-  for (const Cell* cell = cells.begin; cell != cells.end; ++cell) {
-    const Stamp& w = cell->write;
+  for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
+    const Stamp w = b.write(cell);
     if (w.epoch == 0) continue;
     const std::uint64_t one = std::uint64_t{w.epoch} << 32 ^ std::uint64_t{w.who} << 16 ^ w.site ^ std::uint64_t{w.fences} << 40;
     sum = (sum ^ one) * 0x9e3779b97f4a7c15u | 1;
@@ -61,13 +61,13 @@ bool released(const Stamp& write, bool narrow) {
 }
 
 template <class Holds>
-bool all_writes(const Cells& cells, Holds holds) {
-  const Stamp* last = nullptr;
-  for (const Cell* cell = cells.begin; cell != cells.end; ++cell) {
-    const Stamp& w = cell->write;
-    if (w.epoch == 0 || (last != nullptr && last->epoch == w.epoch && last->who == w.who && last->fences == w.fences)) continue;
+bool all_writes(const Buffer& b, const Cells& cells, Holds holds) {
+  Stamp last;
+  for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
+    const Stamp w = b.write(cell);
+    if (w.epoch == 0 || (last.epoch == w.epoch && last.who == w.who && last.fences == w.fences)) continue;
     if (!holds(w)) return false;
-    last = &w;
+    last = w;
   }
   return true;
 }
@@ -93,10 +93,10 @@ void acquire_tensor_map(const void* address, std::uint32_t lanes, bool narrow) {
   Buffer* b = check_access(address, map_bytes, "fence.proxy.tensormap");
   if (b == nullptr || !b->writable() || !launch.check) return;
   const Cells cells = cells_of(*b, address, map_bytes);
-  const std::uint64_t writes = writes_of(cells);
+  const std::uint64_t writes = writes_of(*b, cells);
   if (writes == 0) return;
-  if (!all_writes(cells, [](const Stamp& w) { return ordered(w); })) return;
-  const bool good = all_writes(cells, [&](const Stamp& w) { return released(w, narrow); });
+  if (!all_writes(*b, cells, [](const Stamp& w) { return ordered(w); })) return;
+  const bool good = all_writes(*b, cells, [&](const Stamp& w) { return released(w, narrow); });
   auto& list = acquires[reinterpret_cast<std::uintptr_t>(address)];
   std::erase_if(list, [&](const Acquire& a) { return a.writes != writes; });
   keep(list, Acquire{stamp(narrow), lanes, writes, good});
@@ -107,7 +107,7 @@ void check_tensor_map_acquired(const void* address, const char* instruction) {
   Buffer* b = check_access(address, map_bytes, instruction);
   if (b == nullptr || !b->writable() || !launch.check) return;
   const Cells cells = cells_of(*b, address, map_bytes);
-  const std::uint64_t writes = writes_of(cells);
+  const std::uint64_t writes = writes_of(*b, cells);
   if (writes == 0) return;
   bool unreleased = false;
   const auto found = acquires.find(reinterpret_cast<std::uintptr_t>(address));
@@ -123,10 +123,12 @@ void check_tensor_map_acquired(const void* address, const char* instruction) {
       }
     }
   }
-  const Cell& cell = *std::find_if(cells.begin, cells.end, [](const Cell& c) { return c.write.epoch != 0; });
+  std::size_t cell = cells.begin;
+  while (!b->written(cell)) ++cell;
+  const Stamp write = b->write(cell);
   FINDING(missing_proxy_fence, self->site, "%s: %s takes the tensor map at %s, which %s wrote at %s, and %s",
           describe_self().c_str(), instruction, element(*b, address).c_str(),
-          describe(cell.write.who, block_of_epoch(cell.write.epoch)).c_str(), place(cell.write.site).c_str(),
+          describe(write.who, block_of_epoch(write.epoch)).c_str(), place(write.site).c_str(),
           unreleased ? "no fence.proxy.tensormap::generic.release (or tensormap.cp_fenceproxy) follows the write"
                      : "no fence.proxy.tensormap::generic.acquire of it by this block stands in between");
 }

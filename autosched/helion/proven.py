@@ -7,12 +7,12 @@ Helion calls the filter with each configuration before it compiles or times it.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from typing import Any
 
-from autosched.triton import emulated
+import torch
+
+from autosched.helion.emulating import emulating
 from measurements.files.text import one_line
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row
@@ -28,9 +28,8 @@ class ProvenConfigs:
     """
 
     def __init__(self, kernel: Any, args: Sequence[Any], device: Device, compare: Comparison | None) -> None:
-        self._torch = importlib.import_module("torch")
         self._kernel, self._device = kernel, device
-        self._args = tuple(a.detach().cpu() if isinstance(a, self._torch.Tensor) else a for a in args)
+        self._args = tuple(a.detach().cpu() if isinstance(a, torch.Tensor) else a for a in args)
         self._compare = compare or self._close
         self._known: dict[str, str] = {}  # why not, by the configuration's JSON; "" for those that passed
         self._bound: Any = None
@@ -52,7 +51,7 @@ class ProvenConfigs:
 
     def _why_not(self, config: Any) -> str:
         if self._bound is None:
-            with self._emulating():
+            with emulating(self._device):
                 bound = self._kernel.bind(self._fresh())
             default = bound.config_spec.default_config()
             result, why = self._run(bound, default)
@@ -68,8 +67,8 @@ class ProvenConfigs:
         return why
 
     def _run(self, bound: Any, config: Any) -> tuple[Any, str]:
-        """What a configuration computes; or why it does not, in one line."""
-        with self._emulating() as session:
+        """Return what a configuration computes; or why it does not, in one line."""
+        with emulating(self._device) as session:
             try:
                 result = bound.compile_config(config)(*self._fresh())
             except Exception as error:  # Helion, Triton and the emulator refuse with exceptions of their own
@@ -79,37 +78,19 @@ class ProvenConfigs:
             return None, one_line(f"{faults[0].kind}: {faults[0].message}")
         return result, ""
 
-    def _emulating(self) -> _Emulating:
-        return _Emulating(self._device)
-
     def _fresh(self) -> tuple[Any, ...]:
-        """The arguments, as they were given: kernels may write to them."""
-        return tuple(a.clone() if isinstance(a, self._torch.Tensor) else a for a in self._args)
+        """Return the arguments, as they were given: kernels may write to them."""
+        return tuple(a.clone() if isinstance(a, torch.Tensor) else a for a in self._args)
 
     def _close(self, expected: Any, found: Any) -> None:
-        self._torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2)
-
-
-class _Emulating:
-    """Launches of CPU tensors are emulated. Helion traces the kernel, which no mode of torch's may watch."""
-
-    def __init__(self, device: Device) -> None:
-        self._device, self._stack = device, ExitStack()
-
-    def __enter__(self) -> Any:
-        modes = importlib.import_module("torch.utils._python_dispatch")
-        session = self._stack.enter_context(emulated(self._device.name, pretend_cuda=False, check=False))
-        self._stack.enter_context(modes._disable_current_modes())
-        return session
-
-    def __exit__(self, *error: Any) -> None:
-        self._stack.close()
+        torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2)
 
 
 def proven(
     kernel: Any, args: Sequence[Any], *, device: str | Device, compare: Comparison | None = None
 ) -> ProvenConfigs:
-    """The filter of configurations of a ``@helion.kernel`` for ``args``, tensors of small sizes: each is emulated.
+    """Return the filter of configurations of a ``@helion.kernel`` for ``args``, tensors of small sizes: each is
+    emulated.
 
     ``compare(expected, found)`` raises AssertionError where results differ; by default they agree within 2% of their
     values and 0.02. Raises ValueError for an unknown device.

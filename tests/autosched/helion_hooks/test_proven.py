@@ -36,7 +36,7 @@ def last_writer(x: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def config(block: int, **others: int) -> helion.Config:
+def config(block: int, **others: int | str) -> helion.Config:
     return helion.Config(block_sizes=[block], **{"num_warps": 1, "num_stages": 1, **others})
 
 
@@ -45,6 +45,12 @@ def test_what_is_right_passes_and_is_emulated_once() -> None:
     wanted = config(8, num_warps=2)
     assert judge(wanted) is wanted and judge(wanted) is wanted
     assert judge.accepted == [wanted] and judge.refused == []
+
+
+def test_a_persistent_kernel_has_the_multiprocessors_of_the_device() -> None:
+    judge = proven(row_sums, (torch.randn(32, 40),), device="h100")
+    wanted = config(8, pid_type="persistent_blocked")
+    assert judge(wanted) is wanted, judge.refused
 
 
 def test_what_does_not_compute_the_same_is_refused_with_a_reason() -> None:

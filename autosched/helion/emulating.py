@@ -1,0 +1,33 @@
+"""Helion kernels of CPU tensors, for a GPU that is not here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import helion.runtime
+from torch.utils._python_dispatch import _disable_current_modes
+
+from autosched.triton import emulated
+from search_spaces.hardware.devices import Device
+
+
+@contextmanager
+def emulating(device: Device) -> Iterator[Any]:
+    """Helion's kernels may be bound and run on CPU tensors; their launches are emulated. Gives the session."""
+    with emulated(device.name, pretend_cuda=False, check=False) as session, on_cpu_tensors(device):
+        yield session
+
+
+@contextmanager
+def on_cpu_tensors(device: Device) -> Iterator[None]:
+    """What Helion asks of a GPU is answered for ``device``. It traces kernels, which no mode of torch's may watch."""
+
+    def multiprocessors(_: Any, *, reserved_sms: int = 0) -> int:
+        return max(device.sm_count - reserved_sms, 1)
+
+    # Persistent kernels ask for them, and Helion has no answer for a CPU.
+    with _disable_current_modes(), patch.object(helion.runtime, "get_num_sm", multiprocessors):
+        yield

@@ -1,0 +1,84 @@
+"""Helion's configurations as a search space of ours, in which every sampler can propose."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice, permutations, product
+from typing import Any
+
+from search_spaces.spaces.parameters import Value, categorical, ordinal
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+
+_MOST_VALUES = 256  # of a parameter: the first ones, in Helion's order
+
+
+@dataclass(frozen=True, eq=False)
+class ConfigSpace:
+    """``space`` has a parameter for each of Helion's flat values. ``values`` are Helion's own, by ours.
+
+    Helion repairs combinations that it does not allow, so that two schedules may be one configuration.
+    """
+
+    space: Space
+    generation: Any
+    values: tuple[Mapping[Value, Any], ...]
+
+    @classmethod
+    def of(cls, bound: Any) -> ConfigSpace:
+        """Of a bound kernel, with its ``autotune_config_overrides``."""
+        settings, spec = bound.settings, bound.config_spec
+        files = settings.autotune_search_acf or None
+        generation = spec.create_config_generation(
+            overrides=settings.autotune_config_overrides or None,
+            advanced_controls_files=files,
+            process_group_name=bound.env.process_group_name,
+        )
+        names = []
+        for key, count, is_sequence in spec.flat_key_layout(advanced_controls_files=files):
+            names += [f"{key}[{k}]" for k in range(count)] if is_sequence else [key]
+        parameters, values = [], []
+        for name, fragment in zip(names, generation.flat_spec, strict=True):
+            found = _values_of(fragment)
+            numbers = all(type(value) is int for value in found)
+            ours: list[Value] = list(found) if numbers else [_text(value) for value in found]
+            parameters.append((ordinal if numbers else categorical)(name, ours, default=ours[0]))
+            values.append(dict(zip(ours, found, strict=True)))
+        return cls(Space("helion", parameters), generation, tuple(values))
+
+    def config(self, schedule: Schedule) -> Any:
+        """The configuration, repaired as Helion does. Raises helion.exc.InvalidConfig where it cannot be."""
+        flat = [known[value] for known, (_, value) in zip(self.values, schedule.items, strict=True)]
+        return self.generation.unflatten([list(v) if isinstance(v, list) else v for v in flat])
+
+    def schedule(self, config: Any) -> Schedule | None:
+        """Ours, None where a value lies outside of what Helion searches."""
+        flat = self.generation.flatten(config)
+        items = []
+        for parameter, known, value in zip(self.space.parameters, self.values, flat, strict=True):
+            ours = value if type(value) is int and not parameter.is_text else _text(value)
+            if ours not in known:
+                return None
+            items.append((parameter.name, ours))
+        return Schedule(self.space.name, tuple(items))
+
+
+def _values_of(fragment: Any) -> list[Any]:
+    """Ascending, or with Helion's default first where they have no order."""
+    found = fragment.search_values(_MOST_VALUES)
+    if found is None and hasattr(fragment, "inner"):  # a list of them
+        each = fragment.inner.search_values(_MOST_VALUES)
+        found = [] if each is None else [list(v) for v in islice(product(each, repeat=fragment.length), _MOST_VALUES)]
+    elif found is None and isinstance(fragment.default(), list):  # an order of loops
+        found = [list(v) for v in islice(permutations(fragment.default()), _MOST_VALUES)]
+    default = fragment.default()
+    found = list(found or [])
+    if default not in found:
+        found.insert(0, default)
+    return sorted(found) if all(type(value) is int for value in found) else found
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value)

@@ -1,0 +1,24 @@
+// What every block of a tcgen05_matmul computes, without multiplying: for proofs of launches that are too large to be
+// emulated. With launch_control: the tile that each block begins with.
+#pragma once
+#include <autosched/common/tell_parts.cuh>
+#include <autosched/kernels/tcgen05_matmul/plan.cuh>
+
+namespace autosched {
+
+template <class Config, int Most>
+__device__ __forceinline__ void tcgen05_matmul_walk(unsigned* parts) {
+  using Plan = Tcgen05Plan<Config>;
+  using Work = typename Plan::Work;
+  tell_parts<Most>(parts, [](const auto& tell) {
+    if (Plan::rank() != 0) return;  // both of a pair compute the same tiles
+    const auto tell_work = [&](const Work& work) { tell(work.batch, work.m0, work.n0, work.first, work.tiles); };
+    if constexpr (Plan::asks) {
+      tell_work(Work(int(blockIdx.x) / Plan::pair));
+    } else {
+      Plan::template for_each_work<Plan::Role::copies>(0, tell_work);
+    }
+  });
+}
+
+}  // namespace autosched

@@ -1,0 +1,40 @@
+// Cluster launch control: PTX ISA 9.7.13.17. A cluster that runs takes over the place in the grid of one that has not begun.
+#pragma once
+#include <autosched/common/aligned_vector.cuh>
+
+namespace autosched::ptx {
+
+// Asks for the place of a cluster that has not begun: the answer, 16 bytes, comes to shared memory at `answer`, counted by the
+// mbarrier at `barrier`; for a pair of blocks to those places in both. Not to be asked again once the answer was no.
+template <int Blocks>
+__device__ __forceinline__ void try_cancel(unsigned answer, unsigned barrier) {
+  if constexpr (Blocks == 2) {
+    asm volatile(
+        "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.multicast::cluster::all.b128 [%0], "
+        "[%1];" ::"r"(answer),
+        "r"(barrier)
+        : "memory");
+  } else {
+    asm volatile(
+        "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%0], [%1];" ::"r"(answer),
+        "r"(barrier)
+        : "memory");
+  }
+}
+
+// The x of the first block of the cluster whose place an answer gives, or -1 where no cluster is left.
+__device__ __forceinline__ int canceled_block(unsigned answer) {
+  int x;
+  asm volatile(
+      "{\n\t.reg .pred p;\n\t.reg .b128 a;\n\t.reg .b32 y, z, w;\n\t"
+      "ld.shared.b128 a, [%1];\n\t"
+      "mov.b32 %0, -1;\n\t"
+      "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 p, a;\n\t"
+      "@p clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%0, y, z, w}, a;\n\t}"
+      : "=r"(x)
+      : "r"(answer)
+      : "memory");
+  return x;
+}
+
+}  // namespace autosched::ptx

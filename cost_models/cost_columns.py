@@ -1,0 +1,73 @@
+"""The counts of n launches as columns: one array per count, which a model reads by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from search_spaces.arrays import BoolArray, FloatArray, IntArray
+from search_spaces.hardware.costs.cost_counts import CostCounts
+from search_spaces.hardware.units import unit
+
+_WHOLE = ("blocks", "threads", "shared_bytes", "registers", "iterations", "stages")
+_REAL = (
+    *("flops", "instructions", "shared_wavefronts", "load_bytes", "store_bytes", "dram_bytes", "multicast_bytes"),
+    *("barriers_per_iteration", "launches", "alone_bytes", "run_bytes"),
+    *("drains", "drain_instructions", "restarts", "boxed", "boxes", "box_buffers"),
+)
+_AT_LEAST_ONE = ("blocks", "threads", "iterations", "stages", "launches", "run_bytes", "boxes", "box_buffers")
+
+
+@dataclass(frozen=True)
+class CostColumns:
+    """The fields of n ``CostCounts``, each as an array [n]. ``asynchronous``: whether the unit is."""
+
+    blocks: IntArray
+    threads: IntArray
+    shared_bytes: IntArray
+    registers: IntArray
+    iterations: IntArray
+    stages: IntArray
+    flops: FloatArray
+    instructions: FloatArray
+    shared_wavefronts: FloatArray
+    load_bytes: FloatArray
+    store_bytes: FloatArray
+    dram_bytes: FloatArray
+    multicast_bytes: FloatArray
+    barriers_per_iteration: FloatArray
+    launches: FloatArray
+    alone_bytes: FloatArray
+    run_bytes: FloatArray
+    drains: FloatArray
+    drain_instructions: FloatArray
+    restarts: FloatArray
+    boxed: FloatArray
+    boxes: FloatArray
+    box_buffers: FloatArray
+    refills: BoolArray
+    copies_behind: BoolArray
+    asynchronous: BoolArray
+
+    @classmethod
+    def of(cls, works: Sequence[CostCounts]) -> Self:
+        """Read the columns of ``works``. Raises ValueError for a count that is negative, NaN, infinite or too small."""
+        numbers = {
+            name: np.array([getattr(work, name) for work in works], dtype=np.float64) for name in (*_WHOLE, *_REAL)
+        }
+        if not all((np.isfinite(column) & (column >= 0)).all() for column in numbers.values()):
+            raise ValueError("every count of a CostCounts must be finite and not negative")
+        if any((numbers[name] < 1).any() for name in _AT_LEAST_ONE):
+            raise ValueError(
+                "a CostCounts needs at least one block, thread, iteration, stage, launch, byte of a run, box and buffer"
+            )
+        columns: dict[str, Any] = numbers | {name: numbers[name].astype(np.int64) for name in _WHOLE}
+        return cls(
+            **columns,
+            refills=np.array([work.refills for work in works], dtype=np.bool_),
+            copies_behind=np.array([work.copies_behind for work in works], dtype=np.bool_),
+            asynchronous=np.array([unit(work.unit).asynchronous for work in works], dtype=np.bool_),
+        )

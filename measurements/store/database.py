@@ -1,0 +1,229 @@
+"""One open database: an SQLite file, or a server behind a URL. Its connections, its transactions, and its errors.
+
+While a database is open for writing, an SQLite file is in write-ahead mode: a commit then waits for no disk, readers
+and writers do not block each other, a killed process loses nothing it had committed, and a power cut loses at most the
+last seconds and damages nothing. The last writer to close turns the file back, so that at rest a database is exactly
+one file that can be copied, committed to a repository, or read from a read-only folder. Where write-ahead mode is
+unavailable (some network file systems), every commit is synchronised.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import NullPool, StaticPool
+
+from measurements.files.text import first_line, one_line, without_password
+from measurements.store import migrate, sqlite_file
+from measurements.store.errors import StoreError
+from measurements.store.schema import SCHEMA_VERSION, create_tables, has_none, refuse_other, wait_for_others
+
+_IN_MEMORY = (None, "", ":memory:")
+
+
+class Database:
+    """Tables of autosched in one place, for any number of threads. Make one with ``Database.open``."""
+
+    def __init__(self, engine: Engine, name: str, file: Path | None = None) -> None:
+        self._engines = _read_and_write(engine)
+        self._file = file
+        self._identity = None if file is None else sqlite_file.identity(file)
+        self._unwritten = file is not None
+        self._lock = threading.Lock()
+        self._close = weakref.finalize(self, _let_go, engine, None)
+        self.name = name
+        self.migrated_from: int | None = None  # the older schema that opening found
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the data end with this object."""
+        return self._engines[False].dialect.name == "sqlite" and self._file is None
+
+    @property
+    def is_open(self) -> bool:
+        return self._close.alive
+
+    def close(self) -> None:
+        """Release the database; done at exit, too. Safe to call twice."""
+        self._close()
+
+    @classmethod
+    def open(cls, url_or_path: str | Path, *, create: bool = True) -> Self:
+        """Open the database in an SQLite file, or behind an SQLAlchemy URL such as "postgresql+psycopg://host/name".
+
+        With ``create`` it is opened for writing and made where it does not exist; without, it must exist and may be
+        read-only. Raises StoreError, with nothing changed on disk, for a place that cannot be written (or read), for a
+        file that is not SQLite or was not made by autosched, and for a newer schema.
+        """
+        if not isinstance(url_or_path, (str, Path)):
+            raise StoreError(f"a database is given as a path or an SQLAlchemy URL, not {url_or_path!r}")
+        text = str(url_or_path)
+        if "://" not in text and text != ":memory:":
+            return cls._open_file(text, create)
+        try:
+            url = URL.create("sqlite") if text == ":memory:" else make_url(text)
+        except (ArgumentError, ValueError):
+            raise StoreError("the database URL cannot be parsed: write dialect://user:password@host/name") from None
+        if url.get_backend_name() != "sqlite":
+            return cls._open_server(url, create)
+        if url.database not in _IN_MEMORY:
+            if url.query:
+                raise StoreError(f"options in the URL of an SQLite file are not supported: give only {url.database}")
+            return cls._open_file(str(url.database), create)
+        if not create:
+            raise StoreError(f"{text} is a new database in memory, which is empty: give the path of a file")
+        return cls._open_memory(text)
+
+    @classmethod
+    def _open_file(cls, text: str, create: bool) -> Self:
+        path = sqlite_file.locate(text)
+        sqlite_file.check(path, create)
+        created = sqlite_file.create_empty(path) if create else False
+        database = cls(sqlite_file.plain_engine(path), str(path), path)
+        try:
+            database._prepare(create)
+        except BaseException:
+            if created and path.stat().st_size == 0:
+                path.unlink()
+            raise
+        return database
+
+    @classmethod
+    def _open_memory(cls, name: str) -> Self:
+        engine = sa.create_engine(
+            "sqlite://",
+            poolclass=StaticPool,  # one connection: a database in memory ends with its connection
+            connect_args={"isolation_level": None, "check_same_thread": False},
+        )
+        database = cls(sqlite_file.begin_explicitly(engine), name)
+        database._prepare(create=True)
+        return database
+
+    @classmethod
+    def _open_server(cls, url: URL, create: bool) -> Self:
+        name = without_password(url.render_as_string(hide_password=False))
+        try:
+            engine = sa.create_engine(url, poolclass=NullPool)
+        except NoSuchModuleError as error:
+            raise StoreError(
+                f"the database {name} cannot be used: SQLAlchemy has no dialect and driver {url.drivername}; give the "
+                "path of a file, or a URL like postgresql+psycopg://user@host/name, or install what that needs"
+            ) from error
+        except ModuleNotFoundError as error:
+            how = "pip install 'autosched[postgresql]'" if url.drivername.startswith("postgresql") else "install it"
+            raise StoreError(f"the database {name} needs a driver ({first_line(error)}): {how}") from error
+        except (ArgumentError, TypeError, ValueError) as error:
+            raise StoreError(f"the database URL {name} cannot be used: {first_line(error)}") from error
+        database = cls(engine, name)
+        database._prepare(create)
+        return database
+
+    def refuse_closed(self) -> None:
+        """Raise StoreError once the database has been closed."""
+        if not self._close.alive:
+            raise StoreError(f"the database {self.name} has been closed: open it again")
+
+    def settled_state(self) -> tuple[int, ...] | None:
+        """Identify what the file holds now; None where it may change at any moment, or where there is no file."""
+        return None if self._file is None else sqlite_file.settled_state(self._file)
+
+    def size(self) -> int | None:
+        """Bytes of the file; None where there is none."""
+        return None if self._file is None else self._file.stat().st_size
+
+    def damage(self) -> list[str]:
+        """Return what SQLite itself finds wrong with the file, one sentence each."""
+        if self._file is None:
+            return []
+        with self.transaction() as connection:
+            said = connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
+        return [f"the file is damaged: {one_line(str(line))}" for line in said if line != "ok"]
+
+    def compact(self) -> None:
+        """Give the room of removed trials back to the disk. Raises StoreError."""
+        if self._file is not None:
+            try:
+                sqlite_file.compact(self._file)
+            except sqlite3.Error as error:
+                todo = sqlite_file.advice(error, self._file)
+                raise StoreError(
+                    f"the database {self.name} cannot be compacted ({first_line(error)}): {todo}"
+                ) from error
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """As ``transaction`` with ``write``, in write-ahead mode from now on: for records."""
+        self._enter_write_ahead()
+        with self.transaction(write=True) as connection:
+            yield connection
+
+    @contextmanager
+    def transaction(self, *, write: bool = False) -> Iterator[Connection]:
+        """Begin, and commit or roll back: all of what is executed inside is kept, or nothing.
+
+        Yields a connection. Raises StoreError in place of every error of the database.
+        """
+        self.refuse_closed()
+        try:
+            with self._engines[write].begin() as connection:
+                yield connection
+        except IntegrityError as error:
+            raise StoreError(
+                f"the database {self.name} refuses the record: {first_line(error.orig or error)}"
+            ) from error
+        except (DBAPIError, sqlite3.Error, UnicodeDecodeError) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            todo = "check that it exists and may be used"
+            if self._file is not None:
+                todo = sqlite_file.advice(cause, self._file)
+            problem = f"cannot be {'written' if write else 'read'} ({first_line(cause or error)})"
+            raise StoreError(f"the database {self.name} {problem}: {todo}") from error
+        except SQLAlchemyError as error:
+            raise StoreError(f"the database {self.name} cannot be used: {first_line(error)}") from error
+
+    def _enter_write_ahead(self) -> None:
+        """Only before the first record: a file that is merely read, or refused, stays as it is."""
+        if self._file is None:
+            return
+        if sqlite_file.identity(self._file) != self._identity:
+            raise StoreError(f"the database {self.name} was removed or replaced while it was in use: start again")
+        with self._lock:
+            if self._unwritten and self._close.detach() is not None:
+                engine = sqlite_file.writing_engine(self._file)
+                self._engines = _read_and_write(engine)
+                self._close = weakref.finalize(self, _let_go, engine, self._file)
+                self._unwritten = False
+
+    def _prepare(self, create: bool) -> None:
+        """Create the tables where there are none; check that they are ours, and bring an older schema up to date."""
+        with self.transaction(write=create) as connection:
+            if create:
+                wait_for_others(connection)
+            if create and has_none(connection):
+                create_tables(connection)
+            schema = refuse_other(connection, self.name)
+        self.migrated_from = schema if schema < SCHEMA_VERSION else None
+        if schema < SCHEMA_VERSION:
+            with self.transaction(write=True) as connection:
+                migrate.migrate(connection, self.name)
+
+
+def _read_and_write(engine: Engine) -> dict[bool, Engine]:
+    """Return the engine as it is used for reading and, under True, for writing."""
+    return {write: engine.execution_options(autosched_write=write) for write in (False, True)}
+
+
+def _let_go(engine: Engine, written_file: Path | None) -> None:
+    """Close the connections; the last writer turns an SQLite database back into one file."""
+    engine.dispose()
+    if written_file is not None:
+        sqlite_file.leave_write_ahead(written_file)

@@ -1,0 +1,99 @@
+"""Cluster launch control: blocks that take over the places of others, each computed once; and faults of that."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from bulk_kernels import HEAD, kinds
+from needs import needs_compiler, needs_nvrtc
+
+from measurements.emulator import Emulation, FindingKind, emulate
+from measurements.emulator.order import Order
+from search_spaces.hardware.dtypes import U32
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Kernel
+
+pytestmark = [needs_compiler, needs_nvrtc]
+K = FindingKind
+BLOCKS = 12
+
+BODY = """
+  __shared__ alignas(16) uint4 answer; __shared__ u64 barrier;
+  const u32 b = AT(barrier), t = threadIdx.x;
+  u32 block = blockIdx.x + gridDim.x * blockIdx.y, parity = 0, x, y;
+  if (t == 0) { init(b, 1); fence(); }
+  __syncthreads();
+  for (;;) {
+    if (t == 0) {
+      expect(b, 16);
+      asm volatile("clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%0], [%1];"
+                   ::"r"(AT(answer)), "r"(b) : "memory");
+    }
+    out[block * 32 + t] = block + 1;
+    wait(b, parity);
+    parity ^= 1;
+    u32 more;
+    asm volatile(
+        "{\\n.reg .pred p;\\n.reg .b128 a;\\nld.shared.b128 a, [%3];\\n"
+        "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 p, a;\\nselp.u32 %0, 1, 0, p;\\n"
+        "@p clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%1, %2, _, _}, a;\\n}"
+        : "=r"(more), "=r"(x), "=r"(y) : "r"(AT(answer)) : "memory");
+    fence();
+    __syncthreads();
+    if (!more) break;
+    block = x + gridDim.x * y;
+  }
+"""
+
+
+def run(body: str, seed: int = 0) -> Emulation:
+    kernel = Kernel(
+        entry="test",
+        source=f'{HEAD}\nextern "C" __global__ void test(u32* out) {{{body}}}',
+        arguments=(Operand("out", "output", U32, (BLOCKS, 32)),),
+        grid=(BLOCKS // 2, 2, 1),
+        block=(32, 1, 1),
+        arch="sm_120a",
+    )
+    return emulate(kernel, {}, order=Order("ascending", seed), time_limit=30)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_place_is_computed_once(seed: int) -> None:
+    done = run(BODY, seed)
+    assert done.ok, done.reason
+    np.testing.assert_array_equal(done.outputs["out"], np.repeat(np.arange(1, BLOCKS + 1), 32).reshape(BLOCKS, 32))
+
+
+def test_one_coordinate_of_an_answer() -> None:
+    body = BODY.replace(
+        ".get_first_ctaid.v4.b32.b128 {%1, %2, _, _}, a;",
+        ".get_first_ctaid::x.b32.b128 %1, a;\\n@p clusterlaunchcontrol.query_cancel.get_first_ctaid::y.b32.b128 %2, a;",
+    )
+    assert body != BODY
+    done = run(body)
+    assert done.ok, done.reason
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        ("    wait(b, parity);\n", "", K.ASYNC_READ_BEFORE_WAIT),
+        ("expect(b, 16)", "expect(b, 32)", K.BARRIER_NOT_REACHED),
+        ("if (!more) break;", "if (!more && block == 0) break;", K.INVALID_ARGUMENT),  # it asks again
+        ("    fence();\n    __syncthreads();\n    if (!more)", "    if (!more)", K.SHARED_RACE),
+        ("block = x + gridDim.x * y;", "block = x;", K.UNWRITTEN_OUTPUT),
+        ("@p cluster", "cluster", K.INVALID_ARGUMENT),
+        ("(AT(answer)), \"r\"(b)", "(AT(answer) + 8), \"r\"(b)", K.OUT_OF_BOUNDS_SHARED),
+    ],
+)  # fmt: skip
+def test_faults(old: str, new: str, kind: str) -> None:
+    assert old in BODY
+    assert kind in kinds(run(BODY.replace(old, new)))
+
+
+def test_what_is_no_answer() -> None:
+    done = run(
+        BODY.replace("    wait(b, parity);\n", "    wait(b, parity); if (t == 0) answer.x = 7; __syncthreads();\n")
+    )
+    assert any("no answer of try_cancel" in f.message for f in done.findings), done.findings

@@ -80,15 +80,16 @@ def main() -> None:
         rows.append(row(path, result))
         print(rows[-1], flush=True)
     full = f", the best in full for {given.proof_seconds:g} s" if given.proof_seconds else ""
+    today, everything = f"{datetime.now(UTC):%Y-%m-%d}", len(rows) + len(refused)
     lines = [
         "# Kernels of others, written as files of their users",
-        f"`python -m benchmarks.users_kernels.published`, {datetime.now(UTC):%Y-%m-%d}, NVRTC 13, two shared cores, no GPU.",
+        f"`python -m benchmarks.users_kernels.published`, {today}, NVRTC 13, two shared cores, no GPU.",
         f"{given.trials} trials each by estimates for {given.device}, every new best proven in the emulator{full}. The "
         "kernels were written anew after those of",
         "Kernel Tuner's examples, of its benchmark hub and of BAT, at sizes that the emulator runs whole, each with a "
         "reference or a judge in numpy.",
         "",
-        f"{len(rows)} of {len(rows) + len(refused)} are expressed and tuned, {proven} of them proven; {len(refused)} refused.",
+        f"{len(rows)} of {everything} are expressed and tuned, {proven} of them proven; {len(refused)} refused.",
         "",
         "| kernel | from | configurations | trials | best (estimated) | its parameters | proof |",
         "|---|---|---|---|---|---|---|",

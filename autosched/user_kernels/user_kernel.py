@@ -16,7 +16,7 @@ from autosched.user_kernels.expressions import suggestion
 from autosched.user_kernels.function_traits import function_text
 from autosched.user_kernels.kernel_file import KernelFile, UserFunction
 from autosched.user_kernels.problem import KernelProblem, problem_type
-from autosched.user_kernels.reading import read_document, read_file, read_t1
+from autosched.user_kernels.reading.kernel_files import read_document, read_file, read_t1
 from autosched.user_kernels.template import operator, template
 from search_spaces.catalogue import register
 from search_spaces.operators.operator import Operator

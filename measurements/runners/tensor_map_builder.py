@@ -21,7 +21,7 @@ from search_spaces.templates.tensor_map import TensorMap
 
 ARCH, ENTRY = "sm_90a", "autosched_fill_tensor_map"
 SOURCE = f"""\
-#include "autosched/ptx/tensor_map_fields.cuh"
+#include "autosched/ptx/tensor_map/fields.cuh"
 
 extern "C" __global__ void {ENTRY}(autosched::ptx::TensorMap* map, const autosched::ptx::TensorMapFields fields) {{
   autosched::ptx::fill_tensor_map(map, fields);

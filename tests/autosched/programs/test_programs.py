@@ -202,7 +202,7 @@ def test_the_main_loop_is_the_hand_written_templates() -> None:
         }.items()
     }  # fmt: skip
     common = {**operands, "intrinsic": "mma_m16n8k16_f16", "stages": 3, "min_blocks": 1, "raster": "row"}
-    end = {"store_1": "direct", "exchange": "pad(4,1)"}
+    end = {"store_1": "direct", "exchange": "pad(4,1)", "split_k": 1}
     tiles = {"bm": 128, "bn": 128, "bk": 32, "sg_rows": 2, "sg_columns": 4}
     theirs = Schedule.from_json(
         "matmul",

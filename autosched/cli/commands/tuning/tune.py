@@ -204,6 +204,11 @@ def tune(
         result.to_csv(replaceable(csv))
     if t4 is not None:
         result.to_t4(replaceable(t4))
+    return finish(result, db, sampler, seed, json=json)
+
+
+def finish(result: "TuneResult", db: str, sampler: str, seed: int, *, json: bool) -> int:
+    """Print what a run came to, and return the exit status."""
     if json:
         print_json(result_json(result, sampler, seed, db))
     else:

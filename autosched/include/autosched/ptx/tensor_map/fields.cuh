@@ -2,7 +2,7 @@
 // what they write, others and the host see as any write; bulk copies see it as a kernel's parameter.
 #pragma once
 
-#include "autosched/ptx/tensor_map.cuh"
+#include "autosched/ptx/tensor_map/tensor_map.cuh"
 
 namespace autosched::ptx {
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autosched.tuning import backends
 from autosched.tuning.backends import BackendError, choose
+from autosched.tuning.backends import gpus as probing
 from autosched.tuning.tune import tune
 from measurements.records import recording
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
@@ -25,7 +25,7 @@ SCHEDULES = SPACE.sample(40, 11)
 @pytest.fixture
 def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recording:
     """Forty schedules, of which every fifth failed; the last one is the fastest."""
-    monkeypatch.setattr(backends, "cuda_available", lambda gpu: (False, "no driver"))
+    monkeypatch.setattr(probing, "cuda_available", lambda gpu: (False, "no driver"))
     monkeypatch.setattr(recording, "RECORDED", tmp_path / "recorded")
     records = []
     for i, schedule in enumerate(SCHEDULES):

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autosched.user_kernels.arguments import IDENTIFIER, check_files, check_shapes, read_arguments
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.document import KernelFileError, Places, Table, read_text, read_toml, refuse_too_many
 from autosched.user_kernels.expressions import Expression, from_function, suggestion, value_list
@@ -26,8 +25,9 @@ from autosched.user_kernels.kernel_file import (
     Reference,
     UserFunction,
 )
-from autosched.user_kernels.kernel_tuner_files import t1_document
-from autosched.user_kernels.sources import (
+from autosched.user_kernels.reading.arguments import IDENTIFIER, check_files, check_shapes, read_arguments
+from autosched.user_kernels.reading.kernel_tuner_files import t1_document
+from autosched.user_kernels.reading.sources import (
     callable_reference,
     python_reference,
     read_entry,

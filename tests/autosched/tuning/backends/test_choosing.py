@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from autosched.tuning import backends
 from autosched.tuning import tune as tuner
-from autosched.tuning.backends import BackendError, Estimate, choose
+from autosched.tuning.backends import BackendError, Estimate, Gpus, choose, choosing
+from autosched.tuning.backends import gpus as probing
 from benchmarks.gpu import simulated_gpu
 from cost_models.analytic import predict
 from cost_models.launch_time import CompiledResources, launch_time
@@ -29,21 +29,21 @@ NO_GPU = "no NVIDIA driver is installed"
 
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "cuda_count", lambda: 0)
-    monkeypatch.setattr(backends, "cuda_available", lambda gpu: (False, NO_GPU))
+    monkeypatch.setattr(probing, "cuda_count", lambda: 0)
+    monkeypatch.setattr(probing, "cuda_available", lambda gpu: (False, NO_GPU))
 
 
 @pytest.fixture
 def an_h200(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "cuda_available", lambda gpu: (True, "NVIDIA H200 answers"))
-    monkeypatch.setattr(backends, "cuda_device", lambda gpu: H200)
+    monkeypatch.setattr(probing, "cuda_available", lambda gpu: (True, "NVIDIA H200 answers"))
+    monkeypatch.setattr(probing, "cuda_device", lambda gpu: H200)
 
 
 @pytest.fixture
 def two_h200_and_an_a100(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "cuda_count", lambda: 3)
-    monkeypatch.setattr(backends, "cuda_available", lambda gpu: (True, "it answers"))
-    monkeypatch.setattr(backends, "cuda_device", lambda gpu: (H200, H200, A100)[gpu])
+    monkeypatch.setattr(probing, "cuda_count", lambda: 3)
+    monkeypatch.setattr(probing, "cuda_available", lambda gpu: (True, "it answers"))
+    monkeypatch.setattr(probing, "cuda_device", lambda gpu: (H200, H200, A100)[gpu])
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def an_unknown_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(gpu: int) -> Device:
         raise UnknownDevice("Brand New has compute capability 110, and no device row has")
 
-    monkeypatch.setattr(backends, "cuda_available", lambda gpu: (True, "Brand New answers"))
-    monkeypatch.setattr(backends, "cuda_device", refuse)
+    monkeypatch.setattr(probing, "cuda_available", lambda gpu: (True, "Brand New answers"))
+    monkeypatch.setattr(probing, "cuda_device", refuse)
 
 
 def chosen(backend: str = "auto", wanted: str | Device | None = None) -> tuple[str, str, str]:
@@ -106,7 +106,7 @@ class TestWithGpu:
         import dataclasses
 
         part = dataclasses.replace(H200, sm_count=66)
-        monkeypatch.setattr(backends, "cuda_device", lambda gpu: part)
+        monkeypatch.setattr(probing, "cuda_device", lambda gpu: part)
         with choose("cuda", "h200", workers=1) as found:
             assert isinstance(found.runner, CudaRunner)
             assert found.device.sm_count == 66
@@ -117,15 +117,13 @@ class TestSeveralGpus:
     @pytest.mark.parametrize(
         ("gpus", "named"), [(None, "on h200"), ([1], "on h200"), ([1, 0], "on 2 x h200"), ([2], "on a100")]
     )
-    def test_those_that_are_named_measure_and_the_first_alone_by_default(
-        self, gpus: backends.Gpus | None, named: str
-    ) -> None:
+    def test_those_that_are_named_measure_and_the_first_alone_by_default(self, gpus: Gpus | None, named: str) -> None:
         with choose("cuda", workers=1, gpus=gpus) as found:
             assert named + "," in found.line
             assert found.gpus == len(gpus or [0])
 
     def test_all_of_one_kind(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(backends, "cuda_count", lambda: 2)
+        monkeypatch.setattr(probing, "cuda_count", lambda: 2)
         with choose("cuda", workers=1, gpus="all") as found:
             assert "on 2 x h200" in found.line
 
@@ -143,7 +141,7 @@ class TestSeveralGpus:
         ],
     )
     @pytest.mark.parametrize("backend", ["auto", "cuda"])
-    def test_what_cannot_be_is_refused(self, backend: str, gpus: backends.Gpus, refusal: str) -> None:
+    def test_what_cannot_be_is_refused(self, backend: str, gpus: Gpus, refusal: str) -> None:
         with pytest.raises(ValueError, match=refusal):
             choose(backend, workers=1, gpus=gpus)
 
@@ -154,7 +152,7 @@ class TestSeveralGpus:
             choose("auto", "a100", gpus=[0, 1])
 
     def test_one_that_does_not_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(backends, "cuda_available", lambda gpu: (gpu == 0, f"GPU {gpu} does not answer: busy"))
+        monkeypatch.setattr(probing, "cuda_available", lambda gpu: (gpu == 0, f"GPU {gpu} does not answer: busy"))
         with pytest.raises(BackendError, match="GPU 1 does not answer: busy"):
             choose("auto", gpus=[0, 1])
 
@@ -162,7 +160,7 @@ class TestSeveralGpus:
         log = tmp_path / "log"
         environment = {simulated_gpu.SECONDS: "0.4", simulated_gpu.LOG: str(log)}
         simulated = partial(CudaRunner, worker_module=simulated_gpu.MODULE, worker_env=environment)
-        monkeypatch.setattr(backends, "CudaRunner", simulated)
+        monkeypatch.setattr(choosing, "CudaRunner", simulated)
         result = tuner.tune(
             Matmul(m=64, n=64, k=64),
             trials=6,
@@ -208,7 +206,7 @@ class TestRefusals:
         def refuse(**_: object) -> None:
             raise NvrtcMissing("not there")
 
-        monkeypatch.setattr(backends, "CompilePool", refuse)
+        monkeypatch.setattr(choosing, "CompilePool", refuse)
         with pytest.raises(BackendError, match="NVRTC was not found"):
             choose()
 
@@ -234,10 +232,10 @@ class TestEstimate:
     ) -> None:
         silent, resources = TemplateSet([dataclasses.replace(MATMUL, counts=None)]), Resources(40, 0, 0, 0, 0, 0)
         executed = LaunchCounts(64, 128, 1, 10, (("fma.rn.f32", 1e4),), 1e4, *[100.0] * 7, 0.0, 1e6, 0, 10**6)
-        monkeypatch.setattr("autosched.tuning.backends.counted", lambda *_: executed)
+        monkeypatch.setattr("autosched.tuning.backends.estimates.counted", lambda *_: executed)
         seconds = launch_time(executed, H200, CompiledResources(40)).seconds
         assert Estimate(H200, silent)(candidate, resources) == seconds
-        monkeypatch.setattr("autosched.tuning.backends.counted", lambda *_: None)
+        monkeypatch.setattr("autosched.tuning.backends.estimates.counted", lambda *_: None)
         assert Estimate(H200, silent)(candidate, resources) is None
 
     def test_spills_make_it_slower(self, candidate: Candidate) -> None:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from autosched.user_kernels.document import KernelFileError, Places
 from autosched.user_kernels.kernel_file import KernelFile
 from autosched.user_kernels.problem import problem_type
-from autosched.user_kernels.reading import read_document, read_file
+from autosched.user_kernels.reading.kernel_files import read_document, read_file
 
-from .conftest import TOML
+from ..conftest import TOML
 
 Write = Callable[..., Path]
 

@@ -14,7 +14,7 @@ import numpy as np
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.document import Table
 from autosched.user_kernels.kernel_file import Argument, Fill
-from autosched.user_kernels.sources import callable_reference, python_reference
+from autosched.user_kernels.reading.sources import callable_reference, python_reference
 from measurements.files.npy import open_npy
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 

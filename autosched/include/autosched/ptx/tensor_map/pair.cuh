@@ -1,6 +1,6 @@
 // cp.async.bulk.tensor for a pair of blocks: PTX ISA 9.7.9.27, .cta_group::2.
 #pragma once
-#include <autosched/ptx/tensor_map.cuh>
+#include <autosched/ptx/tensor_map/tensor_map.cuh>
 
 namespace autosched::ptx {
 

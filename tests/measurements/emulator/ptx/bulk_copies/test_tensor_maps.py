@@ -19,7 +19,7 @@ from search_spaces.templates.tensor_map import ELEMENT_BYTES, TensorMap
 pytestmark = [needs_compiler, needs_nvrtc]
 U8, F16 = SCALAR_DTYPES["u8"], SCALAR_DTYPES["f16"]
 OF_BYTES = {1: U8, 2: F16, 4: SCALAR_DTYPES["f32"], 8: SCALAR_DTYPES["f64"]}
-HEAD = '#include "autosched/ptx/tensor_map_fields.cuh"\nusing namespace autosched::ptx;\n'
+HEAD = '#include "autosched/ptx/tensor_map/fields.cuh"\nusing namespace autosched::ptx;\n'
 
 BOTH = """
 extern "C" __global__ void both(const __grid_constant__ TensorMap map, const void* x, const TensorMapFields* fields,
@@ -137,7 +137,7 @@ def test_one_thread_makes_a_map_and_another_takes_it() -> None:
     ],
 )
 def test_faults_in_making_and_taking(old: str, new: str, kind: FindingKind, said: str) -> None:
-    name = "autosched/ptx/tensor_map_fields.cuh"
+    name = "autosched/ptx/tensor_map/fields.cuh"
     texts = dict(headers().files)
     assert old in USE + texts[name]
     edited = Headers.of({**texts, name: texts[name].replace(old, new)})

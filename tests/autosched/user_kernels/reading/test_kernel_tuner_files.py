@@ -14,7 +14,7 @@ import pytest
 from autosched.user_kernels.document import KernelFileError
 from autosched.user_kernels.lowering import source_of
 from autosched.user_kernels.problem import problem_type
-from autosched.user_kernels.reading import read_file, read_t1
+from autosched.user_kernels.reading.kernel_files import read_file, read_t1
 from autosched.user_kernels.template import template
 from search_spaces.hardware.devices import device
 

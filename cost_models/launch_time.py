@@ -7,8 +7,8 @@ part: their times add up as powers do (``OVERLAP``). A block of ``r`` that live 
 of dependent instructions, of which the others hide all but ``EXPOSED / r``. An SM takes its share of the blocks one
 such time each, and at least one chain. DRAM serves the launch beside that.
 
-No rate is fitted: those of the pipes are the manufacturer's, and ``OVERLAP``, ``EXPOSED`` and ``TAIL`` are round numbers,
-which fits to recordings of other kernels did not improve on. docs/reference/estimates.md says how well that ranks.
+No rate is fitted: those of the pipes are the manufacturer's, and ``OVERLAP``, ``EXPOSED`` and ``TAIL`` are round,
+and fits to recordings of other kernels did not improve on. docs/reference/estimates.md says how well that ranks.
 """
 
 from __future__ import annotations

@@ -69,11 +69,17 @@ def _of_program(command: tuple[str, ...], place: str, given: Sequence[str], rest
         program = load(place)
         if isinstance(program, Beside):
             register_beside(program)
-            flags = {option.name: option.flags[-1] for option in catalogue.operator(program.operator).options}
-            return [*command, program.operator, *_sizes(given, flags, place), *rest]
-        register_program(program)
-        flags = {option.name: option.flags[-1] for option in operator(program).options}
-    return [*command, program.name, *_sizes(given, flags, place), *rest]
+            name, options = program.operator, catalogue.operator(program.operator).options
+        else:
+            register_program(program)
+            name, options = program.name, operator(program).options
+    sizes = _sizes(given, {option.name: option.flags[-1] for option in options}, place)
+    every = command == ("best",) and not given  # lists what is known of all sizes
+    if not every and not {"--help", "-h"} & set(rest):
+        missing = [o for o in options if o.default is None and o.flags[-1] not in (*sizes, *rest)]
+        if missing:
+            raise InputError(f"{name} needs {listed([f'--size {o.name}=N' for o in missing])}")
+    return [*command, name, *sizes, *rest]
 
 
 def _values(given: Sequence[str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ _CPU = torch.device("cpu")
 _CUDA = torch.device("cuda", 0)
 _MOVES = ("cuda", "to", "cpu")
 _ABSENT = object()
+_RAW_STREAM = "_cuda_getCurrentRawStream"
 
 
 class PretendedCuda(TorchFunctionMode):  # type: ignore[misc]
@@ -29,23 +30,25 @@ class PretendedCuda(TorchFunctionMode):  # type: ignore[misc]
         self._replaced = _answers(device, clock)
         self._before: dict[str, Any] = {}
         self._generator: Any = None
+        self._raw_stream: Any = _ABSENT
 
     def __enter__(self) -> PretendedCuda:
         for name, answer in self._replaced.items():
             self._before[name] = getattr(torch.cuda, name, _ABSENT)
             setattr(torch.cuda, name, answer)
         self._generator, torch.Generator = torch.Generator, _CpuGenerator
+        # Of torch built with CUDA; generated code imports it from here.
+        self._raw_stream = getattr(torch._C, _RAW_STREAM, _ABSENT)
+        setattr(torch._C, _RAW_STREAM, lambda _device: PretendedStream.cuda_stream)
         super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
         torch.Generator = self._generator
+        _restore(torch._C, _RAW_STREAM, self._raw_stream)
         for name, before in self._before.items():
-            if before is _ABSENT:
-                delattr(torch.cuda, name)
-            else:
-                setattr(torch.cuda, name, before)
+            _restore(torch.cuda, name, before)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -71,6 +74,13 @@ class PretendedCuda(TorchFunctionMode):  # type: ignore[misc]
         if "device" in kwargs:
             kwargs["device"] = on_cpu(kwargs["device"])
         return func(*[on_cpu(a) for a in args], **kwargs)
+
+
+def _restore(owner: Any, name: str, before: Any) -> None:
+    if before is _ABSENT:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, before)
 
 
 class _CpuGenerator(torch.Generator):  # type: ignore[misc]
@@ -232,6 +242,7 @@ def _answers(device: Device, clock: Callable[[], float]) -> dict[str, Any]:
         "Event": _event_class(clock),
         "device": _DeviceContext,
         "device_of": _DeviceContext,
+        "_DeviceGuard": _DeviceContext,  # of generated code
         "memory_allocated": answer(0),
         "max_memory_allocated": answer(0),
         "memory_reserved": answer(0),

@@ -198,6 +198,9 @@ def test_names_that_generated_code_imports() -> None:
 
         with torch.cuda._DeviceGuard(0):
             assert _cuda_getCurrentRawStream(0) == 0
+        x = torch._C._dynamo.guards._empty_strided_cuda((2, 64), (64, 1), torch.float32)
+        kernels.scale[(1,)](x, torch.ones(128), 2.0, 128, BLOCK=128)
+        assert x.is_cuda and x.eq(2).all()
     assert hasattr(torch._C, "_cuda_getCurrentRawStream") is had
 
 

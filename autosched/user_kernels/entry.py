@@ -28,8 +28,8 @@ COMPILED_FIRST = 3  # schedules: a kernel that compiles for none of so many is t
 
 
 def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device) -> None:
-    """Looks at the first of ``schedules`` whose kernel compiles, where ``problem`` is one of a kernel file. Does
-    nothing without NVRTC.
+    """Look at the first of ``schedules`` whose kernel compiles, where ``problem`` is one of a kernel file. Does nothing
+    without NVRTC.
 
     Raises KernelFileError, one line with file and line, if none of them compiles, and for arguments that the entry
     function does not take: another number of them, or one of another size or kind.
@@ -120,7 +120,7 @@ def _check_constants(file: KernelFile, kernel: Kernel, module: Module) -> None:
 
 
 def _plain(name: str) -> str:
-    """The name of a variable in the source: the last of a mangled one."""
+    """Return the name of a variable in the source: the last of a mangled one."""
     parts = re.findall(r"(\d+)([A-Za-z_]\w*)", name) if name.startswith("_Z") else []
     return next((text[: int(n)] for n, text in reversed(parts) if len(text) >= int(n) > 0), name)
 

@@ -45,8 +45,8 @@ _CANONICAL = {name.lower(): name for name in _SPELLINGS} | {
 
 
 def t1_document(path: str | Path) -> tuple[dict[str, Any], dict[Keys, int], Path]:
-    """The kernel of a T1 file as a document with the keys of a TOML file, the lines of these, and the folder of its
-    files. Its reference is what ``ReferenceArguments`` say, else the kernel itself at the parameters' defaults.
+    """Return the kernel of a T1 file as a document with the keys of a TOML file, the lines of these, and the folder of
+    its files. Its reference is what ``ReferenceArguments`` say, else the kernel itself at the parameters' defaults.
 
     Raises KernelFileError for what is not a T1 file, and for what T1 can say and a kernel file cannot.
     """
@@ -61,7 +61,7 @@ def t1_document(path: str | Path) -> tuple[dict[str, Any], dict[Keys, int], Path
 
 
 def _canonical(value: Any, name: str, depth: int = 0) -> Any:
-    """The document with its keys as the schema spells them."""
+    """Return the document with its keys as the schema spells them."""
     if depth > _DEEPEST:
         raise KernelFileError(f"{name}: this is nested more than {_DEEPEST} deep")
     if isinstance(value, dict):
@@ -170,7 +170,7 @@ class _T1:
         return sizes
 
     def _arguments(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """The arguments, and the bytes of those that are dynamic shared memory."""
+        """Return the arguments, and the bytes of those that are dynamic shared memory."""
         arguments: list[dict[str, Any]] = []
         local: list[str] = []
         for i, table in enumerate(self.spec.tables("Arguments")):
@@ -255,7 +255,7 @@ class _T1:
             table.fail(f"{name} does not hold the numbers of an array: {' '.join(str(error).split())}", "DataSource")
 
     def _generator(self, table: Table) -> Any:
-        """A function that fills an array by an expression of the index of an element."""
+        """Return a function that fills an array by an expression of the index of an element."""
         expression = table.expression("DataSource", table.values.get("DataSource"), {"i": "int"}, ("int", "float"))
         size = self._translated(table, "Size", str(table.values.get("Size", 1)))
         known: dict[str, Any] = {f"problem_size_{axis}": "int" for axis in _AXES}
@@ -271,7 +271,7 @@ class _T1:
         return generated
 
     def _reference(self, arguments: list[dict[str, Any]]) -> dict[str, Any]:
-        """The constants that ``ReferenceArguments`` give, and their tolerances; nothing where there are none."""
+        """Return the constants that ``ReferenceArguments`` give, and their tolerances; nothing where there are none."""
         fills: dict[str, float] = {}
         tolerances: dict[str, Any] = {}
         for table in self.spec.tables("ReferenceArguments"):

@@ -63,7 +63,7 @@ def read_entry(kernel: Table, sources: Sequence[str], texts: list[str]) -> tuple
 
 
 def read_options(kernel: Table) -> tuple[str, ...]:
-    """The compile options, without those that make no difference."""
+    """Return the compile options, without those that make no difference."""
     options = []
     for option in kernel.listed("options"):
         if not isinstance(option, str) or not (_OPTIONS.fullmatch(option) or _IMPLIED.fullmatch(option)):
@@ -101,7 +101,7 @@ def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tupl
 
 
 def python_reference(table: Table, folder: Path, key: str = "python", text: Any = None) -> Reference:
-    """The function that ``key = "file.py:function"`` names; its file is run when it is first needed."""
+    """Return the function that ``key = "file.py:function"`` names; its file is run when it is first needed."""
     text = table.text(key) if text is None else text
     file, _, name = text.rpartition(":") if isinstance(text, str) else ("", "", "")
     if not file or not name.isidentifier():
@@ -115,6 +115,7 @@ def python_reference(table: Table, folder: Path, key: str = "python", text: Any 
 
 
 def callable_reference(function: Callable[..., Any]) -> Reference:
-    """A function given from Python: the same as another one whose code and whatever it refers to are the same."""
+    """Return a function given from Python: the same as another one whose code and whatever it refers to are the
+    same."""
     name = getattr(function, "__qualname__", type(function).__name__)
     return Reference(name, repr(traits(function)), UserFunction(name, given=function))

@@ -20,7 +20,7 @@ from autosched.tuning import backends, preconditions, warm_start
 from autosched.tuning import effort as efforts
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import Verifier
-from autosched.tuning.loop import Tuner
+from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.objectives import Objectives
 from autosched.tuning.options import TRIALS, TuneOptions
 from autosched.tuning.result import Observer, TuneResult
@@ -210,22 +210,24 @@ def build_tuner(
     optimised = "" if options.objectives.is_time else f"optimised: {options.objectives}"
     lines = (chosen.headline, chosen.line, optimised, note, _unranked(chosen, problem), *start.lines, advice.line)
     return Tuner(
-        problem,
-        chosen.device,
-        chosen.runner,
-        store,
-        sampler,
-        seed=options.seed,
-        generate=chosen.templates.kernel,
-        versions={t.name: t.version for t in chosen.templates},
-        space_versions={name: member.fingerprint for name, member in space.members.items()},
-        verifier=verifier,
-        complexity=simplicity(space),
-        default=lambda: _default_schedule(problem, chosen),
-        lines=tuple(line for line in lines if line),
-        observer=options.progress,
-        in_flight=_in_flight_limit(chosen, options.workers),
-        objectives=options.objectives,
+        TunerParts(
+            problem,
+            chosen.device,
+            chosen.runner,
+            store,
+            sampler,
+            seed=options.seed,
+            generate=chosen.templates.kernel,
+            versions={t.name: t.version for t in chosen.templates},
+            space_versions={name: member.fingerprint for name, member in space.members.items()},
+            verifier=verifier,
+            complexity=simplicity(space),
+            default=lambda: _default_schedule(problem, chosen),
+            lines=tuple(line for line in lines if line),
+            observer=options.progress,
+            in_flight=_in_flight_limit(chosen, options.workers),
+            objectives=options.objectives,
+        )
     )
 
 

@@ -20,7 +20,7 @@ from autosched.tuning import backends, preconditions, warm_start
 from autosched.tuning import effort as efforts
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import Verifier
-from autosched.tuning.loop import Tuner
+from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.objectives import Objectives
 from autosched.tuning.options import TRIALS, TuneOptions
 from autosched.tuning.result import Observer, TuneResult
@@ -157,8 +157,8 @@ def tune(
 
 
 def _space(problem: Problem, chosen: backends.Backend, seed: int) -> UnionSpace:
-    """The schedules to search. Raises EmptySpace, a ValueError that names the rules, and ValueError for an entry point
-    that the user's source does not have."""
+    """Return the schedules to search. Raises EmptySpace, a ValueError that names the rules, and ValueError for an entry
+    point that the user's source does not have."""
     space = chosen.templates.space(problem, chosen.device)
     if chosen.schedules is not None:
         space = recorded_union(space, chosen.schedules)
@@ -170,7 +170,7 @@ def _space(problem: Problem, chosen: backends.Backend, seed: int) -> UnionSpace:
 
 @contextmanager
 def _opened(options: TuneOptions, chosen: backends.Backend) -> Iterator[Store]:
-    """The database, made where it is missing, and the compilers' cache. What is refused leaves nothing behind."""
+    """Yield the database, made where it is missing, and the compilers' cache. What is refused leaves nothing behind."""
     from measurements.store.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
 
     database = options.database_or_default
@@ -196,7 +196,7 @@ def build_tuner(
     verifier: Verifier | None,
     note: str,
 ) -> Tuner:
-    """The loop over the parts of ``chosen``, with a sampler that knows what ``start`` knows.
+    """Return the loop over the parts of ``chosen``, with a sampler that knows what ``start`` knows.
 
     ``note`` is a line for people about ``verifier``, which judges new bests."""
     advice = nvidia_heuristics.Advice()
@@ -210,28 +210,30 @@ def build_tuner(
     optimised = "" if options.objectives.is_time else f"optimised: {options.objectives}"
     lines = (chosen.headline, chosen.line, optimised, note, _unranked(chosen, problem), *start.lines, advice.line)
     return Tuner(
-        problem,
-        chosen.device,
-        chosen.runner,
-        store,
-        sampler,
-        seed=options.seed,
-        generate=chosen.templates.kernel,
-        versions={t.name: t.version for t in chosen.templates},
-        space_versions={name: member.fingerprint for name, member in space.members.items()},
-        verifier=verifier,
-        complexity=simplicity(space),
-        default=lambda: _default_schedule(problem, chosen),
-        lines=tuple(line for line in lines if line),
-        observer=options.progress,
-        in_flight=_in_flight_limit(chosen, options.workers),
-        objectives=options.objectives,
+        TunerParts(
+            problem,
+            chosen.device,
+            chosen.runner,
+            store,
+            sampler,
+            seed=options.seed,
+            generate=chosen.templates.kernel,
+            versions={t.name: t.version for t in chosen.templates},
+            space_versions={name: member.fingerprint for name, member in space.members.items()},
+            verifier=verifier,
+            complexity=simplicity(space),
+            default=lambda: _default_schedule(problem, chosen),
+            lines=tuple(line for line in lines if line),
+            observer=options.progress,
+            in_flight=_in_flight_limit(chosen, options.workers),
+            objectives=options.objectives,
+        )
     )
 
 
 def _sampler(problem: Problem, options: TuneOptions, space: UnionSpace, start: warm_start.WarmStart) -> Sampler:
-    """The sampler of these options; for other objectives than the time one for each way to weigh them, without what is
-    known of times."""
+    """Return the sampler of these options; for other objectives than the time one for each way to weigh them, without
+    what is known of times."""
     if options.objectives.is_time:
         return make_sampler(options.sampler, space, seed=options.seed, prior=start.prior)
     weights = options.objectives.weights
@@ -256,7 +258,7 @@ ESTIMATES_PAGE = "docs/reference/estimates.md"
 
 
 def _unranked(chosen: backends.Backend, problem: Problem) -> str:
-    """A line for people about templates whose schedules cannot be ranked here."""
+    """Return a line for people about templates whose schedules cannot be ranked here."""
     counted = [t.name for t in chosen.templates if t.counts is None or isinstance(problem, KernelProblem)]
     if chosen.runner.provenance is not Provenance.ESTIMATED or not counted:
         return ""

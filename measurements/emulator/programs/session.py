@@ -21,7 +21,7 @@ from pathlib import Path
 from measurements.emulator.build import runner
 from measurements.emulator.demangle import demangled
 from measurements.emulator.emulator import machine_failures, run_job
-from measurements.emulator.findings import Emulation, Finding, FindingKind
+from measurements.emulator.findings import Emulation, Finding, FindingKind, of_compiled_code
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.programs.fatbin import FatBinaryError, ptx_texts
 from measurements.emulator.programs.libraries import (
@@ -323,7 +323,7 @@ class _Session:
         job = asked.job(self.options, self.arena)
         (self.work / "data").touch()
         done = run_job(loaded.programs[asked.kernel], job, self.work, self.options.time_limit)
-        done = suppress(done, self.options.suppressions)
+        done = suppress(of_compiled_code(done), self.options.suppressions)
         self.result.emulated_seconds += done.run_seconds
         shape = f"grid ({', '.join(map(str, asked.grid))}), block ({', '.join(map(str, asked.block))})"
         kernel = demangled(asked.kernel)

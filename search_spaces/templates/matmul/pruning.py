@@ -42,8 +42,8 @@ FEW_THREADS = 128  # a warp for each scheduler of an SM
 # as much (NVRTC 13.5, sm_90a, 2026-11-22); f16, which is not rounded, does not spill there.
 ROUNDING_REGISTERS = 2
 # More than the lower estimate of registers, where first choices for sm_75, sm_100 and sm_120 have spilled (NVRTC 13.5,
-# 2026-11-24): copies through registers, those of single elements, and two buffers of fragments.
-STAGED_REGISTERS, ELEMENT_REGISTERS, BUFFER_REGISTERS = 8, 40, 24
+# 2026-11-24): copies through registers, those of less than a register at a time, and two buffers of fragments.
+STAGED_REGISTERS, ELEMENT_REGISTERS, BUFFER_REGISTERS = 8, 16, 24
 LEAST_RESULTS = 32  # of a thread: 32 x 32 results of a warp, whose reads of fragments keep up with mma.sync
 
 
@@ -258,13 +258,18 @@ def _rounding_rule(device: Device) -> Rule:
 
 def _spill_rule(problem: Matmul, device: Device) -> Rule:
     """Registers that ptxas needs besides those that are counted, where it would spill without them."""
-    by_element = min(aligned_bytes(problem, side) for side in SIDES) < 4
-    staged = ELEMENT_REGISTERS if by_element else STAGED_REGISTERS
+    aligned = min(aligned_bytes(problem, side) for side in SIDES)
+    # Parts of a register are one each until they are stored, and each has an address of its own.
+    parts = max(4 // aligned, 1)
+    staged = STAGED_REGISTERS if parts == 1 else ELEMENT_REGISTERS
 
     def fits(
         registers: IntArray, staging: IntArray, fragment_buffers: IntArray, threads: IntArray, min_blocks: IntArray
     ) -> BoolArray:
-        more = np.maximum(np.where(staging > 0, staged, 0), np.where(fragment_buffers > 1, BUFFER_REGISTERS, 0))
+        more = np.maximum(
+            np.where(staging > 0, staged + 2 * (parts - 1) * staging, 0),
+            np.where(fragment_buffers > 1, BUFFER_REGISTERS, 0),
+        )
         enough: BoolArray = np.equal(more, 0) | (registers + more <= register_limit(device, threads, min_blocks))
         return enough
 

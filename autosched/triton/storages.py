@@ -105,6 +105,11 @@ class UndefinedMemory(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self._storages = storages
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch would import its compiler, which takes seconds, only to leave this mode alone."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         empty = func.namespace == "aten" and func._schema.name.removeprefix("aten::") in _FACTORIES

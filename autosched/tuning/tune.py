@@ -157,8 +157,8 @@ def tune(
 
 
 def _space(problem: Problem, chosen: backends.Backend, seed: int) -> UnionSpace:
-    """The schedules to search. Raises EmptySpace, a ValueError that names the rules, and ValueError for an entry point
-    that the user's source does not have."""
+    """Return the schedules to search. Raises EmptySpace, a ValueError that names the rules, and ValueError for an entry
+    point that the user's source does not have."""
     space = chosen.templates.space(problem, chosen.device)
     if chosen.schedules is not None:
         space = recorded_union(space, chosen.schedules)
@@ -170,7 +170,7 @@ def _space(problem: Problem, chosen: backends.Backend, seed: int) -> UnionSpace:
 
 @contextmanager
 def _opened(options: TuneOptions, chosen: backends.Backend) -> Iterator[Store]:
-    """The database, made where it is missing, and the compilers' cache. What is refused leaves nothing behind."""
+    """Yield the database, made where it is missing, and the compilers' cache. What is refused leaves nothing behind."""
     from measurements.store.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
 
     database = options.database_or_default
@@ -196,7 +196,7 @@ def build_tuner(
     verifier: Verifier | None,
     note: str,
 ) -> Tuner:
-    """The loop over the parts of ``chosen``, with a sampler that knows what ``start`` knows.
+    """Return the loop over the parts of ``chosen``, with a sampler that knows what ``start`` knows.
 
     ``note`` is a line for people about ``verifier``, which judges new bests."""
     advice = nvidia_heuristics.Advice()
@@ -230,8 +230,8 @@ def build_tuner(
 
 
 def _sampler(problem: Problem, options: TuneOptions, space: UnionSpace, start: warm_start.WarmStart) -> Sampler:
-    """The sampler of these options; for other objectives than the time one for each way to weigh them, without what is
-    known of times."""
+    """Return the sampler of these options; for other objectives than the time one for each way to weigh them, without
+    what is known of times."""
     if options.objectives.is_time:
         return make_sampler(options.sampler, space, seed=options.seed, prior=start.prior)
     weights = options.objectives.weights
@@ -256,7 +256,7 @@ ESTIMATES_PAGE = "docs/reference/estimates.md"
 
 
 def _unranked(chosen: backends.Backend, problem: Problem) -> str:
-    """A line for people about templates whose schedules cannot be ranked here."""
+    """Return a line for people about templates whose schedules cannot be ranked here."""
     counted = [t.name for t in chosen.templates if t.counts is None or isinstance(problem, KernelProblem)]
     if chosen.runner.provenance is not Provenance.ESTIMATED or not counted:
         return ""

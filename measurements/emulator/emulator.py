@@ -147,17 +147,21 @@ def emulate_ptx(
     calls: int = 1,
     memory: Memory = PLAIN_MEMORY,
     count: bool = False,
+    blocks: Sequence[int] | None = None,
 ) -> Emulation:
     """Execute PTX text of any compiler: the kernel ``launch.entry``, or the only one where that is empty.
 
     Needs no NVRTC; otherwise as ``emulate``. ``memory``: pointers into arrays, bytes that hold no value, and addresses
-    that lie in arrays. ``count``: what is executed is counted.
+    that lie in arrays. ``count``: what is executed is counted. ``blocks``: only these of the grid run, and the rest of
+    their clusters. Raises ValueError for those that it lacks.
     """
+    if blocks is not None and not (blocks and min(blocks) >= 0 and max(blocks) < math.prod(launch.grid)):
+        raise ValueError(f"blocks must be some of the {math.prod(launch.grid)} of the grid")
     with machine_failures():
         memory.check(launch)
         arrays = _check(launch, inputs, time_limit, memory)
         compile_it = partial(ptx_to_program, text, launch.entry)
-        return _emulate(launch, compile_it, arrays, time_limit, check, perturb, order, calls, memory, count)
+        return _emulate(launch, compile_it, arrays, time_limit, check, perturb, order, calls, memory, count, blocks)
 
 
 def _emulate(
@@ -171,13 +175,16 @@ def _emulate(
     calls: int,
     memory: Memory = PLAIN_MEMORY,
     count: bool = False,
+    blocks: Sequence[int] | None = None,
 ) -> Emulation:
     try:
         compiled = compile_it()
     except KernelCompileError as error:
         return error.emulation
     with temporary_folder() as folder:
-        done = run_launch(launch, arrays, compiled, folder, time_limit, check, perturb, order, calls, memory, count)
+        done = run_launch(
+            launch, arrays, compiled, folder, time_limit, check, perturb, order, calls, memory, count, blocks
+        )
     if done.status == "crashed" and launch != _PROBED:
         _check_runner()
     return done
@@ -392,9 +399,14 @@ def run_launch(
     calls: int = 1,
     memory: Memory = PLAIN_MEMORY,
     count: bool = False,
+    blocks: Sequence[int] | None = None,
 ) -> Emulation:
-    """Run a compiled kernel with ``arrays`` as its inputs, in ``folder``. Raises HostFailure, OSError."""
-    blocks = None if order.blocks == "ascending" else [int(b) for b in order.of(math.prod(kernel.grid))]
+    """Run a compiled kernel with ``arrays`` as its inputs, in ``folder``: all blocks, or ``blocks``. Raises
+    HostFailure, OSError."""
+    if blocks is not None:
+        blocks = [blocks[i] for i in order.of(len(blocks))]
+    elif order.blocks != "ascending":
+        blocks = [int(b) for b in order.of(math.prod(kernel.grid))]
     operands = memory.operands(kernel)
     offsets = offsets_of(operands)
     data = folder / "data"

@@ -42,7 +42,9 @@ def library_folder() -> Path:
         _compile(compiler, work / _CORE, ["core.cpp"], [], _CORE, "")
         linked = ["-L", str(work), "-lautosched_program", "-Wl,-rpath,$ORIGIN"]
         for soname, major in RUNTIMES.items():
-            _compile(compiler, work / soname, ["cudart.cpp"], [f"-DVERSION={major}", *linked], soname, soname)
+            _compile(
+                compiler, work / soname, ["cudart.cpp", "graphs.cpp"], [f"-DVERSION={major}", *linked], soname, soname
+            )
         _compile(compiler, work / DRIVER, ["driver.cpp"], linked, DRIVER, "")
         made = folder.with_suffix(".new")
         shutil.rmtree(made, ignore_errors=True)

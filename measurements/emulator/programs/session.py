@@ -54,11 +54,13 @@ class ProgramRefused(ValueError):
 @dataclass(frozen=True)
 class ProgramOptions:
     """``time_limit``: CPU seconds of a launch. ``order``, ``perturb`` and ``suppressions``: of each launch, as
-    ``emulate`` takes them. ``driver``: the program opens libcuda when it runs, which its file does not tell."""
+    ``emulate`` takes them. ``more_orders``: each launch runs in these before, on a copy of memory that is dropped, for
+    what is found there. ``driver``: the program opens libcuda when it runs, which its file does not tell."""
 
     device: Device
     time_limit: float = 60.0
     order: Order = ASCENDING
+    more_orders: tuple[Order, ...] = ()
     perturb: bool = False
     suppressions: tuple[Suppression, ...] = ()
     driver: bool = False
@@ -319,21 +321,29 @@ class _Session:
     def launch(self, rest: str, _: bytes) -> str:
         self.result.launches += 1
         asked = _Launch.read(rest)
-        loaded = self.modules[asked.module]
-        job = asked.job(self.options, self.arena)
+        for order in self.options.more_orders:
+            self.run(asked, order, copied=True)
+        done = self.run(asked, self.options.order, copied=False)
+        error, stays = _error_of(done)
+        return f"{error} {int(stays)}\n{done.printed}"
+
+    def run(self, asked: _Launch, order: Order, *, copied: bool) -> Emulation:
+        job = asked.job(self.options, order, self.arena, copied=copied)
         (self.work / "data").touch()
-        done = run_job(loaded.programs[asked.kernel], job, self.work, self.options.time_limit)
-        done = suppress(of_compiled_code(done), self.options.suppressions)
+        program = self.modules[asked.module].programs[asked.kernel]
+        done = of_compiled_code(run_job(program, job, self.work, self.options.time_limit))
+        done = suppress(done, self.options.suppressions)
         self.result.emulated_seconds += done.run_seconds
         shape = f"grid ({', '.join(map(str, asked.grid))}), block ({', '.join(map(str, asked.block))})"
+        if copied:
+            shape += f", order {order.name}"
         kernel = demangled(asked.kernel)
         for f in done.findings:
             found = LaunchFinding(str(f.kind), f.message, f, kernel, self.result.launches, shape)
             self.add(found, (f.kind, f.file, f.line, asked.kernel))
         if done.status in ("unsupported", "compile_error"):
             self.complain(f"{kernel} cannot be emulated: {done.reason}")
-        error, stays = _error_of(done)
-        return f"{error} {int(stays)}\n{done.printed}"
+        return done
 
 
 def _error_of(done: Emulation) -> tuple[int, bool]:
@@ -396,20 +406,19 @@ class _Launch:
                     it.textures.append((words[0], int(words[1]), " ".join(words[2:])))
         return it
 
-    def job(self, options: ProgramOptions, arena: str) -> str:
+    def job(self, options: ProgramOptions, order: Order, arena: str, *, copied: bool) -> str:
         """As the runner reads it (runtime/main.cpp)."""
 
         def numbers(values: Sequence[int]) -> str:
             return " ".join(map(str, values))
 
-        order = options.order
         lines = [
             f"grid {numbers(self.grid)}", "launches 1", "calls 1", f"block {numbers(self.block)}",
             f"cluster {numbers(self.cluster)}", f"dynamic_shared_bytes {self.shared}",
             f"time_limit {options.time_limit!r}", "check 1", f"perturb {int(options.perturb)}", "sparse 0",
             f"order_seed {order.seed}", f"resident {order.resident}",
             f"interleaved {int(order.blocks == 'interleaved')}",
-            f"arena {arena} {_ARENA_BASE} {_ARENA_BYTES}",
+            f"arena {arena} {_ARENA_BASE} {_ARENA_BYTES} {int(copied)}",
         ]  # fmt: skip
         if order.blocks != "ascending":
             blocks = [int(b) for b in order.of(math.prod(self.grid))]

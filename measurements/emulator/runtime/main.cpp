@@ -75,10 +75,12 @@ struct Job {
   std::exit(1);
 }
 
-void map_arena(const char* path, std::uint64_t base, std::size_t bytes) {
+// ``copied``: what the launch writes stays its own.
+void map_arena(const char* path, std::uint64_t base, std::size_t bytes, bool copied) {
   const int fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) fail("cannot open the memory of the program");
-  void* at = mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, fd, 0);
+  void* at = mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE,
+                  (copied ? MAP_PRIVATE : MAP_SHARED) | MAP_NORESERVE | MAP_FIXED_NOREPLACE, fd, 0);
   close(fd);
   if (at != reinterpret_cast<void*>(base)) fail("cannot map the memory of the program where it has it");
 }
@@ -192,8 +194,9 @@ Job read_job(const char* path) {
       // Memory of another process, and where its buffers lie: at the same addresses as there.
       std::uint64_t base = 0;
       std::size_t bytes = 0;
-      file >> job.arena >> base >> bytes;
-      map_arena(job.arena.c_str(), base, bytes);
+      bool copied = false;
+      file >> job.arena >> base >> bytes >> copied;
+      map_arena(job.arena.c_str(), base, bytes, copied);
     } else if (key == "placed") {
       BufferSpec b{};
       std::string role;

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import DType
 from search_spaces.hardware.intrinsics import TensorIntrinsic
-from search_spaces.programs.inference.inference import Inference, Spread
+from search_spaces.programs.inference.inference import Inference, Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.lowering.elements import Code
@@ -16,6 +16,7 @@ from search_spaces.programs.lowering.refs import Ref, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.memory import Memory, stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
+from search_spaces.programs.planning.splits import Split, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
 from search_spaces.programs.planning.ways import fragments, is_boxed
 from search_spaces.spaces.parameters import Value
@@ -56,6 +57,7 @@ class EmitterBase:
         self.inits: list[str] = []  # of mbarriers
         self.producer: list[str] = []  # what a warp does that copies alone
         self.barrier_bytes = 0
+        self.split: Split | None = split_of(found, values)
 
     def new(self, prefix: str = "v") -> str:
         self._names += 1
@@ -154,6 +156,18 @@ class EmitterBase:
         if not copies_alone(self.values):
             return "ptx::barrier_sync();"
         return f"ptx::barrier_sync(1, {self.numbers.warps * 32});"
+
+    def places(self, staged: Staged) -> tuple[str, str]:
+        """Where an operand's first tile begins in its matrix, lines and along them."""
+        window = staged.load.window
+        found = [i.code for i in staged.start]
+        shape = window.shape
+        if window.turned:
+            found, shape = found[::-1], (shape[1], shape[0])
+        if self.split is not None and staged.advance and staged.loop == self.split.loop.number:
+            at = 0 if staged.advance == "major" else 1
+            found[at] = f"{found[at]} + first_turn * {shape[at]}"
+        return found[0], found[1]
 
     def _barrier(self, line: ir.Source) -> None:
         """In front of what writes shared memory."""

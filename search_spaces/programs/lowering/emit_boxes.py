@@ -71,9 +71,7 @@ class Boxes(MemoryAccess):
     def _box_copy(self, n: BoxedNumbers) -> str:
         """Where the operand's tile begins, and what copies it."""
         staged = n.staged
-        window = staged.load.window
-        rows, columns = (i.code for i in staged.start)
-        places = f"{columns}, {rows}" if window.turned else f"{rows}, {columns}"
+        window, places = staged.load.window, ", ".join(self.places(staged))
         if not n.tma:
             return f"{{{self.base(window.array)}, {places}, thread}}"
         lead = "0"
@@ -218,6 +216,6 @@ class Boxes(MemoryAccess):
         return Ref("packed", name, value.dtype)
 
 
-def split(numbers: list[StagedNumbers | BoxedNumbers]) -> tuple[list[StagedNumbers], list[BoxedNumbers]]:
+def by_kind(numbers: list[StagedNumbers | BoxedNumbers]) -> tuple[list[StagedNumbers], list[BoxedNumbers]]:
     """Of one schedule all are of one kind."""
     return [n for n in numbers if isinstance(n, StagedNumbers)], [n for n in numbers if isinstance(n, BoxedNumbers)]

@@ -20,10 +20,8 @@ class MemoryAccess(SharedTiles):
 
     def _copy(self, staged: Staged) -> str:
         """A TileCopy of the operand's tile, where it begins."""
-        window = staged.load.window
-        rows, columns = (i.code for i in staged.start)
-        places = f"{columns}, {rows}" if window.turned else f"{rows}, {columns}"
-        return f"Operand_{staged.name}::Copy({self.base(window.array)}, {places}, thread)"
+        places = ", ".join(self.places(staged))
+        return f"Operand_{staged.name}::Copy({self.base(staged.load.window.array)}, {places}, thread)"
 
     def _access(self, window: ir.Window, of: Distribution, source: ir.Source) -> tuple[str, list[int], list[str]]:
         """A pointer to the thread's register 0; the distance of each register; and of each dimension a name for the

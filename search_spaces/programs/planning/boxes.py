@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from math import gcd
 
 from search_spaces.hardware.wgmma import CORE_LINES, SWIZZLES, Swizzle
 from search_spaces.layouts.shared_layout import hardware_swizzle
 from search_spaces.operators.problem import Operand
-from search_spaces.programs.inference.inference import Inference, Staged
-from search_spaces.programs.language import ir
+from search_spaces.programs.inference.inference import Staged
 from search_spaces.programs.planning.numbers import Numbers
 from search_spaces.programs.planning.ways import BOX_ALIGNMENT, MOST_COLUMNS
 from search_spaces.spaces.parameters import Value
@@ -106,38 +104,6 @@ def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
 def copies_alone(values: Mapping[str, Value]) -> bool:
     """Whether a warp of its own copies."""
     return values.get("filled_by") == WARP
-
-
-@cache
-def accumulating(found: Inference) -> frozenset[int]:
-    """The loops that do nothing but add products of staged tiles to states: those of a turn may be in flight while the
-    next one's begin."""
-    return frozenset(n for n, loop in found.loops.items() if _accumulates(found, loop))
-
-
-def _accumulates(found: Inference, loop: ir.Loop) -> bool:
-    staged = {id_ for id_, _ in found.staged}
-    tiles: set[int] = set()
-    reads: dict[int, int] = {}
-    sums: dict[int, int] = {}
-    for operation in loop.body:
-        match operation:
-            case ir.Load(result) if result.id in staged:
-                tiles.add(result.id)
-            case ir.Transpose(result, value) if value.id in tiles:
-                tiles.add(result.id)
-            case ir.Read(result, state):
-                reads[result.id] = state
-            case ir.Mma(result, a, b, c) if c is not None and {a.id, b.id} <= tiles and c.id in reads:
-                sums[result.id] = reads[c.id]
-            case ir.Set(state, value) if sums.get(value.id) == state:
-                pass
-            case ir.Move():
-                pass
-            case _:
-                return False
-    sets = [o.state for o in loop.body if isinstance(o, ir.Set)]
-    return bool(sums) and len(sets) == len(set(sets)) == len(sums) == len(set(reads.values())) == len(reads)
 
 
 def box_struct(n: BoxedNumbers, numbers: Numbers) -> str:

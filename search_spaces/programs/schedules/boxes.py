@@ -19,13 +19,13 @@ from search_spaces.programs.planning.boxes import (
     TMA,
     TMA_BYTES,
     WARP,
-    accumulating,
     line_bytes,
     pitch_bytes,
     why_no_boxes,
 )
 from search_spaces.programs.planning.choices import Choices, unique_operands
 from search_spaces.programs.planning.memory import stage_names
+from search_spaces.programs.planning.splits import accumulating
 from search_spaces.programs.planning.staging import SHARED
 from search_spaces.programs.planning.ways import (
     MOST_COLUMNS,

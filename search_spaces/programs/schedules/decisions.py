@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,7 @@ from search_spaces.programs.planning.memory import (
     shared_tile_bytes,
     stage_names,
 )
+from search_spaces.programs.planning.splits import SPLITS, splittable
 from search_spaces.programs.planning.staging import REGISTERS, SHARED
 from search_spaces.programs.planning.ways import has_boxes, rows_of_intrinsics
 from search_spaces.programs.problem import ProgramProblem
@@ -186,6 +187,8 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     for name in stage_names(first).values():
         listed.append(ordinal(name, (1, 2, 3, 4, 5), "steps of the loop in shared memory at a time"))
     listed += filling(found, device)
+    if is_splittable(found):
+        listed.append(ordinal("split_k", SPLITS, "blocks that share the turns of the loop, of which the last adds up"))
     for i in range(len(first.sums)):
         listed.append(categorical(f"sum_{i + 1}", (INSIDE, AFTER), "when the lanes' parts of a sum are joined"))
     for place, store in enumerate(first.stores):
@@ -199,6 +202,11 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     if len(first.trace.blocks) > 1:
         listed.append(raster())
     return tuple(listed)
+
+
+def is_splittable(found: Choices) -> bool:
+    """Whether blocks may share the turns of the only loop."""
+    return all(splittable(i) is not None for i in found.inferences.values())
 
 
 def is_turnable(found: Inference, place: int) -> bool:
@@ -269,13 +277,17 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
         ("joined_outside", lambda n: n.joined_outside, "shared bytes of reductions across warps outside of loops"),
     ):
         listed.append(Attribute(name, needs(read), doc, names=shaping))
-    staging = {f"registers_{i}": f"staging_{s.name}" for i, s in enumerate(operands)}
+    copying = {f"registers_{i}": f"staging_{s.name}" for i, s in enumerate(operands)}
+    if operands and all(s.loop is not None for s in operands):  # with tiles that stay, more would depend on their home
+        parts = _added("copying", list(copying.values()), "registers that copy tiles")
+        listed += parts
+        copying = {"copying": parts[-1].name}
     listed.append(
         Attribute(
             "registers",
             lambda live, **c: live + sum(c.values()),
             "registers of a thread, a lower estimate",
-            names={"live": "live_registers", **staging},
+            names={"live": "live_registers", **copying},
         )
     )
     exchange = {"exchange": "exchange"} if estimates.may_exchange(found.inferences.values()) else {}
@@ -320,14 +332,15 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     rings = []
     for place, name in enumerate(stage_names(first).values()):
         loop = list(stage_names(first))[place]
-        own = {f"bytes_{i}": f"stage_bytes_{s.name}" for i, s in enumerate(operands) if s.loop == loop}
         ring = name.replace("stages", "ring_bytes")
+        parts = _added(ring, [f"stage_bytes_{s.name}" for s in operands if s.loop == loop], "shared bytes of a stage")
+        listed += parts
         listed.append(
             Attribute(
                 ring,
-                lambda stages, **c: stages * sum(c.values()),
+                lambda stages, stage: stages * stage,
                 "shared bytes of a ring",
-                names={"stages": name, **own},
+                names={"stages": name, "stage": parts[-1].name},
             )
         )
         rings.append(ring)
@@ -355,6 +368,15 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
         )
     )
     return tuple(listed)
+
+
+def _added(name: str, parts: Sequence[str], doc: str) -> list[Attribute]:
+    """The sum of columns, one after another: fewer sums than combinations of parts are left to be counted."""
+    found = [Attribute(f"{name}_{parts[0]}", lambda part: 1 * part, doc, names={"part": parts[0]})]
+    for part in parts[1:]:
+        names = {"before": found[-1].name, "part": part}
+        found.append(Attribute(f"{name}_{part}", lambda before, part: before + part, doc, names=names))
+    return found
 
 
 def _shared_bytes(found: Choices, place: int, name: str) -> Attribute:

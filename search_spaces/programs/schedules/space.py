@@ -25,11 +25,13 @@ from search_spaces.programs.schedules.decisions import (
     COPY_COLUMNS,
     anchor_count,
     attributes,
+    is_splittable,
     operand_names,
     parameters,
     shaping_names,
     staged_operands,
 )
+from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.rules import Rule
@@ -39,6 +41,7 @@ from search_spaces.templates.common.line_access import sectors_rule
 from search_spaces.templates.common.operand_rules import operand_rules
 from search_spaces.templates.common.raster import RASTER_GROUPS
 
+FULL_WAVES = 2  # blocks per SM from which splitting k adds no parallelism
 FEW_THREADS = 128  # a warp for each scheduler of an SM
 LEAST_RESULTS = 32  # of a thread, whose reads of fragments keep up with mma.sync
 BODY_LIMIT = 1024  # products of the unrolled loop body; more overflow the instruction cache
@@ -62,11 +65,13 @@ def space(problem: ProgramProblem, device: Device) -> Space:
             *(spared(rule, found, device) for s in operands for rule in _staged(s, threads)),
             *box_rules(found, device),
             *(rule for a in range(anchor_count(found)) for rule in _blocked_rules(a)),
+            *_split_rules(found),
             _plan_rule(problem, device),
             *device_rules(device),
         ),
         (
             *_size_rules(problem, device),
+            *_split_pruning(found, device),
             *(spared(rule, found, device) for s in operands for rule in _operand_pruning(s, threads)),
             *box_pruning(found, device),
         ),
@@ -178,6 +183,37 @@ def _plan_rule(problem: ProgramProblem, device: Device) -> Rule:
 
     reason = "groups of a reduction are split over subgroups, or a thread has too many elements"
     return Rule("plan", each(allows), reason, "distributions fit the operations", names=shaping_names(problem, device))
+
+
+def _split_rules(found: Choices) -> tuple[Rule, ...]:
+    if not is_splittable(found):
+        return ()
+    return (
+        Rule(
+            "split_k",
+            lambda split_k, turns: (split_k - 1) * ceil_div(turns, split_k) < turns,
+            "split_k is {split_k}, but of {turns} turns a split would have none",
+        ),
+    )
+
+
+def _split_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+    if not is_splittable(found):
+        return ()
+    enough = FULL_WAVES * device.sm_count
+    return (
+        Rule(
+            "split_k_waves",
+            lambda split_k, blocks: (split_k == 1) | (blocks < enough),
+            f"split_k is {{split_k}}, but {{blocks}} tiles alone already give each of the {device.sm_count} SMs of "
+            f"{device.name} {FULL_WAVES} blocks or more",
+        ),
+        Rule(
+            "split_k_stages",
+            lambda split_k, stages, turns: (split_k == 1) | (stages <= ceil_div(turns, split_k)),
+            "{stages} stages are more than the turns of one of {split_k} splits of {turns}",
+        ),
+    )
 
 
 def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:

@@ -257,7 +257,7 @@ def making_its_maps(kernel: Kernel) -> tuple[Kernel, dict[str, Array]]:
         head,
     )
     making = "".join(MAKE_A_MAP.format(name) for name in maps) + "  __syncthreads();\n"
-    source = f'#include "autosched/ptx/tensor_map_fields.cuh"\n{head}) {{\n{making}{body}'
+    source = f'#include "autosched/ptx/tensor_map/fields.cuh"\n{head}) {{\n{making}{body}'
     return dataclasses.replace(kernel, source=source, arguments=tuple(arguments)), inputs
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autosched.user_kernels.kernel_file import KernelFile
-from autosched.user_kernels.reading import read_file
+from autosched.user_kernels.reading.kernel_files import read_file
 
 SOURCE = """\
 #include "tile.h"

@@ -15,12 +15,13 @@ import typer
 from autosched.cli.options.launch import OrderOption, TurnsOption, order_from
 from autosched.cli.options.problem import real_number
 from autosched.cli.terminal.errors import BAD_INPUT, NO, InputError, bad_input
-from measurements.emulator import Suppression
+from measurements.emulator import Order, Suppression
 from measurements.emulator.programs import LaunchFinding, ProgramOptions, ProgramRefused, ProgramResult, run_program
 from measurements.files.text import harmless
 from search_spaces.hardware.devices import device as device_by_name
 
 DEFAULT_DEVICE = "h100"
+_MORE_ORDERS = (Order("random", seed=7), Order("interleaved", seed=11))
 _MARK = "========="  # as compute-sanitizer has it, so that tools which read its lines read these
 
 
@@ -33,6 +34,13 @@ def run(
     ] = DEFAULT_DEVICE,
     order: OrderOption = None,
     turns: TurnsOption = 0,
+    more_orders: Annotated[
+        bool,
+        typer.Option(
+            "--more-orders",
+            help="Run each launch also with blocks at random and interleaved, on copies of memory: thrice the time.",
+        ),
+    ] = False,
     perturb: Annotated[
         bool, typer.Option("--perturb", help="Approximate functions err as much as the PTX ISA allows.")
     ] = False,
@@ -67,7 +75,8 @@ def run(
         raise InputError("--time-limit must be more than 0 s")
     with bad_input():
         suppressions = tuple(Suppression.parse(one) for one in suppressed or ())
-    options = ProgramOptions(gpu, time_limit, order_from(order, turns, 1), perturb, suppressions, driver)
+    more = _MORE_ORDERS if more_orders else ()
+    options = ProgramOptions(gpu, time_limit, order_from(order, turns, 1), more, perturb, suppressions, driver)
     try:
         result = run_program(program, options, _tell)
     except ProgramRefused as refused:

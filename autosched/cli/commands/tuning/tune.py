@@ -204,6 +204,11 @@ def tune(
         result.to_csv(replaceable(csv))
     if t4 is not None:
         result.to_t4(replaceable(t4))
+    return finish(result, db, sampler, seed, json=json)
+
+
+def finish(result: "TuneResult", db: str, sampler: str, seed: int, *, json: bool) -> int:
+    """Print what a run came to, and return the exit status."""
     if json:
         print_json(result_json(result, sampler, seed, db))
     else:
@@ -219,7 +224,7 @@ def tune(
 
 
 def _gpus(text: str) -> Gpus:
-    """What --gpus means. Raises InputError for what is neither "all" nor numbers with commas between them."""
+    """Read what --gpus means. Raises InputError for what is neither "all" nor numbers with commas between them."""
     if text == "all":
         return "all"
     try:
@@ -229,7 +234,7 @@ def _gpus(text: str) -> Gpus:
 
 
 def show_result(console: Console, result: "TuneResult", db: str) -> None:
-    """What a run came to, for people."""
+    """Print what a run came to, for people."""
     trials = f"{formatting.count(len(result.trials))} new in {formatting.duration(result.seconds)}"
     if result.failures:
         trials += f", failed {sum(result.failures.values())}: {formatting.reasons(result.failures)}"
@@ -272,7 +277,7 @@ def show_result(console: Console, result: "TuneResult", db: str) -> None:
 
 
 def _front_table(result: "TuneResult") -> Any:
-    """The Pareto front: objectives, then the parameters that differ."""
+    """Return the Pareto front: objectives, then the parameters that differ."""
     names = result.objectives.names
     varying = [n for n in result.front[0] if n in _parameters(result) and len({r[n] for r in result.front}) > 1]
     table = formatting.table(*names, *varying, right=[*names, *varying])
@@ -305,7 +310,7 @@ def _remeasured_facts(remeasured: "Remeasurement") -> list[tuple[str, str]]:
 
 
 def remeasured_json(remeasured: "Remeasurement", entrants: Sequence[Schedule]) -> dict[str, Any]:
-    """A re-measurement as JSON values."""
+    """Return a re-measurement as JSON values."""
     return {
         "clear": remeasured.clear,
         "rounds": remeasured.rounds,
@@ -323,7 +328,7 @@ def remeasured_json(remeasured: "Remeasurement", entrants: Sequence[Schedule]) -
 
 
 def result_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[str, Any]:
-    """The same as JSON values."""
+    """Return the same as JSON values."""
     return {
         "problem": result.problem.to_json(),
         "device": result.device.name,

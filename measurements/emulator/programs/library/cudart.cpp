@@ -7,12 +7,11 @@
 
 #include <dlfcn.h>
 
-#include "core.hpp"
 #include "device_properties.hpp"
+#include "runtime.hpp"
 
 using namespace autosched::program;
-
-#define API extern "C" __attribute__((visibility("default")))
+using namespace autosched::program::runtime;
 
 namespace {
 
@@ -37,10 +36,6 @@ std::unordered_map<const void*, Kernel*> kernels;      // by the host's function
 std::unordered_map<const void*, Variable*> variables;  // by the host's variable
 std::recursive_mutex registry;
 
-Kernel* kernel_of(const void* function) {
-  const auto found = kernels.find(function);
-  return found == kernels.end() ? nullptr : found->second;
-}
 Variable* variable_of(const void* symbol) {
   const auto found = variables.find(symbol);
   if (found == variables.end()) return nullptr;
@@ -66,36 +61,18 @@ struct Event {
 int current_device = 0;
 unsigned device_flags = 0;
 
-int launch(const void* function, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, bool cooperative, Dim3 cluster = {}) {
+int launch(const void* function, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, void* stream, bool cooperative, Dim3 cluster = {}) {
   Kernel* k = kernel_of(function);
   if (k == nullptr) return failed(invalid_device_function);
-  return run({k, grid, block, cluster, shared, arguments, cooperative});
+  const Launch one{k, grid, block, cluster, shared, arguments, cooperative};
+  if (!captured(stream)) return run(one);
+  if (const int error = learn(k); error != success) return failed(error);
+  return keep(stream, Work::kernel, kept_launch(one));
 }
 
-struct Extent {
-  std::size_t width, height, depth;
-};
-struct Position {
-  std::size_t x, y, z;
-};
-struct Pitched {
-  void* pointer;
-  std::size_t pitch, xsize, ysize;
-};
 struct Channel {
   int x, y, z, w, kind;
 };
-struct Copy3D {
-  Array* source_array;
-  Position source_at;
-  Pitched source;
-  Array* target_array;
-  Position target_at;
-  Pitched target;
-  Extent extent;
-  int kind;
-};
-
 int give(void** to, std::size_t bytes, Allocation::Kind kind, const char* function) {
   if (to == nullptr) return failed(invalid_value);
   if (bytes == 0) {
@@ -123,25 +100,6 @@ int new_array(Array** to, const Channel* c, std::size_t width, std::size_t heigh
 }
 char* in_array(const Array* a, std::size_t x, std::size_t y, std::size_t z = 0) {
   return reinterpret_cast<char*>(a->address) + (z * a->rows() + y) * a->pitch() + x;
-}
-
-int copy_3d(const Copy3D* p, const char* function) {
-  if (p == nullptr) return failed(invalid_value);
-  const Array* array = p->source_array != nullptr ? p->source_array : p->target_array;
-  const std::size_t texel = array != nullptr ? array->texel() : 1;  // with arrays, widths and places count elements
-  const std::size_t width = p->extent.width * texel;
-  for (std::size_t z = 0; z < p->extent.depth; ++z) {
-    for (std::size_t y = 0; y < p->extent.height; ++y) {
-      const auto place = [&](Array* a, const Position& at, const Pitched& pointer) -> char* {
-        if (a != nullptr) return in_array(a, at.x * a->texel(), at.y + y, at.z + z);
-        return static_cast<char*>(pointer.pointer) + ((at.z + z) * pointer.ysize + at.y + y) * pointer.pitch + at.x;
-      };
-      const int error = copy(place(p->target_array, p->target_at, p->target), place(p->source_array, p->source_at, p->source), width,
-                             p->kind, function);
-      if (error != success) return error;
-    }
-  }
-  return success;
 }
 
 int device_attribute(int attribute) {
@@ -198,6 +156,41 @@ const char* error_text(int error) {
 }
 
 }  // namespace
+
+namespace autosched::program::runtime {
+
+Kernel* kernel_of(const void* function) {
+  const auto found = kernels.find(function);
+  return found == kernels.end() ? nullptr : found->second;
+}
+
+int copy_3d(const Copy3D* p, const char* function) {
+  if (p == nullptr) return failed(invalid_value);
+  const Array* array = p->source_array != nullptr ? p->source_array : p->target_array;
+  const std::size_t texel = array != nullptr ? array->texel() : 1;  // with arrays, widths and places count elements
+  const std::size_t width = p->extent.width * texel;
+  for (std::size_t z = 0; z < p->extent.depth; ++z) {
+    for (std::size_t y = 0; y < p->extent.height; ++y) {
+      const auto place = [&](Array* a, const Position& at, const Pitched& pointer) -> char* {
+        if (a != nullptr) return in_array(a, at.x * a->texel(), at.y + y, at.z + z);
+        return static_cast<char*>(pointer.pointer) + ((at.z + z) * pointer.ysize + at.y + y) * pointer.pitch + at.x;
+      };
+      const int error = copy(place(p->target_array, p->target_at, p->target), place(p->source_array, p->source_at, p->source), width,
+                             p->kind, function);
+      if (error != success) return error;
+    }
+  }
+  return success;
+}
+
+int fill_rows(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height, const char* function) {
+  for (std::size_t row = 0; row < height; ++row) {
+    if (const int error = fill(static_cast<char*>(to) + row * pitch, value, width, function); error != success) return error;
+  }
+  return success;
+}
+
+}  // namespace autosched::program::runtime
 
 // Registration, which nvcc's host code calls (crt/host_runtime.h) ----------------------------------------------------
 
@@ -267,11 +260,11 @@ API int __cudaGetKernel(void** to, const void* function) {
   *to = kernel_of(function);
   return *to != nullptr ? success : failed(invalid_device_function);
 }
-API int __cudaLaunchKernel(void* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, void*) {
-  return launch(kernel, grid, block, arguments, shared, false);
+API int __cudaLaunchKernel(void* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, void* stream) {
+  return launch(kernel, grid, block, arguments, shared, stream, false);
 }
-API int __cudaLaunchKernel_ptsz(void* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, void*) {
-  return launch(kernel, grid, block, arguments, shared, false);
+API int __cudaLaunchKernel_ptsz(void* kernel, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, void* stream) {
+  return launch(kernel, grid, block, arguments, shared, stream, false);
 }
 
 // Devices ------------------------------------------------------------------------------------------------------------
@@ -355,20 +348,22 @@ API int cudaStreamCreate(void** stream) { return *stream = new Stream, success; 
 API int cudaStreamDestroy(void* stream) { return delete static_cast<Stream*>(stream), success; }
 API int cudaStreamSynchronize(void*) { return failed(sticky_error()); }
 API int cudaStreamQuery(void*) { return failed(sticky_error()); }
-API int cudaStreamWaitEvent(void*, void*, unsigned) { return success; }
+API int cudaStreamWaitEvent(void* stream, void* event, unsigned) { return wait_in_capture(stream, event), success; }
 API int cudaStreamGetPriority(void* stream, int* priority) { return *priority = stream != nullptr ? static_cast<Stream*>(stream)->priority : 0, success; }
 API int cudaStreamGetFlags(void* stream, unsigned* flags) { return *flags = stream != nullptr ? static_cast<Stream*>(stream)->flags : 0, success; }
 API int cudaStreamGetDevice(void*, int* device) { return *device = 0, success; }
 API int cudaStreamAttachMemAsync(void*, void*, std::size_t, unsigned) { return success; }
 API int cudaStreamSetAttribute(void*, int, const void*) { return success; }
-API int cudaStreamIsCapturing(void*, int* status) { return *status = 0, success; }
 API int cudaStreamAddCallback(void* stream, void (*call)(void*, int, void*), void* data, unsigned) { return call(stream, sticky_error(), data), success; }
-API int cudaLaunchHostFunc(void*, void (*call)(void*), void* data) { return call(data), success; }
+API int cudaLaunchHostFunc(void* stream, void (*call)(void*), void* data) {
+  return enqueue(stream, Work::host, [=] { return call(data), int{success}; });
+}
 API int cudaEventCreate(void** event) { return *event = new Event, success; }
 API int cudaEventCreateWithFlags(void** event, unsigned) { return *event = new Event, success; }
 API int cudaEventDestroy(void* event) { return delete static_cast<Event*>(event), success; }
-API int cudaEventRecord(void* event, void*) {
+API int cudaEventRecord(void* event, void* stream) {
   if (event == nullptr) return failed(invalid_handle);
+  record_in_capture(event, stream);
   *static_cast<Event*>(event) = {now_milliseconds(), true};
   return failed(sticky_error());
 }
@@ -385,10 +380,10 @@ API int cudaEventElapsedTime_v2(float* milliseconds, void* from, void* to) { ret
 
 // Launches -----------------------------------------------------------------------------------------------------------
 
-API int cudaLaunchKernel(const void* function, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, void*) {
-  return launch(function, grid, block, arguments, shared, false);
+API int cudaLaunchKernel(const void* function, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, void* stream) {
+  return launch(function, grid, block, arguments, shared, stream, false);
 }
-API int cudaLaunchCooperativeKernel(const void* function, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, void*) {
+API int cudaLaunchCooperativeKernel(const void* function, Dim3 grid, Dim3 block, void** arguments, std::size_t shared, void* stream) {
   Kernel* k = kernel_of(function);
   if (k == nullptr) return failed(invalid_device_function);
   const std::uint64_t fit = static_cast<std::uint64_t>(blocks_per_multiprocessor(k, static_cast<int>(block.x * block.y * block.z), shared)) * fact("sm_count");
@@ -396,7 +391,7 @@ API int cudaLaunchCooperativeKernel(const void* function, Dim3 grid, Dim3 block,
     complain_misuse("the cooperative launch of " + k->name + " has more blocks than the device holds at a time, " + std::to_string(fit));
     return failed(cooperative_too_large);
   }
-  return launch(function, grid, block, arguments, shared, true);
+  return launch(function, grid, block, arguments, shared, stream, true);
 }
 namespace {
 struct LaunchAttribute {
@@ -426,7 +421,7 @@ API int cudaLaunchKernelExC(const LaunchConfig* config, const void* function, vo
     if (a.id == 4) cluster = {a.cluster.x, a.cluster.y, a.cluster.z};
     if (a.id == 2) cooperative = a.number != 0;
   }
-  return launch(function, config->grid, config->block, arguments, config->shared, cooperative, cluster);
+  return launch(function, config->grid, config->block, arguments, config->shared, config->stream, cooperative, cluster);
 }
 API int cudaGetFuncBySymbol(void** to, const void* function) { return __cudaGetKernel(to, function); }
 API int cudaGetKernel(void** to, const void* function) { return __cudaGetKernel(to, function); }
@@ -500,7 +495,8 @@ API int cudaMallocManaged(void** to, std::size_t bytes, unsigned) { return give(
 API int cudaMallocHost(void** to, std::size_t bytes) { return give(to, bytes, Allocation::Kind::host, "cudaMallocHost"); }
 API int cudaHostAlloc(void** to, std::size_t bytes, unsigned) { return give(to, bytes, Allocation::Kind::host, "cudaHostAlloc"); }
 API int cudaFree(void* p) { return release(p, "cudaFree"); }
-API int cudaFreeAsync(void* p, void*) { return release(p, "cudaFreeAsync"); }
+// Memory that a capture allots stays: the graph may run again.
+API int cudaFreeAsync(void* p, void* stream) { return captured(stream) ? success : release(p, "cudaFreeAsync"); }
 API int cudaFreeHost(void* p) { return release(p, "cudaFreeHost"); }
 API int cudaHostRegister(void*, std::size_t, unsigned) { return success; }
 API int cudaHostUnregister(void*) { return success; }
@@ -534,27 +530,33 @@ API int cudaPointerGetAttributes(PointerAttributes* to, const void* pointer) {
   return success;
 }
 API int cudaMemcpy(void* to, const void* from, std::size_t bytes, int kind) { return copy(to, from, bytes, kind, "cudaMemcpy"); }
-API int cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, int kind, void*) { return copy(to, from, bytes, kind, "cudaMemcpyAsync"); }
+API int cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, int kind, void* stream) {
+  return enqueue(stream, Work::copy, [=] { return copy(to, from, bytes, kind, "cudaMemcpyAsync"); });
+}
 API int cudaMemcpyPeer(void* to, int, const void* from, int, std::size_t bytes) { return copy(to, from, bytes, 3, "cudaMemcpyPeer"); }
-API int cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes, void*) { return copy(to, from, bytes, 3, "cudaMemcpyPeerAsync"); }
+API int cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes, void* stream) {
+  return enqueue(stream, Work::copy, [=] { return copy(to, from, bytes, 3, "cudaMemcpyPeerAsync"); });
+}
 API int cudaMemcpy2D(void* to, std::size_t tp, const void* from, std::size_t fp, std::size_t width, std::size_t height, int kind) {
   return copy_rows(to, tp, from, fp, width, height, kind, "cudaMemcpy2D");
 }
-API int cudaMemcpy2DAsync(void* to, std::size_t tp, const void* from, std::size_t fp, std::size_t width, std::size_t height, int kind, void*) {
-  return copy_rows(to, tp, from, fp, width, height, kind, "cudaMemcpy2DAsync");
+API int cudaMemcpy2DAsync(void* to, std::size_t tp, const void* from, std::size_t fp, std::size_t width, std::size_t height, int kind, void* stream) {
+  return enqueue(stream, Work::copy, [=] { return copy_rows(to, tp, from, fp, width, height, kind, "cudaMemcpy2DAsync"); });
 }
 API int cudaMemcpy3D(const Copy3D* p) { return copy_3d(p, "cudaMemcpy3D"); }
-API int cudaMemcpy3DAsync(const Copy3D* p, void*) { return copy_3d(p, "cudaMemcpy3DAsync"); }
-API int cudaMemset(void* to, int value, std::size_t bytes) { return fill(to, value, bytes, "cudaMemset"); }
-API int cudaMemsetAsync(void* to, int value, std::size_t bytes, void*) { return fill(to, value, bytes, "cudaMemsetAsync"); }
-API int cudaMemset2D(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height) {
-  for (std::size_t row = 0; row < height; ++row) {
-    if (const int error = fill(static_cast<char*>(to) + row * pitch, value, width, "cudaMemset2D"); error != success) return error;
-  }
-  return success;
+API int cudaMemcpy3DAsync(const Copy3D* p, void* stream) {
+  if (p == nullptr) return failed(invalid_value);
+  return enqueue(stream, Work::copy, [own = *p] { return copy_3d(&own, "cudaMemcpy3DAsync"); });
 }
-API int cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height, void*) {
-  return cudaMemset2D(to, pitch, value, width, height);
+API int cudaMemset(void* to, int value, std::size_t bytes) { return fill(to, value, bytes, "cudaMemset"); }
+API int cudaMemsetAsync(void* to, int value, std::size_t bytes, void* stream) {
+  return enqueue(stream, Work::fill, [=] { return fill(to, value, bytes, "cudaMemsetAsync"); });
+}
+API int cudaMemset2D(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height) {
+  return fill_rows(to, pitch, value, width, height, "cudaMemset2D");
+}
+API int cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height, void* stream) {
+  return enqueue(stream, Work::fill, [=] { return fill_rows(to, pitch, value, width, height, "cudaMemset2DAsync"); });
 }
 API int cudaMemset3D(Pitched to, int value, Extent extent) {
   for (std::size_t z = 0; z < extent.depth; ++z) {
@@ -593,14 +595,14 @@ int copy_symbol(const void* symbol, void* host, std::size_t bytes, std::size_t o
 API int cudaMemcpyToSymbol(const void* symbol, const void* from, std::size_t bytes, std::size_t offset, int kind) {
   return copy_symbol(symbol, const_cast<void*>(from), bytes, offset, kind, true, "cudaMemcpyToSymbol");
 }
-API int cudaMemcpyToSymbolAsync(const void* symbol, const void* from, std::size_t bytes, std::size_t offset, int kind, void*) {
-  return copy_symbol(symbol, const_cast<void*>(from), bytes, offset, kind, true, "cudaMemcpyToSymbolAsync");
+API int cudaMemcpyToSymbolAsync(const void* symbol, const void* from, std::size_t bytes, std::size_t offset, int kind, void* stream) {
+  return enqueue(stream, Work::copy, [=] { return copy_symbol(symbol, const_cast<void*>(from), bytes, offset, kind, true, "cudaMemcpyToSymbolAsync"); });
 }
 API int cudaMemcpyFromSymbol(void* to, const void* symbol, std::size_t bytes, std::size_t offset, int kind) {
   return copy_symbol(symbol, to, bytes, offset, kind, false, "cudaMemcpyFromSymbol");
 }
-API int cudaMemcpyFromSymbolAsync(void* to, const void* symbol, std::size_t bytes, std::size_t offset, int kind, void*) {
-  return copy_symbol(symbol, to, bytes, offset, kind, false, "cudaMemcpyFromSymbolAsync");
+API int cudaMemcpyFromSymbolAsync(void* to, const void* symbol, std::size_t bytes, std::size_t offset, int kind, void* stream) {
+  return enqueue(stream, Work::copy, [=] { return copy_symbol(symbol, to, bytes, offset, kind, false, "cudaMemcpyFromSymbolAsync"); });
 }
 API int cudaGetSymbolAddress(void** to, const void* symbol) {
   Variable* v = variable_of(symbol);

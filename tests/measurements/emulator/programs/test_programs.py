@@ -27,7 +27,7 @@ CORPUS = Path(__file__).parent / "corpus"
 QUICK = ("symbols", "managed_list", "overrun")
 CLEAN = (
     "vector_add", "reduction", "matrix_mul", "histogram", "convolution", "textures", "managed_list", "batched",
-    "streams", "cooperative", "device_facts", "symbols", "stencil", "frontier",
+    "streams", "cooperative", "device_facts", "symbols", "stencil", "frontier", "graphs",
 )  # fmt: skip
 
 Build = Callable[..., Path]
@@ -92,6 +92,15 @@ def test_a_race_is_found_in_each_order(build: Build) -> None:
 
 
 @pytest.mark.nightly
+def test_more_orders_find_more_and_change_nothing(build: Build) -> None:
+    program = build("first_block")
+    assert run(program).returncode == 0
+    done = run(program, options=("--more-orders",))
+    assert done.returncode == 1 and done.stdout == "PASS\n"
+    assert "out_of_bounds_global in count" in done.stderr and "order random, turns of seed 7" in done.stderr
+
+
+@pytest.mark.nightly
 def test_a_constant_that_nobody_fills_is_found(build: Build) -> None:
     done = run(build("convolution", "-DFORGET"))
     assert done.returncode == 1 and "FAIL" in done.stdout
@@ -115,9 +124,9 @@ def test_misuse_is_found_and_refused(build: Build, option: str, said: str) -> No
 
 @pytest.mark.nightly
 def test_what_is_not_emulated_is_named(build: Build) -> None:
-    done = run(build("graphs"))
+    done = run(build("lacking"))
     assert done.returncode == 2 and done.stdout == "PASS\n"
-    assert "cudaGraphCreate is not emulated" in done.stderr
+    assert "cudaIpcGetMemHandle is not emulated" in done.stderr
 
 
 @pytest.mark.nightly

@@ -1,7 +1,94 @@
-// What is not emulated: the program gets an error, and the function is named.
+// Graphs: captured from two streams, made node by node, with a child, updated, launched again and again.
 #include "check.h"
+__global__ void scale(float* x, float by) { x[threadIdx.x] *= by; }
+__global__ void add(float* x, const float* y) { x[threadIdx.x] += y[threadIdx.x]; }
+static int calls = 0;
+static void CUDART_CB note(void* data) { calls += *static_cast<int*>(data); }
+
 int main() {
-  cudaGraph_t graph;
-  const bool refused = cudaGraphCreate(&graph, 0) == cudaErrorNotSupported;
-  return verdict(refused && cudaGetLastError() == cudaErrorNotSupported);
+  const int n = 64, bytes = n * sizeof(float);
+  float ones[n], out[n], *x, *y;
+  for (float& one : ones) one = 1;
+  CHECK(cudaMalloc(&x, bytes));
+  CHECK(cudaMalloc(&y, bytes));
+  cudaStream_t s, t;
+  CHECK(cudaStreamCreate(&s));
+  CHECK(cudaStreamCreate(&t));
+  cudaEvent_t fork, join;
+  CHECK(cudaEventCreate(&fork));
+  CHECK(cudaEventCreate(&join));
+
+  // Captured, nothing of which is done before the launch: x = (x + 2) * 3.
+  CHECK(cudaMemset(x, 0, bytes));
+  int one = 1;
+  float by = 2;
+  CHECK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+  CHECK(cudaEventRecord(fork, s));
+  CHECK(cudaStreamWaitEvent(t, fork, 0));
+  CHECK(cudaMemcpyAsync(y, ones, bytes, cudaMemcpyHostToDevice, t));
+  scale<<<1, n, 0, t>>>(y, by);
+  by = 3;
+  CHECK(cudaEventRecord(join, t));
+  CHECK(cudaStreamWaitEvent(s, join, 0));
+  add<<<1, n, 0, s>>>(x, y);
+  scale<<<1, n, 0, s>>>(x, by);
+  CHECK(cudaLaunchHostFunc(s, note, &one));
+  cudaStreamCaptureStatus status;
+  CHECK(cudaStreamIsCapturing(t, &status));
+  bool good = status == cudaStreamCaptureStatusActive;
+  cudaGraph_t captured;
+  CHECK(cudaStreamEndCapture(s, &captured));
+  CHECK(cudaMemcpy(out, x, bytes, cudaMemcpyDeviceToHost));
+  good = good && out[n - 1] == 0 && calls == 0;
+  cudaGraphExec_t twice;
+  CHECK(cudaGraphInstantiate(&twice, captured, 0));
+  for (int k = 0; k < 2; ++k) CHECK(cudaGraphLaunch(twice, s));
+  CHECK(cudaStreamSynchronize(s));
+  CHECK(cudaMemcpy(out, x, bytes, cudaMemcpyDeviceToHost));
+  good = good && out[0] == 24 && calls == 2;
+  std::size_t count = 0;
+  CHECK(cudaGraphGetNodes(captured, nullptr, &count));
+  good = good && count == 5;
+
+  // Node by node, the last one added first: x = 0, x += y, x *= 5; then the same with 7, and as a child.
+  cudaGraph_t made;
+  CHECK(cudaGraphCreate(&made, 0));
+  float five = 5;
+  void* of_scale[] = {&x, &five};
+  void* of_add[] = {&x, &y};
+  cudaKernelNodeParams scaling = {}, adding = {};
+  scaling.func = (void*)scale, scaling.gridDim = dim3(1), scaling.blockDim = dim3(n), scaling.kernelParams = of_scale;
+  adding = scaling, adding.func = (void*)add, adding.kernelParams = of_add;
+  cudaMemsetParams zero = {};
+  zero.dst = x, zero.elementSize = 4, zero.width = n, zero.height = 1;
+  cudaGraphNode_t last, middle, first, copied;
+  CHECK(cudaGraphAddKernelNode(&last, made, nullptr, 0, &scaling));
+  CHECK(cudaGraphAddMemsetNode(&first, made, nullptr, 0, &zero));
+  CHECK(cudaGraphAddKernelNode(&middle, made, &first, 1, &adding));
+  CHECK(cudaGraphAddMemcpyNode1D(&copied, made, &last, 1, out, x, bytes, cudaMemcpyDeviceToHost));
+#if CUDART_VERSION >= 13000
+  CHECK(cudaGraphAddDependencies(made, &middle, &last, nullptr, 1));
+#else
+  CHECK(cudaGraphAddDependencies(made, &middle, &last, 1));
+#endif
+  cudaGraphExec_t run;
+  CHECK(cudaGraphInstantiate(&run, made, 0));
+  CHECK(cudaGraphLaunch(run, s));
+  good = good && out[3] == 10;
+  five = 7;
+  CHECK(cudaGraphExecKernelNodeSetParams(run, last, &scaling));
+  CHECK(cudaGraphLaunch(run, s));
+  good = good && out[3] == 14;
+  cudaGraph_t parent;
+  cudaGraphNode_t child;
+  CHECK(cudaGraphCreate(&parent, 0));
+  CHECK(cudaGraphAddChildGraphNode(&child, parent, nullptr, 0, made));
+  cudaGraphExec_t of_parent;
+  CHECK(cudaGraphInstantiate(&of_parent, parent, 0));
+  CHECK(cudaGraphLaunch(of_parent, s));
+  good = good && out[3] == 10;
+  CHECK(cudaGraphExecDestroy(run));
+  CHECK(cudaGraphExecDestroy(of_parent));
+  CHECK(cudaGraphDestroy(made));
+  return verdict(good);
 }

@@ -1,0 +1,50 @@
+// What the files of the stand-in of libcudart share: kernels by the host's function, copies, and work that a capture keeps.
+#pragma once
+#include <functional>
+
+#include "core.hpp"
+
+#define API extern "C" __attribute__((visibility("default")))
+
+namespace autosched::program::runtime {
+
+Kernel* kernel_of(const void* function);  // nullptr: none
+
+struct Extent {
+  std::size_t width, height, depth;
+};
+struct Position {
+  std::size_t x, y, z;
+};
+struct Pitched {
+  void* pointer;
+  std::size_t pitch, xsize, ysize;
+};
+struct Copy3D {
+  Array* source_array;
+  Position source_at;
+  Pitched source;
+  Array* target_array;
+  Position target_at;
+  Pitched target;
+  Extent extent;
+  int kind;
+};
+int copy_3d(const Copy3D* p, const char* function);
+int fill_rows(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height, const char* function);
+
+// A launch whose arguments are copied, for later.
+std::function<int()> kept_launch(const Launch& launch);
+
+// Work given to a stream: done at once, or kept where the stream is being captured into a graph (graphs.cpp).
+enum class Work { kernel = 0, copy = 1, fill = 2, host = 3, graph = 4, empty = 5 };  // cudaGraphNodeType
+bool captured(void* stream);
+int keep(void* stream, Work kind, std::function<int()> work);
+template <class Do>
+int enqueue(void* stream, Work kind, Do work) {
+  return captured(stream) ? keep(stream, kind, work) : work();
+}
+void record_in_capture(void* event, void* stream);  // who waits for the event belongs to the capture
+void wait_in_capture(void* stream, void* event);
+
+}  // namespace autosched::program::runtime

@@ -24,7 +24,7 @@ from autosched.triton.tuning.judge import ORDERS, Judge, Reference
 from autosched.triton.tuning.problem import PREFIX, TritonProblem, operator, problem_type
 from autosched.triton.tuning.runner import TritonEstimateRunner
 from autosched.triton.tuning.space import RuleText, TritonSpace, space_of
-from autosched.tuning.loop import Tuner
+from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.result import Observer, TuneResult
 from autosched.tuning.winner.winner_proof import PROOF_SECONDS
 from measurements.compiler.pool import usable_cores
@@ -201,18 +201,20 @@ def tune_call(
             if note:
                 lines.append(note)
             tuner = Tuner(
-                problem,
-                row,
-                runner,
-                store,
-                make_sampler(sampler, space, seed=seed),
-                seed=seed,
-                generate=template.kernel,
-                versions={template.name: template.version},
-                space_versions={template.name: space.fingerprint},
-                verifier=(lambda _, schedule: judge.judge(schedule)) if verify else None,
-                lines=lines,
-                observer=progress,
+                TunerParts(
+                    problem,
+                    row,
+                    runner,
+                    store,
+                    make_sampler(sampler, space, seed=seed),
+                    seed=seed,
+                    generate=template.kernel,
+                    versions={template.name: template.version},
+                    space_versions={template.name: space.fingerprint},
+                    verifier=(lambda _, schedule: judge.judge(schedule)) if verify else None,
+                    lines=lines,
+                    observer=progress,
+                )
             )
             limit = PROOF_SECONDS if proof_seconds is None else proof_seconds
             result = tuner.run(

@@ -7,7 +7,7 @@ from typing import Any
 
 from autosched.samplers import Sampler, sampler
 from autosched.tuning.in_flight import InFlightLimit
-from autosched.tuning.loop import Tuner
+from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.result import Observer, Progress, Start, TuneResult
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate
@@ -127,15 +127,17 @@ def tuned(
     **arguments: Any,
 ) -> TuneResult:
     parts = Tuner(
-        PROBLEM,
-        on,
-        runner or FakeRunner(),
-        store,
-        made or sampler("random", SPACE, seed=1),
-        seed=1,
-        space_versions={"toy": space_version},
-        generate=generate,
-        in_flight=in_flight or InFlightLimit(compilers=out),
-        **arguments,
+        TunerParts(
+            PROBLEM,
+            on,
+            runner or FakeRunner(),
+            store,
+            made or sampler("random", SPACE, seed=1),
+            seed=1,
+            space_versions={"toy": space_version},
+            generate=generate,
+            in_flight=in_flight or InFlightLimit(compilers=out),
+            **arguments,
+        )
     )
     return parts.run(trials, limit, min_gain=min_gain)

@@ -37,7 +37,7 @@ _DTYPE_NAMES = {
 def read_arguments(
     top: Table, types: Mapping[str, Type], sizes: Mapping[str, int], folder: Path
 ) -> tuple[Argument, ...]:
-    """The arguments in the order of the entry function. Shapes of what is read may use ``sizes`` alone, those of
+    """Return the arguments in the order of the entry function. Shapes of what is read may use ``sizes`` alone, those of
     outputs and workspaces, and scalars, all of ``types``."""
     tolerances = top.table("tolerance")
     arguments: list[Argument] = []
@@ -108,7 +108,7 @@ def _dtype(table: Table, default: str | None = None) -> DType:
 
 
 def _tolerance(table: Table, output: str) -> tuple[float | None, float | None]:
-    """The tolerances of one output: its own table, else those of all."""
+    """Return the tolerances of one output: its own table, else those of all."""
     found: list[float | None] = []
     own = table.table(output) if output in table else table
     for key in ("atol", "rtol"):

@@ -50,7 +50,8 @@ _OF_LAUNCH = re.compile(r"launch\..*|--set .*|.* is defined")  # rules of our ow
 
 
 def read_file(path: str | Path, _within: tuple[Path, ...] = ()) -> KernelFile:
-    """The kernel of a TOML file. Raises KernelFileError, one line with file and line, for whatever is wrong with it."""
+    """Return the kernel of a TOML file. Raises KernelFileError, one line with file and line, for whatever is wrong with
+    it."""
     path = Path(path)
     document, places = read_toml(path.name, read_text(path, Table({}, Places(path.name or str(path))), ""))
     folder, within = path.parent, (*_within, path.resolve())
@@ -61,13 +62,13 @@ def read_file(path: str | Path, _within: tuple[Path, ...] = ()) -> KernelFile:
 
 
 def read_t1(path: str | Path) -> KernelFile:
-    """The kernel of a T1 file of Kernel Tuner's. Raises KernelFileError."""
+    """Return the kernel of a T1 file of Kernel Tuner's. Raises KernelFileError."""
     document, lines, folder = t1_document(path)
     return read_document(document, Places(Path(path).name, lines), folder)
 
 
 def _over_t1(kernel: Table, document: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Path]:
-    """The document of the T1 file that ``t1`` names, with what the TOML says put over it: tables key by key,
+    """Return the document of the T1 file that ``t1`` names, with what the TOML says put over it: tables key by key,
     arguments by their names; other lists and values as a whole."""
     path = folder / kernel.text("t1")
     if not path.is_file():
@@ -109,7 +110,7 @@ def read_document(
     judge: Callable[..., Any] | None = None,
     _within: tuple[Path, ...] = (),
 ) -> KernelFile:
-    """The kernel of a document with the keys of a TOML file; names of files are relative to ``folder``.
+    """Return the kernel of a document with the keys of a TOML file; names of files are relative to ``folder``.
 
     ``source`` stands for the text of the source file, ``reference`` for the function of ``reference.python``, ``judge``
     for that of ``reference.verify``. Raises KernelFileError.
@@ -193,7 +194,7 @@ class _Reader:
         return made
 
     def _source(self, kernel: Table, name: str, source: str | None) -> tuple[Path, str]:
-        """The first file of the source, and the text of all of them, one behind the other."""
+        """Return the first file of the source, and the text of all of them, one behind the other."""
         if source is not None:
             return self.folder / kernel.text("source", f"{name}.cu"), source
         given = kernel.listed("source") or [kernel.text("source")]
@@ -428,15 +429,15 @@ def _config(table: Table, parameters: Sequence[Parameter]) -> tuple[tuple[str, V
 
 
 def _stored(value: Any, floating: bool) -> Any:
-    """A value as a Parameter holds it: floats are texts, true and false are 1 and 0."""
+    """Return a value as a Parameter holds it: floats are texts, true and false are 1 and 0."""
     if floating and type(value) in (int, float):
         return repr(float(value))
     return int(value) if isinstance(value, bool) else value
 
 
 def _parameter(name: str, table: Table, given: Any) -> tuple[Parameter, bool]:
-    """The parameter, and whether its values are floats, which it holds as texts. ``table`` is its own, or that of all
-    parameters where ``given`` is its values alone."""
+    """Return the parameter, and whether its values are floats, which it holds as texts. ``table`` is its own, or that
+    of all parameters where ``given`` is its values alone."""
     doc, kind, default, key = "", "", None, name
     if isinstance(given, Mapping):
         doc, key = table.text("doc", ""), "values"

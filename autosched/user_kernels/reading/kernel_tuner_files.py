@@ -11,7 +11,7 @@ import ast
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,13 @@ import numpy as np
 from autosched.user_kernels.document import KernelFileError, Keys, Places, Table, read_text
 from autosched.user_kernels.expressions import Result, parse, value_list
 from autosched.user_kernels.kernel_file import BLOCK, GRID
+from measurements.files.npy import MOST_BYTES
 
 _AXES = ("x", "y", "z")
 _TYPES = {"half": "f16", "float": "f32", "double": "f64", "bool": "bool", "int": "i32", "uint": "u32"}
 _ACCESS = {"ReadOnly": "input", "WriteOnly": "output", "ReadWrite": "inout"}
 _LIMITS = {"MAX_THREADS": 1024, "MAX_SHARED_MEMORY_BLOCK": 49152}  # names of devices' limits in conditions of BAT
+_TYPE = re.compile(r"(u?)int(8|16|32|64)|(half|float|double|bool|u?int)(\d*)")
 _DEEPEST = 40  # levels of a document
 
 _SPELLINGS = (
@@ -43,8 +45,8 @@ _CANONICAL = {name.lower(): name for name in _SPELLINGS} | {
 
 
 def t1_document(path: str | Path) -> tuple[dict[str, Any], dict[Keys, int], Path]:
-    """The kernel of a T1 file as a document with the keys of a TOML file, the lines of these, and the folder of its
-    files. Its reference is what ``ReferenceArguments`` say, else the kernel itself at the parameters' defaults.
+    """Return the kernel of a T1 file as a document with the keys of a TOML file, the lines of these, and the folder of
+    its files. Its reference is what ``ReferenceArguments`` say, else the kernel itself at the parameters' defaults.
 
     Raises KernelFileError for what is not a T1 file, and for what T1 can say and a kernel file cannot.
     """
@@ -59,7 +61,7 @@ def t1_document(path: str | Path) -> tuple[dict[str, Any], dict[Keys, int], Path
 
 
 def _canonical(value: Any, name: str, depth: int = 0) -> Any:
-    """The document with its keys as the schema spells them."""
+    """Return the document with its keys as the schema spells them."""
     if depth > _DEEPEST:
         raise KernelFileError(f"{name}: this is nested more than {_DEEPEST} deep")
     if isinstance(value, dict):
@@ -76,6 +78,7 @@ class _T1:
         self.values: dict[str, list[Result]] = {}
         self.lines: dict[Keys, int] = {}
         self.source = ""
+        self.folder = Path()
 
     def read(self, path: Path) -> tuple[dict[str, Any], dict[Keys, int], Path]:
         spec = self.spec
@@ -83,6 +86,7 @@ class _T1:
             spec.fail(f"{language} kernels cannot be tuned here, only CUDA", "Language")
         file, entry = spec.text("KernelFile"), spec.text("KernelName")
         folder = next((f for f in (path.parent, path.parent.parent) if (f / file).is_file()), path.parent)
+        self.folder = folder
         if (folder / file).is_file():
             self.source = read_text(folder / file, spec, "KernelFile")
         name = self.top.table("General").values.get("BenchmarkName", entry)
@@ -166,7 +170,7 @@ class _T1:
         return sizes
 
     def _arguments(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """The arguments, and the bytes of those that are dynamic shared memory."""
+        """Return the arguments, and the bytes of those that are dynamic shared memory."""
         arguments: list[dict[str, Any]] = []
         local: list[str] = []
         for i, table in enumerate(self.spec.tables("Arguments")):
@@ -186,10 +190,10 @@ class _T1:
 
     def _argument(self, table: Table, index: int) -> dict[str, Any]:
         name, memory = table.text("Name", f"argument_{index}"), table.text("MemoryType").capitalize()
-        found = re.fullmatch(r"(u?)int(8|16|32|64)|(half|float|double|bool|u?int)(\d*)", table.text("Type"))
+        found = _TYPE.fullmatch(table.text("Type"))
         if found is None:
             table.fail(f"the type {table.text('Type')!r} cannot be passed on", "Type")
-        dtype = f"{found[1] or 'i'}{found[2]}" if found[2] else _TYPES[found[3]]
+        dtype = self._dtype(table)
         if memory == "Scalar":
             if found[4]:
                 table.fail("a vector cannot be passed by value", "Type")
@@ -211,6 +215,11 @@ class _T1:
             argument["fill"] = self._fill(table)
         return argument
 
+    def _dtype(self, table: Table) -> str:
+        found = _TYPE.fullmatch(table.text("Type"))
+        assert found is not None  # an argument of another type was refused
+        return f"{found[1] or 'i'}{found[2]}" if found[2] else _TYPES[found[3]]
+
     def _fill(self, table: Table) -> Any:
         match str(table.values.get("FillType", "Random")).capitalize():
             case "Constant":
@@ -221,11 +230,33 @@ class _T1:
                 return "integers" if "int" in table.text("Type") else "normal"
             case "Generator":
                 return {"python": self._generator(table)}
+            case "File" | "Binaryraw":
+                return self._file(table)
         kind = table.values["FillType"]
-        table.fail(f"arrays cannot be filled by {kind!r} here: use Constant, Random or Generator", "FillType")
+        table.fail(f"arrays cannot be filled by {kind!r} here: use Constant, Random, Generator or File", "FillType")
+
+    def _file(self, table: Table) -> Any:
+        """Return the numbers of a file beside the T1 file: .npy, raw ones of the argument's type, or text with
+        spaces."""
+        name = table.text("DataSource")
+        path = self.folder / name
+        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+            table.fail(f"{name!r} leads out of the folder of the T1 file: put the file there", "DataSource")
+        if path.suffix == ".npy":
+            return {"file": name}
+        if not path.is_file():
+            table.fail(f"there is no file {name!r} next to the T1 file", "DataSource")
+        if path.stat().st_size > MOST_BYTES:
+            table.fail(f"{name} has more than {MOST_BYTES >> 30} GiB", "DataSource")
+        try:
+            if table.text("FillType").capitalize() == "File":
+                return {"array": np.loadtxt(path, ndmin=1).reshape(-1)}
+            return {"array": np.fromfile(path, _storage(self._dtype(table)))}
+        except (ValueError, OSError) as error:
+            table.fail(f"{name} does not hold the numbers of an array: {' '.join(str(error).split())}", "DataSource")
 
     def _generator(self, table: Table) -> Any:
-        """A function that fills an array by an expression of the index of an element."""
+        """Return a function that fills an array by an expression of the index of an element."""
         expression = table.expression("DataSource", table.values.get("DataSource"), {"i": "int"}, ("int", "float"))
         size = self._translated(table, "Size", str(table.values.get("Size", 1)))
         known: dict[str, Any] = {f"problem_size_{axis}": "int" for axis in _AXES}
@@ -241,7 +272,7 @@ class _T1:
         return generated
 
     def _reference(self, arguments: list[dict[str, Any]]) -> dict[str, Any]:
-        """The constants that ``ReferenceArguments`` give, and their tolerances; nothing where there are none."""
+        """Return the constants that ``ReferenceArguments`` give, and their tolerances; nothing where there are none."""
         fills: dict[str, float] = {}
         tolerances: dict[str, Any] = {}
         for table in self.spec.tables("ReferenceArguments"):

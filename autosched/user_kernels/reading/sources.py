@@ -25,8 +25,17 @@ _GLOBAL = re.compile(r"__global__|\b__kernel\b")
 _IMPLIED = re.compile(r"--?(O[0-3]|std=c\+\+(03|11|14|17))")  # NVRTC optimises anyway; C++17 is what all compile as
 
 
-# Headers of the host's C library that kernels include for what NVRTC has built in.
-_OF_THE_HOST = {"stdio.h": "", "stdlib.h": "", "string.h": "", "math.h": "#define M_PI 3.14159265358979323846\n"}
+# Headers of the host that kernels include for what NVRTC has built in, and CUB's header of everything, whose half for
+# the host NVRTC refuses: of CUB a kernel can use what blocks and warps do.
+_OF_CUB = (
+    *("block/block_reduce", "block/block_scan", "block/block_load", "block/block_store", "block/block_radix_sort"),
+    *("block/block_exchange", "block/block_histogram", "warp/warp_reduce", "warp/warp_scan"),
+)
+_OF_THE_HOST = {
+    **dict.fromkeys(("stdio.h", "stdlib.h", "string.h", "cstdio", "cstdlib"), ""),
+    "math.h": "#define M_PI 3.14159265358979323846\n",
+    "cub/cub.cuh": "".join(f"#include <cub/{name}.cuh>\n" for name in _OF_CUB),
+}
 
 
 def read_entry(kernel: Table, sources: Sequence[str], texts: list[str]) -> tuple[str, str]:
@@ -54,7 +63,7 @@ def read_entry(kernel: Table, sources: Sequence[str], texts: list[str]) -> tuple
 
 
 def read_options(kernel: Table) -> tuple[str, ...]:
-    """The compile options, without those that make no difference."""
+    """Return the compile options, without those that make no difference."""
     options = []
     for option in kernel.listed("options"):
         if not isinstance(option, str) or not (_OPTIONS.fullmatch(option) or _IMPLIED.fullmatch(option)):
@@ -92,7 +101,7 @@ def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tupl
 
 
 def python_reference(table: Table, folder: Path, key: str = "python", text: Any = None) -> Reference:
-    """The function that ``key = "file.py:function"`` names; its file is run when it is first needed."""
+    """Return the function that ``key = "file.py:function"`` names; its file is run when it is first needed."""
     text = table.text(key) if text is None else text
     file, _, name = text.rpartition(":") if isinstance(text, str) else ("", "", "")
     if not file or not name.isidentifier():
@@ -106,6 +115,7 @@ def python_reference(table: Table, folder: Path, key: str = "python", text: Any 
 
 
 def callable_reference(function: Callable[..., Any]) -> Reference:
-    """A function given from Python: the same as another one whose code and whatever it refers to are the same."""
+    """Return a function given from Python: the same as another one whose code and whatever it refers to are the
+    same."""
     name = getattr(function, "__qualname__", type(function).__name__)
     return Reference(name, repr(traits(function)), UserFunction(name, given=function))

@@ -26,26 +26,20 @@ RACING = """
 import torch
 import autosched.torch
 from autosched.torch.inductor import race_formulas
-race_formulas(min_speedup=MIN)
+race_formulas()
 def block(x, w):
     return 2 * torch.ops.autosched.rmsnorm(torch.ops.autosched.softmax(x), w)
-from torch._inductor.utils import run_and_get_code
 x, w = torch.randn(64, 512), torch.randn(512)
 with torch.no_grad():
-    out, code = run_and_get_code(torch.compile(block), x, w)
-    torch.testing.assert_close(out, block(x, w))
-print("".join(code).count("torch.ops.autosched.softmax.default("))
+    torch.testing.assert_close(torch.compile(block)(x, w), block(x, w))
 """
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("speedup", "calls"), [("1e9", True), ("1e-9", False)])
-def test_inductor_times_a_kernel_beside_its_formula(speedup: str, calls: bool) -> None:
-    program = RACING.replace("MIN", speedup)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=250, check=False)
+def test_inductor_times_a_kernel_beside_its_formula() -> None:
+    done = subprocess.run([sys.executable, "-c", RACING], capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count('"num_choices": 2') == 2, "the kernel and the formula of each"
-    assert (int(done.stdout.split()[-1]) > 0) == calls
 
 
 def test_the_result_is_written_in_place() -> None:

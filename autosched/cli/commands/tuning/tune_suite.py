@@ -197,7 +197,7 @@ def tune_suite(
 
 
 def _seconds(budget: str) -> float:
-    """Raises InputError for what is not a duration."""
+    """Raise InputError for what is not a duration."""
     unit = _UNITS.get(budget[-1:])
     try:
         number = float(budget[:-1] if unit else budget)
@@ -209,7 +209,7 @@ def _seconds(budget: str) -> float:
 
 
 def _rows(text: str | None) -> list[int]:
-    """Raises InputError for what is no list of sizes."""
+    """Raise InputError for what is no list of sizes."""
     if text is None:
         return []
     if not all(part.isascii() and part.isdigit() and int(part) for part in text.split(",")):
@@ -218,7 +218,7 @@ def _rows(text: str | None) -> list[int]:
 
 
 def _recorded(calls: str, device: str | None, rows: Sequence[int]) -> "tuple[Member, ...]":
-    """The problems of a log for which there are kernels, the most time first as far as the roofline says."""
+    """Return the problems of a log for which there are kernels, the most time first as far as the roofline says."""
     from autosched.reporting.roofline import roofline
     from autosched.suites.logged_calls import read_calls
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from autosched.user_kernels.document import KernelFileError
@@ -197,3 +198,34 @@ def test_a_toml_is_put_over_a_t1_file(write: Write, tmp_path: Path) -> None:
     (tmp_path / "over.toml").write_text('[kernel]\nt1 = "nowhere.json"\n')
     with pytest.raises(KernelFileError, match=r"over\.toml:2: kernel\.t1: there is no file 'nowhere\.json'"):
         read_file(tmp_path / "over.toml")
+
+
+STATE = '"FillType": "Constant",\n       "Size": 16, "FillValue": 3}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "content"),
+    [
+        ("File", "state.txt", b"1 2 3 4 5 6 7 8\n9 10 11 12 13 14 15 16\n"),
+        ("BinaryRaw", "state.bin", np.arange(1, 17, dtype=np.int32).tobytes()),
+    ],
+)
+def test_an_array_may_come_from_a_file(write: Write, tmp_path: Path, kind: str, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    file = read_t1(write((STATE, f'"FillType": "{kind}", "Size": 16, "DataSource": "{name}"}}')))
+    state = problem_type(file).of({}).random_inputs(0)["state"]
+    assert state.tolist() == list(range(1, 17)) and state.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("none.txt", "there is no file 'none.txt' next to the T1 file"),
+        ("../x.txt", "leads out of the folder"),
+        ("words.txt", "words.txt does not hold the numbers of an array"),
+    ],
+)
+def test_a_file_that_holds_no_array_is_refused(write: Write, tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "words.txt").write_text("some words")
+    with pytest.raises(KernelFileError, match=said):
+        read_t1(write((STATE, f'"FillType": "File", "Size": 16, "DataSource": "{name}"}}')))

@@ -7,8 +7,8 @@ part: their times add up as powers do (``OVERLAP``). A block of ``r`` that live 
 of dependent instructions, of which the others hide all but ``EXPOSED / r``. An SM takes its share of the blocks one
 such time each, and at least one chain. DRAM serves the launch beside that.
 
-No rate is fitted: those of the pipes are the manufacturer's, and ``OVERLAP`` and ``EXPOSED`` are round numbers, which
-fits to recordings of other kernels did not improve on. docs/reference/estimates.md says how well that ranks.
+No rate is fitted: those of the pipes are the manufacturer's, and ``OVERLAP``, ``EXPOSED`` and ``TAIL`` are round,
+and fits to recordings of other kernels did not improve on. docs/reference/estimates.md says how well that ranks.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from search_spaces.hardware.devices import Device, occupancy
 
 OVERLAP = 2.0  # exponent with which times of pipes add up: 1 is none, infinity is all
 EXPOSED = 0.3  # of a chain of dependent instructions that nothing hides, where one block lives on an SM
+TAIL = 0.5  # waves that an SM idles at the end of many: blocks that are left end at any time in the last one
 START = 600.0  # cycles in which a block is launched and retired, shared by those that live together
 INTEGER_RATE, SPECIAL_RATE = 64.0, 16.0  # results per cycle of an SM, compute capability 7.0 to 12.1
 ATOMIC_SECTORS = 4.0  # sectors that move in the time of one atomic's
@@ -70,8 +71,8 @@ def launch_time(counts: LaunchCounts, device: Device, resources: CompiledResourc
     pipes = _pipes(counts, device, resources)
     busy = float(np.sum(np.array(list(pipes.values())) ** OVERLAP) ** (1.0 / OVERLAP))
     waiting = EXPOSED * counts.chain_cycles / resident + START / resident
-    # Blocks come and go on their own: the last of many do not wait for a whole wave.
-    share = counts.blocks / device.sm_count if per_sm > 4 * resident else float(per_sm)
+    # Blocks come and go on their own: the last of many do not wait for a whole wave, but an SM is half empty for one.
+    share = counts.blocks / device.sm_count + TAIL * resident if per_sm > 4 * resident else float(per_sm)
     cycles = max(share * (busy + waiting), counts.chain_cycles + START)
     sm_seconds = cycles / device.clock_hz
     dram_seconds = counts.dram_bytes / (device.dram_bandwidth * DRAM_EFFICIENCY)

@@ -128,7 +128,7 @@ def operators() -> tuple[Operator, ...]:
 
 
 def operator(name: str) -> Operator:
-    """The operator called ``name``. Raises ValueError that lists the known ones."""
+    """Return the operator called ``name``. Raises ValueError that lists the known ones."""
     return _named(_catalogue().operators, name, "operator")
 
 
@@ -142,7 +142,7 @@ def templates() -> tuple[KernelTemplate, ...]:
 
 
 def template(name: str) -> KernelTemplate:
-    """The template called ``name``. Raises ValueError that lists the known ones."""
+    """Return the template called ``name``. Raises ValueError that lists the known ones."""
     return _named(_catalogue().templates, name, "kernel template")
 
 
@@ -158,7 +158,7 @@ def candidates(problem: Problem, device: Device) -> tuple[tuple[KernelTemplate, 
 
 
 def templates_for(problem: Problem, device: Device, only: Iterable[str | KernelTemplate] | None = None) -> TemplateSet:
-    """The templates that can compute ``problem`` on ``device``; with ``only`` (names or templates), just those.
+    """Return the templates that can compute ``problem`` on ``device``; with ``only`` (names or templates), just those.
 
     Raises ValueError for an unknown name, for a template in ``only`` that cannot compute the problem, and where no
     template can, with the reason for each.
@@ -179,7 +179,8 @@ def templates_for(problem: Problem, device: Device, only: Iterable[str | KernelT
 
 
 def problem_from_json(data: Mapping[str, Any]) -> Problem:
-    """The problem whose ``to_json()`` was ``data``. Raises ValueError for an unknown operator or invalid data."""
+    """Return the problem whose ``to_json()`` was ``data``. Raises ValueError for an unknown operator or invalid
+    data."""
     if not isinstance(data, Mapping):
         raise ValueError(f"the JSON of a problem must be an object, not {data!r}")
     return operator(str(data.get("operator"))).from_json(data)

@@ -36,8 +36,8 @@ _ENDS = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 
 
 def runs_of_blocks(problem: Problem, kernel: Kernel, settings: ProofSettings) -> list[Run]:
-    """The runs in place of those of the whole launch, until one fails; none where that can be emulated whole, or some
-    blocks cannot stand for it. Raises HostFailure, and as the problem's inputs and its reference do."""
+    """Return the runs in place of those of the whole launch, until one fails; none where that can be emulated whole, or
+    some blocks cannot stand for it. Raises HostFailure, and as the problem's inputs and its reference do."""
     threads = math.prod(kernel.grid) * math.prod(kernel.block)
     if not isinstance(problem, KernelProblem) or not problem.computed_by_function or not settings.emulates:
         return []
@@ -67,8 +67,8 @@ def runs_of_blocks(problem: Problem, kernel: Kernel, settings: ProofSettings) ->
 
 
 def chosen_blocks(grid: Sequence[int], most: int, seed: int) -> tuple[int, ...]:
-    """The first and the last block, the last ones along each axis, one inside, some that are powers of two away from
-    the ends, and drawn ones; ``most`` of them, but all where there are no more."""
+    """Return the first and the last block, the last ones along each axis, one inside, some that are powers of two away
+    from the ends, and drawn ones; ``most`` of them, but all where there are no more."""
     total = math.prod(grid)
     if total <= most:
         return tuple(range(total))
@@ -88,7 +88,7 @@ def _inputs(problem: KernelProblem, seed: int) -> InputsFile:
 
 
 def _expected(problem: KernelProblem, seed: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """Reference and tolerance."""
+    """Return reference and tolerance."""
     with _ONE_AT_A_TIME:
         return _made_reference(problem, seed)
 
@@ -132,7 +132,7 @@ def _judged(
     done: SparseEmulation,
     settings: ProofSettings,
 ) -> Run | None:
-    """The run, with what the reference says; None where these blocks alone say nothing."""
+    """Return the run, with what the reference says; None where these blocks alone say nothing."""
     emulation = done.emulation
     if _waits_or_adds(emulation):
         return None

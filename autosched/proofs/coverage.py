@@ -49,7 +49,8 @@ class Coverage:
 
     @classmethod
     def from_json(cls, data: Sequence[Mapping[str, Any]]) -> Self:
-        """The coverage whose ``to_json()`` was ``data``. Raises KeyError, TypeError or ValueError for other data."""
+        """Return the coverage whose ``to_json()`` was ``data``. Raises KeyError, TypeError or ValueError for other
+        data."""
         roles = tuple(
             RoleCoverage(
                 _role(item["role"]),

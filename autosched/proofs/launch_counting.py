@@ -48,7 +48,7 @@ def _inputs(problem: Problem) -> InputsFile:
 
 
 def count_launch(kernel: Kernel, inputs: InputsFile) -> LaunchCounts | None:
-    """What the blocks of the grid do on average; None where they cannot be emulated in ``SECONDS`` each.
+    """Return what the blocks of the grid do on average; None where they cannot be emulated in ``SECONDS`` each.
 
     Raises HostFailure where this machine cannot emulate.
     """
@@ -70,7 +70,7 @@ class CountedRun:
 
 
 def sampled_runs(grid: Sequence[int], run: Callable[[Sequence[int]], Emulation]) -> list[CountedRun] | None:
-    """Some blocks that together stand for the grid, each run by ``run``; None where one does not end.
+    """Return some blocks that together stand for the grid, each run by ``run``; None where one does not end.
 
     ``run`` counts what is executed, and takes as long as it likes.
     """
@@ -109,7 +109,7 @@ def _ended(done: Emulation) -> bool:
 
 
 def averaged(launch: Launch, runs: Sequence[CountedRun], dram_bytes: float) -> LaunchCounts:
-    """What a block of the launch does on average. ``dram_bytes`` are those that the launch moves at least."""
+    """Return what a block of the launch does on average. ``dram_bytes`` are those that the launch moves at least."""
     executed: dict[str, float] = {}
     for r in runs:
         for operation, times in r.emulation.executed:

@@ -91,14 +91,14 @@ def emulated_problem(template: KernelTemplate, problem: Problem, schedule: Sched
 def plan(
     template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, settings: ProofSettings
 ) -> ProofPlan:
-    """The proof of one schedule. Raises ValueError where the schedule is none for ``problem``."""
+    """Return the proof of one schedule. Raises ValueError where the schedule is none for ``problem``."""
     small = emulated_problem(template, problem, schedule)
     true, cut = template.kernel(problem, schedule, device), template.kernel(small, schedule, device)
     return ProofPlan(_runs(template, problem, true, small, cut, schedule, device, settings))
 
 
 def plan_of_kernel(problem: Problem, kernel: Kernel, settings: ProofSettings) -> ProofPlan:
-    """The runs of ``kernel`` on the whole of ``problem`` alone."""
+    """Return the runs of ``kernel`` on the whole of ``problem`` alone."""
     first, rest = _whole_runs(problem, kernel, settings)
     return ProofPlan(_chain(first, rest))
 
@@ -139,7 +139,7 @@ def _runs(
 
 
 def _made(runs: Sequence[Run]) -> Iterator[ProofRun]:
-    """Runs of some blocks at the true size, which were made to see whether they say anything."""
+    """Yield runs of some blocks at the true size, which were made to see whether they say anything."""
     for run in runs:
         yield ProofRun("some blocks", partial(replace, run), "true size")
 
@@ -147,7 +147,8 @@ def _made(runs: Sequence[Run]) -> Iterator[ProofRun]:
 def _whole_runs(
     problem: Problem, kernel: Kernel, settings: ProofSettings
 ) -> tuple[Iterator[ProofRun], Iterator[ProofRun]]:
-    """Runs of the whole of ``problem``: those that a full proof makes before, and behind, those of other sizes."""
+    """Return runs of the whole of ``problem``: those that a full proof makes before, and behind, those of other
+    sizes."""
     kept: dict[str, Run] = {}
     return _first_runs(problem, kernel, settings, kept), _more_runs(problem, kernel, settings, kept)
 
@@ -222,7 +223,7 @@ def _more_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept: 
 
 
 def _drawn_again(problem: Problem, seed: int) -> Iterator[tuple[int, StressInputs]]:
-    """Inputs of a quick proof from the seeds after ``seed``, each with its seed."""
+    """Yield inputs of a quick proof from the seeds after ``seed``, each with its seed."""
     for i in range(seed + 1, seed + AGAIN):
         yield i, StressInputs((RANDOM,), problem.random_inputs(i))
         for given in problem.stress_inputs(i):
@@ -247,7 +248,7 @@ def _true_runs(
     device: Device,
     settings: ProofSettings,
 ) -> Iterator[ProofRun]:
-    """Runs of the problem as it was asked for."""
+    """Yield runs of the problem as it was asked for."""
     if template.walk is not None:
         why = why_no_walk(true)
         config = template.config(problem, schedule, device)
@@ -264,7 +265,7 @@ def _large_runs(
     device: Device,
     settings: ProofSettings,
 ) -> Iterator[ProofRun]:
-    """Runs of sizes that grow out of the cut."""
+    """Yield runs of sizes that grow out of the cut."""
     named = False
     for run in stress_runs(template, small, schedule, device, settings):
         named = True
@@ -282,7 +283,7 @@ def true_size_run(
     device: Device,
     settings: ProofSettings,
 ) -> ProofRun:
-    """Some blocks of the problem as it was asked for; all where it is small enough."""
+    """Return some blocks of the problem as it was asked for; all where it is small enough."""
     if small == problem:
         return ProofRun("true size, emulated whole", None, "true size", run_by_first=True)
     large, kernel = at_true_size(
@@ -327,8 +328,8 @@ def stress_runs(
     *,
     of_cases: bool = False,
 ) -> Iterator[ProofRun]:
-    """A run for each stress size, ``of_cases``: those that are for inputs of a certain case; one that cannot be made
-    where ``schedule`` is not valid at that size."""
+    """Yield a run for each stress size, ``of_cases``: those that are for inputs of a certain case; one that cannot be
+    made where ``schedule`` is not valid at that size."""
     for largest in stress_sizes(small, schedule):
         if of_cases and not largest.case:
             continue

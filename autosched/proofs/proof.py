@@ -73,7 +73,8 @@ class Verification:
         return () if self.coverage is None else self.coverage.lacks
 
     def proof(self) -> dict[str, Any]:
-        """What a record keeps: the runs, with all that repeats them, and what they are of (``autosched.proofs``)."""
+        """Return what a record keeps: the runs, with all that repeats them, and what they are of
+        (``autosched.proofs``)."""
         return {
             "status": self.status,
             "depth": self.depth,
@@ -125,7 +126,7 @@ class Prover:
     settings: ProofSettings = field(default_factory=ProofSettings)
 
     def plan(self, schedule: Schedule) -> ProofPlan:
-        """The runs of a proof of ``schedule``. Raises ValueError if that breaks a validity constraint."""
+        """Return the runs of a proof of ``schedule``. Raises ValueError if that breaks a validity constraint."""
         return plan(self.template, self.problem, schedule, self.device, self.settings)
 
     def prove(self, schedule: Schedule) -> Verification:

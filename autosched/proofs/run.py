@@ -129,7 +129,7 @@ def run_again(
     settings: ProofSettings,
     same_as: Mapping[str, Array] | None = None,
 ) -> Run:
-    """The random inputs of a first run in another order, and as often as ``launch`` says."""
+    """Return the random inputs of a first run in another order, and as often as ``launch`` says."""
     # What is computed in place is another problem the second time.
     calls = 1 if any(o.role == "inout" for o in kernel.operands) else launch.launches
     given = StressInputs((RANDOM,), problem.random_inputs(settings.seed))
@@ -157,7 +157,7 @@ def run_perturbed(problem: Problem, kernel: Kernel, given: StressInputs, seed: i
 
 
 def run_sampled(problem: Problem, kernel: Kernel, settings: ProofSettings) -> Run:
-    """Some blocks of a launch that is too large to be emulated whole."""
+    """Return some blocks of a launch that is too large to be emulated whole."""
     share = 1.0 if settings.depth == "full" else QUICK_SHARE
     found = prove_blocks(problem, kernel, settings.seed, limit=settings.time_limit, share=share)
     reason = found.reason
@@ -170,7 +170,7 @@ def run_sampled(problem: Problem, kernel: Kernel, settings: ProofSettings) -> Ru
 
 
 def refused(problem: Problem, seed: int, reason: str) -> Run:
-    """A launch that the device refuses: nothing is emulated."""
+    """Return a launch that the device refuses: nothing is emulated."""
     nothing = Emulation("unsupported", {}, (), (), (), reason=reason)
     return Run(problem, (), seed, ASCENDING, None, FAILED_LAUNCH, reason, None, None, nothing)
 
@@ -198,7 +198,7 @@ def _other_bits(problem: Problem, found: Mapping[str, Array], first: Mapping[str
 
 
 def _max_abs_error(problem: Problem, reference: Mapping[str, FloatArray], outputs: Mapping[str, Array]) -> float:
-    """The largest absolute error over all outputs; infinite where one is NaN, which is never right."""
+    """Return the largest absolute error over all outputs; infinite where one is NaN, which is never right."""
     worst = 0.0
     for operand in problem.operands():
         if operand.role in ("output", "inout") and operand.name in reference:  # not of a problem that judges itself

@@ -22,7 +22,7 @@ FULL, QUICK = "full", "quick"
 
 
 def identity(kernel: Kernel | None) -> dict[str, str | None]:
-    """What a proof made now is of. ``ptx`` and ``compiler`` are None without NVRTC."""
+    """Return what a proof made now is of. ``ptx`` and ``compiler`` are None without NVRTC."""
     digest = None if kernel is None else ptx_digest(kernel)
     return {
         "emulator": emulator_version(),
@@ -62,7 +62,8 @@ def is_full(proof: str | None) -> bool:
 
 
 def brief(proof: str | None) -> str:
-    """A few words on a stored proof: ``full``, ``quick``, ``cut short``, ``none``, or the status that it ended in."""
+    """Return a few words on a stored proof: ``full``, ``quick``, ``cut short``, ``none``, or the status that it ended
+    in."""
     if proof is None:
         return "none"
     said = _read(proof)
@@ -78,7 +79,7 @@ def brief(proof: str | None) -> str:
 
 
 def coverage(proof: str | None) -> Coverage | None:
-    """What a stored full proof had of each role; None of another one, and of one that does not say."""
+    """Return what a stored full proof had of each role; None of another one, and of one that does not say."""
     said = None if proof is None else _read(proof)
     if said is None or said.get("depth") != FULL:
         return None
@@ -89,7 +90,8 @@ def coverage(proof: str | None) -> Coverage | None:
 
 
 def lacks(proof: str | None) -> tuple[str, ...]:
-    """What a stored full proof lacks, a short text each; of one from before proofs said so, that it does not say."""
+    """Return what a stored full proof lacks, a short text each; of one from before proofs said so, that it does not
+    say."""
     said = None if proof is None else _read(proof)
     if said is None or said.get("status") != "ok" or said.get("depth") != FULL:
         return ()
@@ -120,7 +122,7 @@ def summary(proof: str) -> str:
 
 
 def _read(text: str) -> dict[str, Any] | None:
-    """The object of a stored proof; None for one that this version did not write."""
+    """Return the object of a stored proof; None for one that this version did not write."""
     try:
         found = json.loads(text)
     except ValueError:

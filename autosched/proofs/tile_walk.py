@@ -36,8 +36,8 @@ def why_no_walk(kernel: Kernel) -> str:
 
 
 def walk_kernel(walk: DeviceSource, kernel: Kernel, most: int) -> Kernel:
-    """A launch of as many blocks as ``kernel`` has, each of which tells of up to ``most`` parts that its block there
-    computes."""
+    """Return a launch of as many blocks as ``kernel`` has, each of which tells of up to ``most`` parts that its block
+    there computes."""
     head, entry = kernel.source[: kernel.source.index(_ENTRY)], f"{kernel.entry}_walk"
     parts = Operand("parts", "output", U32, (math.prod(kernel.grid), most, _WORDS))
     return Kernel(
@@ -69,7 +69,7 @@ def run_walk(walk: DeviceSource, problem: Problem, config: Config, kernel: Kerne
 
 
 def _wrong(config: Config, told: IntArray) -> str:
-    """What the parts of all blocks lack, or have twice; "" where they are each k-tile of each tile once."""
+    """Return what the parts of all blocks lack, or have twice; "" where they are each k-tile of each tile once."""
     tile_m, tile_n, tiles_m, tiles_n, tiles_k = config.integers("tile_m", "tile_n", "tiles_m", "tiles_n", "tiles_k")
     per_tile = tiles_m * tiles_n
     matrices = config.integer("blocks") // config.integer("split_k") // per_tile

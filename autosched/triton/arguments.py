@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from autosched.proofs.emulate.launch_memory import Bytes
 from autosched.triton.storages import Storages, storage_bytes
 from measurements.emulator.memory import Address, Memory
 from measurements.emulator.ptx.syntax import Variable
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Argument, Scalar
+from search_spaces.templates.kernel import Argument
 from search_spaces.templates.tensor_map import MOST_BOX, TensorMap
 
 _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
@@ -31,20 +32,6 @@ _SWIZZLES = ("NONE", "32B", "64B", "128B")
 
 class ArgumentMismatch(ValueError):
     """An argument that no GPU launch takes, or not this kernel's. The message is one line."""
-
-
-@dataclass(frozen=True)
-class _Raw(Scalar):
-    """Bytes that are passed by value."""
-
-    data: bytes = b""
-
-    def __post_init__(self) -> None:
-        pass
-
-    @property
-    def stored(self) -> Array:
-        return np.frombuffer(self.data, dtype=np.uint8)
 
 
 @dataclass
@@ -79,7 +66,7 @@ class LaunchArguments:
 
     def raw(self, name: str, data: bytes) -> None:
         """Bytes by value."""
-        self.arguments.append(_Raw(self._unique(name), SCALAR_DTYPES["u8"], 0, data))
+        self.arguments.append(Bytes(self._unique(name), SCALAR_DTYPES["u8"], 0, data))
 
     def tensor_map(self, name: str, descriptor: Any, meta: Mapping[str, Any]) -> None:
         """A host-side tensor descriptor, as ``meta`` of the compiled kernel says that it is encoded."""

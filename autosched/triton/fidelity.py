@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from measurements.emulator.ptx.parser import parse
 
 if TYPE_CHECKING:
-    from autosched.triton.session import Session
+    from autosched.triton.session import LaunchRecord, Session
 
 # Results of these are specified by PTX up to an error, not bit by bit; see docs/explanation/emulator.md, Limits.
 _BOUNDED_OPCODES = ("mma", "wmma", "wgmma", "ex2", "lg2", "sin", "cos", "tanh", "tcgen05")
@@ -21,7 +21,8 @@ class Fidelity:
     """Of all launches of a session.
 
     ``exact`` and ``bounded`` are instructions as PTX spells them without operands; ``unsupported`` are sentences that
-    name the line. ``grids`` are those that each kernel ran with.
+    name the line. ``grids`` are those that each kernel ran with; ``not_run`` says of how many blocks of a launch only
+    some ran. ``sizes`` are those of ``Session.at_sizes``.
     """
 
     device: str
@@ -31,9 +32,11 @@ class Fidelity:
     runs: tuple[str, ...]
     grids: dict[str, tuple[tuple[int, int, int], ...]]
     launches: int
+    not_run: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """The report as text."""
+        """Return the report as text."""
         grids = "; ".join(
             f"{kernel}: {', '.join('x'.join(map(str, grid)) for grid in sizes[:6])}"
             + (f" and {len(sizes) - 6} more" if len(sizes) > 6 else "")
@@ -47,7 +50,11 @@ class Fidelity:
             *(f"  {reason}" for reason in self.unsupported),
             f"runs of each launch: {', '.join(self.runs)}",
             f"grids: {grids}",
-            "not covered: other sizes, other values, other orders of blocks and threads, and time",
+            *([f"sizes: {'; '.join(self.sizes)}"] if self.sizes else ()),
+            *(f"blocks: {text}" for text in self.not_run),
+            "not covered: "
+            + ("blocks that did not run, " if self.not_run else "")
+            + "other sizes, other values, other orders of blocks and threads, time, and what ptxas makes of the PTX",
         ]
 
 
@@ -75,7 +82,17 @@ def fidelity_of(session: Session) -> Fidelity:
         tuple(runs),
         {kernel: tuple(sizes) for kernel, sizes in grids.items()},
         len(session.launches),
+        _not_run(session.launches),
+        tuple(dict.fromkeys(launch.size for launch in session.launches if launch.size)),
     )
+
+
+def _not_run(launches: Sequence[LaunchRecord]) -> tuple[str, ...]:
+    some: dict[str, dict[str, None]] = {}
+    for launch in launches:
+        if launch.left_out:
+            some.setdefault(launch.kernel, {})[f"{launch.blocks - launch.left_out} of {launch.blocks}"] = None
+    return tuple(f"{kernel}: {', '.join(numbers)}" for kernel, numbers in some.items())
 
 
 def _is_bounded(opcode: str, qualifiers: Sequence[str]) -> bool:

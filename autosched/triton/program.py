@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import runpy
+import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, redirect_stdout
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -45,15 +46,31 @@ class ProgramProof:
         }
 
 
+class _TimeIsUp(BaseException):
+    """Not an Exception, which the program may catch."""
+
+
 def run_program(
-    path: Path, arguments: Sequence[str], device: Device, proof: ProofSettings, *, quiet: bool = False
+    path: Path,
+    arguments: Sequence[str],
+    device: Device,
+    proof: ProofSettings,
+    *,
+    quiet: bool = False,
+    seconds: float | None = None,
+    function: str = "",
+    sizes: Mapping[str, tuple[int, int]] | None = None,
 ) -> ProgramProof:
-    """Run the file as ``python FILE ARGUMENTS`` would. ``quiet``: what it prints goes to stderr.
+    """Run the file as ``python FILE ARGUMENTS`` would; with ``function``, import it and call that one with sizes that
+    provoke (``Session.at_sizes``), from the least to the most of each. ``quiet``: what it prints goes to
+    stderr. After ``seconds`` it is ended, and the result is of the launches until then; call from the main thread.
 
     Raises UnknownDevice, HostFailure and OSError. Whatever the program raises is part of the result.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"a program must have more than 0 s, not {seconds}")
     before, folder = sys.argv, str(path.resolve().parent)
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, folder)
@@ -62,12 +79,45 @@ def run_program(
         with (
             redirect_stdout(sys.stderr) if quiet else nullcontext(),
             emulated(device, proof=proof, check=False) as session,
+            suppress(_TimeIsUp),
+            _limited(seconds),
         ):
-            failure, trace = _failure_of(lambda: runpy.run_path(str(path), run_name="__main__"))
+            failure = f"the program was ended after {seconds} s"  # unless it ends before
+            failure, trace = _failure_of(lambda: _run(path, function, sizes or {}, session))
     finally:
         sys.argv = before
         sys.path.remove(folder)
     return ProgramProof(session, failure, trace)
+
+
+def _run(path: Path, function: str, sizes: Mapping[str, tuple[int, int]], session: Session) -> None:
+    if not function:
+        runpy.run_path(str(path), run_name="__main__")
+        return
+    named = runpy.run_path(str(path), run_name=path.stem)
+    if not callable(named.get(function)):
+        raise AttributeError(f"{path} has no function {function}")
+    session.at_sizes(named[function], **sizes)
+
+
+@contextmanager
+def _limited(seconds: float | None) -> Iterator[None]:
+    """Raise _TimeIsUp within, after so many seconds."""
+    if seconds is None:
+        yield
+        return
+
+    def end(_signal: int, _frame: Any) -> None:
+        raise _TimeIsUp
+
+    before = signal.signal(signal.SIGALRM, end)
+    # More than once: what is raised in a destructor or a callback of a library is dropped.
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _failure_of(run: Callable[[], Any]) -> tuple[str, str]:
@@ -91,6 +141,9 @@ def _launch_document(launch: LaunchRecord) -> dict[str, Any]:
         "kernel": launch.kernel,
         "called_at": launch.called_at,
         "grid": list(launch.grid),
+        "blocks": launch.blocks,
+        "left_out": launch.left_out,
+        "size": launch.size,
         "threads": launch.threads,
         "constants": {name: repr(value) for name, value in launch.constants},
         "runs": [{"name": name, "status": run.status, "reason": run.reason} for name, run in launch.runs],

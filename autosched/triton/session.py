@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -11,17 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from autosched.proofs.blocks_on_inputs import chosen_blocks
 from autosched.proofs.launch_counting import CountedRun
 from autosched.triton.described import LaunchFailed, described_launch
 from autosched.triton.driver import TritonLaunch, activated
 from autosched.triton.estimate import estimated_seconds
 from autosched.triton.pretended_cuda import PretendedCuda
+from autosched.triton.sizes import named, provoking_sizes
 from autosched.triton.storages import Storages, UndefinedMemory, storage_bytes
-from measurements.emulator import ASCENDING, Emulation, Finding, Order, emulate_ptx
+from measurements.emulator import ASCENDING, Emulation, Finding, FindingKind, Order, emulate_ptx
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 from search_spaces.operators.problem import Array
 
+# Of a block, by another that is not run.
+_WAITING = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 _OURS = ("autosched.", "triton.", "torch.", "contextlib", "functools")
 
 
@@ -43,18 +48,25 @@ class ProofSettings:
         second_launch: run each launch once more on what it left, to see what it does not leave as it found it.
         perturb: approximate instructions err as much as the PTX ISA allows, in one more run.
         time_limit: CPU seconds of one run of a launch.
+        blocks: of a launch that has more, only so many run: the first ones, the last ones, and some in between. The
+            memory that such a launch writes counts as filled, with zeros where no block that ran has written; values
+            that the program computes from it are not its own. None: all run. A launch whose blocks wait for others
+            runs whole.
     """
 
     orders: tuple[Order, ...] = (ASCENDING,)
     second_launch: bool = False
     perturb: bool = False
     time_limit: float = 60.0
+    blocks: int | None = None
 
     def __post_init__(self) -> None:
         if not self.orders:
             raise ValueError("a proof needs at least one order of blocks")
         if not self.time_limit > 0:
             raise ValueError(f"time_limit must be more than 0 s, not {self.time_limit}")
+        if self.blocks is not None and self.blocks < 1:
+            raise ValueError(f"at least one block of a launch must run, not {self.blocks}")
 
 
 QUICK = ProofSettings()
@@ -70,7 +82,8 @@ class LaunchRecord:
     ``called_at`` is the line of the program that launched it. ``runs`` has each run's name and result, of which the
     first is what the program went on with. ``differing`` names the arrays that a run left with other bits than the
     first one did. ``written`` counts the bytes that the launch wrote, by argument. ``seconds`` are ESTIMATED by the
-    time model from what the launch executed; 0 where it did not end.
+    time model from what the launch executed; 0 where it did not end. Of its ``blocks``, ``left_out`` were not
+    run. ``size`` is that of ``Session.at_sizes``, or empty.
     """
 
     kernel: str
@@ -83,6 +96,9 @@ class LaunchRecord:
     constants: tuple[tuple[str, Any], ...] = ()
     written: tuple[tuple[str, int], ...] = ()
     seconds: float = 0.0
+    blocks: int = 0
+    left_out: int = 0
+    size: str = ""
 
     @property
     def emulation(self) -> Emulation:
@@ -111,6 +127,7 @@ class Session:
     storages: Storages = field(default_factory=Storages)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _pretended: PretendedCuda | None = None
+    _size: str = ""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -137,6 +154,18 @@ class Session:
                 found.setdefault((f.grade, f.kind, f.file, f.line), (launch, f))
         return list(found.values())
 
+    def at_sizes(self, run: Callable[..., Any], **ranges: tuple[int, int]) -> None:
+        """Call ``run`` with sizes by name that provoke, from the least to the most of each range.
+
+        Raises ValueError for an empty range, and what ``run`` raises.
+        """
+        for size in provoking_sizes(**ranges):
+            self._size = named(size)
+            try:
+                run(**size)
+            finally:
+                self._size = ""
+
     def launch(self, launch: TritonLaunch) -> None:
         """Emulates one launch, writes its outputs into the program's tensors and records it.
 
@@ -152,6 +181,8 @@ class Session:
         arguments, described = described_launch(launch, self.storages)
         inputs, memory = arguments.inputs(), arguments.memory()
 
+        blocks = _sample(described.grid, self.settings.blocks)
+
         def run(order: Order, calls: int = 1, perturb: bool = False, count: bool = False) -> Emulation:
             return emulate_ptx(
                 launch.ptx,
@@ -163,10 +194,16 @@ class Session:
                 perturb=perturb,
                 memory=memory,
                 count=count,
+                blocks=blocks,
             )
 
         first, *others = self.settings.orders
         runs = [(first.name, run(first, count=True))]
+        if blocks is not None and any(f.kind in _WAITING for f in runs[0][1].findings):
+            blocks = None
+            runs = [(first.name, run(first, count=True))]
+        ctas = described.cluster[0]  # run together
+        ran = described.blocks if blocks is None else ctas * len({block // ctas for block in blocks})
         if runs[0][1].status in ("ok", "findings"):
             runs += [(order.name, run(order)) for order in others]
             if self.settings.second_launch:
@@ -183,7 +220,10 @@ class Session:
             _differing(runs[0][1], [r for name, r in runs[1:] if name in {o.name for o in others}]),
             tuple(sorted(launch.constants.items(), key=lambda item: str(item[0]))),
             tuple((name, int(np.count_nonzero(flags))) for name, flags in runs[0][1].written.items()),
-            estimated_seconds(described, [CountedRun(1.0, described.blocks, runs[0][1])], launch.cubin, self.device),
+            estimated_seconds(described, [CountedRun(1.0, ran, runs[0][1])], launch.cubin, self.device),
+            described.blocks,
+            described.blocks - ran,
+            self._size,
         )
         done = record.emulation
         if done.status not in ("ok", "findings"):
@@ -192,10 +232,13 @@ class Session:
         for name, storage in arguments.tensors.items():
             after = done.outputs[name].reshape(-1).view(np.uint8)
             before = storage_bytes(storage)
+            flags = done.defined.get(name)
+            if blocks is not None and flags is not None and done.written[name].any():
+                after, flags = np.where(flags, after, np.uint8(0)), np.ones_like(flags)
             if not np.array_equal(before, after):
                 before[:] = after
-            if name in done.defined:
-                self.storages.set_defined(storage, done.defined[name])
+            if flags is not None:
+                self.storages.set_defined(storage, flags)
         return record
 
     def benchmark(self, call: Callable[[], Any]) -> float:
@@ -282,8 +325,19 @@ def emulate(
     return session.launches[-1]
 
 
+def _sample(grid: tuple[int, int, int], most: int | None) -> tuple[int, ...] | None:
+    """Return the blocks that run: neighbours along each axis, that meet at their edges, then far ones. None where all
+    do."""
+    total = math.prod(grid)
+    if most is None or total <= most:
+        return None
+    near = [n for n in (0, 1, grid[0], grid[0] * grid[1]) if n < total]
+    return tuple(sorted(list(dict.fromkeys([0, total - 1, *near, *chosen_blocks(grid, most, seed=0)]))[:most]))
+
+
 def _line(launch: LaunchRecord, finding: Finding) -> str:
-    return f"{finding} (kernel {launch.kernel}, launched at {launch.called_at})"
+    size = f", at {launch.size}" if launch.size else ""
+    return f"{finding} (kernel {launch.kernel}, launched at {launch.called_at}{size})"
 
 
 def _same(a: Array, b: Array | None) -> bool:
@@ -299,7 +353,7 @@ def _differing(first: Emulation, others: Sequence[Emulation]) -> tuple[str, ...]
 
 
 def _called_at() -> str:
-    """The nearest line of the program that is not ours, Triton's or torch's."""
+    """Return the nearest line of the program that is not ours, Triton's or torch's."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")

@@ -26,7 +26,7 @@ EFFORTS = {
 
 
 def effort(name: str) -> Effort:
-    """Raises ValueError for an unknown name."""
+    """Raise ValueError for an unknown name."""
     if name not in EFFORTS:
         raise ValueError(f"effort must be {', '.join(EFFORTS)}, not {name!r}")
     return EFFORTS[name]

@@ -46,7 +46,7 @@ class InFlightLimit:
         return self._compilers is None
 
     def note(self, kind: str, seconds: Sequence[float]) -> None:
-        """What compiling, measuring or proposing of single candidates cost."""
+        """Note what compiling, measuring or proposing of single candidates cost."""
         self._seconds[kind].extend(seconds)
 
     def _busy(self) -> int:

@@ -135,11 +135,11 @@ class TrialLedger:
         return self.objectives.costs(self.problem, record.schedule, record.measurement)
 
     def front(self) -> list[Row]:
-        """The rows of the trials that no other one beats in all objectives."""
+        """Return the rows of the trials that no other one beats in all objectives."""
         return self.objectives.front(self.problem, self._newest)
 
     def candidate(self, schedule: Schedule) -> Candidate:
-        """Raises ValueError where there is no kernel for the schedule."""
+        """Raise ValueError where there is no kernel for the schedule."""
         return Candidate(self.problem, schedule, self._generate(self.problem, schedule, self.device))
 
     def is_of_this_code(self, record: Record) -> bool:
@@ -157,7 +157,7 @@ class TrialLedger:
     def record(
         self, schedule: Schedule, digest: str | None, measurement: Measurement, rank: int | None = None
     ) -> Record:
-        """A record of this run, not stored yet."""
+        """Return a record of this run, not stored yet."""
         return Record(
             problem_key=self.problem.key(),
             schedule=schedule,
@@ -215,7 +215,8 @@ class TrialLedger:
         return costs is not None and not any(dominates(point, costs) or point == costs for point in points)
 
     def judged(self, schedule: Schedule, measurement: Measurement, verifier: Verifier) -> Measurement:
-        """The measurement with what the verifier says of the schedule: its error, or its failure instead of a time.
+        """Return the measurement with what the verifier says of the schedule: its error, or its failure instead of a
+        time.
 
         Raises KernelFileError where the reference of a user's kernel fails.
         """

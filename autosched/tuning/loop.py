@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import KW_ONLY, dataclass, field
 
 from autosched.samplers import Sampler
 from autosched.tuning.in_flight import InFlightLimit
@@ -38,58 +39,53 @@ from search_spaces.spaces.schedule import Schedule
 UNPROMISING = 8  # proposals in a row that promise too little end a search
 
 
+@dataclass(frozen=True)
+class TunerParts:
+    """What a search is made of. ``sampler`` must be one that is told of the same ``objectives``."""
+
+    problem: Problem
+    device: Device
+    runner: Runner
+    store: Trials
+    sampler: Sampler
+    _: KW_ONLY
+    seed: int
+    space_versions: Mapping[str, str]  # of the templates' spaces, by name
+    generate: Generate  # makes kernels; raises ValueError for a schedule that it cannot serve
+    versions: Mapping[str, str] = field(default_factory=dict)  # of the kernel templates, by name
+    verifier: Verifier | None = None  # of each new best; None: the runner compares results itself, or nobody does
+    complexity: Complexity = lambda schedule: 0.0  # decides between finalists that are as fast as each other
+    default: Default = lambda: None  # used where nothing is tuned: it takes part in every re-measurement
+    lines: Sequence[str] = ()  # for people, about the run
+    observer: Observer | None = None
+    in_flight: InFlightLimit = field(default_factory=InFlightLimit)  # how many schedules are out at a time
+    objectives: Objectives = field(default_factory=Objectives)  # what best means, by default the time
+
+
 class Tuner:
-    """The loop itself, over parts that are handed in. It closes none of them.
+    """The loop itself, over parts that are handed in. It closes none of them."""
 
-    ``generate`` makes kernels and raises ValueError for a schedule that it cannot serve; ``versions`` and
-    ``space_versions`` are those of the kernel templates and of their spaces, by name. ``verifier`` judges each new
-    best before it becomes that; None where the runner compares results itself, or nobody does. ``complexity`` decides
-    between entrants that are as fast as each other. ``default`` is what is used where nothing is tuned: it takes part
-    in every re-measurement.
-    ``in_flight`` says how many schedules are out at a time. ``objectives`` say what best means, by default the time;
-    ``sampler`` must be one that is told of the same.
-    """
-
-    def __init__(
-        self,
-        problem: Problem,
-        device: Device,
-        runner: Runner,
-        store: Trials,
-        sampler: Sampler,
-        *,
-        seed: int,
-        space_versions: Mapping[str, str],
-        generate: Generate,
-        versions: Mapping[str, str] | None = None,
-        verifier: Verifier | None = None,
-        complexity: Complexity = lambda schedule: 0.0,
-        default: Default = lambda: None,
-        lines: Sequence[str] = (),
-        observer: Observer | None = None,
-        in_flight: InFlightLimit | None = None,
-        objectives: Objectives | None = None,
-    ) -> None:
+    def __init__(self, parts: TunerParts) -> None:
         self._book = TrialLedger(
-            problem,
-            device,
-            runner.provenance,
-            store,
-            generate=generate,
-            proposer=sampler.proposer,
-            seed=seed,
-            versions=versions or {},
-            space_versions=space_versions,
-            objectives=objectives,
+            parts.problem,
+            parts.device,
+            parts.runner.provenance,
+            parts.store,
+            generate=parts.generate,
+            proposer=parts.sampler.proposer,
+            seed=parts.seed,
+            versions=parts.versions,
+            space_versions=parts.space_versions,
+            objectives=parts.objectives,
         )
-        self._runner = runner
-        self._sampler = sampler
-        self._verifier = verifier
-        self._complexity = complexity
-        self._default = default
-        self._lines = tuple(lines)
-        self._observer = observer
-        self._in_flight = InFlightLimit() if in_flight is None else in_flight
+        self._runner = parts.runner
+        self._sampler = parts.sampler
+        self._verifier = parts.verifier
+        self._complexity = parts.complexity
+        self._default = parts.default
+        self._lines = tuple(parts.lines)
+        self._observer = parts.observer
+        self._in_flight = parts.in_flight
         self._asked = self._told = 0
         self._out: dict[Schedule, Measurement | None] = {}  # asked for, not told; in that order
         self._under_way: dict[str, list[Schedule]] = {}  # the schedules that give a kernel, by its digest

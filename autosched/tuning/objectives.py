@@ -60,14 +60,14 @@ class Objectives:
         return ", ".join(f"{name} ({direction})" for name, direction in self.directions)
 
     def check(self, columns: Iterable[str]) -> None:
-        """Raises ValueError for an objective that is none of the ``columns``."""
+        """Raise ValueError for an objective that is none of the ``columns``."""
         known = tuple(columns)
         for name in self.names:
             if name not in known:
                 raise ValueError(f"there is no objective {name!r}: use one of {', '.join(known)}")
 
     def costs(self, problem: Problem, schedule: Schedule, measurement: Measurement) -> tuple[float, ...] | None:
-        """The logarithm of each objective, smaller is better; None for a trial that failed or lacks one of them.
+        """Return the logarithm of each objective, smaller is better; None for a trial that failed or lacks one of them.
 
         Raises ValueError for a negative number, whose logarithm would say nothing.
         """
@@ -97,7 +97,7 @@ class Objectives:
         return tuple(tuple(w / sum(each) for w in each) for each in raw)
 
     def front(self, problem: Problem, records: Iterable[Record]) -> list[Row]:
-        """The rows of the trials that no other one beats in all objectives, best by the first of them first."""
+        """Return the rows of the trials that no other one beats in all objectives, best by the first of them first."""
         rows = trial_table.rows(problem, records)
         there = [row for row in rows if all(name in row for name in self.names)]
         return trial_table.pareto(there, dict(self.directions))

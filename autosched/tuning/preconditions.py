@@ -19,7 +19,7 @@ from search_spaces.spaces.search_space import SearchSpace
 
 
 def refuse_too_large(problem: Problem, device: Device) -> None:
-    """Raises ValueError where the arrays of a problem do not fit into the memory of the device."""
+    """Raise ValueError where the arrays of a problem do not fit into the memory of the device."""
     if problem.min_bytes > device.memory_bytes:
         raise ValueError(
             f"the arrays of this problem take {problem.min_bytes:,} bytes, more than the {device.memory_bytes:,} "
@@ -28,7 +28,7 @@ def refuse_too_large(problem: Problem, device: Device) -> None:
 
 
 def refuse_unknown_objectives(objectives: Objectives, problem: Problem, schedule: Schedule) -> None:
-    """Raises ValueError for an objective that no trial of ``problem`` has, of which ``schedule`` is one."""
+    """Raise ValueError for an objective that no trial of ``problem`` has, of which ``schedule`` is one."""
     if not objectives.is_time:
         resources, timing = Resources(*(0,) * len(dataclasses.fields(Resources))), Timing.estimate(1.0)
         example = Measurement(Status.OK, Provenance.ESTIMATED, timing=timing, resources=resources, watts=1.0)
@@ -37,7 +37,7 @@ def refuse_unknown_objectives(objectives: Objectives, problem: Problem, schedule
 
 
 def refuse_other_cache(name: str, earlier: Sequence[Record], warm: bool) -> None:
-    """Times from a warm and from a cold L2 must not be ranked together. Raises ValueError where they would be."""
+    """Raise ValueError where times from a warm and from a cold L2 would be ranked together."""
     other = "cold" if warm else "warm"
     for record in earlier:
         if record.provenance is Provenance.MEASURED and record.runner_info.cache == other:
@@ -46,7 +46,7 @@ def refuse_other_cache(name: str, earlier: Sequence[Record], warm: bool) -> None
 
 
 def refuse_other_model(name: str, earlier: Sequence[Record], runner: Runner) -> None:
-    """Times that a trained model estimates must not be ranked with other estimates. Raises ValueError."""
+    """Raise ValueError where times that a trained model estimates would be ranked with other estimates."""
     if runner.provenance is not Provenance.ESTIMATED:
         return
     mine = runner.fingerprint().get("model", "")
@@ -57,7 +57,7 @@ def refuse_other_model(name: str, earlier: Sequence[Record], runner: Runner) -> 
 
 
 def refuse_other_schedules(name: str, earlier: Sequence[Record], space: SearchSpace) -> None:
-    """Raises StoreError for a trial that says it is of ``space`` and is not: no sampler could learn from it; and
+    """Raise StoreError for a trial that says it is of ``space`` and is not: no sampler could learn from it; and
     ValueError for one that ran, of a template that is not there: it might be called the best."""
     from measurements.store.store import unreadable
 

@@ -17,7 +17,7 @@ from search_spaces.templates.template import TemplateSet
 
 
 def device_of_table(path: str | Path) -> Device | None:
-    """The row of the GPU that a file says it was measured on, where that is one. Raises TableError."""
+    """Return the row of the GPU that a file says it was measured on, where that is one. Raises TableError."""
     rows = devices_of_driver_name(read_table(path).device)
     return rows[0] if len(rows) == 1 else None
 
@@ -25,7 +25,7 @@ def device_of_table(path: str | Path) -> Device | None:
 def schedules_of_table(
     path: str | Path, problem: Problem, templates: TemplateSet, device: Device
 ) -> tuple[Table, dict[Schedule, Measurement]]:
-    """The table of a file, and its measurements by the schedules of ``problem`` that its configurations are.
+    """Return the table of a file, and its measurements by the schedules of ``problem`` that its configurations are.
 
     A parameter that the file lacks must have one value; configurations with values that the problem does not have are
     left out. Raises TableError where nothing fits, or where the file varies what the problem has
@@ -55,7 +55,7 @@ def schedules_of_table(
 
 
 def _own(name: str, space: Space, given: Mapping[str, Given]) -> Schedule | None:
-    """The schedule of a configuration; None for one with a value that the space does not have."""
+    """Return the schedule of a configuration; None for one with a value that the space does not have."""
     items: list[tuple[str, Value]] = []
     for p in space.parameters:
         if p.name not in given and len(p.values) > 1:

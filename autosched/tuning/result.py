@@ -69,7 +69,7 @@ class Observer(Protocol):
     def trial(self, progress: Progress) -> None: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TuneResult:
     """``trials`` are the records of this run, ``best`` is the best of the database, both of one provenance; ``best`` is
     None where nothing has worked yet. ``earlier`` trials were there before. ``exhausted``: the space has no schedule
@@ -125,12 +125,18 @@ class TuneResult:
         return dict(Counter(r.status.value for r in self.trials if not r.ok))
 
     def rows(self) -> list[dict[str, Any]]:
-        """A dict for each trial of this run, with parameters, time, resources and metrics: ``pandas.DataFrame(rows())``
-        is the table."""
+        """Return a dict for each trial of this run, with parameters, time, resources and metrics:
+        ``pandas.DataFrame(rows())`` is the table."""
         return trial_table.rows(self.problem, self.trials)
 
+    def __repr__(self) -> str:
+        """Return the problem, the device, the best and what came of the trials, in one line."""
+        best = "nothing has worked yet" if self.best is None else str(self.best)
+        trials = f"{len(self.trials)} trials, {self.ok} with a time"
+        return f"<TuneResult of {self.problem.key()} on {self.device.name}: {best}; {trials}>"
+
     def _repr_html_(self) -> str:
-        """What a notebook shows: the best, where its time comes from, and what came of the trials."""
+        """Return what a notebook shows: the best, where its time comes from, and what came of the trials."""
         best = self.best
         facts = [("problem", self.problem.key()), ("device", self.device.name)]
         if best is None or best.seconds is None:
@@ -162,11 +168,11 @@ class TuneResult:
         publish(Path(path), (json.dumps(document, indent=1) + "\n").encode())
 
     def best_by(self, objective: str, direction: trial_table.Direction = "min") -> dict[str, Any] | None:
-        """The row that is best by a metric, or by any other column. Raises ValueError for an unknown one."""
+        """Return the row that is best by a metric, or by any other column. Raises ValueError for an unknown one."""
         return trial_table.best_by(self.rows(), objective, direction)
 
     def pareto(self, **objectives: trial_table.Direction) -> list[dict[str, Any]]:
-        """The rows that no other one beats in all objectives: ``pareto(seconds="min", registers="min")``.
+        """Return the rows that no other one beats in all objectives: ``pareto(seconds="min", registers="min")``.
 
         Raises ValueError for an unknown column.
         """
@@ -203,7 +209,7 @@ class SoFar:
             self.then.trial(progress)
 
     def interrupted(self) -> TuneResult:
-        """Raises KeyboardInterrupt for a run that had not started, which has come to nothing."""
+        """Raise KeyboardInterrupt for a run that had not started, which has come to nothing."""
         if self.start is None:
             raise KeyboardInterrupt
         return TuneResult(

@@ -74,7 +74,8 @@ def usable(data: TrainingData) -> TrainingData:
 
 
 def observations_of(records: Iterable[Record], left_out: dict[str, int]) -> list[Observations]:
-    """The times of ``records``, which are of one provenance; what is left out is counted in ``left_out`` by reason."""
+    """Return the times of ``records``, which are of one provenance; what is left out is counted in ``left_out`` by
+    reason."""
 
     def leave_out(reason: str, times: int) -> None:
         left_out[reason] = left_out.get(reason, 0) + times
@@ -109,7 +110,8 @@ def _why_not(record: Record) -> str:
 
 
 def _times(records: Sequence[Record]) -> dict[Record, float]:
-    """The newest record of each schedule that works, with the median of its times, or that of its re-measurement."""
+    """Return the newest record of each schedule that works, with the median of its times, or that of its
+    re-measurement."""
     by_schedule: dict[str, list[Record]] = {}
     for record in records:
         by_schedule.setdefault(record.schedule.key(), []).append(record)

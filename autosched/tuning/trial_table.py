@@ -24,9 +24,9 @@ def rows(problem: Problem, records: Iterable[Record]) -> list[Row]:
 
 
 def row(problem: Problem, schedule: Schedule, measurement: Measurement) -> Row:
-    """A trial: ``status``, ``provenance``, ``seconds`` (None where it has none), registers, spills, static shared
-    memory, ``watts`` and ``joules`` of a launch where its power was measured, each parameter by its name, each metric
-    of the problem by its own."""
+    """Return a trial: ``status``, ``provenance``, ``seconds`` (None where it has none), registers, spills, static
+    shared memory, ``watts`` and ``joules`` of a launch where its power was measured, each parameter by its name, each
+    metric of the problem by its own."""
     timing, resources = measurement.timing, measurement.resources
     seconds = None if timing is None else timing.median
     found: Row = {
@@ -44,14 +44,14 @@ def row(problem: Problem, schedule: Schedule, measurement: Measurement) -> Row:
 
 
 def metrics(problem: Problem, schedule: Schedule, seconds: float) -> dict[str, float]:
-    """The metrics of a trial by name; none where one is undefined."""
+    """Return the metrics of a trial by name; none where one is undefined."""
     with suppress(ValueError):
         return dict(problem.metrics(schedule.values, seconds))
     return {}
 
 
 def write_csv(path: str | Path, table: Sequence[Row]) -> None:
-    """The rows with a column for each key of any of them. Raises OSError."""
+    """Write the rows, with a column for each key of any of them. Raises OSError."""
     columns = list(dict.fromkeys(key for row in table for key in row))
     with Path(path).open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns)
@@ -60,14 +60,16 @@ def write_csv(path: str | Path, table: Sequence[Row]) -> None:
 
 
 def best_by(table: Sequence[Row], objective: str, direction: Direction = "min") -> Row | None:
-    """The row that is best by one column; None where none has a number there. Raises ValueError for an unknown one."""
+    """Return the row that is best by one column; None where none has a number there. Raises ValueError for an unknown
+    one."""
     usable = _usable(table, {objective: direction})
     sign = 1 if direction == "min" else -1
     return min(usable, key=lambda row: sign * row[objective], default=None)
 
 
 def pareto(table: Sequence[Row], objectives: Mapping[str, Direction]) -> list[Row]:
-    """The rows that no other row beats in one objective and equals in the rest, best by the first objective first.
+    """Return the rows that no other row beats in one objective and equals in the rest, best by the first objective
+    first.
 
     Raises ValueError for a column that no row has, and for a direction that is neither "min" nor "max".
     """

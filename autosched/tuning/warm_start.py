@@ -88,7 +88,8 @@ class WarmStart:
 
 
 def loaded(path: str | Path) -> TrainedModel:
-    """The model in a file. Raises ModelMismatch, a ValueError, for one that cannot be used, and where there is none."""
+    """Return the model in a file. Raises ModelMismatch, a ValueError, for one that cannot be used, and where there is
+    none."""
     from cost_models.trees.boosted import ModelMismatch  # with xgboost, which takes a second
     from cost_models.trees.trained_model import TrainedModel
 
@@ -101,7 +102,8 @@ def loaded(path: str | Path) -> TrainedModel:
 def from_model(
     model: TrainedModel, name: str, templates: TemplateSet, problem: Problem, device: Device, space: SearchSpace
 ) -> WarmStart:
-    """A start from a trained model. Raises ModelMismatch, a ValueError, where the model does not fit the search."""
+    """Return a start from a trained model. Raises ModelMismatch, a ValueError, where the model does not fit the
+    search."""
     part = model.of(problem)
     prior = LearnedPrior(_analytic(templates, problem, device, space), part)
     prior.log_seconds(space.sample(1, 0))  # raises ModelMismatch for other features
@@ -116,8 +118,8 @@ def from_model(
 def from_other_problems(
     store: Store, provenance: Provenance, templates: TemplateSet, problem: Problem, device: Device, space: SearchSpace
 ) -> WarmStart:
-    """A start from the times that a database holds of other problems of the operator; the analytic model's alone where
-    they are too few. The same database gives the same start."""
+    """Return a start from the times that a database holds of other problems of the operator; the analytic model's alone
+    where they are too few. The same database gives the same start."""
     prior = prior_of(templates, problem, device, space)
     if not isinstance(prior, AnalyticPrior):
         return WarmStart(prior)

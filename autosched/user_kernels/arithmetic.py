@@ -38,14 +38,14 @@ def constant(value: object, kind: Type) -> Evaluate:
 
 
 def named(name: str, kind: Type) -> Evaluate:
-    """The values of a name; those of a float may be texts that spell it."""
+    """Return the values of a name; those of a float may be texts that spell it."""
     if kind == "float":
         return lambda look: (look(name).astype(np.float64), _ALWAYS)
     return lambda look: (look(name), _ALWAYS)
 
 
 def unary(function: Callable[[Array], Array], operand: Evaluate) -> Evaluate:
-    """A function that has a result for every value."""
+    """Return a function that has a result for every value."""
 
     def evaluate(look: Callable[[str], Array]) -> Pair:
         values, defined = operand(look)
@@ -67,7 +67,7 @@ def applied(operation: Operation, wide: Type, kind: Type, operands: Sequence[Eva
         return result
 
     def settled(*pairs: Pair) -> Pair:
-        """The result without what is undefined, too large or not finite."""
+        """Return the result without what is undefined, too large or not finite."""
         with np.errstate(all="ignore"):
             values, ok = operation(*(_as(wide, values) for values, _ in pairs))
             for _, defined in pairs:
@@ -153,7 +153,8 @@ def _float_power(a: float, b: float) -> float:
 
 
 def _each(function: Callable[..., float], *arrays: Array) -> tuple[Array, Array]:
-    """``function`` of Python floats, once for each distinct combination: numpy's own differ in the last digit."""
+    """Return ``function`` of Python floats, once for each distinct combination: numpy's own differ in the last
+    digit."""
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     known: dict[tuple[Any, ...], float] = {}
     results = []

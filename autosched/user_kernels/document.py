@@ -39,7 +39,7 @@ class Places:
     lines: Mapping[Keys, int] = field(default_factory=dict)
 
     def at(self, path: Keys) -> str:
-        """The file, the line of the nearest key that has one, and the path as people write it."""
+        """Return the file, the line of the nearest key that has one, and the path as people write it."""
         known = [path[:n] for n in range(len(path), 0, -1) if path[:n] in self.lines]
         line = f":{self.lines[known[0]]}" if known else ""
         shown = re.sub(r"\.\[", "[", ".".join(f"[{p + 1}]" if isinstance(p, int) else p for p in path))
@@ -50,7 +50,7 @@ class Places:
 
 
 def read_toml(name: str, text: str) -> tuple[dict[str, Any], Places]:
-    """The document and its places. Raises KernelFileError with the line where the text is not TOML."""
+    """Return the document and its places. Raises KernelFileError with the line where the text is not TOML."""
     if long := _DOTTED.search(text):
         number = text.count("\n", 0, long.start()) + 1
         raise KernelFileError(f"{name}:{number}: a key has more than {_MOST_PARTS} parts")
@@ -70,7 +70,7 @@ def read_toml(name: str, text: str) -> tuple[dict[str, Any], Places]:
 
 
 def refuse_too_many(name: str, document: Mapping[str, Any]) -> None:
-    """Raises KernelFileError for a section with more entries than anybody writes."""
+    """Raise KernelFileError for a section with more entries than anybody writes."""
     for key, section in (("sections", document), *document.items()):
         if isinstance(section, (Mapping, list, tuple)) and len(section) > MOST_ENTRIES:
             raise KernelFileError(f"{name}: {key}: there are more than {MOST_ENTRIES} of these")
@@ -82,7 +82,7 @@ _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*
 
 
 def _lines(text: str) -> dict[Keys, int]:
-    """The line of every key and every table header."""
+    """Return the line of every key and every table header."""
     lines: dict[Keys, int] = {}
     counts: dict[Keys, int] = {}
     table: Keys = ()
@@ -104,7 +104,7 @@ def _lines(text: str) -> dict[Keys, int]:
 
 
 def _path(key: str) -> Keys:
-    """A dotted key as TOML itself takes it apart."""
+    """Return a dotted key as TOML itself takes it apart."""
     if _BARE.fullmatch(key.strip()):
         return (key.strip(),)
     try:
@@ -135,7 +135,7 @@ class Table:
         raise self.places.error((*self.path, *keys), message)
 
     def attempt(self, key: str | int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What ``function`` gives; its ValueError becomes one with the place of ``key``."""
+        """Return what ``function`` gives; its ValueError becomes one with the place of ``key``."""
         try:
             return function(*args, **kwargs)
         except KernelFileError:
@@ -160,7 +160,7 @@ class Table:
         return key in self.values
 
     def get(self, key: str, kinds: type | tuple[type, ...], what: str, default: Any = None) -> Any:
-        """The value of ``key``, or ``default``; None for none makes the key required."""
+        """Return the value of ``key``, or ``default``; None for none makes the key required."""
         if key not in self:
             if default is None:
                 self.fail(f"{key} is missing: give {what}")
@@ -181,7 +181,7 @@ class Table:
         return value
 
     def listed(self, key: str) -> list[Any]:
-        """The value as a list; one that is not a list is a list of one, and none is empty."""
+        """Return the value as a list; one that is not a list is a list of one, and none is empty."""
         if key not in self:
             return []
         value = self.values[key]
@@ -191,7 +191,7 @@ class Table:
         return Table(self.values[key] if key in self else {}, self.places, (*self.path, key))
 
     def tables(self, key: str) -> list[Table]:
-        """The tables of ``[[key]]``."""
+        """Return the tables of ``[[key]]``."""
         given = self.get(key, (list, tuple), f"tables: [[{key}]]", ())
         return [Table(values, self.places, (*self.path, key, i)) for i, values in enumerate(given)]
 
@@ -201,7 +201,7 @@ class Table:
         return list(self.values.items())
 
     def done(self) -> None:
-        """Raises KernelFileError for a key that nobody asked for."""
+        """Raise KernelFileError for a key that nobody asked for."""
         for key in self.values:
             if key not in self._asked:
                 self.fail(f"unknown key {key!r}, {suggestion(key, self._asked)}", key)
@@ -213,8 +213,8 @@ def _shown(value: object) -> str:
 
 
 def read_text(path: Path, table: Table, key: str) -> str:
-    """The text of the file that ``key`` names, or of the document itself ("", whose name every message has). Raises
-    KernelFileError where it cannot be read."""
+    """Return the text of the file that ``key`` names, or of the document itself ("", whose name every message has).
+    Raises KernelFileError where it cannot be read."""
     try:
         if path.exists() and not path.is_file():
             table.fail(f"{path if key else 'this'} is not a regular file", key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable
 from itertools import islice
 
@@ -21,12 +22,14 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 
+_PATIENCE = 15.0  # seconds; what takes longer and fails is not tried again, as another schedule or architecture
+_TEXTURES = re.compile(r"^\s*(?:@!?%\w+\s+)?(?:tex|tld4|suld|sust|sured|txq|suq)\.", re.MULTILINE)
 COMPILED_FIRST = 3  # schedules: a kernel that compiles for none of so many is taken to be broken
 
 
 def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device) -> None:
-    """Looks at the first of ``schedules`` whose kernel compiles, where ``problem`` is one of a kernel file. Does
-    nothing without NVRTC.
+    """Look at the first of ``schedules`` whose kernel compiles, where ``problem`` is one of a kernel file. Does nothing
+    without NVRTC.
 
     Raises KernelFileError, one line with file and line, if none of them compiles, and for arguments that the entry
     function does not take: another number of them, or one of another size or kind.
@@ -39,16 +42,19 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
         if schedule.template != made.name:
             continue  # another template for the same operator
         kernel = made.kernel(problem, schedule, device)
+        began = time.monotonic()
         try:
             output = _compiled(kernel)
         except NvrtcMissing:
             return
         except CompilerStopped as stopped:
             refused = refused or str(stopped)
-            continue
-        if output.text is not None:
-            return _check_arguments(file, kernel, output.text, output.entry)
-        refused = refused or error_reason(output.log)
+        else:
+            if output.text is not None:
+                return _check_arguments(file, kernel, output.text, output.entry)
+            refused = refused or error_reason(output.log)
+        if time.monotonic() - began > _PATIENCE:
+            break
     if refused:
         raise KernelFileError(f"{file.name} does not compile: {refused}")
 
@@ -59,7 +65,7 @@ def _compiled(kernel: Kernel) -> PtxOutput:
     first, *others = dict.fromkeys((ptx_arch(kernel), HOPPER_ARCH))
     output = compile_to_ptx(kernel.source, kernel.entry, first, kernel.headers, options)
     for arch in others:
-        if output.text is None:
+        if output.text is None and output.seconds <= _PATIENCE:
             newer = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, options)
             output = output if newer.text is None else newer
     return output
@@ -71,6 +77,10 @@ def _check_arguments(file: KernelFile, kernel: Kernel, text: str, entry: str) ->
         takes = module.functions[entry].parameters
     except (PtxError, KeyError):  # nothing can be said of it here
         return
+    if _TEXTURES.search(text):
+        raise KernelFileError(
+            f"{file.name} reads a texture or a surface, and no launch here binds one: read an array through a pointer"
+        )
     _check_constants(file, kernel, module)
     listed = tuple(a for a in file.arguments if a.kind != "constant")
     if len(takes) != len(listed):
@@ -110,7 +120,7 @@ def _check_constants(file: KernelFile, kernel: Kernel, module: Module) -> None:
 
 
 def _plain(name: str) -> str:
-    """The name of a variable in the source: the last of a mangled one."""
+    """Return the name of a variable in the source: the last of a mangled one."""
     parts = re.findall(r"(\d+)([A-Za-z_]\w*)", name) if name.startswith("_Z") else []
     return next((text[: int(n)] for n, text in reversed(parts) if len(text) >= int(n) > 0), name)
 

@@ -66,7 +66,7 @@ class Expression:
     is_function: bool = field(default=False, repr=False, compare=False)
 
     def value(self, values: Mapping[str, Result]) -> Result:
-        """The value for one value of each name. Raises ExpressionError where it is undefined."""
+        """Return the value for one value of each name. Raises ExpressionError where it is undefined."""
         found, defined = self._evaluate(lambda name: _array(values[name]))
         if not bool(np.all(defined)):
             given = ", ".join(f"{name} = {values[name]}" for name in self.names)
@@ -110,7 +110,8 @@ def parse(text: str, names: Mapping[str, Type]) -> Expression:
 def from_function(
     function: Callable[[dict[str, Any]], Any], name: str, kind: Type, names: Mapping[str, Type]
 ) -> Expression:
-    """What ``function`` of a dict of all ``names`` gives, as an expression of type ``kind`` that is listed as ``name``.
+    """Return what ``function`` of a dict of all ``names`` gives, as an expression of type ``kind`` that is listed as
+    ``name``.
 
     Rules about a function cannot be taken apart: it is called for each combination of the parameters. Where it raises,
     or gives something else, it has no value.
@@ -136,7 +137,8 @@ def from_function(
 
 
 def value_list(text: str) -> list[Result]:
-    """The values that a text such as ``range(16, 257, 16)``, ``[2**i for i in range(6)]`` or ``[1, 2] + [4]`` lists.
+    """Return the values that a text such as ``range(16, 257, 16)``, ``[2**i for i in range(6)]`` or ``[1, 2] + [4]``
+    lists.
 
     Raises ExpressionError as ``parse`` does, and for more than MOST_VALUES values.
     """
@@ -150,7 +152,7 @@ def type_of(value: Result) -> Type:
 
 
 def suggestion(name: str, known: Collection[str]) -> str:
-    """What to say after an unknown name: the nearest known one, else all of them."""
+    """Return what to say after an unknown name: the nearest known one, else all of them."""
     near = difflib.get_close_matches(name, known, 1)
     if near:
         return f"did you mean {near[0]}?"
@@ -278,7 +280,7 @@ class _Parser:
         return _Term(kind, applied(function.operation, wide, kind, [a.evaluate for a in arguments]))
 
     def listed(self, node: ast.expr, depth: int) -> list[Result]:
-        """The values of a list expression."""
+        """Return the values of a list expression."""
         if depth > MOST_DEPTH:
             raise self.error(node, f"this is nested more than {MOST_DEPTH} deep")
         match node:

@@ -22,7 +22,7 @@ def arguments_of(
     outputs: Sequence[int] | None,
     constants: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """The tables of arguments: arrays hold what they hold before each launch.
+    """Return the tables of arguments: arrays hold what they hold before each launch.
 
     What is written is what ``outputs`` or ``answer`` say, else every array whose parameter is not a pointer to const.
     Raises ValueError for what is not an array and no number.
@@ -73,7 +73,7 @@ def _parameters(entry: str, source: str) -> list[str]:
 
 
 def answers(tables: Sequence[Mapping[str, Any]], answer: Sequence[Any] | None) -> Callable[..., Any] | None:
-    """A reference that gives the arrays of ``answer``; None without them."""
+    """Return a reference that gives the arrays of ``answer``; None without them."""
     if answer is None:
         return None
     known = {t["name"]: np.asarray(a) for t, a in zip(tables, answer, strict=False) if a is not None}
@@ -127,7 +127,7 @@ def _axis(function: Callable[[dict[str, Any]], Any], axis: int) -> Callable[[dic
 
 
 def text_of(source: Any, values: Mapping[str, Any]) -> tuple[str, str | Path]:
-    """The text of a source, and what names it: a file, several, CUDA C++, or a function of the values."""
+    """Return the text of a source, and what names it: a file, several, CUDA C++, or a function of the values."""
     if callable(source):
         return str(source(dict(values))), ""
     if isinstance(source, (list, tuple)):

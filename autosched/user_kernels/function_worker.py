@@ -17,8 +17,8 @@ from measurements.workers.worker import serve
 
 
 def answer(function: Callable[..., Any], given: Mapping[str, Any], file: str = "") -> dict[str, Any]:
-    """What ``function`` returns for those of ``given`` that its parameters name, as ``result``; or ``unknown``, a
-    parameter that nothing is given for; or ``error`` and ``line``, that of ``file`` where one passed through it."""
+    """Return what ``function`` returns for those of ``given`` that its parameters name, as ``result``; or ``unknown``,
+    a parameter that nothing is given for; or ``error`` and ``line``, that of ``file`` where one passed through it."""
     try:
         takes = inspect.signature(function).parameters
         anything = any(p.kind is p.VAR_KEYWORD for p in takes.values())
@@ -58,8 +58,8 @@ def handle(request: Message) -> Message:
 
 @lru_cache(maxsize=16)
 def loaded(path: str, content: str, name: str) -> Callable[..., Any]:
-    """The function of a user's Python file, which is run for it; again where its ``content`` is another one. Raises
-    whatever that raises."""
+    """Return the function of a user's Python file, which is run for it; again where its ``content`` is another one.
+    Raises whatever that raises."""
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None:
         raise ValueError(f"{Path(path).name} is not a Python file: give it a name that ends with .py")

@@ -183,7 +183,7 @@ class KernelFile:
         return known
 
     def values(self, sizes: Mapping[str, int], config: Mapping[str, Value]) -> dict[str, Result]:
-        """What every name stands for in one configuration; attributes that ``config`` lacks are computed."""
+        """Return what every name stands for in one configuration; attributes that ``config`` lacks are computed."""
         known: dict[str, Result] = {**sizes}
         for p in self.parameters:
             known[p.name] = float(config[p.name]) if p.name in self.floats else config[p.name]

@@ -19,8 +19,8 @@ _ROLES: Mapping[str, Role] = {"input": "input", "constant": "input", "output": "
 
 
 def operand(argument: Argument, values: Mapping[str, Result]) -> Operand:
-    """An array argument where the names of its shape have these values. An output that holds something before each
-    launch is read and written."""
+    """Return an array argument where the names of its shape have these values. An output that holds something before
+    each launch is read and written."""
     shape = tuple(int(e.value(values)) for e in argument.shape)
     restored = argument.kind == "output" and argument.fill is not None
     role = "inout" if restored else _ROLES.get(argument.kind, "workspace")
@@ -28,8 +28,8 @@ def operand(argument: Argument, values: Mapping[str, Result]) -> Operand:
 
 
 def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], arch: str = "") -> Kernel:
-    """The kernel of a configuration, which holds at least the parameters, for an architecture ("sm_90a") where that is
-    known. Raises KernelFileError for a scalar that its type cannot hold."""
+    """Return the kernel of a configuration, which holds at least the parameters, for an architecture ("sm_90a") where
+    that is known. Raises KernelFileError for a scalar that its type cannot hold."""
     values = file.values(sizes, config)
     return Kernel(
         entry=entry_of(file, values),
@@ -65,14 +65,15 @@ def _size(values: Mapping[str, Result], names: tuple[str, ...]) -> tuple[int, in
 
 
 def entry_of(file: KernelFile, values: Mapping[str, Result]) -> str:
-    """The entry function; in an instantiation, names of the configuration are replaced by their values."""
+    """Return the entry function; in an instantiation, names of the configuration are replaced by their values."""
     name, bracket, arguments = file.entry.partition("<")
     filled = re.sub(r"[A-Za-z_]\w*", lambda m: token(values[m[0]]) if m[0] in values else m[0], arguments)
     return name + bracket + filled
 
 
 def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
-    """The user's source behind one line for each parameter, attribute and define; its own lines keep their numbers."""
+    """Return the user's source behind one line for each parameter, attribute and define; its own lines keep their
+    numbers."""
     names = [p.name for p in file.parameters] + [a.name for a in file.attributes]
     passed = {name: values[name] for name in names} if file.passing != "template" else {}
     source, lines = file.source, []
@@ -97,7 +98,7 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
 
 
 def token(value: Result) -> str:
-    """A value as it stands in C++: texts as they are, negative numbers in brackets."""
+    """Return a value as it stands in C++: texts as they are, negative numbers in brackets."""
     if isinstance(value, str):
         return value
     text = repr(int(value)) if isinstance(value, int) else repr(value)

@@ -37,7 +37,7 @@ class KernelProblem(Problem):
         return {name: getattr(self, name) for name, _ in self.file.sizes}
 
     def __post_init__(self) -> None:
-        """Raises ValueError for sizes that are no whole numbers from 1 up, or make an array without elements."""
+        """Raise ValueError for sizes that are no whole numbers from 1 up, or make an array without elements."""
         self._take_sizes(*(name for name, _ in self.file.sizes))
         for o in self.operands():
             if min(o.shape) < 1:
@@ -49,7 +49,7 @@ class KernelProblem(Problem):
         return tuple(self.operand(a) for a in self.file.arrays if a.kind != "workspace")
 
     def operand(self, argument: Argument) -> Operand:
-        """An array argument at these sizes; one whose shape depends on the configuration has room for each."""
+        """Return an array argument at these sizes; one whose shape depends on the configuration has room for each."""
         known = self.sizes
         if all(name in known for e in argument.shape for name in e.names):
             return operand(argument, known)
@@ -60,11 +60,11 @@ class KernelProblem(Problem):
         return 0.0 if self.file.flops is None else float(self.file.flops.value(self.sizes))
 
     def metrics(self, config: Mapping[str, Value], seconds: float) -> Mapping[str, float]:
-        """The metrics of the file. Raises ValueError where one is undefined."""
+        """Return the metrics of the file. Raises ValueError where one is undefined."""
         return self.file.metric_values(self.sizes, config, seconds)
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """The inputs, filled as the file says. Raises ValueError for a file of numbers that does not fit."""
+        """Return the inputs, filled as the file says. Raises ValueError for a file of numbers that does not fit."""
         rng = np.random.default_rng(seed)
         inputs: dict[str, Array] = {}
         for a in self.file.arguments:
@@ -77,7 +77,7 @@ class KernelProblem(Problem):
         return inputs
 
     def _computed(self, a: Argument, function: UserFunction, seed: int, before: Mapping[str, Array]) -> Array:
-        """What a function fills an input with, from sizes, ``seed``, and the inputs before it."""
+        """Return what a function fills an input with, from sizes, ``seed``, and the inputs before it."""
         told = f"{a.place}{': ' if a.place else ''}the fill {function.name} of {a.name}"
         dtypes = {b.name: b.dtype for b in self.file.arrays}
         found = call(
@@ -90,8 +90,8 @@ class KernelProblem(Problem):
         return np.ascontiguousarray(a.dtype.store(array))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """The outputs that the file's reference gives, in float64, and integers of 64 bits as they are where it gives
-        integers. Where it is a kernel, the emulator runs it.
+        """Return the outputs that the file's reference gives, in float64, and integers of 64 bits as they are where it
+        gives integers. Where it is a kernel, the emulator runs it.
 
         Raises KernelFileError, in one line, for a function that fails or gives something else than the outputs, and for
         a kernel that cannot be emulated; HostFailure where this machine cannot emulate.
@@ -121,8 +121,8 @@ class KernelProblem(Problem):
         return self.file.reference.judges
 
     def judge(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
-        """What the file's own function says is wrong with the outputs; None without one. Raises KernelFileError for a
-        function that fails, or does not say."""
+        """Return what the file's own function says is wrong with the outputs; None without one. Raises KernelFileError
+        for a function that fails, or does not say."""
         reference = self.file.reference
         if not reference.judges or reference.function is None:
             return None
@@ -156,7 +156,7 @@ class KernelProblem(Problem):
         return known
 
     def _read(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """What a function may ask for: the arrays that a kernel reads."""
+        """Return what a function may ask for: the arrays that a kernel reads."""
         return {o.name: _values(o.dtype, inputs[o.name]) for o in self.operands() if o.role in ("input", "inout")}
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
@@ -197,14 +197,15 @@ class KernelProblem(Problem):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raises ValueError as Problem does, and for one recorded when the kernel file computed something else."""
+        """Raise ValueError as Problem does, and for one recorded when the kernel file computed something else."""
         if data.get("computes") != cls.file.computes:
             raise ValueError(f"this was recorded when {cls.file.name} computed something else (arguments or reference)")
         return super().from_json({k: v for k, v in data.items() if k != "computes"})
 
     @classmethod
     def of(cls, sizes: Mapping[str, int]) -> Self:
-        """The problem of these sizes, and the file's own for those not given. Raises ValueError for an unknown one."""
+        """Return the problem of these sizes, and the file's own for those not given. Raises ValueError for an unknown
+        one."""
         known = dict(cls.file.sizes)
         for name in sizes:
             if name not in known:
@@ -214,7 +215,7 @@ class KernelProblem(Problem):
 
 @cache
 def problem_type(file: KernelFile) -> type[KernelProblem]:
-    """The problem type of a kernel file: a frozen dataclass with a field for each size."""
+    """Return the problem type of a kernel file: a frozen dataclass with a field for each size."""
     fields = [(name, "int", option(f"{name} of the problem", value)) for name, value in file.sizes]
     namespace = {"operator": file.name, "summary": file.summary, "file": file, "__module__": __name__}
     return dataclasses.make_dataclass(
@@ -225,7 +226,8 @@ def problem_type(file: KernelFile) -> type[KernelProblem]:
 def _emulated(
     file: KernelFile, sizes: Mapping[str, int], chosen: Mapping[str, Value], inputs: Mapping[str, Array]
 ) -> Mapping[str, Array]:
-    """What a kernel computes at its defaults, but for what is ``chosen``. Raises KernelFileError where it does not."""
+    """Return what a kernel computes at its defaults, but for what is ``chosen``. Raises KernelFileError where it does
+    not."""
     config = {p.name: chosen.get(p.name, p.default) for p in file.parameters}
     sizes = {name: sizes.get(name, usual) for name, usual in file.sizes}
     read = [a.name for a in file.arguments if a.fill is not None]
@@ -248,8 +250,8 @@ _MOST_SHAPES = 1 << 20  # configurations that one shape may depend on
 
 @lru_cache(maxsize=256)
 def _largest(file: KernelFile, argument: Argument, sizes: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
-    """The largest extents of an array over all values of the parameters that its shape depends on, whatever the rules
-    say of them. Raises KernelFileError where there are too many to look at."""
+    """Return the largest extents of an array over all values of the parameters that its shape depends on, whatever the
+    rules say of them. Raises KernelFileError where there are too many to look at."""
     known: dict[str, Result] = dict(sizes)
     derived = {a.name: a.expression for a in file.derived}
     needed: set[str] = set()
@@ -296,7 +298,7 @@ def _roundoff(dtype: DType) -> float:
 
 
 def _values(dtype: DType, stored: Array) -> Array:
-    """What a reference calculates with: float64 for floats, whole numbers as they are."""
+    """Return what a reference calculates with: float64 for floats, whole numbers as they are."""
     return dtype.load(stored) if dtype.is_float else stored
 
 
@@ -328,7 +330,7 @@ def _checked(told: str, output: Operand, given: Any) -> npt.NDArray[Any]:
 
 
 def _filled(rng: np.random.Generator, fill: Fill, dtype: DType, operand: Operand) -> Array:
-    """A new input. Numbers are drawn for a prime number of elements at most, as ``standard_normal`` explains."""
+    """Return a new input. Numbers are drawn for a prime number of elements at most, as ``standard_normal`` explains."""
     if fill.kind == "file":
         return _loaded(fill, dtype, operand)
     if fill.kind == "array":
@@ -358,7 +360,8 @@ def _loaded(fill: Fill, dtype: DType, operand: Operand) -> Array:
 
 
 def _fitting(name: str, array: npt.NDArray[Any], dtype: DType, operand: Operand) -> Array:
-    """The array as the operand stores it. Raises KernelFileError for another shape, and for numbers that do not fit."""
+    """Return the array as the operand stores it. Raises KernelFileError for another shape, and for numbers that do not
+    fit."""
     if array.shape != operand.shape:
         raise KernelFileError(f"{name} has the shape {array.shape}, but {operand.name} is {operand.shape}")
     if array.dtype.kind not in "fiub":

@@ -30,14 +30,14 @@ UNSEEN_REGISTERS = 32  # of a thread, before the compiler has said how many they
 
 
 def operator(file: KernelFile) -> Operator:
-    """The operator that a kernel file defines: its options are the sizes."""
+    """Return the operator that a kernel file defines: its options are the sizes."""
     return Operator.of(problem_type(file))
 
 
 @cache
 def template(file: KernelFile) -> KernelTemplate:
-    """The kernel template of a kernel file; the same object for equal files. Without a cost in the file it has no
-    counts, so that its schedules cannot be ranked before they are measured."""
+    """Return the kernel template of a kernel file; the same object for equal files. Without a cost in the file it has
+    no counts, so that its schedules cannot be ranked before they are measured."""
 
     @lru_cache(maxsize=64)
     def space(problem: KernelProblem, device: Device) -> Space:
@@ -71,7 +71,7 @@ def template(file: KernelFile) -> KernelTemplate:
 
 
 def launch_rules(file: KernelFile, device: Device) -> list[FileRule]:
-    """What every launch on ``device`` must keep, in the language of the file's own rules."""
+    """Return what every launch on ``device`` must keep, in the language of the file's own rules."""
     gx, gy, gz = GRID
     bx, by, bz = BLOCK
     threads, shared = device.max_threads_per_block, device.shared_per_block
@@ -102,7 +102,7 @@ def _clustered(file: KernelFile) -> bool:
 
 
 def _why_not(file: KernelFile, problem: KernelProblem, device: Device) -> str | None:
-    """The first rule that these sizes alone break."""
+    """Return the first rule that these sizes alone break."""
     if not device.has("clusters") and _clustered(file):
         return f"it launches clusters, which {device.name} does not have"
     try:
@@ -121,7 +121,7 @@ def _reason(rule: FileRule, values: Mapping[str, Result]) -> str:
 
 
 def _space(file: KernelFile, problem: KernelProblem, device: Device) -> Space:
-    """What depends on the sizes alone is known; attributes and rules are about the rest."""
+    """Return what depends on the sizes alone is known; attributes and rules are about the rest."""
     known = file.constants(problem.sizes)
     attributes = [_attribute(a.name, a.expression, known) for a in file.derived if a.name not in known]
     constraints = [
@@ -139,7 +139,7 @@ def _space(file: KernelFile, problem: KernelProblem, device: Device) -> Space:
 
 
 def _names(expression: Expression, known: Mapping[str, Result]) -> dict[str, str]:
-    """The columns that an expression takes."""
+    """Return the columns that an expression takes."""
     return {name: name for name in expression.names if name not in known}
 
 
@@ -169,8 +169,8 @@ def _rule(rule: FileRule, known: Mapping[str, Result]) -> Rule:
 
 
 def _counts(file: KernelFile, problem: KernelProblem, config: Config) -> CostCounts:
-    """What the file states, shared out evenly among the blocks: no bank conflicts, no overlap of loads that the file
-    does not know of, and registers that only the compiler will tell. Raises KernelFileError for a cost that has no
+    """Return what the file states, shared out evenly among the blocks: no bank conflicts, no overlap of loads that the
+    file does not know of, and registers that only the compiler will tell. Raises KernelFileError for a cost that has no
     value, or a negative one."""
     values = file.values(problem.sizes, config)
     blocks, threads = 1, 1

@@ -26,7 +26,7 @@ SECONDS = 600.0  # that one call may take
 
 
 def call(function: UserFunction, told: str, numbers: Mapping[str, int | float], arrays: Mapping[str, Any]) -> Any:
-    """What ``function`` returns for those of ``numbers`` and ``arrays`` that its parameters name.
+    """Return what ``function`` returns for those of ``numbers`` and ``arrays`` that its parameters name.
 
     Raises KernelFileError, one line that begins with ``told``, where it fails, or does not answer within ``SECONDS``.
     """

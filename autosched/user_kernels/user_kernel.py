@@ -16,7 +16,7 @@ from autosched.user_kernels.expressions import suggestion
 from autosched.user_kernels.function_traits import function_text
 from autosched.user_kernels.kernel_file import KernelFile, UserFunction
 from autosched.user_kernels.problem import KernelProblem, problem_type
-from autosched.user_kernels.reading import read_document, read_file, read_t1
+from autosched.user_kernels.reading.kernel_files import read_document, read_file, read_t1
 from autosched.user_kernels.template import operator, template
 from search_spaces.catalogue import register
 from search_spaces.operators.operator import Operator
@@ -129,7 +129,7 @@ class Kernel:
         outputs: Sequence[int] | None = None,
         name: str = "",
     ) -> Self:
-        """The kernel of the arguments of ``kernel_tuner.tune_kernel``, which mean the same.
+        """Return the kernel of the arguments of ``kernel_tuner.tune_kernel``, which mean the same.
 
         Sources may be a list of files or a function of the values; sizes, restrictions and metrics may be functions of
         a dict of the values. Arrays hold their contents before each launch; written are those that ``answer`` or
@@ -167,7 +167,7 @@ class Kernel:
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
-        """The kernel of a TOML file, or of a T1 file of Kernel Tuner's (``.json``). Raises KernelFileError."""
+        """Return the kernel of a TOML file, or of a T1 file of Kernel Tuner's (``.json``). Raises KernelFileError."""
         return cls.of(read_t1(path) if Path(path).suffix == ".json" else read_file(path))
 
     @classmethod
@@ -177,12 +177,12 @@ class Kernel:
         return made
 
     def c_header(self, targets: Mapping[str, Mapping[str, Any]]) -> str:
-        """A C header with the values of the parameters, by names of devices: ``{"a100": result.best.schedule.values}``.
-        Raises ValueError without any."""
+        """Return a C header with the values of the parameters, by names of devices: ``{"a100":
+        result.best.schedule.values}``. Raises ValueError without any."""
         return c_header(self.file, targets)
 
     def pinned(self, **values: Any) -> Self:
-        """The same kernel with parameters that have one value alone: its records are those of the kernel.
+        """Return the same kernel with parameters that have one value alone: its records are those of the kernel.
 
         Raises KernelFileError for a parameter that it has not, and for a value that the parameter has not.
         """
@@ -226,8 +226,8 @@ class Kernel:
             raise KernelFileError(f'{error}: with [kernel] name = "..." the kernel is called otherwise') from None
 
     def problem(self, **sizes: int) -> KernelProblem:
-        """The problem of these sizes, and the kernel's own for those not given: what ``tune``, ``Database.kernel`` and
-        the rest take. Registers the kernel. Raises ValueError."""
+        """Return the problem of these sizes, and the kernel's own for those not given: what ``tune``,
+        ``Database.kernel`` and the rest take. Registers the kernel. Raises ValueError."""
         self.register()
         return problem_type(self.file).of(sizes)
 

@@ -46,7 +46,7 @@ from autosched.samplers import DEFAULT, sampler
 from autosched.samplers.first_choices.prior import prior_of
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import Generate
-from autosched.tuning.loop import Tuner
+from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.result import TuneResult
 from autosched.tuning.winner.finalists import simplicity
 from autosched.user_kernels.user_kernel import Kernel
@@ -334,17 +334,19 @@ class Benchmark:
         space = templates.space(problem, self.device)
         prior = prior_of(templates, problem, self.device, space)
         tuner = Tuner(
-            problem,
-            self.device,
-            self.runner,
-            journal,
-            sampler(DEFAULT, space, seed=self.plan.seed, prior=prior),
-            seed=self.plan.seed,
-            space_versions={name: member.fingerprint for name, member in space.members.items()},
-            generate=self._generate,
-            versions={t.name: t.version for t in templates},
-            complexity=simplicity(space),
-            in_flight=InFlightLimit(compilers=os.cpu_count() or 1),
+            TunerParts(
+                problem,
+                self.device,
+                self.runner,
+                journal,
+                sampler(DEFAULT, space, seed=self.plan.seed, prior=prior),
+                seed=self.plan.seed,
+                space_versions={name: member.fingerprint for name, member in space.members.items()},
+                generate=self._generate,
+                versions={t.name: t.version for t in templates},
+                complexity=simplicity(space),
+                in_flight=InFlightLimit(compilers=os.cpu_count() or 1),
+            )
         )
         # On a new machine the first reference of a type takes cupy up to half a minute, in which it compiles kernels of
         # its own. That is taken from the shapes to come, and not from the search of this one.

@@ -34,7 +34,7 @@ from typing import Any
 
 from autosched.samplers import sampler, samplers
 from autosched.samplers.first_choices.prior import AnalyticPrior
-from autosched.tuning.loop import Tuner
+from autosched.tuning.loop import Tuner, TunerParts
 from benchmarks.gpu.simulated_gpu import LOG, MODULE, SECONDS
 from benchmarks.overhead.logged_compiler import LOG as COMPILE_LOG
 from benchmarks.overhead.logged_compiler import MODULE as COMPILER
@@ -82,7 +82,11 @@ def tune(runner: Runner, database: Path, name: str, trials: int, seed: int) -> t
     with Store.open(database) as store:
         processor = time.process_time()
         versions = {name: member.fingerprint for name, member in space.members.items()}
-        tuner = Tuner(PROBLEM, H200, runner, store, made, seed=seed, space_versions=versions, generate=templates.kernel)
+        tuner = Tuner(
+            TunerParts(
+                PROBLEM, H200, runner, store, made, seed=seed, space_versions=versions, generate=templates.kernel
+            )
+        )
         result = tuner.run(trials)
         processor = time.process_time() - processor
     if result.stopped:

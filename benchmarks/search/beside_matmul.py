@@ -75,7 +75,7 @@ def main() -> None:
         f"Written by `python -m benchmarks.search.beside_matmul --device {given.device} --samples {given.samples}`, "
         f"{today}, on {os.cpu_count()} cores ({platform.machine()}) without a GPU.\n"
         "Times are those of the analytic model for the best schedule that was found in each space: random schedules, "
-        "then steps to better\nneighbours. The program has neither split-K nor stream-K, which the template has.\n\n"
+        "then steps to better\nneighbours. The program has no stream-K, which the template has.\n\n"
         "| problem | template | program | program / template |\n|---|---:|---:|---:|\n" + "\n".join(rows) + "\n",
         "utf-8",
     )

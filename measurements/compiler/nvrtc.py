@@ -7,7 +7,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -53,21 +54,33 @@ def compile_source(
     in the includes, and CUDA's own where this machine has them. Raises NvrtcMissing. There is no time limit.
     """
     nvrtc = _nvrtc()
+    with _compiled(source, entry, arch, headers, options) as (program, log, seconds, failed):
+        if failed:
+            return CompilerOutput(None, entry, failed, seconds)
+        lowered = _call(nvrtc, "nvrtcGetLoweredName", program, entry.encode()).decode()
+        cubin = bytearray(_call(nvrtc, "nvrtcGetCUBINSize", program))
+        _call(nvrtc, "nvrtcGetCUBIN", program, cubin)
+        return CompilerOutput(bytes(cubin), lowered, log, seconds)
+
+
+@contextmanager
+def _compiled(
+    source: str, entry: str, arch: str, headers: Headers, options: Sequence[str]
+) -> Iterator[tuple[Any, str, float, str]]:
+    """Yield a compiled program, NVRTC's log, the seconds that it took, and why it failed, empty where it did not."""
+    nvrtc = _nvrtc()
     arguments = [f"--gpu-architecture={arch}", *_own_headers(source, headers), *options]
     names, texts = [n.encode() for n, _ in headers.files], [t.encode() for _, t in headers.files]
     started = time.perf_counter()
     program = _call(nvrtc, "nvrtcCreateProgram", source.encode(), PROGRAM_NAME.encode(), len(names), texts, names)
     try:
-        _call(nvrtc, "nvrtcAddNameExpression", program, entry.encode())
+        if entry:
+            _call(nvrtc, "nvrtcAddNameExpression", program, entry.encode())
         (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [a.encode() for a in arguments])
         seconds = time.perf_counter() - started
         log = _text(nvrtc, program)
-        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            return CompilerOutput(None, entry, log or f"nvrtc: error: {status.name}", seconds)
-        lowered = _call(nvrtc, "nvrtcGetLoweredName", program, entry.encode()).decode()
-        cubin = bytearray(_call(nvrtc, "nvrtcGetCUBINSize", program))
-        _call(nvrtc, "nvrtcGetCUBIN", program, cubin)
-        return CompilerOutput(bytes(cubin), lowered, log, seconds)
+        failed = "" if status == nvrtc.nvrtcResult.NVRTC_SUCCESS else log or f"nvrtc: error: {status.name}"
+        yield program, log, seconds, failed
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -109,18 +122,9 @@ def compile_to_ptx(
     As ``compile_source`` otherwise; ``entry`` may be empty, for a source whose kernels are ``extern "C"``.
     """
     nvrtc = _nvrtc()
-    arguments = [f"--gpu-architecture={arch}", *_own_headers(source, headers), *options]
-    names, texts = [n.encode() for n, _ in headers.files], [t.encode() for _, t in headers.files]
-    started = time.perf_counter()
-    program = _call(nvrtc, "nvrtcCreateProgram", source.encode(), PROGRAM_NAME.encode(), len(names), texts, names)
-    try:
-        if entry:
-            _call(nvrtc, "nvrtcAddNameExpression", program, entry.encode())
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [a.encode() for a in arguments])
-        seconds = time.perf_counter() - started
-        log = _text(nvrtc, program)
-        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            return PtxOutput(None, entry, log or f"nvrtc: error: {status.name}", seconds)
+    with _compiled(source, entry, arch, headers, options) as (program, log, seconds, failed):
+        if failed:
+            return PtxOutput(None, entry, failed, seconds)
         lowered = _call(nvrtc, "nvrtcGetLoweredName", program, entry.encode()).decode() if entry else ""
         ptx = bytearray(_call(nvrtc, "nvrtcGetPTXSize", program))
         _call(nvrtc, "nvrtcGetPTX", program, ptx)
@@ -128,8 +132,6 @@ def compile_to_ptx(
         folder = re.escape(os.getcwd().rstrip("/") + "/")
         text = re.sub(rf'(\.file\s+\d+\s+"){folder}', r"\1", ptx.rstrip(b"\0").decode(errors="replace"))
         return PtxOutput(text, lowered, log, seconds)
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
 
 
 @cache

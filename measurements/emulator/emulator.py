@@ -147,17 +147,21 @@ def emulate_ptx(
     calls: int = 1,
     memory: Memory = PLAIN_MEMORY,
     count: bool = False,
+    blocks: Sequence[int] | None = None,
 ) -> Emulation:
     """Execute PTX text of any compiler: the kernel ``launch.entry``, or the only one where that is empty.
 
     Needs no NVRTC; otherwise as ``emulate``. ``memory``: pointers into arrays, bytes that hold no value, and addresses
-    that lie in arrays. ``count``: what is executed is counted.
+    that lie in arrays. ``count``: what is executed is counted. ``blocks``: only these of the grid run, and the rest of
+    their clusters. Raises ValueError for those that it lacks.
     """
+    if blocks is not None and not (blocks and min(blocks) >= 0 and max(blocks) < math.prod(launch.grid)):
+        raise ValueError(f"blocks must be some of the {math.prod(launch.grid)} of the grid")
     with machine_failures():
         memory.check(launch)
         arrays = _check(launch, inputs, time_limit, memory)
         compile_it = partial(ptx_to_program, text, launch.entry)
-        return _emulate(launch, compile_it, arrays, time_limit, check, perturb, order, calls, memory, count)
+        return _emulate(launch, compile_it, arrays, time_limit, check, perturb, order, calls, memory, count, blocks)
 
 
 def _emulate(
@@ -171,13 +175,16 @@ def _emulate(
     calls: int,
     memory: Memory = PLAIN_MEMORY,
     count: bool = False,
+    blocks: Sequence[int] | None = None,
 ) -> Emulation:
     try:
         compiled = compile_it()
     except KernelCompileError as error:
         return error.emulation
     with temporary_folder() as folder:
-        done = run_launch(launch, arrays, compiled, folder, time_limit, check, perturb, order, calls, memory, count)
+        done = run_launch(
+            launch, arrays, compiled, folder, time_limit, check, perturb, order, calls, memory, count, blocks
+        )
     if done.status == "crashed" and launch != _PROBED:
         _check_runner()
     return done
@@ -245,7 +252,7 @@ def _check(
 
 
 def lacking(kernel: Kernel) -> str:
-    """What the emulator lacks for the kernel, in one sentence; empty where it has everything."""
+    """Return what the emulator lacks for the kernel, in one sentence; empty where it has everything."""
     packed = [a.name for a in kernel.arguments if isinstance(a, TensorMap) and a.interleave != "NONE"]
     return f"interleaved tensor maps are not emulated, and the kernel takes {', '.join(packed)}" if packed else ""
 
@@ -333,7 +340,7 @@ def _flags_at(kernel: Launch, offsets: Mapping[str, int], memory: Memory) -> dic
 
 
 def _tensor_map_line(m: TensorMap, buffer: int, start: int) -> str:
-    """The runner's own encoding of a tensor map follows from these numbers (runtime/memory/tensor_map.hpp)."""
+    """Return the runner's own encoding of a tensor map follows from these numbers (runtime/memory/tensor_map.hpp)."""
     sizes = (*m.sizes, *m.strides, *m.box, *m.element_strides)
     head = (buffer, start, ELEMENT_BYTES[m.element], len(m.sizes))
     tail = (SWIZZLE_BYTES[m.swizzle], int(m.fill != "NONE"), _kind(m.element))
@@ -392,9 +399,14 @@ def run_launch(
     calls: int = 1,
     memory: Memory = PLAIN_MEMORY,
     count: bool = False,
+    blocks: Sequence[int] | None = None,
 ) -> Emulation:
-    """Run a compiled kernel with ``arrays`` as its inputs, in ``folder``. Raises HostFailure, OSError."""
-    blocks = None if order.blocks == "ascending" else [int(b) for b in order.of(math.prod(kernel.grid))]
+    """Run a compiled kernel with ``arrays`` as its inputs, in ``folder``: all blocks, or ``blocks``. Raises
+    HostFailure, OSError."""
+    if blocks is not None:
+        blocks = [blocks[i] for i in order.of(len(blocks))]
+    elif order.blocks != "ascending":
+        blocks = [int(b) for b in order.of(math.prod(kernel.grid))]
     operands = memory.operands(kernel)
     offsets = offsets_of(operands)
     data = folder / "data"
@@ -491,7 +503,7 @@ def run_job(compiled: CompiledKernel, text: str, folder: Path, time_limit: float
 
 
 def _refused(compiled: CompiledKernel, said: str) -> Emulation:
-    """The runner's answer to a program that it cannot execute, or whose parameters are not the arguments."""
+    """Return the runner's answer to a program that it cannot execute, or whose parameters are not the arguments."""
     what, _, detail = last_line(said).partition(": ")
     if what == "lacking":
         return Emulation("unsupported", {}, (), (), (), reason=detail, compile_seconds=compiled.seconds)
@@ -573,7 +585,7 @@ class _Events:
         self.printed = "".join(printed)
 
     def status(self, killed: bool, code: int, time_limit: float) -> tuple[EmulationStatus, str]:
-        """The status and its reason; a crash and a timeout become findings too."""
+        """Return the status and its reason; a crash and a timeout become findings too."""
         end = self.end or {"status": "timeout" if killed else "crashed", "file": "", "line": 0, "message": ""}
         if end["status"] == "crashed":
             message = end["message"] or f"the launch was ended by signal {-code}"
@@ -600,7 +612,7 @@ def _summed(sites: list[_Site]) -> Iterator[_Site]:
 
 
 def _merged(findings: list[Finding]) -> list[Finding]:
-    """Findings of one kind at one line as one: unrolled loops have many instructions there."""
+    """Return findings of one kind at one line as one: unrolled loops have many instructions there."""
     merged: dict[tuple[object, ...], Finding] = {}
     for f in findings:
         key = (f.kind, f.file, f.line, f.grade)

@@ -67,7 +67,8 @@ class Runner(Protocol):
         """One line for people: which backend, on what, and what its times mean."""
 
     def fingerprint(self) -> dict[str, str]:
-        """What times may depend on besides the kernel: device, driver, toolchain, model. Stored with every record."""
+        """Return what times may depend on besides the kernel: device, driver, toolchain, model. Stored with every
+        record."""
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
         """(position, measurement) of each candidate, once."""
@@ -105,7 +106,7 @@ class Streaming(Protocol):
     """A runner that takes more candidates while it measures others."""
 
     def stream(self) -> Stream:
-        """An empty one."""
+        """Return an empty one."""
 
 
 @runtime_checkable
@@ -121,13 +122,14 @@ class Comparing(Protocol):
         others: Sequence[str] = (),
         seed: int | None = None,
     ) -> tuple[Entrant, ...]:
-        """An entrant for each candidate, one for the vendor's library if wanted, and one for each of ``others``."""
+        """Return an entrant for each candidate, one for the vendor's library if wanted, and one for each of
+        ``others``."""
 
 
 def runnable(
     candidate: Candidate, result: Compiled | CompileFailure, device: Device, provenance: Provenance
 ) -> Compiled | Measurement:
-    """What was compiled, if ``device`` can launch it; otherwise the measurement that says why not."""
+    """Return what was compiled, if ``device`` can launch it; otherwise the measurement that says why not."""
     if isinstance(result, CompileFailure):
         return Measurement(result.status, provenance, result.reason)
     reason = over_limits(candidate.kernel, result.resources, device)

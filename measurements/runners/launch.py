@@ -62,7 +62,7 @@ class LoadedLaunch:
         return f"launched {blocks} of {described} blocks: no more run at a time" if blocks < described else ""
 
     def parameters(self, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The function's parameters, as cupy takes them; ``arrays`` are cupy's, or addresses on the GPU."""
+        """Return the function's parameters, as cupy takes them; ``arrays`` are cupy's, or addresses on the GPU."""
         return tuple([self._parameter(argument, arrays) for argument in self.launch.arguments])
 
     def launch_with(self, parameters: tuple[Any, ...]) -> None:
@@ -110,7 +110,7 @@ class LoadedLaunch:
 
 
 def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:
-    """The 128 bytes of the map of a tensor that starts at ``address`` on the GPU, as one element of numpy.
+    """Return the 128 bytes of the map of a tensor that starts at ``address`` on the GPU, as one element of numpy.
 
     Raises LaunchRefused where the driver refuses or is missing.
     """
@@ -149,12 +149,13 @@ def _check_address(tensor_map: TensorMap, address: int) -> None:
 
 
 def _passed(encoded: Array) -> Array:
-    """The bytes of a map as cupy passes a struct: one element."""
+    """Return the bytes of a map as cupy passes a struct: one element."""
     return encoded.view(np.dtype((np.void, _MAP_BYTES)))
 
 
 def _number(names: Any, name: str) -> int:
-    """The number of a name of one of the driver's enumerations, of which the bindings make several kinds of class."""
+    """Return the number of a name of one of the driver's enumerations, of which the bindings make several kinds of
+    class."""
     return int(getattr(names, name))
 
 
@@ -177,8 +178,8 @@ def _encode_function() -> Any:
 
 
 def _grid(cp: Any, function: int, launch: Launch) -> Size3:
-    """The grid of ``launch``, no larger than what runs at a time of the loaded ``function``; as it is where nobody can
-    be asked. Where nothing would run, the launch itself has the error to tell."""
+    """Return the grid of ``launch``, no larger than what runs at a time of the loaded ``function``; as it is where
+    nobody can be asked. Where nothing would run, the launch itself has the error to tell."""
     clusters = _clusters_at_a_time(cp, function, launch)
     return launch.grid_of(clusters) if clusters else launch.grid
 
@@ -209,7 +210,7 @@ def _clusters_at_a_time(cp: Any, function: int, launch: Launch) -> int | None:
 
 
 def _check_cluster(function: int, cluster: Size3) -> None:
-    """Raises LaunchRefused where the loaded ``function`` was not compiled with ``__cluster_dims__`` of ``cluster``."""
+    """Raise LaunchRefused where the loaded ``function`` was not compiled with ``__cluster_dims__`` of ``cluster``."""
     from cuda.bindings import driver
 
     attributes = driver.CUfunction_attribute

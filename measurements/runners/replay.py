@@ -45,7 +45,7 @@ class ReplayRunner:
         )
 
     def fingerprint(self) -> dict[str, str]:
-        """What was recorded, and when and by which version."""
+        """Return what was recorded, and when and by which version."""
         said = {str(k): str(v) for k, v in json.loads(self._recording.fingerprint).items()}
         recorded = f"{self._recording.records[-1].created.isoformat()} by autosched {self._recording.autosched_version}"
         return {**said, "recorded": recorded}

@@ -50,7 +50,7 @@ class PoolStream(Call):
         self.seconds = 0.0
 
     def add(self, candidates: Sequence[Candidate]) -> None:
-        """Raises RuntimeError once the pool is closed."""
+        """Raise RuntimeError once the pool is closed."""
         for candidate in candidates:
             position, self._added = self._added, self._added + 1
             future = self._futures[position] = self._pool.submit(candidate.kernel, self._arch)
@@ -167,5 +167,5 @@ class _Batches:
 
 
 def stream_of(runner: Runner) -> Stream:
-    """The runner's own stream, or one of batches where it has none."""
+    """Return the runner's own stream, or one of batches where it has none."""
     return runner.stream() if isinstance(runner, Streaming) else _Batches(runner)

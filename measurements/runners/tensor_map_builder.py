@@ -21,7 +21,7 @@ from search_spaces.templates.tensor_map import TensorMap
 
 ARCH, ENTRY = "sm_90a", "autosched_fill_tensor_map"
 SOURCE = f"""\
-#include "autosched/ptx/tensor_map_fields.cuh"
+#include "autosched/ptx/tensor_map/fields.cuh"
 
 extern "C" __global__ void {ENTRY}(autosched::ptx::TensorMap* map, const autosched::ptx::TensorMapFields fields) {{
   autosched::ptx::fill_tensor_map(map, fields);
@@ -45,12 +45,12 @@ _FILLS = ("NONE", "NAN_REQUEST_ZERO_FMA")
 
 
 def headers() -> Headers:
-    """What SOURCE includes."""
+    """Return what SOURCE includes."""
     return Headers.from_folder(include_dir())
 
 
 def fields_of(tensor_map: TensorMap, address: int) -> Array:
-    """What the kernel takes for the map of a tensor at ``address``, as one element of FIELDS.
+    """Return what the kernel takes for the map of a tensor at ``address``, as one element of FIELDS.
 
     Raises ValueError for what only the driver encodes.
     """
@@ -69,7 +69,7 @@ def fields_of(tensor_map: TensorMap, address: int) -> Array:
 
 
 def build_tensor_map(cp: Any, tensor_map: TensorMap, address: int) -> Array:
-    """The 128 bytes, made on the current GPU and stream of ``cp``, which is cupy, and waited for.
+    """Return the 128 bytes, made on the current GPU and stream of ``cp``, which is cupy, and waited for.
 
     Raises NvrtcMissing, ValueError as ``fields_of``, and cupy's errors where the GPU is not an sm_90.
     """
@@ -81,7 +81,7 @@ def build_tensor_map(cp: Any, tensor_map: TensorMap, address: int) -> Array:
 
 @cache
 def _builder(cp: Any, gpu: int) -> Any:
-    """The kernel, loaded on the current GPU, which is ``gpu``."""
+    """Return the kernel, loaded on the current GPU, which is ``gpu``."""
     compiled = compile_source(SOURCE, ENTRY, ARCH, headers())
     if compiled.cubin is None:
         raise ValueError(f"the kernel that makes tensor maps does not compile: {compiled.log}")

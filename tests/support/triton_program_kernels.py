@@ -74,3 +74,40 @@ def accumulate(o, x, n, BLOCK: tl.constexpr):
 def accumulate_from_zero(o, x, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.atomic_add(o + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def wait_for_the_middle(flags, o):
+    """Block 17 sets a flag that all others wait for."""
+    block = tl.program_id(0)
+    if block == 17:
+        tl.atomic_xchg(flags, 1)
+    else:
+        while tl.load(flags, volatile=True) == 0:
+            pass
+    tl.store(o + block, block)
+
+
+@triton.jit
+def row_sums_in_whole_tiles(o, x, n, BLOCK: tl.constexpr):
+    """Without a mask: for rows that BLOCK divides."""
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for first in range(0, n, BLOCK):
+        total += tl.load(x + row * n + first + i)
+    tl.store(o + row, tl.sum(total))
+
+
+@triton.jit
+def penalize(logits, ids, count, penalty, BLOCK: tl.constexpr):
+    """Divides what ``ids`` name, each as often as it is named: right where no number is there twice."""
+    i = tl.arange(0, BLOCK)
+    at = logits + tl.load(ids + i, mask=i < count, other=0)
+    tl.store(at, tl.load(at, mask=i < count) / penalty, mask=i < count)
+
+
+@triton.jit
+def double_rows(dx, dy, stride, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * stride + tl.arange(0, BLOCK)
+    inside = tl.arange(0, BLOCK) < n
+    tl.store(dx + i, 2 * tl.load(dy + i, mask=inside), mask=inside)

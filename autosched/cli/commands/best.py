@@ -64,7 +64,7 @@ def best(
     device: Annotated[str | None, device_option("every one in the database")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """The best schedule of a problem, or of all of an operator.
+    """Show the best schedule of a problem, or of all of an operator.
 
     With the problem left out, it is every one in the database, in a table where there are several. Times of different
     devices and provenances are never compared: without --device there is one answer for each device in the database,
@@ -123,7 +123,7 @@ def _find(store: "Store", operator: Operator, problem: Problem | None, device: s
 
 
 def _known(name: str) -> Device | None:
-    """The device called ``name``; None for a GPU of another machine that no row describes."""
+    """Return the device called ``name``; None for a GPU of another machine that no row describes."""
     try:
         return target(name)
     except InputError:

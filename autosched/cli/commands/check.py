@@ -204,7 +204,7 @@ _OPTION_NAMES = (
 
 
 def _options(**given: Any) -> "CheckOptions":
-    """What was given, checked. Raises InputError for what contradicts itself."""
+    """Check what was given. Raises InputError for what contradicts itself."""
     from autosched.regression.check import CheckOptions
     from autosched.regression.judging import Limits
     from autosched.regression.procedure import Effort

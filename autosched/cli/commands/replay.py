@@ -97,10 +97,11 @@ def replay(
 
     def maker(name: str) -> search.Make:
         if name == "bayes" and prior is not None:
-            from autosched.samplers.bayes.sampler import BayesSampler, Settings
+            from autosched.samplers.bayes.sampler import BayesSampler
+            from autosched.samplers.bayes.settings import CandidatePool, GuessTrust, Settings
 
-            everywhere = Settings(guessed=Settings.whole)  # guesses are looked up, so that all of them cost nothing
-            return lambda space, number: BayesSampler(space, number, prior=prior, settings=everywhere)
+            trust = GuessTrust(guessed=CandidatePool.whole)  # guesses are looked up, so that all of them cost nothing
+            return lambda space, number: BayesSampler(space, number, prior=prior, settings=Settings(trust=trust))
         return lambda space, number: make_sampler(name, space, seed=number, prior=prior)
 
     found = [
@@ -129,7 +130,7 @@ def replay(
 
 
 def _prior(table: Table, path: str) -> tuple[Prior, tuple[str, ...]]:
-    """What another recording tells, and notes of what it is. Raises InputError where it tells nothing."""
+    """Return what another recording tells, and notes of what it is. Raises InputError where it tells nothing."""
     from autosched.samplers.transfer import TransferPrior
     from measurements.tables.reading import read_table
 
@@ -144,7 +145,8 @@ def _prior(table: Table, path: str) -> tuple[Prior, tuple[str, ...]]:
 
 
 def _t4_files(table: Table, path: str) -> dict[str, str]:
-    """The kernel template of each file: of ``path`` where there is one template, else of a file named after it."""
+    """Return the kernel template of each file: of ``path`` where there is one template, else of a file named after
+    it."""
     if len(table.parameters) == 1:
         return dict.fromkeys([path], next(iter(table.parameters)))
     given = Path(path)

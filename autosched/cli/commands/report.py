@@ -32,7 +32,7 @@ def report(
     device: Annotated[str | None, typer.Option("--device", metavar="D", help="Only this device.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """A database as one HTML page: winners, why they won, what is left to do.
+    """Write a database as one HTML page: winners, why they won, what is left to do.
 
     The page holds everything, fetches nothing and runs no script. It shows the search's progress, what each decision is
     worth, where the time goes, layouts and thread maps, and failures by reason. Exit status 1 if there is nothing to

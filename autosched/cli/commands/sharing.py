@@ -58,7 +58,7 @@ def export(
     ] = None,
     json: Json = False,
 ) -> int:
-    """The best schedules as JSON files for a repository, or as kernels that programs launch without autosched.
+    """Export the best schedules as JSON files for a repository, or as kernels that programs launch without autosched.
 
     With --out there is one file for each device and operator; the same database gives the same bytes. With --cubin
     there are cubins, a manifest, a C++ header, a C interface and a Python loader. Exit status 1 if there is nothing to
@@ -191,7 +191,7 @@ def merge(
 
 
 def _merged(sources: Sequence[Store], target: Store) -> Merged:
-    """What came of all sources, one after the other."""
+    """Return what came of all sources, one after the other."""
     from measurements.store.merge import Merged
     from measurements.store.merge import merge as merge_into
 
@@ -202,7 +202,7 @@ def _merged(sources: Sequence[Store], target: Store) -> Merged:
 
 
 def stats(*, db: Db = "", json: Json = False) -> int:
-    """What a database holds."""
+    """Show what a database holds."""
     from measurements.store import maintenance
     from measurements.store.store import Store
 

@@ -171,7 +171,7 @@ space.__doc__ = f"""Count the legal schedules, and show parameters, rules and sa
 
 
 def _notes_json(problem: Problem) -> dict[str, Any]:
-    """The readings that were taken of a listing, one line each."""
+    """Return the readings that were taken of a listing, one line each."""
     return {"notes": list(problem.program.notes)} if isinstance(problem, ProgramProblem) else {}
 
 
@@ -186,7 +186,7 @@ def _program_json(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 
 
 def _show_program(console: Console, problem: ProgramProblem, schedule: Schedule) -> None:
-    """The distributions of a tile program's values, and its conversions."""
+    """Print the distributions of a tile program's values, and its conversions."""
     console.print()
     for value in describe.values(problem, schedule.values):
         console.print(
@@ -245,7 +245,7 @@ def _show_space(console: Console, whole: Space, legal: int, rejects: Sequence[Re
 
 
 def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: Device, path: Path) -> None:
-    """Raises InputError where nothing is drawn, or the file cannot be written."""
+    """Raise InputError where nothing is drawn, or the file cannot be written."""
     template = templates.of(schedule)
     drawings = template.drawings(problem, template.space(problem, device).config(schedule), device)
     if not drawings:
@@ -264,7 +264,7 @@ def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: 
 
 
 def _draw_program(problem: Problem, schedule: Schedule, folder: Path) -> None:
-    """Raises InputError for what is no tile program, and where the folder cannot be written."""
+    """Raise InputError for what is no tile program, and where the folder cannot be written."""
     if not isinstance(problem, ProgramProblem):
         raise InputError("--pictures draws the values of a tile program: give --program FILE")
     try:

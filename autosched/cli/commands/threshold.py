@@ -90,7 +90,8 @@ def threshold(
 
 
 def _device(store: "Store", problem: Problem, device: str | None) -> str | None:
-    """The device of the entry; None where there is no such entry. Raises InputError where it is one of several."""
+    """Return the device of the entry; None where there is no such entry. Raises InputError where it is one of
+    several."""
     if device is not None:
         with bad_input():
             name = device_name(store, device)

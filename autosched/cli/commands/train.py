@@ -123,7 +123,7 @@ def train(
 
 
 def _explain_alone(path: str, picture: str | None, json: bool) -> None:
-    """What decides in a model that is there."""
+    """Show what decides in a model that is there."""
     from cost_models.trees.trained_model import TrainedModel
 
     with bad_input():
@@ -142,14 +142,14 @@ def _explain_alone(path: str, picture: str | None, json: bool) -> None:
 
 
 def _explained(model: TrainedModel) -> Features:
-    """The features of each operator. Raises ValueError for a model that does not fit this version."""
+    """Return the features of each operator. Raises ValueError for a model that does not fit this version."""
     from cost_models.trees.explanation import explain
 
     return {part.operator: explain(part) for part in model.operators}
 
 
 def _show_features(console: Console, features: Features) -> None:
-    """The features that move predictions furthest."""
+    """Print the features that move predictions furthest."""
     from cost_models.features import meaning
 
     for operator, found in features.items():

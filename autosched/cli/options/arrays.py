@@ -29,7 +29,7 @@ _FILE = re.compile(r"(?P<out>out\s+)?(?P<file>\S.*\.npy)")
 def read_arguments(
     texts: Sequence[str], rng: np.random.Generator, flag: str = "--argument"
 ) -> tuple[list[Any], tuple[int, ...]]:
-    """The arguments, and the positions of those that the kernel fills. Raises InputError."""
+    """Return the arguments, and the positions of those that the kernel fills. Raises InputError."""
     values, filled = [], []
     for k, text in enumerate(texts):
         value, is_out = read_argument(text.strip(), rng, flag)
@@ -84,7 +84,7 @@ def _made(found: re.Match[str], rng: np.random.Generator, flag: str) -> npt.NDAr
 
 
 def read_array(name: str, flag: str) -> npt.NDArray[Any]:
-    """An array of a .npy file. Raises InputError."""
+    """Return an array of a .npy file. Raises InputError."""
     try:
         return np.array(open_npy(name), order="C")
     except ValueError as error:

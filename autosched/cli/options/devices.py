@@ -24,7 +24,8 @@ DEVICE_NOTE = f"Without --device it is about the GPU of this machine, or {DEFAUL
 
 
 def target(name: str | None) -> Device:
-    """The device called ``name``; by default the GPU of this machine, else the default row. Raises InputError."""
+    """Return the device called ``name``; by default the GPU of this machine, else the default row. Raises
+    InputError."""
     if name is None:
         return gpu_here() or device(DEFAULT_DEVICE)
     try:
@@ -37,7 +38,7 @@ def target(name: str | None) -> Device:
 
 
 def gpu_here() -> Device | None:
-    """The GPU of this machine, None where none answers or it is of a kind that no row describes."""
+    """Return the GPU of this machine, None where none answers or it is of a kind that no row describes."""
     if not cuda_available()[0]:
         return None
     try:

@@ -14,8 +14,8 @@ COMMANDS = (("space",), ("tune",), ("best",), ("verify",), ("db", "threshold"))
 
 
 def expanded(arguments: Sequence[str]) -> list[list[str]]:
-    """The command lines that ``arguments`` stand for: themselves; with --kernel, one for each problem of its file, or
-    one where sizes are given or the command asks what a database holds.
+    """Return the command lines that ``arguments`` stand for: themselves; with --kernel, one for each problem of its
+    file, or one where sizes are given or the command asks what a database holds.
 
     Raises InputError for a file that cannot be used and for sizes that the kernel has not.
     """
@@ -59,7 +59,7 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
 
 
 def _of_program(command: tuple[str, ...], place: str, given: Sequence[str], rest: Sequence[str]) -> list[str]:
-    """The command line of a tile program, which is registered."""
+    """Return the command line of a tile program, which is registered."""
     from autosched.programs.loading import load, register_beside, register_program
     from search_spaces import catalogue
     from search_spaces.programs.beside import Beside
@@ -69,15 +69,21 @@ def _of_program(command: tuple[str, ...], place: str, given: Sequence[str], rest
         program = load(place)
         if isinstance(program, Beside):
             register_beside(program)
-            flags = {option.name: option.flags[-1] for option in catalogue.operator(program.operator).options}
-            return [*command, program.operator, *_sizes(given, flags, place), *rest]
-        register_program(program)
-        flags = {option.name: option.flags[-1] for option in operator(program).options}
-    return [*command, program.name, *_sizes(given, flags, place), *rest]
+            name, options = program.operator, catalogue.operator(program.operator).options
+        else:
+            register_program(program)
+            name, options = program.name, operator(program).options
+    sizes = _sizes(given, {option.name: option.flags[-1] for option in options}, place)
+    every = command == ("best",) and not given  # lists what is known of all sizes
+    if not every and not {"--help", "-h"} & set(rest):
+        missing = [o for o in options if o.default is None and o.flags[-1] not in (*sizes, *rest)]
+        if missing:
+            raise InputError(f"{name} needs {listed([f'--size {o.name}=N' for o in missing])}")
+    return [*command, name, *sizes, *rest]
 
 
 def _values(given: Sequence[str]) -> dict[str, str]:
-    """The parameters and values that ``--set NAME=VALUE`` ask for. Raises InputError."""
+    """Return the parameters and values that ``--set NAME=VALUE`` ask for. Raises InputError."""
     values = {}
     for text in given:
         name, sign, value = text.partition("=")
@@ -88,7 +94,7 @@ def _values(given: Sequence[str]) -> dict[str, str]:
 
 
 def _sizes(given: Sequence[str], flags: Mapping[str, str], place: str) -> list[str]:
-    """The options that ``--size NAME=N`` stand for. Raises InputError for unknown names."""
+    """Return the options that ``--size NAME=N`` stand for. Raises InputError for unknown names."""
     sizes: list[str] = []
     for text in given:
         name, sign, value = text.partition("=")
@@ -103,7 +109,7 @@ def _asks_for_help(arguments: Sequence[str]) -> bool:
 
 
 def taken(arguments: Sequence[str], flag: str) -> tuple[list[str], list[str]]:
-    """The values of an option, and the arguments without it."""
+    """Return the values of an option, and the arguments without it."""
     values, others, waiting = list[str](), list[str](), iter(arguments)
     for argument in waiting:
         name, sign, value = argument.partition("=")

@@ -35,7 +35,7 @@ LaunchesOption = Annotated[
 
 
 def order_from(order: str | None, turns: int, launches: int) -> Order:
-    """Raises InputError for what is not an order, and for numbers out of their limits."""
+    """Raise InputError for what is not an order, and for numbers out of their limits."""
     within("--turns", turns, 0, MOST_SEED)
     within("--launches", launches, 1, MOST_LAUNCHES)
     for known in ORDERS:

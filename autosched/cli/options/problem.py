@@ -49,7 +49,7 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
 
 
 def problem_from(operator: Operator, given: Mapping[str, Any]) -> Problem:
-    """The problem the user described. Raises InputError for a missing or impossible option."""
+    """Return the problem the user described. Raises InputError for a missing or impossible option."""
     missing = [o.flags[-1] for o in operator.options if o.default is None and given[o.name] is None]
     if missing:
         raise MissingOptions(f"{operator.name} needs {listed(missing)}")

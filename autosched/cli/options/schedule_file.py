@@ -20,8 +20,8 @@ _MOST_BYTES = 2**26
 
 
 def read(place: str, domains: Mapping[str, Sequence[Parameter]]) -> Schedule:
-    """The one schedule in the file ``place``, or in stdin where that is "-", its parameters in the order of those that
-    ``domains`` has for its template. Raises InputError."""
+    """Return the one schedule in the file ``place``, or in stdin where that is "-", its parameters in the order of
+    those that ``domains`` has for its template. Raises InputError."""
     text = _content(place)
     place = "stdin" if place == "-" else place
     if len(text) > _MOST_BYTES:

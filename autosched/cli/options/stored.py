@@ -11,8 +11,8 @@ from search_spaces.operators.problem import Problem
 
 
 def refuse_unusable(name: str, problem: Problem, record: Record, device: Device | None) -> None:
-    """Raises InputError, which names the trial of the database ``name``, for a schedule that is not valid today: it
-    was edited, or another version wrote it. ``device`` is None for one that no row describes."""
+    """Raise InputError, which names the trial of the database ``name``, for a schedule that is not valid today: it was
+    edited, or another version wrote it. ``device`` is None for one that no row describes."""
     try:
         refuse_invalid(problem, record, device)
     except ValueError as error:
@@ -23,7 +23,7 @@ def refuse_unusable(name: str, problem: Problem, record: Record, device: Device 
 
 
 def stale(problem: Problem, record: Record, device: Device | None) -> tuple[str, ...]:
-    """What has changed in the code of a record's kernel since it was timed, one phrase each."""
+    """Return what has changed in the code of a record's kernel since it was timed, one phrase each."""
     if is_library(record.schedule) or device is None:
         return ()
     its = template(record.schedule.template)

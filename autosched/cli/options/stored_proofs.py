@@ -49,6 +49,6 @@ def keep_proof(store: Store, record: Record, made: Verification) -> StoredProof:
 
 
 def proof_lines(found: Sequence[StoredProof]) -> list[str]:
-    """What was stored, for people: how many of each kind, each with its reason once."""
+    """Return what was stored, for people: how many of each kind, each with its reason once."""
     kinds = Counter((p.now, p.why or p.before) for p in found)
     return [f"stored proofs: {n} {now}" + (f" ({reason})" if reason else "") for (now, reason), n in kinds.items()]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def expanded(arguments: Sequence[str]) -> list[str]:
-    """The command line that ``best --triton ...`` stands for; any other one as it is. Raises InputError."""
+    """Return the command line that ``best --triton ...`` stands for; any other one as it is. Raises InputError."""
     if not arguments or arguments[0] != "best":
         return list(arguments)
     places, rest = taken(arguments[1:], "--triton")
@@ -52,7 +52,7 @@ def expanded(arguments: Sequence[str]) -> list[str]:
 
 
 def _recorded(db: str, operator: str) -> dict[str, list[Any]] | None:
-    """The values that a database has trials of: a kernel that says none itself was tuned with --param."""
+    """Return the values that a database has trials of: a kernel that says none itself was tuned with --param."""
     from measurements.store.store import Store
 
     found: dict[str, dict[Any, None]] = {}
@@ -67,7 +67,7 @@ def _recorded(db: str, operator: str) -> dict[str, list[Any]] | None:
 def loaded(
     place: str, param: Sequence[str] | None = None, rule: Sequence[str] | None = None, reference: str | None = None
 ) -> TritonTuning:
-    """The function at ``place``, with its space, rules and reference. Raises InputError."""
+    """Return the function at ``place``, with its space, rules and reference. Raises InputError."""
     try:
         from autosched.triton.tuning.decorator import TunedFunction
         from autosched.triton.tuning.function import TritonFunction
@@ -93,7 +93,7 @@ def loaded(
 
 
 def _space(param: Sequence[str]) -> dict[str, list[Any]]:
-    """What ``--param NAME=V,V`` list: whole numbers, True, False and None as such, anything else as text."""
+    """Return what ``--param NAME=V,V`` list: whole numbers, True, False and None as such, anything else as text."""
     words: dict[str, Any] = {"True": True, "False": False, "None": None}
     found: dict[str, list[Any]] = {}
     for text in param:
@@ -107,7 +107,7 @@ def _space(param: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def sizes(flag: str, given: Sequence[str] | None) -> dict[str, int]:
-    """What ``--size NAME=N`` give. Raises InputError."""
+    """Return what ``--size NAME=N`` give. Raises InputError."""
     found = {}
     for text in given or ():
         name, sign, value = text.partition("=")
@@ -118,7 +118,7 @@ def sizes(flag: str, given: Sequence[str] | None) -> dict[str, int]:
 
 
 def made(make: Callable[..., Any], given: Mapping[str, int], place: str) -> Any:
-    """What the user's function makes of sizes. Raises InputError."""
+    """Return what the user's function makes of sizes. Raises InputError."""
     try:
         return make(**given)
     except Exception as error:

@@ -40,7 +40,7 @@ def within(flag: str, value: int, least: int, most: int) -> int:
 
 
 def listed(names: Sequence[str], last: str = "and") -> str:
-    """``a, b and c``."""
+    """Return ``a, b and c``."""
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} {last} {names[-1]}"

@@ -38,7 +38,7 @@ def take() -> None:
 
 
 def leave() -> None:
-    """The process is about to end by itself, with a status that a late signal must not change."""
+    """Note that the process is about to end by itself, with a status that a late signal must not change."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
@@ -114,7 +114,8 @@ def _unsafe(frame: FrameType | None) -> bool:
 
 
 def _no_interrupt(record: logging.LogRecord) -> bool:
-    """A library that logs what passes through it, as SQLAlchemy does while it closes a connection, shows no Ctrl-C."""
+    """Return a library that logs what passes through it, as SQLAlchemy does while it closes a connection, shows no
+    Ctrl-C."""
     return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
 
 

@@ -21,12 +21,12 @@ PIPED_WIDTH = 120  # columns of a file or a pipe, unless COLUMNS says otherwise
 
 
 def stdout_console() -> Console:
-    """A console on stdout that colours and wraps nothing but what the caller asks for."""
+    """Return a console on stdout that colours and wraps nothing but what the caller asks for."""
     return _console(stderr=False)
 
 
 def stderr_console() -> Console:
-    """The same on stderr."""
+    """Return the same on stderr."""
     return _console(stderr=True)
 
 

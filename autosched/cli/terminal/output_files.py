@@ -12,7 +12,7 @@ from measurements.store.sqlite_header import is_sqlite
 
 
 def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -> None:
-    """Raises InputError for an output in a folder that does not exist, one that is a folder or may not be written, the
+    """Raise InputError for an output in a folder that does not exist, one that is a folder or may not be written, the
     same one twice, and one that would replace an input or any database. A link counts as what it leads to.
 
     What is None was not given; an input may be a database's URL.
@@ -36,7 +36,7 @@ def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -
 
 
 def check_picture(option: str, picture: str | Path | None) -> None:
-    """Raises InputError for one that is neither .svg nor .png or cannot be replaced, and without matplotlib."""
+    """Raise InputError for one that is neither .svg nor .png or cannot be replaced, and without matplotlib."""
     if picture is None:
         return
     if Path(picture).suffix not in (".svg", ".png"):

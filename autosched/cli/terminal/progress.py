@@ -94,7 +94,7 @@ class TuneDisplay:
         self._running.close()
 
     def started(self, start: "Start") -> None:
-        """The backend is chosen and the database is open."""
+        """Note that the backend is chosen and the database is open."""
         self._start = start
         self._running.enter_context(interrupts.raised())
         for line in (*start.lines, f"{formatting.one_line(start.problem)} on {start.device.name}"):

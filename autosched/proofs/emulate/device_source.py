@@ -111,7 +111,8 @@ def nvcc() -> str | None:
 
 
 def ptx_by_nvcc(file: Path, arch: str, options: Sequence[str] = ()) -> tuple[str | None, str]:
-    """The PTX of a CUDA file, with the lines of its source, and what the compiler said; None where it refuses."""
+    """Return the PTX of a CUDA file, with the lines of its source, and what the compiler said; None where it
+    refuses."""
     command = [nvcc() or "nvcc", "-ptx", "-lineinfo", f"-arch={arch}", "-o", "/dev/stdout", *options, str(file)]
     try:
         done = subprocess.run(
@@ -123,13 +124,13 @@ def ptx_by_nvcc(file: Path, arch: str, options: Sequence[str] = ()) -> tuple[str
 
 
 def device_part(text: str) -> str:
-    """A CUDA file without the functions and variables of the host; every line stays where it is."""
+    """Return a CUDA file without the functions and variables of the host; every line stays where it is."""
     blank = _blanked(text)
     return _kept(text, blank, 0, len(text))
 
 
 def _blanked(text: str) -> str:
-    """The same text with comments, literals and directives as blanks: what is left has true brackets."""
+    """Return the same text with comments, literals and directives as blanks: what is left has true brackets."""
 
     def blanks(found: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", found[0])
@@ -140,7 +141,7 @@ def _blanked(text: str) -> str:
 
 
 def _kept(text: str, blank: str, start: int, end: int) -> str:
-    """The items between two places, at one level of brackets: what is the host's, as empty lines."""
+    """Return the items between two places, at one level of brackets: what is the host's, as empty lines."""
     out, at = [], start
     while at < end:
         stop, opening = _item(blank, at, end)
@@ -156,7 +157,7 @@ def _kept(text: str, blank: str, start: int, end: int) -> str:
 
 
 def _with_literals(text: str, blank: str, start: int, end: int) -> str:
-    """The head of an item: its words, with the literal of ``extern "C"``."""
+    """Return the head of an item: its words, with the literal of ``extern "C"``."""
     words = blank[start:end].strip()
     return 'extern "C"' if words == "extern" and '"' in text[start:end] else words
 

@@ -29,6 +29,7 @@ from measurements.emulator import (
 )
 from measurements.emulator.architecture import source_arch
 from measurements.emulator.demangle import demangled
+from measurements.emulator.findings import of_compiled_code
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Function, Module, Number
 from search_spaces.operators.problem import Array
@@ -186,7 +187,8 @@ def emulate(
         )  # fmt: skip
 
     runs = in_orders(in_order, order, launches=launches, perturb=perturb, time_limit=time_limit)
-    run = suppress(runs.emulation, suppressions)
+    is_source = isinstance(program, str) and not is_ptx(program)
+    run = suppress(runs.emulation if is_source else of_compiled_code(runs.emulation), suppressions)
     arrays = tuple(passed.result(given[k] if k in (aliases or {}) else a, run.outputs) for k, a in enumerate(arguments))
     left = {}
     for asked, name in zip(symbols or {}, contents, strict=True):
@@ -230,7 +232,7 @@ def _named(module: Module, symbols: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content(module: Module, name: str, value: Any) -> Array:
-    """What a variable holds before the launch; where it is only to be read, what the program gives it."""
+    """Return what a variable holds before the launch; where it is only to be read, what the program gives it."""
     variable = next(v for v in module.variables if v.name == name)
     if value is None:
         data = bytearray(variable.bytes)
@@ -290,7 +292,8 @@ def _launch_of(program: Any, block: Size | None, shared_bytes: int | None) -> tu
 
 
 def _scratch(program: Any, blocks: int) -> list[Array]:
-    """The global memory that a Triton kernel asks for, of all its blocks: there it makes its tensor descriptors."""
+    """Return the global memory that a Triton kernel asks for, of all its blocks: there it makes its tensor
+    descriptors."""
     metadata = getattr(program, "metadata", None)
     size = int(getattr(metadata, "global_scratch_size", 0) or 0)
     return [np.zeros(size * blocks, dtype=np.uint8)] if size else []
@@ -303,7 +306,7 @@ def _only(module: Module) -> str:
 
 
 def _check_block(function: Function, block: Size3) -> None:
-    """Raises ValueError where the driver would refuse the launch: ``__launch_bounds__``, ``__block_size__``."""
+    """Raise ValueError where the driver would refuse the launch: ``__launch_bounds__``, ``__block_size__``."""
     most, exact = function.most_threads, function.exact_threads
     if most and math.prod(block) > math.prod(most):
         raise ValueError(

@@ -7,6 +7,7 @@ and a program or object file that holds one mostly do. Python files are known by
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import struct
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ _TEXT_SECTION = ".nv_debug_ptx_txt"
 _FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment")
 _HEAD = 4096  # bytes, by which a text is told from other files
 _INTERMEDIATE = ".nv_intermediate_source_section"
+_TILELANG_HEADERS = "<tl_templates/"
 _LANGUAGE = re.compile(r"^\.language\s+\d+\s*$", re.MULTILINE)
 
 
@@ -46,12 +48,10 @@ FRONT_ENDS = (
     FrontEnd(
         "CuTe DSL",
         ("cutlass.cute", "cutlass"),
-        "write the __ptx__ of what cute.compile returns to a file, and verify that",
+        "write the __ptx__ of what cute.compile[cute.KeepPTX()] returns to a file, and verify that",
     ),
     FrontEnd("cuTile", ("cuda.tile",), "write a cubin with cuda.tile.compilation.export_kernel, and verify that"),
-    FrontEnd(
-        "TileLang", ("tilelang",), "write tilelang.lower(...).kernel_source to a .cu file, and verify that with nvcc"
-    ),
+    FrontEnd("TileLang", ("tilelang",), "write tilelang.lower(...).kernel_source to a .cu file, and verify that"),
     FrontEnd(
         "numba-cuda",
         ("numba.cuda", "numba"),
@@ -62,7 +62,7 @@ FRONT_ENDS = (
 
 
 def ptx_of_file(path: Path) -> str | None:
-    """The PTX of a binary file, for the newest architecture that it holds; None where the file is text.
+    """Return the PTX of a binary file, for the newest architecture that it holds; None where the file is text.
 
     Raises NoKernelFile for a binary file without PTX, and OSError.
     """
@@ -111,6 +111,13 @@ def front_end_of(path: Path) -> FrontEnd | None:
         if any(name == m or name.startswith(f"{m}.") for name in names for m in front_end.modules):
             return front_end
     return None
+
+
+def include_folders(source: str) -> tuple[str, ...]:
+    """Where the headers of a front end lie that CUDA source includes: TileLang's, in its package."""
+    spec = importlib.util.find_spec("tilelang") if _TILELANG_HEADERS in source else None
+    folders = spec.submodule_search_locations or () if spec else ()
+    return tuple(str(Path(f) / part) for f in folders for part in ("src", "3rdparty/cutlass/include"))
 
 
 def _imported(tree: ast.AST) -> Iterator[str]:

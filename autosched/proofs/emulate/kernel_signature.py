@@ -65,7 +65,7 @@ _NUMPY = {np.dtype(t).name for t in "?bBhHiIlLqQefdFD"}
 
 
 def find_kernel(asked: str, kernels: Sequence[str]) -> str:
-    """The entry that is meant: by its mangled name, its signature, with template arguments or without.
+    """Return the entry that is meant: by its mangled name, its signature, with template arguments or without.
 
     Raises ValueError, with the names that there are.
     """

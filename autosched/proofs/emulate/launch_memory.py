@@ -104,7 +104,7 @@ class LaunchMemory:
     _places: dict[int, tuple[str, int, Array]] = field(default_factory=dict)  # by the identity of an array
 
     def result(self, value: Any, outputs: Mapping[str, Array]) -> Any:
-        """What the launch left of an argument: an array, a tuple of those in a list or a struct, or None."""
+        """Return what the launch left of an argument: an array, a tuple of those in a list or a struct, or None."""
         if isinstance(value, np.ndarray):
             place = self._places.get(id(value))
             if place is None or place[0] not in outputs:
@@ -127,7 +127,7 @@ def pass_arguments(
     outputs: Sequence[int],
     symbols: Mapping[str, Array],
 ) -> LaunchMemory:
-    """Raises ValueError for what does not fit the kernel. ``symbols``: contents by the names that the PTX has."""
+    """Raise ValueError for what does not fit the kernel. ``symbols``: contents by the names that the PTX has."""
     return _Passing(parameters, signature, given, outputs, symbols).done()
 
 
@@ -170,7 +170,7 @@ class _Passing:
     # Memory ---------------------------------------------------------------------------------------------------------
 
     def all_regions(self) -> dict[int, _Region]:
-        """The region of each array, by its identity. Arrays that overlap on the host do so on the device."""
+        """Return the region of each array, by its identity. Arrays that overlap on the host do so on the device."""
         apart: list[_Region] = []
         for array in {id(a): a for value in self.given for a in _arrays_in(value)}.values():
             start = array.__array_interface__["data"][0] if array.flags.c_contiguous and array.nbytes else -id(array)
@@ -187,11 +187,11 @@ class _Passing:
 
     @staticmethod
     def place_of(array: Array, region: _Region) -> int:
-        """The first byte of an array in its region."""
+        """Return the first byte of an array in its region."""
         return int(array.__array_interface__["data"][0]) - region.start if len(region.members) > 1 else 0
 
     def operand(self, array: Array, name: str) -> tuple[Operand, int]:
-        """The array of the launch in which ``array`` lies, and from which byte on."""
+        """Return the array of the launch in which ``array`` lies, and from which byte on."""
         region = self.regions[id(array)]
         offset = self.place_of(array, region)
         if region.operand is None:
@@ -223,7 +223,7 @@ class _Passing:
         return dtype
 
     def other(self, array: Array, name: str) -> tuple[str, int]:
-        """An array that no argument is, by name."""
+        """Return an array that no argument is, by name."""
         operand, offset = self.operand(array, self.fresh(name) if self.regions[id(array)].operand is None else name)
         self.note_other(operand)
         return operand.name, offset
@@ -302,7 +302,7 @@ class _Passing:
         return Bytes(self.names[k], SCALAR_DTYPES["u8"], 0, data)
 
     def table(self, k: int, parameter: Variable, values: Sequence[Any]) -> Argument:
-        """An array of pointers."""
+        """Return an array of pointers."""
         if parameter.bytes != _POINTER_BYTES or not all(v is None or isinstance(v, np.ndarray) for v in values):
             raise ValueError(
                 f"{self.shown(k)}: a list is an array of pointers, of arrays and None; write Struct(...) for a struct"
@@ -357,7 +357,7 @@ class _Passing:
         return TensorMap(**fields | {"operand": operand})
 
     def texture(self, value: Texture, name: str) -> int:
-        """The handle of a texture or surface object of an array."""
+        """Return the handle of a texture or surface object of an array."""
         target, offset = self.other(value.array, f"{name}.array")
         shape = list(value.array.shape)
         if value.channels not in (1, 2, 4) or (value.channels > 1 and (not shape or shape.pop() != value.channels)):
@@ -382,7 +382,7 @@ class _Passing:
         return handle
 
     def number(self, k: int, parameter: Variable, value: Any) -> bytes:
-        """A number or a struct in as many bytes as the parameter has."""
+        """Return a number or a struct in as many bytes as the parameter has."""
         if value is None:
             if parameter.bytes != _POINTER_BYTES:
                 raise ValueError(f"{self.shown(k)} is None, and its parameter of {parameter.bytes} bytes no pointer")
@@ -455,7 +455,7 @@ def _dtype_of(array: Array) -> DType:
 
 
 def size_of(size: Any) -> tuple[int, int, int]:
-    """A grid or a block of one to three sizes. Raises ValueError."""
+    """Return a grid or a block of one to three sizes. Raises ValueError."""
     sizes: tuple[int, ...]
     try:
         sizes = (operator.index(size),)

@@ -37,7 +37,7 @@ def in_orders(
 
 
 def _new(emulation: Emulation, known: list[Finding], order: Order) -> list[Finding]:
-    """What a run has found besides ``known``; of a run without a verdict the reason is a finding as well."""
+    """Return what a run has found besides ``known``; of a run without a verdict the reason is a finding as well."""
     places = {(f.kind, f.file, f.line) for f in known}
     return [
         replace(f, message=f"{f.message}; blocks {order.name}")

@@ -35,6 +35,7 @@ from autosched.samplers.base import Prior, Sampler, UnvisitedPool
 from autosched.samplers.bayes.acquisition import expected_improvement, likely_optimum, log_probability_to_reach
 from autosched.samplers.bayes.coordinates import Coordinates
 from autosched.samplers.bayes.pool import Pool
+from autosched.samplers.bayes.settings import Settings
 from autosched.samplers.first_choices.descent import descended
 from autosched.samplers.first_choices.guesses import LEAST, Guesses
 from cost_models import feasibility, gaussian_process
@@ -44,42 +45,6 @@ from measurements.records.measurement import Measurement
 from search_spaces.arrays import FloatArray, IntArray
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
-
-_MODEL = gaussian_process.Settings(starts=1)
-_GUIDED = gaussian_process.Settings(starts=1, offset=1.0)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """``first`` trials are random; of a prior that guesses, every other one has the best guess that descents from
-    ``guessed`` random ones find. It is followed less after ``patience`` trials that did not shorten the best time by
-    the part ``progress``.
-
-    With a guess, an improvement counts beyond ``margin`` standard deviations of the values so far. Hyper-parameters
-    are fitted again with ``growth`` times the results of the last time, and with ``later`` times once there are
-    ``many``: then a fit costs more and changes less. The model holds at most ``most`` observations: the fastest half of
-    them, and the newest others. A space of up to ``whole`` schedules is looked at as a whole, else a living pool of
-    ``living``. There each proposal replaces the worst by ``moves`` neighbours of one of the best ``elite`` schedules,
-    as many mutants of these, and as many random ones; and then by the neighbours of its own maximum, in ``rounds``
-    steps. ``model`` is that of a search without a prior that guesses, ``guided`` of one with it.
-    """
-
-    first: int = 5
-    guessed: int = 512
-    patience: int = 5
-    progress: float = 0.005
-    margin: float = 0.3
-    growth: float = 1.04
-    later: float = 1.15
-    many: int = 96
-    most: int = 512
-    whole: int = 24576
-    living: int = 2048
-    elite: int = 4
-    moves: int = 24
-    rounds: int = 2
-    model: gaussian_process.Settings = _MODEL
-    guided: gaussian_process.Settings = _GUIDED
 
 
 @dataclass(frozen=True)
@@ -154,7 +119,7 @@ class BayesSampler(Sampler):
         guided = self._guided_to.pop(schedule, True)
         self._idle += 1
         if measurement.timing is not None and measurement.timing.median < self._goal:
-            self._goal = measurement.timing.median * (1 - self._settings.progress)
+            self._goal = measurement.timing.median * (1 - self._settings.trust.progress)
             self._idle, self._guided = 0, guided
 
     def ask(self, n: int) -> list[Schedule]:
@@ -185,9 +150,9 @@ class BayesSampler(Sampler):
         if not pool.whole:
             self._refresh(pool, self._fresh(rng), outlook.worth)
             outlook = self._outlook(pool, guided)
-        for _ in range(0 if pool.whole else self._settings.rounds):
+        for _ in range(0 if pool.whole else self._settings.candidates.rounds):
             chosen = pool.schedules[int(outlook.worth.argmax())]
-            self._refresh(pool, self._space.neighbours(chosen, self._settings.moves), outlook.worth)
+            self._refresh(pool, self._space.neighbours(chosen, self._settings.candidates.moves), outlook.worth)
             outlook = self._outlook(pool, guided)
         best = int(outlook.worth.argmax())
         if outlook.worth[best] == -math.inf:  # all seen, which a living pool may be while the space is not
@@ -198,7 +163,7 @@ class BayesSampler(Sampler):
 
     def _follows_guess(self) -> bool:
         """Whether the next proposal is of the model with a line along the guess."""
-        if self._idle < self._settings.patience:
+        if self._idle < self._settings.trust.patience:
             return self._guided
         return self._unseen.seen % (4 if self._guided else 2) == 0
 
@@ -206,8 +171,9 @@ class BayesSampler(Sampler):
 
     def _made_pool(self) -> Pool:
         if self._pool is None:
-            whole = self._space.count() <= self._settings.whole
-            schedules = self._space.sample(self._settings.whole if whole else self._settings.living, self._seed)
+            whole = self._space.count() <= self._settings.candidates.whole
+            size = self._settings.candidates.whole if whole else self._settings.candidates.living
+            schedules = self._space.sample(size, self._seed)
             if self._prior is not None:
                 self._guesses = Guesses(self._prior, schedules)
                 self._of_pool = self._guesses.values(schedules)
@@ -222,9 +188,10 @@ class BayesSampler(Sampler):
 
     def _update(self, pool: Pool) -> None:
         """Fit hyper-parameters where enough has been told since the last time, and observe what is new."""
+        refits = self._settings.refits
         size = step = self._settings.first
         while step <= len(self._told):
-            growth = self._settings.growth if step < self._settings.many else self._settings.later
+            growth = refits.growth if step < refits.many else refits.later
             size, step = step, max(step + 1, math.ceil(step * growth))
         refitted = size != self._fitted or not self._models
         if refitted:
@@ -233,7 +200,7 @@ class BayesSampler(Sampler):
         else:
             given = {name: model.hyperparameters for name, model in self._models.items()}
         new = list(islice(self._times, self._count, None))
-        if refitted or len(self._observed) + len(new) > self._settings.most * 5 // 4:
+        if refitted or len(self._observed) + len(new) > refits.most * 5 // 4:
             self._models = {name: IncrementalPosterior(pool.places, found, pool.grid) for name, found in given.items()}
             self._observed, new = [], self._remembered()
         self._count = len(self._times)
@@ -245,7 +212,7 @@ class BayesSampler(Sampler):
 
     def _remembered(self) -> list[Schedule]:
         """Return what the model observes: everything, or the fastest half of ``most`` and the newest others."""
-        most = self._settings.most
+        most = self._settings.refits.most
         if len(self._times) <= most:
             return list(self._times)
         waiting = [s for s, times in self._times.items() if times is None]
@@ -312,7 +279,7 @@ class BayesSampler(Sampler):
             aim = likely_optimum(predicted, best, np.where(pool.seen, 0.0, probable))
             worth = log_probability_to_reach(aim, predicted) + np.log(np.maximum(probable, 1e-300))
         else:
-            worth = expected_improvement(predicted, best + self._settings.margin) * probable
+            worth = expected_improvement(predicted, best + self._settings.trust.margin) * probable
         worth[pool.seen] = -math.inf
         return AcquisitionState(predicted, best, scale.deviation * probable, worth)
 
@@ -324,7 +291,7 @@ class BayesSampler(Sampler):
         if self._prior is None:
             return None
         if self._by_guess is None:
-            random = self._space.sample(self._settings.guessed, self._seed)
+            random = self._space.sample(self._settings.trust.guessed, self._seed)
             guesses = self._prior.log_seconds(random)
             assert guesses is not None
             order = [i for i in np.argsort(-guesses, kind="stable").tolist() if math.isfinite(guesses[i])]
@@ -344,10 +311,10 @@ class BayesSampler(Sampler):
 
     def _fresh(self, rng: np.random.Generator) -> list[Schedule]:
         """Neighbours and mutants of the fastest, and random schedules."""
-        fastest = heapq.nsmallest(self._settings.elite, self._medians, key=self._medians.__getitem__)
-        parents = [fastest[i] for i in rng.integers(len(fastest), size=self._settings.moves)]
-        near = self._space.neighbours(parents[0], self._settings.moves)
-        random = self._space.sample(self._settings.moves, int(rng.integers(2**62)))
+        fastest = heapq.nsmallest(self._settings.candidates.elite, self._medians, key=self._medians.__getitem__)
+        parents = [fastest[i] for i in rng.integers(len(fastest), size=self._settings.candidates.moves)]
+        near = self._space.neighbours(parents[0], self._settings.candidates.moves)
+        random = self._space.sample(self._settings.candidates.moves, int(rng.integers(2**62)))
         return [*near, *self._space.mutate(parents, rng), *random]
 
     def _refresh(self, pool: Pool, schedules: Sequence[Schedule], worth: FloatArray) -> None:

@@ -20,7 +20,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from autosched.samplers.bayes.acquisition import expected_improvement
-from autosched.samplers.bayes.sampler import Settings
+from autosched.samplers.bayes.settings import GuessTrust
 from autosched.samplers.optuna.axes import Axis, Place, axis
 from cost_models import feasibility, gaussian_process
 from cost_models.covariance import Columns, Hyperparameters, coordinates
@@ -129,7 +129,7 @@ class StudySampler(BaseSampler):
                 fails = IncrementalPosterior(columns, of_failures)
                 fails.observe(rows)
                 probable = feasibility.probability(fails, works)
-            worth = expected_improvement(posterior.predict(scaled), reached + Settings.margin) * probable
+            worth = expected_improvement(posterior.predict(scaled), reached + GuessTrust.margin) * probable
             best = fresh[int(worth.argmax())]
             candidates = [best, *self._moved([best] * 32, axes, 1, legal)]
         return params(best)

@@ -24,7 +24,7 @@ from autosched.triton.tuning.judge import ORDERS, Judge, Reference
 from autosched.triton.tuning.problem import PREFIX, TritonProblem, operator, problem_type
 from autosched.triton.tuning.runner import TritonEstimateRunner
 from autosched.triton.tuning.space import RuleText, TritonSpace, space_of
-from autosched.tuning.loop import Tuner
+from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.result import Observer, TuneResult
 from autosched.tuning.winner.winner_proof import PROOF_SECONDS
 from measurements.compiler.pool import usable_cores
@@ -70,11 +70,11 @@ class TritonTuning:
     tolerance: tuple[float, float] | None = None
 
     def space_of(self, problem: TritonProblem) -> TritonSpace:
-        """Raises SpaceError."""
+        """Raise SpaceError."""
         return self.space_of_names(problem.names)
 
     def space_of_names(self, given: Collection[str]) -> TritonSpace:
-        """The space where these arguments are given. Raises SpaceError."""
+        """Return the space where these arguments are given. Raises SpaceError."""
         return space_of(self.function, given, self.space, self.rules, self.default)
 
     def problem(self, call: KernelCall) -> TritonProblem:
@@ -201,18 +201,20 @@ def tune_call(
             if note:
                 lines.append(note)
             tuner = Tuner(
-                problem,
-                row,
-                runner,
-                store,
-                make_sampler(sampler, space, seed=seed),
-                seed=seed,
-                generate=template.kernel,
-                versions={template.name: template.version},
-                space_versions={template.name: space.fingerprint},
-                verifier=(lambda _, schedule: judge.judge(schedule)) if verify else None,
-                lines=lines,
-                observer=progress,
+                TunerParts(
+                    problem,
+                    row,
+                    runner,
+                    store,
+                    make_sampler(sampler, space, seed=seed),
+                    seed=seed,
+                    generate=template.kernel,
+                    versions={template.name: template.version},
+                    space_versions={template.name: space.fingerprint},
+                    verifier=(lambda _, schedule: judge.judge(schedule)) if verify else None,
+                    lines=lines,
+                    observer=progress,
+                )
             )
             limit = PROOF_SECONDS if proof_seconds is None else proof_seconds
             result = tuner.run(
@@ -227,7 +229,7 @@ def tune_call(
 def _processes(
     function: TritonFunction, device: Device, workers: int | None, seconds: float
 ) -> tuple[CompileProcesses | None, str]:
-    """Processes that compile, or None and a line for people on why there are none."""
+    """Return processes that compile, or None and a line for people on why there are none."""
     if workers == 0:
         return None, ""
     try:

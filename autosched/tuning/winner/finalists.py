@@ -26,7 +26,7 @@ def simplicity(space: SearchSpace) -> Complexity:
 
 
 def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
-    """The best, the winner of the last re-measurement, the default, and the fastest others, each kernel once."""
+    """Return the best, the winner of the last re-measurement, the default, and the fastest others, each kernel once."""
     if book.best is None or book.best.seconds is None:
         return ()
     fingerprint = canonical_json(book.fingerprint)
@@ -55,8 +55,8 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
 
 
 def _simplest_first(book: TrialLedger, entrants: Sequence[Candidate], complexity: Complexity) -> list[int]:
-    """The place of each entrant from the simplest to the least simple, no two alike: of two runs that tie the same
-    schedules, both must choose the same one. Simpler is what departs from fewer defaults, then what takes fewer
+    """Return the place of each entrant from the simplest to the least simple, no two alike: of two runs that tie the
+    same schedules, both must choose the same one. Simpler is what departs from fewer defaults, then what takes fewer
     registers, then less shared memory; the text of the schedule decides the rest."""
 
     def simplicity(candidate: Candidate) -> tuple[float, int, int, str]:
@@ -71,7 +71,7 @@ def _simplest_first(book: TrialLedger, entrants: Sequence[Candidate], complexity
 
 
 def _incumbent(book: TrialLedger, entrants: Sequence[Candidate]) -> int | None:
-    """The position of the one of ours that won the last re-measurement, if it is among ``entrants``."""
+    """Return the position of the one of ours that won the last re-measurement, if it is among ``entrants``."""
     ranked = [r for r in book.stored if r.rank is not None and not is_library(r.schedule)]
     schedules = [candidate.schedule for candidate in entrants]
     return schedules.index(ranked[-1].schedule) if ranked and ranked[-1].schedule in schedules else None
@@ -118,7 +118,7 @@ def remeasure(
 
 
 def _control(remeasured: paired_timing.Remeasurement) -> Control | None:
-    """What a later check times beside the winner, as it was beside it here."""
+    """Return what a later check times beside the winner, as it was beside it here."""
     if remeasured.vendor is not None and remeasured.vendor_seconds:
         return Control("library", Timing.of(remeasured.vendor_seconds), remeasured.vendor.version)
     return Control("copy", Timing.of(remeasured.copy_seconds)) if remeasured.copy_seconds else None

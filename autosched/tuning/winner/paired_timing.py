@@ -32,7 +32,7 @@ TIE = 0.01  # schedules closer than this count as equally fast
 
 
 def let_in(screened: Sequence[Timing]) -> list[int]:
-    """The positions of those that may be as fast as the fastest, by their times of screening; fastest first.
+    """Return the positions of those that may be as fast as the fastest, by their times of screening; fastest first.
 
     A true tie may be behind by TIE, by DRIFT, and by what the noise of a few repeats makes of two medians: the error of
     one is taken over all that are near, since the quartiles of a few repeats are themselves uncertain. The
@@ -211,7 +211,7 @@ class _Session:
         self.held += turn.rounds
 
     def choose(self, complexity: Sequence[float], incumbent: int | None) -> Choice:
-        """The winner among those that are running, which the incumbent need not be any more."""
+        """Return the winner among those that are running, which the incumbent need not be any more."""
         place = self.running.index(incumbent) if incumbent in self.running and incumbent is not None else None
         times, simplicity = [self._times[i] for i in self.running], [complexity[i] for i in self.running]
         choice = choose(times, simplicity, TIE, place)

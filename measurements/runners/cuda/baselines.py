@@ -38,8 +38,8 @@ class Unable(Exception):
 def baseline_call(
     name: str, cp: Any, stream: Any, problem: Problem, copies: Sequence[Arrays], cold_bytes: int
 ) -> Call | str:
-    """A function that launches the baseline called ``name`` on copy i of the operands; else one line that says why
-    not. ``copies`` hold the operands by name, shaped as in memory; work goes to the cupy stream ``stream``.
+    """Return a function that launches the baseline called ``name`` on copy i of the operands; else one line that says
+    why not. ``copies`` hold the operands by name, shaped as in memory; work goes to the cupy stream ``stream``.
 
     It has been launched on the first copy, whose output then holds what it computes (but for the plain copy).
     """
@@ -67,8 +67,8 @@ def _cublaslt_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arra
 
 
 def library_multiplier(cp: Any, stream: Any, gemm: Gemm) -> Multiply:
-    """A function of device addresses, as ``library_product`` names them, that queues the product by cuBLAS, or by
-    cuBLASLt where that alone multiplies the type. Raises CublasError."""
+    """Return a function of device addresses, as ``library_product`` names them, that queues the product by cuBLAS, or
+    by cuBLASLt where that alone multiplies the type. Raises CublasError."""
     return lt_multiplier(cp, stream, gemm) if gemm.element in EIGHT_BIT else multiplier(cp, stream, gemm)
 
 
@@ -149,7 +149,8 @@ def _tensor_call(
 
 
 def _tensor(torch: Any, array: Any, kind: str) -> Any:
-    """The same memory as a tensor. torch takes signed integers of any size, and cupy holds a bf16 as its bits."""
+    """Return the same memory as a tensor. torch takes signed integers of any size, and cupy holds a bf16 as its
+    bits."""
     storage = np.dtype(array.dtype)
     signed = array.view(np.dtype(f"i{storage.itemsize}")) if storage.kind == "u" and storage.itemsize > 1 else array
     tensor = torch.as_tensor(signed, device="cuda")
@@ -272,7 +273,7 @@ _MAKERS: dict[str, Callable[[Any, Any, Any, Sequence[Arrays]], Call]] = {
 
 
 def _entry(name: str, table: Mapping[str, Entry], problem: Problem) -> Entry:
-    """The entry of the problem's operator, if it can give the type of ``out``. Raises Unable."""
+    """Return the entry of the problem's operator, if it can give the type of ``out``. Raises Unable."""
     if problem.operator not in table:
         raise Unable(f"{name} has no {problem.operator}")
     _plain_product(name, problem)
@@ -283,7 +284,7 @@ def _entry(name: str, table: Mapping[str, Entry], problem: Problem) -> Entry:
 
 
 def _plain_product(name: str, problem: Any) -> None:
-    """Raises Unable for a matmul that does more than multiply."""
+    """Raise Unable for a matmul that does more than multiply."""
     if getattr(problem, "epilogue", "none") != "none":
         raise Unable(f"{name} has no epilogue to compare with")
     if getattr(problem, "reduction", "none") != "none":
@@ -302,7 +303,7 @@ def _lines(p: Any, t: Arrays) -> tuple[Any, Any]:
 
 
 def _copy_call(cp: Any, stream: Any, problem: Problem, cold_bytes: int) -> Call | str:
-    """A device-to-device copy that moves as many bytes, read and written, as the problem must at least."""
+    """Return a device-to-device copy that moves as many bytes, read and written, as the problem must at least."""
     half = max(-(-problem.min_bytes // (2 * _COPY_ALIGNMENT)), 1) * _COPY_ALIGNMENT
     pairs = max(math.ceil(cold_bytes / (2 * half)), 1)
     try:

@@ -119,10 +119,10 @@ KERNEL = Kernel(
 
 
 def entry_for(dtype: str) -> str:
-    """The entry function that checks an output of a type of ``dtypes.SCALAR_DTYPES``, by its name."""
+    """Return the entry function that checks an output of a type of ``dtypes.SCALAR_DTYPES``, by its name."""
     return f"check_{dtype}"
 
 
 def initial_report() -> list[int]:
-    """What the report must hold before a check: counts of zero, and no first index."""
+    """Return what the report must hold before a check: counts of zero, and no first index."""
     return [0, 2**64 - 1, 0, 2**64 - 1]

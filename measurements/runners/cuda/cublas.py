@@ -53,7 +53,7 @@ class Gemm:
 
 
 def multiplier(cp: Any, stream: Any, gemm: Gemm) -> Callable[[int, int, int], None]:
-    """A function of the device addresses of a, b and out that queues the product on the cupy stream ``stream``.
+    """Return a function of the device addresses of a, b and out that queues the product on the cupy stream ``stream``.
 
     Raises CublasError, as the function does.
     """

@@ -53,9 +53,9 @@ class _Heuristic(ctypes.Structure):
 
 
 def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Multiply:
-    """A function of device addresses that queues the product on the cupy stream ``stream``: by the algorithm that the
-    library's heuristics put first, or by the fastest of the first ``best_of``, which the first call measures on its
-    operands.
+    """Return a function of device addresses that queues the product on the cupy stream ``stream``: by the algorithm
+    that the library's heuristics put first, or by the fastest of the first ``best_of``, which the first call measures
+    on its operands.
 
     Raises CublasError, as the function does: where there is no such library, and what it cannot multiply.
     """
@@ -133,7 +133,7 @@ def _algorithms(
 def _fastest(
     cp: Any, stream: Any, algorithms: Sequence[_Heuristic], launch: Callable[[_Heuristic], None]
 ) -> _Heuristic:
-    """The one whose median of a few replays is the shortest; CublasError where none can be launched.
+    """Return the one whose median of a few replays is the shortest; CublasError where none can be launched.
 
     A replay is a graph of many launches: a short one alone on an idle GPU takes as long as the host needs for it.
     """
@@ -168,7 +168,7 @@ def _description(library: Any, compute: int, scale_type: int) -> ctypes.c_void_p
 
 
 def _matrix(library: Any, element: str, rows: int, columns: int, batch: int) -> ctypes.c_void_p:
-    """A column-major stack of matrices without gaps."""
+    """Return a column-major stack of matrices without gaps."""
     made = ctypes.c_void_p()
     sizes = ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows)
     _check(library.cublasLtMatrixLayoutCreate(ctypes.byref(made), _TYPES[element], *sizes))
@@ -200,7 +200,7 @@ _places: dict[tuple[int, int], tuple[ctypes.c_void_p, Any]] = {}  # by GPU and s
 
 
 def _place(cp: Any, stream: Any) -> tuple[ctypes.c_void_p, Any]:
-    """A handle and a workspace of its own for each stream of each GPU, for as long as the process lives."""
+    """Return a handle and a workspace of its own for each stream of each GPU, for as long as the process lives."""
     place = int(cp.cuda.runtime.getDevice()), int(stream.ptr)
     if place not in _places:
         handle = ctypes.c_void_p()

@@ -28,7 +28,7 @@ _INTEGRATED = (87, 110, 121)  # all of whose products share the CPU's memory
 
 @cache
 def _ask(request: str, gpu: int) -> dict[str, Any] | str:
-    """What a worker answers to ``request``, asked once per process; or one line on why none does."""
+    """Return what a worker answers to ``request``, asked once per process; or one line on why none does."""
     if importlib.util.find_spec("cupy") is None:
         return f"cupy is not installed: {_INSTALL}"
     try:
@@ -46,7 +46,7 @@ def _ask(request: str, gpu: int) -> dict[str, Any] | str:
 
 
 def _probe(gpu: int) -> dict[str, Any] | str:
-    """What the worker says about the GPU, or one line on why there is none."""
+    """Return what the worker says about the GPU, or one line on why there is none."""
     return _ask("open", gpu)
 
 
@@ -66,8 +66,8 @@ def cuda_count() -> int:
 
 
 def cuda_device(gpu: int = 0) -> Device:
-    """The GPU with that index as a device row, see ``device_row``. Raises ValueError where none answers, and for one
-    before Turing."""
+    """Return the GPU with that index as a device row, see ``device_row``. Raises ValueError where none answers, and for
+    one before Turing."""
     found = _probe(gpu)
     if isinstance(found, str):
         raise ValueError(found)
@@ -86,7 +86,8 @@ class GpuHere:
 
 
 def gpu_here(cp: Any) -> GpuHere:
-    """The current GPU, asked in this process through ``cp``, which is cupy: for programs that use the GPU themselves.
+    """Return the current GPU, asked in this process through ``cp``, which is cupy: for programs that use the GPU
+    themselves.
 
     Raises UnknownDevice as ``device_row`` does, and cupy's errors where no GPU answers.
     """
@@ -108,7 +109,8 @@ def _driver_version() -> str:
 
 
 def device_row(name: str, attributes: Mapping[str, int], memory_bytes: int) -> Device:
-    """The row of the GPU that the driver calls ``name``, with CUDA device attributes named as in ``cudaDeviceAttr``.
+    """Return the row of the GPU that the driver calls ``name``, with CUDA device attributes named as in
+    ``cudaDeviceAttr``.
 
     Products share names, so SMs and memory must fit, too. A GPU that no row describes gets a *derived* row: the limits
     of its compute capability, the rates of its class, and what the driver tells. So does a slice of a GPU (MIG).
@@ -127,7 +129,8 @@ def device_row(name: str, attributes: Mapping[str, int], memory_bytes: int) -> D
 
 
 def _slice(row: Device, sm_count: int, l2_bytes: int, memory_bytes: int) -> Device:
-    """A part of a GPU: its SMs have the rates of the whole, and it reads memory at its share of the bandwidth."""
+    """Return a part of a GPU: its SMs have the rates of the whole, and it reads memory at its share of the
+    bandwidth."""
     return dataclasses.replace(
         row,
         sm_count=sm_count,
@@ -140,7 +143,7 @@ def _slice(row: Device, sm_count: int, l2_bytes: int, memory_bytes: int) -> Devi
 
 
 def _derived(name: str, sm: int, attributes: Mapping[str, int], memory_bytes: int) -> Device:
-    """The row of a product that no row describes."""
+    """Return the row of a product that no row describes."""
     try:
         its = architecture(sm)
     except UnknownArchitecture as error:

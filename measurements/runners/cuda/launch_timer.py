@@ -49,7 +49,7 @@ class Captured:
 
 
 def capture(stream: Any, work: list[Work]) -> Captured:
-    """A graph of ``work``, which goes to ``stream``. Raises NoGraph where something in it cannot be captured."""
+    """Return a graph of ``work``, which goes to ``stream``. Raises NoGraph where something in it cannot be captured."""
     stream.begin_capture()
     try:
         for piece in work:
@@ -160,7 +160,7 @@ class LaunchTimer:
     def sampler(
         self, launch: Callable[[int], None], copies: int, limit: float, graph_below: float
     ) -> Callable[[], list[float]]:
-        """A function that times the kernel once more or some times more; the GPU is warm when this returns.
+        """Return a function that times the kernel once more or some times more; the GPU is warm when this returns.
 
         Launches of less than ``graph_below`` seconds are timed as graphs, of which each visits every copy equally
         often. Raises NoGraph where they cannot be, LaunchTimeout, and CUDA's errors.
@@ -197,8 +197,8 @@ class LaunchTimer:
         return lambda: [s / count for s in self._timed(limit, [group] * _HELD_GROUPS, group, held=True)]
 
     def mean_watts(self, launch: Callable[[int], None], copies: int, limit: float) -> float | None:
-        """What the GPU draws while it does nothing but this kernel, over ``_POWER_SECONDS``, as NVML renews its numbers
-        some ten times a second; None where it has none. Raises LaunchTimeout, and CUDA's errors."""
+        """Return what the GPU draws while it does nothing but this kernel, over ``_POWER_SECONDS``, as NVML renews its
+        numbers some ten times a second; None where it has none. Raises LaunchTimeout, and CUDA's errors."""
         next_launch = _in_turn(launch, copies)
         single = max(self._warmed_up(next_launch, limit), 1e-6)
         batch = min(max(math.ceil(_BATCH_SECONDS / single), 1), _MOST_QUEUED)
@@ -223,7 +223,7 @@ class LaunchTimer:
         return sum(seen) / len(seen) if seen else None
 
     def _graph_of(self, launch: Work, count: int, limit: float) -> Callable[[], list[float]]:
-        """Times a launch as one of ``count`` in a graph that follows another replay of it on the busy stream."""
+        """Return times a launch as one of ``count`` in a graph that follows another replay of it on the busy stream."""
         began = self.host.perf_counter()
         captured = capture(self._stream, [launch] * count)
         idle = self.host.perf_counter() - began

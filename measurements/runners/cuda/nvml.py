@@ -29,7 +29,8 @@ class GpuState:
 
 
 def open_state(pci_bus_id: str) -> tuple[GpuState, str | None]:
-    """The state of a GPU, and the driver's version; one that knows nothing, and None, where NVML does not answer."""
+    """Return the state of a GPU, and the driver's version; one that knows nothing, and None, where NVML does not
+    answer."""
     try:
         pynvml = importlib.import_module("pynvml")
         pynvml.nvmlInit()

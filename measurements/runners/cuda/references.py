@@ -50,12 +50,13 @@ class References:
         self._sent = NOTHING_SENT
 
     def known(self, data: DataSet) -> SentArrays:
-        """What has been computed of ``data`` so far."""
+        """Return what has been computed of ``data`` so far."""
         with self._lock:
             return self._sent if self._key == data.key else NOTHING_SENT
 
     def computed(self, data: DataSet, parts: Sequence[str]) -> SentArrays:
-        """The arrays of ``parts`` of ``data`` (names of PARTS), and those known already. Raises what the problem does.
+        """Return the arrays of ``parts`` of ``data`` (names of PARTS), and those known already. Raises what the problem
+        does.
 
         A reference is computed in float64 on the CPU, which takes time.
         """
@@ -84,7 +85,8 @@ class References:
 
 
 def array_of(part: str, operand: Operand, content: Buffer) -> Any:
-    """The numpy array of ``operand`` in ``part`` whose bytes are ``content``. Raises ValueError for too few or many."""
+    """Return the numpy array of ``operand`` in ``part`` whose bytes are ``content``. Raises ValueError for too few or
+    many."""
     return np.frombuffer(content, dtype=_storage(part, operand)).reshape(operand.shape)
 
 

@@ -83,7 +83,7 @@ class CudaRunner:
         worker_path: Sequence[str] = (),
         references: References | None = None,
     ) -> None:
-        """``references`` give the arrays that a worker cannot make itself."""
+        """Take ``references``, which give the arrays that a worker cannot make itself."""
         if not gpus or len(set(gpus)) != len(gpus):
             raise ValueError(f"gpus must name at least one GPU, and each once, not {list(gpus)}")
         self.device = device
@@ -112,7 +112,7 @@ class CudaRunner:
         return f"backend cuda: {timed}, compiled by {self._toolchain}{row}"
 
     def fingerprint(self) -> dict[str, str]:
-        """Queries the first GPU, unless a measurement already has. Raises RunnerStopped where it does not answer."""
+        """Query the first GPU, unless a measurement already has. Raises RunnerStopped where it does not answer."""
         known = (s.info for s in self._supervisors.values() if s.info)
         answer = next(known, None) or self._ask(lambda supervisor: supervisor.ensure_healthy())
         return {
@@ -204,7 +204,8 @@ class CudaRunner:
         return tuple(entrants)
 
     def outputs(self, candidate: Candidate) -> dict[str, npt.NDArray[Any]] | Measurement:
-        """What one launch computes from the inputs of ``options.seed``, unjudged; or the measurement that says why not.
+        """Return what one launch computes from the inputs of ``options.seed``, unjudged; or the measurement that says
+        why not.
 
         Arrays are by the outputs' names, in storage types. Raises RunnerStopped.
         """
@@ -282,7 +283,7 @@ class CudaRunner:
                     thread.start()
 
     def _ask(self, work: Callable[[Supervisor], Any]) -> Any:
-        """What ``work`` returns or raises, done by whichever GPU is free."""
+        """Return what ``work`` returns or raises, done by whichever GPU is free."""
         call = Call()
         self._register(call)
         try:
@@ -304,7 +305,7 @@ class CudaRunner:
     def _compiled(
         self, stream: PoolStream, position: int, candidate: Candidate, result: Compiled | CompileFailure
     ) -> None:
-        """A compiler is done: pass the program on to the GPUs, or the failure on to the caller."""
+        """Pass the program of a compiler that is done on to the GPUs, or the failure on to the caller."""
         program = runnable(candidate, result, self.device, self.provenance)
         if isinstance(program, Measurement):
             stream.results.put((position, program, 0.0))
@@ -319,7 +320,7 @@ class CudaRunner:
         self._tasks.put(_Task(stream, work))
 
     def _serve_gpu(self, which: int) -> None:
-        """The thread of one GPU: does tasks until told to stop."""
+        """Do the tasks of one GPU, in a thread of its own, until told to stop."""
         while (task := self._tasks.get()) is not None:
             if task.call.over:
                 continue
@@ -391,7 +392,8 @@ class CudaRunner:
         blobs: dict[str, Buffer],
         data: DataSet,
     ) -> Measurement | None:
-        """What is wrong with the outputs of one launch, for a problem that judges them itself; None for nothing."""
+        """Return what is wrong with the outputs of one launch, for a problem that judges them itself; None for
+        nothing."""
         request = {"op": "outputs", "data": data.key, "kernel": kernel, "launch_limit": self.options.launch_limit}
         outcome: Outcome = supervisor.run(data.key, partial(self._prepare, data), Message(request, blobs))
         if outcome.status is not Status.OK:
@@ -405,7 +407,7 @@ class CudaRunner:
         return DataSet(problem, seed, 0 if warm else 2 * self.device.l2_bytes)
 
     def _prepare(self, data: DataSet, answer: Mapping[str, Any] | None) -> Message:
-        """The request that prepares ``data``; with the arrays computed here that the worker lacks."""
+        """Return the request that prepares ``data``; with the arrays computed here that the worker lacks."""
         if answer is None:
             sent = self._references.known(data)
         else:
@@ -430,7 +432,7 @@ class _Task:
 
 
 def _outputs(candidate: Candidate, outcome: Outcome) -> dict[str, Array]:
-    """The outputs of one launch. An array of the problem may be larger than the candidate's."""
+    """Return the outputs of one launch. An array of the problem may be larger than the candidate's."""
     operands = {o.name: o for o in candidate.kernel.operands}
     blobs = outcome.answer.blobs if isinstance(outcome.answer, Message) else {}
     found = {}
@@ -441,7 +443,7 @@ def _outputs(candidate: Candidate, outcome: Outcome) -> dict[str, Array]:
 
 
 def _kernel_json(candidate: Candidate, program: Compiled) -> tuple[dict[str, Any], dict[str, Buffer]]:
-    """What the worker is told about a compiled candidate, and the cubin by its digest."""
+    """Return what the worker is told about a compiled candidate, and the cubin by its digest."""
     launch = dataclasses.replace(candidate.kernel, entry=program.entry).launch_json()
     return {"cubin": program.digest, "launch": launch}, {program.digest: program.cubin}
 

@@ -22,7 +22,7 @@ class StreamHold:
         self._words = np.frombuffer(self._memory, np.uint32, 2)
 
     def hold(self) -> None:
-        """What is queued behind this on the current stream begins at ``release``, or after GIVES_UP_SECONDS."""
+        """Keep what is queued behind this on the current stream until ``release``, or after GIVES_UP_SECONDS."""
         self._words[:] = 0
         limit = np.uint64(int(GIVES_UP_SECONDS * 1e9))
         self._function((1,), (1,), (np.uint64(int(self._memory.ptr)), limit))

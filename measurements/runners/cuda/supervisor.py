@@ -141,7 +141,7 @@ class Supervisor:
         return self._worker.request(request, limit, request.blobs)
 
     def _judged(self, answer: Answer) -> Outcome:
-        """The outcome in ``answer``, if it is well-formed; a worker that gives malformed answers is replaced."""
+        """Return the outcome in ``answer``, if it is well-formed; a worker that gives malformed answers is replaced."""
         try:
             _check({"seconds": [1.0], **answer})
             entrants = answer.get("entrants", [])
@@ -156,7 +156,7 @@ class Supervisor:
 
 
 def _check(answer: Answer, timed: bool = True) -> None:
-    """Raises one of several errors unless ``answer`` has a status, reason, times, error, clock and watts of one kernel.
+    """Raise one of several errors unless ``answer`` has a status, reason, times, error, clock and watts of one kernel.
 
     ``timed``: an ok answer must have times.
     """

@@ -191,7 +191,7 @@ class GpuWorker:
         return {"copies": copies}
 
     def _arrived(self, request: Message, operands: Sequence[Operand]) -> dict[str, dict[str, Any]]:
-        """The arrays that came with the request, on the GPU, by part and operand."""
+        """Return the arrays that came with the request, on the GPU, by part and operand."""
         by_name = {o.name: o for o in operands}
         return {
             part: {
@@ -228,8 +228,8 @@ class GpuWorker:
         return answer
 
     def _sampler(self, program: _Program, data: _Data, limit: float, graph_below: float) -> Callable[[], list[float]]:
-        """Times of launches, each on arrays that hold their first contents: what a kernel changes in place is restored
-        outside the clock, which a graph of many launches could not leave out."""
+        """Return times of launches, each on arrays that hold their first contents: what a kernel changes in place is
+        restored outside the clock, which a graph of many launches could not leave out."""
         if not any(slot.operand.role == "inout" for slot in program.slots):
             return self._timer.sampler(program.launch, data.copies, limit, graph_below)
         return self._timer.held_sampler(
@@ -297,7 +297,7 @@ class GpuWorker:
         limit: float,
         graph_below: float,
     ) -> Callable[[], list[float]]:
-        """A sampler of a baseline of cuda_library whose results have been checked. Raises _Unable."""
+        """Return a sampler of a baseline of cuda_library whose results have been checked. Raises _Unable."""
         outputs = [slot for slot in data.slots.values() if slot.operand.role == "output"]
         self._poison(outputs)
         if data.problem is None:
@@ -330,7 +330,7 @@ class GpuWorker:
 
     @contextmanager
     def _outcome(self, answer: dict[str, Any]) -> Iterator[None]:
-        """Puts the status and reason of what happens inside into ``answer``, and whether the process is now useless."""
+        """Put the status and reason of what happens inside into ``answer``, and whether the process is now useless."""
         cuda = self._cp.cuda
         poisoned = False
         try:
@@ -406,7 +406,7 @@ class GpuWorker:
                 slot.memory.memset_async(0xFF, slot.operand.bytes, self._stream)  # NaN in every float type
 
     def _right(self, program: _Program, data: _Data, when: str) -> float:
-        """The largest error over its tolerance. Raises _Wrong where one is not within it."""
+        """Return the largest error over its tolerance. Raises _Wrong where one is not within it."""
         most = 0.0
         for slot in program.slots:
             operand = slot.operand
@@ -435,7 +435,8 @@ class GpuWorker:
         return float((one if dtype is None else dtype.load(one))[0])
 
     def _undamaged(self, program: _Program, data: _Data) -> None:
-        """Inputs are as they were, zeroed workspaces zero again, and nothing was written behind any array."""
+        """Check that inputs are as they were, zeroed workspaces zero again, and nothing was written behind any
+        array."""
         for slot in program.slots:
             operand = slot.operand
             if operand.role == "input":
@@ -479,7 +480,7 @@ def _message(answer: dict[str, Any]) -> Message:
 
 @contextmanager
 def _file(cubin: Buffer) -> Iterator[str]:
-    """A file that holds ``cubin``, of a new name each time: cupy remembers modules by their paths."""
+    """Yield a file that holds ``cubin``, of a new name each time: cupy remembers modules by their paths."""
     with tempfile.TemporaryDirectory(prefix="autosched-cubin-") as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)

@@ -215,7 +215,7 @@ class GpuActor:
             return Hello(problem=str(error))
 
     def measure(self, device: Device, checks: SentProgram, arrays: Arrays | None, work: Work) -> Any:
-        """The measurement, and how many seconds the GPU was busy; or what is Missing."""
+        """Return the measurement, and how many seconds the GPU was busy; or what is Missing."""
         runner = self._equipped(device, checks, arrays)
         try:
             with closing(runner.stream()) as stream:
@@ -290,7 +290,7 @@ class CompileActor:
         return Hello(toolchain=self._pool.toolchain)
 
     def compile(self, headers: Headers, kernel: Kernel, arch: str) -> SentProgram | CompileFailure:
-        """The program of ``kernel``, whose headers come apart from it."""
+        """Return the program of ``kernel``, whose headers come apart from it."""
         assert self._pool is not None  # hello comes first
         result = self._pool.compile(dataclasses.replace(kernel, headers=headers), arch)
         return result if isinstance(result, CompileFailure) else SentProgram.of(result)

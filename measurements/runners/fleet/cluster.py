@@ -90,8 +90,8 @@ class Fleet:
             return {name: dispatcher.members for name, (_, dispatcher) in self._kinds.items()}
 
     def device(self, name: str | None) -> Device:
-        """The kind of GPU called ``name``, or the only one there is. Raises FleetError where there is none such, or
-        there are several."""
+        """Return the kind of GPU called ``name``, or the only one there is. Raises FleetError where there is none such,
+        or there are several."""
         with self._lock:
             kinds = {key: device for key, (device, _) in self._kinds.items()}
         if name is None and len(kinds) > 1:
@@ -173,7 +173,7 @@ class Fleet:
                 self._say(f"the cluster does not answer: {str(error).splitlines()[0]}")
 
     def _top_up(self) -> None:
-        """An actor for each GPU, and as many compilers as there should be."""
+        """Start an actor for each GPU, and as many compilers as there should be."""
         wanted = self._wanted_compilers or max(1, self._count("CPU"))
         with self._lock:
             gpus = sum(d.members for _, d in self._kinds.values()) + sum(self._starting.values())
@@ -230,5 +230,5 @@ class Fleet:
 
 
 def stopped(error: BaseException) -> RunnerStopped:
-    """What a run raises where jobs are lost for good."""
+    """Return what a run raises where jobs are lost for good."""
     return RunnerStopped(f"the cluster: {error}")

@@ -81,8 +81,8 @@ class Dispatcher:
             self._fill()
 
     def submit(self, call: Callable[[Any], Pending]) -> Future[Any]:
-        """The result of ``call(handle)`` with the handle of some member: what it answers or raises. Raises JobLost
-        through the future."""
+        """Return the result of ``call(handle)`` with the handle of some member: what it answers or raises. Raises
+        JobLost through the future."""
         job = _Job(call)
         with self._lock:
             if self._closed:

@@ -59,7 +59,7 @@ class FleetRunner:
         )
 
     def fingerprint(self) -> dict[str, str]:
-        """That of whichever GPU answers. Raises RunnerStopped."""
+        """Return that of whichever GPU answers. Raises RunnerStopped."""
         checks = self._checking()
         found: dict[str, str] = self._ask(lambda actor: actor.fingerprint.remote(self.device, checks))
         return {**found, "toolchain": self._pool.toolchain}
@@ -156,7 +156,7 @@ class FleetRunner:
         return Work(SentProblem.of(candidate.problem), launch, SentProgram.of(program))
 
     def _checking(self) -> Any:
-        """The kernels that check a GPU, compiled, in the cluster's memory."""
+        """Return the kernels that check a GPU, compiled, in the cluster's memory."""
         with self._lock:
             if self._checks is None:
                 compiled = self._pool.submit(check_kernels.KERNEL, self.device.arch).result()
@@ -166,8 +166,8 @@ class FleetRunner:
             return self._checks
 
     def _answer(self, problem: Problem, what: str, call: Callable[..., Any]) -> Future[Any]:
-        """What some GPU answers, which is asked again with the arrays that it lacks. RunnerStopped comes through the
-        future where no GPU is left."""
+        """Return what some GPU answers, which is asked again with the arrays that it lacks. RunnerStopped comes through
+        the future where no GPU is left."""
         result: Future[Any] = Future()
         checks = self._checking()
 
@@ -207,7 +207,7 @@ class FleetRunner:
             return self._arrays.get(problem.key())
 
     def _computed(self, problem: Problem, missing: Missing) -> Any:
-        """Called by one thread at a time."""
+        """Compute, for one thread at a time."""
         data = dataclasses.replace(missing.data, problem=problem)
         sent = self._references.computed(data, missing.parts)
         plain = SentArrays(sent.digests, {digest: bytes(content) for digest, content in sent.blobs.items()})

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from search_spaces.hardware.dtypes import DType
+from search_spaces.operators.problem import Operand
 from search_spaces.programs.inference.inference import Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import fold
 from search_spaces.programs.language.functions import FUNCTIONS
-from search_spaces.programs.lowering.emit_boxes import split
+from search_spaces.programs.lowering.emit_boxes import by_kind
 from search_spaces.programs.lowering.emit_products import Products
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.lowering.uniform import always
-from search_spaces.programs.planning.boxes import BoxedNumbers
+from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
+from search_spaces.programs.planning.memory import ALIGNMENT
+from search_spaces.programs.planning.splits import COUNTERS, PARTIALS, Split
 from search_spaces.programs.planning.staging import StagedNumbers
 
 
@@ -65,7 +68,7 @@ class Emitter(Products):
         self._convert_all(operation)
 
     def _convert_all(self, operation: ir.Computing) -> None:
-        """What the value is wanted in besides its own distribution."""
+        """Convert the value to what it is wanted in besides its own distribution."""
         result = operation.result
         if self.found.light[result.id]:
             return
@@ -197,9 +200,12 @@ class Emitter(Products):
         return Ref("array", copy, result.dtype)
 
     def _loop(self, loop: ir.Loop) -> None:
-        ring, boxes = split([n for n in self.staged.values() if n.staged.loop == loop.number])
+        ring, boxes = by_kind([n for n in self.staged.values() if n.staged.loop == loop.number])
         turns = loop.stop - loop.first + (loop.step - 1)
         count = (turns // loop.step).code
+        split = self.split
+        if split is not None:
+            count = f"(first_turn + {split.each} < {split.turns} ? {split.each} : {split.turns} - first_turn)"
         for operation in loop.body:  # states that the loop sets first are declared around it
             if isinstance(operation, ir.Set) and operation.state not in self.states:
                 type_, registers = (
@@ -221,6 +227,8 @@ class Emitter(Products):
             self._operations(loop.body)
             self._leave()
         self.loop = outside
+        if split is not None:
+            self._join_splits(split, loop.source)
         for state, reduce in self.found.sums.items():
             if loop.number in self.found.inside[reduce.result.id] and reduce.result.id in self.partial:
                 source = self.of(self.found.sources[reduce.result.id])
@@ -248,8 +256,42 @@ class Emitter(Products):
             loop.source,
         )
 
+    def _join_splits(self, split: Split, source: ir.Source) -> None:
+        """Let the last block of those that share the turns go on, with the sums of all."""
+        threads = self.numbers.warps * 32
+        counts = [self.of(self.found.states[state]).registers for state in split.states]
+        self.finish()
+        apart = sum(counts) * threads
+        place = self.memory.use(None, ALIGNMENT)
+        only = f"{split.count}, {threads}" if copies_alone(self.values) else f"{split.count}"
+        self.code.add(
+            f"float* const parts = {PARTIALS} + static_cast<long long>(tile_place) * {split.count * apart};", source
+        )
+        before = 0
+        for state, count in zip(split.states, counts, strict=True):
+            at = f"parts + split * {apart} + {before * threads}"
+            self.code.add(f"tile::put_part<{count}, {threads}>({at}, {self.states[state]}, thread);")
+            before += count
+        self.code.add(f"if (!is_last_block<{only}>({COUNTERS} + tile_place, shared + {place}u)) return;")
+        before = 0
+        for state, count in zip(split.states, counts, strict=True):
+            self.code.add(
+                f"tile::add_parts<{split.count}, {count}, {threads}, {apart}>({self.states[state]}, "
+                f"parts + {before * threads}, thread);"
+            )
+            before += count
+        self._written = True
+
+    @property
+    def workspaces(self) -> tuple[Operand, ...]:
+        """What blocks that share turns leave for the last one."""
+        if self.split is None:
+            return ()
+        registers = sum(self.of(self.found.states[state]).registers for state in self.split.states)
+        return self.split.workspaces(self.found.trace.block_count, registers, self.numbers.warps * 32)
+
     def _turns(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> None:
-        """What each turn of a ring's loop does with a stage."""
+        """Emit what each turn of a ring's loop does with a stage."""
         offset = 0
         for n in ring:
             self.code.add(f"const unsigned tile_{n.staged.name} = stage + {offset}u;")
@@ -266,15 +308,22 @@ def outside_ring(loop: int | None, ring: Sequence[StagedNumbers | BoxedNumbers])
     return loop is None or bool(ring)
 
 
-def grid_code(trace: ir.Trace, raster: str) -> list[str]:
-    """The block's coordinates."""
-    blocks = trace.blocks
+def grid_code(trace: ir.Trace, raster: str, split: Split | None = None) -> list[str]:
+    """Return the block's coordinates."""
+    blocks, index, lines = trace.blocks, "int(blockIdx.x)", list[str]()
+    if split is not None:
+        lines = [
+            f"const int tile_place = int(blockIdx.x) % {trace.block_count};",
+            f"const int split = int(blockIdx.x) / {trace.block_count}, first_turn = split * {split.each};",
+        ]
+        index = "tile_place"
     if len(blocks) == 1:
-        return ["const int block_0 = int(blockIdx.x);"]
+        return [*lines, f"const int block_0 = {index};"]
     rows, columns = blocks[-2:]
-    tile = "int(blockIdx.x)" if len(blocks) == 2 else f"int(blockIdx.x) % {rows * columns}"
+    tile = index if len(blocks) == 2 else f"{index} % {rows * columns}"
     first = len(blocks) - 2
-    lines = [] if len(blocks) == 2 else [f"const int block_0 = int(blockIdx.x) / {rows * columns};"]
+    if len(blocks) > 2:
+        lines.append(f"const int block_0 = {index} / {rows * columns};")
     return [
         *lines,
         f'constexpr Choice order = "{raster}";',

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import DType
 from search_spaces.hardware.intrinsics import TensorIntrinsic
-from search_spaces.programs.inference.inference import Inference, Spread
+from search_spaces.programs.inference.inference import Inference, Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.lowering.elements import Code
@@ -16,6 +16,7 @@ from search_spaces.programs.lowering.refs import Ref, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.memory import Memory, stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
+from search_spaces.programs.planning.splits import Split, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
 from search_spaces.programs.planning.ways import fragments, is_boxed
 from search_spaces.spaces.parameters import Value
@@ -56,6 +57,7 @@ class EmitterBase:
         self.inits: list[str] = []  # of mbarriers
         self.producer: list[str] = []  # what a warp does that copies alone
         self.barrier_bytes = 0
+        self.split: Split | None = split_of(found, values)
 
     def new(self, prefix: str = "v") -> str:
         self._names += 1
@@ -65,7 +67,7 @@ class EmitterBase:
         return self.numbers.of(spread)
 
     def coordinate(self, of: Distribution, dimension: int) -> str:
-        """A variable: where the thread's register 0 lies along a dimension."""
+        """Return a variable: where the thread's register 0 lies along a dimension."""
         key = of, dimension
         if key not in self._coordinates:
             text = of.code(dimension, self.numbers.warps)
@@ -97,7 +99,7 @@ class EmitterBase:
         return spread.operand and dtype.bits == 16 and self.row is not None and self.row.unit == "mma"
 
     def _array(self, ref: Ref, count: int, source: ir.Source, dtype: DType | None = None, type_: str = "") -> Ref:
-        """The value in an array of its own."""
+        """Return the value in an array of its own."""
         dtype = dtype or ref.dtype
         name = self.declare("v", type_ or register_type(dtype), count)
         self.code.each(
@@ -139,7 +141,7 @@ class EmitterBase:
         return self._structs
 
     def base(self, array: ir.Array) -> str:
-        """A pointer to the matrix that is left of an array."""
+        """Return a pointer to the matrix that is left of an array."""
         name = f"{array.name}_array"
         stride = math.prod(array.full[-2:])
         terms = []
@@ -155,6 +157,18 @@ class EmitterBase:
             return "ptx::barrier_sync();"
         return f"ptx::barrier_sync(1, {self.numbers.warps * 32});"
 
+    def places(self, staged: Staged) -> tuple[str, str]:
+        """Where an operand's first tile begins in its matrix, lines and along them."""
+        window = staged.load.window
+        found = [i.code for i in staged.start]
+        shape = window.shape
+        if window.turned:
+            found, shape = found[::-1], (shape[1], shape[0])
+        if self.split is not None and staged.advance and staged.loop == self.split.loop.number:
+            at = 0 if staged.advance == "major" else 1
+            found[at] = f"{found[at]} + first_turn * {shape[at]}"
+        return found[0], found[1]
+
     def _barrier(self, line: ir.Source) -> None:
         """In front of what writes shared memory."""
         self.code.add(self.barrier, line)
@@ -164,5 +178,5 @@ class EmitterBase:
         """Write what was held back for what follows to share."""
 
     def ref(self, value: ir.Value, spread: Spread) -> Ref:
-        """A value for arithmetic, as it is in registers."""
+        """Return a value for arithmetic, as it is in registers."""
         return self.refs[value.id, spread]

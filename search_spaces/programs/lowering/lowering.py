@@ -30,11 +30,12 @@ OF_BOXES = (
     "autosched/ptx/warp/shuffle.cuh",
 )
 THREAD = "[[maybe_unused]] const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;"
+OF_SPLITS = "autosched/tile/split.cuh"
 OF_UNITS = {"mma": "autosched/intrinsics/mma_sync.cuh", "fma": "autosched/intrinsics/fma.cuh"}
 
 
 def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
-    """The kernel of a valid config."""
+    """Return the kernel of a valid config."""
     found = choices(problem).inference(config)
     trace = found.trace
     emitter = Emitter(found, config, device)
@@ -50,7 +51,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
         for n in operands.values()
         if isinstance(n, BoxedNumbers) and n.tma
     ]
-    arguments: tuple[Argument, ...] = (*problem.operands(), *maps)
+    arguments: tuple[Argument, ...] = (*problem.operands(), *maps, *emitter.workspaces)
     entry = f"autosched_{problem.program.name}"
     parameters = ", ".join(
         [
@@ -58,6 +59,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
             for o in problem.operands()
         ]
         + [f"const __grid_constant__ ptx::TensorMap {m.name}" for m in maps]
+        + [f"{o.dtype.c_name}* __restrict__ {o.name}" for o in emitter.workspaces]
     )
     row = emitter.row
     includes = list(INCLUDES)
@@ -66,7 +68,9 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
     elif row is not None:
         includes += OF_PRODUCTS
         includes.append(row.header or OF_UNITS[row.unit])
-    threads = config.integer("threads")
+    threads, splits = config.integer("threads"), emitter.split.count if emitter.split is not None else 1
+    if splits > 1:
+        includes.append(OF_SPLITS)
     structs = "".join(
         box_struct(n, emitter.numbers) if isinstance(n, BoxedNumbers) else operand_struct(n, emitter.numbers, row)
         for n in operands.values()
@@ -74,7 +78,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
     )
     head = [
         "[[maybe_unused]] const unsigned shared = ptx::shared_memory();",
-        *grid_code(trace, config.text("raster") if len(trace.blocks) > 1 else "row"),
+        *grid_code(trace, config.text("raster") if len(trace.blocks) > 1 else "row", emitter.split),
         *(emitter.head or [THREAD]),
     ]
     source = (
@@ -94,7 +98,8 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
         source=source,
         headers=Headers.from_folder(include_dir()),
         arguments=arguments,
-        grid=(trace.block_count, 1, 1),
+        grid=(trace.block_count * splits, 1, 1),
         block=(threads, 1, 1),
         dynamic_shared_bytes=shared_bytes,
+        cooperating=(splits, trace.block_count if splits > 1 else 1),
     )

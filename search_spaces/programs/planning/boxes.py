@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from math import gcd
 
 from search_spaces.hardware.wgmma import CORE_LINES, SWIZZLES, Swizzle
 from search_spaces.layouts.shared_layout import hardware_swizzle
 from search_spaces.operators.problem import Operand
-from search_spaces.programs.inference.inference import Inference, Staged
-from search_spaces.programs.language import ir
+from search_spaces.programs.inference.inference import Staged
 from search_spaces.programs.planning.numbers import Numbers
 from search_spaces.programs.planning.ways import BOX_ALIGNMENT, MOST_COLUMNS
 from search_spaces.spaces.parameters import Value
@@ -52,7 +50,8 @@ class BoxedNumbers:
 
 
 def swizzle_of(layout: str, row_major: bool, element_bytes: int) -> Swizzle | None:
-    """The width of the hardware's swizzle that ``layout`` is for boxes whose lines lie as memory's do, or None."""
+    """Return the width of the hardware's swizzle that ``layout`` is for boxes whose lines lie as memory's do, or
+    None."""
     wanted = {
         ("" if row_major else "transpose+") + hardware_swizzle(s, element_bytes).text: s for s in SWIZZLES if s != 0
     }
@@ -79,18 +78,18 @@ def why_no_boxes(staged: Staged, layout: str, rows: int, cols: int) -> str | Non
 
 
 def line_bytes(staged: Staged) -> int:
-    """What lines of memory, and the beginnings of tiles on them, are aligned to: 16 bytes at most."""
+    """Return what lines of memory, and the beginnings of tiles on them, are aligned to: 16 bytes at most."""
     return gcd(staged.alignment * staged.load.window.array.dtype.bytes, TMA_BYTES)
 
 
 def pitch_bytes(staged: Staged) -> int:
-    """What the distance of lines is a multiple of: 16 bytes at most."""
+    """Return what the distance of lines is a multiple of: 16 bytes at most."""
     array = staged.load.window.array
     return gcd(array.matrix[1] * array.dtype.bytes, TMA_BYTES)
 
 
 def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
-    """Raises ValueError where the rules of the space refuse the schedule."""
+    """Raise ValueError where the rules of the space refuse the schedule."""
     layout = str(values[f"layout_{staged.name}"])
     reason = why_no_boxes(staged, layout, *staged.shape)
     if reason is not None:
@@ -108,40 +107,8 @@ def copies_alone(values: Mapping[str, Value]) -> bool:
     return values.get("filled_by") == WARP
 
 
-@cache
-def accumulating(found: Inference) -> frozenset[int]:
-    """The loops that do nothing but add products of staged tiles to states: those of a turn may be in flight while the
-    next one's begin."""
-    return frozenset(n for n, loop in found.loops.items() if _accumulates(found, loop))
-
-
-def _accumulates(found: Inference, loop: ir.Loop) -> bool:
-    staged = {id_ for id_, _ in found.staged}
-    tiles: set[int] = set()
-    reads: dict[int, int] = {}
-    sums: dict[int, int] = {}
-    for operation in loop.body:
-        match operation:
-            case ir.Load(result) if result.id in staged:
-                tiles.add(result.id)
-            case ir.Transpose(result, value) if value.id in tiles:
-                tiles.add(result.id)
-            case ir.Read(result, state):
-                reads[result.id] = state
-            case ir.Mma(result, a, b, c) if c is not None and {a.id, b.id} <= tiles and c.id in reads:
-                sums[result.id] = reads[c.id]
-            case ir.Set(state, value) if sums.get(value.id) == state:
-                pass
-            case ir.Move():
-                pass
-            case _:
-                return False
-    sets = [o.state for o in loop.body if isinstance(o, ir.Set)]
-    return bool(sums) and len(sets) == len(set(sets)) == len(sums) == len(set(reads.values())) == len(reads)
-
-
 def box_struct(n: BoxedNumbers, numbers: Numbers) -> str:
-    """The C++ type ``Operand_NAME``."""
+    """Return the C++ type ``Operand_NAME``."""
     staged = n.staged
     product, array = numbers.products[staged.product], staged.load.window.array
     left = staged.side == "a"

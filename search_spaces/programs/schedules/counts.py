@@ -18,6 +18,7 @@ from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.memory import stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
+from search_spaces.programs.planning.splits import split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
 from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed
 from search_spaces.programs.problem import ProgramProblem
@@ -42,6 +43,7 @@ class _Counter:
         self.staged: dict[str, StagedNumbers | BoxedNumbers] = {s.name: placed(s, config, made) for s in keys.values()}
         self.keys = keys
         self.stores = 0
+        self.split = split_of(found, config)
         self.read: set[tuple[int, str]] = set()
 
     def run(self, operations: tuple[ir.Operation, ...], times: float) -> None:
@@ -49,6 +51,8 @@ class _Counter:
         for operation in operations:
             match operation:
                 case ir.Loop():
+                    if self.split is not None:  # what is behind the loop, only the last block does
+                        times /= self.split.count
                     inside = times * _average(self.found.trace, operation, turns)
                     self.instructions += 16 * self.made.warps * inside
                     for n in self.staged.values():
@@ -151,7 +155,7 @@ class _Counter:
             self.wavefronts += 1.3 * accesses * times
 
     def _direct(self, of: Distribution, window: ir.Window, times: float, store: bool) -> None:
-        """Loads or stores of registers: requests, and the sectors that they touch."""
+        """Count loads or stores of registers: requests, and the sectors that they touch."""
         line = 0 if window.turned else 1
         element = window.array.dtype.bytes
         width = math.gcd(of.run(line), 16 // element, window.array.matrix[1])
@@ -181,21 +185,28 @@ class _Counter:
 
 
 def _average(trace: ir.Trace, loop: ir.Loop, turns: dict[int, int]) -> float:
-    """Turns of a loop in the middle of the grid; bounds such as those of causal attention are linear."""
+    """Return turns of a loop in the middle of the grid; bounds such as those of causal attention are linear."""
     ends = [loop.turns(tuple(b * at // 3 for b in trace.blocks), {n: 0 for n in turns}) for at in (0, 1, 2)]
     last = loop.turns(tuple(b - 1 for b in trace.blocks), {n: 0 for n in turns})
     return (sum(ends) + last) / 4
 
 
 def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCounts:
-    """The cost counts of a valid config."""
+    """Return the cost counts of a valid config."""
     found = choices(problem).inference(config)
     made = numbers(found, config)
     counter = _Counter(found, config, made)
     counter.run(found.trace.operations, 1.0)
     blocks, threads = config.integers("blocks", "threads")
-    stages = stages_of(found, config)
-    main = max(stages, key=lambda n: _average(found.trace, found.loops[n], found.trace.turns()), default=None)
+    if counter.split is not None:
+        blocks *= counter.split.count
+        results = sum(made.of(found.states[state]).registers for state in counter.split.states) * made.warps * WARP
+        counter.store_bytes += 4.0 * results
+        counter.load_bytes += 4.0 * results
+        counter.instructions += 5.0 * results / WARP
+    splits = counter.split.count if counter.split is not None else 1
+    stages, turns = stages_of(found, config), found.trace.turns()
+    main = max(stages, key=lambda n: _average(found.trace, found.loops[n], turns), default=None)
     row = fragments(config.text("intrinsic")) if found.products else None
     boxed = bool(found.products) and is_boxed(config.text("intrinsic"))
     ending = _ending(found, made) if boxed else 0.0
@@ -211,8 +222,10 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         shared_wavefronts=counter.wavefronts,
         load_bytes=counter.load_bytes,
         store_bytes=counter.store_bytes,
-        dram_bytes=_dram_bytes(problem, config, device, counter.load_bytes),
-        iterations=1 if main is None else max(1, round(_average(found.trace, found.loops[main], found.trace.turns()))),
+        dram_bytes=_dram_bytes(problem, config, device, counter.load_bytes, blocks),
+        iterations=1
+        if main is None
+        else max(1, round(_average(found.trace, found.loops[main], found.trace.turns()) / splits)),
         stages=1 if main is None else stages[main],
         barriers_per_iteration=_barriers(config, made, stages[main], boxed) if main is not None else 0,
         drains=1 if boxed else 0,
@@ -240,12 +253,12 @@ def _run_bytes(n: StagedNumbers | BoxedNumbers) -> int:
     return n.swizzle if isinstance(n, BoxedNumbers) else n.copy.region.line * n.copy.region.element_bytes
 
 
-def _dram_bytes(problem: ProgramProblem, config: Config, device: Device, load_bytes: float) -> float:
+def _dram_bytes(problem: ProgramProblem, config: Config, device: Device, load_bytes: float, blocks: int) -> float:
     """Arrays that fit into L2 are read once; otherwise each wave of blocks reads what its tiles touch."""
     read = sum(o.bytes for o in problem.operands() if o.role == "input")
     if read <= L2_SHARE * device.l2_bytes:
         return float(problem.min_bytes)
-    threads, registers, shared_bytes, blocks = config.integers("threads", "registers", "shared_bytes", "blocks")
+    threads, registers, shared_bytes = config.integers("threads", "registers", "shared_bytes")
     resident = max(1, occupancy(device, threads, min(registers, device.max_registers_per_thread), shared_bytes))
     wave = min(resident * device.sm_count, blocks)
     if "grid_rows" not in config:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,8 +10,7 @@ from search_spaces.arrays import IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.shared_layout import sampled_layouts
-from search_spaces.programs.inference.inference import Inference, Staged
-from search_spaces.programs.language import ir
+from search_spaces.programs.inference.inference import Staged
 from search_spaces.programs.lowering.emit_base import AFTER, INSIDE
 from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices, unique_operands
@@ -24,10 +21,12 @@ from search_spaces.programs.planning.memory import (
     shared_tile_bytes,
     stage_names,
 )
+from search_spaces.programs.planning.splits import SPLITS, splittable
 from search_spaces.programs.planning.staging import REGISTERS, SHARED
 from search_spaces.programs.planning.ways import has_boxes, rows_of_intrinsics
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import BARRIER_BYTES, filling, threads, workers
+from search_spaces.programs.schedules.sizes import anchor_count, derived_sizes, is_turnable
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
@@ -45,108 +44,13 @@ def staged_operands(problem: ProgramProblem) -> list[Staged]:
 
 
 def operand_names(staged: Staged, threads: str) -> dict[str, str]:
-    """The columns of one operand, by the names that rules of all operands use."""
+    """Return the columns of one operand, by the names that rules of all operands use."""
     name = staged.name
     rows, cols = f"rows_{name}", f"cols_{name}"
     major, minor = (rows, cols) if staged.row_major else (cols, rows)
     own = {key: f"{key}_{name}" for key in ("layout", "copy", "vector")}
     shape = {"rows": rows, "cols": cols, "major": major, "minor": minor}
     return {**own, "columns": f"copy_columns_{name}", "threads": threads, **shape}
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """A number that follows from the chosen sizes: an attribute, or a parameter of one value where it is fixed."""
-
-    name: str
-    size: Callable[[Inference], int]
-    doc: str
-
-    def parameter(self, found: Choices) -> tuple[Parameter, ...]:
-        names, table = found.deciding(self.size)
-        return () if names else (ordinal(self.name, tuple(table.values()), f"{self.doc}, which is fixed"),)
-
-    def attribute(self, found: Choices) -> tuple[Attribute, ...]:
-        names, table = found.deciding(self.size)
-        if not names:
-            return ()
-
-        def size(**chosen: int) -> int:
-            return table[tuple(chosen.values())]
-
-        return (Attribute(self.name, each(size), self.doc, names={n: n for n in names}),)
-
-
-def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
-    """Shapes of products, operands and anchors, and the counts of blocks and turns."""
-    found = choices(problem)
-    sizes = []
-    for p in found.first.products:
-        for d, axis in enumerate("mn"):
-            sizes.append(
-                Sizes(
-                    f"tile_{axis}{p.suffix}",
-                    lambda i, n=p.number, d=d: i.products[n].shape[d],  # type: ignore[misc]
-                    f"{axis} of a product",
-                )
-            )
-        sizes.append(Sizes(f"tile_k{p.suffix}", lambda i, n=p.number: _depth(i, n), "k of a product"))  # type: ignore[misc]
-    for place, s in enumerate(unique_operands(found.first)):
-        for d, axis in enumerate(("rows", "cols")):
-            sizes.append(
-                Sizes(
-                    f"{axis}_{s.name}",
-                    lambda i, at=place, d=d: unique_operands(i)[at].shape[d],  # type: ignore[misc]
-                    f"{axis} of the tile of {s.name}",
-                )
-            )
-    for a in range(anchor_count(found)):
-        doc = f"elements of a line of block {a + 1}"
-        sizes.append(Sizes(f"line_{a + 1}", lambda i, a=a: _anchor_line(i, a)[0], doc))  # type: ignore[misc]
-        sizes.append(Sizes(f"lines_{a + 1}", lambda i, a=a: _anchor_line(i, a)[1], f"lines of block {a + 1}"))  # type: ignore[misc]
-    shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
-    for place, store in enumerate(found.first.stores):
-        if is_turnable(found.first, place):
-            sizes.append(
-                Sizes(
-                    f"shape_store_{place + 1}",
-                    lambda i, at=place: shapes.index(i.stores[at].value.shape),  # type: ignore[misc]
-                    f"which of the program's shapes the tile of {store.window.array.name} has",
-                )
-            )
-    sizes.append(Sizes("blocks", lambda i: i.trace.block_count, "blocks of the launch"))
-    for place, name in enumerate(stage_names(found.first).values()):
-        sizes.append(
-            Sizes(
-                name.replace("stages", "turns"),
-                lambda i, at=place: max(1, i.trace.turns()[list(stage_names(i))[at]]),  # type: ignore[misc]
-                "turns of the loop, at most",
-            )
-        )
-    if len(found.first.trace.blocks) > 1:
-        for d, axis in ((-2, "rows"), (-1, "columns")):
-            sizes.append(Sizes(f"grid_{axis}", lambda i, d=d: i.trace.blocks[d], f"{axis} of the grid of tiles"))  # type: ignore[misc]
-    return tuple(sizes)
-
-
-def _depth(found: Inference, number: int) -> int:
-    """What all depths of a group's products are multiples of."""
-    depths = [
-        o.a.shape[1] for o, _ in found.trace.walk() if isinstance(o, ir.Mma) and found.product_of[o.result.id] == number
-    ]
-    return math.gcd(*depths)
-
-
-def anchor_count(found: Choices) -> int:
-    return max(len(i.anchors) for i in found.inferences.values())
-
-
-def _anchor_line(found: Inference, number: int) -> tuple[int, int]:
-    """(elements of a line, lines); 1 and 1 where tiles of these sizes share another anchor."""
-    if number >= len(found.anchors):
-        return 1, 1
-    anchor = found.anchors[number]
-    return anchor.shape[anchor.along], anchor.shape[1 - anchor.along]
 
 
 def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]:
@@ -186,6 +90,8 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     for name in stage_names(first).values():
         listed.append(ordinal(name, (1, 2, 3, 4, 5), "steps of the loop in shared memory at a time"))
     listed += filling(found, device)
+    if is_splittable(found):
+        listed.append(ordinal("split_k", SPLITS, "blocks that share the turns of the loop, of which the last adds up"))
     for i in range(len(first.sums)):
         listed.append(categorical(f"sum_{i + 1}", (INSIDE, AFTER), "when the lanes' parts of a sum are joined"))
     for place, store in enumerate(first.stores):
@@ -201,18 +107,13 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     return tuple(listed)
 
 
-def is_turnable(found: Inference, place: int) -> bool:
-    """Whether a store may go through shared memory to leave in whole lines."""
-    store = found.stores[place]
-    return (
-        isinstance(store, ir.Store)
-        and store.window.array.role != "shared"
-        and found.stored[place].kind in ("result", "swap")
-    )
+def is_splittable(found: Choices) -> bool:
+    """Whether blocks may share the turns of the only loop."""
+    return all(splittable(i) is not None for i in found.inferences.values())
 
 
 def given_warps(found: Choices) -> tuple[int, ...]:
-    """The warps that maps of the user say, where no product does."""
+    """Return the warps that maps of the user say, where no product does."""
     counts = {estimates.map_warps(m) for m in found.first.given.values()}
     return (max(counts),) if counts else ()
 
@@ -231,7 +132,7 @@ def _of_operand(staged: Staged) -> list[Parameter]:
 
 
 def shaping_names(problem: ProgramProblem, device: Device) -> dict[str, str]:
-    """The parameters that distributions depend on."""
+    """Return the parameters that distributions depend on."""
     found = choices(problem)
     known = [p.name for p in parameters(problem, device)]
     prefixes = ("sg_rows", "sg_columns", "width_", "lanes_", "warps", "intrinsic")
@@ -239,7 +140,7 @@ def shaping_names(problem: ProgramProblem, device: Device) -> dict[str, str]:
 
 
 def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]:
-    """Derived columns, shared by rules, lowering and counts."""
+    """Return derived columns, shared by rules, lowering and counts."""
     found = choices(problem)
     first, operands = found.first, unique_operands(found.first)
     listed: list[Attribute] = []
@@ -269,13 +170,17 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
         ("joined_outside", lambda n: n.joined_outside, "shared bytes of reductions across warps outside of loops"),
     ):
         listed.append(Attribute(name, needs(read), doc, names=shaping))
-    staging = {f"registers_{i}": f"staging_{s.name}" for i, s in enumerate(operands)}
+    copying = {f"registers_{i}": f"staging_{s.name}" for i, s in enumerate(operands)}
+    if operands and all(s.loop is not None for s in operands):  # with tiles that stay, more would depend on their home
+        parts = _added("copying", list(copying.values()), "registers that copy tiles")
+        listed += parts
+        copying = {"copying": parts[-1].name}
     listed.append(
         Attribute(
             "registers",
             lambda live, **c: live + sum(c.values()),
             "registers of a thread, a lower estimate",
-            names={"live": "live_registers", **staging},
+            names={"live": "live_registers", **copying},
         )
     )
     exchange = {"exchange": "exchange"} if estimates.may_exchange(found.inferences.values()) else {}
@@ -320,14 +225,15 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     rings = []
     for place, name in enumerate(stage_names(first).values()):
         loop = list(stage_names(first))[place]
-        own = {f"bytes_{i}": f"stage_bytes_{s.name}" for i, s in enumerate(operands) if s.loop == loop}
         ring = name.replace("stages", "ring_bytes")
+        parts = _added(ring, [f"stage_bytes_{s.name}" for s in operands if s.loop == loop], "shared bytes of a stage")
+        listed += parts
         listed.append(
             Attribute(
                 ring,
-                lambda stages, **c: stages * sum(c.values()),
+                lambda stages, stage: stages * stage,
                 "shared bytes of a ring",
-                names={"stages": name, **own},
+                names={"stages": name, "stage": parts[-1].name},
             )
         )
         rings.append(ring)
@@ -355,6 +261,15 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
         )
     )
     return tuple(listed)
+
+
+def _added(name: str, parts: Sequence[str], doc: str) -> list[Attribute]:
+    """Return the sum of columns, one after another: fewer sums than combinations of parts are left to be counted."""
+    found = [Attribute(f"{name}_{parts[0]}", lambda part: 1 * part, doc, names={"part": parts[0]})]
+    for part in parts[1:]:
+        names = {"before": found[-1].name, "part": part}
+        found.append(Attribute(f"{name}_{part}", lambda before, part: before + part, doc, names=names))
+    return found
 
 
 def _shared_bytes(found: Choices, place: int, name: str) -> Attribute:

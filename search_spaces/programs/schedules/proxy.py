@@ -39,6 +39,7 @@ def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
     """By the names of sizes, the extent of a step and how many whole ones are enough."""
     units: dict[str, tuple[int, int]] = {}
     stages = stages_of(found, schedule.values)
+    splits = int(schedule.values.get("split_k", 1))
     walked: dict[str, set[int]] = {}
     fixed: set[str] = set()
     for operation, _ in found.trace.walk():
@@ -58,7 +59,7 @@ def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
                     fixed.add(name)
                 continue
             walked.setdefault(name, set()).add(window.shape[d])
-            most = max((stages.get(loop.number, 1) for loop in loops), default=1)
+            most = max((splits * stages.get(loop.number, 1) for loop in loops), default=1)
             unit, count = units.get(name, (window.shape[d], 1))
             units[name] = max(unit, window.shape[d]), max(count, most)
         for name, place in zip(names[:-2], window.array.lead, strict=False):

@@ -7,12 +7,9 @@ from math import gcd
 
 import numpy as np
 
-from search_spaces.hardware.costs.bank_conflicts import WIDEST_BYTES, fragment_traffic
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
-from search_spaces.hardware.requirements import Refusal
-from search_spaces.layouts.shared_layout import Axis, parse_layout
-from search_spaces.programs.inference.inference import Product, Spread, Staged
+from search_spaces.programs.inference.inference import Product, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices
@@ -22,21 +19,18 @@ from search_spaces.programs.planning.ways import fragments
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import box_pruning, box_rules, spared, workers
 from search_spaces.programs.schedules.decisions import (
-    COPY_COLUMNS,
-    anchor_count,
     attributes,
-    operand_names,
     parameters,
     shaping_names,
     staged_operands,
 )
+from search_spaces.programs.schedules.operands import operand_pruning, split_pruning, split_rules, staged_rules
+from search_spaces.programs.schedules.sizes import anchor_count
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.launch_rules import device_rules
-from search_spaces.templates.common.line_access import sectors_rule
-from search_spaces.templates.common.operand_rules import operand_rules
 from search_spaces.templates.common.raster import RASTER_GROUPS
 
 FEW_THREADS = 128  # a warp for each scheduler of an SM
@@ -59,15 +53,17 @@ def space(problem: ProgramProblem, device: Device) -> Space:
             *(rule for p in products for rule in _map_rules(found, p)),
             *(rule for p in products[1:] for rule in _equal_warps(products[0], p, threads)),
             *(_intrinsic_rule(device, p) for p in products),
-            *(spared(rule, found, device) for s in operands for rule in _staged(s, threads)),
+            *(spared(rule, found, device) for s in operands for rule in staged_rules(s, threads)),
             *box_rules(found, device),
             *(rule for a in range(anchor_count(found)) for rule in _blocked_rules(a)),
+            *split_rules(found),
             _plan_rule(problem, device),
             *device_rules(device),
         ),
         (
             *_size_rules(problem, device),
-            *(spared(rule, found, device) for s in operands for rule in _operand_pruning(s, threads)),
+            *split_pruning(found, device),
+            *(spared(rule, found, device) for s in operands for rule in operand_pruning(s, threads)),
             *box_pruning(found, device),
         ),
         stratified_by="intrinsic" if products else "min_blocks",
@@ -143,13 +139,6 @@ def _intrinsic_rule(device: Device, product: Product) -> Rule:
         "the device has the instruction, and it divides the loop's step",
         names={"tile_k": f"tile_k{product.suffix}", "intrinsic": "intrinsic"},
     )
-
-
-def _staged(staged: Staged, threads: str) -> tuple[Rule, ...]:
-    """Of a tile that need not be in shared memory, only where it is."""
-    axis: Axis = "cols" if staged.row_major else "rows"
-    element_bytes, names = staged.load.window.array.dtype.bytes, operand_names(staged, threads)
-    return operand_rules(staged.side, staged.name, names, axis, staged.alignment, element_bytes)
 
 
 def _blocked_rules(number: int) -> tuple[Rule, ...]:
@@ -359,48 +348,4 @@ def _few_copies(number: int, threads: str) -> Rule:
             "lanes": f"lanes_{number + 1}",
             "width": f"width_{number + 1}",
         },
-    )
-
-
-def _operand_pruning(staged: Staged, threads: str) -> tuple[Rule, ...]:
-    """cp.async of what is aligned, few sectors, and no bank conflicts of ldmatrix."""
-    element_bytes, extent = staged.load.window.array.dtype.bytes, staged.alignment
-    widest = gcd(extent, WIDEST_BYTES // element_bytes)
-    names = operand_names(staged, threads)
-
-    def fits(major: int, minor: int, threads: int, vector: int) -> bool:
-        return any(
-            major % (threads // columns) == 0 and minor % (columns * vector) == 0
-            for columns in COPY_COLUMNS
-            if columns <= threads
-        )
-
-    def as_wide(vector: int, major: int, minor: int, threads: int, copy: str) -> bool:
-        if copy != "cp.async" and vector * element_bytes >= 4:
-            return False
-        return vector == widest or not fits(major, minor, threads, 2 * vector)
-
-    def conflict_free(layout: str, rows: int, cols: int, intrinsic: str) -> bool:
-        row, parsed = fragments(intrinsic), parse_layout(layout, rows, cols)
-        if isinstance(parsed, str) or isinstance(row.requirement(staged.side, parsed, element_bytes), Refusal):
-            return True  # the validity constraints refuse it
-        read = fragment_traffic(row, staged.side, parsed, element_bytes)
-        return read.wavefronts <= read.ideal
-
-    return (
-        Rule(
-            f"copy_whole_{staged.name}",
-            each(as_wide),
-            f"{{copy}} of {{vector}} elements: cp.async could take more of a line of {staged.name} at a time",
-            names={name: names[name] for name in ("vector", "major", "minor", "copy", "threads")},
-        ),
-        sectors_rule(
-            f"copy_sectors_{staged.name}", names["minor"], names["vector"], names["columns"], extent, element_bytes
-        ),
-        Rule(
-            f"read_conflicts_{staged.name}",
-            each(conflict_free),
-            "layout {layout} makes ldmatrix wait for banks, which padded and swizzled tiles do not",
-            names={name: names[name] for name in ("layout", "rows", "cols")},
-        ),
     )

@@ -75,7 +75,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """The kernel file, with some of its text replaced; its path."""
+    """Return the kernel file, with some of its text replaced; its path."""
 
     def written(*changes: tuple[str, str], source: str = SOURCE) -> str:
         text = TOML
@@ -212,7 +212,7 @@ def test_without_a_cost_the_emulator_counts_it(write: Write, run: Run, tmp_path:
 def test_without_a_cost_what_the_emulator_cannot_run_is_not_ranked(
     write: Write, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autosched.tuning.backends.counted", lambda *arguments: None)
+    monkeypatch.setattr("autosched.tuning.backends.estimates.counted", lambda *arguments: None)
     path = write(('[cost]\nbytes = "8 * n"\n', ""))
     tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "3", "--json")
     status, out, _ = run(*tune, "--db", str(tmp_path / "own.db"))

@@ -177,6 +177,9 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "has no program other: it has gemm_relu" in capsys.readouterr().err
     assert main(["space", "--program", place, "--size", "q=1"]) == 2
     assert "write NAME=N with m, k or n" in capsys.readouterr().err.replace(", or", " or")
+    assert main(["tune", "--program", place, "--size", "k=64", "--db", database]) == 2
+    assert "gemm_relu needs --size m=N and --size n=N" in capsys.readouterr().err
+    assert main(["best", "--program", place, "--db", database]) == 0, "without sizes: of all of them"
 
 
 def counted(kernel: object) -> tuple[int, int, dict[str, int]]:
@@ -202,7 +205,7 @@ def test_the_main_loop_is_the_hand_written_templates() -> None:
         }.items()
     }  # fmt: skip
     common = {**operands, "intrinsic": "mma_m16n8k16_f16", "stages": 3, "min_blocks": 1, "raster": "row"}
-    end = {"store_1": "direct", "exchange": "pad(4,1)"}
+    end = {"store_1": "direct", "exchange": "pad(4,1)", "split_k": 1}
     tiles = {"bm": 128, "bn": 128, "bk": 32, "sg_rows": 2, "sg_columns": 4}
     theirs = Schedule.from_json(
         "matmul",

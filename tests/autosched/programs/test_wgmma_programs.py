@@ -45,7 +45,7 @@ def stored_transposed(p: Builder, at: Array, bt: Array, bias: Array, out: Array)
 
 @program(x=Input("m k", "f16"), w=Input("k n", "f16"), out=Output("m n", "f32"))
 def scaled_rows(p: Builder, x: Array, w: Array, out: Array) -> None:
-    """a is computed from what was loaded, so that wgmma takes it from registers."""
+    """Compute a from what was loaded, so that wgmma takes it from registers."""
     i, j = p.blocks(out.shape, (64, 64))
     rows, columns = p.window(x, (i, 0), (64, 64)), p.window(w, (0, j), (64, 64))
     acc = p.state(p.zeros((64, 64)))
@@ -64,7 +64,7 @@ def gemm(kind: str = "f16", stages: int = 3, **changes: int | str) -> Values:
     return {
         "bm": 128, "bn": 64, "bk": 64, "intrinsic": f"wgmma_m64k16_{kind}", "sg_rows": 4, "sg_columns": 1,
         **boxes("a", "swizzle(3,3,3)"), **boxes("b", "swizzle(3,3,3)"), "stages": stages, "filled_by": "warp",
-        "in_flight": 0, "store_1": "direct", "exchange": "pad(4,1)", "min_blocks": 1, "raster": "row",
+        "in_flight": 0, "split_k": 1, "store_1": "direct", "exchange": "pad(4,1)", "min_blocks": 1, "raster": "row",
     } | changes  # fmt: skip
 
 
@@ -113,6 +113,8 @@ def outcome(p: ProgramProblem, kernel: Kernel) -> str:
         (GEMM, {"m": 136, "n": 72, "k": 200}, gemm(filled_by="tma", stages=1, sg_rows=8)),
         (GEMM, {"m": 67, "n": 76, "k": 134}, gemm(filled_by="threads", stages=4)),
         (GEMM, {"m": 67, "n": 72, "k": 134}, gemm(filled_by="tma", stages=2, store_1="turned")),
+        (GEMM, {"m": 136, "n": 72, "k": 520}, gemm(in_flight=1, split_k=3)),
+        (GEMM, {"m": 136, "n": 72, "k": 520}, gemm(filled_by="tma", split_k=2)),
         (CAUSAL, {"h": 2, "g": 1, "s": 100, "d": 64}, attention()),
         (CAUSAL, {"h": 2, "g": 1, "s": 136, "d": 64}, attention(filled_by="tma", home_q="registers", store_1="turned")),
         (ATTENTION, {"h": 1, "g": 1, "s": 200, "d": 64}, attention(filled_by="threads", sg_rows_1=8, sg_rows_2=8)),
@@ -155,6 +157,7 @@ def test_sampled_schedules_are_right(place: str, sizes: dict[str, int], nightly:
 
 
 BOXES, RING = "autosched/tile/boxes.cuh", "autosched/tile/box_ring.cuh"
+SPLIT, LAST = "autosched/tile/split.cuh", "autosched/common/last_block.cuh"
 
 
 @pytest.mark.parametrize(
@@ -181,16 +184,23 @@ BOXES, RING = "autosched/tile/boxes.cuh", "autosched/tile/box_ring.cuh"
         ("", "  ptx::barrier_sync();\n  if (warp", "  if (warp", "warp"),
         (BOXES, "a + OfA::advance(step, ", "a + OfA::advance(0, ", "warp"),
         (BOXES, "accumulate || step > 0", "step > 0", "warp"),
+        (SPLIT, "x[r] += __uint", "x[r] = __uint", "split"),
+        (SPLIT, "p < Parts", "p < Parts - 1", "split"),
+        (LAST, "Blocks - 1", "Blocks - 2", "split"),
+        ("", "const int split = int(blockIdx.x) / 1, first_turn = split * 3;", "const int split = int(blockIdx.x) / 1, "
+         "first_turn = 0;", "split"),
     ],
     ids=[
         "expect_tx", "expected_bytes", "empty_phase", "flight", "release_in_flight", "last_flight", "full",
         "full_phase", "release", "early_release", "parity",
         "expect_tx_of_all", "slot", "proxy_fence", "fence", "wait", "init", "step", "accumulate",
+        "sum", "parts", "last", "first_turn",
     ],
 )  # fmt: skip
 def test_faults_are_reported(where: str, old: str, new: str, filled_by: str) -> None:
     p = problem(made(GEMM), m=128, n=64, k=384)
-    how = {"filled_by": "warp", "in_flight": 1} if filled_by == "flying" else {"filled_by": filled_by}
+    changes: dict[str, Values] = {"flying": {"filled_by": "warp", "in_flight": 1}, "split": {"split_k": 2}}
+    how = changes.get(filled_by, {"filled_by": filled_by})
     kernel = template(p.program).kernel(p, filled(p, gemm(stages=2, sg_rows=8, **how)), H100)
     if where:
         texts = dict(kernel.headers.files)

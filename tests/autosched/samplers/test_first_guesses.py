@@ -8,8 +8,8 @@ from toy_searches import BOTH, TOY, WHOLE, ToyGuide, ok, seconds
 
 from autosched.samplers import sampler
 from autosched.samplers.base import EncodingPrior
-from autosched.samplers.bayes import sampler as bayes
 from autosched.samplers.bayes.sampler import BayesSampler
+from autosched.samplers.bayes.settings import GuessTrust, Settings
 from autosched.samplers.first_choices.descent import descended
 from autosched.samplers.first_choices.prior import AnalyticPrior
 from autosched.samplers.seeded import SeededSampler
@@ -85,7 +85,7 @@ class TestDescent:
 
     def test_the_first_proposal_of_bayes_has_no_neighbour_that_is_guessed_to_be_faster(self) -> None:
         prior = Slope(BOTH)
-        (first,) = BayesSampler(TOY, 3, prior=prior, settings=bayes.Settings(guessed=3)).ask(1)
+        (first,) = BayesSampler(TOY, 3, prior=prior, settings=Settings(trust=GuessTrust(guessed=3))).ask(1)
         assert prior.log_seconds([first])[0] <= prior.log_seconds(TOY.neighbours(first)).min()
 
 

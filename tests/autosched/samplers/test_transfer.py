@@ -9,7 +9,8 @@ import pytest
 
 from autosched.replay import search as replay
 from autosched.samplers.base import EncodingPrior
-from autosched.samplers.bayes.sampler import BayesSampler, Settings
+from autosched.samplers.bayes.sampler import BayesSampler
+from autosched.samplers.bayes.settings import GuessTrust, Settings
 from autosched.samplers.first_choices.guesses import LEAST, Guesses
 from autosched.samplers.transfer import TransferPrior
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
@@ -18,7 +19,8 @@ from search_spaces.spaces.schedule import Schedule
 
 
 def table(device: str, best: tuple[int, int], values: tuple[int, ...] = (2, 4, 8, 16, 32, 64)) -> Table:
-    """A kernel of two tile sizes and a flag, fastest where both are ``best``; tiles beyond 1024 elements fail."""
+    """Return a kernel of two tile sizes and a flag, fastest where both are ``best``; tiles beyond 1024 elements
+    fail."""
     rows = []
     for m in values:
         for n in values:
@@ -69,7 +71,8 @@ def test_a_guess_that_finds_nothing_decides_every_fourth_proposal() -> None:
     differed = False
     for told in (8, 9, 11, 12, 14, 16, 18, 19):
         doubting, trusting = (
-            BayesSampler(space, 0, prior=prior, settings=Settings(patience=patience)) for patience in (6, 1000)
+            BayesSampler(space, 0, prior=prior, settings=Settings(trust=GuessTrust(patience=patience)))
+            for patience in (6, 1000)
         )
         ordered = random.Random(0).sample(list(here.measurements), told)
         ordered.sort(key=seconds_of(here))  # the fastest first: the others bring nothing
@@ -90,7 +93,7 @@ def test_progress_restores_the_trust_in_a_guess() -> None:
     ordered.sort(key=seconds_of(here), reverse=True)  # the fastest last
     proposals = []
     for patience in (6, 1000):
-        made = BayesSampler(space, 0, prior=prior, settings=Settings(patience=patience))
+        made = BayesSampler(space, 0, prior=prior, settings=Settings(trust=GuessTrust(patience=patience)))
         for schedule in ordered:
             made.tell(schedule, here.measurements[schedule])
         proposals.append(made.ask(1))

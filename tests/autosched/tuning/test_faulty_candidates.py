@@ -9,7 +9,7 @@ import pytest
 from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from autosched.samplers import sampler
-from autosched.tuning.loop import Tuner
+from autosched.tuning.loop import Tuner, TunerParts
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.compiler.pool import CompileCache, CompilePool
 from measurements.records.measurement import Status
@@ -81,15 +81,17 @@ def test_every_one_is_accounted_for_and_the_best_is_found(tmp_path: Path, nightl
         )
         with Store.open(tmp_path / "a.db") as store:
             result = Tuner(
-                PROBLEM,
-                H200,
-                runner,
-                store,
-                sampler("random", space, seed=1),
-                seed=1,
-                space_versions={"toy": "s"},
-                generate=generate,
-                observer=Watch(),
+                TunerParts(
+                    PROBLEM,
+                    H200,
+                    runner,
+                    store,
+                    sampler("random", space, seed=1),
+                    seed=1,
+                    space_versions={"toy": "s"},
+                    generate=generate,
+                    observer=Watch(),
+                )
             ).run(many)
             trials = [r for r in store.trials() if r.rank is None]
         runner.close()

@@ -467,8 +467,8 @@ def generate(problem, schedule, device):
 store = Store.open(sys.argv[1])
 print("ready", flush=True)
 made = sampler("random", space, seed=1)
-t.Tuner(t.PROBLEM, t.H200, Slow(), store, made, seed=1, space_versions={"toy": "s"}, generate=generate,
-        in_flight=t.InFlightLimit(compilers=4)).run(10**6)
+t.Tuner(t.TunerParts(t.PROBLEM, t.H200, Slow(), store, made, seed=1, space_versions={"toy": "s"}, generate=generate,
+        in_flight=t.InFlightLimit(compilers=4))).run(10**6)
 """
 
 

@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from autosched.user_kernels.sources import read_headers
+from needs import needs_nvrtc
 
 from autosched import Kernel
 from autosched.proofs.proof import verify_one
-from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels import entry
+from autosched.user_kernels.document import KernelFileError, Places, Table
 from autosched.user_kernels.entry import check_entry
+from measurements.compiler.nvrtc import PtxOutput
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
 
@@ -299,3 +303,40 @@ def test_references_one_after_another_end(tmp_path: Path) -> None:
         (tmp_path / f"k{i}.toml").write_text(f'{BARE}{OUT}[reference]\nkernel = "k{i + 1}.toml"\n')
     with pytest.raises(KernelFileError, match="more than 20 kernels"):
         Kernel.from_file(tmp_path / "k0.toml")
+
+
+def test_a_source_that_takes_the_compiler_minutes_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def slow(source: str, name: str, arch: str, *_: object) -> PtxOutput:
+        asked.append(arch)
+        return PtxOutput(None, name, "kernel.cu(1): catastrophic error: out of memory", 60.0)
+
+    monkeypatch.setattr(entry, "compile_to_ptx", slow)
+    source = "__global__ void k(float* x, int n) { x[threadIdx.x] = b; }"
+    made = Kernel(
+        source, "k", parameters={"b": [32, 64]}, sizes={"n": 64}, grid=1, block="b", arguments=[array("x", "output"), N]
+    )
+    clock = iter(range(0, 10_000, 60))
+    monkeypatch.setattr(entry.time, "monotonic", lambda: float(next(clock)))
+    with pytest.raises(KernelFileError, match=r"k does not compile: .*out of memory"):
+        check_entry(made.problem(), made.template.space(made.problem(), A100).sample(2, 0), A100)
+    assert len(asked) == 1
+
+
+TEXTURE = "__global__ void k(float* x, cudaTextureObject_t t, int n) { x[threadIdx.x] = tex2D<float>(t, b, 0); }"
+
+
+@needs_nvrtc
+def test_textures_are_refused_by_name() -> None:
+    arguments = [array("x", "output"), array("t", "input"), N]
+    made = Kernel(TEXTURE, "k", parameters={"b": [32, 64]}, sizes={"n": 64}, grid=1, block="b", arguments=arguments)
+    with pytest.raises(KernelFileError, match="k reads a texture or a surface, and no launch here binds one"):
+        check_entry(made.problem(), made.template.space(made.problem(), A100).sample(1, 0), A100)
+
+
+def test_the_header_of_all_of_cub_stands_for_what_a_kernel_can_use(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text("#include <cub/cub.cuh>\n#include <cstdio>\n__global__ void k(float* x, int n) {}\n")
+    table = Table({}, Places("k.toml"))
+    headers = dict(read_headers(table, (tmp_path / "k.cu").read_text(), tmp_path, tmp_path))
+    assert headers["cstdio"] == "" and "#include <cub/block/block_reduce.cuh>" in headers["cub/cub.cuh"]

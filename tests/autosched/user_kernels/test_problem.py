@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from autosched.user_kernels.kernel_file import KernelFile
 from autosched.user_kernels.problem import KernelProblem, problem_type
-from autosched.user_kernels.reading import read_file
+from autosched.user_kernels.reading.kernel_files import read_file
 from measurements.records.comparison import check
 from search_spaces.operators.operator import Operator
 

@@ -12,7 +12,7 @@ from needs import needs_compiler, needs_nvrtc
 from autosched.proofs.proof import prove
 from autosched.proofs.run import Depth, Run
 from autosched.user_kernels.problem import KernelProblem, problem_type
-from autosched.user_kernels.reading import read_file
+from autosched.user_kernels.reading.kernel_files import read_file
 from autosched.user_kernels.template import template
 from measurements.compiler.nvrtc import cuda_include_folders
 from measurements.emulator import emulate
@@ -45,7 +45,7 @@ def lowered(write: Write, source: str, on: str = "h200", height: int = 3) -> tup
 
 
 def scale(write: Write, source: str, on: str) -> tuple[Kernel, bool]:
-    """The kernel as it is for a device, and whether the emulator finds its numbers right."""
+    """Return the kernel as it is for a device, and whether the emulator finds its numbers right."""
     problem, kernel = lowered(write, source, on)
     inputs = problem.random_inputs(0)
     run = emulate(kernel, inputs)

@@ -12,7 +12,7 @@ import pytest
 from autosched.user_kernels.kernel_file import KernelFile
 from autosched.user_kernels.lowering import entry_of, source_of
 from autosched.user_kernels.problem import problem_type
-from autosched.user_kernels.reading import read_file
+from autosched.user_kernels.reading.kernel_files import read_file
 from autosched.user_kernels.template import template
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule

@@ -90,7 +90,7 @@ def test_it_is_the_kernel_of_a_file(write: Write) -> None:
         arguments=[{"name": "out", "kind": "output", "dtype": "f32", "shape": 4}],
     )
     assert source.file.source == kernel.file.source and source.file.headers == kernel.file.headers
-    t1 = Path(__file__).parent / "stencil_T1.json"
+    t1 = Path(__file__).parent / "reading" / "stencil_T1.json"
     (path.parent / "stencil.cu").write_text("__global__ void stencil() {}")
     (path.parent / "stencil.json").write_text(t1.read_text())
     assert Kernel.from_file(path.parent / "stencil.json").file.name == "stencil"

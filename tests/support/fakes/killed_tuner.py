@@ -10,7 +10,7 @@ import instant_compiler
 from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from autosched.samplers import sampler
-from autosched.tuning.loop import Tuner
+from autosched.tuning.loop import Tuner, TunerParts
 from measurements.compiler.pool import CompileCache, CompilePool
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
 from measurements.runners.cuda.supervisor import Limits
@@ -50,15 +50,17 @@ def main(database: str, cache: str) -> None:
         made = sampler("random", SPACE, seed=1)
         with Store.open(database) as store:
             Tuner(
-                PROBLEM,
-                h200,
-                runner,
-                store,
-                made,
-                seed=1,
-                space_versions={"toy": "s"},
-                generate=generate,
-                observer=Acknowledge(),
+                TunerParts(
+                    PROBLEM,
+                    h200,
+                    runner,
+                    store,
+                    made,
+                    seed=1,
+                    space_versions={"toy": "s"},
+                    generate=generate,
+                    observer=Acknowledge(),
+                )
             ).run(10**6)
 
 

@@ -8,7 +8,7 @@ import optuna
 
 from autosched.samplers import Sampler, sampler
 from autosched.samplers.base import Matrix
-from autosched.samplers.bayes import sampler as bayes
+from autosched.samplers.bayes import settings as bayes
 from autosched.samplers.bayes.sampler import BayesSampler
 from autosched.samplers.evolution import EvolutionSampler, Settings
 from autosched.samplers.scalarized import ScalarizedSampler
@@ -52,8 +52,9 @@ class Nearest:
 
 
 FEW = gaussian_process.Settings(starts=1, iterations=5)
-LIVING = bayes.Settings(whole=0, living=32, moves=8, rounds=1, growth=1.5, model=FEW)
-WHOLE = bayes.Settings(growth=1.5, model=FEW)
+_SMALL_POOL = bayes.CandidatePool(whole=0, living=32, moves=8, rounds=1)
+LIVING = bayes.Settings(refits=bayes.Refits(growth=1.5), candidates=_SMALL_POOL, model=FEW)
+WHOLE = bayes.Settings(refits=bayes.Refits(growth=1.5), model=FEW)
 __all__ = ["BOTH", "FLAT", "TOY", "Make", "failed", "ok", "outcome", "proposed", "run", "seconds"]  # for tests
 
 QUICK = Settings(warmup=6, population=24, generations=2)

@@ -7,7 +7,7 @@ from typing import Any
 
 from autosched.samplers import Sampler, sampler
 from autosched.tuning.in_flight import InFlightLimit
-from autosched.tuning.loop import Tuner
+from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.result import Observer, Progress, Start, TuneResult
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate
@@ -38,7 +38,7 @@ def seconds(schedule: Schedule) -> float:
 
 
 def generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
-    """The letter is dead code: schedules that differ in it alone give the same kernel."""
+    """Return the letter is dead code: schedules that differ in it alone give the same kernel."""
     if schedule["x"] == 2 and schedule["y"] == 32:
         raise ValueError("2 does not go with 32")
     return Kernel(entry="k", source=f"{schedule['x']} {schedule['y']}", arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
@@ -127,15 +127,17 @@ def tuned(
     **arguments: Any,
 ) -> TuneResult:
     parts = Tuner(
-        PROBLEM,
-        on,
-        runner or FakeRunner(),
-        store,
-        made or sampler("random", SPACE, seed=1),
-        seed=1,
-        space_versions={"toy": space_version},
-        generate=generate,
-        in_flight=in_flight or InFlightLimit(compilers=out),
-        **arguments,
+        TunerParts(
+            PROBLEM,
+            on,
+            runner or FakeRunner(),
+            store,
+            made or sampler("random", SPACE, seed=1),
+            seed=1,
+            space_versions={"toy": space_version},
+            generate=generate,
+            in_flight=in_flight or InFlightLimit(compilers=out),
+            **arguments,
+        )
     )
     return parts.run(trials, limit, min_gain=min_gain)

@@ -25,7 +25,7 @@ _STREAM_K = "autosched/common/stream_k.cuh"
 _OPERAND = "autosched/intrinsics/wgmma.cuh"
 _OUT = "autosched/intrinsics/wgmma_out.cuh"
 _FINISH = "autosched/common/finish.cuh"
-_TMA = "autosched/ptx/tensor_map.cuh"
+_TMA = "autosched/ptx/tensor_map/tensor_map.cuh"
 _REGISTERS = "autosched/ptx/wgmma/set_registers.cuh"
 
 # Schedules beside those of CASES: changes of a small one, and of the problem.

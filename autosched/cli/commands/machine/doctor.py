@@ -94,7 +94,7 @@ class Ability:
 
 
 def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> int:
-    """What can run here, and how to get the rest.
+    """Show what can run here, and how to get the rest.
 
     GPUs, driver, NVRTC, compilers and libraries, and what each of them makes possible.
     """
@@ -281,7 +281,7 @@ def _cache() -> Cache:
 
 
 def _content(folder: Path) -> tuple[int, int]:
-    """Number of files below ``folder``, and their bytes; what cannot be looked at does not count."""
+    """Count the files below ``folder``, and their bytes; what cannot be looked at does not count."""
     files = used = 0
     for place, _, names in os.walk(folder):
         for name in names:

@@ -22,7 +22,7 @@ def devices(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
 ) -> int:
-    """The GPUs that --device knows, with what their data sheets say.
+    """List the GPUs that --device knows, with what their data sheets say.
 
     A GPU that is not among them is described by what its driver tells and by the rates of its architecture.
     """
@@ -45,7 +45,7 @@ def devices(
 
 
 def markdown_table() -> list[str]:
-    """The lines of the table of all devices; rates are dense peaks in TFLOP/s, of i8 in TOP/s."""
+    """Return the lines of the table of all devices; rates are dense peaks in TFLOP/s, of i8 in TOP/s."""
     heads = (*_COLUMNS, *_RATES, *_LAST)
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for row in sorted(DEVICES, key=_order):

@@ -125,7 +125,7 @@ def emulate(
     with bad_input():
         suppressions = [Suppression.parse(one) for one in suppressed or ()]
     rng = np.random.default_rng(seed)
-    program, is_source = _program(file, is_ptx, define or [])
+    program, is_source, options = _program(file, is_ptx, define or [])
     values, outputs = read_arguments(argument or [], rng)
     symbols = dict(_assignment("--symbol", text, rng) for text in symbol or [])
     wanted = {_position(text, len(values)): read_array(text.partition("=")[2], "--expect") for text in expect or []}
@@ -140,7 +140,7 @@ def emulate(
             shared_bytes=shared,
             outputs=outputs,
             symbols=symbols,
-            options=tuple(define or ()) if is_source else (),
+            options=options,
             perturb=perturb,
             order=turned,
             launches=launches,
@@ -187,17 +187,18 @@ def emulate(
     return NO if wrong else 0
 
 
-def _program(file: str, is_ptx: Any, options: Sequence[str]) -> tuple[str, bool]:
-    """The text to emulate, and whether it is CUDA source. Raises InputError, also with what nvcc refuses."""
+def _program(file: str, is_ptx: Any, options: Sequence[str]) -> tuple[str, bool, tuple[str, ...]]:
+    """Return the text to emulate, whether it is CUDA source, and options for its compiler. Raises InputError, and
+    HostFailure with what nvcc refuses."""
     from autosched.proofs.emulate.device_source import has_host_code, nvcc, ptx_by_nvcc
-    from autosched.proofs.emulate.kernel_files import NoKernelFile, ptx_of_file
+    from autosched.proofs.emulate.kernel_files import NoKernelFile, include_folders, ptx_of_file
     from measurements.compiler.pool import error_reason
     from measurements.emulator.architecture import source_arch
     from search_spaces.templates.headers import Headers
 
     try:
         if (found := ptx_of_file(Path(file))) is not None:
-            return found, False
+            return found, False, ()
         text = read_bounded(file, _MOST_BYTES).decode()
     except NoKernelFile as error:
         raise InputError(str(error)) from None
@@ -206,14 +207,15 @@ def _program(file: str, is_ptx: Any, options: Sequence[str]) -> tuple[str, bool]
     except (OSError, ValueError) as error:
         raise InputError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if is_ptx(text):
-        return text, False
+        return text, False, ()
+    options = [*options, *(f"-I{folder}" for folder in include_folders(text))]
     if has_host_code(text) and nvcc() is not None:
         ptx, log = ptx_by_nvcc(Path(file), source_arch(text, Headers.of({})), options)
         if ptx is None:
             raise HostFailure(f"nvcc refuses {file}: {error_reason(log)}")
-        return ptx, False
+        return ptx, False, ()
     # Its lines are named by its file.
-    return f"#line 1 {dumps(Path(file).name, ensure_ascii=False)}\n{text}", True
+    return f"#line 1 {dumps(Path(file).name, ensure_ascii=False)}\n{text}", True, tuple(options)
 
 
 def _sizes(flag: str, text: str) -> tuple[int, ...]:
@@ -238,7 +240,7 @@ def _position(text: str, count: int) -> int:
 
 
 def _difference(left: Any, wanted: np.ndarray[Any, Any], tolerance: float) -> str:
-    """What differs, in one sentence; empty where nothing does."""
+    """Return what differs, in one sentence; empty where nothing does."""
     if left is None:
         return "there is nothing to compare"
     if left.size != wanted.size:

@@ -187,7 +187,7 @@ class _Work:
         return [v for _, verifications in self.done for v in verifications]
 
     def begin(self, problem: Problem) -> list[Verification]:
-        """The list that takes the results of ``problem``, the last one begun."""
+        """Return the list that takes the results of ``problem``, the last one begun."""
         self.done.append((problem, []))
         return self.done[-1][1]
 
@@ -252,7 +252,8 @@ def _of_database(db: str, operator: Operator, problem: Problem | None, device: D
 def _stored(
     store: "Store", operator: Operator, problem: Problem | None, device: Device, most: int | None
 ) -> list[tuple[Problem, list[Record]]]:
-    """The trials of stored schedules that worked, per problem, each once, fastest first within each provenance."""
+    """Return the trials of stored schedules that worked, per problem, each once, fastest first within each
+    provenance."""
     if problem is not None:
         problems = [problem]
     else:
@@ -280,7 +281,7 @@ def _emulate(
     asked: LaunchOverride | None,
     results: list[Verification],
 ) -> None:
-    """Fills ``results``."""
+    """Fill ``results``."""
     counts: Counter[str] = Counter()
     with Progress(stderr_console(), "emulated", len(schedules)) as progress:
         found = emulate_all(
@@ -336,7 +337,7 @@ def _show(console: Console, problem: Problem, results: Sequence[Verification]) -
 
 
 def _verdict(v: Verification) -> str:
-    """What ran out of time, or of what the emulator has, is not a failure of the kernel."""
+    """Name the verdict: what ran out of time, or of what the emulator has, is not a failure of the kernel."""
     return "pass" if v.ok else "FAIL" if v.status in FAILING else "unproven"
 
 

@@ -1,12 +1,15 @@
 """``autosched verify --python FILE``: a Python program whose Triton launches run in the emulator.
 
 ``--json``: ``device``, ``ok``, ``failure``, ``notes``, ``fidelity``, and ``launches``, each with ``kernel``,
-``called_at``, ``grid``, ``threads``, ``constants``, ``runs``, ``differing`` (arrays whose bits depend on the order of
-blocks), ``findings``, ``shared_sites`` and ``global_sites`` (as in ``measurements.emulator``).
+``called_at``, ``grid``, ``blocks`` (with those of clusters), ``left_out`` (of them, that did not run), ``threads``,
+``size`` (of ``--sizes``), ``constants``, ``runs``, ``differing`` (arrays whose bits depend on the order of blocks),
+``findings``, ``shared_sites`` and ``global_sites`` (as in ``measurements.emulator``).
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -49,7 +52,12 @@ def _is_program(file: str) -> bool:
 
 def verify_python(
     python: Annotated[
-        str, typer.Option("--python", metavar="FILE", help="A Python program that launches Triton kernels.")
+        str,
+        typer.Option(
+            "--python",
+            metavar="FILE[:FUNCTION]",
+            help="A Python program that launches Triton kernels; with a function, which is called with --sizes.",
+        ),
     ],
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of the program.")
@@ -58,6 +66,27 @@ def verify_python(
     full: Annotated[
         bool, typer.Option("--full", help="Each launch in several orders of blocks and threads, and once more.")
     ] = False,
+    blocks: Annotated[
+        int | None,
+        typer.Option(
+            "--blocks",
+            metavar="N",
+            min=1,
+            help="Of a launch with more blocks, run only N: the first, the last and some in between.",
+        ),
+    ] = None,
+    limit: Annotated[
+        float | None,
+        typer.Option("--limit", metavar="S", min=0.001, help="End the program after S seconds; report up to there."),
+    ] = None,
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sizes",
+            metavar="NAME=A..B",
+            help="An argument of the function: it is called with values from A to B that provoke. May be repeated.",
+        ),
+    ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document; the program prints to stderr.")
     ] = False,
@@ -73,8 +102,15 @@ def verify_python(
         raise InputError(f"--python needs Triton and torch ({error}): pip install 'autosched[triton,torch]'") from None
     check_host(source=False)
     row = target(device)
+    settings = replace(THOROUGH if full else QUICK, blocks=blocks)
+    path, function = _split(python)
+    ranges = _ranges(sizes or [])
+    if bool(function) != bool(ranges):
+        raise InputError("--sizes NAME=A..B needs a function to call, and a function sizes: --python FILE:FUNCTION")
     try:
-        proof = run_program(Path(python), arguments or [], row, THOROUGH if full else QUICK, quiet=json)
+        proof = run_program(
+            path, arguments or [], row, settings, quiet=json, seconds=limit, function=function, sizes=ranges
+        )
     except FileNotFoundError as error:
         raise InputError(str(error)) from None
     if json:
@@ -107,3 +143,18 @@ def verify_python(
         found = "the program launched no Triton kernel"
     line(found)
     return 0 if proof.ok else NO
+
+
+def _split(python: str) -> tuple[Path, str]:
+    file, colon, function = python.rpartition(":")
+    return (Path(file), function) if colon and function.isidentifier() else (Path(python), "")
+
+
+def _ranges(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
+    ranges = {}
+    for text in texts:
+        found = re.fullmatch(r"([A-Za-z_]\w*)=(\d+)\.\.(\d+)", text)
+        if found is None or int(found[2]) > int(found[3]):
+            raise InputError(f"--sizes takes NAME=A..B with A not above B, such as rows=1..300, not {text}")
+        ranges[found[1]] = (int(found[2]), int(found[3]))
+    return ranges

@@ -31,6 +31,9 @@ from autosched.reporting import formatting
 from autosched.samplers import BRUTE_FORCE, DEFAULT, samplers
 from autosched.tuning.backends import BACKENDS, Gpus
 from autosched.tuning.effort import EFFORTS
+from autosched.user_kernels.c_header import c_header as header_of
+from autosched.user_kernels.problem import KernelProblem
+from measurements.files.atomic_write import publish
 from measurements.files.text import without_password
 from measurements.store.errors import StoreError
 from search_spaces.operators.operator import Operator
@@ -144,6 +147,10 @@ def tune(
         str | None,
         typer.Option("--t4", metavar="FILE", help="Write them as T4, the format of Kernel Tuner and others."),
     ] = None,
+    c_header: Annotated[
+        str | None,
+        typer.Option("--c-header", metavar="FILE", help="With --kernel: write the best parameters as a C header."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Search for the fastest schedule, every trial kept in a database.
@@ -160,8 +167,10 @@ def tune(
     within("--seed", seed, 0, MOST_SEED)
     if workers is not None:
         within("--workers", workers, 1, MOST_WORKERS)
-    check_outputs([csv, t4], [recording])
+    check_outputs([csv, t4, c_header], [recording])
     problem = problem_from(operator, given)
+    if c_header is not None and not isinstance(problem, KernelProblem):
+        raise InputError("--c-header is for the parameters of a kernel of your own: give --kernel FILE")
     from autosched.tuning import tune as tuner  # a second that other commands need not wait
     from autosched.tuning.result import SoFar
 
@@ -204,6 +213,14 @@ def tune(
         result.to_csv(replaceable(csv))
     if t4 is not None:
         result.to_t4(replaceable(t4))
+    if c_header is not None and result.best is not None and isinstance(problem, KernelProblem):
+        values = {result.device.name: result.best.schedule.values}
+        publish(replaceable(c_header), header_of(problem.file, values).encode())
+    return finish(result, db, sampler, seed, json=json)
+
+
+def finish(result: "TuneResult", db: str, sampler: str, seed: int, *, json: bool) -> int:
+    """Print what a run came to, and return the exit status."""
     if json:
         print_json(result_json(result, sampler, seed, db))
     else:
@@ -219,7 +236,7 @@ def tune(
 
 
 def _gpus(text: str) -> Gpus:
-    """What --gpus means. Raises InputError for what is neither "all" nor numbers with commas between them."""
+    """Read what --gpus means. Raises InputError for what is neither "all" nor numbers with commas between them."""
     if text == "all":
         return "all"
     try:
@@ -229,7 +246,7 @@ def _gpus(text: str) -> Gpus:
 
 
 def show_result(console: Console, result: "TuneResult", db: str) -> None:
-    """What a run came to, for people."""
+    """Print what a run came to, for people."""
     trials = f"{formatting.count(len(result.trials))} new in {formatting.duration(result.seconds)}"
     if result.failures:
         trials += f", failed {sum(result.failures.values())}: {formatting.reasons(result.failures)}"
@@ -272,7 +289,7 @@ def show_result(console: Console, result: "TuneResult", db: str) -> None:
 
 
 def _front_table(result: "TuneResult") -> Any:
-    """The Pareto front: objectives, then the parameters that differ."""
+    """Return the Pareto front: objectives, then the parameters that differ."""
     names = result.objectives.names
     varying = [n for n in result.front[0] if n in _parameters(result) and len({r[n] for r in result.front}) > 1]
     table = formatting.table(*names, *varying, right=[*names, *varying])
@@ -305,7 +322,7 @@ def _remeasured_facts(remeasured: "Remeasurement") -> list[tuple[str, str]]:
 
 
 def remeasured_json(remeasured: "Remeasurement", entrants: Sequence[Schedule]) -> dict[str, Any]:
-    """A re-measurement as JSON values."""
+    """Return a re-measurement as JSON values."""
     return {
         "clear": remeasured.clear,
         "rounds": remeasured.rounds,
@@ -323,7 +340,7 @@ def remeasured_json(remeasured: "Remeasurement", entrants: Sequence[Schedule]) -
 
 
 def result_json(result: "TuneResult", sampler: str, seed: int, db: str) -> dict[str, Any]:
-    """The same as JSON values."""
+    """Return the same as JSON values."""
     return {
         "problem": result.problem.to_json(),
         "device": result.device.name,

@@ -184,7 +184,7 @@ def tune_suite(
 
 
 def _seconds(budget: str) -> float:
-    """Raises InputError for what is not a duration."""
+    """Raise InputError for what is not a duration."""
     unit = _UNITS.get(budget[-1:])
     try:
         number = float(budget[:-1] if unit else budget)
@@ -196,7 +196,7 @@ def _seconds(budget: str) -> float:
 
 
 def _recorded(calls: str, device: str | None) -> "tuple[Member, ...]":
-    """The problems of a log for which there are kernels, the most time first as far as the roofline says."""
+    """Return the problems of a log for which there are kernels, the most time first as far as the roofline says."""
     from autosched.reporting.roofline import roofline
     from autosched.suites.logged_calls import read_calls
 

@@ -3,21 +3,19 @@
 ``--json`` as of ``autosched tune``.
 """
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from autosched.cli.commands.tuning.tune import DEFAULT_TRIALS, SecondsOption, result_json, show_result
+from autosched.cli.commands.tuning.tune import DEFAULT_TRIALS, SecondsOption, finish
 from autosched.cli.options.devices import DeviceOption, target
 from autosched.cli.options.problem import one_of, whole_number
 from autosched.cli.options.triton import loaded, made, sizes
-from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, within
-from autosched.cli.terminal.output import print_json, stderr_console, stdout_console
+from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, InputError, within
+from autosched.cli.terminal.output import stderr_console, stdout_console
 from autosched.cli.terminal.progress import TuneDisplay
 from autosched.samplers import BRUTE_FORCE, DEFAULT, samplers
-from measurements.files.text import without_password
 from measurements.store.errors import StoreError
 
 COMMAND = "tune --triton FILE:FUNCTION"  # as usage errors name it
@@ -158,15 +156,4 @@ def tune_triton(
         if display.has_started:  # what the user gave was fine: a bug, to be seen whole
             raise
         raise InputError(str(error)) from error
-    if json:
-        print_json(result_json(result, sampler, seed, db))
-    else:
-        show_result(stdout_console(), result, db)
-    if result.stopped:
-        print(
-            f"autosched: tuning stopped: {result.stopped}; everything so far is kept in {without_password(db)}",
-            file=sys.stderr,
-        )
-    if result.interrupted:
-        return STOPPED
-    return 0 if result.best is not None and not result.stopped else NO
+    return finish(result, db, sampler, seed, json=json)

@@ -27,7 +27,7 @@
 #include <autosched/ptx/mbarrier.cuh>
 #include <autosched/ptx/wgmma/set_registers.cuh>
 #include <autosched/ptx/shared_memory.cuh>
-#include <autosched/ptx/tensor_map.cuh>
+#include <autosched/ptx/tensor_map/tensor_map.cuh>
 
 namespace autosched {
 

@@ -6,7 +6,7 @@
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cp_async.cuh>
 #include <autosched/ptx/mbarrier.cuh>
-#include <autosched/ptx/tensor_map.cuh>
+#include <autosched/ptx/tensor_map/tensor_map.cuh>
 #include <autosched/ptx/warp/elect.cuh>
 #include <autosched/ptx/warp/vote.cuh>
 #include <autosched/ptx/wgmma/wgmma.cuh>

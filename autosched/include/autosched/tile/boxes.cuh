@@ -9,7 +9,7 @@
 #include <autosched/intrinsics/wgmma.cuh>
 #include <autosched/intrinsics/wgmma_copy.cuh>
 #include <autosched/intrinsics/wgmma_fragment.cuh>
-#include <autosched/ptx/tensor_map.cuh>
+#include <autosched/ptx/tensor_map/tensor_map.cuh>
 #include <autosched/ptx/wgmma/of_registers.cuh>
 
 namespace autosched::tile {

@@ -13,7 +13,7 @@ from autosched.cli.options.stored import refuse_unusable
 from autosched.regression.since_tuning import AtTuning
 from autosched.reporting.formatting import record_facts
 from autosched.samplers import sampler
-from autosched.tuning.loop import Tuner
+from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.result import TuneResult
 from autosched.tuning.winner import paired_timing
 from autosched.tuning.winner.finalists import simplicity
@@ -124,16 +124,18 @@ def tuned(
     default: Schedule | None = None,
 ):
     parts = Tuner(
-        PROBLEM,
-        H200,
-        runner,
-        store,
-        sampler("random", SPACE, seed=1),
-        seed=1,
-        space_versions={"toy": "s"},
-        generate=generate,
-        complexity=complexity or (lambda schedule: 0.0),
-        default=lambda: default,
+        TunerParts(
+            PROBLEM,
+            H200,
+            runner,
+            store,
+            sampler("random", SPACE, seed=1),
+            seed=1,
+            space_versions={"toy": "s"},
+            generate=generate,
+            complexity=complexity or (lambda schedule: 0.0),
+            default=lambda: default,
+        )
     )
     return parts.run(trials)
 

@@ -168,7 +168,7 @@ def test_a_mixed_fleet_and_arrays_that_workers_lack(cluster: Any, tmp_path: Path
 @pytest.mark.nightly
 def test_tune_searches_on_the_cluster(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import autosched
-    from autosched.tuning import backends
+    from autosched.tuning.backends import cluster as of_clusters
     from benchmarks.gpu.simulated_gpu import LOG, MODULE, SECONDS
 
     def pretended(cuda: CudaOptions) -> FleetOptions:
@@ -178,7 +178,7 @@ def test_tune_searches_on_the_cluster(cluster: Any, tmp_path: Path, monkeypatch:
             options(tmp_path), cuda=cuda, worker_module=MODULE, worker_env=environment, path=paths
         )
 
-    monkeypatch.setattr(backends, "FleetOptions", pretended)
+    monkeypatch.setattr(of_clusters, "FleetOptions", pretended)
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))  # what the pretended compilers make stays here
     problem = autosched.Softmax(rows=64, columns=512)
     result = autosched.tune(problem, trials=12, database=tmp_path / "best.db", ray=cluster.address, workers=1)

@@ -1,6 +1,6 @@
 // What every block of a matmul computes, without multiplying: for proofs of launches that are too large to be emulated.
 #pragma once
-#include <autosched/common/tell_parts.cuh>
+#include <autosched/kernels/matmul/tell_parts.cuh>
 #include <autosched/kernels/matmul/work.cuh>
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/shared_memory.cuh>

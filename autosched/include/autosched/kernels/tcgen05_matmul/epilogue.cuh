@@ -12,7 +12,7 @@
 #include <autosched/ptx/warp/elect.cuh>
 #include <autosched/ptx/global_memory.cuh>
 #include <autosched/ptx/shared_memory.cuh>
-#include <autosched/ptx/tensor_map.cuh>
+#include <autosched/ptx/tensor_map/tensor_map.cuh>
 
 namespace autosched {
 

@@ -9,7 +9,7 @@
 #include <autosched/intrinsics/wgmma.cuh>
 #include <autosched/ptx/cluster_launch_control.cuh>
 #include <autosched/ptx/mbarrier.cuh>
-#include <autosched/ptx/tensor_map.cuh>
+#include <autosched/ptx/tensor_map/tensor_map.cuh>
 #include <autosched/ptx/warp/shuffle.cuh>
 
 namespace autosched {

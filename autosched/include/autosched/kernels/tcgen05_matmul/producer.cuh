@@ -1,8 +1,8 @@
 // The copies of tcgen05_matmul: one thread has TMA fill every stage as soon as it is empty.
 #pragma once
 #include <autosched/kernels/tcgen05_matmul/plan.cuh>
-#include <autosched/ptx/tensor_map.cuh>
-#include <autosched/ptx/tensor_map_pair.cuh>
+#include <autosched/ptx/tensor_map/tensor_map.cuh>
+#include <autosched/ptx/tensor_map/pair.cuh>
 
 namespace autosched {
 

@@ -1,7 +1,7 @@
 // What every block of a tcgen05_matmul computes, without multiplying: for proofs of launches that are too large to be
 // emulated. With launch_control: the tile that each block begins with.
 #pragma once
-#include <autosched/common/tell_parts.cuh>
+#include <autosched/kernels/matmul/tell_parts.cuh>
 #include <autosched/kernels/tcgen05_matmul/plan.cuh>
 
 namespace autosched {

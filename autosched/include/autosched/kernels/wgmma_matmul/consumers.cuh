@@ -7,7 +7,7 @@
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cluster.cuh>
 #include <autosched/ptx/warp/elect.cuh>
-#include <autosched/ptx/tensor_map.cuh>
+#include <autosched/ptx/tensor_map/tensor_map.cuh>
 
 namespace autosched {
 

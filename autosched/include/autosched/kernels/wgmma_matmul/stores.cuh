@@ -5,7 +5,7 @@
 #include <autosched/kernels/wgmma_matmul/plan.cuh>
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/warp/elect.cuh>
-#include <autosched/ptx/tensor_map.cuh>
+#include <autosched/ptx/tensor_map/tensor_map.cuh>
 
 namespace autosched {
 

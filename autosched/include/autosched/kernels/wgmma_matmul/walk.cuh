@@ -1,7 +1,7 @@
 // What every block of a wgmma_matmul computes, without multiplying: for proofs of launches that are too large to be
 // emulated.
 #pragma once
-#include <autosched/common/tell_parts.cuh>
+#include <autosched/kernels/matmul/tell_parts.cuh>
 #include <autosched/kernels/wgmma_matmul/plan.cuh>
 
 namespace autosched {

@@ -121,7 +121,7 @@ void report_two_writes(const Buffer& b, std::size_t cell, const Stamp& write, co
   const bool by_block = b.spec.role == BufferSpec::Role::variable && write.site == self->site && of_running(write.epoch);
   if (same && (by_block || (stores_constant(write.site) && stores_constant(self->site)))) {
     report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; both write the same value");
-  } else if (from != nullptr && !same && write.site == self->site && nearly_equal(address, from, bytes)) {
+  } else if (from != nullptr && !same && write.site == self->site && nearly_equal(address, from, bytes, self->site)) {
     report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; the values are not deterministic in the last bits");
   } else {
     report_race(b, cell, {doing, write, "wrote"});

@@ -250,7 +250,7 @@ bool check_write(unsigned address, int bytes, Who me, const void* from, bool* ne
         report_race(a, me, "writes", write, "wrote", Grade::note, "; both write the same value");
         return true;
       }
-      if (nearly != nullptr && write.site == self->site && nearly_equal(there, from, bytes)) {
+      if (nearly != nullptr && write.site == self->site && nearly_equal(there, from, bytes, self->site)) {
         report_race(a, me, "writes", write, "wrote", Grade::note, "; the values are not deterministic in the last bits");
         *nearly = true;
         return true;
@@ -259,7 +259,7 @@ bool check_write(unsigned address, int bytes, Who me, const void* from, bool* ne
       return false;
     }
     if (const Stamp* read = unordered_read(a, me, same_value)) {
-      if (nearly != nullptr && read->site == self->site && nearly_equal(there, from, bytes)) {
+      if (nearly != nullptr && read->site == self->site && nearly_equal(there, from, bytes, self->site)) {
         *nearly = true;  // others that have written it with this instruction
         return true;
       }

@@ -1,0 +1,41 @@
+"""Sizes that provoke: the ends of a range, and beside powers of two, where tiles have remainders and loops one turn
+more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+Size = Mapping[str, int]
+_BESIDE = 17  # of the others, while one size is varied: no tile divides it
+
+
+def provoking_sizes(**ranges: tuple[int, int]) -> list[Size]:
+    """All sizes at their least, all at their most, and each in turn at values beside powers of two; ``ranges`` are the
+    least and the most value of each.
+
+    Raises ValueError for an empty range.
+    """
+    for name, (least, most) in ranges.items():
+        if least > most:
+            raise ValueError(f"{name} has no value from {least} to {most}")
+    small = {name: min(max(_BESIDE, least), most) for name, (least, most) in ranges.items()}
+    sizes: dict[tuple[int, ...], Size] = {}
+    for size in (
+        {name: least for name, (least, _) in ranges.items()},
+        *({**small, name: value} for name, range_ in ranges.items() for value in _values(*range_)),
+        {name: most for name, (_, most) in ranges.items()},
+    ):
+        sizes.setdefault(tuple(size.values()), size)
+    return list(sizes.values())
+
+
+def _values(least: int, most: int) -> Iterator[int]:
+    """One more than each power of two in the range, and the largest power with what is beside it."""
+    powers = [2**k for k in range(most.bit_length()) if least <= 2**k <= most]
+    wanted = [least, *(p + 1 for p in powers), *(p + k for p in powers[-1:] for k in (-1, 0)), most]
+    yield from dict.fromkeys(v for v in wanted if least <= v <= most)
+
+
+def named(size: Size) -> str:
+    """As text."""
+    return ", ".join(f"{name}={value}" for name, value in size.items())

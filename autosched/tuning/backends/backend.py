@@ -1,0 +1,58 @@
+"""A runner, the device that its times are for, and what it compiles with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self
+
+from measurements.compiler.pool import CompilePool
+from measurements.runners.base import Runner
+from measurements.runners.fleet.cluster import Fleet
+from search_spaces.hardware.devices import Device
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import TemplateSet
+
+BACKENDS = ("auto", "cuda", "estimate", "ray", "replay")
+DEFAULT_DEVICE = "h200"  # where none is named and no GPU answers
+
+Gpus = Sequence[int] | Literal["all"]  # numbers as CUDA counts them
+
+
+class BackendError(ValueError):
+    """The backend cannot be used here. The message is one sentence that says what to do."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A runner and the device that its times are for. Closing it ends every process.
+
+    ``line`` says for people which it is, on what, and why; ``headline`` is short: what its times are. ``schedules`` are
+    all that the runner knows, where it does not know every one; ``pool`` compiles, if anything does; ``gpus`` is how
+    many measure at a time.
+    """
+
+    name: str
+    runner: Runner
+    device: Device
+    line: str
+    pool: CompilePool | None
+    templates: TemplateSet
+    schedules: tuple[Schedule, ...] | None = None
+    headline: str = ""
+    gpus: int = 0
+    fleet: Fleet | None = None
+
+    def close(self) -> None:
+        self.runner.close()
+        if self.pool is not None:
+            self.pool.close()
+        if self.fleet is not None:
+            self.fleet.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,71 @@
+"""Seconds of a candidate without a GPU: by the time model, by counts of the emulator, or by a trained model."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from autosched.proofs.launch_counting import counted
+from autosched.user_kernels.problem import KernelProblem
+from cost_models.analytic import predict
+from cost_models.features import features
+from cost_models.launch_time import CompiledResources, launch_time, least_seconds
+from measurements.records.measurement import Resources
+from measurements.runners.base import Candidate
+from search_spaces.hardware.devices import Device
+from search_spaces.templates.template import TemplateSet
+
+if TYPE_CHECKING:
+    from cost_models.trees.trained_model import OperatorModel
+
+TRAINED = "the trained model"  # what estimates by one are called, before its digest
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds of a compiled candidate of one of ``templates`` on ``device``, by the analytic models.
+
+    Templates of ours have counts of their own. Whatever has none, and every kernel of the user's, is counted while some
+    of its blocks are emulated; a cost that the user states is what the time is at least.
+    """
+
+    device: Device
+    templates: TemplateSet
+
+    def __call__(self, candidate: Candidate, resources: Resources) -> float | None:
+        """None where the template has no cost counts and the emulator cannot count them."""
+        template, problem, schedule = self.templates.of(candidate.schedule), candidate.problem, candidate.schedule
+        spilled = resources.spill_store_bytes + resources.spill_load_bytes
+        stated = None
+        if template.counts is not None:
+            stated = template.counts(problem, template.config(problem, schedule, self.device), self.device)
+        if stated is not None and not isinstance(problem, KernelProblem):
+            return predict(stated, self.device, registers=resources.registers, spill_bytes=spilled)
+        counts = counted(template, problem, schedule, self.device)
+        if counts is not None:
+            allotted = CompiledResources(resources.registers, spilled, resources.static_shared_bytes)
+            least = 0.0 if stated is None else least_seconds(counts, stated, self.device)
+            return max(launch_time(counts, self.device, allotted).seconds, least)
+        if stated is None:
+            return None
+        shared = stated.shared_bytes + resources.static_shared_bytes
+        stated = dataclasses.replace(stated, shared_bytes=shared)
+        return predict(stated, self.device, registers=resources.registers, spill_bytes=spilled)
+
+
+@dataclass(frozen=True)
+class TrainedEstimate:
+    """Seconds of a candidate of one of ``templates`` on ``device``, by a trained model."""
+
+    device: Device
+    templates: TemplateSet
+    model: OperatorModel
+
+    def __call__(self, candidate: Candidate, resources: Resources) -> float | None:
+        """None where the template has no cost counts."""
+        if self.templates.of(candidate.schedule).counts is None:
+            return None
+        table = features(self.templates, candidate.problem, [candidate.schedule], self.device)
+        return math.exp(float(self.model.predict(table)[0]))

@@ -1,0 +1,76 @@
+"""Which GPUs of this machine can be used, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autosched.tuning.backends.backend import BackendError, Gpus
+from measurements.runners.cuda.runner import cuda_available, cuda_count, cuda_device
+from search_spaces.hardware.devices import Device, UnknownDevice
+from search_spaces.hardware.devices import device as device_row
+from search_spaces.operators.problem import whole_number
+
+
+@dataclass(frozen=True)
+class UsableGpus:
+    """The ``numbers`` of GPUs to use and their ``device``; none, and one line on ``why_not``, where there is none."""
+
+    numbers: tuple[int, ...] = ()
+    device: Device | None = None
+    why_not: str = ""
+
+
+def checked_numbers(gpus: Gpus | None) -> Gpus | None:
+    """Return the numbers as whole ones. Raises ValueError (BackendError) for what is neither "all" nor some numbers."""
+    if gpus is None or gpus == "all":
+        return gpus
+    if isinstance(gpus, str) or not isinstance(gpus, Sequence):
+        raise BackendError(f'gpus must be "all" or a list of numbers, such as [0, 1], not {gpus!r}')
+    numbers = [whole_number("gpus", gpu, 0) for gpu in gpus]
+    if not numbers or len(set(numbers)) < len(numbers):
+        named = ", ".join(map(str, numbers)) or "none"
+        raise BackendError(f"gpus must name at least one GPU, and each once, not {named}")
+    return numbers
+
+
+def probe(wanted: Gpus | None) -> UsableGpus:
+    """Ask which GPUs can be used, and of what kind they are.
+
+    Raises BackendError where GPUs answer, but not those that are wanted, or where these are of several kinds.
+    """
+    there = 1 if wanted is None else cuda_count()
+    if there == 0:
+        return UsableGpus(why_not=f"no GPU on this machine answers: {cuda_available(0)[1]}")
+    used = tuple(range(there)) if wanted is None or wanted == "all" else tuple(wanted)
+    for gpu in used:
+        if not 0 <= gpu < there:
+            raise BackendError(f"there is no GPU {gpu}: CUDA shows {there} here, numbered from 0")
+        answers, why = cuda_available(gpu)
+        if not answers:
+            return UsableGpus(why_not=f"no GPU on this machine answers: {why}")
+    try:
+        kinds = {gpu: cuda_device(gpu) for gpu in used}
+    except ValueError as error:
+        return UsableGpus(why_not=str(error))
+    first = kinds[used[0]]
+    for gpu, kind in kinds.items():
+        if kind != first:
+            raise BackendError(
+                f"GPU {used[0]} ({first.name}, {first.sm_count} SMs) and GPU {gpu} ({kind.name}, {kind.sm_count} SMs) "
+                "are of different kinds, whose times do not compare: name GPUs of one kind"
+            )
+    return UsableGpus(used, first)
+
+
+def wanted_device(device: str | Device | None, gpu: Device | None) -> Device | None:
+    """Return the device asked for. Raises UnknownDevice for a name that is neither a row nor this machine's GPU."""
+    if device is None or isinstance(device, Device):
+        return device
+    if gpu is not None and isinstance(device, str) and device.lower() == gpu.name:
+        return gpu  # with its own clocks and sizes, which may differ from the row's
+    try:
+        return device_row(device)
+    except UnknownDevice as error:
+        here = f" (the GPU of this machine is {gpu.name})" if gpu is not None else ""
+        raise UnknownDevice(f"{error}{here}") from error

@@ -1,0 +1,69 @@
+"""Replaying: what was recorded of a problem, by autosched or in a file of others."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from autosched.tuning.backends.backend import Backend, BackendError
+from autosched.tuning.recorded_table import device_of_table, schedules_of_table
+from measurements.records import recording
+from measurements.runners.replay import ReplayRunner, TableReplayRunner
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import device as device_row
+from search_spaces.operators.problem import Problem
+from search_spaces.templates.template import KernelTemplate
+
+
+def of_table(
+    problem: Problem | None,
+    device: str | Device | None,
+    path: str | Path,
+    templates: Iterable[str | KernelTemplate] | None,
+) -> Backend:
+    """Return a backend over a file of measurements of ``problem``, on ``device`` or on that which the file names."""
+    if problem is None:
+        raise BackendError("there is nothing to replay: no problem was named")
+    row = device if isinstance(device, Device) else device_of_table(path) if device is None else device_row(device)
+    if row is None:
+        raise BackendError(f"{path} does not name a GPU that is known here: say which one it is of by --device")
+    usable = templates_for(problem, row, templates)
+    table, measurements = schedules_of_table(path, problem, usable, row)
+    left_out = len(table.measurements) - len(measurements)
+    origin = f"{path}, {table.kernel} on {table.device}"
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+    runner = TableReplayRunner(measurements, origin, digest)
+    line = f"{runner.describe()}{f'; {left_out} others have values that the kernel has not' if left_out else ''}"
+    headline = f"times are REPLAYED from {path}"
+    return Backend(runner.name, runner, row, line, None, usable, runner.schedules, headline)
+
+
+def of_recording(
+    problem: Problem | None, device: Device, why: str, templates: Iterable[str | KernelTemplate] | None
+) -> tuple[Backend | None, str]:
+    """Return a backend over the recording of ``problem`` on ``device``, or one line on why there is none."""
+    if problem is None:
+        return None, "no problem was named"
+    try:
+        found = recording.find(problem, device.name)
+    except recording.RecordingError as error:
+        raise BackendError(f"{error}; replace or delete that file, or use --backend estimate") from error
+    if found is None:
+        return None, f"this problem was not recorded on {device.name}"
+    usable = templates_for(problem, device, templates)
+    members = usable.space(problem, device).members
+    today = {name for name, version in found.spaces.items() if name in members and members[name].fingerprint == version}
+    if not today:
+        version = found.autosched_version
+        return None, f"it was recorded on {device.name} with the space of autosched {version}, which is another one now"
+    runner = ReplayRunner(found, why=why)
+    headline = f"times are REPLAYED: {headline_reason(why)}"
+    schedules = tuple(schedule for schedule in runner.schedules if schedule.template in today)
+    return Backend(runner.name, runner, device, runner.describe(), None, usable, schedules, headline), ""
+
+
+def headline_reason(why: str) -> str:
+    """Return the reason without its details, which follow a colon or a semicolon."""
+    return why.partition(":")[0].partition(";")[0]

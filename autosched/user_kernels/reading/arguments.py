@@ -1,0 +1,176 @@
+"""The ``[[argument]]`` tables of a kernel file: types, shapes, how inputs are filled, how exact outputs have to be."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+
+from autosched.user_kernels.arithmetic import Type
+from autosched.user_kernels.document import Table
+from autosched.user_kernels.kernel_file import Argument, Fill
+from autosched.user_kernels.reading.sources import callable_reference, python_reference
+from measurements.files.npy import open_npy
+from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
+
+IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+_DTYPE_NAMES = {
+    **{name: name for name in SCALAR_DTYPES},
+    **{"float16": "f16", "half": "f16", "__half": "f16", "bfloat16": "bf16", "__nv_bfloat16": "bf16"},
+    **{"float32": "f32", "float": "f32", "float64": "f64", "double": "f64", "char": "i8", "short": "i16", "int": "i32"},
+    **{
+        f"{sign}int{bits}{t}": f"{sign or 'i'}{bits}"
+        for sign in ("", "u")
+        for bits in (8, 16, 32, 64)
+        for t in ("", "_t")
+    },
+    **{"unsigned": "u32", "unsigned int": "u32", "unsigned char": "u8", "long long": "i64", "size_t": "u64"},
+}
+
+
+def read_arguments(
+    top: Table, types: Mapping[str, Type], sizes: Mapping[str, int], folder: Path
+) -> tuple[Argument, ...]:
+    """Return the arguments in the order of the entry function. Shapes of what is read may use ``sizes`` alone, those of
+    outputs and workspaces, and scalars, all of ``types``."""
+    tolerances = top.table("tolerance")
+    arguments: list[Argument] = []
+    for table in top.tables("argument"):
+        name = table.text("name")
+        if not IDENTIFIER.fullmatch(name) or any(a.name == name for a in arguments):
+            table.fail(f"the argument {name!r} needs a name of its own, of letters, digits and _", "name")
+        place = table.places.at(table.path)
+        kind = table.choice("kind", ("input", "output", "inout", "workspace", "scalar", "constant"))
+        if kind == "scalar":
+            given = table.get("value", (str, int, float), 'the scalar\'s value, such as value = "width"')
+            value = table.expression("value", given, types, ("int", "float", "bool"))
+            dtype = _dtype(table, "f32" if value.type == "float" else "i32")
+            arguments.append(Argument(name, "scalar", dtype, value=value, place=place))
+        else:
+            dtype, given = _dtype(table), table.listed("shape")
+            if not given:
+                table.fail('shape is missing: give the sizes of the array, such as shape = ["height", "width"]')
+            varies = kind in ("output", "workspace")
+            known: Mapping[str, Type] = types if varies else dict.fromkeys(sizes, "int")
+            shape = tuple(table.expression("shape", e, known, ("int",)) for e in given)
+            zeroed = varies and bool(table.get("zeroed", bool, "true or false", False))
+            filled = kind in ("input", "inout", "constant") or (kind == "output" and "fill" in table)
+            fill = _fill(table, dtype, folder) if filled else None
+            if kind == "output" and zeroed:
+                if fill is not None:
+                    table.fail("give fill or zeroed, not both", "zeroed")
+                fill, zeroed = Fill("constant", (0.0,)), False
+            if kind == "output" and fill is not None and any(n not in sizes for e in shape for n in e.names):
+                table.fail("an output with contents has a shape over sizes alone", "shape")
+            atol, rtol = _tolerance(tolerances, name) if kind in ("output", "inout") else (None, None)
+            arguments.append(
+                Argument(name, kind, dtype, shape, None, fill, zeroed, atol, rtol, place)  # type: ignore[arg-type]
+            )
+        table.done()
+    if not any(a.kind in ("output", "inout") for a in arguments):
+        top.fail('no [[argument]] is an output: give one kind = "output" or "inout"')
+    tolerances.done()
+    return tuple(arguments)
+
+
+def check_files(top: Table, arguments: tuple[Argument, ...], problems: Sequence[Mapping[str, int]]) -> None:
+    """Refuses files of numbers whose shape is that of the array for none of ``problems``."""
+    for table, argument in zip(top.tables("argument"), arguments, strict=True):
+        if argument.fill is None or argument.fill.kind != "file":
+            continue
+        shape = table.attempt("fill", open_npy, argument.fill.path).shape
+        wanted = [tuple(e.value(sizes) for e in argument.shape) for sizes in problems]
+        if shape not in wanted:
+            name = PurePath(argument.fill.path).name
+            table.fail(f"{name} has the shape {shape}, but {argument.name} is {wanted[0]}", "fill")
+
+
+def check_shapes(top: Table, arguments: tuple[Argument, ...], sizes: Mapping[str, int]) -> None:
+    """Refuses arrays that have no elements for ``sizes``."""
+    for table, argument in zip(top.tables("argument"), arguments, strict=True):
+        for e in argument.shape:
+            if not sizes.keys() >= set(e.names):
+                continue  # it depends on the configuration
+            extent = table.attempt("shape", e.value, sizes)
+            if extent < 1:  # type: ignore[operator]  # an int
+                given = ", ".join(f"{n} = {sizes[n]}" for n in e.names)
+                table.fail(f'"{e.text}" is {extent} for {given}: an array needs at least one element', "shape")
+
+
+def _dtype(table: Table, default: str | None = None) -> DType:
+    return SCALAR_DTYPES[_DTYPE_NAMES[table.choice("dtype", tuple(_DTYPE_NAMES), default)]]
+
+
+def _tolerance(table: Table, output: str) -> tuple[float | None, float | None]:
+    """Return the tolerances of one output: its own table, else those of all."""
+    found: list[float | None] = []
+    own = table.table(output) if output in table else table
+    for key in ("atol", "rtol"):
+        value = own.get(key, (int, float), "a number") if key in own else None
+        if value is not None and not 0 <= value < math.inf:
+            own.fail("a tolerance is a number from 0 up", key)
+        found.append(value)
+    if own is not table:
+        own.done()
+    return found[0], found[1]
+
+
+def _fill(table: Table, dtype: DType, folder: Path) -> Fill:
+    kind_of = np.dtype(dtype.storage).kind
+    default = "normal" if dtype.is_float else "integers"
+    given = table.values["fill"] if "fill" in table else default
+    span = {"b": (0, 1), "u": (0, 15)}.get(kind_of, (-8, 7))
+    usual: dict[str, Any] = {
+        "normal": (0, 1),
+        "uniform": (0, 1),
+        "integers": span,
+        "zeros": (0,),
+        "constant": (),
+        "file": (),
+        "python": (),
+        "array": (),
+    }
+    kind, value = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else (given, None)
+    if not isinstance(kind, str) or kind not in usual:
+        names = ", ".join(name for name in usual if name != "array")
+        table.fail(f"{given!r} is not a fill: use one of {names}, such as fill = {{ uniform = [-1, 1] }}", "fill")
+    if kind == "array":
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiub":
+            table.fail("an array must hold numbers", "fill")
+        traits = f"{array.dtype.str}{array.shape}".encode() + np.ascontiguousarray(array).tobytes()
+        return Fill("array", content=hashlib.sha256(traits).hexdigest(), array=array)
+    if kind == "python":
+        made = callable_reference(value) if callable(value) else python_reference(table, folder, "fill", value)
+        return Fill("python", content=made.content, path=made.name, function=made.function)
+    if kind == "file":
+        if not isinstance(value, str):
+            table.fail('give the file: fill = { file = "input.npy" }', "fill")
+        path = folder / value
+        leads_out = PurePath(value).is_absolute() or ".." in PurePath(value).parts
+        if leads_out and table.places.lines:  # whoever calls from Python may name any file
+            table.fail(f"{value!r} leads out of the folder of the kernel file: put the file there", "fill")
+        if not path.exists():
+            table.fail(f"there is no file {value!r} next to the kernel file", "fill")
+        try:
+            open_npy(path)
+        except ValueError as error:
+            table.fail(f"{value} is not a .npy file of numbers: {error}", "fill")
+        with path.open("rb") as file:
+            return Fill("file", path=str(path), content=hashlib.file_digest(file, "sha256").hexdigest())
+    numbers = usual[kind] if value is None else value if isinstance(value, (list, tuple)) else [value]
+    wanted = 1 if kind in ("constant", "zeros") else 2
+    if len(numbers) != wanted or not all(type(v) in (int, float) and math.isfinite(v) for v in numbers):
+        example = f"{{ {kind} = {[1, 2] if wanted == 2 else 1} }}"
+        table.fail(f"{kind} needs {wanted} number{'s' * (wanted - 1)}, such as fill = {example}", "fill")
+    if kind in ("uniform", "integers") and numbers[0] > numbers[1]:
+        table.fail(f"{kind} goes from the smaller number to the larger one", "fill")
+    if kind == "integers" and any(v != int(v) for v in numbers):
+        table.fail("integers goes from one whole number to another", "fill")
+    return Fill("constant" if kind == "zeros" else kind, tuple(float(v) for v in numbers))  # type: ignore[arg-type]

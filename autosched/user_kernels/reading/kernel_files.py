@@ -1,0 +1,471 @@
+"""From a document of tables to a KernelFile: what may stand in a kernel file, section by section."""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from autosched.user_kernels.arithmetic import Type
+from autosched.user_kernels.document import KernelFileError, Places, Table, read_text, read_toml, refuse_too_many
+from autosched.user_kernels.expressions import Expression, from_function, suggestion, value_list
+from autosched.user_kernels.kernel_file import (
+    BLOCK,
+    CLUSTER,
+    GRID,
+    SHARED,
+    Argument,
+    FileRule,
+    KernelFile,
+    NamedExpression,
+    Reference,
+    UserFunction,
+)
+from autosched.user_kernels.reading.arguments import IDENTIFIER, check_files, check_shapes, read_arguments
+from autosched.user_kernels.reading.kernel_tuner_files import t1_document
+from autosched.user_kernels.reading.sources import (
+    callable_reference,
+    python_reference,
+    read_entry,
+    read_headers,
+    read_options,
+)
+from search_spaces.operators.problem import Problem, whole_number
+from search_spaces.spaces.parameters import Parameter, Value
+
+RESERVED = ("time", "flops", "bytes", *GRID, *BLOCK, *CLUSTER, SHARED)  # what metrics and the launch are called
+_VALUE = (int, float, str, bool)
+_TAKEN = ("file", "sizes", "self", "operator", "summary", "seed")  # of problems, and of the functions that get sizes
+_MOST_REFERENCES = 20  # kernels that are each other's references
+_SECTIONS = (
+    *("kernel", "sizes", "problem", "parameters", "attributes", "defines", "rule", "launch", "argument", "tolerance"),
+    *("reference", "metrics", "cost", "proxy"),
+)
+_NAME = re.compile(r"[A-Za-z_][\w.-]{0,99}", re.ASCII)
+_OF_LAUNCH = re.compile(r"launch\..*|--set .*|.* is defined")  # rules of our own
+
+
+def read_file(path: str | Path, _within: tuple[Path, ...] = ()) -> KernelFile:
+    """Return the kernel of a TOML file. Raises KernelFileError, one line with file and line, for whatever is wrong with
+    it."""
+    path = Path(path)
+    document, places = read_toml(path.name, read_text(path, Table({}, Places(path.name or str(path))), ""))
+    folder, within = path.parent, (*_within, path.resolve())
+    kernel = document.get("kernel")
+    if isinstance(kernel, dict) and "t1" in kernel:
+        document, folder = _over_t1(Table(kernel, places, ("kernel",)), document, folder)
+    return read_document(document, places, folder, default_name=path.stem, _within=within)
+
+
+def read_t1(path: str | Path) -> KernelFile:
+    """Return the kernel of a T1 file of Kernel Tuner's. Raises KernelFileError."""
+    document, lines, folder = t1_document(path)
+    return read_document(document, Places(Path(path).name, lines), folder)
+
+
+def _over_t1(kernel: Table, document: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Path]:
+    """Return the document of the T1 file that ``t1`` names, with what the TOML says put over it: tables key by key,
+    arguments by their names; other lists and values as a whole."""
+    path = folder / kernel.text("t1")
+    if not path.is_file():
+        kernel.fail(f"there is no file {kernel.text('t1')!r} next to the kernel file", "t1")
+    base, _, base_folder = t1_document(path)
+    merged = dict(base)
+    for key, value in document.items():
+        if key == "argument" and isinstance(value, list):
+            merged[key] = _arguments_over(base.get(key, []), value)
+        elif key == "launch" and isinstance(value, dict) and {"grid", "problem_size"} & value.keys():
+            kept = {k: v for k, v in base[key].items() if k in ("block", "shared_bytes")}
+            merged[key] = {**kept, **value}
+        elif key in ("parameters", "kernel", "defines", "launch", "sizes") and isinstance(value, dict):
+            merged[key] = {**base.get(key, {}), **{k: v for k, v in value.items() if (key, k) != ("kernel", "t1")}}
+        else:
+            merged[key] = value
+    return merged, base_folder
+
+
+def _arguments_over(base: Sequence[Mapping[str, Any]], given: Sequence[Any]) -> list[Any]:
+    over = {a["name"]: a for a in given if isinstance(a, Mapping) and isinstance(a.get("name"), str)}
+    known = {a["name"] for a in base}
+    merged = []
+    for a in base:
+        new = over.get(a["name"], {})
+        other_kind = "kind" in new and new["kind"] != a["kind"] and new["kind"] in ("output", "scalar")
+        merged.append({**{k: v for k, v in a.items() if not (other_kind and k == "fill")}, **new})
+    return [*merged, *(a for a in given if not isinstance(a, Mapping) or a.get("name") not in known)]
+
+
+def read_document(
+    document: Mapping[str, Any],
+    places: Places,
+    folder: Path,
+    *,
+    default_name: str | None = None,
+    source: str | None = None,
+    reference: Callable[..., Any] | None = None,
+    judge: Callable[..., Any] | None = None,
+    _within: tuple[Path, ...] = (),
+) -> KernelFile:
+    """Return the kernel of a document with the keys of a TOML file; names of files are relative to ``folder``.
+
+    ``source`` stands for the text of the source file, ``reference`` for the function of ``reference.python``, ``judge``
+    for that of ``reference.verify``. Raises KernelFileError.
+    """
+    reader = _Reader(Table(document, places), folder)
+    return reader.read(default_name, source, reference, judge, _within)
+
+
+class _Reader:
+    """``types`` holds the names that expressions may use: sizes, parameters and attributes, in this order."""
+
+    def __init__(self, top: Table, folder: Path) -> None:
+        self.top, self.folder = top, folder
+        self.types: dict[str, Type] = {}
+
+    def read(
+        self,
+        default_name: str | None,
+        source: str | None,
+        reference: Callable[..., Any] | None,
+        judge: Callable[..., Any] | None,
+        within: tuple[Path, ...],
+    ) -> KernelFile:
+        top, kernel = self.top, self.top.table("kernel")
+        refuse_too_many(top.places.name, top.values)
+        for section in top.values:
+            if section not in _SECTIONS:
+                top.fail(f"unknown key {section!r}, {suggestion(section, _SECTIONS)}", section)
+        name = kernel.text("name", default_name)
+        if not _NAME.fullmatch(name):
+            kernel.fail(f"{name[:60]!r} is not a name: use letters, digits, _ . and -, at most 100", "name")
+        path, source = self._source(kernel, name, source)
+        headers = read_headers(kernel, source, self.folder, path.parent)
+        sizes = self._sizes(top.table("sizes"))
+        parameters, floats = self._parameters(top.table("parameters"))
+        attributes = self._attributes(top.table("attributes"))
+        launch = self._launch(top.table("launch"))
+        arguments = read_arguments(top, self.types, sizes, self.folder)
+        arrays = {a.name for a in arguments if a.kind != "scalar"}
+        names = [p.name for p in parameters if self.types[p.name] == "text"]
+        passing, entry = read_entry(kernel, (source, *(text for _, text in headers)), names)
+        cost = top.table("cost")
+        flops = self._cost(cost, "flops", dict.fromkeys(sizes, "int"))
+        moved = self._cost(cost, "bytes", self.types)
+        cost.done()
+        made = KernelFile(
+            name=name,
+            summary=kernel.text("summary", f"the kernel {name}"),
+            source_name=path.name,
+            source=source,
+            headers=headers,
+            entry=entry,
+            passing=passing,  # type: ignore[arg-type]  # one of PASSINGS
+            options=read_options(kernel),
+            sizes=tuple(sizes.items()),
+            problems=self._problems(sizes),
+            parameters=parameters,
+            floats=floats,
+            attributes=attributes,
+            defines=self._defines(top.table("defines")),
+            rules=self._rules(),
+            launch=launch,
+            arguments=arguments,
+            reference=self._reference(reference, judge, parameters, arrays, within),
+            metrics=self._metrics(top.table("metrics"), flops, moved),
+            proxy=self._proxy(top.table("proxy"), sizes),
+            flops=flops,
+            bytes=moved,
+        )
+        varying = next((a for a in arguments if a.kind == "output" and not _is_fixed(a, sizes)), None)
+        if varying is not None and not made.reference.judges:
+            raise KernelFileError(
+                f"{varying.place}: the shape of {varying.name} depends on parameters, so that no one array is right: "
+                'judge the outputs by [reference] verify = "file.py:function"'
+            )
+        kernel.done()
+        top.done()
+        for problem in (made.sizes, *made.problems):
+            check_shapes(top, arguments, dict(problem))
+        check_files(top, arguments, [dict(problem) for problem in (made.sizes, *made.problems)])
+        return made
+
+    def _source(self, kernel: Table, name: str, source: str | None) -> tuple[Path, str]:
+        """Return the first file of the source, and the text of all of them, one behind the other."""
+        if source is not None:
+            return self.folder / kernel.text("source", f"{name}.cu"), source
+        given = kernel.listed("source") or [kernel.text("source")]
+        texts: list[str] = []
+        for file in given:
+            if not isinstance(file, str):
+                kernel.fail(f"this must be the name of a file, or a list of them, not {file!r}", "source")
+            text = read_text(self.folder / file, kernel, "source")
+            texts.append(text if not texts else f'\n#line 1 "{Path(file).name}"\n{text}')
+        return self.folder / given[0], "".join(texts)
+
+    # -- names ---------------------------------------------------------------------------------------------------
+
+    def _add(self, table: Table, name: str, kind: Type) -> None:
+        if not IDENTIFIER.fullmatch(name):
+            table.fail(f"{name!r} is not a name: use letters, digits and _", name)
+        if name in self.types or name in RESERVED:
+            table.fail(f"the name {name!r} is taken: give this one another", name)
+        self.types[name] = kind
+
+    def _sizes(self, table: Table) -> dict[str, int]:
+        sizes = {}
+        for name, value in table.items():
+            self._add(table, name, "int")
+            if hasattr(Problem, name) or name in _TAKEN or keyword.iskeyword(name) or name.startswith("_"):
+                table.fail(f"a size cannot be called {name!r}: give it another name", name)
+            sizes[name] = table.attempt(name, whole_number, name, value, 1)
+        return sizes
+
+    def _problems(self, sizes: Mapping[str, int]) -> tuple[tuple[tuple[str, int], ...], ...]:
+        problems = []
+        for table in self.top.tables("problem"):
+            given = {n: table.get(n, int, "an integer", v) for n, v in sizes.items()}
+            problems.append(tuple((n, table.attempt(n, whole_number, n, v, 1)) for n, v in given.items()))
+            table.done()
+        return tuple(problems) or (tuple(sizes.items()),)
+
+    def _parameters(self, table: Table) -> tuple[tuple[Parameter, ...], frozenset[str]]:
+        parameters: list[Parameter] = []
+        floats = set()
+        for name, given in table.items():
+            made, floating = _parameter(name, table if not isinstance(given, Mapping) else table.table(name), given)
+            self._add(table, name, "float" if floating else "text" if made.is_text else "int")
+            parameters.append(made)
+            floats.update([name] if floating else [])
+        if not parameters:
+            table.fail("there is nothing to tune: give at least one parameter, such as block_x = [32, 64, 128]")
+        return tuple(parameters), frozenset(floats)
+
+    def _attributes(self, table: Table) -> tuple[NamedExpression, ...]:
+        made = []
+        for name, text in table.items():
+            expression = table.expression(name, text, self.types, ("int", "bool"))
+            self._add(table, name, expression.type)
+            made.append(NamedExpression(name, expression))
+        return tuple(made)
+
+    def _defines(self, table: Table) -> tuple[NamedExpression, ...]:
+        made = []
+        for name, text in table.items():
+            if not IDENTIFIER.fullmatch(name) or (name in self.types and name not in self.top.table("sizes").values):
+                table.fail(f"the macro {name!r} needs a name of its own, of letters, digits and _", name)
+            made.append(
+                NamedExpression(name, table.expression(name, text, self.types, ("int", "bool", "float", "text")))
+            )
+        return tuple(made)
+
+    # -- rules, launch, cost -------------------------------------------------------------------------------------
+
+    def _rules(self) -> tuple[FileRule, ...]:
+        rules: list[FileRule] = []
+        for table in self.top.tables("rule"):
+            text = table.values.get("expr") if callable(table.values.get("expr")) and "expr" in table else None
+            text = text or table.get("expr", str, 'an expression that must hold, such as "block_x * block_y <= 1024"')
+            expression = table.expression("expr", text, self.types, ("bool", "int"))
+            if not expression.names:
+                table.fail(
+                    f'"{expression.text}" names nothing: a rule is about sizes, parameters or attributes', "expr"
+                )
+            if any(r.expression.text == expression.text for r in rules):
+                table.fail(f'the rule "{expression.text}" is there twice', "expr")
+            pruning = table.choice("kind", ("valid", "pruning"), "valid") == "pruning"
+            reason, name = table.text("reason", ""), table.text("name", "")
+            if any((r.name or r.expression.text) == (name or expression.text) for r in rules):
+                table.fail(f"another rule is called {name or expression.text!r}: give this one another name", "name")
+            if _OF_LAUNCH.fullmatch(name):
+                table.fail(f"a rule of the launch is called {name!r}: give this one another name", "name")
+            rules.append(FileRule(expression, reason, pruning, name))
+            table.done()
+        return tuple(rules)
+
+    def _launch(self, table: Table) -> tuple[NamedExpression, ...]:
+        usual = [n if n in self.types else 1 for n in ("block_size_x", "block_size_y", "block_size_z")]
+        if "block" not in table and usual[0] == 1:
+            table.fail('block is missing: give the threads of a block, such as block = ["block_x", "block_y"]')
+        if ("grid" in table) == ("problem_size" in table):
+            table.fail("give either grid, the blocks along x, y and z, or problem_size (with grid_div_x, ...)")
+        made = [
+            *(self._divided(table, usual) if "problem_size" in table else self._axes(table, "grid", GRID)),
+            *self._axes(table, "block", BLOCK, usual),
+            *self._axes(table, "cluster", CLUSTER),
+        ]
+        shared = table.get("shared_bytes", (str, int), "an expression", 0)
+        made.append(NamedExpression(SHARED, table.expression("shared_bytes", shared, self.types, ("int",))))
+        table.done()
+        self.types |= dict.fromkeys((axis.name for axis in made), "int")
+        return tuple(made)
+
+    def _axes(
+        self, table: Table, key: str, names: Sequence[str], usual: Sequence[object] = ()
+    ) -> list[NamedExpression]:
+        given = table.listed(key) or list(usual)
+        if len(given) > 3:
+            table.fail("there are three axes at most: x, y and z", key)
+        texts = (*given, 1, 1, 1)[:3]
+        return [
+            NamedExpression(n, table.expression(key, text, self.types, ("int",)))
+            for n, text in zip(names, texts, strict=True)
+        ]
+
+    def _divided(self, table: Table, usual: Sequence[object]) -> list[NamedExpression]:
+        """Kernel Tuner's grid: each axis of the problem over the product of its divisors, rounded up."""
+        axes = []
+        sizes = (*table.listed("problem_size"), 1, 1, 1)[:3]
+        for name, axis, size, block in zip(GRID, "xyz", sizes, usual, strict=True):
+            key = f"grid_div_{axis}"
+            divisors = table.listed(key) if key in table else [block]
+            # Each on its own first: a complaint then shows what was written.
+            extent = table.expression("problem_size", size, self.types, ("int", "float"))
+            by = [table.expression(key, divisor, self.types, ("int", "float")) for divisor in divisors]
+            if callable(size) or any(map(callable, divisors)):
+                whole = _quotient(extent, by, self.types)
+            else:
+                product = " * ".join(f"({d})" for d in divisors) or "1"
+                whole = table.expression(key, f"ceil(({size}) / ({product}))", self.types, ("int",))
+            axes.append(NamedExpression(name, whole))
+        return axes
+
+    def _cost(self, table: Table, key: str, types: Mapping[str, Type]) -> Expression | None:
+        return table.expression(key, table.values[key], types, ("int", "float")) if key in table else None
+
+    def _metrics(self, table: Table, flops: Expression | None, moved: Expression | None) -> tuple[NamedExpression, ...]:
+        types: dict[str, Type] = {**self.types, "time": "float"}
+        texts = {}
+        for name, rate, cost in (("bytes", "GB/s", moved), ("flops", "GFLOP/s", flops)):
+            if cost is not None:
+                types[name], texts[rate] = "float", f"{name} / time / 1e9"
+        metrics = []
+        for name, text in {**texts, **dict(table.items())}.items():
+            metrics.append(NamedExpression(name, table.expression(name, text, types, ("int", "float", "bool"))))
+            if IDENTIFIER.fullmatch(name):
+                types[name] = "float"
+        return tuple(metrics)
+
+    def _proxy(self, table: Table, sizes: Mapping[str, int]) -> tuple[NamedExpression, ...]:
+        for name in table.values:
+            if name not in sizes:
+                table.fail(f"there is no size {name!r}, {suggestion(name, sizes)}", name)
+        return tuple(NamedExpression(n, table.expression(n, text, self.types, ("int",))) for n, text in table.items())
+
+    # -- reference -----------------------------------------------------------------------------------------------
+
+    def _reference(
+        self,
+        function: Callable[..., Any] | None,
+        judge: Callable[..., Any] | None,
+        parameters: Sequence[Parameter],
+        arrays: set[str],
+        within: tuple[Path, ...],
+    ) -> Reference:
+        table = self.top.table("reference")
+        given = [key for key in ("python", "kernel", "verify") if key in table]
+        if "constants" in table:  # of a T1 file
+            constants = {str(k): float(v) for k, v in table.table("constants").items()}
+            return Reference("constants", repr(constants), UserFunction("constants", given=_constants(constants)))
+        if len(given) + (function is not None) + (judge is not None) > 1:
+            table.fail("give one reference: python, kernel, or verify")
+        made = Reference() if function is None else callable_reference(function)
+        if judge is not None:
+            made = replace(callable_reference(judge), judges=True)
+        if given == ["verify"]:
+            made = replace(python_reference(table, self.folder, "verify"), judges=True)
+        if given == ["python"]:
+            made = python_reference(table, self.folder)
+        elif given == ["kernel"]:
+            path = self.folder / table.text("kernel")
+            if path.resolve() in within:
+                table.fail("the references go round in a circle: end it with a Python function", "kernel")
+            if len(within) >= _MOST_REFERENCES:
+                table.fail(f"more than {_MOST_REFERENCES} kernels are references one after another", "kernel")
+            if not path.is_file():
+                table.fail(f"there is no file {table.text('kernel')!r} next to the kernel file", "kernel")
+            other = read_file(path, within)
+            if {a.name for a in other.arrays} != arrays:
+                table.fail(f"{path.name} has other arrays than {', '.join(sorted(arrays))}", "kernel")
+            made, parameters = Reference(path.name, kernel=other), other.parameters
+        if "config" in table:
+            if made.function is not None:
+                table.fail("a Python function has no config", "config")
+            made = Reference(made.name, made.content, None, made.kernel, _config(table.table("config"), parameters))
+        table.done()
+        return made
+
+
+def _quotient(extent: Expression, by: Sequence[Expression], types: Mapping[str, Type]) -> Expression:
+    """One axis of a grid whose extent or divisors are functions."""
+
+    def blocks(values: dict[str, Any]) -> int:
+        return math.ceil(float(extent.value(values)) / math.prod(float(d.value(values)) for d in by))
+
+    return from_function(blocks, f"ceil({extent.text} / {' / '.join(d.text for d in by) or 1})", "int", types)
+
+
+def _constants(values: Mapping[str, float]) -> Callable[..., Any]:
+    return lambda: dict(values)
+
+
+def _is_fixed(argument: Argument, sizes: Mapping[str, int]) -> bool:
+    return all(name in sizes for e in argument.shape for name in e.names)
+
+
+def _config(table: Table, parameters: Sequence[Parameter]) -> tuple[tuple[str, Value], ...]:
+    known = {p.name: p for p in parameters}
+    config: dict[str, Value] = {}
+    for name, given in table.items():
+        if name not in known:
+            table.fail(f"there is no parameter {name!r}, {suggestion(name, known)}", name)
+        table.get(name, _VALUE, "one of the parameter's values")
+        config[name] = value = _stored(given, isinstance(given, float))
+        table.attempt(name, known[name].code, value)
+    return tuple(config.items())
+
+
+def _stored(value: Any, floating: bool) -> Any:
+    """Return a value as a Parameter holds it: floats are texts, true and false are 1 and 0."""
+    if floating and type(value) in (int, float):
+        return repr(float(value))
+    return int(value) if isinstance(value, bool) else value
+
+
+def _parameter(name: str, table: Table, given: Any) -> tuple[Parameter, bool]:
+    """Return the parameter, and whether its values are floats, which it holds as texts. ``table`` is its own, or that
+    of all parameters where ``given`` is its values alone."""
+    doc, kind, default, key = "", "", None, name
+    if isinstance(given, Mapping):
+        doc, key = table.text("doc", ""), "values"
+        kind = table.choice("kind", ("ordinal", "categorical", ""), "")
+        default = table.get("default", _VALUE, "one of the values") if "default" in table else None
+        given = table.get("values", (list, tuple, str), 'a list, or a text such as "range(1, 9)"')
+        table.done()
+    values = table.attempt(key, value_list, given) if isinstance(given, str) else given
+    if not isinstance(values, (list, tuple)):
+        table.fail('this must be a list of values, or a text such as "range(1, 9)"', key)
+    kinds = {type(v) for v in values}
+    floating = float in kinds and kinds <= {int, float}
+    if not (floating or kinds in ({int}, {bool}, {str}, set())):
+        table.fail("the values must be all numbers, all true or false, or all texts", key)
+    if not all(v.isprintable() for v in values if isinstance(v, str)):
+        table.fail("a text among the values has a character that cannot be printed", key)
+
+    usual = "categorical" if kinds == {str} else "ordinal"
+    made = table.attempt(
+        key,
+        Parameter,
+        name,
+        tuple(_stored(v, floating) for v in values),
+        doc,
+        "categorical" if (kind or usual) == "categorical" else "ordinal",
+        None if default is None else _stored(default, floating),
+    )
+    return made, floating
+
+
+__all__ = ["KernelFileError", "read_document", "read_file"]

@@ -1,0 +1,334 @@
+"""Kernel Tuner's input files: JSON of the FAIR "T1" format (kernel_tuner/schema/T1/1.0.0), read as kernel files.
+
+What Kernel Tuner fixes by names holds here too: ``block_size_x/y/z`` make the block, ``GridDivX/Y/Z`` divide the
+problem, and the macros ``grid_size_*``, ``block_size_*`` and ``kernel_tuner`` are defined. Files of BAT, which came
+before the schema, are read as well: keys in any case, ``GlobalSize`` in place of a problem size.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+
+from autosched.user_kernels.document import KernelFileError, Keys, Places, Table, read_text
+from autosched.user_kernels.expressions import Result, parse, value_list
+from autosched.user_kernels.kernel_file import BLOCK, GRID
+from measurements.files.npy import MOST_BYTES
+
+_AXES = ("x", "y", "z")
+_TYPES = {"half": "f16", "float": "f32", "double": "f64", "bool": "bool", "int": "i32", "uint": "u32"}
+_ACCESS = {"ReadOnly": "input", "WriteOnly": "output", "ReadWrite": "inout"}
+_LIMITS = {"MAX_THREADS": 1024, "MAX_SHARED_MEMORY_BLOCK": 49152}  # names of devices' limits in conditions of BAT
+_TYPE = re.compile(r"(u?)int(8|16|32|64)|(half|float|double|bool|u?int)(\d*)")
+_DEEPEST = 40  # levels of a document
+
+_SPELLINGS = (
+    *("General", "BenchmarkName", "ConfigurationSpace", "TuningParameters", "Conditions", "Expression", "Parameters"),
+    *("KernelSpecification", "Language", "CompilerOptions", "KernelName", "KernelFile", "GlobalSizeType", "LocalSize"),
+    *("GlobalSize", "GridDivX", "GridDivY", "GridDivZ", "ProblemSize", "SharedMemory", "Arguments", "Name", "Type"),
+    *("Values", "Default", "MemoryType", "AccessType", "FillType", "FillValue", "Size", "MemType", "Output"),
+    *("DataSource", "ReferenceArguments", "TargetName", "ValidationMethod", "ValidationThreshold", "Budget"),
+)
+_CANONICAL = {name.lower(): name for name in _SPELLINGS} | {
+    "blocksize": "LocalSize",
+    "gridsize": "GlobalSize",
+    "length": "Size",
+    "value": "FillValue",
+    "path": "DataSource",
+}
+
+
+def t1_document(path: str | Path) -> tuple[dict[str, Any], dict[Keys, int], Path]:
+    """Return the kernel of a T1 file as a document with the keys of a TOML file, the lines of these, and the folder of
+    its files. Its reference is what ``ReferenceArguments`` say, else the kernel itself at the parameters' defaults.
+
+    Raises KernelFileError for what is not a T1 file, and for what T1 can say and a kernel file cannot.
+    """
+    path = Path(path)
+    text = read_text(path, Table({}, Places(path.name or str(path))), "")
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        raise KernelFileError(f"{path.name}:{line}: this is not JSON: {getattr(error, 'msg', error)}") from None
+    return _T1(Table(_canonical(document, path.name), Places(path.name)), text).read(path)
+
+
+def _canonical(value: Any, name: str, depth: int = 0) -> Any:
+    """Return the document with its keys as the schema spells them."""
+    if depth > _DEEPEST:
+        raise KernelFileError(f"{name}: this is nested more than {_DEEPEST} deep")
+    if isinstance(value, dict):
+        return {_CANONICAL.get(k.lower(), k): _canonical(v, name, depth + 1) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_canonical(v, name, depth + 1) for v in value]
+    return value
+
+
+class _T1:
+    def __init__(self, top: Table, text: str) -> None:
+        self.top, self.text = top, text
+        self.spec, self.space = top.table("KernelSpecification"), top.table("ConfigurationSpace")
+        self.values: dict[str, list[Result]] = {}
+        self.lines: dict[Keys, int] = {}
+        self.source = ""
+        self.folder = Path()
+
+    def read(self, path: Path) -> tuple[dict[str, Any], dict[Keys, int], Path]:
+        spec = self.spec
+        if (language := spec.text("Language", "CUDA")) != "CUDA":
+            spec.fail(f"{language} kernels cannot be tuned here, only CUDA", "Language")
+        file, entry = spec.text("KernelFile"), spec.text("KernelName")
+        folder = next((f for f in (path.parent, path.parent.parent) if (f / file).is_file()), path.parent)
+        self.folder = folder
+        if (folder / file).is_file():
+            self.source = read_text(folder / file, spec, "KernelFile")
+        name = self.top.table("General").values.get("BenchmarkName", entry)
+        parameters = self._parameters()
+        sizes, launch = self._launch()
+        arguments, local_bytes = self._arguments()
+        if local_bytes:
+            launch["shared_bytes"] = " + ".join([f"({launch['shared_bytes']})", *local_bytes])
+        document: dict[str, Any] = {
+            "kernel": {"name": name, "source": file, "entry": entry, "options": spec.listed("CompilerOptions")},
+            "sizes": sizes,
+            "parameters": parameters,
+            "rule": self._rules(),
+            "launch": launch,
+            "argument": arguments,
+            "defines": self._defines(),
+            **self._reference(arguments),
+        }
+        self._note("KernelFile", "kernel", "source")
+        self._note(entry, "kernel", "entry")
+        return document, self.lines, folder
+
+    def _note(self, text: object, *path: str | int) -> None:
+        """Where the first mention of ``text`` stands is where ``path`` is complained about."""
+        found = self.text.find(json.dumps(text))
+        if found >= 0:
+            self.lines[path] = self.text.count("\n", 0, found) + 1
+
+    def _parameters(self) -> dict[str, Any]:
+        parameters: dict[str, Any] = {}
+        for table in self.space.tables("TuningParameters"):
+            name, given = table.text("Name"), table.get("Values", (str, list), "a list of values")
+            self.values[name] = given if isinstance(given, list) else table.attempt("Values", value_list, given)
+            default = table.values.get("Default")
+            known = {"default": default} if default in self.values[name] else {}  # some files name another value
+            parameters[name] = {"values": self.values[name], **known}
+            self._note(name, "parameters", name)
+        return parameters
+
+    def _rules(self) -> list[dict[str, str]]:
+        rules: dict[str, None] = {}
+        for table in self.space.tables("Conditions"):
+            text = table.text("Expression")
+            self._note(text, "rule", len(rules))
+            rules[self._translated(table, "Expression", text)] = None  # one that is there twice says nothing new
+        return [{"expr": text} for text in rules]
+
+    def _launch(self) -> tuple[dict[str, int], dict[str, Any]]:
+        spec, sizes = self.spec, {}
+        launch: dict[str, Any] = {"shared_bytes": spec.values.get("SharedMemory") or 0}
+        local, block = spec.values.get("LocalSize"), ["1", "1", "1"]
+        if isinstance(local, Mapping):
+            block = [str(local.get(axis.upper(), 1)) for axis in _AXES]
+        if "block_size_x" not in self.values and isinstance(local, Mapping):
+            launch["block"] = block
+        axes: list[str] = []
+        for axis, given in zip(_AXES, spec.listed("ProblemSize"), strict=False):
+            axes.append(f"problem_size_{axis}" if isinstance(given, int) else str(given))
+            if isinstance(given, int):
+                sizes[axes[-1]] = given
+        if not axes:
+            return sizes, launch | {"grid": self._grid(block)}
+        launch["problem_size"] = axes
+        for axis in _AXES[: len(axes)]:
+            if divisors := spec.listed(f"GridDiv{axis.upper()}"):
+                launch[f"grid_div_{axis}"] = [d for d in divisors if d is not None] or [1]
+        self._note("ProblemSize", "sizes")
+        self._note("ProblemSize", "launch")
+        return sizes, launch
+
+    def _grid(self, block: list[str]) -> list[str]:
+        """Of ``GlobalSize``: blocks, or threads where it is counted as OpenCL does."""
+        spec = self.spec
+        given = spec.values.get("GlobalSize")
+        if not isinstance(given, Mapping) or not given:
+            spec.fail("give ProblemSize, the size of the problem along x, y and z, or GlobalSize")
+        self._note("GlobalSize", "launch")
+        sizes = [str(given.get(axis.upper(), 1)) for axis in _AXES]
+        if spec.values.get("GlobalSizeType") == "OpenCL":
+            return [f"ceil_div({size}, {threads})" for size, threads in zip(sizes, block, strict=True)]
+        return sizes
+
+    def _arguments(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """Return the arguments, and the bytes of those that are dynamic shared memory."""
+        arguments: list[dict[str, Any]] = []
+        local: list[str] = []
+        for i, table in enumerate(self.spec.tables("Arguments")):
+            made = self._argument(table, i)
+            symbol = rf"__constant__[^;]*\b{re.escape(made.get('name', ''))}\b"
+            if table.values.get("MemType") == "Constant" and re.search(symbol, self.source):
+                # Kernel Tuner passes what it copies to constant memory as an argument, too.
+                self._note(made["name"], "argument", len(arguments))
+                arguments.append({**made, "kind": "constant", "fill": self._fill(table)})
+                made = {**made, "name": f"{made['name']}_argument"}
+            if made["kind"] == "local":
+                local.append(f"({made['shape'][0]}) * {made['bytes']}")
+                continue
+            self._note(table.values.get("Name"), "argument", len(arguments))
+            arguments.append(made)
+        return arguments, local
+
+    def _argument(self, table: Table, index: int) -> dict[str, Any]:
+        name, memory = table.text("Name", f"argument_{index}"), table.text("MemoryType").capitalize()
+        found = _TYPE.fullmatch(table.text("Type"))
+        if found is None:
+            table.fail(f"the type {table.text('Type')!r} cannot be passed on", "Type")
+        dtype = self._dtype(table)
+        if memory == "Scalar":
+            if found[4]:
+                table.fail("a vector cannot be passed by value", "Type")
+            value = table.get("FillValue", (int, float, str), "the scalar's value")
+            return {"name": name, "kind": "scalar", "dtype": dtype, "value": value}
+        if memory not in ("Vector", "Local", "Symbol"):
+            table.fail(f"memory of the type {memory!r} is not known: use Scalar, Vector, Local or Symbol", "MemoryType")
+        size = self._translated(table, "Size", str(table.get("Size", (int, str), "the number of elements")))
+        shape = f"({size}) * {found[4]}" if found[4] else size
+        if memory == "Local":
+            return {"kind": "local", "shape": [shape], "bytes": np.dtype(_storage(dtype)).itemsize}
+        if memory == "Symbol":
+            return {"name": name, "kind": "constant", "dtype": dtype, "shape": [shape], "fill": self._fill(table)}
+        access = table.text("AccessType", "ReadOnly")
+        if access not in _ACCESS:
+            table.fail(f"{access!r} is not known: use one of {', '.join(_ACCESS)}", "AccessType")
+        argument: dict[str, Any] = {"name": name, "kind": _ACCESS[access], "dtype": dtype, "shape": [shape]}
+        if access != "WriteOnly":
+            argument["fill"] = self._fill(table)
+        return argument
+
+    def _dtype(self, table: Table) -> str:
+        found = _TYPE.fullmatch(table.text("Type"))
+        assert found is not None  # an argument of another type was refused
+        return f"{found[1] or 'i'}{found[2]}" if found[2] else _TYPES[found[3]]
+
+    def _fill(self, table: Table) -> Any:
+        match str(table.values.get("FillType", "Random")).capitalize():
+            case "Constant":
+                return {"constant": table.values.get("FillValue", 0)}
+            case "Uninitialized":
+                return "zeros"
+            case "Random":
+                return "integers" if "int" in table.text("Type") else "normal"
+            case "Generator":
+                return {"python": self._generator(table)}
+            case "File" | "Binaryraw":
+                return self._file(table)
+        kind = table.values["FillType"]
+        table.fail(f"arrays cannot be filled by {kind!r} here: use Constant, Random, Generator or File", "FillType")
+
+    def _file(self, table: Table) -> Any:
+        """Return the numbers of a file beside the T1 file: .npy, raw ones of the argument's type, or text with
+        spaces."""
+        name = table.text("DataSource")
+        path = self.folder / name
+        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+            table.fail(f"{name!r} leads out of the folder of the T1 file: put the file there", "DataSource")
+        if path.suffix == ".npy":
+            return {"file": name}
+        if not path.is_file():
+            table.fail(f"there is no file {name!r} next to the T1 file", "DataSource")
+        if path.stat().st_size > MOST_BYTES:
+            table.fail(f"{name} has more than {MOST_BYTES >> 30} GiB", "DataSource")
+        try:
+            if table.text("FillType").capitalize() == "File":
+                return {"array": np.loadtxt(path, ndmin=1).reshape(-1)}
+            return {"array": np.fromfile(path, _storage(self._dtype(table)))}
+        except (ValueError, OSError) as error:
+            table.fail(f"{name} does not hold the numbers of an array: {' '.join(str(error).split())}", "DataSource")
+
+    def _generator(self, table: Table) -> Any:
+        """Return a function that fills an array by an expression of the index of an element."""
+        expression = table.expression("DataSource", table.values.get("DataSource"), {"i": "int"}, ("int", "float"))
+        size = self._translated(table, "Size", str(table.values.get("Size", 1)))
+        known: dict[str, Any] = {f"problem_size_{axis}": "int" for axis in _AXES}
+        extent = table.attempt("Size", parse, size, known)
+        text = f"{expression.text} for {extent.text}"
+
+        def generated(text: str = text, **sizes: Any) -> Any:
+            count = int(extent.value({n: v for n, v in sizes.items() if n in extent.names}))
+            if not expression.names:
+                return np.full(count, expression.value({}))
+            return expression.columns({"i": np.arange(count)}, {})[0]
+
+        return generated
+
+    def _reference(self, arguments: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the constants that ``ReferenceArguments`` give, and their tolerances; nothing where there are none."""
+        fills: dict[str, float] = {}
+        tolerances: dict[str, Any] = {}
+        for table in self.spec.tables("ReferenceArguments"):
+            target = table.text("TargetName", table.text("Name"))
+            if not any(a["name"] == target for a in arguments):
+                table.fail(f"there is no argument {target!r}", "TargetName")
+            if table.text("FillType") != "Constant":
+                table.fail("only a Constant can be compared with: give a [reference] in a TOML", "FillType")
+            fills[target] = float(table.get("FillValue", (int, float), "the reference's value"))
+            threshold = table.values.get("ValidationThreshold", 0)
+            relative = table.values.get("ValidationMethod") == "SideBySideRelativeComparison"
+            tolerances[target] = {"rtol": threshold} if relative else {"atol": threshold}
+        if not fills:
+            return {}
+        written = [a["name"] for a in arguments if a["kind"] in ("output", "inout")]
+        missing = [name for name in written if name not in fills]
+        if missing:
+            self.spec.fail(f"there is a reference of {', '.join(fills)}, but none of {', '.join(missing)}")
+        return {"reference": {"constants": fills}, "tolerance": tolerances}
+
+    def _defines(self) -> dict[str, Any]:
+        macros = {f"block_size_{axis}": name for axis, name in zip(_AXES, BLOCK, strict=True)}
+        macros |= {f"grid_size_{axis}": name for axis, name in zip(_AXES, GRID, strict=True)}
+        return {**{n: text for n, text in macros.items() if n not in self.values}, "kernel_tuner": 1}
+
+    def _translated(self, table: Table, key: str, text: str) -> str:
+        """``ProblemSize[0]`` as the size that it is, and ``max(filter_width)`` as the largest value of a parameter."""
+        try:
+            tree = ast.parse(text.strip(), mode="eval")
+            return ast.unparse(_Names(self.values).visit(tree))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            table.fail(f'"{text}" is not an expression', key)
+
+
+def _storage(dtype: str) -> str:
+    return {"f16": "float16", "f32": "float32", "f64": "float64", "bool": "bool"}.get(
+        dtype, f"{dtype[0]}{int(dtype[1:]) // 8}"
+    )
+
+
+class _Names(ast.NodeTransformer):
+    def __init__(self, values: Mapping[str, list[Result]]) -> None:
+        self.values = values
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        match node:
+            case ast.Subscript(value=ast.Name(id="ProblemSize"), slice=ast.Constant(value=int() as axis)) if axis < 3:
+                return ast.Name(f"problem_size_{_AXES[axis]}")
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        known = node.id in _LIMITS and node.id not in self.values
+        return ast.Constant(_LIMITS[node.id]) if known else node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        match node:
+            case ast.Call(func=ast.Name(id="max" | "min" as name), args=[ast.Name(id=of)]) if of in self.values:
+                return ast.Constant({"max": max, "min": min}[name](self.values[of]))
+        return self.generic_visit(node)

@@ -1,0 +1,121 @@
+"""The files behind a kernel file: the CUDA C++ with what it includes, and the function that gives the right numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from autosched.user_kernels.document import Table, read_text
+from autosched.user_kernels.function_traits import traits
+from autosched.user_kernels.kernel_file import Reference, UserFunction
+from search_spaces.templates.headers import included
+
+PASSINGS = ("define", "constexpr", "struct", "template")
+_ENTRY = re.compile(r"((?:[A-Za-z_]\w*::)*([A-Za-z_]\w*))\s*(<.*>)?", re.ASCII | re.DOTALL)
+
+# Options that change the code that a kernel compiles to, and nothing else (NVRTC's user guide, "Supported Compile
+# Options"). None names a file or a folder: headers are found next to the source and in `include`, by content.
+_OPTIONS = re.compile(
+    r"--?(use_fast_math|extra-device-vectorization|restrict|(ftz|prec-div|prec-sqrt|fmad)=(true|false)"
+    r"|maxrregcount=\d+|std=c\+\+20)|-lineinfo|--generate-line-info|-dopt=on|-D[A-Za-z_]\w*(=[\w.+-]*)?"
+)
+_GLOBAL = re.compile(r"__global__|\b__kernel\b")
+_IMPLIED = re.compile(r"--?(O[0-3]|std=c\+\+(03|11|14|17))")  # NVRTC optimises anyway; C++17 is what all compile as
+
+
+# Headers of the host that kernels include for what NVRTC has built in, and CUB's header of everything, whose half for
+# the host NVRTC refuses: of CUB a kernel can use what blocks and warps do.
+_OF_CUB = (
+    *("block/block_reduce", "block/block_scan", "block/block_load", "block/block_store", "block/block_radix_sort"),
+    *("block/block_exchange", "block/block_histogram", "warp/warp_reduce", "warp/warp_scan"),
+)
+_OF_THE_HOST = {
+    **dict.fromkeys(("stdio.h", "stdlib.h", "string.h", "cstdio", "cstdlib"), ""),
+    "math.h": "#define M_PI 3.14159265358979323846\n",
+    "cub/cub.cuh": "".join(f"#include <cub/{name}.cuh>\n" for name in _OF_CUB),
+}
+
+
+def read_entry(kernel: Table, sources: Sequence[str], texts: list[str]) -> tuple[str, str]:
+    """How parameters reach the source, and the entry function, which is in one of ``sources``: the source and what it
+    includes. ``texts`` are the parameters whose values are texts."""
+    entry = kernel.text("entry")
+    found = _ENTRY.fullmatch(entry)
+    if found is None:
+        kernel.fail(
+            f'{entry!r} is not a function: write its name, or an instance such as "conv<block_x, float>"', "entry"
+        )
+    named = [source for source in sources if re.search(rf"\b{found[2]}\b", source)]
+    if not named:
+        kernel.fail(f"the source has no function {found[2]!r}", "entry")
+    if not any(_GLOBAL.search(source) for source in sources):
+        kernel.fail(
+            "the source has no __global__ function: only those can be tuned, not host code that launches them", "entry"
+        )
+    passing = kernel.choice("parameters_as", PASSINGS, "template" if found[3] else "define")
+    if passing == "template" and not found[3]:
+        kernel.fail('a template needs its arguments: entry = "conv<block_x, float>"', "entry")
+    if texts and passing in ("constexpr", "struct"):
+        kernel.fail(f'{texts[0]} is a text, which only "define" and "template" can pass on', "parameters_as")
+    return passing, found[1] + re.sub(r"\s+", " ", found[3] or "")
+
+
+def read_options(kernel: Table) -> tuple[str, ...]:
+    """Return the compile options, without those that make no difference."""
+    options = []
+    for option in kernel.listed("options"):
+        if not isinstance(option, str) or not (_OPTIONS.fullmatch(option) or _IMPLIED.fullmatch(option)):
+            hint = (
+                "list folders in include"
+                if str(option).startswith(("-I", "--include"))
+                else "docs/reference/bring-your-own-kernel.md lists those that are"
+            )
+            kernel.fail(f"the option {option!r} is not passed on: {hint}", "options")
+        if not _IMPLIED.fullmatch(option):
+            options.append(option)
+    return tuple(options)
+
+
+def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tuple[tuple[str, str], ...]:
+    """(name, text) of everything that the source includes, and that lies beside it or in a folder of ``include``."""
+    folders = [beside]
+    for given in kernel.listed("include"):
+        if not isinstance(given, str) or not (folder / given).is_dir():
+            kernel.fail(f"there is no folder {given!r} next to the kernel file", "include")
+        folders.append(folder / given)
+    headers: dict[str, str] = {}
+    waiting = [source]
+    while waiting:
+        for name in included(waiting.pop()):
+            path = next((f / name for f in folders if (f / name).exists() and not (f / name).is_dir()), None)
+            if path is not None and (PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts):
+                kernel.fail(f'#include "{name}" leads out of the folder: list its folder in include', "include")
+            if path is None and name in _OF_THE_HOST:
+                headers[name] = _OF_THE_HOST[name]
+            elif path is not None and name not in headers:
+                headers[name] = read_text(path, kernel, "include")
+                waiting.append(headers[name])
+    return tuple(sorted(headers.items()))
+
+
+def python_reference(table: Table, folder: Path, key: str = "python", text: Any = None) -> Reference:
+    """Return the function that ``key = "file.py:function"`` names; its file is run when it is first needed."""
+    text = table.text(key) if text is None else text
+    file, _, name = text.rpartition(":") if isinstance(text, str) else ("", "", "")
+    if not file or not name.isidentifier():
+        table.fail(f'{text!r} names no function: write "file.py:function"', key)
+    path = folder / file
+    content = read_text(path, table, key)
+    if not re.search(rf"^(def|class)\s+{name}\b|^{name}\s*=|^from .* import .*\b{name}\b", content, re.MULTILINE):
+        table.fail(f"{file} has no function {name!r}", key)
+    place = table.places.at((*table.path, key))
+    return Reference(text, f"{text}\n{content}", UserFunction(name, str(path), content), place=place)
+
+
+def callable_reference(function: Callable[..., Any]) -> Reference:
+    """Return a function given from Python: the same as another one whose code and whatever it refers to are the
+    same."""
+    name = getattr(function, "__qualname__", type(function).__name__)
+    return Reference(name, repr(traits(function)), UserFunction(name, given=function))

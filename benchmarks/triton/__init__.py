@@ -1,0 +1,1 @@
+"""Triton programs of others, run in the emulator."""

@@ -1,0 +1,108 @@
+"""Kernels of others, written as their users would: ``python -m benchmarks.users_kernels.published``.
+
+Each file is tuned by estimates for one device, with every new best proven in the emulator, and the best in full. What a
+file in ``refused`` is told stands on the page, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from autosched import Kernel, tune
+from autosched.proofs import stored_proof
+from autosched.tuning.result import TuneResult
+from search_spaces.hardware.devices import device
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "results" / "published_kernels.md"
+FROM = {"kernel_tuner": "Kernel Tuner", "hub": "benchmark hub", "bat": "BAT", "refused": "Kernel Tuner"}
+
+
+def files() -> list[Path]:
+    """Every kernel file, by where it comes from."""
+    return [path for folder in FROM for path in sorted((HERE / folder).glob("*.toml"))]
+
+
+def tuned(path: Path, chip: str, trials: int, proof_seconds: float) -> TuneResult:
+    """Return what ``tune`` makes of a file. Raises ValueError where the kernel cannot be used."""
+    with tempfile.TemporaryDirectory() as folder:
+        return tune(
+            Kernel.from_file(path).problem(),
+            trials=trials,
+            database=Path(folder) / "best.db",
+            device=chip,
+            backend="estimate",
+            workers=1,
+            proof_seconds=proof_seconds,
+        )
+
+
+def row(path: Path, result: TuneResult) -> str:
+    space = Kernel.from_file(path).template.space(result.problem, result.device)
+    best = result.best
+    time = "none" if best is None or best.seconds is None else f"{best.seconds * 1e6:.4g} us"
+    shown = "" if best is None else ", ".join(f"{k} {v}" for k, v in best.schedule.values.items())
+    failures = "".join(f", {n} {status}" for status, n in result.failures.items())
+    return (
+        f"| {path.stem} | {FROM[path.parent.name]} | {space.count():,} | {result.ok} of {len(result.trials)}{failures} "
+        f"| {time} | {shown} | {_proof(result)} |"
+    )
+
+
+def _proof(result: TuneResult) -> str:
+    """Return what was run to prove the best; why there is none."""
+    if result.best is None or result.best.proof is None:
+        return result.why_none
+    return stored_proof.summary(result.best.proof).partition("; emulator")[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="a100")
+    parser.add_argument("--trials", type=int, default=3)
+    parser.add_argument("--proof-seconds", type=float, default=0.0)
+    parser.add_argument("--only", nargs="*", help="names of files, without .toml; the page is not written")
+    given = parser.parse_args()
+    rows, proven, refused = [], 0, []
+    for path in files():
+        if given.only and path.stem not in given.only:
+            continue
+        try:
+            result = tuned(path, device(given.device).name, given.trials, given.proof_seconds)
+        except ValueError as error:
+            refused.append(f"| {path.stem} | {FROM[path.parent.name]} | {error} |")
+            print(refused[-1], flush=True)
+            continue
+        proven += result.best is not None and result.best.proof is not None
+        rows.append(row(path, result))
+        print(rows[-1], flush=True)
+    full = f", the best in full for {given.proof_seconds:g} s" if given.proof_seconds else ""
+    today, everything = f"{datetime.now(UTC):%Y-%m-%d}", len(rows) + len(refused)
+    lines = [
+        "# Kernels of others, written as files of their users",
+        f"`python -m benchmarks.users_kernels.published`, {today}, NVRTC 13, two shared cores, no GPU.",
+        f"{given.trials} trials each by estimates for {given.device}, every new best proven in the emulator{full}. The "
+        "kernels were written anew after those of",
+        "Kernel Tuner's examples, of its benchmark hub and of BAT, at sizes that the emulator runs whole, each with a "
+        "reference or a judge in numpy.",
+        "",
+        f"{len(rows)} of {everything} are expressed and tuned, {proven} of them proven; {len(refused)} refused.",
+        "",
+        "| kernel | from | configurations | trials | best (estimated) | its parameters | proof |",
+        "|---|---|---|---|---|---|---|",
+        *rows,
+        "",
+        "| refused | from | reason |",
+        "|---|---|---|",
+        *refused,
+        "",
+    ]
+    if not given.only:
+        PAGE.write_text("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Loops that do nothing but add up products: their turns may overlap, or be shared out to several blocks (split-K)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from search_spaces.hardware.dtypes import F32, U32
+from search_spaces.operators.problem import Operand
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.language import ir
+from search_spaces.spaces.parameters import Value
+
+SPLITS = (1, 2, 3, 4, 6, 8, 16)
+PARTIALS, COUNTERS = "split_partials", "split_counters"
+
+
+@cache
+def accumulating(found: Inference) -> frozenset[int]:
+    """Return the loops that do nothing but add products of staged tiles to states: those of a turn may be in flight
+    while the next one's begin."""
+    return frozenset(n for n, loop in found.loops.items() if _accumulates(found, loop))
+
+
+def _accumulates(found: Inference, loop: ir.Loop) -> bool:
+    staged = {id_ for id_, _ in found.staged}
+    tiles: set[int] = set()
+    reads: dict[int, int] = {}
+    sums: dict[int, int] = {}
+    for operation in loop.body:
+        match operation:
+            case ir.Load(result) if result.id in staged:
+                tiles.add(result.id)
+            case ir.Transpose(result, value) if value.id in tiles:
+                tiles.add(result.id)
+            case ir.Read(result, state):
+                reads[result.id] = state
+            case ir.Mma(result, a, b, c) if c is not None and {a.id, b.id} <= tiles and c.id in reads:
+                sums[result.id] = reads[c.id]
+            case ir.Set(state, value) if sums.get(value.id) == state:
+                pass
+            case ir.Move():
+                pass
+            case _:
+                return False
+    sets = [o.state for o in loop.body if isinstance(o, ir.Set)]
+    return bool(sums) and len(sets) == len(set(sets)) == len(sums) == len(set(reads.values())) == len(reads)
+
+
+@cache
+def splittable(found: Inference) -> ir.Loop | None:
+    """Return the only loop of a program, if it adds up products from zero and blocks may share its turns: nothing else
+    that could be seen happens before it ends."""
+    if len(found.loops) != 1 or not accumulating(found):
+        return None
+    (loop,) = found.loops.values()
+    zero: set[int] = set()
+    for operation in found.trace.operations:
+        match operation:
+            case ir.Loop():
+                states = {o.state for o in loop.body if isinstance(o, ir.Set)}
+                constant = loop.first.kind == loop.stop.kind == "constant"
+                return loop if states <= zero and constant else None
+            case ir.Set(state, value):
+                made = found.made[value.id]
+                if isinstance(made, ir.Fill) and made.number == 0.0:
+                    zero.add(state)
+            case ir.Store() | ir.AtomicRmw() | ir.If() | ir.Read():
+                return None
+            case _:
+                pass
+    return None
+
+
+@dataclass(frozen=True)
+class Split:
+    """``count`` blocks share the ``turns`` of a loop, ``each`` of them but the last as many as the others."""
+
+    loop: ir.Loop
+    count: int
+    turns: int
+
+    @property
+    def each(self) -> int:
+        return -(-self.turns // self.count)
+
+    @property
+    def states(self) -> list[int]:
+        return [o.state for o in self.loop.body if isinstance(o, ir.Set)]
+
+    def workspaces(self, blocks: int, registers: int, threads: int) -> tuple[Operand, ...]:
+        """Return the parts of sums, and for each tile how many have come."""
+        return (
+            Operand(PARTIALS, "workspace", F32, (blocks, self.count, registers, threads)),
+            Operand(COUNTERS, "workspace", U32, (blocks,), zeroed=True),
+        )
+
+
+def split_of(found: Inference, values: Mapping[str, Value]) -> Split | None:
+    """Of a schedule; None where each block has all turns."""
+    count = int(values.get("split_k", 1))
+    loop = splittable(found) if count > 1 else None
+    return None if loop is None else Split(loop, count, found.trace.turns()[loop.number])

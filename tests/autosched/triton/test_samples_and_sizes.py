@@ -1,0 +1,170 @@
+"""Some blocks of large launches, sizes that provoke, and what the report says of both."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from needs import needs_compiler
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
+triton = pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
+import triton_program_kernels as kernels  # noqa: E402
+
+from autosched.cli import main  # noqa: E402
+from autosched.triton import QUICK, ProofSettings, emulated  # noqa: E402
+from autosched.triton.fidelity import fidelity_of  # noqa: E402
+from autosched.triton.sizes import provoking_sizes  # noqa: E402
+from measurements.emulator import FindingKind  # noqa: E402
+
+pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
+
+SOME = ProofSettings(blocks=6)
+
+
+def test_some_blocks_of_a_large_launch() -> None:
+    x, elements = torch.rand(6400, device="cpu"), 64
+    with emulated("h100", proof=SOME) as session:
+        o, twice = torch.empty(6400), torch.empty(6400)
+        kernels.scale[(100,)](o, x, 2.0, 6400, BLOCK=elements, num_warps=2)
+        kernels.scale[(100,)](twice, o, 2.0, 6400, BLOCK=elements, num_warps=2)  # reads what no block has written
+    first, second = session.launches
+    assert (first.blocks, first.left_out) == (second.blocks, second.left_out) == (100, 94)
+    written = o.view(100, elements).ne(0).all(1)
+    assert written.sum() == 6 and written[[0, 1, 99]].all()
+    assert torch.equal(o.view(100, elements)[written], 2 * x.view(100, elements)[written])
+    assert o.view(100, elements)[~written].eq(0).all(), "what nobody has written is zero, so that indices stay inside"
+    report = fidelity_of(session)
+    assert report.not_run == ("scale: 6 of 100",)
+    assert "blocks: scale: 6 of 100" in report.lines()
+    assert report.lines()[-1].startswith("not covered: blocks that did not run, other sizes")
+
+
+def test_a_fault_of_the_last_of_many_blocks() -> None:
+    with emulated("h100", proof=SOME, check=False) as session:
+        x = torch.ones(6390)
+        kernels.add_without_mask[(100,)](x, x.clone(), torch.empty(6390), 6390, BLOCK=64)
+    assert [f.kind for f in session.findings] == [FindingKind.OUT_OF_BOUNDS_GLOBAL]
+
+
+def test_blocks_that_wait_for_others_run_whole() -> None:
+    with emulated("h100", proof=SOME) as session:
+        o = torch.empty(60, dtype=torch.int32)
+        kernels.wait_for_the_middle[(60,)](torch.zeros(1, dtype=torch.int32), o, num_warps=1)
+    assert session.launches[0].left_out == 0 and o.tolist() == list(range(60))
+    assert fidelity_of(session).not_run == ()
+
+
+def test_a_sample_needs_a_block() -> None:
+    with pytest.raises(ValueError, match="at least one block"):
+        replace(QUICK, blocks=0)
+
+
+def test_sizes_beside_powers_of_two() -> None:
+    assert [size["n"] for size in provoking_sizes(n=(1, 70))] == [1, 2, 3, 5, 9, 17, 33, 65, 63, 64, 70]
+    both = provoking_sizes(m=(4, 9), n=(30, 40))
+    assert both[0] == {"m": 4, "n": 30} and both[-1] == {"m": 9, "n": 40}
+    assert all(4 <= size["m"] <= 9 and 30 <= size["n"] <= 40 for size in both)
+    assert len({tuple(size.values()) for size in both}) == len(both)
+    assert {size["m"] for size in both} >= {4, 5, 7, 8, 9} and {size["n"] for size in both} >= {30, 31, 32, 33, 40}
+    with pytest.raises(ValueError, match="n has no value from 3 to 2"):
+        provoking_sizes(n=(3, 2))
+
+
+def test_a_fault_at_a_size() -> None:
+    def run(n: int) -> None:
+        kernels.row_sums_in_whole_tiles[(2,)](torch.empty(2), torch.ones(2, n), n, BLOCK=16, num_warps=1)
+
+    with emulated("h100", check=False) as session:
+        run(16)  # the size that its author has tried
+        assert session.ok
+        session.at_sizes(run, n=(16, 18))
+    assert [f.kind for f in session.findings] == [FindingKind.OUT_OF_BOUNDS_GLOBAL]
+    (line,) = session.fault_lines()
+    assert line.endswith(", at n=17)"), line
+    assert fidelity_of(session).sizes == ("n=16", "n=17", "n=18")
+
+
+# In the manner of the bugs that others confirmed in published kernels.
+def test_a_gradient_of_one_element_that_stands_for_all() -> None:
+    """That of ``sum`` is one number with strides of 0: a kernel with the strides of another tensor reads beyond."""
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, dy):
+            dx = torch.empty(dy.shape)
+            kernels.double_rows[(4,)](dx, dy, dx.stride(0), dy.shape[1], BLOCK=32, num_warps=1)
+            return dx
+
+    with emulated("h100", check=False) as session:
+        x = torch.ones(4, 32, requires_grad=True)
+        Double.apply(x).backward(torch.ones(4, 32))
+        assert session.ok and x.grad.eq(2).all()
+        Double.apply(x).sum().backward()
+    assert [f.kind for f in session.findings] == [FindingKind.OUT_OF_BOUNDS_GLOBAL]
+    assert "of dy, which has 4 bytes" in session.findings[0].message
+
+
+def test_one_index_twice_in_a_scatter() -> None:
+    """Two warps read, divide and write one element: who is last wins."""
+    ids = torch.arange(40)
+    with emulated("h100", check=False) as session:
+        logits = torch.ones(64)
+        kernels.penalize[(1,)](logits, ids, 40, 2.0, BLOCK=64, num_warps=2)
+        assert session.ok and logits.sum() == 44
+        ids[39] = 0
+        kernels.penalize[(1,)](logits, ids, 40, 2.0, BLOCK=64, num_warps=2)
+    assert {f.kind for f in session.findings if f.is_fault} == {FindingKind.GLOBAL_RACE}
+
+
+PROGRAM = """
+import torch, triton
+from triton_program_kernels import row_sums_in_whole_tiles
+
+def run(n):
+    row_sums_in_whole_tiles[(40,)](torch.empty(40), torch.ones(40, n, device="cuda"), n, BLOCK=16, num_warps=1)
+
+if __name__ == "__main__":
+    run(16)
+    while True:
+        pass
+"""
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    command = ["verify", "--device", "h100", "--blocks", "3", "--python"]
+    assert main([*command, f"{path}:run", "--sizes", "n=16..18", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [(launch["size"], launch["left_out"]) for launch in document["launches"]] == [
+        ("n=16", 37), ("n=17", 37), ("n=18", 37),
+    ]  # fmt: skip
+    assert document["fidelity"]["sizes"] == ["n=16", "n=17", "n=18"]
+    assert main([*command, str(path), "--limit", "4"]) == 1
+    out = capsys.readouterr().out
+    assert "the program was ended after 4.0 s; nothing was found" in out and "1 launches of 1 kernels" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["FILE", "--sizes", "n=1..2"], "--sizes NAME=A..B needs a function to call"),
+        (["FILE:run"], "and a function sizes: --python FILE:FUNCTION"),
+        (["FILE:run", "--sizes", "n=9..2"], "NAME=A..B with A not above B, such as rows=1..300, not n=9..2"),
+        (["FILE:run", "--sizes", "n"], "such as rows=1..300, not n"),
+    ],
+)
+def test_bad_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    given = [a.replace("FILE", str(path)) for a in arguments]
+    assert main(["verify", "--device", "h100", "--python", *given]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())

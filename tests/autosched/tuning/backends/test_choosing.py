@@ -1,0 +1,243 @@
+import dataclasses
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from autosched.tuning import tune as tuner
+from autosched.tuning.backends import BackendError, Estimate, Gpus, choose, choosing
+from autosched.tuning.backends import gpus as probing
+from benchmarks.gpu import simulated_gpu
+from cost_models.analytic import predict
+from cost_models.launch_time import CompiledResources, launch_time
+from measurements.compiler.pool import NvrtcMissing
+from measurements.records.measurement import Provenance, Resources
+from measurements.runners.base import Candidate
+from measurements.runners.cuda.runner import CudaRunner
+from search_spaces.hardware.costs.launch_counts import LaunchCounts
+from search_spaces.hardware.devices import Device, UnknownDevice, device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.matmul.counts import counts
+from search_spaces.templates.matmul.template import MATMUL
+from search_spaces.templates.template import TemplateSet
+
+H200, A100 = device("h200"), device("a100")
+NO_GPU = "no NVIDIA driver is installed"
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "cuda_count", lambda: 0)
+    monkeypatch.setattr(probing, "cuda_available", lambda gpu: (False, NO_GPU))
+
+
+@pytest.fixture
+def an_h200(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "cuda_available", lambda gpu: (True, "NVIDIA H200 answers"))
+    monkeypatch.setattr(probing, "cuda_device", lambda gpu: H200)
+
+
+@pytest.fixture
+def two_h200_and_an_a100(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "cuda_count", lambda: 3)
+    monkeypatch.setattr(probing, "cuda_available", lambda gpu: (True, "it answers"))
+    monkeypatch.setattr(probing, "cuda_device", lambda gpu: (H200, H200, A100)[gpu])
+
+
+@pytest.fixture
+def an_unknown_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(gpu: int) -> Device:
+        raise UnknownDevice("Brand New has compute capability 110, and no device row has")
+
+    monkeypatch.setattr(probing, "cuda_available", lambda gpu: (True, "Brand New answers"))
+    monkeypatch.setattr(probing, "cuda_device", refuse)
+
+
+def chosen(backend: str = "auto", wanted: str | Device | None = None) -> tuple[str, str, str]:
+    with choose(backend, wanted, workers=1) as found:
+        assert found.line == found.runner.describe()
+        word = found.runner.provenance.upper()
+        assert found.headline.startswith(f"times are {word}") and len(found.headline) < 100
+        assert found.runner.provenance is (Provenance.MEASURED if found.name == "cuda" else Provenance.ESTIMATED)
+        return found.name, found.device.name, found.line
+
+
+@pytest.mark.usefixtures("no_gpu")
+class TestWithoutGpu:
+    def test_auto_estimates_for_h200_and_says_why(self) -> None:
+        name, target, line = chosen()
+        assert (name, target) == ("estimate", "h200")
+        assert NO_GPU in line and "ESTIMATED" in line
+
+    def test_a_named_device(self) -> None:
+        assert chosen(wanted="A100")[:2] == ("estimate", "a100")
+        assert chosen(wanted=A100)[:2] == ("estimate", "a100")
+
+    def test_cuda_says_what_is_missing(self) -> None:
+        with pytest.raises(BackendError, match=f"{NO_GPU}.*use --backend estimate"):
+            choose("cuda")
+
+
+@pytest.mark.usefixtures("an_h200")
+class TestWithGpu:
+    def test_auto_measures_on_it(self) -> None:
+        name, target, line = chosen()
+        assert (name, target) == ("cuda", "h200")
+        assert "backend cuda" in line
+
+    def test_it_may_be_named(self) -> None:
+        assert chosen("cuda", "H200")[:2] == ("cuda", "h200")
+
+    def test_another_device_is_estimated_and_never_measured_on_this_one(self) -> None:
+        name, target, line = chosen(wanted="a100")
+        assert (name, target) == ("estimate", "a100")
+        assert "the GPU of this machine is h200, not a100" in line
+        with pytest.raises(BackendError, match="the GPU of this machine is h200, not a100"):
+            choose("cuda", "a100")
+
+    def test_estimate_when_asked_for(self) -> None:
+        name, _, line = chosen("estimate")
+        assert name == "estimate"
+        assert "asked for" in line
+
+    def test_a_slice_of_a_gpu_is_itself_and_not_the_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import dataclasses
+
+        part = dataclasses.replace(H200, sm_count=66)
+        monkeypatch.setattr(probing, "cuda_device", lambda gpu: part)
+        with choose("cuda", "h200", workers=1) as found:
+            assert isinstance(found.runner, CudaRunner)
+            assert found.device.sm_count == 66
+
+
+@pytest.mark.usefixtures("two_h200_and_an_a100")
+class TestSeveralGpus:
+    @pytest.mark.parametrize(
+        ("gpus", "named"), [(None, "on h200"), ([1], "on h200"), ([1, 0], "on 2 x h200"), ([2], "on a100")]
+    )
+    def test_those_that_are_named_measure_and_the_first_alone_by_default(self, gpus: Gpus | None, named: str) -> None:
+        with choose("cuda", workers=1, gpus=gpus) as found:
+            assert named + "," in found.line
+            assert found.gpus == len(gpus or [0])
+
+    def test_all_of_one_kind(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(probing, "cuda_count", lambda: 2)
+        with choose("cuda", workers=1, gpus="all") as found:
+            assert "on 2 x h200" in found.line
+
+    @pytest.mark.parametrize(
+        ("gpus", "refusal"),
+        [
+            ([3], "there is no GPU 3: CUDA shows 3 here, numbered from 0"),
+            ([0, -1], "gpus must be a whole number of at least 0, not -1"),
+            (["a"], "gpus must be a whole number of at least 0, not 'a'"),
+            (0, r'gpus must be "all" or a list of numbers, such as \[0, 1\], not 0'),
+            ("01", 'gpus must be "all" or a list of numbers'),
+            ([0, 1, 0], "gpus must name at least one GPU, and each once, not 0, 1, 0"),
+            ([], "each once, not none"),
+            ("all", r"GPU 0 \(h200, 132 SMs\) and GPU 2 \(a100, 108 SMs\) are of different kinds"),
+        ],
+    )
+    @pytest.mark.parametrize("backend", ["auto", "cuda"])
+    def test_what_cannot_be_is_refused(self, backend: str, gpus: Gpus, refusal: str) -> None:
+        with pytest.raises(ValueError, match=refusal):
+            choose(backend, workers=1, gpus=gpus)
+
+    def test_they_are_for_measuring(self) -> None:
+        with pytest.raises(BackendError, match=r"gpus need a GPU to measure on \(backend estimate was asked for\)"):
+            choose("estimate", gpus=[0])
+        with pytest.raises(BackendError, match=r"the GPU of this machine is h200, not a100"):
+            choose("auto", "a100", gpus=[0, 1])
+
+    def test_one_that_does_not_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(probing, "cuda_available", lambda gpu: (gpu == 0, f"GPU {gpu} does not answer: busy"))
+        with pytest.raises(BackendError, match="GPU 1 does not answer: busy"):
+            choose("auto", gpus=[0, 1])
+
+    def test_both_measure(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        log = tmp_path / "log"
+        environment = {simulated_gpu.SECONDS: "0.4", simulated_gpu.LOG: str(log)}
+        simulated = partial(CudaRunner, worker_module=simulated_gpu.MODULE, worker_env=environment)
+        monkeypatch.setattr(choosing, "CudaRunner", simulated)
+        result = tuner.tune(
+            Matmul(m=64, n=64, k=64),
+            trials=6,
+            database=tmp_path / "a.db",
+            backend="cuda",
+            sampler="random",
+            workers=1,
+            gpus=[0, 1],
+        )
+        assert result.ok == 6 and result.provenance is Provenance.MEASURED and not result.stopped
+        assert {line.split()[2] for line in log.read_text().splitlines()} == {"0", "1"}
+
+
+@pytest.mark.usefixtures("an_unknown_gpu")
+class TestUnknownGpu:
+    def test_auto_goes_on_without_it_and_says_so(self) -> None:
+        name, target, line = chosen()
+        assert (name, target) == ("estimate", "h200")
+        assert "no device row has" in line
+
+    def test_cuda_does_not(self) -> None:
+        with pytest.raises(BackendError, match="no device row has"):
+            choose("cuda")
+
+
+@pytest.mark.usefixtures("no_gpu")
+class TestRefusals:
+    def test_names(self) -> None:
+        with pytest.raises(
+            BackendError, match="unknown backend 'opencl': use one of auto, cuda, estimate, ray, replay"
+        ):
+            choose("opencl")
+        with pytest.raises(BackendError, match="nothing to replay: no problem was named"):
+            choose("replay")
+        with pytest.raises(BackendError, match=f"warm cache .*{NO_GPU}"):
+            choose(warm_cache=True)
+        with pytest.raises(UnknownDevice, match="h200_nvx"):
+            choose(device="h200_nvx")
+        with pytest.raises(ValueError, match="workers must be a whole number of at least 1, not 0"):
+            choose(workers=0)
+
+    def test_without_nvrtc(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(**_: object) -> None:
+            raise NvrtcMissing("not there")
+
+        monkeypatch.setattr(choosing, "CompilePool", refuse)
+        with pytest.raises(BackendError, match="NVRTC was not found"):
+            choose()
+
+
+class TestEstimate:
+    PROBLEM = Matmul(m=96, n=80, k=64)
+    ESTIMATE = Estimate(H200, TemplateSet([MATMUL]))
+
+    @pytest.fixture
+    def candidate(self) -> Iterator[Candidate]:
+        schedule = MATMUL.space(self.PROBLEM, H200).sample(1, 3)[0]
+        yield Candidate(
+            self.PROBLEM, schedule, Kernel(entry="k", source="", arguments=(), grid=(1, 1, 1), block=(32, 1, 1))
+        )
+
+    def test_it_is_the_analytic_model_with_what_the_compiler_allotted(self, candidate: Candidate) -> None:
+        work = counts(self.PROBLEM, MATMUL.config(self.PROBLEM, candidate.schedule, H200), H200)
+        allotted = Resources(40, 24, 16, 0, 0, 0)
+        assert self.ESTIMATE(candidate, allotted) == predict(work, H200, registers=40, spill_bytes=40)
+
+    def test_a_template_without_cost_counts_is_estimated_by_what_the_emulator_counts(
+        self, candidate: Candidate, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        silent, resources = TemplateSet([dataclasses.replace(MATMUL, counts=None)]), Resources(40, 0, 0, 0, 0, 0)
+        executed = LaunchCounts(64, 128, 1, 10, (("fma.rn.f32", 1e4),), 1e4, *[100.0] * 7, 0.0, 1e6, 0, 10**6)
+        monkeypatch.setattr("autosched.tuning.backends.estimates.counted", lambda *_: executed)
+        seconds = launch_time(executed, H200, CompiledResources(40)).seconds
+        assert Estimate(H200, silent)(candidate, resources) == seconds
+        monkeypatch.setattr("autosched.tuning.backends.estimates.counted", lambda *_: None)
+        assert Estimate(H200, silent)(candidate, resources) is None
+
+    def test_spills_make_it_slower(self, candidate: Candidate) -> None:
+        calm, spilled = Resources(40, 0, 0, 0, 0, 0), Resources(40, 4000, 4000, 0, 0, 0)
+        assert self.ESTIMATE(candidate, spilled) > self.ESTIMATE(candidate, calm)

@@ -1,0 +1,112 @@
+"""Tuning on a recording: found, searched within what was recorded, and never mixed with anything else."""
+
+import dataclasses
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from autosched.tuning.backends import BackendError, choose
+from autosched.tuning.backends import gpus as probing
+from autosched.tuning.tune import tune
+from measurements.records import recording
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.record import Record
+from measurements.records.recording import Recording
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+
+PROBLEM = Matmul(m=96, n=80, k=64)
+SPACE = template("matmul").space(PROBLEM, device("h200"))
+SCHEDULES = SPACE.sample(40, 11)
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recording:
+    """Forty schedules, of which every fifth failed; the last one is the fastest."""
+    monkeypatch.setattr(probing, "cuda_available", lambda gpu: (False, "no driver"))
+    monkeypatch.setattr(recording, "RECORDED", tmp_path / "recorded")
+    records = []
+    for i, schedule in enumerate(SCHEDULES):
+        seconds = 1e-6 * (100 - i)
+        ok = i % 5 > 0
+        timing = Timing(seconds, seconds, seconds, 9) if ok else None
+        status = Status.OK if ok else Status.TIMEOUT
+        measurement = Measurement(status, Provenance.MEASURED, "" if ok else "not in time", timing)
+        records.append(
+            Record(
+                problem_key=PROBLEM.key(),
+                schedule=schedule,
+                device="h200",
+                fingerprint='{"device":"h200","name":"NVIDIA H200"}',
+                template_version="v1",
+                space_version=SPACE.fingerprint,
+                kernel_digest=f"d{i}",
+                measurement=measurement,
+                toolchain="nvrtc 13.0",
+                driver="580",
+                autosched_version="0.1.0",
+                created=datetime(2026, 2, 3, tzinfo=UTC),
+                sampler="random",
+                seed=0,
+            )
+        )
+    made = Recording(tuple(records))
+    recording.write(recording.place(PROBLEM.key(), "h200"), [made])
+    return made
+
+
+@pytest.mark.parametrize("sampler", ["random", "evolution", "tpe"])
+def test_a_search_spends_its_trials_on_what_was_recorded(recorded: Recording, tmp_path: Path, sampler: str) -> None:
+    result = tune(PROBLEM, trials=100, database=tmp_path / "a.db", device="h200", sampler=sampler, seed=2)
+    assert result.provenance is Provenance.REPLAYED
+    assert result.exhausted
+    assert {r.schedule for r in result.trials} == set(SCHEDULES)
+    assert len(result.trials) == len(SCHEDULES)
+    assert result.failures == {"timeout": 8}
+    assert result.best is not None and result.best.schedule == SCHEDULES[39]
+    assert result.best.seconds == pytest.approx(61e-6)
+    assert result.lines[0].startswith("times are REPLAYED: ")
+    assert "REPLAYED" in result.lines[1] and "NVIDIA H200" in result.lines[1]
+    assert result.remeasured is None
+
+
+def test_auto_finds_the_recording_and_says_so(recorded: Recording) -> None:
+    with choose(problem=PROBLEM) as found:
+        assert (found.name, found.device.name, found.pool) == ("replay", "h200", None)
+        assert "no driver" in found.line
+        assert found.headline == "times are REPLAYED: no GPU on this machine answers"
+    with choose(problem=dataclasses.replace(PROBLEM, m=97), workers=1) as found:
+        assert found.name == "estimate"
+        assert "this problem was not recorded on h200" in found.line
+    with choose(device="a100", problem=PROBLEM, workers=1) as found:
+        assert found.name == "estimate"
+    with choose("estimate", problem=PROBLEM, workers=1) as found:
+        assert found.name == "estimate"
+
+
+def test_replay_says_what_is_missing(recorded: Recording) -> None:
+    with pytest.raises(BackendError, match="nothing to replay: this problem was not recorded on a100"):
+        choose("replay", "a100", problem=PROBLEM)
+
+
+@pytest.mark.parametrize("backend", ["auto", "replay"])
+def test_a_damaged_recording_is_one_line_that_names_it_and_says_what_to_do(
+    recorded: Recording, tmp_path: Path, backend: str
+) -> None:
+    path = recording.place(PROBLEM.key(), "h200")
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(BackendError, match="replace or delete that file, or use --backend estimate") as caught:
+        tune(PROBLEM, trials=4, database=tmp_path / "a.db", device="h200", backend=backend)
+    assert str(caught.value).startswith(f"{path} is not a whole gzip file of text: ")
+    assert not (tmp_path / "a.db").exists()
+
+
+def test_a_recording_of_another_space_is_not_used(recorded: Recording) -> None:
+    older = Recording(tuple(dataclasses.replace(r, space_version="older") for r in recorded.records))
+    recording.write(recording.place(PROBLEM.key(), "h200"), [older])
+    with pytest.raises(BackendError, match=r"the space of autosched 0\.1\.0, which is another one now"):
+        choose("replay", problem=PROBLEM)
+    with choose(problem=PROBLEM, workers=1) as found:
+        assert found.name == "estimate"

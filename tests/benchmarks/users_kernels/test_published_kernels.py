@@ -1,0 +1,57 @@
+"""The kernels of others: every file is read and every reference runs; a few are proven here, all of them at night."""
+
+from __future__ import annotations
+
+import pytest
+from needs import needs_nvrtc
+
+from autosched import Kernel
+from autosched.proofs.proof import verify_one
+from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels.entry import check_entry
+from benchmarks.users_kernels.published.__main__ import FROM, files
+from search_spaces.hardware.devices import device
+
+A100 = device("a100")
+EXPRESSED = [path for path in files() if path.parent.name != "refused"]
+PROVEN_BY_DAY = ("stencil", "pnpoly", "sort")  # in place; a judge and constant memory; atomics
+
+
+def test_there_are_thirty() -> None:
+    assert len(files()) >= 30 and {path.parent.name for path in files()} == set(FROM)
+    assert len(EXPRESSED) >= 28
+    assert len({Kernel.from_file(path).file.name for path in files()}) == len(files())
+
+
+@pytest.mark.parametrize("path", EXPRESSED, ids=lambda p: f"{p.parent.name}-{p.stem}")
+def test_its_reference_or_judge_answers(path) -> None:  # type: ignore[no-untyped-def]
+    problem = Kernel.from_file(path).problem()
+    inputs = problem.random_inputs(0)
+    written = {o.name for o in problem.operands() if o.role in ("output", "inout")}
+    if problem.judged:
+        assert written
+        return
+    assert problem.reference(inputs).keys() == written
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=() if path.stem in PROVEN_BY_DAY else (pytest.mark.nightly,)) for path in EXPRESSED],
+    ids=lambda p: f"{p.parent.name}-{p.stem}",
+)
+def test_two_configurations_are_proven(path) -> None:  # type: ignore[no-untyped-def]
+    kernel = Kernel.from_file(path)
+    problem = kernel.problem()
+    for schedule in kernel.template.space(problem, A100).sample(2, 7):
+        proof = verify_one(kernel.template, problem, schedule, A100)
+        assert proof.ok, f"{schedule.values}: {proof.status}: {proof.reason}"
+
+
+@needs_nvrtc
+def test_what_is_refused_is_told_why() -> None:
+    (path,) = [path for path in files() if path.parent.name == "refused"]
+    kernel = Kernel.from_file(path)
+    problem = kernel.problem()
+    with pytest.raises(KernelFileError, match="reads a texture or a surface, and no launch here binds one"):
+        check_entry(problem, kernel.template.space(problem, A100).sample(3, 0), A100)

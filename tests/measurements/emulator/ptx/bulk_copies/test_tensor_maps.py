@@ -1,0 +1,172 @@
+"""Tensor maps made on the device: their bytes, how they are published, and a wgmma kernel that takes them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+from measurements.emulator import Emulation, FindingKind, emulate
+from measurements.runners.tensor_map_builder import fields_of, headers
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
+from search_spaces.operators.problem import Array, Operand
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.tensor_map import ELEMENT_BYTES, TensorMap
+
+pytestmark = [needs_compiler, needs_nvrtc]
+U8, F16 = SCALAR_DTYPES["u8"], SCALAR_DTYPES["f16"]
+OF_BYTES = {1: U8, 2: F16, 4: SCALAR_DTYPES["f32"], 8: SCALAR_DTYPES["f64"]}
+HEAD = '#include "autosched/ptx/tensor_map/fields.cuh"\nusing namespace autosched::ptx;\n'
+
+BOTH = """
+extern "C" __global__ void both(const __grid_constant__ TensorMap map, const void* x, const TensorMapFields* fields,
+                                TensorMap* made, TensorMap* given) {
+  TensorMapFields f = *fields;
+  f.address = (unsigned long long)x;
+  fill_tensor_map(made, f);
+  *given = map;
+}
+"""
+
+
+def maps() -> list[TensorMap]:
+    """Every type of element, rank, swizzle and fill."""
+    made = []
+    for k, (element, size) in enumerate(ELEMENT_BYTES.items()):
+        rank = 1 + k % 5
+        shape = (3, 5, 4, 6, 64)[5 - rank :]
+        dense = TensorMap.dense("map", Operand("x", "input", OF_BYTES[size], shape), (1, 2, 2, 3, 16)[5 - rank :])
+        steps = tuple(1 + d % 3 for d in range(rank))
+        made.append(dataclasses.replace(dense, element=element, element_strides=steps))
+    plain = TensorMap.dense("map", Operand("x", "input", F16, (40, 64)), (16, 16))
+    made += [dataclasses.replace(plain, swizzle=s) for s in ("32B", "64B", "128B")]
+    return [*made, dataclasses.replace(plain, fill="NAN_REQUEST_ZERO_FMA")]
+
+
+@pytest.mark.parametrize("tensor_map", maps(), ids=lambda m: f"{m.element}-{m.swizzle}-{m.fill}")
+def test_made_maps_are_those_of_the_host(tensor_map: TensorMap) -> None:
+    x = tensor_map.operand
+    fields = fields_of(tensor_map, 0).view(np.uint8)
+    arguments = (
+        *(tensor_map, x, Operand("fields", "input", U8, fields.shape)),
+        *(Operand("made", "output", U8, (128,)), Operand("given", "output", U8, (128,))),
+    )
+    kernel = Kernel(
+        entry="both", source=HEAD + BOTH, headers=headers(), arguments=arguments, grid=(1, 1, 1), block=(1, 1, 1)
+    )
+    inputs = {"x": np.zeros(x.shape, x.dtype.storage), "fields": fields}
+    done = emulate(kernel, inputs, time_limit=30)
+    assert done.ok, done.reason
+    np.testing.assert_array_equal(done.outputs["made"], done.outputs["given"])
+
+
+def test_what_only_a_driver_encodes_is_refused() -> None:
+    huge = TensorMap.dense("huge", Operand("x", "input", U8, (2**32,)), (16,))
+    packed = dataclasses.replace(
+        TensorMap.dense("packed", Operand("x", "input", F16, (2, 2, 64)), (2, 2, 16)), interleave="16B"
+    )
+    for tensor_map in (huge, packed):
+        with pytest.raises(ValueError, match=f"only a driver encodes {tensor_map.name}"):
+            fields_of(tensor_map, 0)
+
+
+# One thread makes the map, another one takes it.
+USE = """
+typedef unsigned short u16;
+extern "C" __global__ void use(const u16* x, const TensorMapFields* fields, TensorMap* map, u16* out) {
+  __shared__ alignas(128) u16 tile[256]; __shared__ unsigned long long barrier;
+  const unsigned b = (unsigned)__cvta_generic_to_shared(&barrier), t = threadIdx.x;
+  if (t == 0) {
+    TensorMapFields f = *fields;
+    f.address = (unsigned long long)x;
+    fill_tensor_map(map, f);
+    asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
+    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(b) : "memory");
+    fence_async_proxy();
+  }
+  __syncthreads();
+  if (t == 32) {
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 512;" ::"r"(b) : "memory");
+    load_box((unsigned)__cvta_generic_to_shared(tile), *map, 8, 1, 0, b, Evict::normally);
+  }
+  asm volatile("{.reg .pred p;\\nL: mbarrier.try_wait.parity.shared.b64 p, [%0], 0;\\n@!p bra L;\\n}"
+               ::"r"(b) : "memory");
+  for (int i = t; i < 256; i += 64) out[i] = tile[i];
+}
+"""
+USED = TensorMap.dense("map", Operand("x", "input", F16, (2, 40, 64)), (1, 16, 16))
+ACQUIRE = 'asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");'
+RELEASE = 'asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");'
+
+
+def use(source: str, included: Headers, of: Array | None = None) -> Emulation:
+    """With the right fields, or others."""
+    x = np.arange(2 * 40 * 64, dtype=np.uint16).reshape(2, 40, 64)
+    fields = (fields_of(USED, 0) if of is None else of).view(np.uint8)
+    arguments = (
+        *(USED.operand, Operand("fields", "input", U8, fields.shape)),
+        *(Operand("map", "workspace", U8, (128,)), Operand("out", "output", F16, (256,))),
+    )
+    kernel = Kernel(
+        entry="use", source=HEAD + source, headers=included, arguments=arguments, grid=(1, 1, 1), block=(64, 1, 1)
+    )
+    done = emulate(kernel, {"x": x.view(np.float16), "fields": fields}, time_limit=30)
+    if done.ok:
+        np.testing.assert_array_equal(done.outputs["out"].view(np.uint16).reshape(16, 16), x[0, 1:17, 8:24])
+    return done
+
+
+def test_one_thread_makes_a_map_and_another_takes_it() -> None:
+    done = use(USE, headers())
+    assert done.ok, done.reason
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "said"),
+    [
+        (RELEASE, "", FindingKind.MISSING_PROXY_FENCE, "generic.release (or tensormap.cp_fenceproxy) follows"),
+        (ACQUIRE, "", FindingKind.MISSING_PROXY_FENCE, "generic.acquire of it by this block"),
+        (ACQUIRE, ACQUIRE.replace('"(map)', '"(map + 1)'), FindingKind.OUT_OF_BOUNDS_GLOBAL, ""),
+        (ACQUIRE, ACQUIRE + "set_box<1>(map, 16);", FindingKind.MISSING_PROXY_FENCE, "generic.acquire"),
+        ("__syncthreads();", "", FindingKind.GLOBAL_RACE, ""),
+        ("*map = TensorMap{}", "map->opaque[0] = 1", FindingKind.INVALID_ARGUMENT, "changes what is not a tensor map"),
+    ],
+)
+def test_faults_in_making_and_taking(old: str, new: str, kind: FindingKind, said: str) -> None:
+    name = "autosched/ptx/tensor_map/fields.cuh"
+    texts = dict(headers().files)
+    assert old in USE + texts[name]
+    edited = Headers.of({**texts, name: texts[name].replace(old, new)})
+    done = use(USE.replace(old, new), edited)
+    assert any(f.kind == kind and said in f.message for f in done.findings), done.reason
+
+
+@pytest.mark.parametrize(
+    ("field", "dimension", "value", "said"),
+    [
+        ("box", 1, 257, "its box_dim 1 is 257"),
+        ("box", 2, 0, "its box_dim 2 is 0"),
+        ("box", 0, 12, "its box_dim 0 is 24 bytes, no multiple of 16"),
+        ("element_strides", 1, 9, "its element_stride 1 is 9"),
+        ("strides", 0, 24, "its global_stride 0 is 24 bytes"),
+        ("strides", 1, 2**40, "its global_stride 1 is"),
+        ("sizes", 2, 0, "global_dim 2 of its 3 dimensions was never set, or is 0"),
+        ("rank", None, 1, "3d with the map of a tensor of 1 dimensions"),
+        ("rank", None, 0, "its rank of 255 dimensions is more than 5"),
+        ("element", None, 9, "its box_dim 0 is 128 bytes, and its swizzle_mode is of 64 bytes"),
+        ("element", None, 99, "its elemtype was never set"),
+    ],
+)
+def test_fields_that_no_tensor_has(field: str, dimension: int | None, value: int, said: str) -> None:
+    fields = fields_of(USED, 0)
+    fields["swizzle"] = 2
+    if dimension is None:
+        fields[field] = value
+    else:
+        fields[field][0, dimension] = value
+    done = use(USE, headers(), fields)
+    assert any(f.kind == FindingKind.INVALID_ARGUMENT and said in f.message for f in done.findings), done.reason

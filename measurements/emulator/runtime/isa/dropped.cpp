@@ -2,8 +2,8 @@
 // Triton's layouts do, and code that reads ahead, load what they then drop: such a race harms nothing.
 //
 // Where a value may go is read off the program: forwards from the load through registers, whatever the order of the
-// instructions. Its effects are the instructions by which it leaves the lane's registers: stores, atomics, shuffles,
-// products of a whole warp. It is dropped where the lane has executed none of them since.
+// instructions. Its effects are the instructions by which it leaves registers: stores, atomics, products of a whole warp.
+// Shuffles take it to other lanes. It is dropped where no lane that it may have come to has executed an effect since.
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
@@ -18,13 +18,37 @@ using namespace ptx;
 namespace {
 
 // Where a value goes. ``lost``: further than is followed here, as into an address, a decision, or a device function.
+// ``reach``: it comes to lanes whose numbers differ from its own in these bits.
 struct Use {
   bool decides = false, lost = false;
+  std::uint32_t reach = 0;
   std::vector<std::uint32_t> effects;
 };
 
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> beginnings) {
   return std::any_of(beginnings.begin(), beginnings.end(), [&](auto begin) { return name.starts_with(begin); });
+}
+
+bool is_shuffle(const Instruction& i) { return std::string_view(i.row->name) == "shfl"; }
+
+// The bits that are set in any of the numbers that a register may hold; nothing where they are not constants.
+std::optional<std::uint64_t> bits_of(std::uint32_t slot) {
+  if (const auto number = constant_number(slot)) return number;
+  std::optional<std::uint64_t> bits;
+  for (const Instruction& i : program.code) {
+    if (std::find(i.operand, i.operand + i.destinations, slot) == i.operand + i.destinations) continue;
+    const auto moved = i.copies ? constant_number(i.source(0)) : std::nullopt;
+    if (!moved) return std::nullopt;
+    bits = bits.value_or(0) | *moved;
+  }
+  return bits;
+}
+
+// The bits of the numbers of lanes in which a shuffle's reader differs from its source.
+std::uint32_t reach_of(const Instruction& shuffle) {
+  constexpr std::int64_t butterfly = 2;  // ptx/forms.py
+  constexpr std::uint32_t all = warp_size - 1;
+  return shuffle.immediate[1] == butterfly ? static_cast<std::uint32_t>(bits_of(shuffle.source(2)).value_or(all)) & all : all;
 }
 
 bool has_effect(const Instruction& i) {
@@ -38,7 +62,9 @@ void follow(const Instruction& i, std::unordered_set<std::uint32_t>& tainted, Us
   if (i.guard != 0 && is_tainted(i.guard)) use.decides = use.lost = true;
   const std::uint32_t* const sources = i.operand + i.destinations;
   if (std::none_of(sources, sources + i.sources, is_tainted)) return;
-  if (i.effect != 0) {
+  if (is_shuffle(i)) {
+    use.reach |= reach_of(i);
+  } else if (i.effect != 0) {
     if (std::find(use.effects.begin(), use.effects.end(), i.effect) == use.effects.end()) use.effects.push_back(i.effect);
     if (i.flow == Flow::plain) return;
   } else if (i.flow != Flow::plain || is_one_of(i.row->name, {"ld", "st", "call"})) {
@@ -72,6 +98,7 @@ struct Watched {
   Kind kind;
   SiteIndex site, load;  // of the finding, and of the read
   Who reader;
+  std::uint32_t lanes;  // of the reader's warp
   std::uint64_t since;
 };
 constexpr std::size_t most_watched = 1 << 16;  // of the running blocks
@@ -88,8 +115,12 @@ bool is_used(const Watched& one) {
   const Use& use = use_of(one.load);
   if (use.lost) return true;
   const ptx::Warp& w = machine[warp_of(one.reader)];
-  for (std::uint32_t lanes = lanes_of(one.reader); lanes != 0; lanes &= lanes - 1) {
-    const auto lane = static_cast<unsigned>(__builtin_ctz(lanes));
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    bool reached = false;
+    for (std::uint32_t lanes = one.lanes; lanes != 0 && !reached; lanes &= lanes - 1) {
+      reached = ((lane ^ static_cast<unsigned>(__builtin_ctz(lanes))) & ~use.reach) == 0;
+    }
+    if (!reached) continue;
     for (const std::uint32_t effect : use.effects) {
       if (w.effects[effect].of(lane) > one.since) return true;
     }
@@ -106,7 +137,10 @@ void watch_read(Kind kind, SiteIndex load, Who reader, bool just_now) {
     race->second = true;
     return;
   }
-  watched.push_back({kind, self->site, load, reader, just_now ? effects_so_far : begun});
+  std::uint32_t lanes = lanes_of(reader);
+  // Who writes later has read what it was: that is no race, though it stands with the reads of other lanes.
+  if (!just_now && warp_of(self->who) == warp_of(reader)) lanes &= ~lanes_of(self->who);
+  watched.push_back({kind, self->site, load, reader, lanes, just_now ? effects_so_far : begun});
 }
 
 void confirm_race(Kind kind, SiteIndex site) { races[race_of(kind, site)] = true; }

@@ -49,6 +49,7 @@ CASES = (
     Case("flag_of_many", K.GLOBAL_RACE, "note", grid=2),
     Case("index_of_many", K.GLOBAL_RACE, grid=2),
     Case("replicas_in_place", K.GLOBAL_RACE, note=True),
+    Case("sums_of_replicas_in_place", K.GLOBAL_RACE, note=True),
     Case("read_in_place_by_all", K.GLOBAL_RACE),
     Case("sums_of_replicas", K.SHARED_RACE, "note"),
     Case("lock_given_back", K.GLOBAL_RACE, grid=4),

@@ -1,7 +1,7 @@
 """The trials of a database as Optuna studies, for its dashboard: one study for each entry, in a journal file.
 
-``optuna-dashboard studies.log`` (extra ``dashboard``) then shows histories, importances, slices and parallel
-coordinates. Nothing is read back: the database stays what is tuned into.
+``optuna-dashboard studies.log`` (extra ``dashboard``) then shows their history, what matters, slices and
+parallel coordinates. Nothing is read back: the database stays what is tuned into.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def _line(
 
 
 def _median(time: Any) -> float:
-    """The median, which is the first of the quantiles that the autotuner asks for."""
+    """Return the median, which is what the autotuner asks for first."""
     return float(time[0] if isinstance(time, (list, tuple)) else time)
 
 

@@ -115,7 +115,7 @@ def tune_triton(
 
     Every configuration is compiled for the device, and its time ESTIMATED from what its blocks do in the emulator; each
     new best is proven against the kernel's default configuration. --from takes the sizes from what Triton's autotuner
-    told its listener while a program ran: --trials for each of its keys, by the names of the arguments of --args. Exit
+    told its listener while a program ran: --trials for each of its keys, by the names of the arguments. Exit
     status 1 if no configuration has worked.
     """
     if args is None or db is None:
@@ -188,7 +188,7 @@ def tune_triton(
 
 
 def _heard(calls: str, tuning: "TritonTuning", load: Callable[[str, str], Any], args: str) -> list[dict[str, int]]:
-    """The sizes that a program had its kernel tuned for, by the parameters of the function of --args. Raises
+    """The sizes that a program had its kernel tuned for, by the parameters of the function that makes a call. Raises
     InputError."""
     from autosched.triton.tuning.listened import read
 

@@ -211,15 +211,15 @@ def main() -> None:
     today = datetime.datetime.now(datetime.UTC).date()
     PAGE.write_text(
         "# Tile programs, counted\n\n"
-        f"Written by `python -m benchmarks.search.tile_programs --samples {samples}`, {today}, on {os.cpu_count()} cores "
-        f"({platform.machine()}, load average {os.getloadavg()[0]:.0f}) without a GPU.\n"
+        f"Written by `python -m benchmarks.search.tile_programs --samples {samples}`, {today}, on {os.cpu_count()} "
+        f"cores ({platform.machine()}, load average {os.getloadavg()[0]:.0f}) without a GPU.\n"
         "Times are CPU times: the machine had other work.\n\n"
         "## Machine code\nInstructions of a turn of the main loop, as one warp runs it, and how many of them multiply "
         "on tensor cores.\n\n"
         "| kernel | a turn | tensor | registers | spilled bytes | all instructions | compiled in |\n"
         "|---|---:|---:|---:|---:|---:|---:|\n" + "\n".join(code) + "\n\n"
-        "## Spaces\nSchedules worth a try, how long the space took to be built and counted, and compile times of random "
-        "ones.\n\n"
+        "## Spaces\nSchedules worth a try, how long the space took to be built and counted, and compile times of "
+        "random ones.\n\n"
         "| program | device | schedules | built and counted | compile, median | longest |\n"
         "|---|---|---:|---:|---:|---:|\n" + "\n".join(made) + "\n",
         "utf-8",

@@ -26,26 +26,29 @@ class PretendedCuda(TorchFunctionMode):  # type: ignore[misc]
 
     def __init__(self, device: Device, clock: Callable[[], float]) -> None:
         super().__init__()
-        self._replaced = _answers(device, clock)
-        self._before: dict[str, Any] = {}
-        self._generator: Any = None
+        self._replaced = [
+            *((torch.cuda, name, answer) for name, answer in _answers(device, clock).items()),
+            (torch, "Generator", _CpuGenerator),
+            # Of torch built with CUDA; code that its compiler has generated imports them from here.
+            (torch._C, "_cuda_getCurrentRawStream", lambda _device: PretendedStream.cuda_stream),
+            (torch._C._dynamo.guards, "_empty_strided_cuda", _empty_strided),
+        ]
+        self._before: list[Any] = []
 
     def __enter__(self) -> PretendedCuda:
-        for name, answer in self._replaced.items():
-            self._before[name] = getattr(torch.cuda, name, _ABSENT)
-            setattr(torch.cuda, name, answer)
-        self._generator, torch.Generator = torch.Generator, _CpuGenerator
+        self._before = [getattr(owner, name, _ABSENT) for owner, name, _ in self._replaced]
+        for owner, name, answer in self._replaced:
+            setattr(owner, name, answer)
         super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        torch.Generator = self._generator
-        for name, before in self._before.items():
+        for (owner, name, _), before in zip(self._replaced, self._before, strict=True):
             if before is _ABSENT:
-                delattr(torch.cuda, name)
+                delattr(owner, name)
             else:
-                setattr(torch.cuda, name, before)
+                setattr(owner, name, before)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -71,6 +74,10 @@ class PretendedCuda(TorchFunctionMode):  # type: ignore[misc]
         if "device" in kwargs:
             kwargs["device"] = on_cpu(kwargs["device"])
         return func(*[on_cpu(a) for a in args], **kwargs)
+
+
+def _empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty_strided(size, stride, dtype=dtype)
 
 
 class _CpuGenerator(torch.Generator):  # type: ignore[misc]
@@ -232,6 +239,7 @@ def _answers(device: Device, clock: Callable[[], float]) -> dict[str, Any]:
         "Event": _event_class(clock),
         "device": _DeviceContext,
         "device_of": _DeviceContext,
+        "_DeviceGuard": _DeviceContext,  # of generated code
         "memory_allocated": answer(0),
         "max_memory_allocated": answer(0),
         "memory_reserved": answer(0),

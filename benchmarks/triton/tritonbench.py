@@ -79,11 +79,10 @@ class Outcome:
             return blocks < self.blocks
         return "CompilationError" in self.failure and self.triton != triton.__version__
 
-    @property
-    def verdict(self) -> str:
-        if self.faults:
+    def verdict(self, faults: Sequence[Found]) -> str:
+        if faults:
             return "findings"
-        return "failed" if self.failure or not self.launches else "clean"
+        return "not done" if self.failure or not self.launches else "clean"
 
 
 def run_file(path: Path, program: Path, device: str, blocks: int, limit: float) -> Outcome:
@@ -172,18 +171,27 @@ def run_all(
         for outcome in (done.result() for done in as_completed(running)):
             out.write(json.dumps(asdict(outcome)) + "\n")
             out.flush()
-            print(f"{outcome.name}: {outcome.verdict} {outcome.seconds:.0f} s {outcome.failure}", flush=True)
+            print(
+                f"{outcome.name}: {outcome.verdict(outcome.faults)} {outcome.seconds:.0f} s {outcome.failure}",
+                flush=True,
+            )
             known[outcome.name, outcome.program] = outcome
     return sorted(known.values(), key=lambda o: (o.name, o.program))
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What reading each file's findings came to. ``confirmed`` files have bugs that others have confirmed."""
+    """What reading each file's findings came to. ``confirmed`` files have bugs that others have confirmed.
+    ``compiler``: kinds of findings that are the compiler's, and why."""
 
     confirmed: tuple[str, ...]
     findings: Mapping[str, tuple[bool, str]]  # by file: true, and why
     failures: Mapping[str, str]  # by file: whose fault it is that it does not run
+    compiler: Mapping[str, str]
+
+    def of_file(self, outcome: Outcome) -> list[Found]:
+        """Return the faults that are not the compiler's."""
+        return [f for f in outcome.faults if f.kind not in self.compiler]
 
     @classmethod
     def read(cls, path: Path = JUDGED) -> Judged:
@@ -192,21 +200,25 @@ class Judged:
             tuple(data["confirmed"]),
             {name: (bool(row["true"]), str(row["why"])) for name, row in data.get("findings", {}).items()},
             dict(data.get("failures", {})),
+            dict(data.get("compiler", {})),
         )
 
 
 def page(outcomes: Sequence[Outcome], judged: Judged, command: str, target: str) -> str:
-    """The page of results."""
+    """Return the page of results."""
     by_name: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_name.setdefault(outcome.name, []).append(outcome)
     plain = [o for o in outcomes if not o.program]
-    of_file = {name: [f for o in some for f in o.faults if f.file == f"{name}.py"] for name, some in by_name.items()}
+    of_file = {
+        name: [f for o in some for f in judged.of_file(o) if f.file == f"{name}.py"] for name, some in by_name.items()
+    }
     seen = [name for name in judged.confirmed if of_file.get(name)]
     others = [name for name in by_name if name not in judged.confirmed]
-    with_findings = [name for name in others if any(o.faults for o in by_name[name])]
+    with_findings = [name for name in others if any(judged.of_file(o) for o in by_name[name])]
     false = [name for name in with_findings if name in judged.findings and not judged.findings[name][0]]
-    open_ = [name for name in by_name if any(o.faults for o in by_name[name]) and name not in judged.findings]
+    open_ = [name for name in by_name if any(judged.of_file(o) for o in by_name[name]) and name not in judged.findings]
+    compiled = {kind: [o.name for o in plain if any(f.kind == kind for f in o.faults)] for kind in judged.compiler}
     failed = [o for o in plain if o.failure or not o.launches]
     cpu = [o.cpu_seconds for o in plain]
     lines = [
@@ -225,8 +237,9 @@ def page(outcomes: Sequence[Outcome], judged: Judged, command: str, target: str)
         f"{len(set(open_) & set(with_findings))} not read.",
         f"- {len(failed)} of {len(plain)} files did not run to their end; what was found before counts.",
         f"- A file takes {statistics.median(cpu):.0f} s of CPU in the median, {_quantile(cpu, 0.9):.0f} s at the 90th "
-        f"percentile, compiles included; {sum(cpu) / 60:.0f} minutes for all. On this machine, while others used it, "
-        f"{statistics.median(o.seconds for o in plain):.0f} s in the median.",
+        f"percentile: compiles and emulation, without the 4 s in which torch and Triton are imported, and without what "
+        f"was running when a file was ended. {sum(cpu) / 60:.0f} minutes for all. On this machine, used by others too, "
+        f"a file took {statistics.median(o.seconds for o in plain):.0f} s in the median.",
         "",
         "## Files with confirmed bugs",
         "",
@@ -240,6 +253,14 @@ def page(outcomes: Sequence[Outcome], judged: Judged, command: str, target: str)
         "|---|---|---|",
         *(_row(name, by_name[name], judged) for name in with_findings),
         "",
+        "## Findings of the compiler's",
+        "",
+        *(
+            f"- {why}. In {len(names)} files: {', '.join(names)}."
+            for kind, why in judged.compiler.items()
+            if (names := compiled[kind])
+        ),
+        "",
         "## Files that did not run to their end",
         "",
         "| file | why |",
@@ -251,8 +272,8 @@ def page(outcomes: Sequence[Outcome], judged: Judged, command: str, target: str)
         "| file | verdict | Triton | launches | blocks of one, at most | left out of all | CPU s |",
         "|---|---|---|---|---|---|---|",
         *(
-            f"| {o.name}{' at sizes' * bool(o.program)} | {o.verdict} | {o.triton} | {o.launches} | {o.blocks} "
-            f"| {o.left_out} | {o.cpu_seconds:.0f} |"
+            f"| {o.name}{' at sizes' * bool(o.program)} | {o.verdict(judged.of_file(o))} | {o.triton} | {o.launches} "
+            f"| {o.blocks} | {o.left_out} | {o.cpu_seconds:.0f} |"
             for o in outcomes
         ),
     ]
@@ -262,7 +283,7 @@ def page(outcomes: Sequence[Outcome], judged: Judged, command: str, target: str)
 def _row(name: str, outcomes: Sequence[Outcome], judged: Judged) -> str:
     places: dict[str, dict[int, None]] = {}
     for outcome in outcomes:
-        for f in outcome.faults:
+        for f in judged.of_file(outcome):
             places.setdefault(f.kind, {})[f.line] = None
     shown = "; ".join(f"{kind} {', '.join(map(str, sorted(lines)))}" for kind, lines in places.items())
     if name in judged.findings:

@@ -13,6 +13,7 @@ import typer
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli.app import build
+from autosched.cli.commands.proofs.verify_python import expanded as python_expanded
 from autosched.cli.commands.tuning.tune_moe import expanded as moe_expanded
 from autosched.cli.commands.tuning.tune_triton import expanded as triton_expanded
 
@@ -23,7 +24,7 @@ _COMMAND = re.compile(r"^\s*(?:\$ )?(?:echo [^|\n]*\| )?(autosched [^\n#]*)", re
 
 
 def commands(page: Path) -> Iterator[str]:
-    """The command lines of ``autosched`` in the code of a page, joined where a backslash continues them."""
+    """Yield the command lines of ``autosched`` in the code of a page, joined where a backslash continues them."""
     for block in _BLOCK.finditer(page.read_text("utf-8")):
         text = (block[1] or block[2]).replace("\\\n", " ")
         yield from (match[1].strip() for match in _COMMAND.finditer(text))
@@ -44,7 +45,11 @@ def test_commands_and_their_options_exist() -> None:
             words = [w for w in shlex.split(part.split(" > ")[0]) if w not in ("...", "\\")]
             if not words or words[0] != "autosched":
                 continue
-            command, context, rest = root, typer.Context(root), moe_expanded(triton_expanded(words[1:]))
+            command, context, rest = (
+                root,
+                typer.Context(root),
+                moe_expanded(triton_expanded(python_expanded(words[1:]))),
+            )
             while rest and hasattr(command, "list_commands") and rest[0] in command.list_commands(context):
                 command, rest = command.get_command(context, rest[0]), rest[1:]
             known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)} | {"--help", "-h"}
@@ -57,7 +62,7 @@ def test_commands_and_their_options_exist() -> None:
 
 
 def _inner(group: Any) -> set[str]:
-    """What a command takes that rewrites itself: a kernel file, a suite, PTX, in place of an operator."""
+    """Return what a command takes that rewrites itself: a kernel file, a suite, PTX, in place of an operator."""
     context = typer.Context(group)
     known = {
         o for name in group.list_commands(context) for p in group.get_command(context, name).params for o in p.opts

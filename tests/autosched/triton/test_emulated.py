@@ -191,6 +191,19 @@ def test_what_the_emulator_lacks_ends_the_program() -> None:
         kernels.add[(512,)](x, x, torch.empty(2**16), 2**16, BLOCK=128)
 
 
+def test_names_that_generated_code_imports() -> None:
+    had = hasattr(torch._C, "_cuda_getCurrentRawStream")
+    with emulated("h100"):
+        from torch._C import _cuda_getCurrentRawStream
+
+        with torch.cuda._DeviceGuard(0):
+            assert _cuda_getCurrentRawStream(0) == 0
+        x = torch._C._dynamo.guards._empty_strided_cuda((2, 64), (64, 1), torch.float32)
+        kernels.scale[(1,)](x, torch.ones(128), 2.0, 128, BLOCK=128)
+        assert x.is_cuda and x.eq(2).all()
+    assert hasattr(torch._C, "_cuda_getCurrentRawStream") is had
+
+
 def test_outside_of_it_nothing_is_left() -> None:
     before = torch.cuda.is_available(), triton.testing.do_bench
     with emulated("h100"):

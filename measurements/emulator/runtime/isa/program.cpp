@@ -427,6 +427,13 @@ bool is_constant(std::uint32_t slot) {
   return std::any_of(constants.begin(), constants.end(), [&](const Constant& c) { return c.slot == slot; });
 }
 
+std::optional<std::uint64_t> constant_number(std::uint32_t slot) {
+  for (const Constant& c : constants) {
+    if (c.slot == slot && c.kind == Constant::Kind::number) return c.value;
+  }
+  return std::nullopt;
+}
+
 namespace {
 
 // Whether a constant variable is the one that the host calls so: a name in a namespace ends, mangled, with its length and

@@ -1,6 +1,7 @@
 // The machine that executes PTX: a program of decoded instructions, and warps whose lanes run in lockstep as long as
 // they are at the same instruction. Registers lie lane by lane, so that an instruction is a loop over 32 lanes.
 #pragma once
+#include <optional>
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -297,6 +298,7 @@ void report_waiting();
 void report_waiting_for_cluster();
 void report_waiting_for_tensor_memory();
 bool is_constant(std::uint32_t slot);  // a number of the program
+std::optional<std::uint64_t> constant_number(std::uint32_t slot);
 // What values of registers become (isa/dropped.cpp): numbers the effects of a program, and notes one of some lanes.
 void number_effects();
 void note_effect(Warp& w, const Instruction& i, Lanes lanes);

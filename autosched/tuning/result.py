@@ -69,7 +69,7 @@ class Observer(Protocol):
     def trial(self, progress: Progress) -> None: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TuneResult:
     """``trials`` are the records of this run, ``best`` is the best of the database, both of one provenance; ``best`` is
     None where nothing has worked yet. ``earlier`` trials were there before. ``exhausted``: the space has no schedule
@@ -128,6 +128,12 @@ class TuneResult:
         """Return a dict for each trial of this run, with parameters, time, resources and metrics:
         ``pandas.DataFrame(rows())`` is the table."""
         return trial_table.rows(self.problem, self.trials)
+
+    def __repr__(self) -> str:
+        """Return the problem, the device, the best and what came of the trials, in one line."""
+        best = "nothing has worked yet" if self.best is None else str(self.best)
+        trials = f"{len(self.trials)} trials, {self.ok} with a time"
+        return f"<TuneResult of {self.problem.key()} on {self.device.name}: {best}; {trials}>"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the best, where its time comes from, and what came of the trials."""

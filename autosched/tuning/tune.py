@@ -23,6 +23,7 @@ from autosched.tuning.ledger import Verifier
 from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.objectives import Objectives
 from autosched.tuning.options import TRIALS, TuneOptions
+from autosched.tuning.progress_line import shown
 from autosched.tuning.result import Observer, TuneResult
 from autosched.tuning.trial_table import Direction
 from autosched.tuning.winner import winner_proof
@@ -55,7 +56,7 @@ def tune(
     warm_cache: bool = False,
     gpus: backends.Gpus | None = None,
     ray: str | None = None,
-    progress: Observer | None = None,
+    progress: Observer | bool | None = True,
     templates: Iterable[str | KernelTemplate] | None = None,
     model: str | Path | None = None,
     min_gain: float | None = None,
@@ -76,7 +77,8 @@ def tune(
     the end, which decides. ``warm_cache`` times with operands in the L2 instead of from memory. ``gpus`` measure, by
     default GPU 0 alone: numbers as CUDA counts them, or "all", all of one kind. ``ray`` is the address of a Ray cluster
     ("auto": the one of this machine), on all of whose GPUs of the kind ``device`` is measured instead. Ctrl-C ends the
-    run with everything kept.
+    run with everything kept. ``progress`` is an observer that is told of every trial; True draws a line on stderr, on a
+    terminal and in a notebook, and False or None shows nothing.
     ``templates`` are the kernel templates to search, by name or themselves; by default every one that can compute it.
     A matmul is first asked of nvMatmulHeuristics, where that is installed (``nvidia_heuristics``).
     The search starts from what the trained ``model`` (a file of ``autosched train``) knows, by default from the times
@@ -94,66 +96,67 @@ def tune(
     Problem.check(problem)
     trials, given = efforts.settings(effort, trials, min_gain=min_gain, proof_seconds=proof_seconds)
     min_gain = given["min_gain"] or 0.0
-    options = TuneOptions(
-        trials=TRIALS if trials is None else trials,
-        database=database,
-        device=device,
-        backend=backend,
-        sampler=sampler,
-        seed=seed,
-        workers=workers,
-        verify=verify,
-        warm_cache=warm_cache,
-        gpus=gpus,
-        progress=progress,
-        templates=templates,
-        model=model,
-        min_gain=min_gain,
-        seconds=seconds,
-        proof_seconds=given["proof_seconds"],
-        model_first=effort is not None and efforts.effort(effort).model_first,
-        objectives=Objectives.of(objective),
-    )
-    trained = None if model is None else warm_start.loaded(model)
-    with backends.choose(
-        backend,
-        device,
-        problem=problem,
-        workers=workers,
-        warm_cache=warm_cache,
-        gpus=gpus,
-        ray=ray,
-        templates=templates,
-        model=trained,
-        power=options.objectives.needs_power,
-        recording_file=recording,
-    ) as chosen:
-        preconditions.refuse_too_large(problem, chosen.device)
-        space = _space(problem, chosen, seed)
-        preconditions.refuse_unknown_objectives(options.objectives, problem, space.sample(1, seed)[0])
-        searched = (chosen.templates, problem, chosen.device, space)
-        start = None if trained is None else warm_start.from_model(trained, str(model), *searched)
-        verifier, note = winner_proof.of_new_bests(chosen) if verify else (None, "")
-        with _opened(options, chosen) as store:
-            earlier = store.trials(problem, chosen.device.name, chosen.runner.provenance)
-            preconditions.refuse_other_cache(store.name, earlier, warm_cache)
-            preconditions.refuse_other_schedules(store.name, earlier, space)
-            preconditions.refuse_other_model(store.name, earlier, chosen.runner)
-            if start is None:
-                start = warm_start.from_other_problems(store, chosen.runner.provenance, *searched)
-            tuner = build_tuner(problem, options, chosen, space, store, start, verifier, note)
-            with_proof = verifier is not None and options.proof_limit > 0
-            result = tuner.run(
-                options.trials,
-                options.search_limit,
-                earlier=earlier,
-                min_gain=min_gain,
-                full=winner_proof.of_winner(problem, chosen) if with_proof else None,
-                proof_seconds=options.proof_limit,
-            )
-            return dataclasses.replace(
-                result, worth=start.worth(result.trials), database=str(options.database_or_default)
-            )
+    with shown(progress) as observer:
+        options = TuneOptions(
+            trials=TRIALS if trials is None else trials,
+            database=database,
+            device=device,
+            backend=backend,
+            sampler=sampler,
+            seed=seed,
+            workers=workers,
+            verify=verify,
+            warm_cache=warm_cache,
+            gpus=gpus,
+            progress=observer,
+            templates=templates,
+            model=model,
+            min_gain=min_gain,
+            seconds=seconds,
+            proof_seconds=given["proof_seconds"],
+            model_first=effort is not None and efforts.effort(effort).model_first,
+            objectives=Objectives.of(objective),
+        )
+        trained = None if model is None else warm_start.loaded(model)
+        with backends.choose(
+            backend,
+            device,
+            problem=problem,
+            workers=workers,
+            warm_cache=warm_cache,
+            gpus=gpus,
+            ray=ray,
+            templates=templates,
+            model=trained,
+            power=options.objectives.needs_power,
+            recording_file=recording,
+        ) as chosen:
+            preconditions.refuse_too_large(problem, chosen.device)
+            space = _space(problem, chosen, seed)
+            preconditions.refuse_unknown_objectives(options.objectives, problem, space.sample(1, seed)[0])
+            searched = (chosen.templates, problem, chosen.device, space)
+            start = None if trained is None else warm_start.from_model(trained, str(model), *searched)
+            verifier, note = winner_proof.of_new_bests(chosen) if verify else (None, "")
+            with _opened(options, chosen) as store:
+                earlier = store.trials(problem, chosen.device.name, chosen.runner.provenance)
+                preconditions.refuse_other_cache(store.name, earlier, warm_cache)
+                preconditions.refuse_other_schedules(store.name, earlier, space)
+                preconditions.refuse_other_model(store.name, earlier, chosen.runner)
+                if start is None:
+                    start = warm_start.from_other_problems(store, chosen.runner.provenance, *searched)
+                tuner = build_tuner(problem, options, chosen, space, store, start, verifier, note)
+                with_proof = verifier is not None and options.proof_limit > 0
+                result = tuner.run(
+                    options.trials,
+                    options.search_limit,
+                    earlier=earlier,
+                    min_gain=min_gain,
+                    full=winner_proof.of_winner(problem, chosen) if with_proof else None,
+                    proof_seconds=options.proof_limit,
+                )
+                return dataclasses.replace(
+                    result, worth=start.worth(result.trials), database=str(options.database_or_default)
+                )
 
 
 def _space(problem: Problem, chosen: backends.Backend, seed: int) -> UnionSpace:

@@ -29,6 +29,7 @@ from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 
+_TCGEN05 = ("tcgen05_matmul", "tcgen05_matmul_transposed")
 _WGMMA = ("wgmma_matmul", "wgmma_matmul_transposed")
 
 
@@ -92,7 +93,7 @@ def _summary(choices: list[CompiledChoice]) -> str:
 
 
 def _shown(schedule: Schedule) -> str:
-    if schedule.template == "tcgen05_matmul":
+    if schedule.template in _TCGEN05:
         return _shown_tcgen05(schedule)
     if schedule.template == "matmul":
         return _shown_mma(schedule)
@@ -116,9 +117,13 @@ def _tile(schedule: Schedule) -> str:
 
 
 def _shown_tcgen05(schedule: Schedule) -> str:
-    parts = [f"tcgen05 {_tile(schedule)}", f"{schedule.integer('stages')} stages"]
+    turned = "transposed " if schedule.template.endswith("transposed") else ""
+    parts = [f"{turned}tcgen05 {_tile(schedule)}", f"{schedule.integer('stages')} stages"]
+    parts += [f"split {schedule.integer('split_k')}"] if schedule.integer("split_k") > 1 else []
     tiles, buffers = schedule.integer("tiles_of_block"), schedule.integer("store_buffers")
     parts += [f"{tiles} tiles a block, {schedule.integer('sum_buffers')} in tensor memory"] if tiles > 1 else []
+    parts += ["stream-K"] if schedule.integer("stream_k") else []
+    parts += ["launch control"] if schedule["tile_scheduler"] != "static" else []
     parts += [f"TMA store of {buffers} box{'es' if buffers > 1 else ''}"] if buffers else []
     return ", ".join(parts)
 

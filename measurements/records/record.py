@@ -139,6 +139,11 @@ class Record:
     control: Control | None = None
     id: int | None = None
 
+    def __str__(self) -> str:
+        """Return the time, where it comes from, and the schedule, in one line."""
+        time = self.status.value if self.seconds is None else f"{self.seconds * 1e6:.4g} us ({self.provenance.value})"
+        return f"{time} by {self.schedule.key()}"
+
     def __post_init__(self) -> None:
         m = self.measurement
         timing, error = m.timing, m.error

@@ -29,6 +29,7 @@ from measurements.emulator import (
 )
 from measurements.emulator.architecture import source_arch
 from measurements.emulator.demangle import demangled
+from measurements.emulator.findings import of_compiled_code
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Function, Module, Number
 from search_spaces.operators.problem import Array
@@ -186,7 +187,8 @@ def emulate(
         )  # fmt: skip
 
     runs = in_orders(in_order, order, launches=launches, perturb=perturb, time_limit=time_limit)
-    run = suppress(runs.emulation, suppressions)
+    is_source = isinstance(program, str) and not is_ptx(program)
+    run = suppress(runs.emulation if is_source else of_compiled_code(runs.emulation), suppressions)
     arrays = tuple(passed.result(given[k] if k in (aliases or {}) else a, run.outputs) for k, a in enumerate(arguments))
     left = {}
     for asked, name in zip(symbols or {}, contents, strict=True):

@@ -21,7 +21,7 @@ from pathlib import Path
 from measurements.emulator.build import runner
 from measurements.emulator.demangle import demangled
 from measurements.emulator.emulator import machine_failures, run_job
-from measurements.emulator.findings import Emulation, Finding, FindingKind
+from measurements.emulator.findings import Emulation, Finding, FindingKind, of_compiled_code
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.programs.fatbin import FatBinaryError, ptx_texts
 from measurements.emulator.programs.libraries import (
@@ -331,7 +331,8 @@ class _Session:
         job = asked.job(self.options, order, self.arena, copied=copied)
         (self.work / "data").touch()
         program = self.modules[asked.module].programs[asked.kernel]
-        done = suppress(run_job(program, job, self.work, self.options.time_limit), self.options.suppressions)
+        done = of_compiled_code(run_job(program, job, self.work, self.options.time_limit))
+        done = suppress(done, self.options.suppressions)
         self.result.emulated_seconds += done.run_seconds
         shape = f"grid ({', '.join(map(str, asked.grid))}), block ({', '.join(map(str, asked.block))})"
         if copied:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,8 +10,7 @@ from search_spaces.arrays import IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.shared_layout import sampled_layouts
-from search_spaces.programs.inference.inference import Inference, Staged
-from search_spaces.programs.language import ir
+from search_spaces.programs.inference.inference import Staged
 from search_spaces.programs.lowering.emit_base import AFTER, INSIDE
 from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices, unique_operands
@@ -29,6 +26,7 @@ from search_spaces.programs.planning.staging import REGISTERS, SHARED
 from search_spaces.programs.planning.ways import has_boxes, rows_of_intrinsics
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import BARRIER_BYTES, filling, threads, workers
+from search_spaces.programs.schedules.sizes import anchor_count, derived_sizes, is_turnable
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
@@ -53,101 +51,6 @@ def operand_names(staged: Staged, threads: str) -> dict[str, str]:
     own = {key: f"{key}_{name}" for key in ("layout", "copy", "vector")}
     shape = {"rows": rows, "cols": cols, "major": major, "minor": minor}
     return {**own, "columns": f"copy_columns_{name}", "threads": threads, **shape}
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """A number that follows from the chosen sizes: an attribute, or a parameter of one value where it is fixed."""
-
-    name: str
-    size: Callable[[Inference], int]
-    doc: str
-
-    def parameter(self, found: Choices) -> tuple[Parameter, ...]:
-        names, table = found.deciding(self.size)
-        return () if names else (ordinal(self.name, tuple(table.values()), f"{self.doc}, which is fixed"),)
-
-    def attribute(self, found: Choices) -> tuple[Attribute, ...]:
-        names, table = found.deciding(self.size)
-        if not names:
-            return ()
-
-        def size(**chosen: int) -> int:
-            return table[tuple(chosen.values())]
-
-        return (Attribute(self.name, each(size), self.doc, names={n: n for n in names}),)
-
-
-def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
-    """Shapes of products, operands and anchors, and the counts of blocks and turns."""
-    found = choices(problem)
-    sizes = []
-    for p in found.first.products:
-        for d, axis in enumerate("mn"):
-            sizes.append(
-                Sizes(
-                    f"tile_{axis}{p.suffix}",
-                    lambda i, n=p.number, d=d: i.products[n].shape[d],  # type: ignore[misc]
-                    f"{axis} of a product",
-                )
-            )
-        sizes.append(Sizes(f"tile_k{p.suffix}", lambda i, n=p.number: _depth(i, n), "k of a product"))  # type: ignore[misc]
-    for place, s in enumerate(unique_operands(found.first)):
-        for d, axis in enumerate(("rows", "cols")):
-            sizes.append(
-                Sizes(
-                    f"{axis}_{s.name}",
-                    lambda i, at=place, d=d: unique_operands(i)[at].shape[d],  # type: ignore[misc]
-                    f"{axis} of the tile of {s.name}",
-                )
-            )
-    for a in range(anchor_count(found)):
-        doc = f"elements of a line of block {a + 1}"
-        sizes.append(Sizes(f"line_{a + 1}", lambda i, a=a: _anchor_line(i, a)[0], doc))  # type: ignore[misc]
-        sizes.append(Sizes(f"lines_{a + 1}", lambda i, a=a: _anchor_line(i, a)[1], f"lines of block {a + 1}"))  # type: ignore[misc]
-    shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
-    for place, store in enumerate(found.first.stores):
-        if is_turnable(found.first, place):
-            sizes.append(
-                Sizes(
-                    f"shape_store_{place + 1}",
-                    lambda i, at=place: shapes.index(i.stores[at].value.shape),  # type: ignore[misc]
-                    f"which of the program's shapes the tile of {store.window.array.name} has",
-                )
-            )
-    sizes.append(Sizes("blocks", lambda i: i.trace.block_count, "blocks of the launch"))
-    for place, name in enumerate(stage_names(found.first).values()):
-        sizes.append(
-            Sizes(
-                name.replace("stages", "turns"),
-                lambda i, at=place: max(1, i.trace.turns()[list(stage_names(i))[at]]),  # type: ignore[misc]
-                "turns of the loop, at most",
-            )
-        )
-    if len(found.first.trace.blocks) > 1:
-        for d, axis in ((-2, "rows"), (-1, "columns")):
-            sizes.append(Sizes(f"grid_{axis}", lambda i, d=d: i.trace.blocks[d], f"{axis} of the grid of tiles"))  # type: ignore[misc]
-    return tuple(sizes)
-
-
-def _depth(found: Inference, number: int) -> int:
-    """What all depths of a group's products are multiples of."""
-    depths = [
-        o.a.shape[1] for o, _ in found.trace.walk() if isinstance(o, ir.Mma) and found.product_of[o.result.id] == number
-    ]
-    return math.gcd(*depths)
-
-
-def anchor_count(found: Choices) -> int:
-    return max(len(i.anchors) for i in found.inferences.values())
-
-
-def _anchor_line(found: Inference, number: int) -> tuple[int, int]:
-    """(elements of a line, lines); 1 and 1 where tiles of these sizes share another anchor."""
-    if number >= len(found.anchors):
-        return 1, 1
-    anchor = found.anchors[number]
-    return anchor.shape[anchor.along], anchor.shape[1 - anchor.along]
 
 
 def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]:
@@ -207,16 +110,6 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
 def is_splittable(found: Choices) -> bool:
     """Whether blocks may share the turns of the only loop."""
     return all(splittable(i) is not None for i in found.inferences.values())
-
-
-def is_turnable(found: Inference, place: int) -> bool:
-    """Whether a store may go through shared memory to leave in whole lines."""
-    store = found.stores[place]
-    return (
-        isinstance(store, ir.Store)
-        and store.window.array.role != "shared"
-        and found.stored[place].kind in ("result", "swap")
-    )
 
 
 def given_warps(found: Choices) -> tuple[int, ...]:

@@ -7,12 +7,9 @@ from math import gcd
 
 import numpy as np
 
-from search_spaces.hardware.costs.bank_conflicts import WIDEST_BYTES, fragment_traffic
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
-from search_spaces.hardware.requirements import Refusal
-from search_spaces.layouts.shared_layout import Axis, parse_layout
-from search_spaces.programs.inference.inference import Product, Spread, Staged
+from search_spaces.programs.inference.inference import Product, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices
@@ -22,26 +19,20 @@ from search_spaces.programs.planning.ways import fragments
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import box_pruning, box_rules, spared, workers
 from search_spaces.programs.schedules.decisions import (
-    COPY_COLUMNS,
-    anchor_count,
     attributes,
-    is_splittable,
-    operand_names,
     parameters,
     shaping_names,
     staged_operands,
 )
-from search_spaces.spaces.columns import ceil_div
+from search_spaces.programs.schedules.operands import operand_pruning, split_pruning, split_rules, staged_rules
+from search_spaces.programs.schedules.sizes import anchor_count
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.launch_rules import device_rules
-from search_spaces.templates.common.line_access import sectors_rule
-from search_spaces.templates.common.operand_rules import operand_rules
 from search_spaces.templates.common.raster import RASTER_GROUPS
 
-FULL_WAVES = 2  # blocks per SM from which splitting k adds no parallelism
 FEW_THREADS = 128  # a warp for each scheduler of an SM
 LEAST_RESULTS = 32  # of a thread, whose reads of fragments keep up with mma.sync
 BODY_LIMIT = 1024  # products of the unrolled loop body; more overflow the instruction cache
@@ -62,17 +53,17 @@ def space(problem: ProgramProblem, device: Device) -> Space:
             *(rule for p in products for rule in _map_rules(found, p)),
             *(rule for p in products[1:] for rule in _equal_warps(products[0], p, threads)),
             *(_intrinsic_rule(device, p) for p in products),
-            *(spared(rule, found, device) for s in operands for rule in _staged(s, threads)),
+            *(spared(rule, found, device) for s in operands for rule in staged_rules(s, threads)),
             *box_rules(found, device),
             *(rule for a in range(anchor_count(found)) for rule in _blocked_rules(a)),
-            *_split_rules(found),
+            *split_rules(found),
             _plan_rule(problem, device),
             *device_rules(device),
         ),
         (
             *_size_rules(problem, device),
-            *_split_pruning(found, device),
-            *(spared(rule, found, device) for s in operands for rule in _operand_pruning(s, threads)),
+            *split_pruning(found, device),
+            *(spared(rule, found, device) for s in operands for rule in operand_pruning(s, threads)),
             *box_pruning(found, device),
         ),
         stratified_by="intrinsic" if products else "min_blocks",
@@ -150,13 +141,6 @@ def _intrinsic_rule(device: Device, product: Product) -> Rule:
     )
 
 
-def _staged(staged: Staged, threads: str) -> tuple[Rule, ...]:
-    """Of a tile that need not be in shared memory, only where it is."""
-    axis: Axis = "cols" if staged.row_major else "rows"
-    element_bytes, names = staged.load.window.array.dtype.bytes, operand_names(staged, threads)
-    return operand_rules(staged.side, staged.name, names, axis, staged.alignment, element_bytes)
-
-
 def _blocked_rules(number: int) -> tuple[Rule, ...]:
     return (
         Rule(
@@ -183,37 +167,6 @@ def _plan_rule(problem: ProgramProblem, device: Device) -> Rule:
 
     reason = "groups of a reduction are split over subgroups, or a thread has too many elements"
     return Rule("plan", each(allows), reason, "distributions fit the operations", names=shaping_names(problem, device))
-
-
-def _split_rules(found: Choices) -> tuple[Rule, ...]:
-    if not is_splittable(found):
-        return ()
-    return (
-        Rule(
-            "split_k",
-            lambda split_k, turns: (split_k - 1) * ceil_div(turns, split_k) < turns,
-            "split_k is {split_k}, but of {turns} turns a split would have none",
-        ),
-    )
-
-
-def _split_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
-    if not is_splittable(found):
-        return ()
-    enough = FULL_WAVES * device.sm_count
-    return (
-        Rule(
-            "split_k_waves",
-            lambda split_k, blocks: (split_k == 1) | (blocks < enough),
-            f"split_k is {{split_k}}, but {{blocks}} tiles alone already give each of the {device.sm_count} SMs of "
-            f"{device.name} {FULL_WAVES} blocks or more",
-        ),
-        Rule(
-            "split_k_stages",
-            lambda split_k, stages, turns: (split_k == 1) | (stages <= ceil_div(turns, split_k)),
-            "{stages} stages are more than the turns of one of {split_k} splits of {turns}",
-        ),
-    )
 
 
 def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
@@ -395,48 +348,4 @@ def _few_copies(number: int, threads: str) -> Rule:
             "lanes": f"lanes_{number + 1}",
             "width": f"width_{number + 1}",
         },
-    )
-
-
-def _operand_pruning(staged: Staged, threads: str) -> tuple[Rule, ...]:
-    """cp.async of what is aligned, few sectors, and no bank conflicts of ldmatrix."""
-    element_bytes, extent = staged.load.window.array.dtype.bytes, staged.alignment
-    widest = gcd(extent, WIDEST_BYTES // element_bytes)
-    names = operand_names(staged, threads)
-
-    def fits(major: int, minor: int, threads: int, vector: int) -> bool:
-        return any(
-            major % (threads // columns) == 0 and minor % (columns * vector) == 0
-            for columns in COPY_COLUMNS
-            if columns <= threads
-        )
-
-    def as_wide(vector: int, major: int, minor: int, threads: int, copy: str) -> bool:
-        if copy != "cp.async" and vector * element_bytes >= 4:
-            return False
-        return vector == widest or not fits(major, minor, threads, 2 * vector)
-
-    def conflict_free(layout: str, rows: int, cols: int, intrinsic: str) -> bool:
-        row, parsed = fragments(intrinsic), parse_layout(layout, rows, cols)
-        if isinstance(parsed, str) or isinstance(row.requirement(staged.side, parsed, element_bytes), Refusal):
-            return True  # the validity constraints refuse it
-        read = fragment_traffic(row, staged.side, parsed, element_bytes)
-        return read.wavefronts <= read.ideal
-
-    return (
-        Rule(
-            f"copy_whole_{staged.name}",
-            each(as_wide),
-            f"{{copy}} of {{vector}} elements: cp.async could take more of a line of {staged.name} at a time",
-            names={name: names[name] for name in ("vector", "major", "minor", "copy", "threads")},
-        ),
-        sectors_rule(
-            f"copy_sectors_{staged.name}", names["minor"], names["vector"], names["columns"], extent, element_bytes
-        ),
-        Rule(
-            f"read_conflicts_{staged.name}",
-            each(conflict_free),
-            "layout {layout} makes ldmatrix wait for banks, which padded and swizzled tiles do not",
-            names={name: names[name] for name in ("layout", "rows", "cols")},
-        ),
     )

@@ -18,6 +18,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.columns import TextColumn, ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Rule
+from search_spaces.templates.common.boxes import SIDES, aligned_bytes
 from search_spaces.templates.common.launch_rules import register_limit
 from search_spaces.templates.common.line_access import sectors_rule, width_rule
 from search_spaces.templates.common.raster import raster_rule
@@ -40,6 +41,9 @@ FEW_THREADS = 128  # a warp for each scheduler of an SM
 # loaded. Of 37 sampled schedules near the limit 20 of the 25 with less room spill 8 to 296 bytes, and 2 of the 12 with
 # as much (NVRTC 13.5, sm_90a, 2026-11-22); f16, which is not rounded, does not spill there.
 ROUNDING_REGISTERS = 2
+# More than the lower estimate of registers, where first choices for sm_75, sm_100 and sm_120 have spilled (NVRTC 13.5,
+# 2026-11-24): copies through registers, those of less than a register at a time, and two buffers of fragments.
+STAGED_REGISTERS, ELEMENT_REGISTERS, BUFFER_REGISTERS = 8, 16, 24
 LEAST_RESULTS = 32  # of a thread: 32 x 32 results of a warp, whose reads of fragments keep up with mma.sync
 
 
@@ -57,6 +61,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_whole_copies(problem, device, "a"),
         *_whole_copies(problem, device, "b"),
         _rounding_rule(device),
+        _spill_rule(problem, device),
         _split_pruning(problem, device),
         *stream_k_pruning(problem, device, MIN_BLOCKS[-1]),
     )
@@ -248,6 +253,31 @@ def _rounding_rule(device: Device) -> Rule:
         "about {registers} registers a thread, and twice those of a step's fragments ({fragment_registers_a} and "
         "{fragment_registers_b}) while two buffers of them are rounded to tf32, are more than {threads} threads have "
         "with {min_blocks} blocks per SM: ptxas would spill",
+    )
+
+
+def _spill_rule(problem: Matmul, device: Device) -> Rule:
+    """Registers that ptxas needs besides those that are counted, where it would spill without them."""
+    aligned = min(aligned_bytes(problem, side) for side in SIDES)
+    # Parts of a register are one each until they are stored, and each has an address of its own.
+    parts = max(4 // aligned, 1)
+    staged = STAGED_REGISTERS if parts == 1 else ELEMENT_REGISTERS
+
+    def fits(
+        registers: IntArray, staging: IntArray, fragment_buffers: IntArray, threads: IntArray, min_blocks: IntArray
+    ) -> BoolArray:
+        more = np.maximum(
+            np.where(staging > 0, staged + 2 * (parts - 1) * staging, 0),
+            np.where(fragment_buffers > 1, BUFFER_REGISTERS, 0),
+        )
+        enough: BoolArray = np.equal(more, 0) | (registers + more <= register_limit(device, threads, min_blocks))
+        return enough
+
+    return Rule(
+        "spilled_registers",
+        fits,
+        "about {registers} registers a thread, with {fragment_buffers} buffers of fragments and {staging} registers of "
+        "copies, are so many for {threads} threads with {min_blocks} blocks per SM that ptxas would spill",
     )
 
 

@@ -24,6 +24,6 @@ def proxy(problem: Matvec | Matmul, schedule: Schedule) -> Matvec | Matmul:
     m, rows, places = tiling(matvec).proxy(schedule, lambda steps: min(steps, rounds * unroll + steps % unroll))
     n = max(classes * (rows - 1) + (matvec.n - 1) % classes + 1, min(matvec.n, classes))
     k = places - shift
-    if k < 1 or ((matvec.k - k) % widest_access(matvec) and shift):
+    if k < 1 or (matvec.k - k) % widest_access(matvec):
         k = matvec.k
     return replace(problem, m=m, n=n, k=k)

@@ -23,10 +23,11 @@ from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.cache_hints import load_hint
 from search_spaces.templates.common.device_choices import offered
-from search_spaces.templates.common.launch_rules import device_rules
+from search_spaces.templates.common.launch_rules import device_rules, register_limit
 from search_spaces.templates.common.tiling import Tiling
 from search_spaces.templates.matvec.problem import as_matvec
 
+FULL_REGISTERS = 0.8  # of those that a thread can have, up to which ptxas does without spills
 REGISTER_OVERHEAD = 18  # registers for addresses and counters, about the fewest in compiled kernels
 BODY_LIMIT = 2048  # FMAs of the unrolled loop body; more overflow the instruction cache
 
@@ -50,7 +51,7 @@ def _space(problem: Matvec, device: Device) -> Space:
         offered(parameters(problem), device, _NEEDS),
         attributes(problem),
         validity_constraints(problem, device),
-        pruning_rules(problem),
+        pruning_rules(problem, device),
         stratified_by="intrinsic",
     )
 
@@ -245,9 +246,21 @@ def validity_constraints(problem: Matvec, device: Device) -> tuple[Rule, ...]:
     )
 
 
-def pruning_rules(problem: Matvec) -> tuple[Rule, ...]:
+def pruning_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
     """Rules that leave out schedules which a simpler or smaller one equals or beats."""
-    return (*_size_rules(problem), *_loop_rules())
+    return (*_size_rules(problem), *_loop_rules(), _spill_rule(device))
+
+
+def _spill_rule(device: Device) -> Rule:
+    """First choices above have spilled on sm_75 and sm_120 (NVRTC 13.5, 2026-11-24)."""
+    return Rule(
+        "spilled_registers",
+        lambda registers, threads, min_blocks: (
+            registers <= FULL_REGISTERS * register_limit(device, threads, min_blocks)
+        ),
+        "about {registers} registers a thread are so many for {threads} threads with {min_blocks} blocks per SM that "
+        "ptxas would spill",
+    )
 
 
 @lru_cache(maxsize=2**14)

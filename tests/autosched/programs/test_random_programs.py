@@ -11,11 +11,12 @@ from random_schedules import random_schedule
 
 from autosched.programs.loading import problem
 from measurements.emulator import ASCENDING, Order, emulate
-from search_spaces.hardware.devices import device
+from search_spaces.hardware.devices import Device, device
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
+from search_spaces.spaces.schedule import Schedule
 
-A100 = device("a100")
+A100, H100 = device("a100"), device("h100")
 
 
 def check_tiles(seed: int, orders: int = 1) -> None:
@@ -32,15 +33,27 @@ def check(seed: int, orders: int = 1) -> None:
     prove(problem(random_program(seed), **{name: rng.randint(1, 130) for name in "mnk"}), seed, orders)
 
 
-def prove(p: ProgramProblem, seed: int, orders: int) -> None:
-    """A random schedule gives the interpreter's numbers, within its bounds."""
+def check_wgmma(seed: int, orders: int = 1) -> None:
+    """As ``check``, on Hopper, by wgmma where the program allows it."""
+    rng = random.Random(-seed)
+    p = problem(random_program(seed), **{name: rng.choice((8, 16, 40, 64, 72, 130)) for name in "mnk"})
+    space = template(p.program).space(p, H100)
+    ranks = next((s.ranks for s in space.strata if str(s.value).startswith("wgmma")), None)
+    if ranks is None:
+        return
+    (schedule,) = space.schedules(space.unrank([ranks[rng.randrange(len(ranks))]]))
+    prove(p, seed, orders, H100, schedule)
+
+
+def prove(p: ProgramProblem, seed: int, orders: int, where: Device = A100, schedule: Schedule | None = None) -> None:
+    """A schedule, or else a random one, gives the interpreter's numbers, within its bounds."""
     own = template(p.program)
-    reason = own.why_not(p, A100)
+    reason = own.why_not(p, where)
     assert reason is None, reason
     inputs = p.random_inputs(seed)
     wanted, bounds = p.expected(inputs)
-    schedule = random_schedule(own.space(p, A100), seed)
-    kernel, told = own.kernel(p, schedule, A100), f"seed {seed}, {p.sizes}, {schedule}"
+    schedule = schedule or random_schedule(own.space(p, where), seed)
+    kernel, told = own.kernel(p, schedule, where), f"seed {seed}, {p.sizes}, {schedule}"
     (out,) = (o for o in p.operands() if o.role == "output")
     for order in (ASCENDING, Order("random", seed=seed))[:orders]:
         run = emulate(kernel, inputs, time_limit=60.0, order=order)
@@ -60,6 +73,17 @@ def test_random_programs(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(120))
 def test_random_tiles(seed: int) -> None:
     check_tiles(seed)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_random_programs_by_wgmma(seed: int) -> None:
+    check_wgmma(seed)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(1000, 1500))
+def test_many_random_programs_by_wgmma(seed: int) -> None:
+    check_wgmma(seed, orders=2)
 
 
 @pytest.mark.nightly

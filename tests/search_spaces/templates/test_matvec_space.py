@@ -76,7 +76,9 @@ def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
         for _ in range(200):
             for violation in whole.explain({p.name: p.random(rng) for p in whole.parameters}):
                 refused.setdefault(violation.rule, violation.reason)
-    assert set(refused) == {rule.name for rule in (*validity_constraints(DOCUMENT, H200), *pruning_rules(DOCUMENT))}
+    assert set(refused) == {
+        rule.name for rule in (*validity_constraints(DOCUMENT, H200), *pruning_rules(DOCUMENT, H200))
+    }
     for rule, reason in refused.items():
         assert len(reason) > 20 and "\n" not in reason, rule
 

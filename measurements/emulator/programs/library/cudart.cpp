@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <string>
+
+#include <dlfcn.h>
 
 #include "device_properties.hpp"
 #include "runtime.hpp"
@@ -219,6 +222,28 @@ API void __cudaRegisterManagedVar(void** module, void** host, char*, const char*
 API char __cudaInitModule(void** module) { return load(reinterpret_cast<Module*>(module)) == success; }
 API void __cudaRegisterTexture(void**, const void*, const void**, const char*, int, int, int) { lacking("texture references"); }
 API void __cudaRegisterSurface(void**, const void*, const void**, const char*, int, int) { lacking("surface references"); }
+
+// A function of the driver, from the library that stands in for it and lies beside this one. flags: of default streams.
+API int cudaGetDriverEntryPoint(const char* name, void** function, unsigned long long, int* status) {
+  static void* const driver = [] {
+    Dl_info here{};
+    if (dladdr(reinterpret_cast<void*>(&cudaGetDriverEntryPoint), &here) == 0) return static_cast<void*>(nullptr);
+    const std::string own = here.dli_fname;
+    return dlopen((own.substr(0, own.rfind('/') + 1) + "libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
+  }();
+  *function = driver == nullptr ? nullptr : dlsym(driver, name);
+  if (status != nullptr) *status = *function == nullptr ? 1 : 0;  // cudaDriverEntryPointSymbolNotFound
+  return *function == nullptr ? lacking(name) : success;
+}
+API int cudaGetDriverEntryPoint_ptsz(const char* name, void** function, unsigned long long flags, int* status) {
+  return cudaGetDriverEntryPoint(name, function, flags, status);
+}
+API int cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long flags, int* status) {
+  return cudaGetDriverEntryPoint(name, function, flags, status);
+}
+API int cudaGetDriverEntryPointByVersion_ptsz(const char* name, void** function, unsigned, unsigned long long flags, int* status) {
+  return cudaGetDriverEntryPoint(name, function, flags, status);
+}
 API unsigned __cudaPushCallConfiguration(Dim3 grid, Dim3 block, std::size_t shared, void* stream) {
   configurations.push_back({grid, block, shared, stream});
   return 0;

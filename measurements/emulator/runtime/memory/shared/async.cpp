@@ -57,10 +57,14 @@ void land_bulk_write(unsigned address, const unsigned char* data, int bytes, uns
 
 const unsigned char* read_by_engine(unsigned address, int bytes, Who me, unsigned actor, Epoch epoch,
                                     const char* instruction) {
-  const unsigned place = find(address, bytes);
+  const unsigned place = find(address, bytes, false);
   if (place == nowhere) {
     report_out_of_bounds(address, bytes, instruction);
     return nullptr;
+  }
+  // It is the engine that uses another block's memory: who knows that it has ended, as tcgen05.commit says, knows enough.
+  if (const unsigned rank = rank_of_address(cluster_address(address)); rank != self->rank) {
+    touch_block(rank, who_of(actor, whole_warp), epoch);
   }
   const unsigned char* from = bytes_at(place);
   if (!launch.check) return from;

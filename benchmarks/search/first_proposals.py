@@ -1,0 +1,59 @@
+"""How long ``tune`` takes to its first proposal, for every GPU of the table.
+
+``python -m benchmarks.search.first_proposals [--device D ...] > first_proposals.md``. A bf16 matmul of 4096 x 4096 x
+4096 and a softmax of 4096 x 4096: the seconds of this process (not of the clock, which a busy machine stretches) from
+the problem to the first schedule that the sampler ``bayes`` asks for, its space and the estimates of the time model
+included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from autosched.samplers.bayes.sampler import BayesSampler
+from autosched.samplers.first_choices.prior import AnalyticPrior
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import DEVICES, Device, device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import Softmax
+
+PROBLEMS: dict[str, Problem] = {
+    "matmul": Matmul(4096, 4096, 4096, a="bf16"),
+    "softmax": Softmax(4096, 4096, dtype="bf16"),
+}
+
+
+def first_proposal(problem: Problem, on: Device) -> tuple[str, float]:
+    """The template of the first proposal, and the seconds of this process that it took. Raises ValueError where no
+    template computes the problem."""
+    started = time.process_time()
+    usable = templates_for(problem, on)
+    (schedule,) = BayesSampler(usable.space(problem, on), 0, prior=AnalyticPrior(usable, problem, on)).ask(1)
+    return schedule.template, time.process_time() - started
+
+
+def main() -> int:
+    """Writes the table, the worst of each problem behind it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", action="append", help="only this GPU; may be repeated")
+    arguments = parser.parse_args()
+    chosen = [device(name) for name in arguments.device or ()] or DEVICES
+    print("| device | " + " | ".join(f"{name}: template | seconds" for name in PROBLEMS) + " |")
+    print("|---|" + "---|---|" * len(PROBLEMS), flush=True)
+    worst = dict.fromkeys(PROBLEMS, 0.0)
+    for on in chosen:
+        cells = []
+        for name, problem in PROBLEMS.items():
+            template, seconds = first_proposal(problem, on)
+            worst[name] = max(worst[name], seconds)
+            cells.append(f"{template} | {seconds:.2f}")
+        print(f"| {on.name} | {' | '.join(cells)} |", flush=True)
+    print("\nworst: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in worst.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,207 @@
+"""The targets of tile programs, counted: machine code beside the hand-written template's, spaces, compile times.
+
+Instructions are those of one turn of the main loop, as one warp runs it, read from SASS; nothing runs on a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from autosched.programs.loading import load_program, problem
+from measurements.compiler.disassembly import disassemble, main_loop, mix
+from measurements.compiler.pool import CompileFailure, CompilePool
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.template import template
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.matmul.template import MATMUL
+
+PAGE = Path(__file__).parents[1] / "results" / "tile_programs.md"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+A100, H100 = device("a100"), device("h100")
+Values = Mapping[str, int | str]
+SPACES = {
+    "programs/gemm_relu.py": {"m": 4096, "n": 4096, "k": 4096},
+    "programs/gated_mlp.py": {"m": 4096, "n": 4096, "k": 4096},
+    "programs/attention.py:causal_attention": {"h": 16, "g": 4, "s": 4096, "d": 128},
+    "programs/layernorm_matmul.py": {"m": 4096, "n": 4096, "k": 4096},
+    "programs/matmul_softmax.py": {"m": 4096, "n": 128, "k": 4096},
+    "programs/rope_matmul.py": {"m": 4096, "n": 128, "k": 4096, "half": 64},
+    "programs/cross_entropy.py": {"m": 4096, "n": 32000},
+    "programs/int4_matmul.py": {"m": 512, "n": 4096, "k": 4096, "half": 2048, "groups": 128},
+    "seeds/gemm_reduction.py": {"m": 4096, "n": 4096, "k": 4096},
+    "seeds/matvec.py:matvec_plain": {"m": 4, "n": 6656, "k": 16384},
+}
+
+
+@dataclass(frozen=True)
+class Counted:
+    turn: int
+    tensor: int
+    registers: int
+    spilled: int
+    whole: int
+    seconds: float
+
+    def row(self, name: str) -> str:
+        return (
+            f"| {name} | {self.turn} | {self.tensor} | {self.registers} | {self.spilled} | {self.whole} | "
+            f"{self.seconds:.2f} s |"
+        )
+
+
+def counted(pool: CompilePool, kernel: Kernel, where: Device) -> Counted:
+    start = time.perf_counter()
+    ((_, result),) = pool.compile_many([kernel], where.arch)
+    seconds = time.perf_counter() - start
+    if isinstance(result, CompileFailure):
+        raise SystemExit(result.reason)
+    code = disassemble(result.cubin, result.entry)
+    loop = mix(main_loop(code))
+    spilled = result.resources.spill_store_bytes
+    return Counted(loop.instructions, loop.count("tensor"), result.resources.registers, spilled, len(code), seconds)
+
+
+def program_kernel(place: str, sizes: Mapping[str, int], values: Values, where: Device) -> Kernel:
+    made = load_program(str(EXAMPLES / place))
+    p, own = problem(made, **sizes), template(made)
+    ones = {q.name: q.values[0] for q in own.space(p, where).parameters if len(q.values) == 1}
+    schedule = Schedule.from_json(made.name, ones | dict(values))
+    own.space(p, where).valid.validate(schedule)
+    return own.kernel(p, schedule, where)
+
+
+def copies(layouts: Mapping[str, tuple[str, int, int]]) -> dict[str, int | str]:
+    """By operand, (layout, vector, columns)."""
+    found: dict[str, int | str] = {}
+    for name, (layout, vector, columns) in layouts.items():
+        for key, value in (("layout", layout), ("copy", "cp.async"), ("vector", vector), ("copy_columns", columns)):
+            found[f"{key}_{name}"] = value
+    return found
+
+
+def gemm(pool: CompilePool) -> list[str]:
+    rows = []
+    size = {"m": 4096, "n": 4096, "k": 4096}
+    for bn, sg, stages in ((128, (2, 4), 3), (256, (2, 4), 4)):
+        wide = "swizzle(3,3,4)" if bn == 128 else "swizzle(3,3,5)"
+        layouts = copies({"a": ("swizzle(2,3,3)", 8, 4), "b": (wide, 8, 16)})
+        common = {"intrinsic": "mma_m16n8k16_f16", "stages": stages, "min_blocks": 1, "raster": "row", "split_k": 1}
+        tiles = {"bm": 128, "bn": bn, "bk": 32, "sg_rows": sg[0], "sg_columns": sg[1]}
+        end = {"store_1": "direct", "exchange": "pad(4,1)"}
+        kernel = program_kernel("programs/gemm_relu.py", size, {**layouts, **common, **tiles, **end}, A100)
+        theirs = {
+            "tile_m": 128, "tile_n": bn, "tile_k": 32, "sg_layout_m": sg[0], "sg_layout_n": sg[1],
+            "sg_data_m": 128 // sg[0], "sg_data_n": bn // sg[1], "k_unroll": 2, "fragment_buffers": 1,
+            "epilogue": "registers", "stream_k": 0, "batch_mapping": "outer", **common, **layouts,
+        }  # fmt: skip
+        hand = Matmul(m=4096, n=4096, k=4096, a="f16", out="f16", epilogue="bias+relu")
+        name = f"GEMM 128x{bn}x32, {stages} stages, sm_80"
+        rows.append(counted(pool, kernel, A100).row(name))
+        made = MATMUL.kernel(hand, Schedule.from_json("matmul", theirs), A100)
+        rows.append(counted(pool, made, A100).row(f"{name}: the template"))
+    return rows
+
+
+def attention(pool: CompilePool) -> list[str]:
+    rows = []
+    for d in (64, 128):
+        swizzle = f"swizzle(3,3,{3 if d == 64 else 4})"
+        lines = {"q": swizzle, "k": f"transpose+{swizzle}", "v": swizzle}
+        values: dict[str, int | str] = {
+            "bm": 128, "bn": 64, "sg_rows_1": 8, "sg_columns_1": 1, "sg_rows_2": 8, "sg_columns_2": 1, "stages": 2,
+            "sum_1": "after_loop", "store_1": "direct", "exchange": "pad(4,1)", "home_q": "registers", "min_blocks": 1,
+            "raster": "row", **copies({name: (layout, 8, d // 8) for name, layout in lines.items()}),
+        }  # fmt: skip
+        kernel = program_kernel("programs/attention.py:attention", {"h": 16, "g": 16, "s": 4096, "d": d}, values, A100)
+        rows.append(counted(pool, kernel, A100).row(f"attention 128x64, d = {d}, 8 warps, sm_80"))
+    return rows
+
+
+def hopper(pool: CompilePool) -> list[str]:
+    rows, size = [], {"m": 4096, "n": 4096, "k": 4096}
+    boxes = {"a": ("swizzle(3,3,3)", 1, 1), "b": ("swizzle(3,3,3)", 1, 1)}
+    common: dict[str, int | str] = {
+        "intrinsic": "wgmma_m64k16_f16", "filled_by": "warp", "store_1": "direct", "exchange": "pad(4,1)",
+        "min_blocks": 1, "raster": "row",
+    }  # fmt: skip
+    for flight in (0, 1):
+        tiles = {"bm": 128, "bn": 256, "bk": 64, "sg_rows": 8, "sg_columns": 1, "stages": 4, "split_k": 1}
+        values = {**copies(boxes), **common, **tiles, "in_flight": flight}
+        kernel = program_kernel("programs/gemm_relu.py", size, values, H100)
+        name = f"GEMM 128x256x64, wgmma, 2 warpgroups, {flight} turns in flight, sm_90a"
+        rows.append(counted(pool, kernel, H100).row(name))
+    lines = {"q": "swizzle(3,3,3)", "k": "transpose+swizzle(3,3,3)", "v": "swizzle(3,3,3)"}
+    for d, bn in ((64, 128), (128, 64), (128, 128)):
+        values = {
+            "bm": 128, "bn": bn, "sg_rows_1": 8, "sg_columns_1": 1, "sg_rows_2": 8, "sg_columns_2": 1, "stages": 2,
+            "sum_1": "after_loop", "home_q": "shared", **common,
+            **copies({name: (layout, 1, 1) for name, layout in lines.items()}),
+        }  # fmt: skip
+        kernel = program_kernel("programs/attention.py:attention", {"h": 16, "g": 16, "s": 4096, "d": d}, values, H100)
+        rows.append(counted(pool, kernel, H100).row(f"attention 128x{bn}, d = {d}, both products wgmma, sm_90a"))
+    return rows
+
+
+def spaces(pool: CompilePool) -> list[str]:
+    rows = []
+    for place, sizes in SPACES.items():
+        made = load_program(str(EXAMPLES / place))
+        for where in (A100, H100):
+            choices.cache_clear()
+            start = time.perf_counter()
+            p = problem(made, **sizes)
+            space = template(made).space(p, where)
+            count = space.count()
+            built = time.perf_counter() - start
+            kernels = [template(made).kernel(p, s, where) for s in space.sample(5, 1)]
+            seconds = []
+            for kernel in kernels:
+                start = time.perf_counter()
+                list(pool.compile_many([kernel], where.arch))
+                seconds.append(time.perf_counter() - start)
+            rows.append(
+                f"| {place} | {where.name} | {count:.2e} | {built:.2f} s | {statistics.median(seconds):.2f} s | "
+                f"{max(seconds):.2f} s |"
+            )
+            print(rows[-1], flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.parse_args()
+    with CompilePool() as pool:
+        code = [*gemm(pool), *attention(pool), *hopper(pool)]
+        print("\n".join(code), flush=True)
+        made = spaces(pool)
+    today = datetime.datetime.now(datetime.UTC).date()
+    PAGE.write_text(
+        "# Tile programs, counted\n\n"
+        f"Written by `python -m benchmarks.search.tile_programs`, {today}, on {os.cpu_count()} cores "
+        f"({platform.machine()}, load average {os.getloadavg()[0]:.0f}) without a GPU.\n"
+        "Times are wall-clock times of this machine, which had other work.\n\n"
+        "## Machine code\nInstructions of a turn of the main loop, as one warp runs it, and how many of them multiply "
+        "on tensor cores.\n\n"
+        "| kernel | a turn | tensor | registers | spilled bytes | all instructions | compiled in |\n"
+        "|---|---:|---:|---:|---:|---:|---:|\n" + "\n".join(code) + "\n\n"
+        "## Spaces\nSchedules worth a try, how long the space took to be built and counted, and compile times of five "
+        "random ones.\n\n"
+        "| program | device | schedules | built and counted | compile, median | longest |\n"
+        "|---|---|---:|---:|---:|---:|\n" + "\n".join(made) + "\n",
+        "utf-8",
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Rules of operands that are staged through shared memory, and of loops that blocks share."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from search_spaces.hardware.costs.bank_conflicts import WIDEST_BYTES, fragment_traffic
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.requirements import Refusal
+from search_spaces.layouts.shared_layout import Axis, parse_layout
+from search_spaces.programs.inference.inference import Staged
+from search_spaces.programs.planning.choices import Choices
+from search_spaces.programs.planning.ways import fragments
+from search_spaces.programs.schedules.decisions import COPY_COLUMNS, is_splittable, operand_names
+from search_spaces.spaces.columns import ceil_div
+from search_spaces.spaces.each import each
+from search_spaces.spaces.rules import Rule
+from search_spaces.templates.common.line_access import sectors_rule
+from search_spaces.templates.common.operand_rules import operand_rules
+
+FULL_WAVES = 2  # blocks per SM from which splitting k adds no parallelism
+
+
+def staged_rules(staged: Staged, threads: str) -> tuple[Rule, ...]:
+    """Of a tile that need not be in shared memory, only where it is."""
+    axis: Axis = "cols" if staged.row_major else "rows"
+    element_bytes, names = staged.load.window.array.dtype.bytes, operand_names(staged, threads)
+    return operand_rules(staged.side, staged.name, names, axis, staged.alignment, element_bytes)
+
+
+def operand_pruning(staged: Staged, threads: str) -> tuple[Rule, ...]:
+    """cp.async of what is aligned, few sectors, and no bank conflicts of ldmatrix."""
+    element_bytes, extent = staged.load.window.array.dtype.bytes, staged.alignment
+    widest = gcd(extent, WIDEST_BYTES // element_bytes)
+    names = operand_names(staged, threads)
+
+    def fits(major: int, minor: int, threads: int, vector: int) -> bool:
+        return any(
+            major % (threads // columns) == 0 and minor % (columns * vector) == 0
+            for columns in COPY_COLUMNS
+            if columns <= threads
+        )
+
+    def as_wide(vector: int, major: int, minor: int, threads: int, copy: str) -> bool:
+        if copy != "cp.async" and vector * element_bytes >= 4:
+            return False
+        return vector == widest or not fits(major, minor, threads, 2 * vector)
+
+    def conflict_free(layout: str, rows: int, cols: int, intrinsic: str) -> bool:
+        row, parsed = fragments(intrinsic), parse_layout(layout, rows, cols)
+        if isinstance(parsed, str) or isinstance(row.requirement(staged.side, parsed, element_bytes), Refusal):
+            return True  # the validity constraints refuse it
+        read = fragment_traffic(row, staged.side, parsed, element_bytes)
+        return read.wavefronts <= read.ideal
+
+    return (
+        Rule(
+            f"copy_whole_{staged.name}",
+            each(as_wide),
+            f"{{copy}} of {{vector}} elements: cp.async could take more of a line of {staged.name} at a time",
+            names={name: names[name] for name in ("vector", "major", "minor", "copy", "threads")},
+        ),
+        sectors_rule(
+            f"copy_sectors_{staged.name}", names["minor"], names["vector"], names["columns"], extent, element_bytes
+        ),
+        Rule(
+            f"read_conflicts_{staged.name}",
+            each(conflict_free),
+            "layout {layout} makes ldmatrix wait for banks, which padded and swizzled tiles do not",
+            names={name: names[name] for name in ("layout", "rows", "cols")},
+        ),
+    )
+
+
+def split_rules(found: Choices) -> tuple[Rule, ...]:
+    if not is_splittable(found):
+        return ()
+    return (
+        Rule(
+            "split_k",
+            lambda split_k, turns: (split_k - 1) * ceil_div(turns, split_k) < turns,
+            "split_k is {split_k}, but of {turns} turns a split would have none",
+        ),
+    )
+
+
+def split_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+    if not is_splittable(found):
+        return ()
+    enough = FULL_WAVES * device.sm_count
+    return (
+        Rule(
+            "split_k_waves",
+            lambda split_k, blocks: (split_k == 1) | (blocks < enough),
+            f"split_k is {{split_k}}, but {{blocks}} tiles alone already give each of the {device.sm_count} SMs of "
+            f"{device.name} {FULL_WAVES} blocks or more",
+        ),
+        Rule(
+            "split_k_stages",
+            lambda split_k, stages, turns: (split_k == 1) | (stages <= ceil_div(turns, split_k)),
+            "{stages} stages are more than the turns of one of {split_k} splits of {turns}",
+        ),
+    )

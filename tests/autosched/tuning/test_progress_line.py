@@ -1,0 +1,56 @@
+"""``tune`` shows how far it is on a terminal and in a notebook, and nothing elsewhere."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+import autosched
+from autosched.tuning.progress_line import is_redrawn, shown
+
+COPY = autosched.Copy(rows=64, columns=64)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_a_line_that_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    result = autosched.tune(COPY, trials=3, device="h200", verify=False)
+    said = sys.stderr.getvalue()
+    assert said.startswith("\rtuning copy on h200: 0/3") and said.endswith("\n") and said.count("\n") == 1
+    last = said.rstrip().rpartition("\r")[2]
+    assert last.startswith("3/3, best ") and "us, estimated" in last
+    assert f"{result.best.seconds * 1e6:.4g} us" in last
+
+
+@pytest.mark.parametrize("progress", [False, None])
+def test_who_wants_none_gets_none(progress: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with shown(progress) as observer:
+        assert observer is None
+
+
+def test_a_pipe_gets_none_and_an_observer_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with shown(True) as observer:
+        assert observer is None
+    own = object()
+    with shown(own) as observer:  # type: ignore[arg-type]
+        assert observer is own
+
+
+def test_a_notebook_redraws() -> None:
+    stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    assert is_redrawn(stream) and not is_redrawn(io.StringIO())
+
+
+def test_a_result_says_in_one_line_what_it_is() -> None:
+    result = autosched.tune(COPY, trials=2, device="h200", verify=False)
+    assert repr(result).startswith("<TuneResult of {") and "\n" not in repr(result)
+    assert f"{result.best.seconds * 1e6:.4g} us (estimated) by " in str(result.best)
+    assert str(result.best) in repr(result)

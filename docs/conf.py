@@ -9,7 +9,7 @@ from autosched.version import VERSION
 
 project = "autosched"
 release = VERSION
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
 exclude_patterns: list[str] = []
 html_theme = "furo"

@@ -116,7 +116,7 @@ def _first(text: str | None) -> str:
 
 
 def database_schema() -> str:
-    """The tables of a database of today."""
+    """Return the tables of a database of today."""
     lines = [
         "# Database schema\n",
         MADE,

@@ -24,7 +24,7 @@ DEVICE = "h200"  # what to tune for where there is no GPU
 
 
 def tune(database: Path, trials: int) -> None:
-    """The developer's machine."""
+    """Tune on the developer's machine."""
     result = autosched.tune(PROBLEM, trials=trials, database=database)
     if result.best is None or result.best.seconds is None:
         raise SystemExit("no schedule worked")
@@ -32,7 +32,7 @@ def tune(database: Path, trials: int) -> None:
 
 
 def use(database: Path) -> None:
-    """The user's program: with a GPU, what is tuned is called; without one, as far as that goes."""
+    """Run as the user's program: with a GPU, what is tuned is called; without one, as far as that goes."""
     try:
         kernel = autosched.Database(database).kernel(PROBLEM)
     except RuntimeUnavailable as error:

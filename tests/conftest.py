@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """A new store, whose file is ``trials.db`` in ``tmp_path``."""
+    """Yield a new store, whose file is ``trials.db`` in ``tmp_path``."""
     from measurements.store.store import Store
 
     with Store.open(tmp_path / "trials.db") as opened:
@@ -100,7 +100,7 @@ def no_database_of_the_user(data_homes: Iterator[Path], monkeypatch: pytest.Monk
 
 @pytest.fixture(scope="session", autouse=True)
 def no_full_proof_of_winners() -> None:
-    """It takes seconds for each of many runs of ``tune``; tests of it ask for it."""
+    """Leave it out: it takes seconds for each of many runs of ``tune``; tests of it ask for it."""
     from autosched.tuning.winner import winner_proof
 
     winner_proof.PROOF_SECONDS = 0.0

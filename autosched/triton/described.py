@@ -19,7 +19,7 @@ class LaunchFailed(RuntimeError):
 
 
 def described_launch(launch: TritonLaunch, storages: Storages) -> tuple[LaunchArguments, Launch]:
-    """The launch's arguments as the emulator takes them. Raises LaunchFailed and ArgumentMismatch."""
+    """Return the launch's arguments as the emulator takes them. Raises LaunchFailed and ArgumentMismatch."""
     module = _parsed(launch.ptx)
     function = module.functions[launch.name if launch.name in module.kernels else module.kernels[0]]
     arguments = LaunchArguments(storages)
@@ -58,7 +58,7 @@ def described_launch(launch: TritonLaunch, storages: Storages) -> tuple[LaunchAr
 
 
 def _add_descriptor(arguments: LaunchArguments, parameters: Sequence[Any], name: str, value: Any, meta: Any) -> None:
-    """A tensor descriptor is passed as a tensor map, or as pointer, shape and strides; and shape and strides."""
+    """Pass a tensor descriptor as a tensor map, or as pointer, shape and strides; and shape and strides."""
     shape, strides = list(value.shape), list(value.strides)
     if meta is not None:
         arguments.tensor_map(name, value, meta)
@@ -73,7 +73,7 @@ def _add_descriptor(arguments: LaunchArguments, parameters: Sequence[Any], name:
 
 
 def _descriptor_flags(descriptor: Any) -> list[int]:
-    """What newer versions of Triton pass between the two copies of shape and strides."""
+    """Return what newer versions of Triton pass between the two copies of shape and strides."""
     flags = [int(descriptor.padding == "nan")] if hasattr(descriptor, "padding") else []
     return flags + ([int(descriptor.round_f32_to_tf32)] if hasattr(descriptor, "round_f32_to_tf32") else [])
 

@@ -135,7 +135,7 @@ class _Utils:
         }
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
-        """Module, function, registers, 32-bit words of local memory, and the most threads of a block."""
+        """Return module, function, registers, 32-bit words of local memory, and the most threads of a block."""
         found = cubin_resources(binary)
         registers, spills = (found.registers, found.local_bytes // 4) if found is not None else (0, 0)
         warps = self._device.max_threads_per_block // self._device.warp_size
@@ -303,7 +303,7 @@ def cluster_of(metadata: Any) -> int:
 
 
 def emulated_launcher() -> Launcher | None:
-    """That of the program that is emulated now; None outside of one, where no GPU is asked for."""
+    """Return that of the program that is emulated now; None outside of one, where no GPU is asked for."""
     found = vars(triton.runtime.driver)
     active = found.get("_active", found.get("active"))
     return active.launcher if isinstance(active, EmulatedDriver) else None
@@ -317,7 +317,7 @@ def _active() -> Launcher:
 
 
 def _name(src: Any, key: Any) -> str:
-    """The name of a parameter, which Triton gives as such or by its position."""
+    """Return the name of a parameter, which Triton gives as such or by its position."""
     position = key[0] if isinstance(key, tuple) else key
     if isinstance(position, int):
         names = getattr(getattr(src, "fn", None), "arg_names", ())

@@ -36,7 +36,7 @@ class Fidelity:
     sizes: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """The report as text."""
+        """Return the report as text."""
         grids = "; ".join(
             f"{kernel}: {', '.join('x'.join(map(str, grid)) for grid in sizes[:6])}"
             + (f" and {len(sizes) - 6} more" if len(sizes) > 6 else "")

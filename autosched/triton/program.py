@@ -102,7 +102,7 @@ def _run(path: Path, function: str, sizes: Mapping[str, tuple[int, int]], sessio
 
 @contextmanager
 def _limited(seconds: float | None) -> Iterator[None]:
-    """Raises _TimeIsUp within, after so many seconds."""
+    """Raise _TimeIsUp within, after so many seconds."""
     if seconds is None:
         yield
         return

@@ -25,7 +25,7 @@ class TritonEmulation:
         self._launches = 0
 
     def start(self) -> None:
-        """Raises UnknownDevice."""
+        """Raise UnknownDevice."""
         self._session = self._stack.enter_context(emulated(self._device, proof=self._proof, check=False))
 
     @pytest.hookimpl(wrapper=True)

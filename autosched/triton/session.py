@@ -326,7 +326,8 @@ def emulate(
 
 
 def _sample(grid: tuple[int, int, int], most: int | None) -> tuple[int, ...] | None:
-    """The blocks that run: neighbours along each axis, that meet at their edges, then far ones. None where all do."""
+    """Return the blocks that run: neighbours along each axis, that meet at their edges, then far ones. None where all
+    do."""
     total = math.prod(grid)
     if most is None or total <= most:
         return None
@@ -352,7 +353,7 @@ def _differing(first: Emulation, others: Sequence[Emulation]) -> tuple[str, ...]
 
 
 def _called_at() -> str:
-    """The nearest line of the program that is not ours, Triton's or torch's."""
+    """Return the nearest line of the program that is not ours, Triton's or torch's."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")

@@ -26,7 +26,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def storage_bytes(storage: torch.UntypedStorage) -> Bytes:
-    """The bytes of a storage on the CPU, not a copy. The caller keeps the storage alive."""
+    """Return the bytes of a storage on the CPU, not a copy. The caller keeps the storage alive."""
     # Not by a tensor: whoever follows what torch does would see one that the program has not made.
     return np.ctypeslib.as_array((ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr()))
 
@@ -71,7 +71,7 @@ class Storages:
                 self._flags.pop(storage.data_ptr(), None)
 
     def defined(self, storage: torch.UntypedStorage) -> Flags | None:
-        """A flag for each byte, whether it holds a value; None where all do."""
+        """Return a flag for each byte, whether it holds a value; None where all do."""
         with self._lock:
             found = self._flags.get(storage.data_ptr())
             if found is None:
@@ -87,7 +87,7 @@ class Storages:
             flags[:] = now
 
     def holding(self, address: int) -> torch.UntypedStorage | None:
-        """The living storage that the address is in; None where no mode has seen one."""
+        """Return the living storage that the address is in; None where no mode has seen one."""
         with self._lock:
             for start, (reference, size) in list(self._alive.items()):
                 if start <= address < start + size:
@@ -126,7 +126,8 @@ def _results(result: Any) -> list[torch.Tensor]:
 
 
 def _aliases(func: Any, result: Any) -> list[Any]:
-    """What the schema says of each result: None where it is new memory. A list of tensors has one entry for all."""
+    """Return what the schema says of each result: None where it is new memory. A list of tensors has one entry for
+    all."""
     returns = func._schema.returns
     tensors = _results(result)
     if len(returns) == len(tensors):

@@ -66,32 +66,48 @@ def tune(
     objective: str | Sequence[str] | Mapping[str, Direction] | None = None,
     recording: str | Path | None = None,
 ) -> TuneResult:
-    """Try ``trials`` further schedules of ``problem``, by default TRIALS, and keep every result in ``database`` (a path
-    or SQLAlchemy URL), by default the one of AUTOSCHED_DB, else ``autosched/best.db`` in the user's data folder;
-    ``result.database`` says which, and ``autosched.matmul`` and the like look there, too.
+    """Search the schedules of ``problem``, and keep every trial in a database, where ``autosched.matmul`` and the like
+    find the best.
 
-    ``device`` names the GPU to tune for; by default it is the one of this machine, or h200 where there is none.
-    ``workers`` is the number of compilers, by default one per core. ``verify`` emulates each new best before it is
-    called best, on backends that do not run kernels, and the best at the end with a full proof (``verify_one``) that
-    may take ``proof_seconds``, by default PROOF_SECONDS; 0 leaves it out. On a GPU the fastest are timed in turns at
-    the end, which decides. ``warm_cache`` times with operands in the L2 instead of from memory. ``gpus`` measure, by
-    default GPU 0 alone: numbers as CUDA counts them, or "all", all of one kind. ``ray`` is the address of a Ray cluster
-    ("auto": the one of this machine), on all of whose GPUs of the kind ``device`` is measured instead. Ctrl-C ends the
-    run with everything kept. ``progress`` is an observer that is told of every trial; True draws a line on stderr, on a
-    terminal and in a notebook, and False or None shows nothing.
-    ``templates`` are the kernel templates to search, by name or themselves; by default every one that can compute it.
-    A matmul is first asked of nvMatmulHeuristics, where that is installed (``nvidia_heuristics``).
-    The search starts from what the trained ``model`` (a file of ``autosched train``) knows, by default from the times
-    of other problems in the database; where times are estimated, the model estimates them.
-    ``min_gain`` ends the search once UNPROMISING proposals in a row promise to shorten the best time by a smaller part.
-    Nothing is proposed after ``seconds`` of searching, by default without a limit; what is under way is finished, and
-    the fastest are timed in turns or proven as ever.
-    ``effort`` (model, quick, full) stands for trials, min_gain and proof_seconds that are not given (``efforts``):
-    "model" tries the time model's own choice alone, "quick" goes on while that promises 2%, "full" for long.
-    ``objective`` is what decides in place of the time: a column of a trial's row, a metric of the problem among
-    them, such as "registers", "GFLOP/s:max", "joules" (on a GPU); several give a Pareto front (``result.front``).
-    ``recording`` is what the backend "replay" replays: a cache or T4 file of Kernel Tuner's, a recording of ours.
-    Raises ValueError (StoreError for the database), before anything is written, for input that cannot be used.
+    On a GPU the fastest are timed in turns at the end, which decides. Ctrl-C ends the run with everything kept. A
+    matmul is first asked of nvMatmulHeuristics, where that is installed.
+
+    Args:
+        problem: What is computed, such as ``autosched.Matmul(m=4096, n=4096, k=4096)``.
+        trials: How many further schedules are tried, by default TRIALS.
+        database: A path or an SQLAlchemy URL; by default the one of AUTOSCHED_DB, else ``autosched/best.db`` in the
+            user's data folder. ``result.database`` says which.
+        device: The name of the GPU to tune for; by default the one of this machine, or h200 where there is none.
+        backend: What makes the times: "auto", "cuda", "estimate", "ray" or "replay".
+        sampler: What is tried next, by name.
+        seed: Of all that is drawn at random.
+        workers: The number of compilers, by default one for each core.
+        verify: Whether each new best is emulated before it is called best, on backends that do not run kernels, and the
+            best at the end with a full proof.
+        warm_cache: Whether to time with operands in the L2 instead of from memory.
+        gpus: Those that measure, by default GPU 0 alone: numbers as CUDA counts them, or "all", all of one kind.
+        ray: The address of a Ray cluster ("auto": the one of this machine), on all of whose GPUs of the kind ``device``
+            is measured instead.
+        progress: An observer that is told of every trial; True draws a line on stderr, on a terminal and in a notebook,
+            and False or None shows nothing.
+        templates: The kernel templates to search, by name or themselves; by default every one that can compute it.
+        model: A file of ``autosched train``, from which the search starts, by default from the times of other problems
+            in the database; where times are estimated, the model estimates them.
+        min_gain: Ends the search once UNPROMISING proposals in a row promise to shorten the best time by less of it.
+        seconds: Nothing is proposed after so many, by default without a limit; what is under way is finished, and the
+            fastest are timed in turns or proven as ever.
+        proof_seconds: How long the full proof may take, by default PROOF_SECONDS; 0 leaves it out.
+        effort: Stands for trials, min_gain and proof_seconds that are not given: "model" tries the time model's own
+            choice alone, "quick" goes on while that promises 2%, "full" for long.
+        objective: What decides in place of the time: a column of a trial's row, a metric of the problem among them,
+            such as "registers", "GFLOP/s:max", "joules" (on a GPU); several give a Pareto front (``result.front``).
+        recording: What the backend "replay" replays: a cache or T4 file of Kernel Tuner's, a recording of ours.
+
+    Returns:
+        The best of the database, the trials of this run, and how it ended.
+
+    Raises:
+        ValueError: Input that cannot be used (StoreError for the database), before anything is written.
     """
     Problem.check(problem)
     trials, given = efforts.settings(effort, trials, min_gain=min_gain, proof_seconds=proof_seconds)

@@ -190,7 +190,7 @@ class Judged:
     compiler: Mapping[str, str]
 
     def of_file(self, outcome: Outcome) -> list[Found]:
-        """The faults that are not the compiler's."""
+        """Return the faults that are not the compiler's."""
         return [f for f in outcome.faults if f.kind not in self.compiler]
 
     @classmethod
@@ -205,7 +205,7 @@ class Judged:
 
 
 def page(outcomes: Sequence[Outcome], judged: Judged, command: str, target: str) -> str:
-    """The page of results."""
+    """Return the page of results."""
     by_name: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_name.setdefault(outcome.name, []).append(outcome)

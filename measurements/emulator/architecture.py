@@ -29,8 +29,8 @@ HOPPER = re.compile(
 
 
 def ptx_arch(kernel: Kernel) -> str:
-    """The architecture whose PTX is executed: that of the device for a source which asks what it is compiled for, else
-    sm_90a or sm_89 for what only those have, or sm_75 on that."""
+    """Return the architecture whose PTX is executed: that of the device for a source which asks what it is compiled
+    for, else sm_90a or sm_89 for what only those have, or sm_75 on that."""
     if kernel.arch == TURING:
         return TURING.replace("sm_", "compute_")
     if kernel.arch and _asks(kernel.source, kernel.headers):
@@ -52,8 +52,8 @@ def _arch_of(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def source_arch(source: str, headers: Headers) -> str:
-    """The architecture of CUDA source: sm_90a or sm_89 where it, or a header that it includes, has instructions of
-    that."""
+    """Return the architecture of CUDA source: sm_90a or sm_89 where it, or a header that it includes, has instructions
+    of that."""
     needed = {_arch_of(text) for text in _used(source, headers)}
     return next(arch for arch in (BLACKWELL_ARCH, HOPPER_ARCH, ADA_ARCH, ORDINARY_ARCH) if arch in needed)
 
@@ -64,7 +64,7 @@ def _asks(source: str, headers: Headers) -> bool:
 
 
 def _used(source: str, headers: Headers) -> Iterable[str]:
-    """The source, and the headers that it includes."""
+    """Return the source, and the headers that it includes."""
     texts = dict(headers.files)
     used: dict[str, str] = {"": source}
     pending = [source]

@@ -70,7 +70,7 @@ def _lock(path: Path) -> Iterator[None]:
 
 
 def runner(extra_flags: tuple[str, ...] = ()) -> Path:
-    """The program that runs launches; built on first use. Raises HostFailure."""
+    """Return the program that runs launches; built on first use. Raises HostFailure."""
     compiler = host_compiler()
     flags = (*RUNTIME_FLAGS, *extra_flags)
     digest = _digest(compiler, flags, Headers.from_folder(RUNTIME).digest)
@@ -118,7 +118,7 @@ def _runtime_object(compiler: HostCompiler, source: Path, flags: tuple[str, ...]
 
 
 def _with_headers(source: Path) -> list[str]:
-    """The text of a file of the runtime, and of all headers of the runtime that it includes."""
+    """Return the text of a file of the runtime, and of all headers of the runtime that it includes."""
     texts: dict[Path, str] = {}
     pending = [source]
     while pending:
@@ -142,7 +142,7 @@ def _compile_runtime(compiler: HostCompiler, built: Path, arguments: list[str]) 
 
 
 def _check_runs(program: Path, compiler: HostCompiler) -> None:
-    """Raises HostFailure: a broken program, or one in a folder mounted noexec, must not stay in the cache."""
+    """Raise HostFailure: a broken program, or one in a folder mounted noexec, must not stay in the cache."""
     try:
         done = subprocess.run([program], capture_output=True, text=True, errors="replace", timeout=60.0, check=False)
         said = harmless(done.stderr)
@@ -164,7 +164,7 @@ def _digest(compiler: HostCompiler, flags: tuple[str, ...], *parts: str) -> str:
 
 
 def used(path: Path) -> None:
-    """A file of the cache is in use: it is not among those that go first."""
+    """Note that a file of the cache is in use: it is not among those that go first."""
     if time.time() - path.stat().st_mtime > CACHE_NOTE_SECONDS:
         os.utime(path)
 

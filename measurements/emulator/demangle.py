@@ -8,7 +8,7 @@ from functools import cache
 
 @cache
 def demangled(name: str) -> str:
-    """The name itself where it is not mangled, or where this machine has no libstdc++."""
+    """Return the name itself where it is not mangled, or where this machine has no libstdc++."""
     if not name.startswith("_Z"):
         return name
     try:

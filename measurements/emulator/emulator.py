@@ -252,7 +252,7 @@ def _check(
 
 
 def lacking(kernel: Kernel) -> str:
-    """What the emulator lacks for the kernel, in one sentence; empty where it has everything."""
+    """Return what the emulator lacks for the kernel, in one sentence; empty where it has everything."""
     packed = [a.name for a in kernel.arguments if isinstance(a, TensorMap) and a.interleave != "NONE"]
     return f"interleaved tensor maps are not emulated, and the kernel takes {', '.join(packed)}" if packed else ""
 
@@ -340,7 +340,7 @@ def _flags_at(kernel: Launch, offsets: Mapping[str, int], memory: Memory) -> dic
 
 
 def _tensor_map_line(m: TensorMap, buffer: int, start: int) -> str:
-    """The runner's own encoding of a tensor map follows from these numbers (runtime/memory/tensor_map.hpp)."""
+    """Return the runner's own encoding of a tensor map follows from these numbers (runtime/memory/tensor_map.hpp)."""
     sizes = (*m.sizes, *m.strides, *m.box, *m.element_strides)
     head = (buffer, start, ELEMENT_BYTES[m.element], len(m.sizes))
     tail = (SWIZZLE_BYTES[m.swizzle], int(m.fill != "NONE"), _kind(m.element))
@@ -503,7 +503,7 @@ def run_job(compiled: CompiledKernel, text: str, folder: Path, time_limit: float
 
 
 def _refused(compiled: CompiledKernel, said: str) -> Emulation:
-    """The runner's answer to a program that it cannot execute, or whose parameters are not the arguments."""
+    """Return the runner's answer to a program that it cannot execute, or whose parameters are not the arguments."""
     what, _, detail = last_line(said).partition(": ")
     if what == "lacking":
         return Emulation("unsupported", {}, (), (), (), reason=detail, compile_seconds=compiled.seconds)
@@ -585,7 +585,7 @@ class _Events:
         self.printed = "".join(printed)
 
     def status(self, killed: bool, code: int, time_limit: float) -> tuple[EmulationStatus, str]:
-        """The status and its reason; a crash and a timeout become findings too."""
+        """Return the status and its reason; a crash and a timeout become findings too."""
         end = self.end or {"status": "timeout" if killed else "crashed", "file": "", "line": 0, "message": ""}
         if end["status"] == "crashed":
             message = end["message"] or f"the launch was ended by signal {-code}"
@@ -612,7 +612,7 @@ def _summed(sites: list[_Site]) -> Iterator[_Site]:
 
 
 def _merged(findings: list[Finding]) -> list[Finding]:
-    """Findings of one kind at one line as one: unrolled loops have many instructions there."""
+    """Return findings of one kind at one line as one: unrolled loops have many instructions there."""
     merged: dict[tuple[object, ...], Finding] = {}
     for f in findings:
         key = (f.kind, f.file, f.line, f.grade)

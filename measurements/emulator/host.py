@@ -44,7 +44,8 @@ class HostCompiler:
 
 
 def host_compiler() -> HostCompiler:
-    """The first of g++ and clang++ on the path. Raises HostCompilerMissing, and HostFailure for one that is broken."""
+    """Return the first of g++ and clang++ on the path. Raises HostCompilerMissing, and HostFailure for one that is
+    broken."""
     for name in ("g++", "clang++"):
         path = shutil.which(name)
         if path is not None:
@@ -55,8 +56,8 @@ def host_compiler() -> HostCompiler:
 
 
 def check_host(*, source: bool = True) -> HostCompiler:
-    """The compiler of the runner, if launches can be emulated here: of CUDA ``source``, for which NVRTC is needed, or
-    else of PTX. Raises HostFailure. Leaves nothing behind."""
+    """Return the compiler of the runner, if launches can be emulated here: of CUDA ``source``, for which NVRTC is
+    needed, or else of PTX. Raises HostFailure. Leaves nothing behind."""
     if source:
         check_nvrtc()
     compiler = check_compiler()
@@ -68,7 +69,7 @@ def check_host(*, source: bool = True) -> HostCompiler:
 
 
 def check_compiler() -> HostCompiler:
-    """The compiler, once it has compiled something. Raises HostFailure. Leaves nothing behind."""
+    """Return the compiler, once it has compiled something. Raises HostFailure. Leaves nothing behind."""
     compiler = host_compiler()
     try:
         with temporary_folder() as folder:
@@ -79,7 +80,7 @@ def check_compiler() -> HostCompiler:
 
 
 def check_nvrtc() -> str:
-    """The version of NVRTC. Raises HostFailure without it."""
+    """Return the version of NVRTC. Raises HostFailure without it."""
     try:
         return toolchain_version()
     except NvrtcMissing as error:
@@ -114,7 +115,7 @@ def compile_to(
 
 
 def first_error(log: str) -> str | None:
-    """The first error of g++, clang++ or their assembler at a line, and that line; None where there is none."""
+    """Return the first error of g++, clang++ or their assembler at a line, and that line; None where there is none."""
     lines = log.splitlines()
     for i, line in enumerate(lines):
         found = re.match(r"(.*?:\d+(?::\d+)?): (?:(?:fatal )?error|Error): (?!error writing to )(.*)", line)
@@ -128,24 +129,24 @@ def first_error(log: str) -> str | None:
 
 
 def main_complaint(log: str) -> str:
-    """The one line of a compiler's log that says most about why it failed."""
+    """Return the one line of a compiler's log that says most about why it failed."""
     complaint = next((line.strip() for line in log.splitlines() if "error" in line.lower()), "")
     return first_error(log) or complaint or last_line(log) or "it gave no message"
 
 
 def last_line(text: str) -> str:
-    """The last line that is not empty, or ""."""
+    """Return the last line that is not empty, or ""."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def machine_sentence(error: OSError) -> str:
-    """The message for an error of the operating system."""
+    """Return the message for an error of the operating system."""
     place = f" at {error.filename}" if error.filename else ""
     return f"the emulator cannot work on this machine ({error.strerror or error}{place}): make room, or repair that"
 
 
 def emulator_folder() -> Path:
-    """The emulator's part of the cache, which need not exist. Raises CacheUnusable without a home."""
+    """Return the emulator's part of the cache, which need not exist. Raises CacheUnusable without a home."""
     return cache_root() / "emulator"
 
 

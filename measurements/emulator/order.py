@@ -34,7 +34,7 @@ class Order:
         return self.blocks + (f", turns of seed {self.seed}" if self.seed else "")
 
     def of(self, count: int) -> npt.NDArray[np.int64]:
-        """The indices 0 to ``count`` - 1 in this order."""
+        """Return the indices 0 to ``count`` - 1 in this order."""
         ascending = np.arange(count)
         match self.blocks:
             case "ascending":

@@ -19,7 +19,7 @@ def sealed(content: bytes) -> bytes:
 
 
 def unsealed(content: bytes) -> bytes:
-    """What ``sealed`` was given."""
+    """Return what ``sealed`` was given."""
     return content[:-_SIZE]
 
 

@@ -57,7 +57,8 @@ class SparseEmulation:
 
 
 def generated(dtype: DType, seed: int, places: Indices) -> Array:
-    """The elements of an input at ``places``, stored as ``dtype``: integers from 1 to 3 with either sign, or bits.
+    """Return the elements of an input at ``places``, stored as ``dtype``: integers from 1 to 3 with either sign, or
+    bits.
 
     A function of ``seed`` and place alone, as in runtime/memory/global/buffers.cpp: the finalizer of MurmurHash3.
     """
@@ -76,7 +77,7 @@ def generated(dtype: DType, seed: int, places: Indices) -> Array:
 
 @lru_cache(maxsize=8)
 def _signed_integers(dtype: DType) -> Array:
-    """What 16 bits and a sign above them stand for."""
+    """Return what 16 bits and a sign above them stand for."""
     size = (1 + np.arange(2**16) % 3).astype(np.float64)
     return dtype.store(np.concatenate((size, -size)))
 
@@ -88,7 +89,7 @@ def can_generate(kernel: Kernel) -> bool:
 
 
 def seeds_of(kernel: Kernel, seed: int) -> dict[str, int]:
-    """The seed of each input: every array has numbers of its own."""
+    """Return the seed of each input: every array has numbers of its own."""
     names = [o.name for o in kernel.operands if o.role == "input"]
     return {name: 1 + seed * len(names) + i for i, name in enumerate(names)}
 
@@ -213,7 +214,7 @@ def _written(operands: Sequence[Operand], data: Path) -> dict[str, Written]:
 
 
 def _in_order(pages: list[_Page], dtype: DType) -> Written:
-    """What somebody wrote of these pages, which do not overlap."""
+    """Return what somebody wrote of these pages, which do not overlap."""
     places, values, blocks = [np.zeros(0, np.int64)], [np.zeros(0, dtype.storage)], [np.zeros(0, np.uint32)]
     for first, each, writers in sorted(pages, key=lambda page: page[0]):
         there = slice(None) if writers.max(initial=0) != _NOBODY else np.flatnonzero(writers != _NOBODY)

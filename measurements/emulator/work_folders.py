@@ -24,7 +24,7 @@ _MADE_WITHIN = 60.0  # seconds that a process may take from making a folder to l
 
 @contextmanager
 def build_folder(parent: Path) -> Iterator[Path]:
-    """An empty folder below ``parent`` to compile in; it ends with this process at the latest. Raises OSError."""
+    """Yield an empty folder below ``parent`` to compile in; it ends with this process at the latest. Raises OSError."""
     remove_abandoned(parent, _BUILD)
     with _locked(parent, _BUILD) as folder:
         yield folder
@@ -32,8 +32,8 @@ def build_folder(parent: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """An empty folder where the system keeps temporary files; the arrays of a launch in it may be gigabytes. Raises
-    OSError."""
+    """Yield an empty folder where the system keeps temporary files; the arrays of a launch in it may be gigabytes.
+    Raises OSError."""
     parent = Path(tempfile.gettempdir())
     _look_once(parent)
     with _locked(parent, _TEMPORARY) as folder:

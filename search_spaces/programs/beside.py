@@ -40,11 +40,11 @@ class Beside:
     make: Callable[[Any], Made | str]
 
     def problem(self, problem: Problem) -> ProgramProblem | str:
-        """The program's problem, or why there is none."""
+        """Return the program's problem, or why there is none."""
         return _problem(self, problem)
 
     def template(self) -> KernelTemplate:
-        """The kernel template, to be registered."""
+        """Return the kernel template, to be registered."""
         return KernelTemplate(
             name=self.name,
             summary=self.summary,

@@ -38,22 +38,22 @@ def _argument(sizes: str, type_: str, role: Role) -> Argument:
 
 
 def Input(sizes: str, dtype: str) -> Argument:
-    """An array that the program reads: ``Input("m k", "f16")``. Raises ProgramError."""
+    """Return an array that the program reads: ``Input("m k", "f16")``. Raises ProgramError."""
     return _argument(sizes, dtype, "input")
 
 
 def Output(sizes: str, dtype: str) -> Argument:
-    """An array that the program writes. Raises ProgramError."""
+    """Return an array that the program writes. Raises ProgramError."""
     return _argument(sizes, dtype, "output")
 
 
 def InOut(sizes: str, dtype: str) -> Argument:
-    """An array that ``p.atomic_rmw`` combines with what the caller left in it. Raises ProgramError."""
+    """Return an array that ``p.atomic_rmw`` combines with what the caller left in it. Raises ProgramError."""
     return _argument(sizes, dtype, "inout")
 
 
 def wg_map(sg_layout: tuple[int, int] | list[int], sg_data: tuple[int, int] | list[int]) -> WgMap:
-    """The documents' ``#wg_map<sg_layout, sg_data>``. Raises ValueError as WgMap does."""
+    """Return the documents' ``#wg_map<sg_layout, sg_data>``. Raises ValueError as WgMap does."""
     return WgMap(tuple(sg_layout), tuple(sg_data))  # type: ignore[arg-type]
 
 
@@ -75,11 +75,11 @@ class Program:
         return tuple(dict.fromkeys(s for _, a in self.arguments for s in a.sizes))
 
     def domains(self, sizes: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
-        """What ``p.choose`` leaves open, by name. Raises ProgramError as ``trace`` does."""
+        """Return what ``p.choose`` leaves open, by name. Raises ProgramError as ``trace`` does."""
         return self._run(sizes, {})[0].domains
 
     def trace(self, sizes: Mapping[str, int], chosen: Mapping[str, int]) -> ir.Trace:
-        """The program at these sizes and choices. Raises ProgramError for one that breaks a rule."""
+        """Return the program at these sizes and choices. Raises ProgramError for one that breaks a rule."""
         builder, arrays = self._run(sizes, chosen)
         if builder.extent is None:
             raise ProgramError(f"{self.name}: a program cuts its result into blocks: call p.blocks")

@@ -30,12 +30,12 @@ class ProgramProblem(Problem):
         return {name: getattr(self, name) for name in self.program.sizes}
 
     def __post_init__(self) -> None:
-        """Raises ValueError for sizes that are no whole numbers from 1 up, and where the program refuses them."""
+        """Raise ValueError for sizes that are no whole numbers from 1 up, and where the program refuses them."""
         self._take_extents(*self.program.sizes)
         self.usual_trace()
 
     def usual_trace(self) -> Trace:
-        """The program with the largest of its tile sizes, which computes the same as with all others."""
+        """Return the program with the largest of its tile sizes, which computes the same as with all others."""
         largest = {name: values[-1] for name, values in self.program.domains(self.sizes).items()}
         return self.program.trace(self.sizes, largest)
 
@@ -46,7 +46,7 @@ class ProgramProblem(Problem):
         )
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """What the interpreter gives, and its bound with the rounding to the outputs' types."""
+        """Return what the interpreter gives, and its bound with the rounding to the outputs' types."""
         values, bounds = interpret(self.usual_trace(), inputs)
         types = {o.name: o.dtype for o in self.operands()}
         return values, {name: rounded(types[name], (values[name], bound))[1] for name, bound in bounds.items()}
@@ -58,7 +58,7 @@ class ProgramProblem(Problem):
         return self.expected(inputs)[1]
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Standard normal floats, and whole numbers over all of 8 bits, or from 0 up to the largest size."""
+        """Return standard normal floats, and whole numbers over all of 8 bits, or from 0 up to the largest size."""
         rng = np.random.default_rng(seed)
         found: dict[str, Array] = {}
         for o in self.operands():
@@ -95,7 +95,7 @@ class ProgramProblem(Problem):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raises ValueError as Problem does, and for one recorded when the program was another one."""
+        """Raise ValueError as Problem does, and for one recorded when the program was another one."""
         if data.get("computes") != computes(cls.program):
             raise ValueError(f"this was recorded when the program {cls.program.name} was another one")
         return super().from_json({k: v for k, v in data.items() if k != "computes"})
@@ -105,7 +105,7 @@ SAMPLED = 512  # blocks whose turns are counted
 
 
 def _turns(trace: ir.Trace, regions: tuple[ir.Region, ...]) -> float:
-    """Turns of the loops, of all blocks together; a last one that is cut off counts in part."""
+    """Return turns of the loops, of all blocks together; a last one that is cut off counts in part."""
     around = [region for region in regions if isinstance(region, ir.Loop)]
     if not around:
         return float(trace.block_count)
@@ -128,7 +128,7 @@ def computes(program: Program) -> str:
 
 @cache
 def problem_type(program: Program) -> type[ProgramProblem]:
-    """A frozen dataclass with a field for each size."""
+    """Return a frozen dataclass with a field for each size."""
     known = dict(program.defaults)
     fields = [
         (name, "int", option(f"the size {name}", *([known[name]] if name in known else []))) for name in program.sizes

@@ -28,7 +28,7 @@ def operator(program: Program) -> Operator:
 
 @cache
 def template(program: Program) -> KernelTemplate:
-    """The kernel template of a program; the same object for equal programs."""
+    """Return the kernel template of a program; the same object for equal programs."""
     return KernelTemplate(
         name=program.name,
         summary=program.summary,
@@ -44,7 +44,7 @@ def template(program: Program) -> KernelTemplate:
 
 
 def _why_not(problem: ProgramProblem, device: Device) -> str | None:
-    """What the compiler refuses, in one line, or what the device lacks."""
+    """Return what the compiler refuses, in one line, or what the device lacks."""
     try:
         found = choices(problem)
         for inference in found.inferences.values():

@@ -19,7 +19,7 @@ _OURS = "autosched"  # the package whose headers every template may include
 
 @cache
 def include_dir(package: str = _OURS) -> str:
-    """The folder of a package that its headers are found in: ``include``."""
+    """Return the folder of a package that its headers are found in: ``include``."""
     return str(resources.files(package).joinpath("include"))
 
 
@@ -81,7 +81,8 @@ class DeviceSource:
         grid_may_shrink: bool = False,
         includes: Sequence[str] = (),
     ) -> Kernel:
-        """The kernel whose ``Config`` has every parameter and attribute of ``config`` as a constant of its own name.
+        """Return the kernel whose ``Config`` has every parameter and attribute of ``config`` as a constant of its own
+        name.
 
         ``constants`` and ``types`` (C++ names) of the problem stand before them. ``arguments`` are the kernel's
         parameters in order, workspaces and tensor maps included; ``call`` are the arguments of ``entry``: names of

@@ -18,7 +18,7 @@ SUFFIXES = (".cuh", ".cu", ".h", ".hpp", ".inl", ".inc", ".cpp")
 
 @lru_cache(maxsize=1024)  # headers are the same for kernel after kernel
 def included(text: str) -> tuple[str, ...]:
-    """The names in the ``#include`` lines of CUDA C++."""
+    """Return the names in the ``#include`` lines of CUDA C++."""
     return tuple(_INCLUDE.findall(text))
 
 
@@ -43,7 +43,7 @@ class Headers:
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> Self:
-        """The headers of ``texts``, include name to text."""
+        """Return the headers of ``texts``, include name to text."""
         return cls(tuple(sorted(texts.items())))
 
     @staticmethod
@@ -75,7 +75,7 @@ class Headers:
 
     @classmethod
     def decode(cls, encoded: bytes) -> Self:
-        """The headers whose ``encoded`` was this. Raises ValueError for anything else."""
+        """Return the headers whose ``encoded`` was this. Raises ValueError for anything else."""
         texts = json.loads(encoded)
         if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
             raise ValueError("these bytes are not encoded headers")

@@ -107,7 +107,7 @@ class Launch:
         return math.prod(self.grid)
 
     def grid_of(self, clusters: int) -> Size3:
-        """The grid where so many clusters run at a time: ``grid``, or where it may shrink no more than those.
+        """Return the grid where so many clusters run at a time: ``grid``, or where it may shrink no more than those.
 
         Raises ValueError for fewer than 1.
         """
@@ -189,7 +189,7 @@ class Kernel(Launch):
 
 
 def operand_json(operand: Operand) -> dict[str, Any]:
-    """What ``operand_from_json`` reads."""
+    """Return what ``operand_from_json`` reads."""
     return {
         "name": operand.name,
         "role": operand.role,
@@ -200,13 +200,13 @@ def operand_json(operand: Operand) -> dict[str, Any]:
 
 
 def operand_from_json(data: Mapping[str, Any]) -> Operand:
-    """Raises KeyError and ValueError for anything else."""
+    """Raise KeyError and ValueError for anything else."""
     shape = tuple(int(n) for n in data["shape"])
     return Operand(data["name"], data["role"], SCALAR_DTYPES[data["dtype"]], shape, bool(data["zeroed"]))
 
 
 def argument_json(argument: Argument) -> dict[str, Any]:
-    """What ``argument_from_json`` reads; "kind" tells the three apart."""
+    """Return what ``argument_from_json`` reads; "kind" tells the three apart."""
     match argument:
         case Operand():
             return {"kind": "operand", **operand_json(argument)}
@@ -218,7 +218,7 @@ def argument_json(argument: Argument) -> dict[str, Any]:
 
 
 def argument_from_json(data: Mapping[str, Any]) -> Argument:
-    """Raises KeyError, TypeError and ValueError for anything else."""
+    """Raise KeyError, TypeError and ValueError for anything else."""
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "kind"}
     match data["kind"]:
         case "operand":
@@ -231,7 +231,8 @@ def argument_from_json(data: Mapping[str, Any]) -> Argument:
 
 
 def launch_from_json(data: Mapping[str, Any]) -> Launch:
-    """The launch whose ``launch_json()`` this was. Raises KeyError, TypeError and ValueError for anything else."""
+    """Return the launch whose ``launch_json()`` this was. Raises KeyError, TypeError and ValueError for anything
+    else."""
     return Launch(
         entry=data["entry"],
         arguments=tuple(argument_from_json(a) for a in data["arguments"]),

@@ -69,7 +69,7 @@ class KernelTemplate:
         return space.config(schedule)
 
     def kernel(self, problem: Problem, schedule: Schedule, device: Device) -> Kernel:
-        """The kernel of one schedule. Raises ValueError as ``config`` does."""
+        """Return the kernel of one schedule. Raises ValueError as ``config`` does."""
         return for_device(self.lower(problem, self.config(problem, schedule, device), device), device)
 
     @cached_property
@@ -113,7 +113,7 @@ class TemplateSet:
     """Some templates by their names, such as those that one search is over."""
 
     def __init__(self, templates: Sequence[KernelTemplate]) -> None:
-        """Raises ValueError for duplicate names."""
+        """Raise ValueError for duplicate names."""
         self._by_name = {t.name: t for t in templates}
         if len(self._by_name) < len(templates):
             raise ValueError(f"two templates have the same name: {', '.join(t.name for t in templates)}")
@@ -129,11 +129,11 @@ class TemplateSet:
         return UnionSpace(template.space(problem, device) for template in self)
 
     def of(self, schedule: Schedule) -> KernelTemplate:
-        """The template that ``schedule`` is of. Raises ValueError for one that is not here."""
+        """Return the template that ``schedule`` is of. Raises ValueError for one that is not here."""
         if schedule.template not in self._by_name:
             raise ValueError(f"unknown kernel template {schedule.template!r}: use one of {', '.join(self._by_name)}")
         return self._by_name[schedule.template]
 
     def kernel(self, problem: Problem, schedule: Schedule, device: Device) -> Kernel:
-        """The kernel of one schedule. Raises ValueError where its template cannot make it."""
+        """Return the kernel of one schedule. Raises ValueError where its template cannot make it."""
         return self.of(schedule).kernel(problem, schedule, device)

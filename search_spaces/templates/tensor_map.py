@@ -59,7 +59,8 @@ class TensorMap:
         swizzle: Literal["NONE", "32B", "64B", "128B"] = "NONE",
         l2_promotion: Literal["NONE", "L2_64B", "L2_128B", "L2_256B"] = "NONE",
     ) -> TensorMap:
-        """The map of all of ``operand``, a dimension for each of its own; ``box`` as ``operand.shape``: slowest first.
+        """Return the map of all of ``operand``, a dimension for each of its own; ``box`` as ``operand.shape``: slowest
+        first.
 
         Raises ValueError as the class does, and for a type that no tensor map has.
         """
@@ -75,7 +76,7 @@ class TensorMap:
     def matrices(
         cls, name: str, operand: Operand, box: tuple[int, int], *, swizzle: Literal["NONE", "32B", "64B", "128B"]
     ) -> TensorMap:
-        """The map of ``operand`` as matrices one behind another: three dimensions, and boxes of one matrix.
+        """Return the map of ``operand`` as matrices one behind another: three dimensions, and boxes of one matrix.
 
         Raises ValueError as ``dense`` does.
         """

@@ -25,7 +25,7 @@ def matmul(
     registers: int = 128,
     conflicts: float = 1.0,
 ) -> CostCounts:
-    """Counts of an f16 (f32 for fma) matmul of size^3; ``warp`` is a warp's part of the tile."""
+    """Return counts of an f16 (f32 for fma) matmul of size^3; ``warp`` is a warp's part of the tile."""
     m, n, k = tile
     element = 4 if unit == "fma" else 2
     warps, steps = (m // warp[0]) * (n // warp[1]), size // k
@@ -244,7 +244,7 @@ def test_registers_that_do_not_fit_are_refused() -> None:
 
 
 def copy_like(**changes: float) -> CostCounts:
-    """Counts of a kernel that streams 256 MiB through DRAM and does nothing else."""
+    """Return counts of a kernel that streams 256 MiB through DRAM and does nothing else."""
     blocks, moved = 132 * 16, 128 * 2**20
     work = CostCounts(
         blocks=blocks,

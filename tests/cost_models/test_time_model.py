@@ -38,7 +38,7 @@ def matmul_seconds(**changes: int | str) -> float:
 
 @cache
 def ranked(name: str, problem: Problem) -> list[tuple[float, Config]]:
-    """Sampled schedules and their predicted seconds, fastest first."""
+    """Return sampled schedules and their predicted seconds, fastest first."""
     row = template(name)
     space = row.space(problem, H200)
     assert row.counts is not None

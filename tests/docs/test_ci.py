@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(folder: Path) -> dict[str, str]:
-    """A shell that finds autosched and its pytest plugin, installed or not, and installs nothing."""
+    """Return a shell that finds autosched and its pytest plugin, installed or not, and installs nothing."""
     tools = folder / "bin"
     tools.mkdir()
     starts = {"autosched": f'exec "{sys.executable}" -m autosched "$@"', "python": f'exec "{sys.executable}" "$@"'}

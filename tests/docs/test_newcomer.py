@@ -24,7 +24,7 @@ _COMMAND = re.compile(r"^\s*(?:\$ )?(?:echo [^|\n]*\| )?(autosched [^\n#]*)", re
 
 
 def commands(page: Path) -> Iterator[str]:
-    """The command lines of ``autosched`` in the code of a page, joined where a backslash continues them."""
+    """Yield the command lines of ``autosched`` in the code of a page, joined where a backslash continues them."""
     for block in _BLOCK.finditer(page.read_text("utf-8")):
         text = (block[1] or block[2]).replace("\\\n", " ")
         yield from (match[1].strip() for match in _COMMAND.finditer(text))
@@ -62,7 +62,7 @@ def test_commands_and_their_options_exist() -> None:
 
 
 def _inner(group: Any) -> set[str]:
-    """What a command takes that rewrites itself: a kernel file, a suite, PTX, in place of an operator."""
+    """Return what a command takes that rewrites itself: a kernel file, a suite, PTX, in place of an operator."""
     context = typer.Context(group)
     known = {
         o for name in group.list_commands(context) for p in group.get_command(context, name).params for o in p.opts

@@ -43,7 +43,7 @@ def example(name: str) -> UserKernel:
 
 
 def sampled(problem: KernelProblem, count: int) -> list[Schedule]:
-    """Valid schedules: first each value of the short parameters, where it can be, then others."""
+    """Return valid schedules: first each value of the short parameters, where it can be, then others."""
     space = UserKernel.of(problem.file).template.space(problem, H200)
     drawn = space.sample(40 * count, 0)
     short = {p.name: p.values for p in problem.file.parameters if len(p.values) <= 6}
@@ -61,7 +61,7 @@ def kernel_of(problem: KernelProblem, schedule: Schedule) -> Kernel:
 
 
 def worst(problem: KernelProblem, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> float:
-    """The largest error over what the file tolerates; infinite for NaN."""
+    """Return the largest error over what the file tolerates; infinite for NaN."""
     tolerance, shares = problem.tolerance(inputs), []
     for name, expected in problem.reference(inputs).items():
         shares.append(np.max(np.abs(outputs[name].astype(np.float64) - expected) / tolerance[name]))

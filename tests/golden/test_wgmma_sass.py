@@ -56,7 +56,7 @@ def machine_code(kernel: Kernel) -> tuple[Instruction, ...]:
 
 @cache
 def chosen(size: int) -> tuple[Instruction, ...]:
-    """The first choice for a square matmul of this size on an H200."""
+    """Return the first choice for a square matmul of this size on an H200."""
     problem, on = Matmul(m=size, n=size, k=size, a="bf16", b="bf16", out="bf16"), H200
     schedule, _ = first_choice(problem, on)
     return machine_code(template(schedule.template).kernel(problem, schedule, on))

@@ -15,7 +15,7 @@ _MISTAKE = re.compile(r"\b(Type|Attribute|Name|Value|Key|Import)Error\b")
 
 
 def unjustified(problem: Problem, baselines: Sequence[Entrant], *, torch_works: bool) -> list[str]:
-    """A line for each baseline that should have been timed, or whose reason is a mistake of ours.
+    """Return a line for each baseline that should have been timed, or whose reason is a mistake of ours.
 
     Those are cuBLASLt for a matmul that cuBLAS computes, and torch, where it works, for all that is in its table.
     """

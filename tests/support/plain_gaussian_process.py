@@ -20,7 +20,7 @@ class GaussianProcess:
         self._given = given
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> GaussianPosterior:
-        """Raises ValueError for no rows, infinite values, or shapes that do not match."""
+        """Raise ValueError for no rows, infinite values, or shapes that do not match."""
         columns, values = coordinates(X), np.asarray(y, dtype=np.float64)
         if values.shape != (columns.shape[1],) or not len(values):
             raise ValueError(f"a value for each row is needed, and at least one, not {values.shape}")
@@ -44,7 +44,7 @@ class GaussianPosterior:
         self._weights: FloatArray = scipy.linalg.lapack.dpotrs(self._factor, values, lower=1)[0]
 
     def predict(self, X: npt.ArrayLike) -> Prediction:
-        """The values of X, float [n, d]. Raises ValueError for another number of columns."""
+        """Return the values of X, float [n, d]. Raises ValueError for another number of columns."""
         rows = coordinates(X)
         if len(rows) != len(self._columns):
             raise ValueError(f"the model knows {len(self._columns)} coordinates, the rows have {len(rows)}")

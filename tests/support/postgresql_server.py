@@ -15,7 +15,7 @@ import pytest
 
 
 def binaries() -> Path | None:
-    """The folder of the newest installed server."""
+    """Return the folder of the newest installed server."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parent.parent.name))
     there = found[-1].parent if found else None
     return there or (Path(path).parent if (path := shutil.which("initdb")) else None)
@@ -23,7 +23,8 @@ def binaries() -> Path | None:
 
 @contextmanager
 def server() -> Iterator[str]:
-    """A URL prefix to which the name of a database is added: ``prefix.format(name)``. Skips where there is none."""
+    """Yield a URL prefix to which the name of a database is added: ``prefix.format(name)``. Skips where there is
+    none."""
     folder_of_binaries = binaries()
     if folder_of_binaries is None:
         pytest.skip("needs PostgreSQL: apt-get install postgresql")

@@ -45,7 +45,7 @@ def _steps(space: Space) -> list[Step]:
 
 
 def _start(steps: list[Step], rng: np.random.Generator) -> dict[str, int] | None:
-    """A code for each parameter, or None."""
+    """Return a code for each parameter, or None."""
     values = {p.name: p.values for p, _, _ in steps}
     codes: list[int] = []
     columns: list[dict[str, int]] = [{}]
@@ -73,7 +73,7 @@ def _candidates(
     step: Step, codes: dict[str, int], before: dict[str, int], values: dict[str, tuple[int | str, ...]],
     rng: np.random.Generator,
 ) -> list[tuple[int, dict[str, int]]]:  # fmt: skip
-    """The codes that no rule refuses yet, in random order, each with the attributes that follow."""
+    """Return the codes that no rule refuses yet, in random order, each with the attributes that follow."""
     parameter, attributes, rules = step
     count = len(parameter.values)
     given: dict[str, IntArray] = {name: np.full(count, code) for name, code in codes.items()}

@@ -70,7 +70,7 @@ class FileName:
 
 
 def parse_file_name(name: str) -> FileName:
-    """Raises NotAConfigFile."""
+    """Raise NotAConfigFile."""
     stem, dot, suffix = name.rpartition(".")
     if not dot or suffix != "json":
         raise NotAConfigFile(f"{name}: not a .json file")
@@ -104,7 +104,7 @@ def parse_file_name(name: str) -> FileName:
 
 
 def row_of_file_device(name: str) -> Device | None:
-    """The device row that a file's ``device_name`` is of: the driver's name with underscores for blanks."""
+    """Return the device row that a file's ``device_name`` is of: the driver's name with underscores for blanks."""
     wanted = _OTHER_NAMES.get(name)
     for row in DEVICES:
         if row.name == wanted or any(driver.replace(" ", "_") == name for driver in row.driver_names):
@@ -113,7 +113,7 @@ def row_of_file_device(name: str) -> Device | None:
 
 
 def file_device_of_row(device: Device, format: Format) -> str:
-    """What files call the device: vLLM calls the whole family of the H200 by one name. Raises ValueError."""
+    """Return what files call the device: vLLM calls the whole family of the H200 by one name. Raises ValueError."""
     if not device.driver_names:
         raise ValueError(f"{device.name}: no driver's name is known, so no file can be called by it")
     name = device.driver_names[0].replace(" ", "_")

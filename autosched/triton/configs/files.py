@@ -76,7 +76,7 @@ def read_folder(folder: Path, format: Format) -> tuple[list[ConfigFile], list[st
 
 
 def read_file(path: Path) -> ConfigFile:
-    """Raises NotAConfigFile for a name that says not what it is for; what is wrong inside are faults."""
+    """Raise NotAConfigFile for a name that says not what it is for; what is wrong inside are faults."""
     name = parse_file_name(path.name)
     folder = _FOLDER_VERSION.search(path.parent.name)
     version = ".".join(folder.groups()) if folder else ""

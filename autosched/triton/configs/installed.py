@@ -46,7 +46,7 @@ class ConfigKernel:
 
 
 def kernel_for(format: Format, moe: bool) -> ConfigKernel:
-    """The kernel of the installed package, else our own."""
+    """Return the kernel of the installed package, else our own."""
     names = ("fused_moe_kernel",) if moe else _MATMUL_NAMES
     for path in _files(format, (_MOE if moe else _MATMUL)[format]):
         module = _jit_functions(path)

@@ -39,7 +39,7 @@ class Judgement:
 
 
 def judge(format: Format, name: FileName, config: Mapping[str, int], device: Device, *, prove: bool) -> Judgement:
-    """Raises HostFailure where this machine cannot emulate."""
+    """Raise HostFailure where this machine cannot emulate."""
     kernel = kernel_for(format, name.is_moe)
     # vLLM's layers take no more of k at a time than share a scale, whatever the file says.
     clamped = format == "vllm" and name.is_moe

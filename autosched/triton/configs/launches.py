@@ -47,7 +47,8 @@ class _Operands:
 
 
 def small_launch(parameters: Sequence[str], name: FileName, config: Mapping[str, int], clamped: bool) -> SmallLaunch:
-    """The launch of a kernel with these parameters. ``clamped``: the program takes no more of k than share a scale.
+    """Return the launch of a kernel with these parameters. ``clamped``: the program takes no more of k than share a
+    scale.
 
     Raises NoSuchKernel.
     """

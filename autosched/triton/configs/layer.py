@@ -60,7 +60,7 @@ class Layer:
 
 
 def layer_of_model(path: Path, *, ranks: int = 1, dtype: str = "") -> Layer:
-    """The layer of a model's ``config.json`` on one of ``ranks`` GPUs that share each expert (tensor parallel).
+    """Return the layer of a model's ``config.json`` on one of ``ranks`` GPUs that share each expert (tensor parallel).
 
     ``dtype`` overrides what the file says of its quantization. Raises ModelError.
     """

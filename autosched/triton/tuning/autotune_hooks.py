@@ -159,7 +159,7 @@ def autotune_hooks(
 
 
 def _schedule(domain: TritonSpace, values: Mapping[str, Any]) -> Schedule | None:
-    """The listed configuration of these values; None where there is none such."""
+    """Return the listed configuration of these values; None where there is none such."""
     try:
         items = tuple((d.name, d.store(values.get(d.name))) for d in domain.domains)
     except StopIteration:

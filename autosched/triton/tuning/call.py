@@ -79,7 +79,7 @@ class KernelCall:
         return " ".join(f"{name}={described_value(self.arguments[name])}" for name in names)
 
     def on_the_cpu(self) -> KernelCall:
-        """The same with copies of tensors that are on a GPU."""
+        """Return the same with copies of tensors that are on a GPU."""
         moved = {name: _moved(value) for name, value in self.arguments.items()}
         return KernelCall(self.grid, moved, {n: t.cpu() for n, t in self.outputs.items()})
 
@@ -104,7 +104,7 @@ def _moved(value: Any) -> Any:
 
 
 def described_value(value: Any) -> str:
-    """An argument without its values: type, shape and strides of a tensor, else the number or the name."""
+    """Return an argument without its values: type, shape and strides of a tensor, else the number or the name."""
     if isinstance(value, tuple | list):
         return f"({','.join(map(described_value, value))})"
     if isinstance(value, bool | int | str) or value is None:

@@ -41,7 +41,7 @@ class Candidates:
             self._ahead[schedule] = self.processes.submit(arguments)
 
     def __call__(self, schedule: Schedule) -> CompiledCandidate:
-        """Raises NotLaunched."""
+        """Raise NotLaunched."""
         if schedule not in self._made:
             self.start(schedule)
             future = self._ahead.pop(schedule, None)

@@ -98,7 +98,8 @@ class TunedFunction:
         )
 
     def best(self, *args: Any, grid: Any, device: str | Device, **kwargs: Any) -> Record | None:
-        """What the database knows to be fastest for this call on the device, if anything that the space still has."""
+        """Return what the database knows to be fastest for this call on the device, if anything that the space still
+        has."""
         from measurements.store.store import Store
 
         database = default_database() if self.database is None else self.database

@@ -62,7 +62,7 @@ class Verdict:
         return self.status == "ok"
 
     def proof(self) -> dict[str, Any]:
-        """What a record keeps."""
+        """Return what a record keeps."""
         return {
             "status": self.status,
             "depth": "full" if len(self.runs) > 1 else "quick",
@@ -127,7 +127,7 @@ class Judge:
             self._expected = self._of_default(default)
 
     def judge(self, schedule: Schedule, orders: Sequence[Order] = (ASCENDING,)) -> Verdict:
-        """Raises NoReference."""
+        """Raise NoReference."""
         self.prepare()
         try:
             made = self.compile(schedule)
@@ -192,7 +192,7 @@ class Judge:
         return Verdict("ok", "", worst, seconds=done.run_seconds)
 
     def _compared(self, name: str, tensor: torch.Tensor, found: FloatArray, expected: Expected) -> tuple[float, str]:
-        """The largest error over its tolerance, and what is wrong, if anything."""
+        """Return the largest error over its tolerance, and what is wrong, if anything."""
         error, place = largest_error(found, expected, expected.allowed(tensor.dtype, self.tolerance))
         if error <= 1:
             return error, ""
@@ -222,7 +222,7 @@ class Judge:
         return self._inputs
 
     def _seconds_of_block(self, made: CompiledCandidate) -> float:
-        """What the emulation of one block takes."""
+        """Return what the emulation of one block takes."""
         if made.launch.blocks <= SAMPLED or sum(o.bytes for o in made.launch.operands) > MOST_BYTES:
             return 0.0
         done = self._emulate_some(made, [made.launch.blocks // 2]).emulation
@@ -298,7 +298,8 @@ class Judge:
             )
 
     def _default(self) -> CompiledCandidate | None:
-        """The first default configuration that the device can launch; None where there is a reference in its place."""
+        """Return the first default configuration that the device can launch; None where there is a reference in its
+        place."""
         reason = ""
         for k, schedule in enumerate(self.defaults):
             shown = ", ".join(f"{name}={value}" for name, value in schedule.items)
@@ -321,7 +322,7 @@ class Judge:
 
 
 def _some_blocks(launch: Launch, most: int) -> tuple[int, ...]:
-    """The last block and the first, those at other corners of the grid, and others spread between them."""
+    """Return the last block and the first, those at other corners of the grid, and others spread between them."""
     x, y, z = launch.grid
     corners = [(k * y + j) * x + i for k in {0, z - 1} for j in {0, y - 1} for i in {0, x - 1}]
     spread = np.linspace(0, launch.blocks - 1, SAMPLED).astype(int).tolist()

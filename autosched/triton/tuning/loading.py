@@ -16,7 +16,7 @@ class NotLoaded(ValueError):
 
 
 def load(place: str, what: str) -> Any:
-    """What ``FILE:NAME`` names. The file is imported as Python would from its own folder, once per process.
+    """Return what ``FILE:NAME`` names. The file is imported as Python would from its own folder, once per process.
 
     Raises NotLoaded; ``what`` names the option for people.
     """

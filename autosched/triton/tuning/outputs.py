@@ -29,7 +29,7 @@ class Expected:
     written: Flags | None = None
 
     def allowed(self, dtype: torch.dtype, tolerance: tuple[float, float] | None) -> FloatArray:
-        """The error that each element may have; by default what the type allows."""
+        """Return the error that each element may have; by default what the type allows."""
         if tolerance is not None:
             relative, absolute = tolerance
         else:
@@ -40,18 +40,18 @@ class Expected:
         return allowed
 
     def only(self, where: BoolArray) -> Expected:
-        """The same, of which fewer elements count."""
+        """Return the same, of which fewer elements count."""
         return Expected(self.values, self.where & where)
 
 
 def operand_of(made: CompiledCandidate, tensor: torch.Tensor) -> str:
-    """The name of the array of the launch that the tensor lies in; "" for none."""
+    """Return the name of the array of the launch that the tensor lies in; "" for none."""
     place = tensor.untyped_storage().data_ptr()
     return next((name for name, s in made.arguments.tensors.items() if s.data_ptr() == place), "")
 
 
 def values_of(made: CompiledCandidate, outputs: Mapping[str, Array], tensor: torch.Tensor) -> FloatArray:
-    """What the tensor holds after the launch."""
+    """Return what the tensor holds after the launch."""
     content = outputs[operand_of(made, tensor)].reshape(-1).view(np.uint8)
     flat = torch.from_numpy(content.copy()).view(tensor.dtype)
     values: FloatArray = flat.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).double().numpy()
@@ -81,7 +81,7 @@ def other_part(name: str, expected: Flags, found: Flags) -> str:
 
 
 def largest_error(found: FloatArray, expected: Expected, allowed: FloatArray) -> tuple[float, tuple[int, ...]]:
-    """The largest error over what is allowed, and where."""
+    """Return the largest error over what is allowed, and where."""
     with np.errstate(invalid="ignore", divide="ignore"):
         off = np.abs(found - expected.values)
         error = np.where(off == 0, 0.0, off / allowed)
@@ -92,7 +92,7 @@ def largest_error(found: FloatArray, expected: Expected, allowed: FloatArray) ->
 
 
 def values_at_places(written: Written, tensor: torch.Tensor) -> tuple[FloatArray, BoolArray]:
-    """The elements of the tensor that some blocks wrote, and where those are. ``written`` counts elements of its
+    """Return the elements of the tensor that some blocks wrote, and where those are. ``written`` counts elements of its
     size."""
     each = tensor.element_size()
     size = tensor.untyped_storage().nbytes() // each

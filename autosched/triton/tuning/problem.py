@@ -68,7 +68,7 @@ class TritonProblem(Problem):
 
 @cache
 def problem_type(function: str) -> type[TritonProblem]:
-    """The type of the problems of a function, by its name."""
+    """Return the type of the problems of a function, by its name."""
     return type("TritonProblem", (TritonProblem,), {"operator": f"{PREFIX}{function}", "__module__": __name__})
 
 

@@ -86,7 +86,7 @@ class TritonEstimateRunner:
         return Status.OK, "", seconds
 
     def counted(self, made: CompiledCandidate) -> list[CountedRun] | str:
-        """Some blocks that stand for the grid, or why they cannot be run."""
+        """Return some blocks that stand for the grid, or why they cannot be run."""
         if sum(o.bytes for o in made.launch.operands) > MOST_BYTES:
             return "its arrays are too large to be emulated, so that no time can be estimated"
         inputs, memory = self.inputs_of(made)
@@ -105,7 +105,7 @@ class TritonEstimateRunner:
         return runs
 
     def inputs_of(self, made: CompiledCandidate) -> tuple[InputsFile, Memory]:
-        """What its arrays hold, in a file that candidates share."""
+        """Return what its arrays hold, in a file that candidates share."""
         arrays = made.arguments.inputs()
         key = tuple((name, array.ctypes.data, array.nbytes) for name, array in arrays.items())
         if key not in self._inputs:

@@ -70,11 +70,11 @@ class TritonTuning:
     tolerance: tuple[float, float] | None = None
 
     def space_of(self, problem: TritonProblem) -> TritonSpace:
-        """Raises SpaceError."""
+        """Raise SpaceError."""
         return self.space_of_names(problem.names)
 
     def space_of_names(self, given: Collection[str]) -> TritonSpace:
-        """The space where these arguments are given. Raises SpaceError."""
+        """Return the space where these arguments are given. Raises SpaceError."""
         return space_of(self.function, given, self.space, self.rules, self.default)
 
     def problem(self, call: KernelCall) -> TritonProblem:
@@ -229,7 +229,7 @@ def tune_call(
 def _processes(
     function: TritonFunction, device: Device, workers: int | None, seconds: float
 ) -> tuple[CompileProcesses | None, str]:
-    """Processes that compile, or None and a line for people on why there are none."""
+    """Return processes that compile, or None and a line for people on why there are none."""
     if workers == 0:
         return None, ""
     try:

@@ -78,7 +78,7 @@ class TritonSpace:
     order: tuple[tuple[Value, ...], ...] = ()
 
     def space(self, constants: Mapping[str, int], device: Device) -> Space:
-        """Raises SpaceError for a rule that is none. ``constants`` are integers that rules may name."""
+        """Raise SpaceError for a rule that is none. ``constants`` are integers that rules may name."""
         constraints = [
             *self._launch_rules(device),
             *(self._rule(k, rule, constants) for k, rule in enumerate(self.rules)),
@@ -88,16 +88,16 @@ class TritonSpace:
         return Space(self.name, [d.parameter for d in self.domains], (), constraints)
 
     def values(self, schedule: Schedule) -> dict[str, Any]:
-        """The configuration that a schedule stands for, as Triton takes it."""
+        """Return the configuration that a schedule stands for, as Triton takes it."""
         values = {d.name: d.load(schedule[d.name]) for d in self.domains}
         return {n: v for n, v in values.items() if not (v is None and n in LAUNCH_OPTIONS)}
 
     def hook(self, schedule: Schedule) -> Callable[[Any], Any] | None:
-        """What the function's own configuration does before each launch, if anything."""
+        """Return what the function's own configuration does before each launch, if anything."""
         return (self.hooks or {}).get(tuple(value for _, value in schedule.items))
 
     def defaults(self) -> list[Schedule]:
-        """The kernel's own default configuration: that of each domain, or those that it lists, in its order."""
+        """Return the kernel's own default configuration: that of each domain, or those that it lists, in its order."""
         names = [d.name for d in self.domains]
         if self.order:
             return [Schedule(self.name, tuple(zip(names, row, strict=True))) for row in self.order]
@@ -155,7 +155,7 @@ def space_of(
     rules: Sequence[RuleText] = (),
     default: Mapping[str, Any] | None = None,
 ) -> TritonSpace:
-    """The space of a function whose arguments of the names ``fixed`` are given.
+    """Return the space of a function whose arguments of the names ``fixed`` are given.
 
     ``given`` has the values of each parameter that may vary: a ``tl.constexpr`` of the function, or a launch option.
     Without it they are those of the function's own list of configurations; where there is none, powers of two for

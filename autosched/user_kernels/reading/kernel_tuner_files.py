@@ -236,7 +236,8 @@ class _T1:
         table.fail(f"arrays cannot be filled by {kind!r} here: use Constant, Random, Generator or File", "FillType")
 
     def _file(self, table: Table) -> Any:
-        """The numbers of a file beside the T1 file: .npy, raw ones of the argument's type, or text with spaces."""
+        """Return the numbers of a file beside the T1 file: .npy, raw ones of the argument's type, or text with
+        spaces."""
         name = table.text("DataSource")
         path = self.folder / name
         if PurePath(name).is_absolute() or ".." in PurePath(name).parts:

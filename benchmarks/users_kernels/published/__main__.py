@@ -27,7 +27,7 @@ def files() -> list[Path]:
 
 
 def tuned(path: Path, chip: str, trials: int, proof_seconds: float) -> TuneResult:
-    """What ``tune`` makes of a file. Raises ValueError where the kernel cannot be used."""
+    """Return what ``tune`` makes of a file. Raises ValueError where the kernel cannot be used."""
     with tempfile.TemporaryDirectory() as folder:
         return tune(
             Kernel.from_file(path).problem(),
@@ -53,7 +53,7 @@ def row(path: Path, result: TuneResult) -> str:
 
 
 def _proof(result: TuneResult) -> str:
-    """What was run to prove the best; why there is none."""
+    """Return what was run to prove the best; why there is none."""
     if result.best is None or result.best.proof is None:
         return result.why_none
     return stored_proof.summary(result.best.proof).partition("; emulator")[0]

@@ -72,8 +72,8 @@ def _compile(
 
 
 def missing_functions(program: Path, folder: Path, work: Path) -> tuple[Path | None, tuple[str, ...]]:
-    """A library of those functions of CUDA's runtime and driver that the program calls and that the stand-ins lack:
-    each says its name and returns cudaErrorNotSupported. None where there are none."""
+    """Return a library of those functions of CUDA's runtime and driver that the program calls and that the stand-ins
+    lack: each says its name and returns cudaErrorNotSupported. None where there are none."""
     wanted = {name for name in _symbols(program, "--undefined-only") if _FUNCTION.fullmatch(name)}
     have = {n for library in (*RUNTIMES, DRIVER) for n in _symbols(folder / library, "--defined-only")}
     lacking = tuple(sorted(wanted - have))

@@ -30,7 +30,7 @@ def _values(operand: Operand) -> tuple[Operand, ...]:
 
 
 def _sink(operand: Operand) -> list[Operand]:
-    """A destination, none for ``_``."""
+    """Return a destination, none for ``_``."""
     return [] if isinstance(operand, Register) and operand.name == "_" else [operand]
 
 

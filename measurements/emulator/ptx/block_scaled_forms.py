@@ -54,7 +54,7 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
 
 
 def _selector(operand: Operand, scales: int, lanes: int) -> tuple[int, int]:
-    """The first byte, and which of so many groups of lanes: constants, the byte a multiple of ``scales``."""
+    """Return the first byte, and which of so many groups of lanes: constants, the byte a multiple of ``scales``."""
     items = _items(operand)
     if len(items) != 2 or not all(isinstance(item, Number) and item.kind == "i" for item in items):
         raise Unsupported

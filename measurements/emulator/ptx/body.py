@@ -52,7 +52,7 @@ class Body:
         self.lines = _Lines(files)
 
     def read(self) -> Function:
-        """Raises PtxError."""
+        """Raise PtxError."""
         c = self.cursor
         text = c.text
         depth = 0
@@ -99,7 +99,7 @@ class Body:
         return self.cursor.at != before
 
     def declare(self, name: str) -> str:
-        """A name of this scope: another one where an outer or an earlier scope has it."""
+        """Return a name of this scope: another one where an outer or an earlier scope has it."""
         inner = len(self.scopes) > 1 and not name.startswith("$L")
         self.operands.declared(name, in_scope=inner)
         if not inner:

@@ -138,7 +138,7 @@ def _place(*parts: str) -> Path:
 
 @cache
 def _translator() -> str:
-    """The digest of this translator: what another version has kept is not read."""
+    """Return the digest of this translator: what another version has kept is not read."""
     h = hashlib.sha256()
     for file in sorted(_HERE.glob("*.py")):
         h.update(file.read_bytes())
@@ -173,7 +173,7 @@ class ProgramFacts:
 
 
 def read_program_facts(path: Path) -> ProgramFacts:
-    """What ``_publish`` wrote."""
+    """Return what ``_publish`` wrote."""
     head, _, places = unsealed(path.read_bytes()).partition(_PLACES)
     numbers: dict[str, int] = {}
     for line in head[:400].decode(errors="replace").splitlines():
@@ -187,6 +187,6 @@ def read_program_facts(path: Path) -> ProgramFacts:
 
 
 def read_places(path: Path) -> Places:
-    """What ``_publish`` wrote of each site."""
+    """Return what ``_publish`` wrote of each site."""
     _, _, places = unsealed(path.read_bytes()).partition(_PLACES)
     return Places(tuple(places.decode(errors="replace").split("\n")))

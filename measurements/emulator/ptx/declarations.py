@@ -17,12 +17,12 @@ PARAMETER = re.compile(r"\.(param|reg)\b((?:\s*\.\w+(?:\s+\d+)?)*)\s+([%$\w]+)\s
 
 
 def type_of(qualifiers: str) -> str:
-    """The type among ``.align 4 .b8``."""
+    """Return the type among ``.align 4 .b8``."""
     return next((q for q in re.findall(r"\.(\w+)", qualifiers) if q in TYPE_BYTES), "b8")
 
 
 def parameter(found: re.Match[str]) -> Variable:
-    """What PARAMETER has found."""
+    """Return what PARAMETER has found."""
     kind = type_of(found[2])
     element = TYPE_BYTES[kind]
     # ``.ptr .align 16`` speaks of what a pointer points to.
@@ -31,7 +31,7 @@ def parameter(found: re.Match[str]) -> Variable:
 
 
 def variables(found: re.Match[str]) -> list[Variable]:
-    """What VARIABLE has found. Raises PtxError."""
+    """Return what VARIABLE has found. Raises PtxError."""
     kind = type_of(found[2])
     element = max(TYPE_BYTES[kind], 1)
     vector = 4 if re.search(r"\.v4\b", found[2]) else 2 if re.search(r"\.v2\b", found[2]) else 1

@@ -72,13 +72,13 @@ class Form:
 
 
 def form_of(i: Instruction) -> Form:
-    """Raises Unsupported."""
+    """Raise Unsupported."""
     special = _SPECIAL.get(i.opcode)
     return special(i) if special is not None else _general(i)
 
 
 def number(operand: Operand) -> int:
-    """The signed value of an integer constant. Raises Unsupported for any other operand."""
+    """Return the signed value of an integer constant. Raises Unsupported for any other operand."""
     if not isinstance(operand, Number) or operand.kind != "i":
         raise Unsupported
     return operand.bits - 2**64 if operand.bits >= 2**63 else operand.bits
@@ -99,7 +99,7 @@ def _all(operands: Sequence[Operand], width: int = 0) -> list[Source]:
 
 
 def _flags(qualifiers: Sequence[str]) -> tuple[int, list[str]]:
-    """The flags among qualifiers, and the others."""
+    """Return the flags among qualifiers, and the others."""
     flags, rest = _flags_of(tuple(qualifiers))
     return flags, list(rest)
 
@@ -165,7 +165,7 @@ def _testp(i: Instruction) -> Form:
 
 
 def _joined(operands: Sequence[Operand], qualifiers: Sequence[str]) -> tuple[list[Source], list[int]]:
-    """The operands of a comparison, and how its result is joined with a predicate."""
+    """Return the operands of a comparison, and how its result is joined with a predicate."""
     joins = ("and", "or", "xor")
     join = next((joins.index(q) + 1 for q in qualifiers if q in joins), 0)
     sources = _all(operands[:2])
@@ -251,7 +251,7 @@ _HARMLESS = (
 
 
 def _access(i: Instruction) -> tuple[int, int, str]:
-    """Flags, space and type of an access to memory."""
+    """Return flags, space and type of an access to memory."""
     flags = 0
     kind = i.qualifiers[-1]
     for q in i.qualifiers[:-1]:

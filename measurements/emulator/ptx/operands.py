@@ -32,7 +32,7 @@ class OperandReader:
         self._next = 0
 
     def declared(self, name: str, *, in_scope: bool) -> None:
-        """What was read before may not be what the name means now."""
+        """Forget what was read before, which may not be what the name means now."""
         if in_scope and name not in self._scoped:
             self._scoped.add(name)
             self._known.clear()
@@ -40,7 +40,7 @@ class OperandReader:
             self._known.clear()
 
     def read(self, text: str) -> tuple[Operand, ...]:
-        """The operands in ``text``, between commas. Raises PtxError, without a line."""
+        """Return the operands in ``text``, between commas. Raises PtxError, without a line."""
         if not text:
             return ()
         operands = []
@@ -175,7 +175,7 @@ class OperandReader:
 
 
 def number(token: str) -> Number:
-    """Raises PtxError."""
+    """Raise PtxError."""
     if token[:2] in ("0f", "0F"):
         return Number(int(token[2:], 16), "f")
     if token[:2] in ("0d", "0D"):

@@ -26,7 +26,7 @@ _LINE = re.compile(r"^\s*\.loc\s+\d+\s+\d+\s+\d+", re.MULTILINE)
 
 
 def parse(text: str) -> Module:
-    """Raises PtxError."""
+    """Raise PtxError."""
     # Debug sections, which hold only numbers, come last and are as long as all the rest.
     debug = re.search(r"^\s*\.section\b", text, re.MULTILINE)
     files = {int(n): _unescape(name) for n, name in FILE.findall(text)}
@@ -41,7 +41,7 @@ def _at_one_line(assembly: re.Match[str]) -> str:
 
 
 def _unescape(name: str) -> str:
-    """The name of a file on one line, as programs and reports have it."""
+    """Return the name of a file on one line, as programs and reports have it."""
     return re.sub(r"\s", " ", re.sub(r"\\(.)", r"\1", name, flags=re.DOTALL))
 
 
@@ -112,7 +112,7 @@ class _Parser(Cursor):
         )
 
     def sizes(self, directive: re.Pattern[str], start: int, end: int) -> tuple[int, ...]:
-        """The one to three sizes of a directive, as three; () where it is absent."""
+        """Return the one to three sizes of a directive, as three; () where it is absent."""
         found = directive.search(self.text, start, end)
         return (*map(int, re.findall(r"\d+", found[1])), 1, 1)[:3] if found else ()
 

@@ -67,7 +67,7 @@ def shown_frame(frames: tuple[Frame, ...], line: int) -> Frame:
 
 
 def translate(module: Module, entry: str = "") -> Program:
-    """The program of kernel ``entry``, or of the only one. Raises NotExecutable."""
+    """Return the program of kernel ``entry``, or of the only one. Raises NotExecutable."""
     kernels = module.kernels
     if not entry and len(kernels) == 1:
         entry = kernels[0]
@@ -80,7 +80,7 @@ def translate(module: Module, entry: str = "") -> Program:
 
 
 def special_form(i: Instruction) -> Form | None:
-    """The form of an instruction that has a file of its own; None of others. Raises Unsupported."""
+    """Return the form of an instruction that has a file of its own; None of others. Raises Unsupported."""
     for form_of_family in (block_scaled_form, tcgen05_form, async_form, texture_form):
         form = form_of_family(i)
         if form is not None:

@@ -151,7 +151,7 @@ def _cuts_across(found: Inference, operation: ir.Broadcast) -> bool:
 
 
 def _product(found: Inference, operation: ir.Mma) -> int:
-    """The number of the product's group."""
+    """Return the number of the product's group."""
     place = len(found.product_of)
     given = _result_map(operation)
     known = list(dict.fromkeys(found.classes))
@@ -163,7 +163,8 @@ def _product(found: Inference, operation: ir.Mma) -> int:
 
 
 def _result_map(operation: ir.Mma) -> ir.Given | None:
-    """The map of a product's result: the one that the program says, or that follows from those of both operands."""
+    """Return the map of a product's result: the one that the program says, or that follows from those of both
+    operands."""
     a, b = operation.a.map, operation.b.map
     if operation.result.map is None and isinstance(a, WgMap) and isinstance(b, WgMap):
         return WgMap(a.sg_layout, (a.sg_data[0], b.sg_data[1]))
@@ -284,7 +285,7 @@ def _find_sums(found: Inference) -> None:
 
 
 def _added(found: Inference, value: ir.Value, read: int, uses: dict[int, int]) -> ir.Reduce | None:
-    """The reduction in ``read + reduction`` or ``read * factor + reduction``."""
+    """Return the reduction in ``read + reduction`` or ``read * factor + reduction``."""
     operation = found.made.get(value.id)
     if not isinstance(operation, ir.Map) or operation.function != "add" or uses.get(value.id) != 1:
         return None

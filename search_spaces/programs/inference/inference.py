@@ -176,7 +176,7 @@ class Inference:
         return sorted(converted | {s.value.shape for s in self.stores})
 
     def computed_in(self, value: ir.Value) -> list[Spread]:
-        """The distributions in which a value is computed; the others are conversions from its own."""
+        """Return the distributions in which a value is computed; the others are conversions from its own."""
         wanted = self.wanted.get(value.id, [])
         if not wanted:
             return []

@@ -51,14 +51,14 @@ class Distribution:
         return math.prod(d.size for of in self.digits for d in of if d.place == "register")
 
     def weighted(self, dimension: int) -> Iterator[tuple[Digit, int]]:
-        """The digits of a dimension, with what one step of each adds to the coordinate."""
+        """Yield the digits of a dimension, with what one step of each adds to the coordinate."""
         weight = self.shape[dimension]
         for digit in self.digits[dimension]:
             weight //= digit.size
             yield digit, weight
 
     def part(self, dimension: int, place: Place, ids: IntArray) -> IntArray:
-        """What the numbers ``ids`` of warps, lanes or registers add to the coordinate."""
+        """Return what the numbers ``ids`` of warps, lanes or registers add to the coordinate."""
         total: IntArray = np.zeros_like(ids)
         for digit, weight in self.weighted(dimension):
             if digit.place == place:
@@ -66,11 +66,11 @@ class Distribution:
         return total
 
     def of_registers(self, dimension: int) -> tuple[int, ...]:
-        """What each register adds to the coordinate of its thread."""
+        """Return what each register adds to the coordinate of its thread."""
         return tuple(self.part(dimension, "register", np.arange(self.registers)).tolist())
 
     def of_threads(self, dimension: int, warps: int) -> IntArray:
-        """The coordinate of each thread's register 0."""
+        """Return the coordinate of each thread's register 0."""
         threads = np.arange(warps * WARP)
         return self.part(dimension, "warp", threads // WARP) + self.part(dimension, "lane", threads % WARP)
 
@@ -79,7 +79,7 @@ class Distribution:
         return _elements(self, warps)
 
     def code(self, dimension: int, warps: int) -> str:
-        """The coordinate of a thread's register 0 in CUDA C++, of ``warp`` and ``lane``."""
+        """Return the coordinate of a thread's register 0 in CUDA C++, of ``warp`` and ``lane``."""
         terms = []
         for digit, weight in self.weighted(dimension):
             if digit.place == "register" or digit.size == 1:
@@ -130,7 +130,7 @@ class Distribution:
         return Distribution((self.digits[1], self.digits[0]))
 
     def packed(self) -> Distribution:
-        """The same with registers numbered without gaps, in the same order."""
+        """Return the same with registers numbered without gaps, in the same order."""
         strides = sorted((d.stride, d.size) for of in self.digits for d in of if d.place == "register" and d.size > 1)
         packed, total = {}, 1
         for stride, size in strides:
@@ -280,8 +280,8 @@ def blocked(shape: tuple[int, int], warps: int, along: int, columns: int, across
 
 
 def of_nested(layout: NestedLayout, shape: tuple[int, int]) -> Distribution:
-    """A NestedLayout's: subgroup, batch, outer, thread, element, in its order of registers. A subgroup of more lanes
-    than a warp has is as many warps as it takes."""
+    """Return a NestedLayout's: subgroup, batch, outer, thread, element, in its order of registers. A subgroup of more
+    lanes than a warp has is as many warps as it takes."""
     lanes = subgroup_lanes(layout)
     layout.verify(shape, lanes)
     found = []
@@ -302,7 +302,7 @@ def of_nested(layout: NestedLayout, shape: tuple[int, int]) -> Distribution:
 
 
 def subgroup_lanes(layout: NestedLayout) -> int:
-    """A warp's, or those of several warps where a layout deals out to more."""
+    """Return a warp's, or those of several warps where a layout deals out to more."""
     return -(-math.prod(layout.thread_tile) // WARP) * WARP
 
 
@@ -334,7 +334,8 @@ def turned(window: Window, warps: int) -> Distribution:
 
 @lru_cache(maxsize=4096)
 def fold(of: Distribution, dimension: int, size: int) -> tuple[Distribution, tuple[int, ...]]:
-    """The distribution of one value for every ``size`` along ``dimension``, and its register for each of ``of``'s."""
+    """Return the distribution of one value for every ``size`` along ``dimension``, and its register for each of
+    ``of``'s."""
     folded = of.folded(dimension, size)
     mine = [list(of.of_registers(d)) for d in (0, 1)]
     mine[dimension] = [offset // size for offset in mine[dimension]]

@@ -40,7 +40,7 @@ class Function:
     special: int = 0
 
     def result(self, types: tuple[DType, ...]) -> DType | str:
-        """The type of the result, or what the arguments must be."""
+        """Return the type of the result, or what the arguments must be."""
         kinds = set(types[1:] if self.types == "chosen" else types)
         if self.types == "floats":
             return F32 if kinds == {F32} else "f32"
@@ -208,7 +208,7 @@ REDUCTIONS = {
 
 
 def number_code(number: float, type_: DType) -> str:
-    """A constant in CUDA C++."""
+    """Return a constant in CUDA C++."""
     if type_.name == "bool":
         return "true" if number else "false"
     if not type_.is_float:

@@ -75,7 +75,7 @@ class Index:
         return _combined(self.kind, self.number, [a.at(block, loops) for a in self.args])
 
     def interval(self, blocks: Sequence[int], turns: Mapping[int, int]) -> Interval:
-        """The least and the largest value, for a grid of ``blocks`` and loops of so many turns at most."""
+        """Return the least and the largest value, for a grid of ``blocks`` and loops of so many turns at most."""
         if self.kind == "constant":
             return self.number, self.number
         if self.kind == "block":
@@ -140,7 +140,7 @@ ZERO = constant(0)
 
 
 def as_index(value: Index | int) -> Index:
-    """Raises TypeError for what is neither an index nor a whole number."""
+    """Raise TypeError for what is neither an index nor a whole number."""
     return value if isinstance(value, Index) else constant(_whole(value))
 
 

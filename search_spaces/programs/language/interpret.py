@@ -23,7 +23,8 @@ Bounded = tuple[FloatArray, FloatArray]  # values, and how far a kernel's may be
 
 
 def interpret(trace: ir.Trace, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """Outputs, and the largest absolute error allowed for each element; elements that no block stores are NaN."""
+    """Return outputs, and the largest absolute error allowed for each element; elements that no block stores are
+    NaN."""
     arrays = {
         a.name: a.dtype.load(np.asarray(inputs[a.name])).reshape(a.full) for a in trace.arrays if a.role != "output"
     }
@@ -155,7 +156,7 @@ class _Block:
         return a @ b + c, bound + sum_growth(a.shape[1]) * U * (size + np.abs(c))
 
     def _place(self, window: ir.Window) -> tuple[tuple[int | slice, ...], tuple[slice, slice]]:
-        """The part of the array, then that of the tile, which lie in both."""
+        """Return the part of the array, then that of the tile, which lie in both."""
         of_array, of_tile = [], []
         for place, size, extent in zip(window.at, window.shape, window.extent, strict=True):
             start = place.at(self.block, self.loops)
@@ -166,7 +167,7 @@ class _Block:
         return (*(i.at(self.block, self.loops) for i in window.array.lead), *of_array), (of_tile[0], of_tile[1])
 
     def _matrix(self, arrays: Mapping[str, FloatArray], window: ir.Window) -> tuple[FloatArray, tuple[slice, slice]]:
-        """A view of the window's part of its array, and the part of the tile that it is."""
+        """Return a view of the window's part of its array, and the part of the tile that it is."""
         place, tile = self._place(window)
         lead, rows, columns = place[:-2], place[-2], place[-1]
         matrix = arrays[window.array.name][lead].reshape(window.array.matrix)
@@ -205,7 +206,7 @@ class _Block:
 
 
 def rounded(type_: DType, value: Bounded) -> Bounded:
-    """A cast: the reference keeps its digits, and the bound has the rounding."""
+    """Return a cast: the reference keeps its digits, and the bound has the rounding."""
     values, bounds = value
     if type_ == F32 or not type_.is_float:
         return value

@@ -61,7 +61,7 @@ class Array:
         return self.full[len(self.lead) :]
 
     def __getitem__(self, place: Index | int) -> Array:
-        """The array at a place of its first dimension. Raises ProgramError where only a matrix is left."""
+        """Return the array at a place of its first dimension. Raises ProgramError where only a matrix is left."""
         if len(self.shape) < 3:
             raise ProgramError(f"{self.name}[..]: only dimensions before the last two are indexed; use p.window")
         index = place if isinstance(place, Index) else Index("constant", place)
@@ -326,7 +326,7 @@ class Trace:
         yield from _walk(self.operations, ())
 
     def turns(self) -> dict[int, int]:
-        """The most turns of each loop, by its number."""
+        """Return the most turns of each loop, by its number."""
         found: dict[int, int] = {}
         for operation, _ in self.walk():
             if isinstance(operation, Loop):
@@ -344,12 +344,12 @@ def _walk(
 
 
 def line_dimension(window: Window) -> int:
-    """The dimension of the window that lies along contiguous memory."""
+    """Return the dimension of the window that lies along contiguous memory."""
     return 0 if window.turned else 1
 
 
 def inputs(operation: Operation) -> tuple[Value, ...]:
-    """The values that an operation takes."""
+    """Return the values that an operation takes."""
     match operation:
         case Map():
             return tuple(a for a in operation.arguments if isinstance(a, Value))

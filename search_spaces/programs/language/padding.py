@@ -73,7 +73,7 @@ class _Walk:
         self.states[state] = given, number
 
     def _keep(self, value: ir.Value, name: str) -> None:
-        """What a tile in shared memory holds now in some part."""
+        """Note what a tile in shared memory holds now in some part."""
         given = self.outside[value.id]
         before = self.shared.get(name, given)
         self.shared[name] = _either(before[0], given[0]), _either(before[1], given[1])
@@ -186,7 +186,7 @@ class _Walk:
         return Outside("constant", number, edges, source)
 
     def _false(self, operation: ir.Map, d: int) -> frozenset[Edge]:
-        """The edges behind which a condition on places is false along ``d``."""
+        """Return the edges behind which a condition on places is false along ``d``."""
         if operation.function == "and":
             found: frozenset[Edge] = frozenset()
             for argument in operation.arguments:
@@ -214,12 +214,12 @@ class _Walk:
 
 
 def _implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:
-    """The edges that lie at or behind a masked one."""
+    """Return the edges that lie at or behind a masked one."""
     return frozenset(e for e in edges if any(m[0] == e[0] and m[1] <= e[1] for m in masked))
 
 
 def _either(one: Outside, other: Outside) -> Outside:
-    """What the parts of a tile hold that were stored one by one."""
+    """Return what the parts of a tile hold that were stored one by one."""
     if one.kind == "inside" or other.kind == "inside":
         return other if one.kind == "inside" else one
     same = one.kind == other.kind == "constant" and one.value == other.value
@@ -227,7 +227,7 @@ def _either(one: Outside, other: Outside) -> Outside:
 
 
 def _joined(before: Outside, after: Outside, first: float | None, second: float | None) -> Outside:
-    """What a state holds that was set twice."""
+    """Return what a state holds that was set twice."""
     if before.kind == "inside" and after.kind == "inside":
         return INSIDE
     values = [
@@ -241,7 +241,7 @@ def _joined(before: Outside, after: Outside, first: float | None, second: float 
 
 
 def _number(function: str, values: list[float | None]) -> float | None:
-    """The function of what is known; None stands for a finite number that is not."""
+    """Return the function of what is known; None stands for a finite number that is not."""
     known = [v for v in values if v is not None]
     if len(known) == len(values):
         if function == "cast":

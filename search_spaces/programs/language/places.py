@@ -12,7 +12,8 @@ Offsets = dict[int, tuple[Index, Index]]  # how far each window has moved
 
 
 def resolve(trace: ir.Trace) -> ir.Trace:
-    """The same program without ``Move``. Raises ProgramError for a window that moves by what no index can say."""
+    """Return the same program without ``Move``. Raises ProgramError for a window that moves by what no index can
+    say."""
     return dataclasses.replace(trace, operations=_resolved(trace.operations, {}, None))
 
 
@@ -47,7 +48,7 @@ class _Turn:
     bases: Offsets
 
     def period(self, condition: ir.If) -> int:
-        """Turns from one in which a condition holds to the next; it holds in turn 0. Raises ProgramError."""
+        """Return turns from one in which a condition holds to the next; it holds in turn 0. Raises ProgramError."""
         loop, place = self.loop, condition.place
         turn = Index("loop", loop.number)
         at = loop.first + turn * loop.step

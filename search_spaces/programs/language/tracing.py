@@ -54,7 +54,7 @@ class Builder:
     def result(
         self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation], map: ir.Given | None = None
     ) -> Tile:
-        """The tile that a new operation gives."""
+        """Return the tile that a new operation gives."""
         value = ir.Value(self._new(), shape, type_, map)
         self.add(make(value))
         return Tile(self, value)
@@ -84,7 +84,7 @@ class Builder:
         return tuple(Index("block", axis) * size for axis, size in enumerate(tile))
 
     def cover(self, extent: int) -> int:
-        """The least power of two from ``extent`` up: a tile that holds a whole row."""
+        """Return the least power of two from ``extent`` up: a tile that holds a whole row."""
         return 1 << max(extent - 1, 0).bit_length()
 
     def window(
@@ -97,8 +97,8 @@ class Builder:
         column: bool = False,
         map: WgMap | None = None,
     ) -> WindowHandle:
-        """A tile of an array (RFC, init_tile). ``turned``: of the transposed array (order = [0, 1]). A vector is one
-        row; with ``column`` it is one column. ``map``: who loads which part of it."""
+        """Return a tile of an array (RFC, init_tile). ``turned``: of the transposed array (order = [0, 1]). A vector is
+        one row; with ``column`` it is one column. ``map``: who loads which part of it."""
         if min(shape) < 1:
             fail("window", f"a tile has at least one element, not {shape_text(shape)}")
         if len(array.shape) > 2:
@@ -114,8 +114,8 @@ class Builder:
         return WindowHandle(self, ir.Window(self._new(), array, places, shape, turned or column, map))
 
     def shared(self, rows: int, columns: int, type_: str) -> ir.Array:
-        """A tile in shared memory (RFC, a memref with slm), which windows store to and load from. What a block stores
-        there it may load behind that; the barriers in between follow. How it lies there is searched."""
+        """Return a tile in shared memory (RFC, a memref with slm), which windows store to and load from. What a block
+        stores there it may load behind that; the barriers in between follow. How it lies there is searched."""
         if min(rows, columns) < 1:
             fail("shared", f"a tile has at least one element, not {rows}x{columns}")
         try:
@@ -144,7 +144,7 @@ class Builder:
     # Memory
 
     def load(self, window: WindowHandle, *, padding: float = 0.0) -> Tile:
-        """The elements of a window (RFC, load_tile); ``padding`` outside of the array."""
+        """Return the elements of a window (RFC, load_tile); ``padding`` outside of the array."""
         target = window.window
         if target.array.role not in ("input", "shared"):
             fail("load", f"{target.array.name} is an output: a program does not read what it writes")
@@ -198,7 +198,7 @@ class Builder:
         return self.full(shape, 0.0, type_)
 
     def full(self, shape: Shape, number: float, type_: str = "f32") -> Tile:
-        """A tile of one number."""
+        """Return a tile of one number."""
         try:
             found = dtype(type_, ARRAY_DTYPES)
         except ValueError as error:
@@ -218,7 +218,7 @@ class Builder:
         return self.result(shape, I32, lambda v: ir.Coordinates(v, dimension, base, caller()))
 
     def state(self, value: Tile) -> State:
-        """A variable that a loop carries, with its first value."""
+        """Return a variable that a loop carries, with its first value."""
         state = State(self, self._new(), value.shape, value.value.dtype)
         self.add(ir.Set(state.number, value.value, caller()))
         return state
@@ -248,7 +248,7 @@ class Builder:
         self.add(ir.If(number, place, equals, body, source))
 
     def mma(self, a: Tile, b: Tile, c: Tile | State | None = None, *, map: WgMap | None = None) -> Tile:
-        """a @ b + c, added up in f32 (RFC, tile_mma). ``map``: which subgroups have which part of the result."""
+        """Return a @ b + c, added up in f32 (RFC, tile_mma). ``map``: which subgroups have which part of the result."""
         (m, k), (depth, n) = a.shape, b.shape
         if k != depth:
             fail(
@@ -327,15 +327,15 @@ class Builder:
         )
 
     def convert_layout(self, value: Tile | State, map: ir.Given | None = None, *, shared: bool = False) -> Tile:
-        """The same values, held as ``map`` says, or as the search decides (RFC, convert_layout). ``shared``: through
-        shared memory even where registers would do (VectorExt, shared_memory_conversion)."""
+        """Return the same values, held as ``map`` says, or as the search decides (RFC, convert_layout). ``shared``:
+        through shared memory even where registers would do (VectorExt, shared_memory_conversion)."""
         tile = value.tile()
         if map is not None:
             self._verify_map("convert_layout", map, tile.shape)
         return self.result(tile.shape, tile.value.dtype, lambda v: ir.Convert(v, tile.value, shared, caller()), map)
 
     def map(self, function: str, *given: object) -> Tile:
-        """An element-wise function of tiles and numbers; extents of 1 stretch."""
+        """Return an element-wise function of tiles and numbers; extents of 1 stretch."""
         row = FUNCTIONS.get(function)
         if row is None:
             fail(function, f"there is no such function: use {', '.join(FUNCTIONS)}")
@@ -380,7 +380,7 @@ class Builder:
         return self.map(bits if left is not None and left.value.dtype == I32 else truths, a, b)
 
     def cast(self, value: Tile, to: str) -> Tile:
-        """The values in another type, rounded where it is narrower."""
+        """Return the values in another type, rounded where it is narrower."""
         try:
             type_ = dtype(to, ARRAY_DTYPES)
         except ValueError as error:

@@ -60,7 +60,7 @@ _OURS = (__file__, str(Path(__file__).with_name("tracing.py")), contextlib.__fil
 
 
 def caller() -> Source:
-    """The place of the nearest frame that is the user's, or that of ``at_source``."""
+    """Return the place of the nearest frame that is the user's, or that of ``at_source``."""
     told = _source.get()
     if told is not None:
         return told
@@ -71,7 +71,7 @@ def caller() -> Source:
 
 
 def fail(operation: str, reason: str) -> NoReturn:
-    """Raises ProgramError with the user's line."""
+    """Raise ProgramError with the user's line."""
     raise ProgramError(f"{caller()}: {operation}: {reason}")
 
 
@@ -161,7 +161,7 @@ class Arithmetic(ABC):
         fail("if", "a tile has many values, and no thread may take a way of its own: use p.where")
 
     def cast(self, to: str) -> Tile:
-        """The values rounded to another type. Raises ProgramError for an unknown one."""
+        """Return the values rounded to another type. Raises ProgramError for an unknown one."""
         return self.builder.cast(self.tile(), to)
 
 

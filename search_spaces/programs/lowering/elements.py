@@ -30,7 +30,7 @@ class Code:
     _line: Source | None = None
 
     def add(self, line: str, source: Source | None = None) -> None:
-        """A line of its own."""
+        """Add a line of its own."""
         self.flush()
         self._put(line, source)
 
@@ -96,7 +96,7 @@ class Code:
         self._put("}", None)
 
     def table(self, numbers: tuple[int, ...]) -> str:
-        """The name of a table of constants."""
+        """Return the name of a table of constants."""
         return self._tables.setdefault(numbers, f"table_{len(self._tables) + 1}")
 
     def at(self, numbers: tuple[int, ...], index: str) -> str:

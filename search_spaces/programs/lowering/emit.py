@@ -68,7 +68,7 @@ class Emitter(Products):
         self._convert_all(operation)
 
     def _convert_all(self, operation: ir.Computing) -> None:
-        """What the value is wanted in besides its own distribution."""
+        """Convert the value to what it is wanted in besides its own distribution."""
         result = operation.result
         if self.found.light[result.id]:
             return
@@ -257,7 +257,7 @@ class Emitter(Products):
         )
 
     def _join_splits(self, split: Split, source: ir.Source) -> None:
-        """The last block of those that share the turns goes on, with the sums of all."""
+        """Let the last block of those that share the turns go on, with the sums of all."""
         threads = self.numbers.warps * 32
         counts = [self.of(self.found.states[state]).registers for state in split.states]
         self.finish()
@@ -291,7 +291,7 @@ class Emitter(Products):
         return self.split.workspaces(self.found.trace.block_count, registers, self.numbers.warps * 32)
 
     def _turns(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> None:
-        """What each turn of a ring's loop does with a stage."""
+        """Emit what each turn of a ring's loop does with a stage."""
         offset = 0
         for n in ring:
             self.code.add(f"const unsigned tile_{n.staged.name} = stage + {offset}u;")
@@ -309,7 +309,7 @@ def outside_ring(loop: int | None, ring: Sequence[StagedNumbers | BoxedNumbers])
 
 
 def grid_code(trace: ir.Trace, raster: str, split: Split | None = None) -> list[str]:
-    """The block's coordinates."""
+    """Return the block's coordinates."""
     blocks, index, lines = trace.blocks, "int(blockIdx.x)", list[str]()
     if split is not None:
         lines = [

@@ -67,7 +67,7 @@ class EmitterBase:
         return self.numbers.of(spread)
 
     def coordinate(self, of: Distribution, dimension: int) -> str:
-        """A variable: where the thread's register 0 lies along a dimension."""
+        """Return a variable: where the thread's register 0 lies along a dimension."""
         key = of, dimension
         if key not in self._coordinates:
             text = of.code(dimension, self.numbers.warps)
@@ -99,7 +99,7 @@ class EmitterBase:
         return spread.operand and dtype.bits == 16 and self.row is not None and self.row.unit == "mma"
 
     def _array(self, ref: Ref, count: int, source: ir.Source, dtype: DType | None = None, type_: str = "") -> Ref:
-        """The value in an array of its own."""
+        """Return the value in an array of its own."""
         dtype = dtype or ref.dtype
         name = self.declare("v", type_ or register_type(dtype), count)
         self.code.each(
@@ -141,7 +141,7 @@ class EmitterBase:
         return self._structs
 
     def base(self, array: ir.Array) -> str:
-        """A pointer to the matrix that is left of an array."""
+        """Return a pointer to the matrix that is left of an array."""
         name = f"{array.name}_array"
         stride = math.prod(array.full[-2:])
         terms = []
@@ -178,5 +178,5 @@ class EmitterBase:
         """Write what was held back for what follows to share."""
 
     def ref(self, value: ir.Value, spread: Spread) -> Ref:
-        """A value for arithmetic, as it is in registers."""
+        """Return a value for arithmetic, as it is in registers."""
         return self.refs[value.id, spread]

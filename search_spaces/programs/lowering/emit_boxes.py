@@ -63,7 +63,7 @@ class Boxes(MemoryAccess):
         return lines
 
     def _barriers_of(self, count: int) -> int:
-        """The place of so many mbarriers."""
+        """Return the place of so many mbarriers."""
         place = self.barrier_bytes
         self.barrier_bytes += 8 * count
         return place
@@ -80,7 +80,7 @@ class Boxes(MemoryAccess):
         return f"{{&{staged.name}_map, {lead}, {places}}}"
 
     def _keep_boxes(self, n: BoxedNumbers, source: ir.Source) -> None:
-        """A tile that is copied once."""
+        """Keep a tile that is copied once."""
         name = n.staged.name
         self.code.add(f"const unsigned tile_{name} = shared + {self.memory.kept[name]}u;", source)
         self._enter("{")
@@ -178,7 +178,7 @@ class Boxes(MemoryAccess):
         raise NotImplementedError
 
     def _box_products(self, waiting: list[Waiting]) -> None:
-        """The multiplications of products, one group of them, and the wait for it."""
+        """Emit the multiplications of products, one group of them, and the wait for it."""
         calls = [self._box_call(w.operation, w.array) for w in waiting]
         self.code.flush()
         self.code.add("ptx::wgmma_fence();")

@@ -19,13 +19,13 @@ class MemoryAccess(SharedTiles):
     """What moves between global memory and registers, and tiles that are copied to shared memory once."""
 
     def _copy(self, staged: Staged) -> str:
-        """A TileCopy of the operand's tile, where it begins."""
+        """Return a TileCopy of the operand's tile, where it begins."""
         places = ", ".join(self.places(staged))
         return f"Operand_{staged.name}::Copy({self.base(staged.load.window.array)}, {places}, thread)"
 
     def _access(self, window: ir.Window, of: Distribution, source: ir.Source) -> tuple[str, list[int], list[str]]:
-        """A pointer to the thread's register 0; the distance of each register; and of each dimension a name for the
-        coordinate in the array, "" where all of it is inside."""
+        """Return a pointer to the thread's register 0; the distance of each register; and of each dimension a name for
+        the coordinate in the array, "" where all of it is inside."""
         lines, inside = [], []
         strides = window.strides
         for d in (0, 1):
@@ -133,7 +133,7 @@ class MemoryAccess(SharedTiles):
         raise NotImplementedError
 
     def _keep(self, n: StagedNumbers, source: ir.Source) -> None:
-        """A tile that is copied to shared memory once."""
+        """Keep a tile that is copied to shared memory once."""
         name = n.staged.name
         self.code.add(f"const unsigned tile_{name} = shared + {self.memory.kept[name]}u;", source)
         self._enter("{")
@@ -185,7 +185,7 @@ class MemoryAccess(SharedTiles):
         self.code.each(of.registers, text, source, width=width, scattered=raw.scattered)
 
     def _prefetch(self, operation: ir.Prefetch) -> None:
-        """A thread for each line of 128 bytes of the window."""
+        """Prefetch with a thread for each line of 128 bytes of the window."""
         window, source = operation.window, operation.source
         if operation.locality == 0:
             return

@@ -24,7 +24,7 @@ class Moves(EmitterBase):
     def _moved(
         self, ref: Ref, source: Distribution, target: Distribution, line: ir.Source, shared: bool = False
     ) -> Ref:
-        """The value in another distribution."""
+        """Return the value in another distribution."""
         if ref.kind == "constant" or (source == target and not shared):
             return ref
         route = None if shared else move(source, target, self.numbers.warps)
@@ -118,7 +118,7 @@ class Moves(EmitterBase):
         return Ref("array", name, operation.result.dtype)
 
     def _join(self, name: str, operation: ir.Reduce, of: Distribution, source: ir.Source) -> None:
-        """The parts of lanes, then those of warps."""
+        """Join the parts of lanes, then those of warps."""
         row, dimension, size = REDUCTIONS[operation.kind], operation.dimension, operation.size
         folded, _ = fold(of, dimension, size)
         count = folded.registers
@@ -192,5 +192,5 @@ class Moves(EmitterBase):
 
 
 def _masks(of: Distribution, dimension: int) -> set[int]:
-    """The bits of the lane's number that belong to a dimension."""
+    """Return the bits of the lane's number that belong to a dimension."""
     return {stride << bit for stride, size in of.used("lane", WARP, dimension) for bit in range(size.bit_length() - 1)}

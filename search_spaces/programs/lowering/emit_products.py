@@ -22,7 +22,7 @@ class Products(Boxes):
         self.waiting: list[Waiting] = []
 
     def ref(self, value: ir.Value, spread: Spread) -> Ref:
-        """A value for arithmetic: operands that are in shared memory are read to registers."""
+        """Return a value for arithmetic: operands that are in shared memory are read to registers."""
         self._finish_product(value.id)
         ref = self.refs[value.id, spread]
         if ref.kind != "staged":
@@ -30,7 +30,7 @@ class Products(Boxes):
         return self._fragments(value, spread)
 
     def _product(self, operation: ir.Mma) -> None:
-        """The accumulators now; the loop over k when the result is read, so that products share fragments."""
+        """Emit the accumulators now; the loop over k when the result is read, so that products share fragments."""
         spread = self.found.natural[operation.result.id]
         count = self.of(spread).registers
         if self.waiting and self.waiting[0].operation.a.shape[1] != operation.a.shape[1]:
@@ -77,7 +77,7 @@ class Products(Boxes):
         self.code.flush()
 
     def _fragment_products(self, waiting: list[Waiting]) -> None:
-        """The loop over k, whose turns read fragments of what is in shared memory."""
+        """Emit the loop over k, whose turns read fragments of what is in shared memory."""
         assert self.row is not None
         row = self.row
         first = waiting[0].operation
@@ -110,7 +110,7 @@ class Products(Boxes):
         self._scopes.pop()
 
     def _group(self, staged: Staged) -> str:
-        """The place of a warp along m or n, among the subgroups of a product."""
+        """Return the place of a warp along m or n, among the subgroups of a product."""
         product, d = self.numbers.products[staged.product], 0 if staged.side == "a" else 1
         groups = min(product.groups[d], product.shape[d] // product.data[d])
         if groups == 1:
@@ -119,7 +119,8 @@ class Products(Boxes):
         return own if product.groups[d] == groups else f"({own}) % {groups}"
 
     def _operand(self, value: ir.Value, spread: Spread, source: ir.Source, loaded: list[str]) -> str:
-        """The fragments of a step: an expression of ``step``. What is in shared memory is loaded step by step."""
+        """Return the fragments of a step: an expression of ``step``. What is in shared memory is loaded step by
+        step."""
         assert self.row is not None
         ref = self.refs[value.id, spread]
         side, of = ("A" if spread.kind == "left" else "B"), self.of(spread)

@@ -32,7 +32,7 @@ class SharedTiles(Moves):
                 touched.add(operation.window.array.name)
 
     def _synchronise(self, array: ir.Array, before: set[str], line: ir.Source) -> None:
-        """A barrier where the tile was touched in the way that ``before`` collects."""
+        """Emit a barrier where the tile was touched in the way that ``before`` collects."""
         if array.name in before:
             self._barrier(line)
             self.shared_read.clear()

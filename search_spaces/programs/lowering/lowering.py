@@ -35,7 +35,7 @@ OF_UNITS = {"mma": "autosched/intrinsics/mma_sync.cuh", "fma": "autosched/intrin
 
 
 def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
-    """The kernel of a valid config."""
+    """Return the kernel of a valid config."""
     found = choices(problem).inference(config)
     trace = found.trace
     emitter = Emitter(found, config, device)

@@ -30,7 +30,7 @@ class Ref:
     parts: tuple[Ref, ...] = ()
 
     def text(self, code: Code, index: str) -> str:
-        """The number in one register, as f32, int or bool."""
+        """Return the number in one register, as f32, int or bool."""
         if self.kind == "constant":
             return self.name
         if self.kind == "inline":
@@ -46,7 +46,7 @@ class Ref:
         return f"tile::rounded<{self.dtype.c_name}>({number})" if self.rough else number
 
     def raw(self) -> Ref:
-        """The same without rounding: for what rounds anyway."""
+        """Return the same without rounding: for what rounds anyway."""
         return dataclasses.replace(self, rough=False)
 
     @property
@@ -57,7 +57,7 @@ class Ref:
         return (self.name,) if self.table is not None and self.kind in ("array", "packed") else ()
 
     def through(self, table: tuple[int, ...]) -> Ref:
-        """The value whose register r is register ``table[r]`` of this one."""
+        """Return the value whose register r is register ``table[r]`` of this one."""
         if self.kind == "constant" or (table == tuple(range(len(table))) and self.kind != "coordinate"):
             return self
         if self.kind == "inline":

@@ -56,7 +56,7 @@ def _tests(value: ir.Value, found: Inference) -> list[tuple[Index, Index, bool]]
 
 
 def _range(argument: ir.Value | float, found: Inference) -> _Range | None:
-    """The least and the largest element of a tile of places."""
+    """Return the least and the largest element of a tile of places."""
     if not isinstance(argument, ir.Value):
         return _Range(constant(int(argument)), constant(int(argument))) if argument == int(argument) else None
     operation = found.made[argument.id]

@@ -50,7 +50,8 @@ class BoxedNumbers:
 
 
 def swizzle_of(layout: str, row_major: bool, element_bytes: int) -> Swizzle | None:
-    """The width of the hardware's swizzle that ``layout`` is for boxes whose lines lie as memory's do, or None."""
+    """Return the width of the hardware's swizzle that ``layout`` is for boxes whose lines lie as memory's do, or
+    None."""
     wanted = {
         ("" if row_major else "transpose+") + hardware_swizzle(s, element_bytes).text: s for s in SWIZZLES if s != 0
     }
@@ -77,18 +78,18 @@ def why_no_boxes(staged: Staged, layout: str, rows: int, cols: int) -> str | Non
 
 
 def line_bytes(staged: Staged) -> int:
-    """What lines of memory, and the beginnings of tiles on them, are aligned to: 16 bytes at most."""
+    """Return what lines of memory, and the beginnings of tiles on them, are aligned to: 16 bytes at most."""
     return gcd(staged.alignment * staged.load.window.array.dtype.bytes, TMA_BYTES)
 
 
 def pitch_bytes(staged: Staged) -> int:
-    """What the distance of lines is a multiple of: 16 bytes at most."""
+    """Return what the distance of lines is a multiple of: 16 bytes at most."""
     array = staged.load.window.array
     return gcd(array.matrix[1] * array.dtype.bytes, TMA_BYTES)
 
 
 def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
-    """Raises ValueError where the rules of the space refuse the schedule."""
+    """Raise ValueError where the rules of the space refuse the schedule."""
     layout = str(values[f"layout_{staged.name}"])
     reason = why_no_boxes(staged, layout, *staged.shape)
     if reason is not None:
@@ -107,7 +108,7 @@ def copies_alone(values: Mapping[str, Value]) -> bool:
 
 
 def box_struct(n: BoxedNumbers, numbers: Numbers) -> str:
-    """The C++ type ``Operand_NAME``."""
+    """Return the C++ type ``Operand_NAME``."""
     staged = n.staged
     product, array = numbers.products[staged.product], staged.load.window.array
     left = staged.side == "a"

@@ -42,7 +42,7 @@ class Choices:
         return self.inferences[tuple(int(values[name]) for name in self.domains)]
 
     def deciding(self, size: Callable[[Inference], int]) -> tuple[tuple[str, ...], dict[Combination, int]]:
-        """The names that a number depends on, and the number for each combination of their values."""
+        """Return the names that a number depends on, and the number for each combination of their values."""
         table = {values: size(found) for values, found in self.inferences.items()}
         names, kept = list(self.domains), []
         for at, name in enumerate(names):

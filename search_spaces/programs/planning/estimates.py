@@ -21,7 +21,7 @@ OVERHEAD = 24  # registers for addresses and counters
 
 
 def map_warps(given: WgMap | NestedLayout) -> int:
-    """A subgroup of a NestedLayout may be several warps."""
+    """Return a subgroup of a NestedLayout may be several warps."""
     return given.subgroups * (subgroup_lanes(given) // WARP if isinstance(given, NestedLayout) else 1)
 
 
@@ -36,7 +36,7 @@ def may_exchange(found: Iterable[Inference]) -> bool:
 
 
 def fitting(found: Inference, values: Mapping[str, Value]) -> Numbers | None:
-    """The distributions of a schedule; None where they do not fit the tiles, which rules refuse."""
+    """Return the distributions of a schedule; None where they do not fit the tiles, which rules refuse."""
     try:
         made = numbers(found, values)
         for p in made.products:
@@ -88,7 +88,7 @@ def _needs(found: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
 
 
 def _why_not(found: Inference, made: Numbers) -> str | None:
-    """What no rule about one distribution sees: groups that cut across digits or subgroups."""
+    """Return what no rule about one distribution sees: groups that cut across digits or subgroups."""
     for id_, operation in found.made.items():
         if not found.wanted.get(id_):
             continue

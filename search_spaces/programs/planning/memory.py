@@ -35,7 +35,7 @@ SHARED_LAYOUTS = ("pad(8,1)", "pad(4,1)", "pad(16,1)", "identity", "transpose+pa
 
 
 def exchange_layout(text: str, shape: tuple[int, int]) -> SharedLayout:
-    """The layout of a tile of 4-byte words in an exchange; what a tile cannot have becomes ``identity``."""
+    """Return the layout of a tile of 4-byte words in an exchange; what a tile cannot have becomes ``identity``."""
     found = parse_layout(text, *shape)
     if isinstance(found, str):
         found = parse_layout("identity", *shape)
@@ -48,7 +48,7 @@ def exchange_bytes(text: str, shape: tuple[int, int]) -> int:
 
 
 def shared_tile_bytes(array: Array, layout: str) -> int:
-    """What a tile takes that the program asks for."""
+    """Return what a tile takes that the program asks for."""
     return aligned(exchange_layout(layout, array.matrix).size * array.dtype.bytes, BOX_ALIGNMENT)
 
 
@@ -57,7 +57,7 @@ def aligned(size: int, to: int = ALIGNMENT) -> int:
 
 
 def across_bytes(source: Distribution, dimension: int, folded: Distribution) -> int:
-    """What a reduction across warps needs: a part of each warp for each result; 0 where it stays in a warp."""
+    """Return what a reduction across warps needs: a part of each warp for each result; 0 where it stays in a warp."""
     before, behind = (math.prod(size for _, size in of.used("warp", 0, dimension)) for of in (source, folded))
     parts = before // behind
     return 0 if parts == 1 else aligned(4 * parts * folded.shape[0] * folded.shape[1])
@@ -101,7 +101,7 @@ class Memory:
         return memory
 
     def use(self, loop: int | None, size: int) -> int:
-        """The place of an exchange."""
+        """Return the place of an exchange."""
         self.total = max(self.total, self.scratch[loop] + size)
         return self.scratch[loop]
 
@@ -112,7 +112,7 @@ def is_exchanged(numbers: Numbers, source: Spread, target: Spread) -> bool:
 
 
 def stage_names(found: Inference) -> dict[int, str]:
-    """The parameter of the stages of each loop that has a ring."""
+    """Return the parameter of the stages of each loop that has a ring."""
     loops = [loop for loop in found.loops if any(s.loop == loop for s in found.staged.values())]
     return {loop: "stages" if len(loops) == 1 else f"stages_{i + 1}" for i, loop in enumerate(loops)}
 

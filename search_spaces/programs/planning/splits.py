@@ -18,8 +18,8 @@ PARTIALS, COUNTERS = "split_partials", "split_counters"
 
 @cache
 def accumulating(found: Inference) -> frozenset[int]:
-    """The loops that do nothing but add products of staged tiles to states: those of a turn may be in flight while the
-    next one's begin."""
+    """Return the loops that do nothing but add products of staged tiles to states: those of a turn may be in flight
+    while the next one's begin."""
     return frozenset(n for n, loop in found.loops.items() if _accumulates(found, loop))
 
 
@@ -50,8 +50,8 @@ def _accumulates(found: Inference, loop: ir.Loop) -> bool:
 
 @cache
 def splittable(found: Inference) -> ir.Loop | None:
-    """The only loop of a program, if it adds up products from zero and blocks may share its turns: nothing else that
-    could be seen happens before it ends."""
+    """Return the only loop of a program, if it adds up products from zero and blocks may share its turns: nothing else
+    that could be seen happens before it ends."""
     if len(found.loops) != 1 or not accumulating(found):
         return None
     (loop,) = found.loops.values()
@@ -90,7 +90,7 @@ class Split:
         return [o.state for o in self.loop.body if isinstance(o, ir.Set)]
 
     def workspaces(self, blocks: int, registers: int, threads: int) -> tuple[Operand, ...]:
-        """The parts of sums, and for each tile how many have come."""
+        """Return the parts of sums, and for each tile how many have come."""
         return (
             Operand(PARTIALS, "workspace", F32, (blocks, self.count, registers, threads)),
             Operand(COUNTERS, "workspace", U32, (blocks,), zeroed=True),

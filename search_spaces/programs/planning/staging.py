@@ -33,7 +33,7 @@ class StagedNumbers:
 
 
 def in_shared(found: Inference, values: Mapping[str, Value]) -> dict[tuple[int, Spread], Staged]:
-    """The operands that a schedule brings to shared memory: those of loops, and others whose home it is."""
+    """Return the operands that a schedule brings to shared memory: those of loops, and others whose home it is."""
     return {
         key: staged
         for key, staged in found.staged.items()
@@ -49,7 +49,7 @@ def placed(staged: Staged, values: Mapping[str, Value], numbers: Numbers) -> Sta
 
 
 def staged_numbers(staged: Staged, values: Mapping[str, Value], numbers: Numbers) -> StagedNumbers:
-    """Raises ValueError where the rules of the space refuse the schedule."""
+    """Raise ValueError where the rules of the space refuse the schedule."""
     row, name = fragments(str(values["intrinsic"])), staged.name
     element_bytes = staged.load.window.array.dtype.bytes
     text = str(values[f"layout_{name}"])
@@ -75,7 +75,7 @@ def _accepted(answer: Answer | Refusal | str) -> Answer:
 
 
 def operand_struct(n: StagedNumbers, numbers: Numbers, row: TensorIntrinsic) -> str:
-    """The C++ type ``Operand_NAME``."""
+    """Return the C++ type ``Operand_NAME``."""
     staged = n.staged
     product, array = numbers.products[staged.product], staged.load.window.array
     left = staged.side == "a"

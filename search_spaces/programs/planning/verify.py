@@ -25,7 +25,7 @@ def _refuse(source: Source, operation: str, reason: str) -> NoReturn:
 
 
 def verify(found: Inference) -> None:
-    """Raises ProgramError for a program that no schedule could run."""
+    """Raise ProgramError for a program that no schedule could run."""
     _check_scopes(found)
     _check_windows(found)
     _check_outputs(found)
@@ -34,7 +34,7 @@ def verify(found: Inference) -> None:
 
 
 def _check_scopes(found: Inference) -> None:
-    """A value of a loop is gone behind it."""
+    """Check that no value of a loop is used behind it."""
     for operation, around in found.trace.walk():
         loops = tuple(loop.number for loop in around)
         for value in ir.inputs(operation):
@@ -81,7 +81,7 @@ def _check_outputs(found: Inference) -> None:
 
 
 def _check_maps(found: Inference) -> None:
-    """Maps that the user wrote agree where operations meet (RFC, workgroup-level extension)."""
+    """Check that maps that the user wrote agree where operations meet (RFC, workgroup-level extension)."""
     states: dict[int, int] = {}
     for operation, _ in found.trace.walk():
         if isinstance(operation, ir.Set):
@@ -133,7 +133,7 @@ def _disagreements(operation: ir.Computing, maps: dict[int, WgMap]) -> tuple[str
 
 
 def _check_subgroups(found: Inference, maps: dict[int, tuple[WgMap, Source]]) -> None:
-    """A workgroup has one number of subgroups."""
+    """Check that a workgroup has one number of subgroups."""
     counts = [(m.subgroups, source) for m, source in maps.values()]
     counts += [(map_warps(m), found.made[id_].source) for id_, m in found.given.items() if isinstance(m, NestedLayout)]
     for count, source in counts[1:]:

@@ -21,7 +21,7 @@ BOX_ALIGNMENT = 1024  # bytes after which the pattern of the widest swizzle repe
 
 
 def wgmma_name(element: DType) -> str:
-    """The value of ``intrinsic`` that stands for wgmma."""
+    """Return the value of ``intrinsic`` that stands for wgmma."""
     return f"{WGMMA}_{element.name}"
 
 
@@ -36,7 +36,8 @@ def fragments(name: str) -> TensorIntrinsic:
 
 
 def rows_of_intrinsics(element: DType, device: Device | None = None) -> tuple[str, ...]:
-    """What multiplies the type and adds up in f32: mma.sync, or FMA for f32, and wgmma where ``device`` has it."""
+    """Return what multiplies the type and adds up in f32: mma.sync, or FMA for f32, and wgmma where ``device`` has
+    it."""
     found = intrinsics.intrinsics_for(element.name, tf32=False, acc="f32")
     unit = "fma" if element.name == "f32" else "mma"
     names = tuple(row.name for row in found if row.unit == unit and row.c.layout is not None)

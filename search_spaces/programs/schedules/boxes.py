@@ -44,7 +44,7 @@ BARRIER_BYTES = 256  # of shared memory, for the mbarriers of all rings and tile
 
 
 def workers(found: Choices, device: Device) -> str:
-    """The column of the threads that compute: all of a block but a warp that copies."""
+    """Return the column of the threads that compute: all of a block but a warp that copies."""
     return "workers" if found.first.products and has_boxes(found.element, device) else "threads"
 
 
@@ -114,7 +114,7 @@ def why_not_wgmma(found: Inference) -> str | None:
 
 
 def box_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
-    """Validity: what wgmma, TMA and a warp that copies need."""
+    """State the rules of validity: what wgmma, TMA and a warp that copies need."""
     if not has_boxes(found.element, device) or not found.first.products:
         return ()
     rules = [_way_rule(found)]
@@ -237,7 +237,7 @@ def _flight_rule(stages: Mapping[int, str]) -> Rule:
 
 
 def box_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
-    """What does not matter to boxes, and ways that a better one equals."""
+    """Return what does not matter to boxes, and ways that a better one equals."""
     if not has_boxes(found.element, device) or not found.first.products:
         return ()
     assert found.element is not None

@@ -155,7 +155,7 @@ class _Counter:
             self.wavefronts += 1.3 * accesses * times
 
     def _direct(self, of: Distribution, window: ir.Window, times: float, store: bool) -> None:
-        """Loads or stores of registers: requests, and the sectors that they touch."""
+        """Count loads or stores of registers: requests, and the sectors that they touch."""
         line = 0 if window.turned else 1
         element = window.array.dtype.bytes
         width = math.gcd(of.run(line), 16 // element, window.array.matrix[1])
@@ -185,14 +185,14 @@ class _Counter:
 
 
 def _average(trace: ir.Trace, loop: ir.Loop, turns: dict[int, int]) -> float:
-    """Turns of a loop in the middle of the grid; bounds such as those of causal attention are linear."""
+    """Return turns of a loop in the middle of the grid; bounds such as those of causal attention are linear."""
     ends = [loop.turns(tuple(b * at // 3 for b in trace.blocks), {n: 0 for n in turns}) for at in (0, 1, 2)]
     last = loop.turns(tuple(b - 1 for b in trace.blocks), {n: 0 for n in turns})
     return (sum(ends) + last) / 4
 
 
 def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCounts:
-    """The cost counts of a valid config."""
+    """Return the cost counts of a valid config."""
     found = choices(problem).inference(config)
     made = numbers(found, config)
     counter = _Counter(found, config, made)

@@ -44,7 +44,7 @@ def staged_operands(problem: ProgramProblem) -> list[Staged]:
 
 
 def operand_names(staged: Staged, threads: str) -> dict[str, str]:
-    """The columns of one operand, by the names that rules of all operands use."""
+    """Return the columns of one operand, by the names that rules of all operands use."""
     name = staged.name
     rows, cols = f"rows_{name}", f"cols_{name}"
     major, minor = (rows, cols) if staged.row_major else (cols, rows)
@@ -113,7 +113,7 @@ def is_splittable(found: Choices) -> bool:
 
 
 def given_warps(found: Choices) -> tuple[int, ...]:
-    """The warps that maps of the user say, where no product does."""
+    """Return the warps that maps of the user say, where no product does."""
     counts = {estimates.map_warps(m) for m in found.first.given.values()}
     return (max(counts),) if counts else ()
 
@@ -132,7 +132,7 @@ def _of_operand(staged: Staged) -> list[Parameter]:
 
 
 def shaping_names(problem: ProgramProblem, device: Device) -> dict[str, str]:
-    """The parameters that distributions depend on."""
+    """Return the parameters that distributions depend on."""
     found = choices(problem)
     known = [p.name for p in parameters(problem, device)]
     prefixes = ("sg_rows", "sg_columns", "width_", "lanes_", "warps", "intrinsic")
@@ -140,7 +140,7 @@ def shaping_names(problem: ProgramProblem, device: Device) -> dict[str, str]:
 
 
 def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]:
-    """Derived columns, shared by rules, lowering and counts."""
+    """Return derived columns, shared by rules, lowering and counts."""
     found = choices(problem)
     first, operands = found.first, unique_operands(found.first)
     listed: list[Attribute] = []
@@ -264,7 +264,7 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
 
 
 def _added(name: str, parts: Sequence[str], doc: str) -> list[Attribute]:
-    """The sum of columns, one after another: fewer sums than combinations of parts are left to be counted."""
+    """Return the sum of columns, one after another: fewer sums than combinations of parts are left to be counted."""
     found = [Attribute(f"{name}_{parts[0]}", lambda part: 1 * part, doc, names={"part": parts[0]})]
     for part in parts[1:]:
         names = {"before": found[-1].name, "part": part}

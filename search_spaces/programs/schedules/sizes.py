@@ -92,7 +92,7 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
 
 
 def _depth(found: Inference, number: int) -> int:
-    """What all depths of a group's products are multiples of."""
+    """Return what all depths of a group's products are multiples of."""
     depths = [
         o.a.shape[1] for o, _ in found.trace.walk() if isinstance(o, ir.Mma) and found.product_of[o.result.id] == number
     ]

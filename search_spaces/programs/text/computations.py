@@ -98,7 +98,8 @@ class Computations(Windows):
         return self._mapped(made, result)
 
     def _maps(self, s: Statement, derive: object, first_is_result: bool = False) -> tuple[WgMap | None, WgMap | None]:
-        """(the result's, the operand's). Of two maps, the one that the operand has is its own; else the first."""
+        """Return (the result's, the operand's). Of two maps, the one that the operand has is its own; else the
+        first."""
         maps = [m for m in s.layouts if isinstance(m, WgMap)]
         if not maps:
             return None, None

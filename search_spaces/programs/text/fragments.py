@@ -12,7 +12,7 @@ _NO_RESULTS = (*MAKES_TILE, "memref.cast", "memref.alloc", "scf.for", "scf.foral
 
 
 def close(found: Survey) -> Survey:
-    """Adds the arrays of free names, and of what a listing computes and does not store."""
+    """Add the arrays of free names, and of what a listing computes and does not store."""
     defined = {p.name for p in found.listing.parameters} | set(found.arrays)
     alone = not any(s.body is not None for s in found.listing.walk())
     for s in found.listing.walk():
@@ -78,7 +78,7 @@ def vector_type(s: Statement, name: str) -> Type | None:
 
 
 def product_types(types: list[Type]) -> list[Type]:
-    """a, b, c of a product whose three types may stand as c, a, b."""
+    """Return a, b, c of a product whose three types may stand as c, a, b."""
     a, b, c = types
     if a.dims[1] == b.dims[0] and c.dims == (a.dims[0], b.dims[1]):
         return [a, b, c]

@@ -140,7 +140,7 @@ class Names:
         self.last[value.shape] = value
 
     def _value(self, s: Statement, expression: Expression, layout: WgMap | None = None) -> Tile:
-        """A vector. One that nothing defines is loaded, with the map that its use needs."""
+        """Return a vector. One that nothing defines is loaded, with the map that its use needs."""
         name = str(expression)
         held = self.held.get(name)
         if held is None and name in self.found.free_vectors:

@@ -84,7 +84,7 @@ def is_linalg(text: str) -> bool:
 
 
 def read_matvec(text: str, file: str) -> Matvec:
-    """Raises ProgramError for another computation than a matvec, or one without a config."""
+    """Raise ProgramError for another computation than a matvec, or one without a config."""
     notes: list[str] = []
 
     def note(at: int, reading: str) -> None:

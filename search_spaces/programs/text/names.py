@@ -47,7 +47,7 @@ KINDS = {
 
 
 def function_text(function: str, dtype: DType) -> str:
-    """The name of a function of values of ``dtype``."""
+    """Return the name of a function of values of ``dtype``."""
     return _FUNCTIONS[function][not dtype.is_float]
 
 

@@ -30,7 +30,7 @@ _SIGNS: dict[str, Sign] = {"add": "+", "multiply": "*", "floordiv": "floordiv", 
 
 
 def listing(trace: ir.Trace) -> Listing:
-    """The statements of a trace."""
+    """Return the statements of a trace."""
     parameters = tuple(
         Parameter(f"%{a.name}", Type("memref", a.full, a.dtype.name), a.role, a.sizes) for a in trace.arrays
     )
@@ -50,7 +50,7 @@ def listing(trace: ir.Trace) -> Listing:
 
 
 def text(trace: ir.Trace) -> str:
-    """A trace in canonical text."""
+    """Return a trace in canonical text."""
     return str(listing(trace))
 
 
@@ -68,7 +68,7 @@ class _Printer:
         return Type("memref", array.full, array.dtype.name, shared=array.role == "shared")
 
     def seen(self, window: ir.Window) -> Type:
-        """The memref as the window sees it."""
+        """Return the memref as the window sees it."""
         type_ = self.memref(window.array)
         if not window.turned or len(type_.dims) < 2:
             return type_
@@ -86,7 +86,7 @@ class _Printer:
         return Type("tile", window.shape, window.array.dtype.name, window.map, order)
 
     def place(self, index: Index) -> Expression:
-        """Raises ProgramError for a counter that no place is made of."""
+        """Raise ProgramError for a counter that no place is made of."""
         if index in self.places:
             return self.places[index]
         if index.kind == "constant":
@@ -105,7 +105,7 @@ class _Printer:
             yield self.statement(operation)
 
     def window(self, window: ir.Window) -> Iterator[Statement]:
-        """The statement that makes it, in front of its first use."""
+        """Yield the statement that makes it, in front of its first use."""
         if window.id in self.windows:
             return
         name = self.windows[window.id] = f"%w{len(self.windows)}"
@@ -177,7 +177,7 @@ class _Printer:
         index: tuple[tuple[Expression, ...], ...] = (), attributes: tuple[tuple[str, Attribute], ...] = (),
         takes: tuple[Type, ...] = (),
     ) -> Statement:  # fmt: skip
-        """A statement with a result."""
+        """Return a statement with a result."""
         names = tuple(self.value(o) if isinstance(o, ir.Value) else o for o in operands)
         takes = (*takes, *(self.vector(o) for o in operands if isinstance(o, ir.Value)))
         gives: tuple[Type, ...] = (self.vector(result),)

@@ -31,7 +31,7 @@ class Reading:
 
 
 def parse(text: str, name: str = "", file: str = "text") -> Reading:
-    """The program of a text. Raises ProgramError, in one line with its place, for a text that is none."""
+    """Return the program of a text. Raises ProgramError, in one line with its place, for a text that is none."""
     if is_linalg(text):
         matvec = read_matvec(text, file)
         program = matvec.program(name or "matvec_listing", f"{file}\0{text}")
@@ -61,7 +61,8 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
 
 
 def _give_roles(found: Survey) -> None:
-    """An array that is stored to is an output; one to which several blocks store the same place is combined."""
+    """Give arrays their roles: one that is stored to is an output; one to which several blocks store the same place is
+    combined."""
     axes = {n for s in found.grid for n in s.results}
     for name in found.stored:
         tile = found.tiles.get(name)
@@ -87,7 +88,7 @@ def _dtype(array: ArrayInfo, file: str) -> DType:
 
 
 def _extents(arrays: list[ArrayInfo]) -> dict[str, int]:
-    """The numbers that the text gives."""
+    """Return the numbers that the text gives."""
     return {
         size: extent
         for a in arrays

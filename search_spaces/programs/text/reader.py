@@ -45,7 +45,7 @@ _LOCALITY = re.compile(r"locality\s*<(\d)>")
 
 
 def read(text: str, file: str = "text") -> Listing:
-    """The listing of ``text``. Raises ProgramError, in one line with its place, for what no document writes."""
+    """Return the listing of ``text``. Raises ProgramError, in one line with its place, for what no document writes."""
     text = text.replace("\u2019", "'")
     reader = _ListingReader(text, file)
     for lost in _LOST_STATEMENT.finditer(text):
@@ -169,14 +169,14 @@ class _ListingReader(Tokens):
         return found
 
     def _starts(self) -> tuple[str, ...] | None:
-        """The results of a statement that begins here, which stay unread; None where none begins."""
+        """Return the results of a statement that begins here, which stay unread; None where none begins."""
         match = self.peek(_RESULTS)
         if match is not None and not self.peek(_HEAD):
             return tuple(re.sub(r"\s", "", n) for n in match.group(1).split(","))
         return () if self._op(self.word()) else None
 
     def _op(self, word: str) -> str:
-        """The canonical name of an operation, or ""."""
+        """Return the canonical name of an operation, or ""."""
         short = word.removeprefix("xetile.")
         short = _OTHER_NAMES.get(short, short)
         if short in _XETILE:
@@ -312,7 +312,7 @@ class _ListingReader(Tokens):
         )  # fmt: skip
 
     def _bare(self, operands: list[Expression], op: str) -> bool:
-        """A name without a percent sign: an array of a pseudo listing, or a slip of the pen."""
+        """Return a name without a percent sign: an array of a pseudo listing, or a slip of the pen."""
         base = self.match(_BASE)
         if base is not None:
             operands.append(f"%{base.group(1)}")

@@ -95,14 +95,14 @@ class Survey:
 
 
 def names_of(expression: Expression) -> set[str]:
-    """The names in a place."""
+    """Return the names in a place."""
     if isinstance(expression, Combined):
         return set().union(*(names_of(a) for a in expression.args))
     return {expression} if isinstance(expression, str) else set()
 
 
 def survey(listing: Listing) -> Survey:
-    """Raises ProgramError for a text that stores nothing."""
+    """Raise ProgramError for a text that stores nothing."""
     found = Survey(listing)
     for p in listing.parameters:
         found.arrays[p.name] = ArrayInfo(p.name, p.type, p.role, p.sizes)
@@ -149,7 +149,7 @@ def _is_shared(statement: Statement) -> bool:
 
 
 def _declare(found: Survey, statement: Statement, name: str) -> None:
-    """A memref that no function has as its argument."""
+    """Declare a memref that no function has as its argument."""
     if not statement.takes:
         raise found.refuse(statement, "its memref has no type")
     type_ = statement.takes[0]
@@ -283,7 +283,7 @@ def is_turned(tile: TileInfo) -> bool:
 
 
 def memory_dimension(tile: TileInfo, rank: int, d: int) -> int | None:
-    """The dimension in memory along the window's ``d``; None where the window is one element wide."""
+    """Return the dimension in memory along the window's ``d``; None where the window is one element wide."""
     own = 1 - d if is_turned(tile) else d
     return rank - 2 + own if rank > 1 else 0 if own == 1 else None
 

@@ -47,11 +47,11 @@ class Tokens(Reader):
             self.notes.append(text)
 
     def refuse(self, reason: str) -> NoReturn:
-        """Raises ProgramError at the present place."""
+        """Raise ProgramError at the present place."""
         raise ProgramError(f"{self.file}:{self.line}: {reason}")
 
     def missing(self, expected: str) -> NoReturn:
-        """Raises ProgramError: something else should stand here."""
+        """Raise ProgramError: something else should stand here."""
         end = self.text.find("\n", self.position)
         found = self.text[self.position : end if end >= 0 else None][:24].rstrip()
         self.refuse(f"expected {expected}, found {found!r}" if found else f"expected {expected}, found the end")
@@ -116,7 +116,7 @@ class Tokens(Reader):
         return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
 
     def expression(self) -> Expression:
-        """A sum of products of places: ``%i + %k * 32``, ``min(%i, 64) floordiv 2``."""
+        """Return a sum of products of places: ``%i + %k * 32``, ``min(%i, 64) floordiv 2``."""
         found = self._product()
         while True:
             if self.accept("=="):
@@ -178,7 +178,7 @@ class Tokens(Reader):
     # Attributes
 
     def attribute(self, name: str) -> object:
-        """The attribute ``name`` with what stands in its brackets; None for one that says nothing to us."""
+        """Return the attribute ``name`` with what stands in its brackets; None for one that says nothing to us."""
         start = self.position
         if not self.accept("<"):
             self.missing("'<'")
@@ -211,7 +211,7 @@ class Tokens(Reader):
         return None
 
     def reference(self, expected: str) -> object:
-        """An attribute by its name, or written out. None, with a note, for a name that nothing defines."""
+        """Return an attribute by its name, or written out. None, with a note, for a name that nothing defines."""
         found = self.match(_REFERENCE)
         if found is None:
             self.missing(expected)

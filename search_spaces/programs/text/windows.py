@@ -95,7 +95,7 @@ class Windows(Names):
         return value
 
     def _with_map(self, handle: WindowHandle, layout: WgMap | None) -> WindowHandle:
-        """The window of a tile that was made without a map."""
+        """Return the window of a tile that was made without a map."""
         own = handle.window
         made = self.p.window(own.array, own.at, own.shape, turned=own.turned, map=layout)
         return made
@@ -174,7 +174,7 @@ class Windows(Names):
     # Shared memory
 
     def _make_shared(self, name: str) -> None:
-        """A tile in shared memory: as large as the tiles that the text makes of it reach."""
+        """Make a tile in shared memory: as large as the tiles that the text makes of it reach."""
         info = self.found.arrays[name]
         if self.found.fixed:
             extents = [int(d) for d in info.type.dims]

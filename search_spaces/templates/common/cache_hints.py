@@ -10,17 +10,17 @@ STORE_HINTS = ("none", "streaming")
 
 
 def load_hint(name: str, what: str) -> Parameter:
-    """The decision ``name``: how ``what`` is read."""
+    """Return the decision ``name``: how ``what`` is read."""
     return categorical(name, LOAD_HINTS, f"cache hint of the loads of {what}")
 
 
 def store_hint(name: str, what: str, offered: bool = True) -> Parameter:
-    """The decision ``name``: how ``what`` is written; not ``offered`` where it is too little to matter."""
+    """Return the decision ``name``: how ``what`` is written; not ``offered`` where it is too little to matter."""
     return categorical(name, STORE_HINTS if offered else STORE_HINTS[:1], f"cache hint of the stores of {what}")
 
 
 def no_hint_rule(hint: str, how: str, by_copy: str) -> Rule:
-    """A pruning rule: where the decision ``how`` is ``by_copy``, loads are cp.async, which has no such hints."""
+    """Return a pruning rule: where the decision ``how`` is ``by_copy``, loads are cp.async, which has no such hints."""
     return Rule(
         hint,
         lambda value, chosen: (value == "none") | (chosen != by_copy),

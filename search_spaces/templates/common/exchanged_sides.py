@@ -11,6 +11,6 @@ _OTHER = {"row": "col", "col": "row"}
 
 
 def exchanged(problem: Matmul) -> Matmul:
-    """The problem whose out is the transpose of this one's: its own inverse."""
+    """Return the problem whose out is the transpose of this one's: its own inverse."""
     order_a, order_b = _OTHER[problem.order_b], _OTHER[problem.order_a]
     return replace(problem, m=problem.n, n=problem.m, order_a=order_a, order_b=order_b)

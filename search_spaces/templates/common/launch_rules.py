@@ -13,7 +13,7 @@ MOST_BLOCKS = 2**31 - 1  # of a grid along x, the only axis that kernels use (CU
 
 
 def grid_rule(blocks: str = "blocks") -> Rule:
-    """A grid has at most MOST_BLOCKS blocks; ``blocks`` names the column that has no fewer."""
+    """Return a grid has at most MOST_BLOCKS blocks; ``blocks`` names the column that has no fewer."""
     return Rule(
         "grid",
         lambda count: count <= MOST_BLOCKS,
@@ -23,7 +23,8 @@ def grid_rule(blocks: str = "blocks") -> Rule:
 
 
 def register_limit(device: Device, threads: npt.ArrayLike, min_blocks: npt.ArrayLike) -> IntArray:
-    """Registers that each of a block's threads may have where ``min_blocks`` blocks share an SM; integers or arrays."""
+    """Return registers that each of a block's threads may have where ``min_blocks`` blocks share an SM; integers or
+    arrays."""
     # Registers are allotted to warps in units; a warp's share limits its threads.
     unit = device.register_allocation_unit
     warps = np.maximum(np.asarray(threads) // device.warp_size * np.asarray(min_blocks), 1)

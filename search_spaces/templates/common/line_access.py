@@ -15,7 +15,7 @@ from search_spaces.spaces.rules import Rule
 
 
 def alignment_rule(name: str, vector: str, lines: str, extent: int, element_bytes: int) -> Rule:
-    """A validity constraint: every line begins at a whole vector. ``lines`` says whose they are."""
+    """Return a validity constraint: every line begins at a whole vector. ``lines`` says whose they are."""
     return Rule(
         name,
         lambda elements: extent % elements == 0,

@@ -20,7 +20,7 @@ from search_spaces.templates.common.shared_tiles import contiguity
 def operand_rules(
     side: OperandSide, name: str, names: Mapping[str, str], axis: Axis, extent: int, element_bytes: int
 ) -> tuple[Rule, ...]:
-    """Validity constraints of the operand called ``name``, which is the a or the b of its products.
+    """Return the validity constraints of the operand called ``name``, which is the a or the b of its products.
 
     ``names`` gives the columns that are its layout, copy, vector, columns, rows, cols, major and minor. Lines in memory
     have ``extent`` elements, along ``axis`` of its tile.

@@ -9,13 +9,13 @@ ADDITIONS = 1.5 / 4 / 32  # instructions for a byte: a quarter of a store and of
 
 
 def exchanged_bytes(tile_m: int, tile_n: int) -> float:
-    """What a block stores, and reads, of sums in f32: it has the end of one tile and the start of another, and on
-    average stores those of one and reads those of the other."""
+    """Return what a block stores, and reads, of sums in f32: it has the end of one tile and the start of another, and
+    on average stores those of one and reads those of the other."""
     return 4.0 * tile_m * tile_n
 
 
 def dealt_share(tiles: int, workers: int) -> float:
-    """The share of the tiles whose k is dealt out: of the last whole wave, and of the partial one behind it."""
+    """Return the share of the tiles whose k is dealt out: of the last whole wave, and of the partial one behind it."""
     return (workers + tiles % workers) / tiles
 
 

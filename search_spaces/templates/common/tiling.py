@@ -66,7 +66,7 @@ class Tiling:
         return dict(zip(("tile_m", "tile_n", "tile_k"), self.tiles, strict=True))
 
     def split_rule(self) -> Rule:
-        """The validity constraint that every split has a tile."""
+        """Return the validity constraint that every split has a tile."""
         k = self.extents[2]
         return Rule(
             "split_k",

@@ -9,7 +9,7 @@ from search_spaces.spaces.config import Config
 
 
 def counts(problem: Copy, config: Config, device: Device) -> CostCounts:
-    """The cost counts of a valid config. An iteration is a round."""
+    """Return the cost counts of a valid config. An iteration is a round."""
     rounds, through_shared = config.integer("rounds"), config.integer("shared_bytes") > 0
     moved = float(min(config.integer("round_bytes") * rounds, problem.bytes))
     vectors = moved / config.integer("vector_bytes") / device.warp_size

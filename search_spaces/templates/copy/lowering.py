@@ -15,7 +15,7 @@ SOURCE = DeviceSource("autosched/kernels/copy.cuh", "autosched::copy")
 
 
 def lower(problem: Copy, config: Config, device: Device) -> Kernel:
-    """The kernel of a valid config."""
+    """Return the kernel of a valid config."""
     return SOURCE.kernel(
         config,
         constants={"bytes": problem.bytes},

@@ -33,7 +33,7 @@ def space(problem: Copy, device: Device) -> Space:
 
 
 def parameters() -> tuple[Parameter, ...]:
-    """The domains, before any rule applies."""
+    """Return the domains, before any rule applies."""
     return (
         ordinal("threads", (64, 128, 256, 512, 1024), "threads of a block", 256),
         ordinal("vector_bytes", (4, 8, 16), "bytes that a thread moves at a time", 16),
@@ -49,7 +49,7 @@ def parameters() -> tuple[Parameter, ...]:
 
 
 def attributes(problem: Copy) -> tuple[Attribute, ...]:
-    """Derived columns, shared by rules, code generation and cost models."""
+    """Return derived columns, shared by rules, code generation and cost models."""
     return (
         Attribute(
             "round_bytes", lambda threads, vector_bytes, unroll: threads * vector_bytes * unroll, "bytes of a round"

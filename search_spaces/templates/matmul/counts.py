@@ -23,7 +23,7 @@ MORE_REGISTERS = 22
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
-    """The cost counts of a valid config."""
+    """Return the cost counts of a valid config."""
     tile_m, tile_n, tile_k = tile(config)
     threads, stages, split_k, steps = config.integers("threads", "stages", "split_k", "tiles_of_split")
     blocks, launched, stream_k = config.integers("blocks", "launched_blocks", "stream_k")

@@ -30,7 +30,7 @@ REGISTER_OVERHEAD = 24  # registers for addresses and counters, the fewest seen 
 
 
 def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
-    """The domains, before any rule applies."""
+    """Return the domains, before any rule applies."""
     element_bytes = problem.input_dtype.bytes
     tiles = (16, 32, 64, 96, 128, 192, 256)
     sg_data = (8, 16, 32, 48, 64, 96, 128)
@@ -99,7 +99,7 @@ def row_major(problem: Matmul, operand: str) -> bool:
 
 
 def operand_names(problem: Matmul, operand: str) -> dict[str, str]:
-    """The parameters of one operand by the names that attributes and rules of either operand use."""
+    """Return the parameters of one operand by the names that attributes and rules of either operand use."""
     rows, cols = ("tile_m", "tile_k") if operand == "a" else ("tile_k", "tile_n")
     major, minor = (rows, cols) if row_major(problem, operand) else (cols, rows)
     own = {name: f"{name}_{operand}" for name in ("layout", "copy", "vector")}
@@ -107,7 +107,7 @@ def operand_names(problem: Matmul, operand: str) -> dict[str, str]:
 
 
 def axis_names(axis: str) -> dict[str, str]:
-    """The parameters of the wg_map of out along m or n, by the names without the axis."""
+    """Return the parameters of the wg_map of out along m or n, by the names without the axis."""
     return {name: f"{name}_{axis}" for name in ("tile", "sg_layout", "sg_data")}
 
 
@@ -118,7 +118,7 @@ def whole_tile(problem: Matmul, row: intrinsics.TensorIntrinsic) -> bool:
 
 
 def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
-    """Derived columns, shared by rules, code generation and cost models."""
+    """Return derived columns, shared by rules, code generation and cost models."""
     element_bytes = problem.input_dtype.bytes
     names = {operand: operand_names(problem, operand) for operand in "ab"}
     operands: tuple[tuple[OperandSide, str], ...] = (("a", "m"), ("b", "n"))

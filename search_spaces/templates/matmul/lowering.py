@@ -133,7 +133,7 @@ def _window(problem: Matmul, config: Config) -> int:
 
 
 def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
-    """The kernel of a valid config."""
+    """Return the kernel of a valid config."""
     constants: dict[str, int | bool | float | str] = {
         "m": problem.m,
         "n": problem.n,

@@ -32,7 +32,7 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
 
 
 def _with_partial_wave(problem: Matmul, schedule: Schedule, small: Matmul) -> Matmul:
-    """The fewest tiles of ``problem``, at least those of ``small``, that stream-K can deal out, with whole tiles
+    """Return the fewest tiles of ``problem``, at least those of ``small``, that stream-K can deal out, with whole tiles
     besides."""
     tile = {"m": schedule.integer("tile_m"), "n": schedule.integer("tile_n"), "batch": 1}
     ranges = (

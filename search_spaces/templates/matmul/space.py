@@ -142,7 +142,8 @@ def _operand_rules(problem: Matmul, operand: OperandSide) -> tuple[Rule, ...]:
 
 
 def _block_scale_rules(problem: Matmul) -> tuple[Rule, ...]:
-    """What scales in registers need: whole words of four for a k-tile, which steps known to the compiler index."""
+    """Return what scales in registers need: whole words of four for a k-tile, which steps known to the compiler
+    index."""
     if not problem.blocks:
         return ()
 
@@ -163,7 +164,8 @@ def _block_scale_rules(problem: Matmul) -> tuple[Rule, ...]:
 
 
 def _fragment_rules() -> tuple[Rule, ...]:
-    """What two buffers of fragments need: the next k-tile in shared memory, and steps that alternate between them."""
+    """Return what two buffers of fragments need: the next k-tile in shared memory, and steps that alternate between
+    them."""
 
     def steps(fragment_buffers: int, intrinsic: str, tile_k: int, k_unroll: int) -> str | None:
         row = intrinsics.intrinsic(intrinsic)

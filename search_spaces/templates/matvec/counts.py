@@ -16,7 +16,7 @@ REGISTER_SCALE = 1.7  # compiled over estimated: 20 sampled kernels for sm_90a, 
 
 
 def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCounts:
-    """The cost counts of a valid config."""
+    """Return the cost counts of a valid config."""
     matvec = as_matvec(problem)
     tile_m, tile_n, step = config.integers("workgroup_m", "workgroup_n", "partial_reduction")
     threads, thread, access, steps = config.integers("threads", "thread", "access", "tiles_of_split")

@@ -26,7 +26,8 @@ _LOWERING = (
 
 
 def lowering_config(chosen: Schedule | Config, expand: bool = True) -> LoweringConfig:
-    """The lowering config of a matvec schedule, over (m, n, k); with ``expand``, expanded where the schedule says so.
+    """Return the lowering config of a matvec schedule, over (m, n, k); with ``expand``, expanded where the schedule
+    says so.
 
     Raises ValueError as ``LoweringConfig`` does.
     """
@@ -35,7 +36,7 @@ def lowering_config(chosen: Schedule | Config, expand: bool = True) -> LoweringC
 
 
 def workspaces(config: Config) -> tuple[Operand, ...]:
-    """Sums of the splits, and one arrival counter for every tile of out."""
+    """Return sums of the splits, and one arrival counter for every tile of out."""
     split_k, blocks, tile_m, tile_n = config.integers("split_k", "blocks", "workgroup_m", "workgroup_n")
     if split_k == 1:
         return ()
@@ -46,7 +47,7 @@ def workspaces(config: Config) -> tuple[Operand, ...]:
 
 
 def lower(problem: Matvec | Matmul, config: Config, device: Device) -> Kernel:
-    """The kernel of a valid config; its operands are those of ``problem``."""
+    """Return the kernel of a valid config; its operands are those of ``problem``."""
     matvec, spaces = as_matvec(problem), workspaces(config)
     return SOURCE.kernel(
         config,

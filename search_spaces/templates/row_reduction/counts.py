@@ -17,7 +17,7 @@ INSTRUCTIONS_PER_FLOP = 1.5  # conversions and rounding come with the arithmetic
 
 
 def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
-    """The cost counts of a valid config."""
+    """Return the cost counts of a valid config."""
     threads, split, vector, tile, chunk = config.integers("threads", "split", "vector", "parallel_tile", "chunk")
     steps, states, blocks, combine_bytes = config.integers("steps", "states", "blocks", "combine_bytes")
     staging = config["row_staging"]

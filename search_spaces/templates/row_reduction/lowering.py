@@ -16,7 +16,7 @@ SOURCE = DeviceSource("autosched/kernels/row_reduction.cuh", "autosched::row_red
 
 
 def lowering_config(problem: RowProblem, schedule: Schedule) -> LoweringConfig:
-    """The schedule's distribution over (parallel, reduced): what the kernel's index arithmetic does.
+    """Return the schedule's distribution over (parallel, reduced): what the kernel's index arithmetic does.
 
     The axis of contiguous memory has the vectors and the fastest lanes; the parallel axis is tiled by ``workgroup``,
     the reduced one walked by ``partial_reduction``.
@@ -52,7 +52,7 @@ def workspaces(problem: RowProblem, config: Config) -> tuple[Operand, ...]:
 
 
 def lower(problem: RowProblem, config: Config, device: Device) -> Kernel:
-    """The kernel of a valid config."""
+    """Return the kernel of a valid config."""
     of_problem = ("length", "inner", "parallel_extent", "reduces_contiguous", "normalizes", "has_weight", "has_bias")
     arguments = (*problem.operands(), *workspaces(problem, config))
     there = {operand.name for operand in arguments}

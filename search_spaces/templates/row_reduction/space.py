@@ -48,7 +48,7 @@ def space(problem: RowProblem, device: Device) -> Space:
 
 
 def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
-    """The domains, before any rule applies."""
+    """Return the domains, before any rule applies."""
     element_bytes = problem.input_dtype.bytes
     vectors = tuple(v for v in (1, 2, 4, 8) if v * element_bytes <= 16)
     peels = ("no", "yes") if problem.reduces_contiguous and problem.length % vectors[-1] else ("no",)
@@ -87,7 +87,7 @@ def chunk_length(span: npt.ArrayLike, contiguous: bool, split: npt.ArrayLike) ->
 
 
 def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
-    """Derived columns, shared by rules, code generation and cost models."""
+    """Return derived columns, shared by rules, code generation and cost models."""
     element_bytes, contiguous = problem.input_dtype.bytes, problem.reduces_contiguous
     words = each(lambda passes: sum(problem.state_words(passes)))  # of a state
     return (

@@ -21,7 +21,7 @@ SCALING = 1.25  # instructions of a thread for a sum: an addition, and a part of
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
-    """The cost counts of a valid config, of one block."""
+    """Return the cost counts of a valid config, of one block."""
     tile_m, tile_n, tile_k = config.integers("tile_m", "tile_n", "tile_k")
     steps, stages, sum_buffers, split_k = config.integers("tiles_of_split", "stages", "sum_buffers", "split_k")
     launched, store_buffers = config.integers("launched_blocks", "store_buffers")

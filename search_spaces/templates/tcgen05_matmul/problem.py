@@ -12,7 +12,7 @@ from search_spaces.templates.common.tiling import Tiling
 
 
 def row_of(problem: Matmul, tile_m: int, tile_n: int) -> TensorIntrinsic:
-    """The instruction that multiplies a tile. Raises ValueError for sizes that it does not have."""
+    """Return the instruction that multiplies a tile. Raises ValueError for sizes that it does not have."""
     return tcgen05_row(problem.multiplied_as, tile_m, tile_n)
 
 

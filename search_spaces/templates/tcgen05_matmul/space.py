@@ -60,7 +60,7 @@ def space(problem: Matmul, device: Device, *, transposed: bool = False) -> Space
 
 
 def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter, ...]:
-    """The domains, before any rule applies."""
+    """Return the domains, before any rule applies."""
     span = 128 // problem.input_dtype.bytes
     columns = n_of(problem.multiplied_as, 1)
     if problem.blocks:  # whose scales come for so many columns at a time
@@ -109,7 +109,7 @@ def _blocks_of(tile_m: IntArray) -> IntArray:
 
 
 def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
-    """Derived columns, shared by rules, code generation and cost models."""
+    """Return derived columns, shared by rules, code generation and cost models."""
     element_bytes = problem.input_dtype.bytes
     return (
         *tiling(problem).attributes(),
@@ -176,8 +176,8 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
 def _launched_blocks(
     device: Device, blocks: int, tile_m: int, tiles_of_block: int, stream_k: int, tile_scheduler: str
 ) -> int:
-    """The fewest for ``tiles_of_block`` of each; one for each tile where blocks take over those of others; all that run
-    at a time with stream-K."""
+    """Return the fewest for ``tiles_of_block`` of each; one for each tile where blocks take over those of others; all
+    that run at a time with stream-K."""
     pair = tile_m // ROWS
     if tile_scheduler == LAUNCH_CONTROL:
         return blocks * pair

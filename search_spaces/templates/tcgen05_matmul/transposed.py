@@ -47,13 +47,13 @@ def space(problem: Matmul, device: Device) -> Space:
 
 
 def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
-    """The kernel of a valid config."""
+    """Return the kernel of a valid config."""
     a, b, *rest = problem.operands()
     return lowering.lower_sides(exchanged(problem), (b, a, *rest), config, transposed=True)
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
-    """The cost counts of a valid config."""
+    """Return the cost counts of a valid config."""
     return straight_counts.counts(exchanged(problem), config, device)
 
 

@@ -14,7 +14,7 @@ REGISTER_SCALE = 2.1  # compiled over estimated: 14 sampled kernels for sm_90a, 
 
 
 def counts(problem: Transpose, config: Config, device: Device) -> CostCounts:
-    """The cost counts of a valid config. An iteration is a tile."""
+    """Return the cost counts of a valid config. An iteration is a tile."""
     rows, columns, threads, tiles = config.integers("tile_rows", "tile_columns", "threads", "block_tiles")
     load_vector, load_columns, block_rows = config.integers("load_vector", "load_columns", "block_rows")
     store_vector, store_columns = config.integers("store_vector", "store_columns")

@@ -15,7 +15,7 @@ SOURCE = DeviceSource("autosched/kernels/transpose.cuh", "autosched::transpose")
 
 
 def shared_layout(config: Config) -> SharedLayout | None:
-    """The layout of the tile of x in shared memory; None where its elements stay in registers."""
+    """Return the layout of the tile of x in shared memory; None where its elements stay in registers."""
     if config["layout"] == NONE:
         return None
     layout = parse_layout(config.text("layout"), *config.integers("tile_rows", "tile_columns"))
@@ -40,7 +40,7 @@ def store_map(config: Config) -> WgMap:
 
 
 def lower(problem: Transpose, config: Config, device: Device) -> Kernel:
-    """The kernel of a valid config."""
+    """Return the kernel of a valid config."""
     layout = shared_layout(config)
     return SOURCE.kernel(
         config,

@@ -55,8 +55,8 @@ def vectors(problem: Transpose) -> tuple[int, ...]:
 
 
 def layouts(problem: Transpose) -> tuple[str, ...]:
-    """The ``sampled_layouts`` that no other matches here: pads after each line, swizzles of
-    all eight chunks of 128 bytes, and xor."""
+    """Return the ``sampled_layouts`` that no other matches here: pads after each line, swizzles of all eight chunks of
+    128 bytes, and xor."""
 
     def kept(text: str) -> bool:
         step = text.removeprefix("transpose+")
@@ -68,7 +68,7 @@ def layouts(problem: Transpose) -> tuple[str, ...]:
 
 
 def parameters(problem: Transpose) -> tuple[Parameter, ...]:
-    """The domains, before any rule applies."""
+    """Return the domains, before any rule applies."""
     tiles = (8, 16, 32, 64, 128, 256)
     columns = (4, 8, 16, 32)
     return (
@@ -94,7 +94,7 @@ def parameters(problem: Transpose) -> tuple[Parameter, ...]:
 
 
 def attributes(problem: Transpose) -> tuple[Attribute, ...]:
-    """Derived columns, shared by rules, code generation and cost models."""
+    """Return derived columns, shared by rules, code generation and cost models."""
     element_bytes = problem.element_bytes
 
     def staged(

@@ -26,7 +26,7 @@ RUN_OF_STORE = 8  # neighbours of a row of out that four lanes store at a time
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
-    """The cost counts of a valid config."""
+    """Return the cost counts of a valid config."""
     tile_m, tile_n, tile_k = config.integers("tile_m", "tile_n", "tile_k")
     stages, split_k, steps = config.integers("stages", "split_k", "tiles_of_split")
     consumers, in_flight, ping_pong = config.integers("consumers", "in_flight", "ping_pong")

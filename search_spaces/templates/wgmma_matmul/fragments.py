@@ -41,7 +41,8 @@ def a_from(problem: Matmul) -> Parameter:
 def fragment_registers(
     problem: Matmul, tile_m: IntArray, tile_k: IntArray, sharing: IntArray, a_from: TextColumn
 ) -> IntArray:
-    """Registers of A that a consumer's thread holds until the multiplications of a k-tile have been waited for."""
+    """Return registers of A that a consumer's thread holds until the multiplications of a k-tile have been waited
+    for."""
     steps = tile_k * problem.input_dtype.bytes // K_BYTES
     held: IntArray = np.where(a_from == REGISTERS, FRAGMENT_REGISTERS * steps * tile_m // (ROWS * sharing), 0)
     return held

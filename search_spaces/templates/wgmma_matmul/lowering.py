@@ -88,12 +88,13 @@ def workspaces(config: Config) -> tuple[Operand, ...]:
 
 
 def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
-    """The kernel of a valid config."""
+    """Return the kernel of a valid config."""
     return lower_sides(problem, problem.operands(), config)
 
 
 def lower_sides(problem: Matmul, operands: tuple[Operand, ...], config: Config, *, transposed: bool = False) -> Kernel:
-    """The kernel of a valid config of ``problem``, whose a, b, scales and bias (if any) and out are ``operands``."""
+    """Return the kernel of a valid config of ``problem``, whose a, b, scales and bias (if any) and out are
+    ``operands``."""
     a, b, *rest = operands
     *read, out = rest
     accesses = {side: access(problem, config, side) for side in SIDES}

@@ -58,7 +58,7 @@ def _enough_registers(problem: Matmul) -> int:
 
 
 def producer_registers(problem: Matmul) -> Parameter:
-    """What the threads of a copying warpgroup keep."""
+    """Return what the threads of a copying warpgroup keep."""
     return ordinal(
         "producer_registers",
         (0, 24, 40, _enough_registers(problem)),
@@ -67,7 +67,8 @@ def producer_registers(problem: Matmul) -> Parameter:
 
 
 def ends_bytes(problem: Matmul) -> Attribute:
-    """The words behind the lines of a stage's boxes, for lines that are aligned to less than a word and shifted."""
+    """Return the words behind the lines of a stage's boxes, for lines that are aligned to less than a word and
+    shifted."""
     shifted = {side: aligned_bytes(problem, side) < LEAST_COPY_BYTES for side in SIDES}
 
     def total(stage_bytes_a: IntArray, stage_bytes_b: IntArray, swizzle_a: IntArray, swizzle_b: IntArray) -> IntArray:
@@ -157,7 +158,7 @@ class Copying:
 
 
 def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) -> Copying | None:
-    """The counts of ``side``, or None where TMA copies it."""
+    """Return the counts of ``side``, or None where TMA copies it."""
     bytes_ = access(problem, config, side)
     if bytes_ == 0:
         return None

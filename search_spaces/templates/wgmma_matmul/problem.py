@@ -14,7 +14,8 @@ REGISTER_BYTES = 4  # of a register of A: such elements lie along k there, howev
 
 
 def row_of(problem: Matmul, n: int) -> TensorIntrinsic:
-    """The instruction of n columns that multiplies ``problem``. Raises ValueError for an n that it does not have."""
+    """Return the instruction of n columns that multiplies ``problem``. Raises ValueError for an n that it does not
+    have."""
     return wgmma_row(problem.multiplied_as, n, halves=problem.acc == "f16")
 
 

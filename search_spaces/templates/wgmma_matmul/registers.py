@@ -28,15 +28,15 @@ WALKING_REGISTERS = 40
 
 
 def launched_registers(device: Device, consumers: npt.ArrayLike, min_blocks: npt.ArrayLike) -> IntArray:
-    """Registers that each thread is launched with, as setmaxnreg counts. A warp that copies alone takes the room of
-    four: each of the SM's four parts has registers of its own, and takes every fourth warp."""
+    """Return registers that each thread is launched with, as setmaxnreg counts. A warp that copies alone takes the room
+    of four: each of the SM's four parts has registers of its own, and takes every fourth warp."""
     threads = WARPGROUP * (np.asarray(consumers) + 1)
     limit: IntArray = register_limit(device, threads, min_blocks)
     return limit // REGISTER_STEP * REGISTER_STEP
 
 
 def consumer_limit(device: Device, consumers: IntArray, min_blocks: IntArray, consumer_registers: IntArray) -> IntArray:
-    """Registers that a consumer's thread has."""
+    """Return registers that a consumer's thread has."""
     return np.where(consumer_registers > 0, consumer_registers, launched_registers(device, consumers, min_blocks))
 
 

@@ -80,7 +80,7 @@ def space(problem: Matmul, device: Device, *, transposed: bool = False) -> Space
 
 
 def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter, ...]:
-    """The domains, before any rule applies."""
+    """Return the domains, before any rule applies."""
     span = 128 // problem.input_dtype.bytes
     in_blocks = problem.scale == "block"  # whose sums are those of a k-tile
     return (
@@ -130,14 +130,14 @@ def _columns(problem: Matmul) -> tuple[int, ...]:
 
 
 def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
-    """Derived columns, shared by rules, code generation and cost models."""
+    """Return derived columns, shared by rules, code generation and cost models."""
     element_bytes = problem.input_dtype.bytes
     long_end = problem.epilogue not in ("none", "relu") or problem.scale == "row_column"
     overhead = REGISTER_OVERHEAD + (END_REGISTERS if long_end else 0)
 
     def consumer_registers(consumers: IntArray, producer_registers: IntArray, min_blocks: IntArray) -> IntArray:
-        """The most that the consumers can take: setmaxnreg waits for ever for more than the warpgroups of the block
-        were launched with (PTX ISA, "setmaxnreg")."""
+        """Return the most that the consumers can take: setmaxnreg waits for ever for more than the warpgroups of the
+        block were launched with (PTX ISA, "setmaxnreg")."""
         left = (consumers + 1) * launched_registers(device, consumers, min_blocks) - producer_registers
         most = left // consumers // REGISTER_STEP * REGISTER_STEP
         return np.where(producer_registers > 0, np.minimum(most, MOST_REGISTERS), 0)
@@ -367,7 +367,7 @@ def _columns_rule(problem: Matmul) -> Rule:
 
 
 def _narrow_rule(problem: Matmul, device: Device) -> Rule:
-    """A wgmma reads 64 rows of a and n columns of b from shared memory while it multiplies for n / 2 cycles."""
+    """Return a wgmma reads 64 rows of a and n columns of b from shared memory while it multiplies for n / 2 cycles."""
     return Rule(
         "narrow",
         lambda tile_m, tile_n: (

@@ -38,7 +38,7 @@ COMMANDS = ("space", "tune", "best", "verify")
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line in an empty folder: (status, stdout, stderr)."""
+    """Return the command line in an empty folder: (status, stdout, stderr)."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -53,7 +53,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
 
 def process(*arguments: str, cwd: Path, **more: Any) -> "subprocess.CompletedProcess[str]":
-    """The command line in a process of its own."""
+    """Return the command line in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "autosched", *arguments], cwd=cwd, capture_output=True, text=True, timeout=120, **more
     )

@@ -75,7 +75,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """The kernel file, with some of its text replaced; its path."""
+    """Return the kernel file, with some of its text replaced; its path."""
 
     def written(*changes: tuple[str, str], source: str = SOURCE) -> str:
         text = TOML

@@ -49,7 +49,7 @@ class Machine:
         return done.returncode, done.stdout, done.stderr
 
     def refuses(self, *arguments: str) -> str:
-        """The one line on stderr of a command that is refused and leaves nothing."""
+        """Return the one line on stderr of a command that is refused and leaves nothing."""
         status, out, err = self.run(*arguments)
         assert (status, out, err.count("\n")) == (2, "", 1), err
         assert err.startswith("autosched: ")

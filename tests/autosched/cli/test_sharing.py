@@ -347,7 +347,7 @@ def test_an_invalid_schedule_never_takes_the_place_of_the_best(here: Path, capsy
 
 
 def of_a_kernel_file(path: Path) -> None:
-    """A database with a kernel that no catalogue knows before its file is read."""
+    """Make a database with a kernel that no catalogue knows before its file is read."""
     known = stored(path)
     path.unlink()
     foreign = Schedule("thrice", (("block_size_x", 64),))

@@ -27,7 +27,7 @@ PROBLEMS = (Copy(2048, 2048), Copy(9000, 300))
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line in a folder with ``best.db``, which trains quickly: (status, stdout, stderr)."""
+    """Return the command line in a folder with ``best.db``, which trains quickly: (status, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(training, "TRAINING", QUICK)
     store(tmp_path / "best.db", *(r for p in PROBLEMS for r in records(observations(p, rows=16))))

@@ -124,7 +124,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEmulator:
 
 
 def stored(path: Path, *times: float | None, problem: Matmul = PROBLEM, again: bool = False) -> Path:
-    """A database of ``schedules`` with these times, None for a failure; ``again`` stores each twice."""
+    """Return a database of ``schedules`` with these times, None for a failure; ``again`` stores each twice."""
     store = Store.open(path)
     for seconds, schedule in zip(times, schedules(), strict=False):
         timing = None if seconds is None else Timing.estimate(seconds)

@@ -37,14 +37,14 @@ def of(shape: tuple[int, ...], kind: str = "float16") -> ArraySpec:
 
 
 def computed(plan: Plan, *arrays: np.ndarray) -> np.ndarray:
-    """The reference of the plan's problem on the memory of these arrays, in the shape of the result."""
+    """Return the reference of the plan's problem on the memory of these arrays, in the shape of the result."""
     operands = {o.name: o for o in plan.problem.operands()}
     inputs = {name: in_memory(operands[name], array) for name, array in zip(plan.operands, arrays, strict=True)}
     return plan.problem.reference(inputs)["out"].reshape(plan.out_shape)
 
 
 def in_memory(operand: Operand, array: np.ndarray) -> np.ndarray:
-    """What a kernel sees that gets only the address of ``array``."""
+    """Return what a kernel sees that gets only the address of ``array``."""
     flat = np.lib.stride_tricks.as_strided(array, (array.size,), (array.dtype.itemsize,))
     return flat.view(operand.dtype.storage).reshape(operand.shape)
 

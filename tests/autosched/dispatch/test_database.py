@@ -133,7 +133,7 @@ class TestBest:
 
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendedCupy:
-    """An H200 as cupy shows it, and a compiler that takes no time."""
+    """Return an H200 as cupy shows it, and a compiler that takes no time."""
     pretended = PretendedCupy()
     monkeypatch.setitem(sys.modules, "cupy", pretended)
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))

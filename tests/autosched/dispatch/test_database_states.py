@@ -198,7 +198,7 @@ STATES = {
 
 @pytest.fixture(scope="module")
 def beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what commands need besides the database."""
+    """Return a folder with what commands need besides the database."""
     folder = tmp_path_factory.mktemp("beside")
     (folder / "tests").mkdir()
     (folder / "suite.toml").write_text(SUITE)
@@ -228,7 +228,7 @@ def seen(folder: Path) -> dict[str, object]:
 
 
 def one_line(capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line on stderr, which nothing else may be beside."""
+    """Return the one line on stderr, which nothing else may be beside."""
     out, err = capsys.readouterr()
     lines = [text for text in err.splitlines() if text.strip()]
     assert len(lines) == 1 and "Traceback" not in out + err, (out, err)
@@ -237,7 +237,7 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def skip_some(command: str, nightly: bool) -> None:
-    """A quarter of the commands by day."""
+    """Run a quarter of the commands by day."""
     if list(COMMANDS).index(command) % 4 and not nightly:
         pytest.skip("every night")
 
@@ -308,7 +308,7 @@ def test_of_an_older_autosched(here: Path, capsys: pytest.CaptureFixture[str], c
 
 @pytest.fixture
 def read_only(here: Path) -> Iterator[Path]:
-    """The current folder, with "x.db" and "old.db", in which nothing can be written but into "made"."""
+    """Yield the current folder, with "x.db" and "old.db", in which nothing can be written but into "made"."""
     stored(here / "x.db")
     with closing(sqlite3.connect(here / "old.db")) as raw:
         raw.executescript(OLD.read_text())

@@ -66,7 +66,7 @@ def test_what_does_not_compute_the_same_is_refused_with_a_reason() -> None:
 
 
 def judge_default(judge) -> int:
-    """The block of Helion's default, if that passes: it runs as one block of all elements or more."""
+    """Return the block of Helion's default, if that passes: it runs as one block of all elements or more."""
     small = config(32)
     assert judge(small) is small
     return 32

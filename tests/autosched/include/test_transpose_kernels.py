@@ -114,7 +114,7 @@ def test_cache_hints_reach_the_machine_code(problem: Problem) -> None:
 
 
 def without_texts(cubin: Path) -> bytes:
-    """A cubin less the texts of the hints, which it holds whether or not the code depends on them."""
+    """Return a cubin less the texts of the hints, which it holds whether or not the code depends on them."""
     content = cubin.read_bytes()
     for text in (*LOAD_HINTS, *STORE_HINTS):
         content = content.replace(text.encode().ljust(48, b"\0"), bytes(48))

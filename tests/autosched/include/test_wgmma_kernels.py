@@ -239,7 +239,8 @@ MAKE_A_MAP = """  autosched::ptx::TensorMap& {0} = {0}_made[blockIdx.x];
 
 
 def making_its_maps(kernel: Kernel) -> tuple[Kernel, dict[str, Array]]:
-    """The kernel with tensor maps that each block makes in global memory, and what it takes beside its inputs."""
+    """Return the kernel with tensor maps that each block makes in global memory, and what it takes beside its
+    inputs."""
     maps = {a.name: a for a in kernel.arguments if isinstance(a, TensorMap)}
     arguments: list[Argument] = []
     inputs = {}

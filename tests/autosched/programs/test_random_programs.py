@@ -46,7 +46,7 @@ def check_wgmma(seed: int, orders: int = 1) -> None:
 
 
 def prove(p: ProgramProblem, seed: int, orders: int, where: Device = A100, schedule: Schedule | None = None) -> None:
-    """A schedule, or else a random one, gives the interpreter's numbers, within its bounds."""
+    """Prove that a schedule, or else a random one, gives the interpreter's numbers, within its bounds."""
     own = template(p.program)
     reason = own.why_not(p, where)
     assert reason is None, reason

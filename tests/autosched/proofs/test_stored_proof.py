@@ -35,7 +35,7 @@ H200 = device("h200")
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TuneResult]:
-    """A database, and the run that filled it, which proved its best for a short time."""
+    """Return a database, and the run that filled it, which proved its best for a short time."""
     path = tmp_path_factory.mktemp("proofs") / "best.db"
     return path, tune(PROBLEM, trials=2, database=path, backend="estimate", device="h200", seed=1, proof_seconds=1e-9)
 
@@ -55,7 +55,7 @@ def proof_of(path: Path) -> dict[str, object]:
 
 
 def changed(path: Path, **fields: object) -> None:
-    """The proof of the best says something else."""
+    """Make the proof of the best say something else."""
     with Store.open(path, create=False) as store:
         best = store.best(PROBLEM, "h200")
         assert best is not None and best.proof is not None

@@ -40,7 +40,8 @@ def pool(shared_cache: None) -> Iterator[CompilePool]:
 
 @pytest.fixture(scope="session")
 def record(pool: CompilePool) -> MakeRecord:
-    """A record of a schedule with what it compiles to today; ``resources`` and ``code`` overrule fields of that."""
+    """Return a record of a schedule with what it compiles to today; ``resources`` and ``code`` overrule fields of
+    that."""
 
     def make(
         schedule: Schedule,
@@ -85,7 +86,7 @@ def record(pool: CompilePool) -> MakeRecord:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Callable[..., Path]:
-    """A database of the given records."""
+    """Return a database of the given records."""
 
     def make(*records: Record, name: str = "best.db") -> Path:
         path = tmp_path / name

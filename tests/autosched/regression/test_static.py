@@ -123,7 +123,7 @@ def test_what_no_longer_compiles_is_broken_with_the_compilers_words(
 
 @pytest.fixture
 def predicted(record: MakeRecord) -> Callable[[Schedule], float]:
-    """What the time model says of a schedule today."""
+    """Return what the time model says of a schedule today."""
     model = Estimate(device("h200"), TemplateSet([template("matmul")]))
 
     def seconds(schedule: Schedule) -> float:

@@ -78,7 +78,7 @@ ROWS = [row((64, 64, 64), (32, 32, 64)), row((64, 64, 64), (32, 32, 64)), row((1
 
 @pytest.fixture
 def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package of that name that answers ROWS; the file of what it was asked."""
+    """Return a package of that name that answers ROWS; the file of what it was asked."""
     package = tmp_path / "site"
     package.mkdir()
     (package / f"{NAME}.py").write_text(STUB)

@@ -99,7 +99,7 @@ def parent(pid: int) -> int:
 
 
 def command(pid: int) -> str:
-    """The command line, "" for a process that is gone or a zombie."""
+    """Return the command line, "" for a process that is gone or a zombie."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:

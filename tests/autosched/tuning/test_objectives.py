@@ -22,7 +22,7 @@ from search_spaces.spaces.schedule import Schedule
 
 
 def watts(schedule: Schedule) -> float:
-    """The more threads along x the less, so that the fastest is not the thriftiest."""
+    """Return the more threads along x the less, so that the fastest is not the thriftiest."""
     return 400.0 / schedule.integer("x")
 
 

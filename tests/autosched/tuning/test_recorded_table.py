@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from autosched import Kernel
+from autosched.cli import main
 from autosched.tuning.tune import tune
 from measurements.records.measurement import Provenance
 from measurements.tables.reading import read_table
@@ -19,6 +20,13 @@ __global__ void add(float* c, int n) {
   int i = blockIdx.x * block_size_x + threadIdx.x;
   if (i < n) c[i] = 1;
 }
+"""
+TOML = """
+argument = [{ name = "c", kind = "output", dtype = "f32", shape = "n" }, { name = "n", kind = "scalar", value = "n" }]
+kernel = { source = "add.cu", entry = "add", name = "add_of_a_file" }
+sizes = { n = 1000 }
+parameters = { block_size_x = [32, 64, 128, 256], tile = [1, 2, 4] }
+launch = { problem_size = "n" }
 """
 BLOCKS, TILES = [32, 64, 128, 256], [1, 2, 4]
 
@@ -125,3 +133,22 @@ def test_a_recording_is_for_the_backend_replay_alone(tmp_path: Path) -> None:
         replayed(tmp_path, file, objective="joules")
     with pytest.raises(TableError, match="cannot be read"):
         replayed(tmp_path, tmp_path / "missing.json")
+
+
+def test_the_command_writes_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "add.cu").write_text(SOURCE)
+    (tmp_path / "add.toml").write_text(TOML)
+    file = cache(tmp_path / "cache.json")
+    given = ["--kernel", str(tmp_path / "add.toml"), "--db", str(tmp_path / "a.db"), "--backend", "replay"]
+    out = [f"--{what}={tmp_path / what}" for what in ("csv", "t4", "c-header")]
+    objectives = ["--objective", "seconds", "--objective", "block_size_x:min", "--sampler", "brute_force", "--json"]
+    assert main(["tune", *given, "--recording", str(file), *out, *objectives]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["objectives"] == {"seconds": "min", "block_size_x": "min"}
+    assert [(row["block_size_x"], row["tile"]) for row in said["front"]] == [(256, 4), (64, 2), (32, 2)]
+    assert "#define block_size_x 256" in (tmp_path / "c-header").read_text()
+    assert len(read_table(tmp_path / "t4").measurements) == len(BLOCKS) * len(TILES)
+    assert len((tmp_path / "csv").read_text().splitlines()) == 1 + len(BLOCKS) * len(TILES)
+    builtin = ["tune", "matmul", "-m", "64", "-n", "64", "-k", "64", "--db", str(tmp_path / "b.db")]
+    assert main([*builtin, "--c-header", str(tmp_path / "h")]) == 2
+    assert "give --kernel FILE" in capsys.readouterr().err and not (tmp_path / "b.db").exists()

@@ -128,7 +128,7 @@ relative = "flops / 1e9"
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a kernel file and its neighbours; ``replace`` changes parts of the TOML text."""
+    """Write a kernel file and its neighbours; ``replace`` changes parts of the TOML text."""
 
     def make(toml: str = TOML, *replace: tuple[str, str], source: str = SOURCE) -> Path:
         for old, new in replace:

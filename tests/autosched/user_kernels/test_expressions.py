@@ -34,7 +34,7 @@ PYTHON = {
 
 
 def python(text: str, values: dict[str, int]) -> Any:
-    """What Python itself makes of an expression; None where it raises, or leaves the reals."""
+    """Return what Python itself makes of an expression; None where it raises, or leaves the reals."""
     try:
         found = eval(text, {"__builtins__": {}}, {**PYTHON, **values})  # Python's own answer
     except (ArithmeticError, ValueError, TypeError):

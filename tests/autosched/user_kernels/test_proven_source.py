@@ -45,7 +45,7 @@ def lowered(write: Write, source: str, on: str = "h200", height: int = 3) -> tup
 
 
 def scale(write: Write, source: str, on: str) -> tuple[Kernel, bool]:
-    """The kernel as it is for a device, and whether the emulator finds its numbers right."""
+    """Return the kernel as it is for a device, and whether the emulator finds its numbers right."""
     problem, kernel = lowered(write, source, on)
     inputs = problem.random_inputs(0)
     run = emulate(kernel, inputs)

@@ -94,7 +94,7 @@ RELU = "x < 0.0f ? 0.0f : x"
 
 
 def outcome_of(header: str, part: str, old: str, new: str, result: str) -> Outcome:
-    """That of an edit of the first ``old`` in the first ``part`` of a header."""
+    """Return that of an edit of the first ``old`` in the first ``part`` of a header."""
     text = (Path(include_dir()) / "autosched" / header).read_text()
     start = text.index(old, text.index(part))
     return Outcome(header, text.count("\n", 0, start) + 1, "operator", start, old, new, result, "", "", 0.1)
@@ -294,7 +294,7 @@ def test_a_line_of_one_n_is_proven_with_a_tile_of_so_many_columns() -> None:
 
 
 def chosen_cases(mutant: Mutant, cases: list[Case], count: int) -> list[Case]:
-    """The first ``count`` that it is proven with, of cases that all have its line."""
+    """Return the first ``count`` that it is proven with, of cases that all have its line."""
     tried: list[Case] = []
     for case in cases_of(mutant, cases, tried, lambda case: ""):
         if len(tried) == count:

@@ -49,7 +49,7 @@ SHAPES = (("square", Matmul(m=256, n=256, k=256)), ("odd", Matmul(m=127, n=63, k
 
 
 def pretended(problem, schedule, device):
-    """Times by a formula; one candidate in ten is bad."""
+    """Return times by a formula; one candidate in ten is bad."""
     number = zlib.crc32(schedule.key().encode())
     name = ("wrong", "poison", "segfault")[number % 3] if number % 10 == 0 else f"time_{2000 + number % 3000}"
     return fault_kernel(f"{name}_{number}", problem)
@@ -86,7 +86,7 @@ def make_runner(tmp_path):
 
 @pytest.fixture(autouse=True)
 def probe_of_small_arrays(monkeypatch):
-    """What is pretended takes as long whatever its size, but the references of large problems take a minute."""
+    """Return what is pretended takes as long whatever its size, but the references of large problems take a minute."""
     monkeypatch.setattr(probe, "LARGE", dataclasses.replace(probe.LARGE, m=512, n=512, k=512))
     monkeypatch.setattr(probe, "COPIED", dataclasses.replace(probe.COPIED, rows=64, columns=64))
 
@@ -217,7 +217,8 @@ def test_a_baseline_that_is_not_there_is_named_once(make_runner, tmp_path, no_te
 
 
 def first_preparation(runner, monkeypatch, prepared):
-    """What ``prepared`` returns or raises takes the place of the runner's; the seconds that each search is given."""
+    """Return what ``prepared`` returns or raises takes the place of the runner's; the seconds that each search is
+    given."""
     given = []
 
     def run(self, trials, seconds, final_seconds):

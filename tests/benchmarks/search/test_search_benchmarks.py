@@ -23,7 +23,7 @@ from search_spaces.hardware.devices import device
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A recording with the best of 60 configurations at x = 8, y = 2."""
+    """Return a recording with the best of 60 configurations at x = 8, y = 2."""
     entries = {}
     for x, y, z in product((1, 2, 4, 8, 16), (1, 2, 4), (0, 1, 2, 3)):
         time = 1 + abs(x - 8) / 8 + abs(y - 2) / 2 + 0.2 * z

@@ -15,7 +15,7 @@ QUICK = Settings(rounds=120, patience=20)
 
 
 def kernels(rows: int, seed: int, scale: float = 1e-4) -> tuple[Matrix, Times]:
-    """A synthetic space: six decisions, times with an interaction, a cliff and 1% noise."""
+    """Return a synthetic space: six decisions, times with an interaction, a cliff and 1% noise."""
     rng = np.random.default_rng(seed)
     x = rng.integers(0, 6, (rows, 6)).astype(np.float32)
     log = 0.3 * np.abs(x[:, 0] - 3) + 0.2 * np.abs(x[:, 1] - x[:, 2]) + 0.8 * (x[:, 3] > 4) + 0.05 * x[:, 4]

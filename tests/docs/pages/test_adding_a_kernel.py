@@ -20,20 +20,20 @@ REPOSITORY = PAGE.parents[2]
 
 
 def files(text: str) -> dict[str, str]:
-    """The files that a page shows: a name in backticks and a colon, then a block."""
+    """Return the files that a page shows: a name in backticks and a colon, then a block."""
     shown = re.findall(r"^`([^`\n]+)`:\n```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return dict(shown)
 
 
 def commands(text: str) -> list[str]:
-    """The commands that a page shows: its blocks of sh, line by line."""
+    """Return the commands that a page shows: its blocks of sh, line by line."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [line for block in blocks for line in block.splitlines() if line and not line.startswith("#")]
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment that has this one's packages, and whatever is installed into it."""
+    """Return an environment that has this one's packages, and whatever is installed into it."""
     place = tmp_path_factory.mktemp("outsider") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     theirs = Path(sysconfig.get_path("purelib", "venv", {"base": str(place), "platbase": str(place)}))

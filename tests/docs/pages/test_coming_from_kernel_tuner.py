@@ -42,7 +42,7 @@ def test_the_program_of_the_page_runs() -> None:
 
 
 def add(source: Any = ADD, name: str = "vector_add", params: Any = None, **given: Any) -> Kernel:
-    """The page's kernel, with other arguments; ``name`` is that of the function."""
+    """Return the page's kernel, with other arguments; ``name`` is that of the function."""
     arguments = [np.zeros(N, np.float32), A, B, np.int32(N)]
     return Kernel.from_arrays(name, source, N, arguments, params or {"block_size_x": BLOCKS}, **given)
 
@@ -57,7 +57,7 @@ def space(kernel: Kernel) -> Any:
 
 
 def recording(folder: Path) -> Path:
-    """A cache of Kernel Tuner's in which 64 is the fastest, and 128 the one with the largest blocks."""
+    """Return a cache of Kernel Tuner's in which 64 is the fastest, and 128 the one with the largest blocks."""
     cache = {str(b): {"block_size_x": b, "time": 1.0 + abs(b - 64)} for b in BLOCKS}
     document = {"kernel_name": "vector_add", "tune_params_keys": ["block_size_x"], "cache": cache}
     (folder / "cache.json").write_text(json.dumps({"device_name": "NVIDIA A100-PCIE-40GB", **document}))
@@ -65,7 +65,7 @@ def recording(folder: Path) -> Path:
 
 
 def replayed(folder: Path, **given: Any) -> Any:
-    """What a search of all that was recorded gives."""
+    """Return what a search of all that was recorded gives."""
     options = {"sampler": "brute_force", "trials": 10, "database": folder / "best.db", **given}
     return tune(add().problem(), backend="replay", recording=recording(folder), **options)
 

@@ -41,7 +41,7 @@ def offsets_or_nobody(table: Table) -> npt.NDArray[np.uint32]:
 
 
 def emulate_table(run: Run, source: str, table: Table, *more: int) -> tuple[Traffic, Traffic | None]:
-    """Counts at the lines that end in ``// load`` and ``// store``, of a table of offsets (-1: no access)."""
+    """Return counts at the lines that end in ``// load`` and ``// store``, of a table of offsets (-1: no access)."""
     requests = np.array([len(table), *more], dtype=np.uint32)
     arguments = (words("table", table.size), words("requests", requests.size), words("o", 32, "output"))
     inputs = {"table": offsets_or_nobody(table), "requests": requests}
@@ -121,7 +121,7 @@ def test_wavefronts_of_random_ldmatrix(run: Run, test_kernel: Callable[[str], st
 
 
 def random_layout(rng: np.random.Generator, shape: tuple[int, int]) -> SharedLayout:
-    """A legal layout: row- or column-major, padded or swizzled."""
+    """Return a legal layout: row- or column-major, padded or swizzled."""
     while True:
         steps = ["transpose"] if rng.random() < 0.5 else []
         kind = rng.integers(0, 3)
@@ -138,7 +138,7 @@ def random_layout(rng: np.random.Generator, shape: tuple[int, int]) -> SharedLay
 def accesses(
     row: TensorIntrinsic, operand: str, layout: SharedLayout, element_bytes: int, access: Access
 ) -> tuple[str, Table]:
-    """The kernel, and the table of byte offsets, by which the intrinsic reads every fragment of a tile once."""
+    """Return the kernel, and the table of byte offsets, by which the intrinsic reads every fragment of a tile once."""
     offsets = layout.offsets().astype(np.int64) * element_bytes
     if access.mode in ("row", "col"):  # wmma: where each fragment starts
         fragment = row.a.shape if operand == "a" else row.b.shape

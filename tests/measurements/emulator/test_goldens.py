@@ -33,7 +33,7 @@ pytestmark = [needs_nvrtc, needs_compiler]
 
 
 def requests(run: Emulation) -> Counter[tuple[str, int, tuple[str, ...], str, int]]:
-    """Requests at each place."""
+    """Return requests at each place."""
     counts: Counter[tuple[str, int, tuple[str, ...], str, int]] = Counter()
     for site in (*run.shared_sites, *run.global_sites):
         counts[site.file, site.line, site.callers, site.instruction, site.bytes] += site.requests

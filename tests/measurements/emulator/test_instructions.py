@@ -356,7 +356,7 @@ def in_f16_is_the_reference(run: Run, row: TensorIntrinsic, a: Array, b: Array) 
 
 
 def instructions(row: TensorIntrinsic) -> str:
-    """What multiplies x by y onto d: one instruction, except for 8-bit types on sm_75, which has half of it."""
+    """Return what multiplies x by y onto d: one instruction, except for 8-bit types on sm_75, which has half of it."""
     if row.name == "mma_m16n8k16_i8":
         return "".join(f"mma_m8n8k16_s8(d[{2 * i}], d[{2 * i + 1}], x[{i}], y[0]);" for i in range(2))
     if row.until:
@@ -404,7 +404,8 @@ def test_mma_is_the_reference_of_its_row(run: Run, row: TensorIntrinsic) -> None
 
 
 def wmma_source(row: TensorIntrinsic, registers: int, loaded: tuple[str, str], multiplied: tuple[str, str]) -> str:
-    """Loads both tiles from shared memory with padded strides, multiplies twice, stores; scales all registers alike."""
+    """Return loads both tiles from shared memory with padded strides, multiplies twice, stores; scales all registers
+    alike."""
     shape_and_type = row.name.removeprefix("wmma_")
     shape = shape_and_type.rsplit("_", 1)[0]
     element_bytes = 4 if row.type_a == "tf32" else 2

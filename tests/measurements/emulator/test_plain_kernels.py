@@ -27,7 +27,7 @@ def f32(name: str, role: str, *shape: int) -> Operand:
 def words(
     run: Run, body: str, count: int, *, before: str = "", grid: Size = 1, block: Size = 32, shared: int = 0
 ) -> npt.NDArray[np.uint32]:
-    """What ``body`` writes to ``unsigned o[count]``."""
+    """Return what ``body`` writes to ``unsigned o[count]``."""
     source = f'{before}\nextern "C" __global__ void kernel(unsigned* o) {{\n{body}\n}}\n'
     out = Operand("o", "output", U32, (count,))
     emulation = run(source, [out], {}, grid=grid, block=block, shared=shared)
@@ -38,7 +38,7 @@ def words(
 def floats(
     run: Run, source: str, a: npt.NDArray[np.float32], count: int, *, grid: Size = 1, block: Size = 32, shared: int = 0
 ) -> npt.NDArray[np.float32]:
-    """What ``kernel(const float* a, float* o)`` writes to ``o[count]``."""
+    """Return what ``kernel(const float* a, float* o)`` writes to ``o[count]``."""
     arguments = [f32("a", "input", *a.shape), f32("o", "output", count)]
     emulation = run(source, arguments, {"a": a}, grid=grid, block=block, shared=shared)
     assert emulation.ok, emulation.reason + emulation.log

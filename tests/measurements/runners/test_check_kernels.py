@@ -65,7 +65,7 @@ int main(int, char** a) {
 
 @pytest.fixture(scope="module")
 def host_checks(tmp_path_factory):
-    """The checking kernels as a host program of one thread: (kind, arrays, numbers) -> report."""
+    """Return the checking kernels as a host program of one thread: (kind, arrays, numbers) -> report."""
     compiler = cpp_compiler()
     folder = tmp_path_factory.mktemp("checks")
     # Without the kernel that waits for the host, which reads a clock of the GPU.

@@ -76,7 +76,7 @@ def recorded(status: Status, index: int) -> Candidate:
 
 
 def recording() -> Recording:
-    """Some trials of every status that is recorded, of the schedules that ``recorded`` gives."""
+    """Return some trials of every status that is recorded, of the schedules that ``recorded`` gives."""
     records = []
     for status in REPLAYED:
         for i in range(3001 if status is Status.OK else 40):

@@ -193,7 +193,7 @@ class FakeCupy:
         return SimpleNamespace(get_function=lambda name: self.function(path, name))
 
     def function(self, path, name):
-        """Reads the file anew unless it is remembered, each time a function is asked for, as cupy does."""
+        """Return reads the file anew unless it is remembered, each time a function is asked for, as cupy does."""
         if path not in self.modules:
             if not Path(path).exists():
                 raise CudaError(301, "CUDA_ERROR_FILE_NOT_FOUND: file not found")
@@ -693,7 +693,7 @@ def test_what_a_graph_launches_lives_as_long_as_its_rounds(arrays, monkeypatch):
 
 
 def pretended_library(name, cupy, stream, problem, copies, cold_bytes):
-    """A baseline that does what its name says."""
+    """Return a baseline that does what its name says."""
 
     if name == "missing":
         return "it is not here"

@@ -58,7 +58,7 @@ def array(address):
 
 @pytest.fixture
 def driver(monkeypatch):
-    """A pretended cuTensorMapEncodeTiled: the map holds a running number. What it was asked, in order."""
+    """Return a pretended cuTensorMapEncodeTiled: the map holds a running number. What it was asked, in order."""
     asked, numbers = [], itertools.count(1)
 
     def encode(target, *values):
@@ -259,7 +259,7 @@ SHRINKING = dataclasses.replace(LAUNCH, grid=(128, 1, 1), launches=1, grid_may_s
 
 @pytest.fixture
 def occupancy(monkeypatch):
-    """A pretended driver that says how many blocks of an SM, or clusters of the GPU, run at a time."""
+    """Return a pretended driver that says how many blocks of an SM, or clusters of the GPU, run at a time."""
     bindings = pytest.importorskip("cuda.bindings.driver")
     fine, asked = bindings.CUresult.CUDA_SUCCESS, []
     said = SimpleNamespace(status=fine, blocks_of_sm=2, clusters=31, asked=asked)
@@ -283,7 +283,7 @@ def occupancy(monkeypatch):
 
 
 def launched(described):
-    """The grid of two launches, which is that of ``grid``, and what is said of it."""
+    """Return the grid of two launches, which is that of ``grid``, and what is said of it."""
     program, function = loaded(described)
     parameters = program.parameters({"out": 4096, "a": 8192})
     for _ in range(2):

@@ -55,7 +55,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def broken(content: bytes, random: Random) -> bytes:
-    """Some bytes changed, or the rest cut off, or a piece moved."""
+    """Return some bytes changed, or the rest cut off, or a piece moved."""
     made = bytearray(content)
     kind = random.randrange(4)
     if kind == 0:
@@ -70,7 +70,7 @@ def broken(content: bytes, random: Random) -> bytes:
 
 
 def changed(document: Any, random: Random) -> Any:
-    """The JSON with one of its values changed, removed, doubled or exchanged."""
+    """Return the JSON with one of its values changed, removed, doubled or exchanged."""
     made = copy.deepcopy(document)
     places: list[tuple[Any, Any]] = []
 
@@ -122,7 +122,7 @@ def abs_fits(value: Any) -> bool:
 
 
 def use(path: Path) -> None:
-    """What a program and a user do with a database. Raises StoreError or NoSchedule."""
+    """Do what a program and a user do with a database. Raises StoreError or NoSchedule."""
     found = Database(path).best(PROBLEM, "h200")
     if found is not None:
         TEMPLATE.config(PROBLEM, found.schedule, H200)  # is valid

@@ -70,7 +70,7 @@ def best_seconds(store: Store, **arguments: object) -> float | None:
 
 
 def closed_store(path: Path, *records: Record) -> Path:
-    """The file of a database with these records that nobody has open."""
+    """Return the file of a database with these records that nobody has open."""
     with Store.open(path) as store:
         for one in records:
             store.append(one)
@@ -431,7 +431,8 @@ class TestBadPlaces:
 
 
 def open_without_privileges(new: Path, old: Path) -> list[str]:
-    """What opening ``new``, ``old`` for writing and ``old`` for reading say to a user who is not the superuser."""
+    """Return what opening ``new``, ``old`` for writing and ``old`` for reading say to a user who is not the
+    superuser."""
     child = f"""
 import os, sys
 sys.path[:0] = {[p for p in sys.path if p]!r}

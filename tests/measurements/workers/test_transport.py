@@ -71,7 +71,7 @@ def worker(folder):
 
 
 def alive(pid: int) -> bool:
-    """A zombie that init has yet to collect is dead enough."""
+    """Return a zombie that init has yet to collect is dead enough."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def wait_until(condition, seconds=10.0):
 
 
 def turn(worker, *contents):
-    """What the worker makes of blobs: each back to front."""
+    """Return what the worker makes of blobs: each back to front."""
     blobs = {digest_of(content): content for content in contents}
     answer = worker.request({"what": "turn", "digests": list(blobs)}, 60, blobs)
     return [bytes(answer.blobs[digest]) for digest in answer["turned"]]

@@ -74,7 +74,7 @@ def worker(tmp_path):
 
 
 def alive(pid: int) -> bool:
-    """A zombie that init has yet to collect is dead enough."""
+    """Return a zombie that init has yet to collect is dead enough."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -98,7 +98,7 @@ def test_sums_of_i8_are_exact() -> None:
 
 
 def fourteen_bits(x: np.ndarray) -> np.ndarray:
-    """Sums as tensor cores of 8-bit floats keep them: truncated to 14 significant bits."""
+    """Return sums as tensor cores of 8-bit floats keep them: truncated to 14 significant bits."""
     fraction, exponent = np.frexp(x)
     return np.ldexp(np.trunc(np.ldexp(fraction, 14)), exponent - 14)
 

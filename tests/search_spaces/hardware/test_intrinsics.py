@@ -142,7 +142,7 @@ def test_refusals(name, operand, text, shape, reason):
 
 
 def shared_image(layout):
-    """A buffer with element (r, c) = r * cols + c at its offset, and -1 in the padding."""
+    """Return a buffer with element (r, c) = r * cols + c at its offset, and -1 in the padding."""
     image = np.full(layout.size, -1)
     image[layout.offsets()] = np.arange(layout.shape[0] * layout.shape[1]).reshape(layout.shape)
     return image
@@ -175,7 +175,7 @@ def ldmatrix(image, addresses, size, transposed):
 
 
 def load_mma(row, operand, layout, origin, access):
-    """The registers that ldmatrix fills for one fragment, matrices in the order of the registers."""
+    """Return the registers that ldmatrix fills for one fragment, matrices in the order of the registers."""
     image, size = shared_image(layout), element_bytes(row)
     chunk = 16 // size
     rows, cols = row.fragment(operand).shape

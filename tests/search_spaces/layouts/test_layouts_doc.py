@@ -22,7 +22,7 @@ def texts(svg):
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """The folder in which all examples of the page have run, in order, as one program."""
+    """Return the folder in which all examples of the page have run, in order, as one program."""
     folder = tmp_path_factory.mktemp("layouts")
     line_of = [PAGE[: PAGE.index(block)].count("\n") for block in BLOCKS]
     names = {}

@@ -14,7 +14,7 @@ MMA_C = NestedLayout((1, 1), (1, 1), (2, 1), (8, 4), (1, 2), (0, 0), (4, 1))
 
 @st.composite
 def maps_and_shapes(draw, max_size=4):
-    """A map and a shape it fits: sub-tiles n and subgroups L along a dimension divide each other."""
+    """Return a map and a shape it fits: sub-tiles n and subgroups L along a dimension divide each other."""
     layout, data, shape = [], [], []
     for _ in range(2):
         small = draw(st.integers(1, max_size))

@@ -90,7 +90,7 @@ def test_an_empty_space_names_no_more_rules_than_it_takes() -> None:
 
 
 def sums(most: int) -> Space:
-    """a + b <= most, and a free c."""
+    """Return a + b <= most, and a free c."""
     rule = Rule("sum", lambda a, b: a + b <= most, f"{{a}} + {{b}} exceed {most}")
     parameters = [ordinal("a", range(6)), ordinal("b", range(6)), categorical("c", ("x", "y"))]
     return Space("sums", parameters, [Attribute("total", lambda a, b: a + b)], [rule])

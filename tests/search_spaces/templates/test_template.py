@@ -118,7 +118,7 @@ def lower(problem, config, device):
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., KernelTemplate]]:
-    """The template of PACKAGE with some files changed, imported from a folder of its own."""
+    """Yield the template of PACKAGE with some files changed, imported from a folder of its own."""
 
     def forget() -> None:
         for name in [m for m in sys.modules if m.partition(".")[0] == "toy_kernels"]:

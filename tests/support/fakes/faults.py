@@ -54,7 +54,8 @@ _ANSWERS = {
 
 
 def fault_kernel(name: str, problem: Problem) -> Kernel:
-    """A kernel that compiles in a few milliseconds and bears ``name``, which says what the worker does with it."""
+    """Return a kernel that compiles in a few milliseconds and bears ``name``, which says what the worker does with
+    it."""
     from search_spaces.templates.kernel import Kernel
 
     source = f'extern "C" __global__ void {name}() {{}}\n'

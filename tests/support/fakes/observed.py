@@ -73,7 +73,7 @@ def records(one: Observations, **change: Any) -> list[Record]:
 
 
 def store(path: Path, *trials: Record) -> Path:
-    """A database that holds these, made if missing."""
+    """Return a database that holds these, made if missing."""
     with Store.open(path) as opened:
         for record in trials:
             opened.append(record)

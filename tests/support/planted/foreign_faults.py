@@ -38,7 +38,7 @@ class ForeignKernel:
     orders: tuple[Order, ...] = ORDERS
 
     def run(self, source: str, order: Order) -> tuple[EmulatedLaunch, bool]:
-        """The launch, and whether it is right and clean."""
+        """Return the launch, and whether it is right and clean."""
         given = self.arguments()
         done = autosched.emulate(
             source,

@@ -38,7 +38,7 @@ def matmul(m: int, n: int, k: int, source: str | None = None) -> Kernel:
 
 
 def clustered(m: int, n: int, k: int, source: str | None = None) -> Kernel:
-    """The same by clusters of two blocks, with C stored by TMA."""
+    """Return the same by clusters of two blocks, with C stored by TMA."""
     a, b = Operand("a", "input", BF16, (m, k)), Operand("b", "input", BF16, (n, k))
     return Kernel(
         entry="hopper_matmul",

@@ -16,5 +16,5 @@ def generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
 
 
 def space_of(problem: Problem, device: Device) -> Any:
-    """The space that ``tune`` searches."""
+    """Return the space that ``tune`` searches."""
     return templates_for(problem, device).space(problem, device)

@@ -56,7 +56,7 @@ def _lines(k: int, snippet: Snippet, count: int) -> str:
 
 
 def results(snippets: Sequence[Snippet], operands: Sequence[Sequence[int]], perturb: bool = False) -> Words:
-    """What each snippet gives for each of the operands (a, b, c): an array of (snippets, operands)."""
+    """Return what each snippet gives for each of the operands (a, b, c): an array of (snippets, operands)."""
     count = len(operands)
     threads = -(-count // 32) * 32
     padded = [*operands, *([operands[0]] * (threads - count))]
@@ -103,7 +103,7 @@ def run_ptx(
 
 
 def disagreements(snippets: Sequence[Snippet], operands: Sequence[Sequence[int]]) -> list[str]:
-    """What the machine and the references compute differently; at most a few of each snippet."""
+    """Return what the machine and the references compute differently; at most a few of each snippet."""
     found: list[str] = []
     for snippet, row in zip(snippets, results(snippets, operands), strict=True):
         masks = [2 ** (8 * BYTES[s]) - 1 if s in BYTES else 1 for s in snippet.sources]

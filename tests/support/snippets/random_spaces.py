@@ -23,7 +23,7 @@ Way = tuple[int, int, float]  # RELATION_ROWS, CHUNK_ROWS, ROLLOUT_ROWS
 
 
 def number(column: Column) -> IntArray:
-    """An integer for any value: itself, or the length of a text."""
+    """Return an integer for any value: itself, or the length of a text."""
     return np.asarray(each(len)(column)) if isinstance(column, TextColumn) else column
 
 

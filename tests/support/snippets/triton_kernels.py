@@ -107,7 +107,7 @@ def compiled(
 
 @triton.jit
 def rope_in_place(q, cosine, sine, HALF: tl.constexpr):
-    """A tile smaller than the block: most threads hold copies of elements, and load them."""
+    """Return a tile smaller than the block: most threads hold copies of elements, and load them."""
     row = tl.program_id(0)
     k = tl.arange(0, HALF)
     first, second = q + row * 2 * HALF + k, q + row * 2 * HALF + HALF + k
@@ -119,7 +119,7 @@ def rope_in_place(q, cosine, sine, HALF: tl.constexpr):
 
 @triton.jit
 def rms_norm(o, x, n, eps, BLOCK: tl.constexpr):
-    """A row of at most one element a thread."""
+    """Return a row of at most one element a thread."""
     row = tl.program_id(0)
     column = tl.arange(0, BLOCK)
     v = tl.load(x + row * n + column, mask=column < n, other=0.0)

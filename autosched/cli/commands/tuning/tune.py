@@ -31,6 +31,9 @@ from autosched.reporting import formatting
 from autosched.samplers import BRUTE_FORCE, DEFAULT, samplers
 from autosched.tuning.backends import BACKENDS, Gpus
 from autosched.tuning.effort import EFFORTS
+from autosched.user_kernels.c_header import c_header as header_of
+from autosched.user_kernels.problem import KernelProblem
+from measurements.files.atomic_write import publish
 from measurements.files.text import without_password
 from measurements.store.errors import StoreError
 from search_spaces.operators.operator import Operator
@@ -144,6 +147,10 @@ def tune(
         str | None,
         typer.Option("--t4", metavar="FILE", help="Write them as T4, the format of Kernel Tuner and others."),
     ] = None,
+    c_header: Annotated[
+        str | None,
+        typer.Option("--c-header", metavar="FILE", help="With --kernel: write the best parameters as a C header."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Search for the fastest schedule, every trial kept in a database.
@@ -160,8 +167,10 @@ def tune(
     within("--seed", seed, 0, MOST_SEED)
     if workers is not None:
         within("--workers", workers, 1, MOST_WORKERS)
-    check_outputs([csv, t4], [recording])
+    check_outputs([csv, t4, c_header], [recording])
     problem = problem_from(operator, given)
+    if c_header is not None and not isinstance(problem, KernelProblem):
+        raise InputError("--c-header is for the parameters of a kernel of your own: give --kernel FILE")
     from autosched.tuning import tune as tuner  # a second that other commands need not wait
     from autosched.tuning.result import SoFar
 
@@ -204,6 +213,9 @@ def tune(
         result.to_csv(replaceable(csv))
     if t4 is not None:
         result.to_t4(replaceable(t4))
+    if c_header is not None and result.best is not None and isinstance(problem, KernelProblem):
+        values = {result.device.name: result.best.schedule.values}
+        publish(replaceable(c_header), header_of(problem.file, values).encode())
     return finish(result, db, sampler, seed, json=json)
 
 

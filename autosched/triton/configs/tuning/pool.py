@@ -43,12 +43,12 @@ class JudgePool:
 
     @staticmethod
     def key(name: FileName, config: Mapping[str, int], device: Device) -> str:
-        """What the compiled code depends on, and whether it fits."""
+        """Return what the compiled code depends on, and whether it fits."""
         kind = [name.is_moe, name.dtype, name.block_shape, name.per_channel]
         return json.dumps([*kind, device.arch, device.shared_per_block, sorted(config.items())])
 
     def judged(self, name: FileName, config: Mapping[str, int], device: Device) -> tuple[Mapping[str, Any], float]:
-        """A judgement as JSON, and the seconds it took; see ``judge_config.Judgement``."""
+        """Return a judgement as JSON, and the seconds it took; see ``judge_config.Judgement``."""
         key = self.key(name, config, device)
         if key not in self._known:
             began = time.monotonic()

@@ -25,7 +25,7 @@ _PROVENANCES = {"estimated": Provenance.ESTIMATED, "measured": Provenance.MEASUR
 
 
 def problem_of(layer: Layer, rows: int) -> TritonProblem:
-    """The layer's two matmuls for a batch of ``rows``."""
+    """Return the layer's two matmuls for a batch of ``rows``."""
     block = f"{layer.block_shape[0]}x{layer.block_shape[1]}" if layer.block_shape else "none"
     return problem_type(_NAME)(
         f"experts={layer.experts} hidden={layer.hidden} intermediate={layer.intermediate} top_k={layer.top_k} "
@@ -75,7 +75,7 @@ def _measurement(choice: Choice, seconds: float | None, provenance: Provenance, 
 
 
 def tuned_layers(store: Store, device: str | None = None) -> list[TunedLayer]:
-    """The best configurations that a database has, by layer and device. Measured go before estimated."""
+    """Return the best configurations that a database has, by layer and device. Measured go before estimated."""
     best: dict[tuple[str, str], Record] = {}
     for summary in store.problems(OPERATOR):
         if not summary.ok or device not in (None, summary.device):

@@ -23,7 +23,7 @@ class NothingSound(ValueError):
 
 
 def first_choices(layer: Layer, rows: int, device: Device, count: int) -> list[tuple[dict[str, int], float]]:
-    """The configurations that the time model puts first, with ESTIMATED seconds; fewer where fewer fit.
+    """Return the configurations that the time model puts first, with ESTIMATED seconds; fewer where fewer fit.
 
     Of those that it cannot tell apart, the one with the smallest tiles and fewest stages stands for all.
     """
@@ -53,7 +53,7 @@ def tune_layer(
     measure: Measure | None = None,
     told: Callable[[str], None] = lambda note: None,
 ) -> TunedLayer:
-    """The first sound one of the model's ``candidates`` for each batch size, or the fastest by ``measure``.
+    """Return the first sound one of the model's ``candidates`` for each batch size, or the fastest by ``measure``.
 
     ``told`` is called for every batch size. Raises NothingSound, and ValueError for a device without a name in files.
     """

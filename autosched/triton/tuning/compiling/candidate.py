@@ -104,7 +104,8 @@ def compiled(
 
 
 def candidate_of(captured: TritonLaunch, storages: Storages, seconds: float = 0.0) -> CompiledCandidate:
-    """A launch that was kept, as the emulator takes it; it was compiled in so many seconds. Raises NotLaunched."""
+    """Return a launch that was kept, as the emulator takes it; it was compiled in so many seconds. Raises
+    NotLaunched."""
     try:
         described, launch = described_launch(captured, storages)
     except (ArgumentMismatch, LaunchFailed, ValueError) as error:
@@ -119,7 +120,7 @@ def _resources(launch: TritonLaunch) -> Resources:
 
 
 def refusal_of(error: Exception, device: Device) -> NotLaunched:
-    """What Triton raised, as a status with a reason."""
+    """Return what Triton raised, as a status with a reason."""
     if isinstance(error, OutOfResources):
         return NotLaunched(Status.OUT_OF_RESOURCES, _refusal(error, device))
     return NotLaunched(Status.COMPILE_ERROR, _compile_error(error))
@@ -134,7 +135,7 @@ def _refusal(error: OutOfResources, device: Device) -> str:
 
 
 def _compile_error(error: Exception) -> str:
-    """The last line of Triton's message that says something: the first ones show the source."""
+    """Return the last line of Triton's message that says something: the first ones show the source."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
     where = lines[0] if len(lines) > 1 and lines[0].startswith("at ") else ""
     said = one_line(" ".join(part for part in (where, lines[-1] if lines else "") if part))[:_REASON]

@@ -27,7 +27,7 @@ class CompileProcesses:
     def __init__(
         self, function: TritonFunction, device: Device, workers: int, time_limit: float = COMPILE_SECONDS
     ) -> None:
-        """Raises NotPortable for a function that they cannot import, and ValueError for no workers."""
+        """Raise NotPortable for a function that they cannot import, and ValueError for no workers."""
         if workers < 1:
             raise ValueError(f"workers must be at least 1, not {workers}")
         if device_named(device.name) != device:

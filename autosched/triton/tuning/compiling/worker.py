@@ -38,7 +38,7 @@ def place_of(function: TritonFunction) -> tuple[str, str]:
 
 
 def portable(value: Any) -> Any:
-    """An argument as JSON: of a tensor what its program depends on. Raises NotPortable."""
+    """Return an argument as JSON: of a tensor what its program depends on. Raises NotPortable."""
     if isinstance(value, bool | int | float | str) or value is None:
         return {"value": value}
     if isinstance(value, tuple | list):

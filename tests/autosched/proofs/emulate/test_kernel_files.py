@@ -37,7 +37,7 @@ HEADER, SECTION = struct.Struct("<4sBBB9xHHIQQQIHHHHHH"), struct.Struct("<IIQQQQ
 
 
 def elf(machine: int, sections: dict[str, bytes]) -> bytes:
-    """An ELF file of 64 bits with these sections."""
+    """Return an ELF file of 64 bits with these sections."""
     names, body, headers = b"\0", b"", [SECTION.pack(*[0] * 10)]
     contents = {**sections, ".shstrtab": b""}
     table = b"\0" + b"".join(name.encode() + b"\0" for name in contents)

@@ -268,7 +268,7 @@ def test_groups_of_threads_that_cooperate() -> None:
 
 
 def atomic(instruction: str, elements: int, registers: str, constraint: str, returns: bool) -> str:
-    """A kernel whose threads update vectors of ``elements`` registers, eight threads each."""
+    """Return a kernel whose threads update vectors of ``elements`` registers, eight threads each."""
     kind = {"f": "float", "r": "unsigned", "h": "unsigned short"}[constraint]
     into = ", ".join(f"%{k}" for k in range(elements))
     address = elements if returns else 0

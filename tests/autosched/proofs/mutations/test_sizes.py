@@ -84,7 +84,7 @@ SIZES = tuple({(p.case, p.size): p for p in (*FIRST, *REST)}.values())
 
 
 def found(planted: Planted, broken: bool = True) -> str:
-    """The status of the run at one stress size, of the kernel with the fault or of the right one."""
+    """Return the status of the run at one stress size, of the kernel with the fault or of the right one."""
     data = json.loads((GOLDEN / f"{planted.case}.json").read_text())
     problem, where = problem_from_json(data["problem"]), device(data["device"])
     schedule = Schedule.from_json(data["template"], data["schedule"])

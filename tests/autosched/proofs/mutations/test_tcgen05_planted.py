@@ -16,7 +16,7 @@ DEPTHS: tuple[Depth, ...] = ("quick", "full")
 
 
 def reported(planted: Planted, kernel: Kernel) -> set[str]:
-    """The kinds of what a quick proof finds, or where that is nothing a full one."""
+    """Return the kinds of what a quick proof finds, or where that is nothing a full one."""
     for depth in DEPTHS:
         *_, last = prove(planted.problem(), kernel, time_limit=30, depth=depth)
         if last.status != "ok":

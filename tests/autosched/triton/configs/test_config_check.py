@@ -78,7 +78,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install(folder: Path, package: str, place: str, change: tuple[str, str]) -> Path:
-    """A package that needs a GPU to be imported, and has our kernel in its place."""
+    """Return a package that needs a GPU to be imported, and has our kernel in its place."""
     path = folder / package / place
     path.parent.mkdir(parents=True)
     (folder / package / "__init__.py").write_text("raise ImportError('no GPU')\n")

@@ -96,7 +96,7 @@ CASES = (
 def emulate_case(
     case: Case, broken: bool, run: Callable[..., Emulation], test_kernel: Callable[[str], str]
 ) -> tuple[Emulation, int]:
-    """The launch, and the line at which the fault is to be found (0: no line)."""
+    """Return the launch, and the line at which the fault is to be found (0: no line)."""
     source = f"#define BROKEN {int(broken)}\n{test_kernel(case.kernel)}"
     lines = [i for i, line in enumerate(source.splitlines(), 1) if line.endswith("// found here")]
     arguments = (Operand("a", "input", F32, (case.a,)), Operand("o", "output", F32, (case.o,)), *case.workspaces)

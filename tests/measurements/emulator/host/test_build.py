@@ -54,7 +54,7 @@ def source(scale: float) -> str:
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of this test's own that holds the runner only."""
+    """Return a cache of this test's own that holds the runner only."""
     built = runner()
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
     (cache_folder() / built.name).hardlink_to(built)

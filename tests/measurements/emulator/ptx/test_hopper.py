@@ -68,7 +68,7 @@ def test_the_cluster_of_anyones_source() -> None:
 
 
 def found_of(fault: Fault, seed: int) -> list[str]:
-    """The kinds of findings of a launch, or that its numbers are wrong; none where nothing is reported."""
+    """Return the kinds of findings of a launch, or that its numbers are wrong; none where nothing is reported."""
     a, b = hopper.operands(64, 128, 320)
     done = emulate(fault.kernel(64, 128, 320), hopper.inputs(a, b), order=Order("ascending", seed), time_limit=30)
     assert done.status in ("ok", "findings"), done.reason

@@ -188,7 +188,7 @@ FLOATS = tuple(
 
 
 def rounded(x: Fraction, mode: str) -> float:
-    """The f32 next to ``x`` towards zero, downwards or upwards."""
+    """Return the f32 next to ``x`` towards zero, downwards or upwards."""
     size = abs(x)
     exponent = -126
     while size >= Fraction(2) ** (exponent + 1):

@@ -97,7 +97,7 @@ def of_lane(mma: Mma, lane: int) -> tuple[list[tuple[int, int]], list[tuple[int,
 
 
 def packed(values: list[int], bits: int) -> list[int]:
-    """Registers that hold ``values``."""
+    """Return registers that hold ``values``."""
     held, mask = 32 // bits, 2**bits - 1
     return [
         sum((int(x) & mask) << (bits * i) for i, x in enumerate(values[at : at + held]))

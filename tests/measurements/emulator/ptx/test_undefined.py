@@ -99,7 +99,7 @@ BOUNDED = (
 
 
 def expected(case: Case, a: int, b: int) -> int:
-    """The bits that no filling of the unknown ones changes."""
+    """Return the bits that no filling of the unknown ones changes."""
     known = ALL
     first = case.reference(a & case.a, b & case.b)
     fillings = [int(x) for x in RNG.integers(0, 2**32, 64)] + [0, ALL]

@@ -27,7 +27,8 @@ class Operand:
     transposed: bool = False
 
     def place(self, lines: int, depth: int, size: int) -> tuple[Array, int, int]:
-        """The byte of each element, and the leading and stride offsets (PTX ISA 9.7.15.5.1, canonical layouts)."""
+        """Return the byte of each element, and the leading and stride offsets (PTX ISA 9.7.15.5.1, canonical
+        layouts)."""
         line, k = np.meshgrid(np.arange(lines), np.arange(depth), indexing="ij")
         per = 16 // size
         if not self.transposed:
@@ -61,13 +62,13 @@ def numbers(rng: np.random.Generator, shape: tuple[int, int], kind: str) -> Arra
 
 
 def f8(code: int, mantissa: int, bias: int) -> float:
-    """The number of an eight-bit float that is neither subnormal nor special."""
+    """Return the number of an eight-bit float that is neither subnormal nor special."""
     exponent, fraction = code >> mantissa & (1 << 7 - mantissa) - 1, code & (1 << mantissa) - 1
     return (-1.0) ** (code >> 7) * (1 + fraction / 2**mantissa) * 2.0 ** (exponent - bias)
 
 
 def encoded(x: Array, kind: str) -> Array:
-    """The bits of integers as a type has them."""
+    """Return the bits of integers as a type has them."""
     match kind:
         case "f16":
             return x.astype(np.float16).view(np.uint16)
@@ -85,7 +86,7 @@ def encoded(x: Array, kind: str) -> Array:
 def run(
     d: str, a: str, b: str, n: int, *, left: Operand | None, right: Operand, negated: tuple[int, int] = (1, 1)
 ) -> tuple[Array, Array]:
-    """What the machine gives for c + a @ b.T, and what numpy does. ``left`` is None for A in registers."""
+    """Return what the machine gives for c + a @ b.T, and what numpy does. ``left`` is None for A in registers."""
     rng = np.random.default_rng(n)
     size = {"f16": 2, "bf16": 2, "tf32": 4}.get(a, 1)
     depth = 32 // size

@@ -33,7 +33,7 @@ ROOT = str(Path(__file__).resolve().parents[4])
 
 
 def program(folder: Path, kernel: Kernel) -> SentProgram:
-    """A program whose cubin is the kernel's source."""
+    """Return a program whose cubin is the kernel's source."""
     content = kernel.source.encode()
     digest = hashlib.sha256(content).hexdigest()
     file = folder / digest

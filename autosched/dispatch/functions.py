@@ -50,18 +50,28 @@ def matmul(
     dtype: str | None = None,
     database: Source | None = None,
 ) -> Any:
-    """``activation(a @ b + bias)`` for a of (..., m, k) and b of (k, n), or of (..., k, n) with the same leading axes.
+    """Compute ``activation(a @ b + bias)`` by the best kernel that the database knows.
 
-    8-bit types may have scales in f32, both or none: one element each, or one for each row of a, (..., m) or (..., m,
-    1), and one for each column of b, (..., n) or (..., 1, n), which multiply the product; or, of 8-bit floats, one for
-    each row of a and 128 of k, (..., m, k / 128), and one for each 128 columns of b and 128 of k, (..., n / 128,
-    k / 128), rounded up, which multiply the sums of 128 products. With ``block_format`` "mxf8", "mxf4" or "nvf4" a and
-    b are bytes, (..., m, k) of the numbers of mxf8 and (..., m, k / 2) of the others, and b (k, n) or (k / 2, n)
-    column-major; ``block_scale_a`` and ``block_scale_b`` are bytes, too, which lie as ``scale_order`` says, "row" or
-    "tiled" (``Matmul``). ``bias`` has n elements of the result's type;
-    ``activation`` is "none", "relu", "gelu" or "silu"; ``precision`` says whether f32 may be rounded to "tf32" or not
-    ("ieee"), and ``acc`` = "f16" that products of f16 are added up in f16. The result has the type of a (of 8-bit
-    floats bf16, of int8 int32, with scales bf16), or ``dtype``, or that of out.
+    Args:
+        a: (..., m, k); with ``block_format`` bytes, (..., m, k) of the numbers of mxf8 and (..., m, k / 2) of others.
+        b: (k, n), or (..., k, n) with the same leading axes; with ``block_format`` bytes, (k, n) or (k / 2, n),
+            column-major.
+        out: The array of the result, by default a new one.
+        scale_a: Of 8-bit types, f32, where ``scale_b`` is given, too: one element, or one for each row of a, (..., m)
+            or (..., m, 1), which multiply the product; or, of 8-bit floats, one for each row of a and 128 of k,
+            (..., m, k / 128), rounded up, which multiply the sums of 128 products.
+        scale_b: One element, or one for each column of b, (..., n) or (..., 1, n); or one for each 128 columns of b and
+            128 of k, (..., n / 128, k / 128), rounded up.
+        block_scale_a: Bytes, which lie as ``scale_order`` says.
+        block_scale_b: The same for b.
+        block_format: "mxf8", "mxf4" or "nvf4".
+        scale_order: "row" or "tiled" (``Matmul``).
+        bias: n elements of the result's type.
+        activation: "none", "relu", "gelu" or "silu".
+        precision: Whether f32 may be rounded to "tf32" or not ("ieee").
+        acc: "f16" adds up products of f16 in f16.
+        dtype: Of the result, by default that of ``out`` or of a (8-bit floats give bf16, int8 int32, with scales bf16).
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
     """
     given = {
         "scale_a": scale_a, "scale_b": scale_b, "block_scale_a": block_scale_a, "block_scale_b": block_scale_b,

@@ -231,8 +231,8 @@ def page(outcomes: Sequence[Outcome], judged: Judged, command: str, target: str)
         "Confirmed memory bugs are those of thunlp/TritonBench#12. Of a launch with more blocks than the table says, "
         "so many ran, once, in ascending order. What Triton 3.9 does not compile (block pointers) ran with 3.6.",
         "",
-        f"- Of the {len(judged.confirmed)} files with confirmed bugs, {len(reported)} are reported at a line of the file "
-        f"(compute-sanitizer, by the same thread: 8), {at_sizes} of them only at a size of our own (`sizes/`).",
+        f"- Of the {len(judged.confirmed)} files with confirmed bugs, {len(reported)} are reported at a line of the "
+        f"file (compute-sanitizer, by the same thread: 8), {at_sizes} of them only at a size of our own (`sizes/`).",
         f"- Of the {len(others)} others that were run, {len(with_findings)} have findings. Read one by one: "
         f"{len(with_findings) - len(false) - len(set(open_) & set(with_findings))} true, {len(false)} false, "
         f"{len(set(open_) & set(with_findings))} not read.",

@@ -28,6 +28,8 @@ from search_spaces.hardware.devices import Device, occupancy
 OVERLAP = 2.0  # exponent with which times of pipes add up: 1 is none, infinity is all
 EXPOSED = 0.3  # of a chain of dependent instructions that nothing hides, where one block lives on an SM
 TAIL = 0.5  # waves that an SM idles at the end of many: blocks that are left end at any time in the last one
+CHAIN_LOAD = 480.0  # cycles of a load that L1 does not hold, as chains are counted (runtime/isa/counts.cpp)
+MEMORY_SECONDS = 800e-9  # of a load that no cache holds, while all SMs ask for others
 START = 600.0  # cycles in which a block is launched and retired, shared by those that live together
 INTEGER_RATE, SPECIAL_RATE = 64.0, 16.0  # results per cycle of an SM, compute capability 7.0 to 12.1
 ATOMIC_SECTORS = 4.0  # sectors that move in the time of one atomic's
@@ -56,8 +58,19 @@ class LaunchTime:
     dram_seconds: float
 
 
-def launch_time(counts: LaunchCounts, device: Device, resources: CompiledResources) -> LaunchTime:
-    """Raise ValueError where the block does not fit on the device."""
+def launch_time(
+    counts: LaunchCounts,
+    device: Device,
+    resources: CompiledResources,
+    *,
+    exposed: float = EXPOSED,
+    cold: bool = False,
+) -> LaunchTime:
+    """Estimate a launch. ``exposed`` is the share of a chain that the warps of its own block do not hide. ``cold``:
+    L2 holds nothing before it, so that blocks that run first wait for DRAM, and later ones for L2.
+
+    Raises ValueError where the block does not fit on the device.
+    """
     shared = counts.dynamic_shared_bytes + resources.static_shared_bytes
     registers = min(resources.registers, device.max_registers_per_thread)
     resident = int(occupancy(device, counts.threads, registers, shared))
@@ -70,10 +83,14 @@ def launch_time(counts: LaunchCounts, device: Device, resources: CompiledResourc
     resident = min(resident, per_sm)
     pipes = _pipes(counts, device, resources)
     busy = float(np.sum(np.array(list(pipes.values())) ** OVERLAP) ** (1.0 / OVERLAP))
-    waiting = EXPOSED * counts.chain_cycles / resident + START / resident
+    chain = counts.chain_cycles
+    if cold:
+        first = min(1.0, resident * device.sm_count / counts.blocks)
+        chain *= 1.0 + (max(MEMORY_SECONDS * device.clock_hz / CHAIN_LOAD, 1.0) - 1.0) * first
+    waiting = exposed * chain / resident + START / resident
     # Blocks come and go on their own: the last of many do not wait for a whole wave, but an SM is half empty for one.
     share = counts.blocks / device.sm_count + TAIL * resident if per_sm > 4 * resident else float(per_sm)
-    cycles = max(share * (busy + waiting), counts.chain_cycles + START)
+    cycles = max(share * (busy + waiting), chain + START)
     sm_seconds = cycles / device.clock_hz
     dram_seconds = counts.dram_bytes / (device.dram_bandwidth * DRAM_EFFICIENCY)
     seconds = math.hypot(sm_seconds, dram_seconds) + LAUNCH_SECONDS

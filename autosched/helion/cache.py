@@ -29,7 +29,7 @@ class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
     machines and ranks share them. Another kernel, device or version has another key."""
 
     def get(self, key: str) -> str | None:
-        """The newest entry of the key; None where there is none, or no database yet. Raises StoreError."""
+        """Return the newest entry of the key; None where there is none, or no database yet. Raises StoreError."""
         store = self._reading()
         if store is None:
             return None
@@ -38,7 +38,7 @@ class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
         return _text_of(found[-1]) if found else None
 
     def put(self, key: str, data: str) -> None:
-        """Raises StoreError, and ValueError for what is no JSON."""
+        """Keep an entry. Raises StoreError, and ValueError for what is no JSON."""
         entry = json.loads(data)
         fields = entry.get("key", {}).get("fields", {})
         hardware = str(fields.get("hardware") or "unknown")
@@ -63,7 +63,7 @@ class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
             )
 
     def list(self, max_results: int | None = None) -> Iterable[str]:
-        """Entries of all keys, newest first: Helion starts a search with those of the same kernel."""
+        """Return entries of all keys, newest first: Helion starts a search with those of the same kernel."""
         store = self._reading()
         if store is None:
             return ()

@@ -16,14 +16,14 @@ from search_spaces.hardware.devices import Device
 
 @contextmanager
 def emulating(device: Device) -> Iterator[Any]:
-    """Helion's kernels may be bound and run on CPU tensors; their launches are emulated. Gives the session."""
+    """Bind and run Helion's kernels on CPU tensors; their launches are emulated. Gives the session."""
     with emulated(device.name, pretend_cuda=False, check=False) as session, on_cpu_tensors(device):
         yield session
 
 
 @contextmanager
 def on_cpu_tensors(device: Device) -> Iterator[None]:
-    """What Helion asks of a GPU is answered for ``device``. It traces kernels, which no mode of torch's may watch."""
+    """Answer for ``device`` what Helion asks of a GPU. It traces kernels, which no mode of torch's may watch."""
 
     def multiprocessors(_: Any, *, reserved_sms: int = 0) -> int:
         return max(device.sm_count - reserved_sms, 1)

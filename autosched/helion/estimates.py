@@ -40,15 +40,15 @@ class EstimateProvider(BenchmarkProvider):  # type: ignore[misc]
         self._runner = TritonEstimateRunner(device, _none)
 
     def setup(self) -> None:
-        """As the interface asks."""
+        """Prepare nothing."""
 
     def cleanup(self) -> None:
-        """As the interface asks."""
+        """Release nothing."""
 
     def benchmark(
         self, configs: list[Any], *, desc: str = "Benchmarking", raise_if_no_viable_config: bool = True
     ) -> list[Any]:
-        """Milliseconds of each; infinite where it does not compile, or no block fits on the device."""
+        """Return milliseconds of each; infinite where it does not compile, or no block fits on the device."""
         results = []
         for config in configs:
             began = time.monotonic()

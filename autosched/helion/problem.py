@@ -32,7 +32,7 @@ def _type_of(kernel: str) -> type[TritonProblem]:
 
 
 def problem_of(kernel: Any, args: Sequence[Any]) -> TritonProblem:
-    """Types, shapes and strides of the tensors of a call, and its numbers, by the names of the parameters."""
+    """Name types, shapes and strides of the tensors of a call, and its numbers, by the names of the parameters."""
     names = list(inspect.signature(kernel.fn).parameters)
     named = zip(names + [f"argument_{k}" for k in range(len(names), len(args))], args, strict=False)
     return _type_of(kernel.name)(" ".join(f"{name}={described_value(value)}" for name, value in named))

@@ -80,7 +80,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         self.measured: dict[Schedule, Measurement] = {}
 
     def autotune(self, *, skip_cache: bool = False) -> Any:
-        """The recorded winner of such a call on such a device, by the same source and versions; else, and with
+        """Return the recorded winner of such a call on such a device, by the same source and versions; else, and with
         ``skip_cache``, that of a search. Raises helion.exc.NoConfigFound, StoreError, and ValueError where the default
         configuration itself does not pass."""
         with Store.open(self._database) as store:
@@ -89,7 +89,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         return super().autotune(skip_cache=skip_cache) if found is None else found
 
     def best(self, count: int) -> list[Any]:
-        """The fastest configurations that passed, the fastest first."""
+        """Return the fastest configurations that passed, the fastest first."""
         timed = [(m.timing.median, s) for s, m in self.measured.items() if m.timing is not None]
         found: dict[str, Any] = {}
         for _, schedule in sorted(timed, key=lambda pair: pair[0]):
@@ -122,7 +122,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         return found
 
     def _proposals(self, sampler: Any) -> Iterator[Schedule]:
-        """Helion's default, the user's and the compiler's seeds; then the sampler's."""
+        """Yield Helion's default, the user's and the compiler's seeds; then the sampler's."""
         spec = self.config_spec
         seeds = [spec.default_config(), *normalize_autotune_seed_configs(self.settings), *spec.autotune_seed_configs()]
         first = [s for s in map(self._domain.schedule, seeds) if s is not None]
@@ -143,7 +143,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
                 return
 
     def _name(self, schedule: Schedule) -> str:
-        """The configuration of a schedule: Helion's repairs make one of several."""
+        """Name the configuration of a schedule: Helion's repairs make one of several."""
         try:
             return str(self._domain.config(schedule).to_json())
         except InvalidConfig:
@@ -165,7 +165,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
             yield schedule, measurement
 
     def _measurement(self, result: Any, best: float) -> Measurement:
-        """What would be the best is proven first."""
+        """Prove what would be the best before it counts."""
         seconds = result.perf * 1e-3
         if not 0 < seconds < math.inf:
             status = _STATUSES.get(result.status, Status.CRASHED)
@@ -207,8 +207,8 @@ def autotuner(
     prove: bool = True,
     proof_args: Sequence[Any] | None = None,
 ) -> Callable[..., SampledSearch]:
-    """Helion's setting ``autotuner_fn``: what ``database`` holds for a call, else a search of ``trials`` configurations
-    by one of our samplers. Every trial is kept there.
+    """Make Helion's setting ``autotuner_fn``: what ``database`` holds for a call, else a search of ``trials``
+    configurations by one of our samplers. Every trial is kept there.
 
     On a GPU Helion times them; of CPU tensors, times are ESTIMATED for ``device``, by default the emulated one.
     Before a configuration is called the best it is emulated on ``proof_args``, tensors of small sizes, by default the
@@ -250,7 +250,7 @@ def seeds(
     prove: bool = True,
     proof_args: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Configurations for Helion's setting ``autotune_seed_configs``: the ``count`` best of ``trials`` by their
+    """Find configurations for Helion's setting ``autotune_seed_configs``: the ``count`` best of ``trials`` by their
     ESTIMATED times on ``device``, found without a GPU. Arguments as for ``autotuner``; raises what its search does."""
     row = device_named(device) if isinstance(device, str) else device
     here = tuple(a.detach().cpu() if isinstance(a, torch.Tensor) else a for a in args)

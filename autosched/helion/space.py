@@ -28,7 +28,7 @@ class ConfigSpace:
 
     @classmethod
     def of(cls, bound: Any) -> ConfigSpace:
-        """Of a bound kernel, with its ``autotune_config_overrides``."""
+        """Describe a bound kernel, with its ``autotune_config_overrides``."""
         settings, spec = bound.settings, bound.config_spec
         files = settings.autotune_search_acf or None
         generation = spec.create_config_generation(
@@ -49,12 +49,12 @@ class ConfigSpace:
         return cls(Space("helion", parameters), generation, tuple(values))
 
     def config(self, schedule: Schedule) -> Any:
-        """The configuration, repaired as Helion does. Raises helion.exc.InvalidConfig where it cannot be."""
+        """Return the configuration, repaired as Helion does. Raises helion.exc.InvalidConfig where it cannot be."""
         flat = [known[value] for known, (_, value) in zip(self.values, schedule.items, strict=True)]
         return self.generation.unflatten([list(v) if isinstance(v, list) else v for v in flat])
 
     def schedule(self, config: Any) -> Schedule | None:
-        """Ours, None where a value lies outside of what Helion searches."""
+        """Return ours, None where a value lies outside of what Helion searches."""
         flat = self.generation.flatten(config)
         items = []
         for parameter, known, value in zip(self.space.parameters, self.values, flat, strict=True):
@@ -66,7 +66,7 @@ class ConfigSpace:
 
 
 def _values_of(fragment: Any) -> list[Any]:
-    """Ascending, or with Helion's default first where they have no order."""
+    """List them ascending, or with Helion's default first where they have no order."""
     found = fragment.search_values(_MOST_VALUES)
     if found is None and hasattr(fragment, "inner"):  # a list of them
         each = fragment.inner.search_values(_MOST_VALUES)

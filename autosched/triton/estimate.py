@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from autosched.proofs.launch_counting import CountedRun, averaged
 from autosched.triton.cubin import cubin_resources
-from cost_models.launch_time import CompiledResources, launch_time
+from cost_models.launch_time import CompiledResources, LaunchTime, launch_time
 from search_spaces.hardware.costs.data_movement import SECTOR_BYTES
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import Device
@@ -21,9 +21,15 @@ def estimated_seconds(launch: Launch, runs: Sequence[CountedRun], cubin: bytes, 
     if any(r.emulation.status not in ("ok", "findings") for r in runs):
         return 0.0
     try:
-        return launch_time(triton_counts(launch, runs), device, compiled_resources(cubin)).seconds
+        return triton_time(triton_counts(launch, runs), device, compiled_resources(cubin)).seconds
     except ValueError:
         return float("inf")
+
+
+def triton_time(counts: LaunchCounts, device: Device, resources: CompiledResources) -> LaunchTime:
+    """Estimate a launch of Triton's code, with a cold L2. Its warps meet at a barrier whenever a tile has arrived, so
+    that none of them hides what another waits for. Raises ValueError where the block does not fit on the device."""
+    return launch_time(counts, device, resources, exposed=1.0, cold=True)
 
 
 def triton_counts(launch: Launch, runs: Sequence[CountedRun]) -> LaunchCounts:

@@ -1,9 +1,10 @@
 """Where the time model of MoE layers puts the configurations that people's GPUs chose, in the tuner's own space.
 
-``python -m benchmarks.cost_model.moe_winners FOLDER`` with the folder of configurations of an installed vLLM. Each
-entry won among up to 1,920 configurations. Its percentile is the share of those that fit which the model puts before
-it: 0 is the first, 50 what a coin would do. Files do not say hidden size and top-k: they are those of the public model
-with these experts and this intermediate size, as far as one is known, else 4096 and 8.
+``python -m benchmarks.cost_model.moe_winners FOLDER [vllm|sglang]`` with the folder of configurations of an installed
+vLLM or SGLang, whose tuner has the same space. SGLang's files for the second matmul alone (``_down``) are left out.
+Each entry won among up to 1,920 configurations. Its percentile is the share of those that fit which the model puts
+before it: 0 is the first, 50 what a coin would do. Files do not say hidden size and top-k: they are those of the
+public model with these experts and this intermediate size, as far as one is known, else 4096 and 8.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from autosched.triton.configs.file_names import Format
 from autosched.triton.configs.files import read_folder
 from autosched.triton.configs.layer import Layer
 from autosched.triton.configs.tuning.time_model import SPACE, estimated_seconds, tuner_space
@@ -38,13 +40,13 @@ def model_of(experts: int, intermediate: int) -> tuple[int, int]:
     return MODELS.get((experts, 0), (4096, 8))
 
 
-def percentiles(folder: Path) -> tuple[dict[tuple[str, str], list[float]], int]:
+def percentiles(folder: Path, format: Format) -> tuple[dict[tuple[str, str], list[float]], int]:
     """By device and type; and how many winners the model has no room for."""
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     unfit = 0
-    for file in read_folder(folder, "vllm")[0]:
+    for file in read_folder(folder, format)[0]:
         name, row = file.name, file.name.device
-        if row is None or name.dtype not in TYPES or not name.is_moe:
+        if row is None or name.dtype not in TYPES or not name.is_moe or name.down:
             continue
         hidden, top_k = model_of(name.experts, name.n)
         layer = Layer(name.experts, hidden, name.n, min(top_k, name.experts), name.dtype, name.block_shape)
@@ -68,7 +70,7 @@ def percentiles(folder: Path) -> tuple[dict[tuple[str, str], list[float]], int]:
 
 
 def main(arguments: list[str]) -> None:
-    found, unfit = percentiles(Path(arguments[0]))
+    found, unfit = percentiles(Path(arguments[0]), "sglang" if arguments[1:] == ["sglang"] else "vllm")
     everything = [p for ps in found.values() for p in ps]
     print("| device | type | entries | median percentile | worst tenth |\n|---|---|---:|---:|---:|")
     for (row, kind), ps in sorted(found.items()):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.launch_time import CompiledResources, launch_time, least_seconds
+from cost_models.launch_time import CHAIN_LOAD, MEMORY_SECONDS, CompiledResources, launch_time, least_seconds
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.costs.ptx_costs import by_pipe, costs, tensor_flops
@@ -113,3 +113,23 @@ def test_operations_keep_their_pipes_busy(operation: str, pipes: dict[str, float
 )
 def test_flops_of_matrix_instructions(operation: str, flops: tuple[float, str]) -> None:
     assert tensor_flops(operation) == flops
+
+
+@given(st.integers(1, 100_000), st.floats(0, 1e5))
+def test_a_cold_l2_never_makes_a_launch_faster(blocks: int, chain: float) -> None:
+    counts = dataclasses.replace(COUNTS, blocks=blocks, chain_cycles=chain)
+    warm, cold = (launch_time(counts, A100, RESOURCES, cold=c).seconds for c in (False, True))
+    assert warm <= cold
+    assert launch_time(counts, A100, RESOURCES, exposed=1.0).seconds >= warm
+
+
+def test_only_what_runs_first_waits_for_memory() -> None:
+    """A chain of loads takes as long as DRAM where all blocks live together; of many waves hardly any does."""
+
+    def ratio(blocks: int) -> float:
+        counts = dataclasses.replace(COUNTS, blocks=blocks, chain_cycles=1e6, executed=(), dram_bytes=1.0)
+        warm, cold = (launch_time(counts, A100, RESOURCES, exposed=1.0, cold=c).sm_seconds for c in (False, True))
+        return cold / warm
+
+    assert ratio(A100.sm_count) == pytest.approx(MEMORY_SECONDS * A100.clock_hz / CHAIN_LOAD, rel=0.01)
+    assert 1.0 < ratio(100 * 8 * A100.sm_count) < 1.02

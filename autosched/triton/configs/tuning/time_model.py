@@ -20,12 +20,10 @@ import numpy.typing as npt
 from autosched.triton.configs.files import Config
 from autosched.triton.configs.layer import Layer
 from cost_models.analytic import DRAM_EFFICIENCY, LAUNCH_SECONDS, SM_PORT_BYTES
+from cost_models.launch_time import MEMORY_SECONDS, OVERLAP, START
 from search_spaces.hardware.devices import Device, occupancy
 
 Floats = npt.NDArray[np.float64]
-OVERLAP = 2.0  # as in cost_models.launch_time
-START_CYCLES = 600.0  # likewise
-MEMORY_SECONDS = 800e-9  # of a load that no cache holds
 TURN_CYCLES = 60.0  # of a turn of the loop that nothing overlaps: barriers, addresses, the predicate
 _WARPGROUP_ROWS = 64  # of an output tile, from which Triton multiplies by wgmma on sm_90
 _NAMES = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
@@ -151,7 +149,7 @@ def _matmul(
     turn = np.maximum(busy, (latency + busy) / (ahead + 1)) + TURN_CYCLES / resident
     per_sm = np.ceil(blocks / device.sm_count)
     share = np.where(per_sm > 4 * resident, blocks / device.sm_count, per_sm)
-    cycles = share * (turns * turn + START_CYCLES / resident) + latency
+    cycles = share * (turns * turn + START / resident) + latency
     sm_seconds = cycles / device.clock_hz
 
     weights = active * n * k * layer.weight_bytes

@@ -4,12 +4,14 @@
 // Where a value may go is read off the program: forwards from the load through registers, whatever the order of the
 // instructions. Its effects are the instructions by which it leaves registers: stores, atomics, products of a whole warp.
 // Shuffles take it to other lanes. It is dropped where no lane that it may have come to has executed an effect since.
+// A compare-and-swap at the place of the load that compares with the value is none: it does nothing unless the value is there.
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "isa/interpreter.hpp"
+#include "memory/global/shadow.hpp"
 
 namespace autosched::emulator {
 
@@ -57,7 +59,41 @@ bool has_effect(const Instruction& i) {
   return i.flow != Flow::plain || i.destinations == 0 || is_one_of(name, {"st", "atom", "red", "cp."});
 }
 
-void follow(const Instruction& i, std::unordered_set<std::uint32_t>& tainted, Use& use) {
+// Registers that hold what was loaded, what a compare-and-swap that checks it has returned, and what was made of it.
+struct Flowing {
+  std::unordered_set<std::uint32_t> loaded, checked, tainted;
+};
+
+bool is_check(const Instruction& i, const Instruction& load, const Flowing& flowing) {
+  return std::string_view(i.row->name).starts_with("atom.cas") && i.source(0) == load.source(0) &&
+         i.immediate[0] == load.immediate[0] && flowing.loaded.contains(i.source(1));
+}
+
+// Whether an instruction is a check, or looks whether that has found the value.
+bool checks(const Instruction& i, const Instruction& load, const Flowing& flowing) {
+  if (is_check(i, load, flowing)) return true;
+  constexpr int equal = 0, different = 1;  // of forms.py's comparisons
+  if (!is_one_of(i.row->name, {"setp."}) || (i.immediate[0] != equal && i.immediate[0] != different)) return false;
+  const std::uint32_t a = i.source(0), b = i.source(1);
+  return (flowing.loaded.contains(a) && flowing.checked.contains(b)) || (flowing.loaded.contains(b) && flowing.checked.contains(a));
+}
+
+void find_checks(const Instruction& load, Flowing& flowing) {
+  if (load.destinations != 1 || load.sources == 0 || load.immediates == 0) return;
+  flowing.loaded.insert(load.operand[0]);
+  for (std::size_t before = 0; before != flowing.loaded.size() + flowing.checked.size();) {
+    before = flowing.loaded.size() + flowing.checked.size();
+    for (const Instruction& i : program.code) {
+      if (i.destinations == 0) continue;
+      if (i.copies && flowing.loaded.contains(i.source(0))) flowing.loaded.insert(i.destination(0));
+      if (is_check(i, load, flowing) || (i.copies && flowing.checked.contains(i.source(0)))) flowing.checked.insert(i.destination(0));
+    }
+  }
+}
+
+void follow(const Instruction& i, const Instruction& load, Flowing& flowing, Use& use) {
+  if (checks(i, load, flowing)) return;
+  std::unordered_set<std::uint32_t>& tainted = flowing.tainted;
   const auto is_tainted = [&](std::uint32_t at) { return tainted.contains(at); };
   if (i.guard != 0 && is_tainted(i.guard)) use.decides = use.lost = true;
   const std::uint32_t* const sources = i.operand + i.destinations;
@@ -79,17 +115,20 @@ const Use& use_of(SiteIndex load) {
   const auto [at, is_new] = known.try_emplace(load);
   Use& use = at->second;
   if (!is_new) return use;
-  std::unordered_set<std::uint32_t> tainted;
+  Flowing flowing;
   for (const Instruction& i : program.code) {
     if (i.site != load) continue;
-    tainted.insert(i.operand, i.operand + i.destinations);
+    flowing.tainted.insert(i.operand, i.operand + i.destinations);
     // A copy from memory to memory, such as one of TMA, and an atomic take the value on by themselves. Not so that of a
     // tensor map by a whole warp: it waits for the lanes that have written, so that a missing bar.warp.sync harms nothing.
     if ((i.destinations == 0 && i.flow == Flow::plain) || is_one_of(i.row->name, {"atom", "red"})) use.lost = true;
   }
-  for (std::size_t before = 0; before != tainted.size();) {
-    before = tainted.size();
-    for (const Instruction& i : program.code) follow(i, tainted, use);
+  const auto from = std::find_if(program.code.begin(), program.code.end(), [&](const Instruction& i) { return i.site == load; });
+  if (from == program.code.end()) return use;
+  if (!use.lost) find_checks(*from, flowing);
+  for (std::size_t before = 0; before != flowing.tainted.size();) {
+    before = flowing.tainted.size();
+    for (const Instruction& i : program.code) follow(i, *from, flowing, use);
   }
   return use;
 }
@@ -130,9 +169,14 @@ bool is_used(const Watched& one) {
 
 }  // namespace
 
+bool goes_nowhere(SiteIndex load) {
+  const Use& use = use_of(load);
+  return !use.lost && use.effects.empty();
+}
+
 void watch_read(Kind kind, SiteIndex load, Who reader, bool just_now) {
   const auto [race, is_new] = races.try_emplace(race_of(kind, self->site), false);
-  if (race->second) return;
+  if (race->second || goes_nowhere(load)) return;
   if (watched.size() >= most_watched || warp_of(reader) >= warp_count) {
     race->second = true;
     return;

@@ -42,6 +42,7 @@ CASES = (
     Case("counter_cleared_late", K.SHARED_RACE),
     Case("total_cleared_by_a_block", K.GLOBAL_RACE, grid=4),
     Case("last_block_by_plain_read", K.GLOBAL_RACE, grid=4),
+    Case("sum_by_compare_and_swap", K.GLOBAL_RACE, note=True, grid=4),
     Case("volatile_without_barrier", K.SHARED_RACE),
     Case("volatile_tree_of_a_warp", K.SHARED_RACE, block=32),
     Case("volatile_flag", K.SHARED_RACE),

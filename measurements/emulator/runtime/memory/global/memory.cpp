@@ -39,7 +39,7 @@ void report_race(const Buffer& b, std::size_t cell, const Race& race, Grade grad
   // It is a note where nothing comes of the value that a thread has read.
   if (race.doing[0] == 'r') {
     watch_read(Kind::global_race, self->site, self->who, true);
-  } else if (race.did[0] == 'r' && same_block) {
+  } else if (race.did[0] == 'r' && (same_block || goes_nowhere(race.other.site))) {
     watch_read(Kind::global_race, race.other.site, race.other.who, false);
   } else {
     confirm_race(Kind::global_race, self->site);

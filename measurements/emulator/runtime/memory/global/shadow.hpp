@@ -9,6 +9,11 @@
 
 #include "machine.hpp"
 
+namespace autosched::emulator {
+// Whether what is loaded comes to nothing in any case (isa/dropped.cpp).
+bool goes_nowhere(SiteIndex load);
+}  // namespace autosched::emulator
+
 namespace autosched::emulator::global_shadow {
 
 struct Stamp {

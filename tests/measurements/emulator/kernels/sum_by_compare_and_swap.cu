@@ -1,0 +1,12 @@
+// A sum by compare-and-swap, as the programming guide has it for doubles: the first look is a plain one, which the swap
+// checks. What is stored without being checked may be torn or old.
+extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  unsigned seen = *c, expected;  // found here
+  do {
+    expected = seen;
+    seen = atomicCAS(c, expected, __float_as_uint(__uint_as_float(expected) + a[i]));
+    if (BROKEN) o[i] = expected;
+  } while (seen != expected);
+  if (!BROKEN) o[i] = a[i];
+}

@@ -283,7 +283,7 @@ PLANTED = (
         "plain",
         K.BARRIER_NOT_REACHED,
         _WAIT_SUMS,
-        "Plan::wait(sums.full(), sums.parity ^ 1u);" + _WAIT_SUMS,
+        "Plan::wait(sums.full(), sums.parity);\n        " + _WAIT_SUMS.replace("parity", "parity ^ 1u"),
     ),
     Planted(
         "no fence behind the wait for sums",

@@ -54,8 +54,8 @@ class LaunchArguments:
         if value is None:
             return self.raw(name, b"\0" * _ADDRESS_BYTES)
         tensor = tensor_of(value)
-        if tensor is None:
-            return self._number(name, value)
+        if tensor is None:  # a number, or an object that Triton takes for a tensor
+            return self._number(name, value.data_ptr() if hasattr(value, "data_ptr") else value)
         address = int(value.data_ptr())
         storage = tensor.untyped_storage()
         if storage.nbytes() == 0:

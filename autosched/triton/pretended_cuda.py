@@ -76,6 +76,19 @@ class PretendedCuda(TorchFunctionMode):  # type: ignore[misc]
         return func(*[on_cpu(a) for a in args], **kwargs)
 
 
+class _DeviceGenerator:
+    """The state of a GPU's generator, seed and offset, which kernels with random numbers of their own read and move."""
+
+    def __init__(self) -> None:
+        self._state = torch.tensor([0, 0], dtype=torch.int64).view(torch.uint8)
+
+    def get_state(self) -> torch.Tensor:
+        return self._state.clone()
+
+    def set_state(self, state: torch.Tensor) -> None:
+        self._state = state.clone()
+
+
 def _empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
     return torch.empty_strided(size, stride, dtype=dtype)
 
@@ -246,6 +259,7 @@ def _answers(device: Device, clock: Callable[[], float]) -> dict[str, Any]:
         "max_memory_reserved": answer(0),
         "reset_peak_memory_stats": answer(None),
         "mem_get_info": answer((device.memory_bytes, device.memory_bytes)),
+        "default_generators": (_DeviceGenerator(),),
         # Not `torch.manual_seed`, which calls these.
         "manual_seed": torch.default_generator.manual_seed,
         "manual_seed_all": torch.default_generator.manual_seed,

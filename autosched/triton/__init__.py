@@ -36,7 +36,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What tunes imports samplers and the store, which programs that only emulate do without."""
+    """Return what tunes imports samplers and the store, which programs that only emulate do without."""
     if name in ("AutotuneHooks", "TunedFunction", "autotune_hooks", "tune"):
         from autosched.triton import tuning
 

@@ -17,7 +17,7 @@ SKIPPED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
 def built(folder: Path) -> Path:
-    """A wheel of a copy of the clone: setuptools leaves its traces where it builds."""
+    """Return a wheel of a copy of the clone: setuptools leaves its traces where it builds."""
     source = folder / "source"
     for name in PACKAGES:
         shutil.copytree(REPOSITORY / name, source / name, ignore=SKIPPED)

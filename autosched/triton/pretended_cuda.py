@@ -111,7 +111,7 @@ def on_cpu(value: Any) -> Any:
 
 
 def _moved(func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> torch.Tensor:
-    """Leave a tensor that moves to the GPU; copy one that moves to the host, so that later launches do not change it."""
+    """Leave a tensor that moves to the GPU; copy one that moves to the host, which later launches do not change."""
     tensor = args[0]
     if name == "cuda":
         return tensor

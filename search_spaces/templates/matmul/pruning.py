@@ -328,7 +328,7 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
         return pairs is None or (vector, min(columns, WARP)) in pairs
 
     def conflicts(layout: TextColumn, rows: IntArray, cols: IntArray, vector: IntArray, columns: IntArray) -> BoolArray:
-        """Tell which conflict; the validity constraints refuse illegal layouts, and copies that do not divide a line."""
+        """Tell which conflict; validity refuses illegal layouts, and copies that do not divide a line."""
         torn: BoolArray = np.not_equal((cols if axis == "cols" else rows) % (vector * columns), 0)
         free: BoolArray = each(few)(each(which)(layout, rows, cols), vector, columns)
         return torn | free

@@ -166,7 +166,9 @@ def tune(
                 preconditions.refuse_other_schedules(store.name, earlier, space)
                 preconditions.refuse_other_model(store.name, earlier, chosen.runner)
                 if start is None:
-                    start = warm_start.from_other_problems(store, chosen.runner.provenance, chosen.policy, *searched)
+                    start = warm_start.from_other_problems(
+                        store, chosen.runner.provenance, *searched, policy=chosen.policy
+                    )
                 tuner = build_tuner(problem, options, chosen, space, store, start, verifier, note)
                 with_proof = verifier is not None and options.proof_limit > 0
                 result = tuner.run(

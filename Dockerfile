@@ -2,7 +2,7 @@
 # docker build --target cuda -t autosched:cuda .           times kernels: docker run --gpus all ...
 FROM python:3.12-slim AS wheel
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY autosched autosched
 COPY cost_models cost_models
 COPY measurements measurements

@@ -104,7 +104,11 @@ def _kernel(kernel: ExportedKernel, number: int, module: int) -> list[str]:
     lines += _table(
         "Operand",
         f"operands_{number}",
-        [f"{{{_literal(o.name)}, Role::{o.role}, {_literal(o.dtype.name)}, {_bool(o.zeroed)}}}" for o in operands],
+        [
+            f"{{{_literal(o.name)}, Role::{o.role}, {_literal(o.dtype.name)}, {_bool(o.zeroed)}, "
+            f"{_bool(o in launch.symbols)}}}"
+            for o in operands
+        ],
     )
     arguments = []
     for a in launch.arguments:

@@ -102,8 +102,6 @@ def _made(
         return str(error)
     if answer.kernel is None or is_library(answer.provenance.schedule):
         return "the vendor's library won, which is no kernel to export"
-    if answer.kernel.symbols:
-        return "its kernel has constant memory, which the launcher does not fill"
     kernel = answer.kernel
     compiled = pool.compile(kernel, device.arch)
     assert not isinstance(compiled, CompileFailure)  # it was usable

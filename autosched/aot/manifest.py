@@ -52,7 +52,10 @@ def manifest_entry(kernel: ExportedKernel) -> dict[str, Any]:
         },
         "guards": [{"holds": text, "reason": why} for text, why in expressions.guards],
         "operands": [
-            {"name": o.name, "role": o.role, "dtype": o.dtype.name, "shape": list(shape), "zeroed": o.zeroed}
+            {
+                **{"name": o.name, "role": o.role, "dtype": o.dtype.name, "shape": list(shape), "zeroed": o.zeroed},
+                **({"constant": True} if o in launch.symbols else {}),
+            }
             for o, shape in zip(launch.operands, expressions.shapes, strict=True)
         ],
         "arguments": [_argument(a, expressions) for a in launch.arguments],

@@ -101,7 +101,7 @@ def _entry(
         record = store.best(problem, summary.device)
         if record is None:
             return None
-        trials = store.trials(problem, record.device, record.provenance)
+        trials = store.trials(problem, record.device, record.provenance, policy=record.policy)
         guard = store.guard(problem, summary.device)
     except StoreError as error:
         return _unreadable(summary, str(error))

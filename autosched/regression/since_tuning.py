@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from measurements.records.measurement import Timing
+from measurements.records.policy import DEFAULT
 from measurements.records.record import Control, Record
 from measurements.records.timing_statistics import Ratio, error_of_median
 from measurements.records.vendor_library import is_library
@@ -34,16 +35,16 @@ class AtTuning:
     @classmethod
     def of(cls, trials: Sequence[Record], best: Record) -> AtTuning | None:
         """Return what the re-measurement that ``best`` won was timed beside, or what the ``trials`` say that it was:
-        those of before records had a control have the library among them. None where there is none, and for the times
-        of a warm cache, which no check has."""
+        those of before records had a control have the library among them. None where there is none, and for times that
+        were taken otherwise than by default, which no check has."""
         if best.control is not None and best.measurement.timing is not None:
-            return None if best.runner_info.warm else cls(best.measurement.timing, best.control, best.driver)
+            return None if best.policy != DEFAULT else cls(best.measurement.timing, best.control, best.driver)
         for run in reversed(remeasurements(trials)):
             winner = run[-1]
             if winner.schedule != best.schedule or winner.kernel_digest != best.kernel_digest or winner.rank != 1:
                 continue
             library = next((r for r in run if is_library(r.schedule)), None)
-            if library is None or winner.runner_info.warm:
+            if library is None or winner.policy != DEFAULT:
                 return None
             mine, theirs = winner.measurement.timing, library.measurement.timing
             if mine is not None and theirs is not None:

@@ -11,6 +11,7 @@ from rich.table import Table
 from autosched.reporting.roofline import bound_by, known, roofline
 from autosched.samplers.first_choices import nvidia_heuristics
 from measurements.records.measurement import Provenance, Resources
+from measurements.records.policy import DEFAULT, NONE, described
 from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
 from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES
@@ -192,6 +193,8 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
     share = share_of_roof(problem, timing.median, record.device)
     reached = rate(problem, timing.median, record.device) + (f" ({share})" if share else "")
     rows += [("time", f"{time(timing.median)}, {reached}, {note}")]
+    if record.policy not in (NONE, DEFAULT):
+        rows.append(("timed", described(record.runner_info.policy)))
     if record.runner_info.derived:
         rows.append(("device row", record.runner_info.derived))
     metrics = problem.metrics(record.schedule.values, timing.median)
@@ -227,6 +230,7 @@ def record_json(problem: Problem, record: Record) -> dict[str, Any]:
     chip = known(record.device)
     return {
         **record.to_json(),
+        "policy": record.policy,
         "flops_per_second": problem.flops / record.seconds,
         "share_of_roof": None if chip is None else roofline(problem, chip).share(record.seconds),
         "bound_by": bound_by(problem, record),

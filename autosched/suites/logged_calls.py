@@ -1,14 +1,15 @@
-"""Call logs, ours and TunableOp's, as members of a suite."""
+"""Call logs, ours, TunableOp's and FlashInfer's, as members of a suite."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from autosched.dispatch.call_log import HEADER, CallLogError, counted, text_of
-from autosched.suites import tunableop
+from autosched.suites import flashinfer, tunableop
 from autosched.suites.suite import Member
 from search_spaces.catalogue import problem_from_json
 from search_spaces.operators.problem import Problem
@@ -22,12 +23,28 @@ class Calls:
     skipped: Counter[str]
 
 
-def read_calls(path: str | Path) -> Calls:
-    """Return the problems of a CSV: one that autosched recorded, or TunableOp's of untuned or tuned GEMMs.
+def read_calls(path: str | Path, rows: Sequence[int] = ()) -> Calls:
+    """Return the problems of a CSV, one that autosched recorded or TunableOp's of untuned or tuned GEMMs; or of
+    FlashInfer's trace dump, a JSON file or a folder of them, where ``rows`` are the sizes that its open axes take.
 
     Raises CallLogError for another file and for one without a problem that kernels compute, and OSError.
     """
     file = Path(path)
+    if file.is_dir() or file.suffix in (".json", ".jsonl"):
+        try:
+            counts, skipped = flashinfer.problems(list(flashinfer.documents(file, text_of)), rows)
+        except ValueError as error:
+            raise CallLogError(str(error)) from None
+    else:
+        counts, skipped = _of_csv(file, path)
+    if not counts:
+        why = f": {skipped.most_common(1)[0][0]}" if skipped else ""
+        raise CallLogError(f"{path} holds no problem that can be tuned{why}")
+    members = tuple(Member(problem, float(count)) for problem, count in counts.most_common())
+    return Calls(members, skipped)
+
+
+def _of_csv(file: Path, path: str | Path) -> tuple[Counter[Problem], Counter[str]]:
     text = text_of(file)
     first = text.partition("\n")[0].strip()
     skipped: Counter[str] = Counter()
@@ -51,8 +68,4 @@ def read_calls(path: str | Path) -> Calls:
         raise CallLogError(
             f"{path} is not a log of calls: it starts neither with {','.join(HEADER)} nor as TunableOp's"
         )
-    if not counts:
-        why = f": {skipped.most_common(1)[0][0]}" if skipped else ""
-        raise CallLogError(f"{path} holds no problem that can be tuned{why}")
-    members = tuple(Member(problem, float(count)) for problem, count in counts.most_common())
-    return Calls(members, skipped)
+    return counts, skipped

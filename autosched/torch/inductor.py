@@ -1,11 +1,15 @@
-"""The tuned matmul as a candidate of Inductor's max-autotune, which times it beside its own and takes the fastest."""
+"""Tuned kernels as candidates of Inductor, which times them beside its own and takes the fastest."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from autosched.dispatch import functions
-from autosched.torch import cpu
+from autosched.torch import cpu, formulas
+
+RACED = ("softmax", "rmsnorm", "layernorm")  # what Inductor fuses with its neighbours
 
 
 def external_matmul(a: Any, b: Any, out: Any) -> None:
@@ -18,3 +22,24 @@ def external_matmul(a: Any, b: Any, out: Any) -> None:
         functions.matmul(a, b, out)
     else:
         out.copy_(cpu.compute("matmul", a, b))
+
+
+def race_formulas(*, min_speedup: float = 1.0) -> None:
+    """Let Inductor time each normalization of ``torch.ops.autosched`` beside its formula, which it compiles and fuses.
+
+    A compiled model then takes the formula where that beats the tuned kernel by ``min_speedup``, and the kernel
+    elsewhere. Call it once, before ``torch.compile``. Raises RuntimeError for a torch without
+    ``register_custom_op_autotuning``.
+    """
+    try:
+        from torch._inductor.kernel.custom_op import CustomOpConfig, register_custom_op_autotuning
+    except ImportError as error:
+        raise RuntimeError(f"this torch has no register_custom_op_autotuning ({error}): install a newer one") from error
+    for name in RACED:
+        register_custom_op_autotuning(
+            getattr(torch.ops.autosched, name).default,
+            configs=[CustomOpConfig(getattr(formulas, name))],
+            name=f"autosched_{name}",
+            min_speedup_threshold=min_speedup,
+            benchmark_with_cudagraphs=torch.cuda.is_available(),
+        )

@@ -16,7 +16,7 @@ from autosched.triton.session import (
 )
 
 if TYPE_CHECKING:
-    from autosched.triton.tuning import AutotuneHooks, TunedFunction, autotune_hooks, tune
+    from autosched.triton.tuning import AutotuneHooks, TunedFunction, autotune_hooks, recording, tune
 
 __all__ = [
     "QUICK",
@@ -31,13 +31,15 @@ __all__ = [
     "autotune_hooks",
     "emulate",
     "emulated",
+    "recording",
     "tune",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """What tunes imports samplers and the store, which programs that only emulate do without."""
-    if name in ("AutotuneHooks", "TunedFunction", "autotune_hooks", "tune"):
+    """Import what tunes when it is asked for: with samplers and the store, which programs that only emulate do
+    without."""
+    if name in ("AutotuneHooks", "TunedFunction", "autotune_hooks", "recording", "tune"):
         from autosched.triton import tuning
 
         return getattr(tuning, name)

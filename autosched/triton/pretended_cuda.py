@@ -76,6 +76,19 @@ class PretendedCuda(TorchFunctionMode):  # type: ignore[misc]
         return func(*[on_cpu(a) for a in args], **kwargs)
 
 
+class _DeviceGenerator:
+    """The state of a GPU's generator, seed and offset, which kernels with random numbers of their own read and move."""
+
+    def __init__(self) -> None:
+        self._state = torch.tensor([0, 0], dtype=torch.int64).view(torch.uint8)
+
+    def get_state(self) -> torch.Tensor:
+        return self._state.clone()
+
+    def set_state(self, state: torch.Tensor) -> None:
+        self._state = state.clone()
+
+
 def _empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
     return torch.empty_strided(size, stride, dtype=dtype)
 
@@ -89,7 +102,7 @@ class _CpuGenerator(torch.Generator):  # type: ignore[misc]
 
 
 def on_cpu(value: Any) -> Any:
-    """A device that is a GPU becomes the CPU; all else stays."""
+    """Turn a device that is a GPU into the CPU; all else stays."""
     if isinstance(value, torch.device) and value.type == "cuda":
         return _CPU
     if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
@@ -98,7 +111,7 @@ def on_cpu(value: Any) -> Any:
 
 
 def _moved(func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> torch.Tensor:
-    """A move to the GPU is none; a move to the host is a copy, which later launches do not change."""
+    """Leave a tensor that moves to the GPU; copy one that moves to the host, which later launches do not change."""
     tensor = args[0]
     if name == "cuda":
         return tensor
@@ -246,6 +259,7 @@ def _answers(device: Device, clock: Callable[[], float]) -> dict[str, Any]:
         "max_memory_reserved": answer(0),
         "reset_peak_memory_stats": answer(None),
         "mem_get_info": answer((device.memory_bytes, device.memory_bytes)),
+        "default_generators": (_DeviceGenerator(),),
         # Not `torch.manual_seed`, which calls these.
         "manual_seed": torch.default_generator.manual_seed,
         "manual_seed_all": torch.default_generator.manual_seed,

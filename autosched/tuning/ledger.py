@@ -57,8 +57,12 @@ class Trials(Protocol):
     def name(self) -> str: ...
     def append(self, record: Record) -> Record: ...
     def set_proof(self, record: Record, proof: str) -> None: ...
-    def trials(self, problem: Problem, device: str, provenance: Provenance) -> Sequence[Record]: ...
-    def best(self, problem: Problem, device: str, provenance: Provenance) -> Record | None: ...
+    def trials(
+        self, problem: Problem, device: str, provenance: Provenance, *, policy: str | None = None
+    ) -> Sequence[Record]: ...
+    def best(
+        self, problem: Problem, device: str, provenance: Provenance, policy: str | None = None
+    ) -> Record | None: ...
 
 
 class TrialLedger:
@@ -67,8 +71,9 @@ class TrialLedger:
     ``generate`` makes kernels and raises ValueError for a schedule that it cannot serve; ``versions`` and
     ``space_versions`` are those of the kernel templates and of their spaces, by name; ``proposer`` says who proposed a
     schedule, as a rule the sampler of this run, and ``seed`` is that of this run. ``stored`` are the records of this
-    problem, device and provenance, ``known`` what was measured of a kernel, by its digest, ``proofs`` those of this run
-    as canonical JSON. ``fingerprint`` is that of the runner, once it has started. ``objectives`` say what best means.
+    problem, device, provenance and policy (None: of any), ``known`` what was measured of a kernel, by its digest,
+    ``proofs`` those of this run as canonical JSON. ``fingerprint`` is that of the runner, once it has started.
+    ``objectives`` say what best means.
     """
 
     def __init__(
@@ -83,12 +88,14 @@ class TrialLedger:
         seed: int,
         versions: Mapping[str, str],
         space_versions: Mapping[str, str],
+        policy: str | None = None,
         objectives: Objectives | None = None,
     ) -> None:
         self.objectives = Objectives() if objectives is None else objectives
         self.problem = problem
         self.device = device
         self.provenance = provenance
+        self.policy = policy
         self._store = store
         self._generate = generate
         self._proposer = proposer
@@ -112,7 +119,7 @@ class TrialLedger:
         those trials."""
         self.budget = budget
         if earlier is None:
-            earlier = self._store.trials(self.problem, self.device.name, self.provenance)
+            earlier = self._store.trials(self.problem, self.device.name, self.provenance, policy=self.policy)
         self.stored = list(earlier)
         self.read_best()
         return list(earlier)
@@ -121,7 +128,7 @@ class TrialLedger:
         """Make the best what the store says it is; with other objectives than the time, the newest trial that is best
         by them."""
         if self.objectives.is_time:
-            self.best = self._store.best(self.problem, self.device.name, self.provenance)
+            self.best = self._store.best(self.problem, self.device.name, self.provenance, self.policy)
             return
         points = [(costs, record) for record in self._newest if (costs := self._costs(record)) is not None]
         self.best = min(points, key=lambda point: point[0], default=(None, None))[1]

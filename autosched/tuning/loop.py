@@ -58,6 +58,7 @@ class TunerParts:
     default: Default = lambda: None  # used where nothing is tuned: it takes part in every re-measurement
     lines: Sequence[str] = ()  # for people, about the run
     observer: Observer | None = None
+    policy: str | None = None  # how times are taken, a text of Policy; None: of any
     in_flight: InFlightLimit = field(default_factory=InFlightLimit)  # how many schedules are out at a time
     objectives: Objectives = field(default_factory=Objectives)  # what best means, by default the time
 
@@ -76,6 +77,7 @@ class Tuner:
             seed=parts.seed,
             versions=parts.versions,
             space_versions=parts.space_versions,
+            policy=parts.policy,
             objectives=parts.objectives,
         )
         self._runner = parts.runner

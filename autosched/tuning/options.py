@@ -13,6 +13,7 @@ from autosched.tuning.objectives import Objectives
 from autosched.tuning.result import Observer
 from autosched.tuning.winner import winner_proof
 from measurements.files.data_folder import default_database
+from measurements.records.policy import Policy
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import whole_number
 from search_spaces.templates.template import KernelTemplate
@@ -33,7 +34,7 @@ class TuneOptions:
     seed: int = 0
     workers: int | None = None
     verify: bool = True
-    warm_cache: bool = False
+    policy: Policy = field(default_factory=Policy)
     gpus: Gpus | None = None
     progress: Observer | None = None
     templates: Iterable[str | KernelTemplate] | None = None

@@ -36,15 +36,6 @@ def refuse_unknown_objectives(objectives: Objectives, problem: Problem, schedule
         objectives.check(name for name, value in row.items() if isinstance(value, (int, float)))
 
 
-def refuse_other_cache(name: str, earlier: Sequence[Record], warm: bool) -> None:
-    """Raise ValueError where times from a warm and from a cold L2 would be ranked together."""
-    other = "cold" if warm else "warm"
-    for record in earlier:
-        if record.provenance is Provenance.MEASURED and record.runner_info.cache == other:
-            wish = "leave --warm-cache out" if warm else "give --warm-cache"
-            raise ValueError(f"{name} holds times of this problem from a {other} L2: {wish}, or use another --db")
-
-
 def refuse_other_model(name: str, earlier: Sequence[Record], runner: Runner) -> None:
     """Raise ValueError where times that a trained model estimates would be ranked with other estimates."""
     if runner.provenance is not Provenance.ESTIMATED:

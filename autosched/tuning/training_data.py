@@ -11,6 +11,7 @@ from pathlib import Path
 from cost_models.trees.observations import Observations, merged
 from measurements.records import recording
 from measurements.records.measurement import Provenance, Status
+from measurements.records.policy import DEFAULT, NONE
 from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
 from measurements.store.store import Store
@@ -82,8 +83,8 @@ def observations_of(records: Iterable[Record], left_out: dict[str, int]) -> list
 
     by_key: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        if record.ok and record.runner_info.warm:
-            leave_out("timed from a warm L2", 1)
+        if record.ok and record.policy not in (NONE, DEFAULT):
+            leave_out(f"timed otherwise than by default ({record.policy})", 1)
         else:
             by_key.setdefault((record.problem_key, record.device), []).append(record)
     found = []

@@ -31,6 +31,8 @@ from autosched.tuning.winner.finalists import simplicity
 from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
 from autosched.user_kernels.problem import KernelProblem
 from measurements.records.measurement import Provenance
+from measurements.records.policy import Policy
+from measurements.runners.fleet.cluster import Fleet
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.recorded_space import recorded_union
@@ -54,8 +56,10 @@ def tune(
     workers: int | None = None,
     verify: bool = True,
     warm_cache: bool = False,
+    eager: bool = False,
+    clocks: int | None = None,
     gpus: backends.Gpus | None = None,
-    ray: str | None = None,
+    ray: str | Fleet | None = None,
     progress: Observer | bool | None = True,
     templates: Iterable[str | KernelTemplate] | None = None,
     model: str | Path | None = None,
@@ -84,10 +88,13 @@ def tune(
         workers: The number of compilers, by default one for each core.
         verify: Whether each new best is emulated before it is called best, on backends that do not run kernels, and the
             best at the end with a full proof.
-        warm_cache: Whether to time with operands in the L2 instead of from memory.
+        warm_cache: Whether to time with operands in the L2 instead of from memory. How times are taken, this and the
+            next two, is a part of what they are ranked with.
+        eager: Whether the host queues each launch, instead of a CUDA graph.
+        clocks: The MHz to which the SM clock is locked, which is checked; None where it is free.
         gpus: Those that measure, by default GPU 0 alone: numbers as CUDA counts them, or "all", all of one kind.
-        ray: The address of a Ray cluster ("auto": the one of this machine), on all of whose GPUs of the kind ``device``
-            is measured instead.
+        ray: The address of a Ray cluster ("auto": the one of this machine) or a Fleet, on all of whose GPUs of the kind
+            ``device`` is measured instead.
         progress: An observer that is told of every trial; True draws a line on stderr, on a terminal and in a notebook,
             and False or None shows nothing.
         templates: The kernel templates to search, by name or themselves; by default every one that can compute it.
@@ -112,6 +119,7 @@ def tune(
     Problem.check(problem)
     trials, given = efforts.settings(effort, trials, min_gain=min_gain, proof_seconds=proof_seconds)
     min_gain = given["min_gain"] or 0.0
+    policy = Policy("warm" if warm_cache else "cold", "eager" if eager else "graph", clocks)
     with shown(progress) as observer:
         options = TuneOptions(
             trials=TRIALS if trials is None else trials,
@@ -122,7 +130,7 @@ def tune(
             seed=seed,
             workers=workers,
             verify=verify,
-            warm_cache=warm_cache,
+            policy=policy,
             gpus=gpus,
             progress=observer,
             templates=templates,
@@ -139,7 +147,7 @@ def tune(
             device,
             problem=problem,
             workers=workers,
-            warm_cache=warm_cache,
+            policy=policy,
             gpus=gpus,
             ray=ray,
             templates=templates,
@@ -154,12 +162,13 @@ def tune(
             start = None if trained is None else warm_start.from_model(trained, str(model), *searched)
             verifier, note = winner_proof.of_new_bests(chosen) if verify else (None, "")
             with _opened(options, chosen) as store:
-                earlier = store.trials(problem, chosen.device.name, chosen.runner.provenance)
-                preconditions.refuse_other_cache(store.name, earlier, warm_cache)
+                earlier = store.trials(problem, chosen.device.name, chosen.runner.provenance, policy=chosen.policy)
                 preconditions.refuse_other_schedules(store.name, earlier, space)
                 preconditions.refuse_other_model(store.name, earlier, chosen.runner)
                 if start is None:
-                    start = warm_start.from_other_problems(store, chosen.runner.provenance, *searched)
+                    start = warm_start.from_other_problems(
+                        store, chosen.runner.provenance, *searched, policy=chosen.policy
+                    )
                 tuner = build_tuner(problem, options, chosen, space, store, start, verifier, note)
                 with_proof = verifier is not None and options.proof_limit > 0
                 result = tuner.run(
@@ -235,6 +244,7 @@ def build_tuner(
             chosen.runner,
             store,
             sampler,
+            policy=chosen.policy,
             seed=options.seed,
             generate=chosen.templates.kernel,
             versions={t.name: t.version for t in chosen.templates},

@@ -116,7 +116,14 @@ def from_model(
 
 
 def from_other_problems(
-    store: Store, provenance: Provenance, templates: TemplateSet, problem: Problem, device: Device, space: SearchSpace
+    store: Store,
+    provenance: Provenance,
+    templates: TemplateSet,
+    problem: Problem,
+    device: Device,
+    space: SearchSpace,
+    *,
+    policy: str | None = None,
 ) -> WarmStart:
     """Return a start from the times that a database holds of other problems of the operator; the analytic model's alone
     where they are too few. The same database gives the same start."""
@@ -124,7 +131,11 @@ def from_other_problems(
     if not isinstance(prior, AnalyticPrior):
         return WarmStart(prior)
     records: list[Record] = []
-    others = [s for s in store.problems(problem.operator) if s.provenance is provenance and s.ok]
+    others = [
+        s
+        for s in store.problems(problem.operator)
+        if s.provenance is provenance and policy in (None, s.policy) and s.ok
+    ]
     others = [s for s in others if s.problem_key != problem.key() or s.device != device.name]
     for summary in sorted(others, key=lambda s: (s.device != device.name, s.first)):
         if len(records) >= MOST_TIMES:
@@ -133,7 +144,7 @@ def from_other_problems(
             other = store.problem(summary)
         except ValueError:  # of another version: 'best' says so
             continue
-        records += store.trials(other, summary.device, provenance)
+        records += store.trials(other, summary.device, provenance, policy=policy)
     if sum(record.ok for record in records) < FEWEST_TIMES:
         return WarmStart(prior)
     from autosched.tuning.training_data import TrainingData, observations_of, usable

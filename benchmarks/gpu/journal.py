@@ -39,13 +39,16 @@ class Journal:
         self.records.append(numbered)
         return numbered
 
-    def trials(self, problem: Problem, device: str, provenance: Provenance) -> Sequence[Record]:
+    def trials(
+        self, problem: Problem, device: str, provenance: Provenance, *, policy: str | None = None
+    ) -> Sequence[Record]:
         wanted = (problem.key(), device, provenance)
-        return [r for r in self.records if (r.problem_key, r.device, r.provenance) == wanted]
+        same = [r for r in self.records if (r.problem_key, r.device, r.provenance) == wanted]
+        return [r for r in same if policy in (None, r.policy)]
 
-    def best(self, problem: Problem, device: str, provenance: Provenance) -> Record | None:
+    def best(self, problem: Problem, device: str, provenance: Provenance, policy: str | None = None) -> Record | None:
         """Return the winner of the last remeasured, if there was one; else the fastest by the median of its times."""
-        trials = self.trials(problem, device, provenance)
+        trials = self.trials(problem, device, provenance, policy=policy)
         wrong = {r.kernel_digest for r in trials if r.status is Status.WRONG_RESULT}
         ok = [r for r in trials if r.ok and r.kernel_digest not in wrong]
         winners = [r for r in ok if r.rank == 1]

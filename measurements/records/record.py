@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from measurements.files.text import printable
 from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
+from measurements.records.policy import NONE
 from measurements.records.runner_info import RunnerInfo
 from search_spaces.catalogue import problem_from_json
 from search_spaces.operators.problem import Problem
@@ -181,6 +182,12 @@ class Record:
     def runner_info(self) -> RunnerInfo:
         """What the runner said of the machine and the way in which it timed."""
         return RunnerInfo.of(self.fingerprint)
+
+    @property
+    def policy(self) -> str:
+        """How its time was taken, as ``Policy`` writes it: a part of what may be compared with it. NONE for what was
+        not measured. Raises ValueError for a fingerprint that states no policy that there is."""
+        return str(self.runner_info.policy) if self.provenance is Provenance.MEASURED else NONE
 
     @property
     def status(self) -> Status:

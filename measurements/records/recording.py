@@ -28,6 +28,7 @@ from typing import Any, Self
 from measurements.files.atomic_write import publish
 from measurements.files.text import harmless
 from measurements.records.measurement import Provenance, Status
+from measurements.records.policy import DEFAULT, NONE
 from measurements.records.record import Record, canonical_json, operator_of
 from measurements.records.vendor_library import is_library
 from search_spaces.operators.problem import Problem
@@ -209,7 +210,7 @@ def find(problem: Problem, device: str, folder: str | os.PathLike[str] | None = 
     if not path.is_file():
         return None
     asked = problem.key(), device
-    same = [r for r in read(path) if (r.problem_key, r.device) == asked and not r.records[0].runner_info.warm]
+    same = [r for r in read(path) if (r.problem_key, r.device) == asked and r.records[0].policy in (NONE, DEFAULT)]
     return max(same, key=lambda r: r.records[-1].created, default=None)
 
 

@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from measurements.records.policy import Policy
+
+_FIELDS = ("name", "sm_count", "cuda", "cache", "launch", "clocks", "model", "derived")
+
 
 @dataclass(frozen=True)
 class RunnerInfo:
@@ -18,6 +22,8 @@ class RunnerInfo:
         sm_count: how many SMs the device has, in digits.
         cuda: the version of the CUDA runtime.
         cache: "cold" where operands came from memory, "warm" where they came from the L2.
+        launch: "graph" where no host is in the times, "eager" where one is.
+        clocks: "free", or what they were locked to, such as "1410 MHz".
         model: the model that estimated the time.
         derived: where the device's row comes from, if it is not one of the tables.
     """
@@ -27,6 +33,8 @@ class RunnerInfo:
     sm_count: str = ""
     cuda: str = ""
     cache: str = ""
+    launch: str = ""
+    clocks: str = ""
     model: str = ""
     derived: str = ""
 
@@ -34,6 +42,13 @@ class RunnerInfo:
     def of(cls, fingerprint: str) -> RunnerInfo:
         """Read the JSON text of a fingerprint. Raises ValueError for text that is not JSON object."""
         return _read(fingerprint)
+
+    @property
+    def policy(self) -> Policy:
+        """How times were taken; what was not stated is the default. Raises ValueError for what is no policy."""
+        default = Policy()
+        words = (self.cache or default.cache, self.launch or default.launch, self.clocks or default.clocks)
+        return Policy.of(" ".join(words))
 
     @property
     def warm(self) -> bool:
@@ -45,5 +60,5 @@ def _read(fingerprint: str) -> RunnerInfo:
     said = json.loads(fingerprint)
     if not isinstance(said, Mapping):
         raise ValueError(f"a fingerprint is a JSON object, not {fingerprint!r:.60}")
-    named = {"arch": "sm", **{name: name for name in ("name", "sm_count", "cuda", "cache", "model", "derived")}}
+    named = {"arch": "sm", **{name: name for name in _FIELDS}}
     return RunnerInfo(**{field: str(said.get(name, "") or "") for field, name in named.items()})

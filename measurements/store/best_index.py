@@ -1,4 +1,4 @@
-"""The entries of a record store: one row per problem, device and provenance, with what is best of it.
+"""The entries of a record store: one row per problem, device, provenance and policy, with what is best of it.
 
 Entries repeat what the trials say, so that the best of a million trials is found by its key. Every append brings its
 entry up to date in its own transaction. What that would take reading all trials of the entry for (a schedule tried
@@ -22,7 +22,7 @@ from measurements.records.measurement import Status, Timing
 from measurements.store.rows import COLUMNS, read_cells
 from measurements.store.schema import ENTRIES, TRIALS, digest_of
 
-_KEY = ("problem_digest", "device", "provenance")
+_KEY = ("problem_digest", "device", "provenance", "policy")
 _RANKED_BY = (
     TRIALS.c.id,
     TRIALS.c.schedule_digest,
@@ -44,9 +44,10 @@ _ENTRY = tuple(ENTRIES.c[name] for name in ("newest_id", "ranked_id", "winner_id
 _ENTRY_CELLS = (_NEWEST.label("newest"), *(column.label(f"entry_{column.name}") for column in _ENTRY))
 _CELLS = len(_ENTRY_CELLS)
 _KEPT = sa.select(*_ENTRY_CELLS).where(*(ENTRIES.c[name] == sa.bindparam(name) for name in _KEY))
+_KIND = (ENTRIES.c.provenance.label("entry_provenance"), ENTRIES.c.policy.label("entry_policy"))
 _WINNERS = TRIALS.alias("winners")
 _KEPT_OF = (
-    sa.select(*_ENTRY_CELLS, ENTRIES.c.provenance.label("entry_provenance"), *(_WINNERS.c[c.name] for c in COLUMNS))
+    sa.select(*_ENTRY_CELLS, *_KIND, *(_WINNERS.c[c.name] for c in COLUMNS))
     .join_from(ENTRIES, _WINNERS, _WINNERS.c.id == ENTRIES.c.winner_id, isouter=True)
     .where(*(ENTRIES.c[name] == sa.bindparam(name) for name in _KEY[:2]))
 )
@@ -78,11 +79,13 @@ def kept(connection: Connection, key: Mapping[str, Any]) -> Entry | None:
     return None if row is None else _entry(row)
 
 
-def kept_of(connection: Connection, problem_digest: str, device: str) -> dict[str, tuple[Entry, RowMapping]]:
-    """Return the entries of a problem on a device, by provenance, each with the whole row of its winner (of NULLs where
-    there is none)."""
+def kept_of(
+    connection: Connection, problem_digest: str, device: str
+) -> dict[tuple[str, str], tuple[Entry, RowMapping]]:
+    """Return the entries of a problem on a device, by provenance and policy, each with the whole row of its winner (of
+    NULLs where there is none)."""
     rows = connection.execute(_KEPT_OF, {"problem_digest": problem_digest, "device": device})
-    return {row.entry_provenance: (_entry(row), row._mapping) for row in rows}
+    return {(row.entry_provenance, row.entry_policy): (_entry(row), row._mapping) for row in rows}
 
 
 def _entry(row: Any) -> Entry:
@@ -158,7 +161,7 @@ def keep(connection: Connection, key: Mapping[str, Any], newest_id: int, winner:
 def counted(connection: Connection, problem_digest: str | None = None) -> list[dict[str, Any]]:
     """Return what the trials say of every entry, or of those of one problem, but for their winners."""
     t = TRIALS.c
-    keys = (t.problem_digest, t.device, t.provenance)
+    keys = tuple(t[name] for name in _KEY)
     grouped = sa.select(
         *keys,
         sa.func.min(t.operator).label("operator"),
@@ -203,7 +206,7 @@ def _cells(winner: Winner | None) -> dict[str, Any]:
     }
 
 
-_ORDER = (ENTRIES.c.device, ENTRIES.c.provenance)
+_ORDER = (ENTRIES.c.device, ENTRIES.c.provenance, ENTRIES.c.policy)
 
 
 def _matches(table: sa.Table, key: Mapping[str, Any]) -> list[sa.ColumnElement[bool]]:

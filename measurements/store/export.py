@@ -41,7 +41,9 @@ def documents(store: Store, operator: str | None = None, device: str | None = No
     """Return the files of an export by name, of one operator and device if given. Raises StoreError, and ExportError
     for a device or operator that cannot name a file."""
     found: dict[str, dict[str, Any]] = {}
-    ordered = sorted(store.problems(operator), key=lambda s: (s.device, s.operator, s.problem_key, s.provenance))
+    ordered = sorted(
+        store.problems(operator), key=lambda s: (s.device, s.operator, s.problem_key, s.provenance, s.policy)
+    )
     for summary in ordered:
         record = store.best_of(summary) if device in (None, summary.device) else None
         if record is None:
@@ -135,14 +137,14 @@ def _entries(document: Any) -> Iterable[tuple[Record, Guard | None]]:
         raise ValueError("it does not say which format it has")
     if document["export"] != FORMAT:
         raise ValueError(f"its format is {document['export']!r:.20}, and this autosched reads {FORMAT}: upgrade it")
-    seen: set[tuple[str, Provenance]] = set()
+    seen: set[tuple[str, Provenance, str]] = set()
     for entry in document["entries"]:
         record = Record.from_json({**entry["best"], "id": None})
         if not record.ok:
             raise ValueError("the best of an entry has no time")
         if (record.device, record.operator) != (document["device"], document["operator"]):
             raise ValueError("an entry is of another device or operator than the file says")
-        key = record.problem_key, record.provenance
+        key = record.problem_key, record.provenance, record.policy
         if key in seen:
             raise ValueError(f"two entries are of one problem: {canonical_json(json.loads(record.problem_key))}")
         seen.add(key)

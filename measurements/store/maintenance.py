@@ -43,7 +43,7 @@ def check(store: Store) -> list[str]:
     that are not those of the trials. Reads everything. Raises StoreError where not even that is possible."""
     found = store.damage()
     reader = rows.Reader(store.name)
-    columns = (*rows.COLUMNS, TRIALS.c.problem_digest, TRIALS.c.schedule_digest, TRIALS.c.operator)
+    columns = (*rows.COLUMNS, TRIALS.c.problem_digest, TRIALS.c.schedule_digest, TRIALS.c.operator, TRIALS.c.policy)
     width = len(rows.COLUMNS)
     with store.reading() as connection:
         for row in connection.execute(sa.select(*columns).order_by(TRIALS.c.id)):
@@ -56,6 +56,8 @@ def check(store: Store) -> list[str]:
                 found.append(f"trial {record.id} is filed under another problem or schedule than its own")
             if row[width + 2] != record.operator:
                 found.append(f"trial {record.id} is filed under {row[width + 2]!a:.60}, which is not its operator")
+            if row[width + 3] != record.policy:
+                found.append(f"trial {record.id} is filed under another policy than its own, {record.policy}")
         kept = {_key(row): dict(row) for row in connection.execute(sa.select(ENTRIES)).mappings()}
         if not found:
             for counted in best_index.counted(connection):
@@ -94,12 +96,14 @@ def collect(store: Store, keep: int | None = None, *, dry_run: bool = False) -> 
         raise ValueError(f"at least one schedule of an entry must be kept, not {keep}")
     removed: Counter[str] = Counter()
     rejected: list[int] = []
-    before: dict[tuple[str, str, str], int | None] = {}
+    before: dict[tuple[str, ...], int | None] = {}
     for summary in store.problems():
         trials = store.entry(summary)
         newest = {record.schedule: record.kernel_digest for record in trials}
         best = store.best_of(summary)
-        before[summary.problem_key, summary.device, summary.provenance.value] = None if best is None else best.id
+        before[summary.problem_key, summary.device, summary.provenance.value, summary.policy] = (
+            None if best is None else best.id
+        )
         fastest = sorted((r.seconds or 0.0, i, r.schedule) for i, r in enumerate(trials) if r.ok)
         chosen = list(dict.fromkeys(schedule for _, _, schedule in fastest))[:keep]
         kept = {*chosen, *(r.schedule for r in trials if r.rank is not None), *([best.schedule] if best else [])}
@@ -127,10 +131,10 @@ def collect(store: Store, keep: int | None = None, *, dry_run: bool = False) -> 
 
 def _refuse_another_best(connection: sa.Connection, store: Store, before: Mapping[Any, int | None]) -> None:
     e = ENTRIES.c
-    for row in connection.execute(sa.select(e.problem, e.device, e.provenance, e.winner_id)):
-        if before.get((row.problem, row.device, row.provenance)) != row.winner_id:
+    for row in connection.execute(sa.select(e.problem, e.device, e.provenance, e.policy, e.winner_id)):
+        if before.get((row.problem, row.device, row.provenance, row.policy)) != row.winner_id:
             raise StoreError(f"{store.name} stays as it is: without these trials another schedule would be the best")
 
 
 def _key(row: Mapping[Any, Any]) -> tuple[Any, ...]:
-    return row["problem_digest"], row["device"], row["provenance"]
+    return row["problem_digest"], row["device"], row["provenance"], row["policy"]

@@ -1,7 +1,7 @@
 """The trials of one database taken into another.
 
-Entries (a problem on a device, of one provenance) that only the source has are taken. Where both have one, and their
-best schedules differ, the better one is taken by evidence, and the other is left out with all its trials:
+Entries (a problem on a device, of one provenance and policy) that only the source has are taken. Where both have one,
+and their best schedules differ, the better one is taken by evidence, and the other is left out with all its trials:
 
 - times that were measured are compared only where both schedules were timed in turns, in one re-measurement, in either
   database: its order decides. Else two times are of different days, clocks and machines, and which is better is
@@ -70,11 +70,11 @@ def merge(source: Store, target: Store, doubt: Doubt = lambda summary, record: "
     Others may merge into the target meanwhile: what they took is not taken again.
     """
     before = target.newest()
-    theirs = {(s.problem_key, s.device, s.provenance): s for s in target.problems()}
+    theirs = {(s.problem_key, s.device, s.provenance, s.policy): s for s in target.problems()}
     entries: list[MergedEntry] = []
     taken: list[Record] = []
     for summary in source.problems():
-        mine = theirs.get((summary.problem_key, summary.device, summary.provenance))
+        mine = theirs.get((summary.problem_key, summary.device, summary.provenance, summary.policy))
         trials = source.entry(summary)
         best = source.best_of(summary)
         why = "" if best is None else doubt(summary, best)

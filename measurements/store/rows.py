@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 from measurements.files.text import harmless, printable
 from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
 from measurements.records.record import MOST_LEVELS, Budget, Control, Record, canonical_json, refuse_deep
+from measurements.records.runner_info import RunnerInfo
 from measurements.store.schema import TRIALS, digest_of, unreadable
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
@@ -73,6 +74,7 @@ def to_row(record: Record) -> dict[str, Any]:
         "budget": None if record.budget is None else canonical_json(dataclasses.asdict(record.budget)),
         "proof": record.proof,
         "control": None if record.control is None else canonical_json(dataclasses.asdict(record.control)),
+        "policy": record.policy,
         "problem_digest": digest_of(record.problem_key),
         "schedule_digest": digest_of(schedule_key),
     }
@@ -195,9 +197,15 @@ def _checked_object(text: str) -> str:
     return text
 
 
+def _checked_fingerprint(text: str) -> str:
+    _json_object(text)
+    _ = RunnerInfo.of(text).policy
+    return text
+
+
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "problem": _checked_object,
-    "fingerprint": _checked_object,
+    "fingerprint": _checked_fingerprint,
     "schedule": _json_object,
     "device": printable,
     "provenance": Provenance,

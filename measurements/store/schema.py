@@ -15,7 +15,7 @@ from measurements.files.text import one_line
 from measurements.records.measurement import Resources
 from measurements.store.errors import StoreError
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 OLDEST_SCHEMA = 2  # that ``store_migrations`` can upgrade
 APPLICATION = "autosched"
 _LOCK = int.from_bytes(b"autosch")  # any number that others do not use
@@ -71,6 +71,7 @@ TRIALS = sa.Table(
     sa.Column("proof", sa.Text, info={SINCE: 4}),
     sa.Column("control", sa.Text, info={SINCE: 6}),
     sa.Column("watts", sa.Float(53), info={SINCE: 7}),
+    sa.Column("policy", sa.Text, nullable=False, server_default="", info={SINCE: 8}),
     sa.Column("problem_digest", sa.String(64), nullable=False, info={SINCE: 5}),
     sa.Column("schedule_digest", sa.String(64), nullable=False, info={SINCE: 5}),
     sa.CheckConstraint("(status = 'ok') = (median IS NOT NULL)", name="time_exactly_when_ok"),
@@ -93,6 +94,7 @@ ENTRIES = sa.Table(
     sa.Column("problem_digest", sa.String(64), primary_key=True),
     sa.Column("device", sa.Text, primary_key=True),
     sa.Column("provenance", sa.Text, primary_key=True),
+    sa.Column("policy", sa.Text, primary_key=True, info={SINCE: 8}),
     sa.Column("operator", sa.Text, nullable=False),
     sa.Column("problem", sa.Text, nullable=False),
     sa.Column("trials", sa.Integer, nullable=False),  # different schedules, as ok

@@ -19,6 +19,7 @@ from sqlalchemy.engine import Connection, RowMapping
 
 from measurements.files.text import one_line
 from measurements.records.measurement import Provenance, Status, Timing
+from measurements.records.policy import DEFAULT
 from measurements.records.record import Record, problem_of
 from measurements.records.vendor_library import LIBRARY_SCHEDULE
 from measurements.store import best_index
@@ -39,13 +40,14 @@ from search_spaces.catalogue import is_operator
 from search_spaces.operators.problem import Problem
 
 _MOST_ANSWERS = 10_000  # of ``best`` that are remembered
-_Asked = tuple[str, str, Provenance | None]
+_Asked = tuple[str, str, Provenance | None, str | None]
+_SUMMARY = ("operator", "problem", "device", "provenance", "policy", "trials", "ok")
 _RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)
 
 
 @dataclass(frozen=True)
 class ProblemSummary:
-    """How many schedules of one provenance were tried for a problem on a device, and how many of them were ok: a
+    """How many schedules of one provenance and policy were tried for a problem on a device, and how many were ok: a
     schedule that is re-measured counts once. ``library``: beside them the vendor's library was timed, which is no
     trial. ``first`` is the id of the first record."""
 
@@ -54,6 +56,7 @@ class ProblemSummary:
     problem_key: str
     device: str
     provenance: Provenance
+    policy: str
     trials: int
     ok: int
     library: bool = False
@@ -71,7 +74,7 @@ class Store:
         self._database = database
         self._lock = threading.Lock()
         self._answers: tuple[tuple[int, ...] | None, dict[_Asked, Record | None]] = None, {}  # of ``best``, for a state
-        self._winners: dict[tuple[str, str, Provenance], tuple[object, Record]] = {}  # with the cells they were read of
+        self._winners: dict[tuple[str, str, Provenance, str], tuple[object, Record]] = {}  # with their cells
         self._grown: set[tuple[str, str]] = set()  # entries that got trials
 
     @classmethod
@@ -106,12 +109,13 @@ class Store:
         with self._lock:
             grown, self._grown = sorted(self._grown), set()
         for problem_digest, device in grown:
-            for kind in _RANKING:
-                key = {"problem_digest": problem_digest, "device": device, "provenance": kind.value}
+            with self._database.transaction() as connection:
+                entries = best_index.kept_of(connection, problem_digest, device)
+            for (provenance, policy), (entry, _) in entries.items():
+                if entry.ranked:
+                    continue
+                key = _key(problem_digest, device, provenance, policy)
                 with self._database.transaction() as connection:
-                    entry = best_index.kept(connection, key)
-                    if entry is None or entry.ranked:
-                        continue
                     winner = best_index.rank(connection, key, self.name)
                 with self._database.transaction(write=True) as connection:
                     best_index.keep(connection, key, entry.newest_id, winner)
@@ -166,9 +170,13 @@ class Store:
                 best_index.rebuild(connection, self.name, digest)
 
     def entry(self, summary: ProblemSummary) -> list[Record]:
-        """All records of a problem, device and provenance, in the order they were stored."""
+        """All records of a problem, device, provenance and policy, in the order they were stored."""
         c = TRIALS.c
-        wanted = (c.device == summary.device, c.provenance == summary.provenance.value)
+        wanted = (
+            c.device == summary.device,
+            c.provenance == summary.provenance.value,
+            c.policy == summary.policy,
+        )
         digest = c.problem_digest == digest_of(summary.problem_key)
         return self._read(sa.select(*COLUMNS).where(digest, *wanted).order_by(c.id))
 
@@ -183,11 +191,12 @@ class Store:
         device: str | None = None,
         provenance: Provenance | None = None,
         *,
+        policy: str | None = None,
         status: Status | None = None,
     ) -> list[Record]:
         """Return the records that match everything given, in the order they were stored."""
         columns = COLUMNS
-        query = sa.select(*columns).where(*_where(problem, device, provenance, status)).order_by(TRIALS.c.id)
+        query = sa.select(*columns).where(*_where(problem, device, provenance, policy, status)).order_by(TRIALS.c.id)
         return self._read(query)
 
     def count(
@@ -199,11 +208,11 @@ class Store:
             return int(connection.execute(query).scalar_one())
 
     def problems(self, operator: str | None = None) -> list[ProblemSummary]:
-        """Return what the store holds, or only of one operator: one summary per problem, device and provenance, in the
-        order they first came."""
-        columns = {name: ENTRIES.c[name] for name in ("operator", "problem", "device", "provenance", "trials", "ok")}
+        """Return what the store holds, or only of one operator: one summary per problem, device, provenance and policy,
+        in the order they first came."""
+        columns = {name: ENTRIES.c[name] for name in _SUMMARY}
         t = TRIALS.c
-        same = (t[name] == ENTRIES.c[name] for name in ("problem_digest", "device", "provenance"))
+        same = (t[name] == ENTRIES.c[name] for name in ("problem_digest", "device", "provenance", "policy"))
         library = sa.exists().where(*same, t.schedule_digest == digest_of(LIBRARY_SCHEDULE.key()))
         selected = (ENTRIES.c.first_id.label("id"), library.label("library"), *columns.values())
         query = sa.select(*selected).order_by(ENTRIES.c.first_id)
@@ -248,8 +257,8 @@ class Store:
             return connection.execute(query).first() is not None
 
     def best_of(self, summary: ProblemSummary) -> Record | None:
-        """As ``best``, of the problem, device and provenance of a summary, whose problem need not be known."""
-        return self._best(summary.problem_key, summary.device, summary.provenance)
+        """As ``best``, of the problem, device, provenance and policy of a summary, whose problem need not be known."""
+        return self._best(summary.problem_key, summary.device, summary.provenance, summary.policy)
 
     def guard(self, problem: Problem, device: str) -> Guard | None:
         """Return what CI holds this entry to; None where nothing was said about it."""
@@ -284,10 +293,13 @@ class Store:
             if guard is not None:
                 connection.execute(GUARDS.insert(), {**key, **dataclasses.asdict(guard)})
 
-    def best(self, problem: Problem, device: str, provenance: Provenance | None = None) -> Record | None:
+    def best(
+        self, problem: Problem, device: str, provenance: Provenance | None = None, policy: str | None = None
+    ) -> Record | None:
         """Return the fastest schedule by median time, on exactly this device; None if there is no ok trial.
 
         One provenance is ranked, never a mixture: the one asked for, else measured before replayed before estimated.
+        So is one policy: the one asked for (a text of ``Policy``), else the default, else the first in the alphabet.
         Repeated trials of a schedule count as one, with the medians of their times and the sum of their repeats, in the
         newest record; only trials of the schedule's newest kernel count. A kernel with a wrong result on any device is
         never the best, nor is a schedule while its newest trial is unproven. The first one tried wins a tie.
@@ -297,46 +309,45 @@ class Store:
         """
         self._database.refuse_closed()
         problem_key = problem.key()
-        asked = problem_key, device, provenance
+        asked = problem_key, device, provenance, policy
         state = self._database.settled_state()
         known, answers = self._answers
         if state is not None and state == known and asked in answers:
             return answers[asked]
-        answer = self._best(problem_key, device, provenance)
+        answer = self._best(problem_key, device, provenance, policy)
         if state is not None:
             if state != known or len(answers) == _MOST_ANSWERS:
                 self._answers = state, answers = state, {}
             answers[asked] = answer
         return answer
 
-    def _best(self, problem_key: str, device: str, provenance: Provenance | None) -> Record | None:
+    def _best(self, problem_key: str, device: str, provenance: Provenance | None, policy: str | None) -> Record | None:
         digest = digest_of(problem_key)
         with self._database.transaction() as connection:
             entries = best_index.kept_of(connection, digest, device)
             for kind in _RANKING if provenance is None else (provenance,):
-                if kind.value not in entries:
-                    continue
-                entry, row = entries[kind.value]
-                winner = entry.winner
-                if not entry.ranked:
-                    key = {"problem_digest": digest, "device": device, "provenance": kind.value}
-                    winner = best_index.rank(connection, key, self.name)
+                policies = sorted({p for k, p in entries if k == kind.value}, key=lambda p: (p != DEFAULT, p))
+                for its in policies if policy is None else [p for p in policies if p == policy]:
+                    entry, row = entries[kind.value, its]
+                    winner = entry.winner
+                    if not entry.ranked:
+                        winner = best_index.rank(connection, _key(digest, device, kind.value, its), self.name)
+                        if winner is not None:
+                            whole = sa.select(*COLUMNS).where(TRIALS.c.id == winner.id)
+                            row = connection.execute(whole).mappings().one()
                     if winner is not None:
-                        whole = sa.select(*COLUMNS).where(TRIALS.c.id == winner.id)
-                        row = connection.execute(whole).mappings().one()
-                if winner is not None:
-                    return self._won(row, winner.timing, (problem_key, device, kind))
+                        return self._won(row, winner.timing, (problem_key, device, kind, its))
         return None
 
-    def _won(self, row: RowMapping, timing: Timing, key: tuple[str, str, Provenance]) -> Record:
+    def _won(self, row: RowMapping, timing: Timing, key: tuple[str, str, Provenance, str]) -> Record:
         """Return the same object for the same winner, which whoever has checked it need not check again."""
         cells = timing, tuple(row.values())
         known, record = self._winners.get(key, (None, None))
         if record is not None and known == cells:
             return record
         record = from_row(row, self.name)
-        if (record.problem_key, record.device, record.provenance) != key:
-            raise unreadable(self.name, record.id, "it is filed under another problem or device")
+        if (record.problem_key, record.device, record.provenance, record.policy) != key:
+            raise unreadable(self.name, record.id, "it is filed under another problem, device or policy")
         record = replace(record, measurement=replace(record.measurement, timing=timing))
         if len(self._winners) == _MOST_ANSWERS:
             self._winners = {}
@@ -364,10 +375,15 @@ class Store:
         self._database.compact()
 
 
+def _key(problem_digest: str, device: str, provenance: str, policy: str) -> dict[str, str]:
+    return {"problem_digest": problem_digest, "device": device, "provenance": provenance, "policy": policy}
+
+
 def _where(
     problem: Problem | None = None,
     device: str | None = None,
     provenance: Provenance | None = None,
+    policy: str | None = None,
     status: Status | None = None,
 ) -> list[sa.ColumnElement[bool]]:
     c = TRIALS.c
@@ -375,6 +391,7 @@ def _where(
         (c.problem_digest, digest_of(problem.key()) if problem is not None else None),
         (c.device, device),
         (c.provenance, provenance.value if provenance is not None else None),
+        (c.policy, policy),
         (c.status, status.value if status is not None else None),
     )
     return [column == value for column, value in wanted if value is not None]

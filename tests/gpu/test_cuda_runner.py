@@ -10,6 +10,7 @@ from kernels import generate, space_of
 
 from measurements.compiler.pool import CompileCache, CompilePool
 from measurements.records.measurement import Status
+from measurements.records.policy import Policy
 from measurements.records.timing_statistics import StopRule
 from measurements.runners.base import Candidate
 from measurements.runners.cuda.baselines import OTHERS
@@ -165,7 +166,9 @@ def test_operands_in_a_warm_cache_are_read_faster_than_from_memory(make_runner):
     problem = Matmul(m=4096, n=1, k=1024, a="f32", b="f32", out="f32", precision="ieee")
     medians = []
     for warm in (True, False):
-        (result,) = make_runner(warm_cache=warm, rule=StopRule(min_repeats=20)).measure([naive(problem)])
+        (result,) = make_runner(policy=Policy("warm" if warm else "cold"), rule=StopRule(min_repeats=20)).measure(
+            [naive(problem)]
+        )
         assert result[1].ok, result[1].reason
         medians.append(result[1].timing.median)
     assert medians[0] < medians[1]

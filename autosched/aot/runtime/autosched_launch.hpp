@@ -49,7 +49,8 @@ struct Operand {
   const char* name;
   Role role;
   const char* dtype;
-  bool zeroed;  // a workspace that is zero before the first launch
+  bool zeroed;    // a workspace that is zero before the first launch
+  bool constant;  // copied to the __constant__ variable of its name before each launch
 };
 // What cuTensorMapEncodeTiled takes; numbers of choices as in cuda.h.
 struct TensorMap {
@@ -357,7 +358,9 @@ struct Api {
   int (*fill)(Address, unsigned char, std::size_t, void*) = nullptr;
   int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) = nullptr;
   int (*error_name)(int, const char**) = nullptr;
-  // Of newer drivers; kernels without clusters and tensor maps do without.
+  // Kernels without constant memory, clusters and tensor maps do without.
+  int (*variable)(Address*, std::size_t*, void*, const char*) = nullptr;
+  int (*copy)(Address, Address, std::size_t, void*) = nullptr;
   int (*launch_config)(const LaunchConfig*, void*, void**, void**) = nullptr;
   int (*encode)(void*, int, unsigned, void*, const std::uint64_t*, const std::uint64_t*, const unsigned*, const unsigned*, int, int, int, int) = nullptr;
   int (*blocks)(int*, void*, int, std::size_t) = nullptr;
@@ -395,6 +398,8 @@ inline const Api& api() {
     look(a.fill, "cuMemsetD8Async");
     look(a.launch, "cuLaunchKernel");
     look(a.error_name, "cuGetErrorName");
+    look(a.variable, "cuModuleGetGlobal_v2", false);
+    look(a.copy, "cuMemcpyDtoDAsync_v2", false);
     look(a.launch_config, "cuLaunchKernelEx", false);
     look(a.encode, "cuTensorMapEncodeTiled", false);
     look(a.blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor", false);
@@ -459,6 +464,7 @@ namespace detail {
 // A kernel in one context. Its own arrays belong to a stream, because launches on two streams must not share them.
 struct Loaded {
   void* function = nullptr;
+  std::vector<std::pair<driver::Address, std::size_t>> constants;  // its __constant__ variables and their bytes, in the order of operands
   unsigned set_shared = 0;
   long at_a_time = -1;  // blocks or clusters that run at a time, where the grid may shrink; of `shape_of`
   std::map<std::pair<void*, std::vector<std::int64_t>>, std::vector<driver::Address>> workspaces;  // by stream and sizes
@@ -480,6 +486,14 @@ inline Error load(const Kernel& k, Loaded& to) {
   if (code == driver::no_binary && k.ptx != nullptr) code = a.module_load(&module, k.ptx);
   if (code != 0) return driver::refused(Status::load_failed, code, std::string("the kernel of ") + k.problem + " does not load");
   if ((code = a.module_function(&to.function, module, k.entry))) return driver::refused(Status::load_failed, code, k.entry);
+  for (unsigned o = 0; o < k.operand_count; ++o) {
+    if (!k.operands[o].constant) continue;
+    if (a.variable == nullptr || a.copy == nullptr) return {Status::no_driver, 0, "the driver has no cuModuleGetGlobal_v2 or cuMemcpyDtoDAsync_v2, which constant memory needs"};
+    driver::Address at = 0;
+    std::size_t size = 0;
+    if ((code = a.variable(&at, &size, module, k.operands[o].name))) return driver::refused(Status::load_failed, code, std::string("its constant ") + k.operands[o].name);
+    to.constants.emplace_back(at, size);
+  }
   return {};
 }
 
@@ -607,6 +621,13 @@ inline Error launch(const Selection& s, void* const* arrays, unsigned count, voi
     if (Error e = detail::own_arrays(k, s, bytes, stream, l, own)) return e;
     for (unsigned o = 0, n = 0; o < k.operand_count; ++o) {
       if (k.operands[o].role == Role::workspace) at[o] = (*own)[n++];
+    }
+    for (unsigned o = 0, n = 0; o < k.operand_count; ++o) {
+      if (!k.operands[o].constant) continue;
+      const auto& [variable, size] = l.constants[n++];
+      const auto wanted = static_cast<std::size_t>(bytes[o]);
+      if (wanted > size) return {Status::bad_argument, 0, std::string(k.operands[o].name) + " has " + std::to_string(wanted) + " bytes, and the constant of its name " + std::to_string(size)};
+      if (const int code = a.copy(variable, at[o], wanted, stream)) return driver::refused(Status::launch_failed, code, std::string("the copy to the constant ") + k.operands[o].name);
     }
     function = l.function;
   }

@@ -303,6 +303,7 @@ class Kernel:
         self._folder = folder
         self._lock = threading.Lock()
         self._functions: dict[int, ctypes.c_void_p] = {}  # by context, to which a module belongs
+        self._constants: dict[int, dict[str, tuple[int, int]]] = {}  # address and bytes of variables, by context
         self._own: dict[tuple[int, int], dict[str, int]] = {}  # workspaces by context and stream
         launch = entry["launch"]
         self.block, self.cluster = (tuple(self._number(t) for t in launch[name]) for name in ("block", "cluster"))
@@ -324,6 +325,7 @@ class Kernel:
         with self._lock:
             function = self._functions.get(context) or self._load(context)
             at |= self._workspaces(context, queue)
+            self._fill_constants(context, queue, at)
         kept, parameters = self._parameters(at)
         config = _Config((ctypes.c_uint * 3)(*self.grid), (ctypes.c_uint * 3)(*self.block), self.shared_bytes, queue)
         if math.prod(self.cluster) > 1:
@@ -358,8 +360,29 @@ class Kernel:
         for attribute, value in wanted:
             code = library.cuFuncSetAttribute(function, attribute, value)
             _check(library, "load_failed", code, f"attribute {attribute} = {value} of {self.entry['entry']}")
-        self._functions[context] = function
+        found = {}
+        for o in self.entry["operands"]:
+            if o.get("constant"):
+                to, size = ctypes.c_uint64(), ctypes.c_size_t()
+                code = library.cuModuleGetGlobal_v2(ctypes.byref(to), ctypes.byref(size), module, o["name"].encode())
+                _check(library, "load_failed", code, f"its constant {o['name']}")
+                found[o["name"]] = to.value, size.value
+        self._constants[context], self._functions[context] = found, function
         return function
+
+    def _fill_constants(self, context: int, stream: int, at: Mapping[str, int]) -> None:
+        """Copy the arrays that the kernel reads from constant memory there."""
+        for o in self.entry["operands"]:
+            if not o.get("constant"):
+                continue
+            to, room = self._constants[context][o["name"]]
+            size = math.prod(self.shapes[o["name"]]) * _BYTES.get(o["dtype"], 1)
+            if size > room:
+                raise ValueError(f"{o['name']} has {size} bytes, and the constant of its name {room}")
+            code = _driver().cuMemcpyDtoDAsync_v2(
+                ctypes.c_uint64(to), ctypes.c_uint64(at[o["name"]]), ctypes.c_size_t(size), ctypes.c_void_p(stream)
+            )
+            _check(_driver(), "launch_failed", code, f"the copy to the constant {o['name']}")
 
     def _workspaces(self, context: int, stream: int) -> dict[str, int]:
         """Return the kernel's own arrays: launches on two streams must not share them."""

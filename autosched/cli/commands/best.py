@@ -99,7 +99,7 @@ def best(
 
 def _find(store: "Store", operator: Operator, problem: Problem | None, device: str | None) -> list[Best]:
     summaries = [s for s in store.problems(operator.name) if s.works and device in (None, s.device)]
-    counts = {(s.problem_key, s.device, s.provenance): (s.trials, s.ok) for s in summaries}
+    counts = {(s.problem_key, s.device, s.provenance, s.policy): (s.trials, s.ok) for s in summaries}
     wanted: dict[tuple[str, str], ProblemSummary] = {}
     for s in summaries:
         if problem is None or s.problem_key == problem.key():
@@ -118,7 +118,7 @@ def _find(store: "Store", operator: Operator, problem: Problem | None, device: s
                     raise
                 say(f"left out: {error}")
                 continue
-            found.append(Best(one, record, *counts[s.problem_key, s.device, record.provenance], changed))
+            found.append(Best(one, record, *counts[s.problem_key, s.device, record.provenance, record.policy], changed))
     return found
 
 

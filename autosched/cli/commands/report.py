@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 def report(
     *,
     db: Annotated[str, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")] = "",
-    out: Annotated[str, typer.Option("--out", metavar="FILE", help="The page to write. (required)")] = "",
+    out: Annotated[str, typer.Option("--out", metavar="FILE", help="The page to write.")] = "",
+    optuna: Annotated[
+        str,
+        typer.Option("--optuna", metavar="FILE", help="Trials as Optuna studies: optuna-dashboard FILE shows them."),
+    ] = "",
     against: Annotated[
         str | None, typer.Option("--against", metavar="DB", help="Show how its winners differ from this database's.")
     ] = None,
@@ -35,17 +39,31 @@ def report(
     """Write a database as one HTML page: winners, why they won, what is left to do.
 
     The page holds everything, fetches nothing and runs no script. It shows the search's progress, what each decision is
-    worth, where the time goes, layouts and thread maps, and failures by reason. Exit status 1 if there is nothing to
-    report.
+    worth, where the time goes, layouts and thread maps, and failures by reason. --optuna writes the trials for
+    Optuna's dashboard. Exit status 1 if there is nothing to report.
     """
-    for value, option in ((db, "--db"), (out, "--out")):
+    for value, option in ((db, "--db"), (out or optuna, "--out")):
         if not value:
             raise InputError(f"report needs {option}: autosched report --db best.db --out report.html")
-    check_outputs([out], [db, against])
+    check_outputs([each for each in (out, optuna) if each], [db, against])
     from autosched.reporting.html import build, render
     from measurements.store.store import Store
 
     store = Store.open(db, create=False)
+    if optuna:
+        from autosched.reporting import optuna_studies
+
+        studies = optuna_studies.write(store, replaceable(Path(optuna)), operator, device)
+        if not studies:
+            say(f"{without_password(db)} holds no trial for this: there is nothing to report")
+            return NO
+        if not json:
+            number = f"{formatting.count(studies)} {'study' if studies == 1 else 'studies'}"
+            print(f"{optuna}: {number}; optuna-dashboard {optuna} shows them")
+        elif not out:
+            print_json({"optuna": optuna, "studies": studies})
+        if not out:
+            return 0
     other = None if against is None else Store.open(against, create=False)
     made = build(store, other, operator=operator, device=device)
     if not (made.entries or made.changes):

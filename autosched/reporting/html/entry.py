@@ -16,6 +16,7 @@ from autosched.reporting.html.decisions import Decision, decisions
 from autosched.reporting.roofline import busy_shares, known, roofline
 from measurements.files.text import one_line
 from measurements.records.measurement import Provenance
+from measurements.records.policy import DEFAULT
 from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
 from measurements.store.store import ProblemSummary, Store
@@ -89,7 +90,7 @@ def entries(store: Store, now: datetime, operator: str | None = None, device: st
 
 
 def _entry(store: Store, summaries: Sequence[ProblemSummary], now: datetime) -> Entry:
-    ranked = sorted(summaries, key=lambda s: (not s.works, _RANKING.index(s.provenance)))
+    ranked = sorted(summaries, key=lambda s: (not s.works, _RANKING.index(s.provenance), s.policy != DEFAULT, s.policy))
     summary = ranked[0]
     best = store.best_of(summary) if summary.works else None
     problem = _problem(store, summary)

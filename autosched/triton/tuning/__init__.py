@@ -8,6 +8,16 @@ a call of the function (``call.py``). Candidates are compiled (``compiling/``), 
 from autosched.triton.tuning.autotune_hooks import AutotuneHooks, autotune_hooks
 from autosched.triton.tuning.call import KernelCall
 from autosched.triton.tuning.decorator import TunedFunction, tune
+from autosched.triton.tuning.listened import recording
 from autosched.triton.tuning.search import TritonTuning, tune_call
 
-__all__ = ["AutotuneHooks", "KernelCall", "TritonTuning", "TunedFunction", "autotune_hooks", "tune", "tune_call"]
+__all__ = [
+    "AutotuneHooks",
+    "KernelCall",
+    "TritonTuning",
+    "TunedFunction",
+    "autotune_hooks",
+    "recording",
+    "tune",
+    "tune_call",
+]

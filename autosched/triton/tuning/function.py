@@ -22,7 +22,8 @@ class NotATritonFunction(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class TritonFunction:
-    """``run`` is called with a configuration; ``configs`` are those of ``@triton.autotune``, if there are any.
+    """``run`` is called with a configuration; ``configs`` and ``keys`` are those of ``@triton.autotune``, if there are
+    any.
 
     ``constexprs`` are the parameters that are compile-time constants, with their defaults (``inspect.Parameter.empty``
     where there is none). ``computed`` are those that heuristics compute.
@@ -37,18 +38,21 @@ class TritonFunction:
     configs: tuple[Any, ...] = ()
     reset_to_zero: tuple[str, ...] = ()
     restore_value: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, function: Any) -> TritonFunction:
-        """Raises NotATritonFunction."""
+        """Raise NotATritonFunction."""
         configs: tuple[Any, ...] = ()
         reset: tuple[str, ...] = ()
         restore: tuple[str, ...] = ()
+        keys: tuple[str, ...] = ()
         heuristics: list[Any] = []
         inner = function
         while not isinstance(inner, JITFunction):
             if isinstance(inner, Autotuner):
                 configs, reset, restore = tuple(inner.configs), tuple(inner.reset_to_zero), tuple(inner.restore_value)
+                keys = tuple(inner.keys)
             elif isinstance(inner, Heuristics):
                 heuristics.append(inner)
             else:
@@ -63,10 +67,10 @@ class TritonFunction:
         constexprs = {p.name: signature.parameters[p.name].default for p in inner.params if p.is_constexpr}
         computed = tuple(name for wrapper in heuristics for name in wrapper.values)
         parameters = tuple(inner.arg_names)
-        return cls(inner.fn.__name__, run, inner, parameters, constexprs, computed, configs, reset, restore)
+        return cls(inner.fn.__name__, run, inner, parameters, constexprs, computed, configs, reset, restore, keys)
 
     def computed_of(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments with those that heuristics compute from them."""
+        """Return the arguments with those that heuristics compute from them."""
         found = dict(arguments)
         wrapper = self.run
         while isinstance(wrapper, Heuristics):

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from measurements.compiler.pool import CompilePool
+from measurements.records.policy import NONE
 from measurements.runners.base import Runner
 from measurements.runners.fleet.cluster import Fleet
 from search_spaces.hardware.devices import Device
@@ -30,7 +31,8 @@ class Backend:
 
     ``line`` says for people which it is, on what, and why; ``headline`` is short: what its times are. ``schedules`` are
     all that the runner knows, where it does not know every one; ``pool`` compiles, if anything does; ``gpus`` is how
-    many measure at a time.
+    many measure at a time. ``fleet`` is the cluster that measures, if one does; it is ``owned`` where closing the
+    backend ends it. ``policy`` is how times are taken, a text of ``Policy``, or NONE.
     """
 
     name: str
@@ -43,13 +45,15 @@ class Backend:
     headline: str = ""
     gpus: int = 0
     fleet: Fleet | None = None
+    owned: Fleet | None = None
+    policy: str = NONE
 
     def close(self) -> None:
         self.runner.close()
         if self.pool is not None:
             self.pool.close()
-        if self.fleet is not None:
-            self.fleet.close()
+        if self.owned is not None:
+            self.owned.close()
 
     def __enter__(self) -> Self:
         return self

@@ -13,8 +13,10 @@ from autosched.tuning.backends.gpus import UsableGpus, checked_numbers, probe, w
 from autosched.tuning.backends.replaying import headline_reason, of_recording, of_table
 from autosched.version import VERSION
 from measurements.compiler.pool import CompilePool, NvrtcMissing, cores_beside
+from measurements.records.policy import Policy
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
 from measurements.runners.estimate import EstimateRunner, Predict
+from measurements.runners.fleet.cluster import Fleet
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row
@@ -31,11 +33,11 @@ def choose(
     *,
     problem: Problem | None = None,
     workers: int | None = None,
-    warm_cache: bool = False,
+    policy: Policy | None = None,
     gpus: Gpus | None = None,
     templates: Iterable[str | KernelTemplate] | None = None,
     model: TrainedModel | None = None,
-    ray: str | None = None,
+    ray: str | Fleet | None = None,
     power: bool = False,
     recording_file: str | Path | None = None,
 ) -> Backend:
@@ -43,14 +45,15 @@ def choose(
 
     "auto" measures where a GPU answers that is the device asked for. Elsewhere it replays, where ``problem`` was
     recorded on the device with today's space, and else estimates; for h200 where no device is named. A device is never
-    replaced by a similar one. ``workers`` compilers, by default one per core. ``warm_cache`` times with operands in the
-    L2, which only measuring can. ``gpus`` measure, all of one kind: by default GPU 0 alone, because the others of a
-    shared machine may be somebody's. ``templates`` are to be searched, by default all that can compute ``problem``.
-    ``model`` estimates times, by default the analytic model. ``ray`` is the address of a cluster whose GPUs of the kind
-    ``device`` measure; the backend "ray" alone takes the one that this machine belongs to. ``power`` measures that of
-    the GPU, too. ``recording_file`` is what "replay" replays: a cache or T4 file of Kernel Tuner's, a recording, a
-    database. Raises ValueError (BackendError, FleetError, UnknownDevice, RecordingError, TableError) for what cannot be
-    used; no process is started then.
+    replaced by a similar one. ``workers`` compilers, by default one per core. ``policy`` is how times are taken, by
+    default from a cold L2, in CUDA graphs and at free clocks; only what measures can have another. ``gpus`` measure,
+    all of one kind: by default GPU 0 alone, because the others of a shared machine may be somebody's. ``templates`` are
+    to be searched, by default all that can compute ``problem``. ``model`` estimates times, by default the analytic
+    model. ``ray`` is the address of a cluster whose GPUs of the kind ``device`` measure, or a Fleet of one, which stays
+    the caller's to close; the backend "ray" alone takes the cluster that this machine belongs to. ``power`` measures
+    that of the GPU, too. ``recording_file`` is what "replay" replays: a cache or T4 file of Kernel Tuner's, a
+    recording, a database. Raises ValueError (BackendError, FleetError, UnknownDevice, RecordingError, TableError) for
+    what cannot be used; no process is started then.
     """
     if backend not in BACKENDS:
         raise BackendError(f"unknown backend {backend!r}: use one of {', '.join(BACKENDS)}")
@@ -66,7 +69,7 @@ def choose(
     if ray is not None or backend == "ray":
         if backend not in ("auto", "ray") or gpus is not None:
             raise BackendError("a Ray cluster measures on all its GPUs of a kind: leave --backend and --gpus out")
-        return of_cluster(ray or "auto", device, problem, workers, warm_cache, templates)
+        return of_cluster(ray or "auto", device, problem, workers, policy, templates)
     found = UsableGpus(why_not=f"backend {backend} was asked for")
     if backend in ("auto", "cuda"):
         found = probe(gpus)
@@ -76,9 +79,13 @@ def choose(
         found = UsableGpus(why_not=f"the GPU of this machine is {found.device.name}, not {named}")
     if found.device is not None:
         usable = TemplateSet(()) if problem is None else templates_for(problem, found.device, templates)
-        return _measuring(found.device, found.numbers, usable, workers, CudaOptions(warm_cache=warm_cache, power=power))
+        return _measuring(
+            found.device, found.numbers, usable, workers, CudaOptions(policy=policy or Policy(), power=power)
+        )
     no_gpu = found.why_not
-    _refuse_without_gpu(no_gpu, cuda=backend == "cuda", warm_cache=warm_cache, gpus=gpus is not None)
+    _refuse_without_gpu(
+        no_gpu, cuda=backend == "cuda", other_policy=policy not in (None, Policy()), gpus=gpus is not None
+    )
     row = wanted or device_row(DEFAULT_DEVICE)
     if backend in ("auto", "replay"):
         replaying, why_not = of_recording(problem, row, no_gpu, templates)
@@ -93,12 +100,15 @@ def choose(
     return _estimating(row, usable, workers, no_gpu, model, problem)
 
 
-def _refuse_without_gpu(why_not: str, *, cuda: bool, warm_cache: bool, gpus: bool) -> None:
+def _refuse_without_gpu(why_not: str, *, cuda: bool, other_policy: bool, gpus: bool) -> None:
     """Raise BackendError for what was asked for and needs a GPU."""
     if cuda:
         raise BackendError(f"the backend cuda cannot measure ({why_not}): use --backend estimate to go on without it")
-    if warm_cache:
-        raise BackendError(f"a warm cache concerns times measured on a GPU ({why_not}): leave --warm-cache out")
+    if other_policy:
+        raise BackendError(
+            f"a warm cache or another policy concerns times measured on a GPU ({why_not}): "
+            "leave --warm-cache, --eager and --clocks out"
+        )
     if gpus:
         raise BackendError(f"gpus need a GPU to measure on ({why_not}): leave --gpus out")
 
@@ -109,7 +119,8 @@ def _measuring(
     pool = _compilers(workers or cores_beside(len(gpus)))
     runner = CudaRunner(device, pool, gpus=gpus, options=options)
     headline = f"times are MEASURED on {'the GPU' if len(gpus) == 1 else f'{len(gpus)} GPUs'} of this machine"
-    return Backend(runner.name, runner, device, runner.describe(), pool, usable, headline=headline, gpus=len(gpus))
+    line, how = runner.describe(), str(options.policy)
+    return Backend(runner.name, runner, device, line, pool, usable, headline=headline, gpus=len(gpus), policy=how)
 
 
 def _estimating(

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from autosched.tuning.backends.backend import Backend, BackendError
 from measurements.compiler.pool import NvrtcMissing
+from measurements.records.policy import Policy
 from measurements.runners.cuda.runner import CudaOptions
 from measurements.runners.fleet.actors import FleetOptions
 from measurements.runners.fleet.cluster import Fleet
@@ -19,11 +20,11 @@ from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 
 def of_cluster(
-    address: str,
+    where: str | Fleet,
     device: str | Device | None,
     problem: Problem | None,
     workers: int | None,
-    warm_cache: bool,
+    policy: Policy | None,
     templates: Iterable[str | KernelTemplate] | None,
 ) -> Backend:
     """Return a backend over the GPUs of a Ray cluster. Raises ValueError where it has none of the kind."""
@@ -32,7 +33,9 @@ def of_cluster(
             "its outputs are judged by a function of the kernel file, which no cluster has: leave --ray out"
         )
     wanted = device.name if isinstance(device, Device) else None if device is None else device_row(device).name
-    fleet = Fleet(address, FleetOptions(cuda=CudaOptions(warm_cache=warm_cache)), compilers=workers)
+    given = where if isinstance(where, Fleet) else None
+    fleet = given or cluster(str(where), policy=policy, workers=workers)
+    owned = fleet if given is None else None
     try:
         kind = fleet.device(wanted)
         usable = TemplateSet(()) if problem is None else templates_for(problem, kind, templates)
@@ -40,11 +43,26 @@ def of_cluster(
         runner = FleetRunner(fleet, kind, pool)
         headline = f"times are MEASURED on {runner.gpus} GPUs of a Ray cluster"
         return Backend(
-            runner.name, runner, kind, runner.describe(), pool, usable, headline=headline, gpus=runner.gpus, fleet=fleet
+            runner.name,
+            runner,
+            kind,
+            runner.describe(),
+            pool,
+            usable,
+            headline=headline,
+            gpus=runner.gpus,
+            fleet=fleet,
+            owned=owned,
+            policy=str(fleet.options.cuda.policy),
         )
-    except NvrtcMissing as error:
-        fleet.close()
-        raise BackendError(str(error)) from error
-    except BaseException:
-        fleet.close()
+    except BaseException as error:
+        if owned is not None:
+            owned.close()
+        if isinstance(error, NvrtcMissing):
+            raise BackendError(str(error)) from error
         raise
+
+
+def cluster(address: str, *, policy: Policy | None = None, workers: int | None = None) -> Fleet:
+    """Return the actors of the Ray cluster at ``address``, for the backends of many problems. Raises FleetError."""
+    return Fleet(address, FleetOptions(cuda=CudaOptions(policy=policy or Policy())), compilers=workers)

@@ -151,7 +151,11 @@ def main() -> int:
             flush=True,
         )
     known = {p.name for p in programs} - set(TABLE.left_out)
-    options.out.write_text(page([r for name, r in sorted(runs.items()) if name in known], TABLE))
+    limits = (
+        f"Limits: {options.launch_limit:g} CPU seconds of a launch, {options.time_limit:g} of a program; "
+        f"device {options.device}, PTX for sm_{options.sm}."
+    )
+    options.out.write_text(page([r for name, r in sorted(runs.items()) if name in known], TABLE, limits))
     return 0
 
 

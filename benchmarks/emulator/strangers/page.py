@@ -28,20 +28,20 @@ _MEANING = {
 ENDED = ("pass", "ended", "fail")
 
 
-def page(runs: Sequence[Run], table: Table) -> str:
+def page(runs: Sequence[Run], table: Table, limits: str = "") -> str:
     verdicts = Counter(r.verdict for r in runs)
     ended = sum(verdicts[v] for v in ENDED)
-    faults = [(r, f) for r in runs for f in r.findings if f.get("grade", "fault") == "fault"]
+    faults = [(r, f) for r in runs for f in r.findings if f.get("grade", "fault") == "fault" and f["kind"] != "timeout"]
     with_faults = len({r.program for r, _ in faults})
-    launched = sum(r.launches > 0 for r in runs)
     lines = [
         f"# Other people's programs under `autosched run`, {datetime.now(UTC):%Y-%m-%d}",
         "",
         f"`python -m benchmarks.emulator.strangers` on {platform.machine()}, Python {sys.version.split()[0]}. "
         "Sources are unchanged; sizes on the",
         "command line are small, with one repetition (`benchmarks/emulator/strangers/programs.toml`).",
+        *([limits] if limits else []),
         "",
-        f"**{ended} of {launched} programs that launched something came to their end**; of {len(runs)} in all. "
+        f"**{ended} of the {len(runs)} programs that were run came to their end** with at least one launch. "
         f"Faults were found in {with_faults}.",
         "",
         "| programs | that |",
@@ -49,7 +49,7 @@ def page(runs: Sequence[Run], table: Table) -> str:
         *(f"| {verdicts[v]} | {meaning} |" for v, meaning in _MEANING.items() if verdicts[v]),
         "",
         "## Faults",
-        "Each was read in the source: `true` is a fault of the program or of its library, `false` one of the emulator.",
+        "As read in the source: `true` is a fault of the program or of its library, `false` one of the emulator.",
         "",
         "| program | fault | where | times | judged | why |",
         "|---|---|---|---|---|---|",

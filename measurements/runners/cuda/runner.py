@@ -25,6 +25,7 @@ from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.files.text import one_line
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.policy import Policy, described
 from measurements.records.timing_statistics import StopRule
 from measurements.runners.base import Candidate, Entrant, RunnerStopped, runnable
 from measurements.runners.cuda import check_kernels
@@ -43,9 +44,13 @@ from search_spaces.templates.kernel import operand_json
 __all__ = ["CudaOptions", "CudaRunner", "Entrant", "cuda_available", "cuda_count", "cuda_device"]
 
 
+_CLOCK_TOLERANCE = 0.03  # of a locked clock: the steps of clocks are 15 MHz
+
+
 @dataclass(frozen=True)
 class CudaOptions:
-    """``warm_cache``: time with operands already in the L2; otherwise buffers of twice the L2 are rotated.
+    """``policy``: how times are taken. From a cold L2, buffers of twice the L2 are rotated. A clock that is locked is
+    checked: times at another one are refused.
 
     ``launch_limit`` is in seconds per launch, ``graph_below`` the seconds under which launches are timed in a CUDA
     graph (ten times as many in comparisons); ``seed`` draws the inputs; ``power`` also measures that of the GPU, which
@@ -56,7 +61,7 @@ class CudaOptions:
     limits: Limits = field(default_factory=Limits)
     launch_limit: float = 5.0
     graph_below: float = 1e-3
-    warm_cache: bool = False
+    policy: Policy = field(default_factory=Policy)
     seed: int = 0
     power: bool = False
 
@@ -105,10 +110,9 @@ class CudaRunner:
         self._checks: Future[Compiled | CompileFailure] | None = None
 
     def describe(self) -> str:
-        cold = "in a warm L2" if self.options.warm_cache else "from a cold L2"
         count = f"{len(self._gpus)} x {self.device.name}" if len(self._gpus) > 1 else self.device.name
         row = f"; its row is {self.device.note}" if self.device.derived else ""
-        timed = f"candidates are run, verified and timed {cold} on {count}"
+        timed = f"candidates are run, verified and timed {described(self.options.policy)} on {count}"
         return f"backend cuda: {timed}, compiled by {self._toolchain}{row}"
 
     def fingerprint(self) -> dict[str, str]:
@@ -126,7 +130,9 @@ class CudaRunner:
             "cuda": str(answer["cuda_runtime"]),
             "cupy": str(answer["cupy"]),
             "toolchain": self._toolchain,
-            "cache": "warm" if self.options.warm_cache else "cold",
+            "cache": self.options.policy.cache,
+            "launch": self.options.policy.launch,
+            "clocks": self.options.policy.clocks,
         }
 
     def stream(self) -> PoolStream:
@@ -185,13 +191,14 @@ class CudaRunner:
                 "rounds": rounds,
                 "baselines": baselines,
                 "launch_limit": self.options.launch_limit,
-                "graph_below": self.options.graph_below,
+                "graph_below": self._graph_below,
             }
             limit = self.options.limits.candidate * (len(able) + len(baselines) + 1)
             message = Message(request, {digest: cubin for _, blobs in programs for digest, cubin in blobs.items()})
             return supervisor.run(data.key, partial(self._prepare, data), message, limit)
 
         outcome: Outcome = self._ask(run)
+        self._refuse_other_clock(outcome.answer.get("clock_mhz"))
         told = outcome.answer.get("entrants", [])
         entrants = []
         for i, program in enumerate(compiled):
@@ -361,7 +368,7 @@ class CudaRunner:
                 "rule": dataclasses.asdict(options.rule),
                 "best": fastest,
                 "launch_limit": options.launch_limit,
-                "graph_below": options.graph_below,
+                "graph_below": self._graph_below,
                 "power": options.power,
             }
             outcome = supervisor.run(data.key, partial(self._prepare, data), Message(request, blobs))
@@ -376,6 +383,7 @@ class CudaRunner:
                 clock_mhz=None if clock is None else float(clock),
                 watts=None if watts is None else float(watts),
             )
+            self._refuse_other_clock(known.clock_mhz)
             with self._lock:
                 self._known[identity] = known
                 if known.timing is not None:
@@ -383,6 +391,19 @@ class CudaRunner:
         return dataclasses.replace(
             known, resources=program.resources, compile_seconds=program.compile_seconds, code=program.code
         )
+
+    @property
+    def _graph_below(self) -> float:
+        return 0.0 if self.options.policy.launch == "eager" else self.options.graph_below
+
+    def _refuse_other_clock(self, clock: float | None) -> None:
+        """Raise RunnerStopped where the GPU runs at another clock than the one that it is said to be locked to."""
+        said = self.options.policy.clock_mhz
+        if said is not None and clock is not None and abs(float(clock) / said - 1.0) > _CLOCK_TOLERANCE:
+            raise RunnerStopped(
+                f"the GPU runs at {float(clock):g} MHz, and not at {said}: lock it (nvidia-smi -lgc {said}), "
+                "or leave --clocks out"
+            )
 
     def _judged(
         self,
@@ -403,7 +424,7 @@ class CudaRunner:
         return Measurement(Status.WRONG_RESULT, self.provenance, wrong) if wrong else None
 
     def _data_key(self, problem: Problem, seed: int, warm_cache: bool | None = None) -> DataSet:
-        warm = self.options.warm_cache if warm_cache is None else warm_cache
+        warm = self.options.policy.cache == "warm" if warm_cache is None else warm_cache
         return DataSet(problem, seed, 0 if warm else 2 * self.device.l2_bytes)
 
     def _prepare(self, data: DataSet, answer: Mapping[str, Any] | None) -> Message:

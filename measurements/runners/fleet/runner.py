@@ -12,6 +12,7 @@ from typing import Any
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.records.measurement import Measurement, Provenance, Status
+from measurements.records.policy import described
 from measurements.runners.base import Candidate, Entrant, RunnerStopped, runnable
 from measurements.runners.cuda import check_kernels
 from measurements.runners.cuda.references import References, SentArrays
@@ -52,10 +53,10 @@ class FleetRunner:
         return self._gpus.members
 
     def describe(self) -> str:
-        cold = "in a warm L2" if self._fleet.options.cuda.warm_cache else "from a cold L2"
+        how = described(self._fleet.options.cuda.policy)
         where = f"{self.gpus} x {self.device.name} of the Ray cluster at {self._fleet.address}"
         return (
-            f"backend ray: candidates are run, verified and timed {cold} on {where}, compiled by {self._pool.toolchain}"
+            f"backend ray: candidates are run, verified and timed {how} on {where}, compiled by {self._pool.toolchain}"
         )
 
     def fingerprint(self) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""An export of four kernels: row by row, TMA in clusters, sums that blocks share, and a user's kernel of any size."""
+"""An export of five kernels: row by row, TMA in clusters, sums that blocks share, a user's kernel of any size, and one
+that reads constant memory."""
 
 from __future__ import annotations
 
@@ -35,6 +36,7 @@ class Export:
     folder: Path
     database: Path
     vector_add: Kernel
+    smooth: Kernel
     said: str
 
     def text(self, problem: Problem) -> str:
@@ -44,7 +46,7 @@ class Export:
 
 
 def chosen(problem: Problem, name: str, of: str, **wanted: int | str) -> Schedule:
-    """The first schedule of a fixed sample that has these values."""
+    """Return the first schedule of a fixed sample that has these values."""
     space = template(name).space(problem, device(of))
     return next(s for s in space.sample(4000, 0) if all(s[parameter] == value for parameter, value in wanted.items()))
 
@@ -55,12 +57,15 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
     kernel = ROOT / "examples" / "vector_add" / "vector_add.toml"
     vector_add = Kernel.from_file(kernel)
     vectors = vector_add.problem(n=10007)
+    smooth = Kernel.from_file(HERE / "smooth.toml")
+    smoothed = smooth.problem(n=1000)
     space = vector_add.template.space(vectors, device("a100"))
     entries = [
         (SOFTMAX, "h200", chosen(SOFTMAX, "row_reduction", "h200")),
         (CLUSTERED, "h200", chosen(CLUSTERED, "wgmma_matmul", "h200", copy_a="tma", copy_b="tma", cluster_m=2)),
         (SHARED, "a100", chosen(SHARED, "matmul", "a100", split_k=2)),
         (vectors, "a100", space.sample(1, 0)[0]),
+        (smoothed, "a100", smooth.template.space(smoothed, device("a100")).sample(1, 0)[0]),
     ]
     database = folder / "best.db"
     with Store.open(database) as store:
@@ -69,10 +74,14 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
     # Another process: what it registers is no kernel of other tests.
     command = [sys.executable, "-m", "autosched", "export", "--db", str(database), "--cubin", str(folder / "kernels")]
     done = subprocess.run(
-        [*command, "--ptx", "--kernel", str(kernel)], capture_output=True, text=True, check=False, timeout=280
+        [*command, "--ptx", "--kernel", str(kernel), "--kernel", str(HERE / "smooth.toml")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr
-    return Export(folder / "kernels", database, vector_add, done.stdout)
+    return Export(folder / "kernels", database, vector_add, smooth, done.stdout)
 
 
 def compiled(to: Path, source: Path, *options: str) -> Path:

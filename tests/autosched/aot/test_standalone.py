@@ -33,7 +33,7 @@ def emulated(device: str, *command: str, options: tuple[str, ...] = ()) -> subpr
 def called(
     caller: Path, folder: Path, device: str, text: str, problem: Problem, growth: float = 1.0, seed: int = 1
 ) -> tuple[str, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """What the C++ program says, the inputs, and the outputs after two launches."""
+    """Return what the C++ program says, the inputs, and the outputs after two launches."""
     inputs = problem.random_inputs(seed)
     operands = [o for outputs in (False, True) for o in problem.operands() if (o.role == "output") == outputs]
     files = []
@@ -69,6 +69,32 @@ def test_a_kernel_that_takes_its_sizes_serves_others(export: Export, caller: Pat
     said, inputs, outputs = called(caller, tmp_path, "a100", "vector_add n=4999", problem)
     assert said == "match 1"
     np.testing.assert_array_equal(outputs["c"], inputs["a"] + inputs["b"])
+
+
+def test_constant_memory_is_filled_before_each_launch(export: Export, caller: Path, tmp_path: Path) -> None:
+    """Of the kernel's own size from C++, and of another one from Python, twice with other weights."""
+    problem = export.smooth.problem(n=1000)
+    said, inputs, outputs = called(caller, tmp_path, "a100", "smooth n=1000", problem)
+    assert said == "match 0"
+    assert check(problem, inputs, outputs).ok
+    other = export.smooth.problem(n=700)
+    jobs, cases = [], []
+    for seed in (5, 6):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        cases.append((folder, other.random_inputs(seed)))
+        files = []
+        for name in ("x", "weights", "out"):
+            files.append(str(folder / name))
+            Path(files[-1]).write_bytes(cases[-1][1][name].tobytes() if name != "out" else bytes(4 * 700))
+        jobs.append(f"smooth n=700:{','.join(files)}")
+    command = (sys.executable, "-IB", "-c", SCRIPT, str(export.folder), *jobs)
+    done = emulated("a100", *command, options=("--driver",))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == ["nearest"] * 2
+    for folder, given in cases:
+        result = np.fromfile(folder / "out", np.float32)
+        assert check(other, given, {"out": result}).ok
 
 
 def test_rows_may_be_added_at_the_end(export: Export, caller: Path, tmp_path: Path) -> None:
@@ -204,7 +230,7 @@ def test_errors_are_typed_and_modules_belong_to_their_gpu(export: Export, tmp_pa
 
 
 def test_the_command_says_what_it_wrote(export: Export) -> None:
-    assert "4 kernels in" in export.said
+    assert "5 kernels in" in export.said
     assert "vector_add n=10007 on a100: vector_add, estimated, no proof of this kernel" in export.said
     names = {"manifest.json", "autosched_kernels.hpp", "autosched_kernels.cpp", "autosched_launch.hpp"}
     assert names | {"autosched_loader.py", "cubins", "ptx"} <= {p.name for p in export.folder.iterdir()}

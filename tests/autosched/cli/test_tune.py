@@ -41,7 +41,7 @@ TUNE = ("tune", "matmul", *SMALL, "--db", "b.db")
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line in an empty folder: (status, stdout, stderr)."""
+    """Return the command line in an empty folder: (status, stdout, stderr)."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -60,7 +60,7 @@ def schedule() -> Schedule:
 
 
 def record(seconds: float | None) -> Record:
-    """An estimated trial; a failed one without ``seconds``."""
+    """Return an estimated trial; a failed one without ``seconds``."""
     if seconds is None:
         measurement = Measurement(Status.COMPILE_ERROR, Provenance.ESTIMATED, "does not compile")
     else:
@@ -146,7 +146,19 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTune:
 
 def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
     more = ("--trials", "3", "--device", "a100", "--backend", "estimate", "--sampler", "tpe", "--seed", "9")
-    more += ("--workers", "2", "--no-verify", "--warm-cache", "--gpus", "0,2", "--model", "m.json")
+    more += (
+        "--workers",
+        "2",
+        "--no-verify",
+        "--warm-cache",
+        "--eager",
+        "--clocks",
+        "1410",
+        "--gpus",
+        "0,2",
+        "--model",
+        "m.json",
+    )
     more += ("--min-gain", "0.02", "--seconds", "30", "--proof-seconds", "2.5")
     assert run("tune", "matmul", *SMALL, "--db", "b.db", *more)[0] == 0
     asked = {k: v for k, v in fake.asked.items() if k != "progress"}
@@ -161,6 +173,8 @@ def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
         "workers": 2,
         "verify": False,
         "warm_cache": True,
+        "eager": True,
+        "clocks": 1410,
         "gpus": [0, 2],
         "objective": None,
         "recording": None,

@@ -18,7 +18,7 @@ from autosched.suites import suite
 from autosched.suites.logged_calls import read_calls
 from autosched.suites.suite import Member, SuiteResult
 from search_spaces.operators.matmul import Matmul
-from search_spaces.operators.row_reduction import Softmax
+from search_spaces.operators.row_reduction import RmsNorm, Softmax
 
 SOFTMAX, MATMUL = Softmax(4, 64), Matmul(64, 32, 16)
 TUNABLEOP = """Validator,PT_VERSION,2.13.0
@@ -171,3 +171,90 @@ def test_a_log_is_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert run([*arguments, "--effort", "model", "--json"]) == 0
     (said,) = json.loads(capsys.readouterr().out)["problems"]
     assert said["trials"] == 1 and said["best"]["provenance"] == "estimated"
+
+
+def traced(name: str, function: str, axes: dict[str, int | None], arrays: dict[str, tuple[list[str], str]]) -> str:
+    """Return a definition as FlashInfer's trace dump writes it; the last array is the output."""
+    *inputs, (out, output) = [(n, {"shape": shape, "dtype": dtype}) for n, (shape, dtype) in arrays.items()]
+    given = {n: {"type": "var"} if size is None else {"type": "const", "value": size} for n, size in axes.items()}
+    more = {"tags": [f"fi_api:flashinfer.somewhere.{function}", "status:verified"], "reference": "..."}
+    optional = {"temperature": {"shape": None, "dtype": "float32", "optional": True}}
+    return json.dumps(
+        {"name": name, "axes": given, "inputs": {**dict(inputs), **optional}, "outputs": {out: output}, **more}
+    )
+
+
+TRACES = {
+    "gemm_bf16_N256_K7168.json": traced(
+        "gemm_bf16_N256_K7168",
+        "mm_bf16",
+        {"M": None, "N": 256, "K": 7168},
+        {"A": (["M", "K"], "bfloat16"), "B": (["K", "N"], "bfloat16"), "C": (["M", "N"], "bfloat16")},
+    ),
+    "rmsnorm_h512.json": traced(
+        "rmsnorm_h512",
+        "rmsnorm",
+        {"batch_size": None, "hidden_size": 512},
+        {
+            "hidden_states": (["batch_size", "hidden_size"], "bfloat16"),
+            "weight": (["hidden_size"], "bfloat16"),
+            "output": (["batch_size", "hidden_size"], "bfloat16"),
+        },
+    ),
+    "layernorm_h768.json": traced(
+        "layernorm_h768",
+        "layernorm",
+        {"batch_size": None, "hidden_size": 768},
+        {
+            "hidden_states": (["batch_size", "hidden_size"], "bfloat16"),
+            "weight": (["hidden_size"], "float32"),
+            "output": (["batch_size", "hidden_size"], "bfloat16"),
+        },
+    ),
+    "softmax_v320.json": traced(
+        "softmax_v320",
+        "softmax",
+        {"batch_size": None, "vocab_size": 320},
+        {"logits": (["batch_size", "vocab_size"], "float32"), "output": (["batch_size", "vocab_size"], "float32")},
+    ),
+    "gqa_ragged.json": traced("gqa_ragged", "run", {"h": 8}, {"q": (["h"], "bfloat16"), "output": (["h"], "bfloat16")}),
+}
+
+
+def test_flashinfer_traces_take_their_open_sizes_from_workloads_or_rows(tmp_path: Path) -> None:
+    for name, text in TRACES.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(CallLogError, match=r"gemm_bf16_N256_K7168 does not say its M: give --rows"):
+        read_calls(tmp_path)
+    workload = {"definition": "rmsnorm_h512", "workload": {"uuid": "1", "axes": {"batch_size": 48}, "inputs": {}}}
+    (tmp_path / "workloads").mkdir()
+    (tmp_path / "workloads" / "rmsnorm_h512.jsonl").write_text(f"{json.dumps(workload)}\n\n{json.dumps(workload)}\n")
+    read = read_calls(tmp_path, (1, 64))
+    assert set(read.members) == {
+        Member(RmsNorm(48, 512, "bf16", eps=1e-6), 2.0),
+        *(Member(Matmul(m, 256, 7168, a="bf16", b="bf16", out="bf16", order_b="col"), 1.0) for m in (1, 64)),
+        *(Member(Softmax(rows, 320, "f32"), 1.0) for rows in (1, 64)),
+    }
+    assert dict(read.skipped) == {
+        "layernorm of bf16 with a weight of f32 is not computed": 2,
+        "run is not computed: only mm_bf16, rmsnorm, layernorm, softmax": 1,
+    }
+    alone = read_calls(tmp_path / "softmax_v320.json", (4,))
+    assert alone.members == (Member(Softmax(4, 320, "f32"), 1.0),)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "{}", '{"name": 1, "axes": 2, "inputs": 3, "outputs": 4}', "[" * 99999])
+def test_json_that_is_no_trace_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(text)
+    arguments = ["tune", "--from", str(path), "--rows", "4", "--db", str(tmp_path / "a.db"), "--device", "h200"]
+    assert run(arguments) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and ("is not JSON" in said or "holds no problem" in said)
+
+
+def test_rows_are_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t.json").write_text(TRACES["softmax_v320.json"])
+    for text in ("", "0", "1,", "-4", "4x"):
+        assert run(["tune", "--from", str(tmp_path / "t.json"), "--db", "a.db", "--rows", text]) == 2
+        assert "--rows are sizes" in capsys.readouterr().err

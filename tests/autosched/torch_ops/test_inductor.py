@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,28 @@ a, b = torch.randn(64, 48), torch.randn(48, 32)
 with torch.no_grad():
     torch.testing.assert_close(compiled(a, b), a @ b)
 """
+
+
+RACING = """
+import torch
+import autosched.torch
+from autosched.torch.inductor import race_formulas
+race_formulas()
+def block(x, w):
+    return 2 * torch.ops.autosched.rmsnorm(torch.ops.autosched.softmax(x), w)
+x, w = torch.randn(64, 512), torch.randn(512)
+with torch.no_grad():
+    torch.testing.assert_close(torch.compile(block)(x, w), block(x, w))
+"""
+
+
+@pytest.mark.nightly
+def test_inductor_times_a_kernel_beside_its_formula(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RACING]
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}  # what is cached is not timed again
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count('"num_choices": 2') == 2, "the kernel and the formula of each"
 
 
 def test_the_result_is_written_in_place() -> None:

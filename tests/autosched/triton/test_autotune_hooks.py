@@ -3,6 +3,8 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
+import json
+
 import pytest
 from needs import needs_compiler
 
@@ -10,7 +12,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 triton = pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
 import triton_tuned_kernels as kernels  # noqa: E402
 
-from autosched.triton import autotune_hooks, emulated  # noqa: E402
+from autosched.triton import autotune_hooks, emulated, recording  # noqa: E402
+from autosched.triton.tuning.function import TritonFunction  # noqa: E402
+from autosched.triton.tuning.listened import read  # noqa: E402
+from autosched.triton.tuning.loading import load  # noqa: E402
 from measurements.records.measurement import Provenance  # noqa: E402
 from measurements.store.store import Store  # noqa: E402
 
@@ -70,3 +75,47 @@ def test_what_does_not_fit_is_last():
     x = torch.empty(64)
     given = dict(o=x, x=x, n=64, grid=(1,), BLOCK=64)
     assert 0 < hooks.perf_model(**given, num_warps=2) < 1 and hooks.perf_model(**given, num_warps=64) == float("inf")
+
+
+@pytest.mark.skipif(not hasattr(triton.knobs.autotuning, "listener"), reason="Triton has a listener from 3.9 on")
+def test_what_the_listener_heard_is_tuned(tmp_path, capsys):
+    from autosched.cli.app import run
+
+    (tmp_path / "doubling.py").write_text(
+        "import torch, triton\nimport triton.language as tl\n\n"
+        "@triton.autotune([triton.Config({'BLOCK': b}, num_warps=1) for b in (32, 64)], key=['N'])\n"
+        "@triton.jit\n"
+        "def twice(o, x, N, BLOCK: tl.constexpr):\n"
+        "    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+        "    tl.store(o + i, 2 * tl.load(x + i, mask=i < N), mask=i < N)\n\n"
+        "def arguments(n=64):\n"
+        "    grid = lambda meta: (triton.cdiv(n, meta['BLOCK']),)\n"
+        "    return {'grid': grid, 'o': torch.empty(n), 'x': torch.randn(n), 'N': n}\n"
+    )
+    place, heard = str(tmp_path / "doubling.py"), tmp_path / "heard.jsonl"
+    twice, arguments = load(f"{place}:twice", "--triton"), load(f"{place}:arguments", "--args")
+    earlier = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(triton.knobs.autotuning, "listener", lambda **told: earlier.append(told["key"]))
+        for sizes in ((96,), (96, 160)):  # two programs, of which each tunes its own
+            twice.cache.clear()
+            with emulated("h100"), recording(heard):
+                for n in sizes:
+                    call = arguments(n)
+                    twice[call.pop("grid")](**call)
+    assert [key[0] for key in earlier] == [96, 96, 160], "a listener that was there hears of it, too"
+    lines = [json.loads(line) for line in heard.read_text().splitlines()]
+    assert all(len(line["milliseconds"]) == 2 and line["best"]["BLOCK"] in (32, 64) for line in lines)
+    assert read(heard, TritonFunction.of(twice)) == [{"N": 96}, {"N": 160}], "what two programs tuned comes first"
+
+    db = str(tmp_path / "best.db")
+    command = ["tune", "--triton", f"{place}:twice", "--args", f"{place}:arguments", "--from", str(heard), "--db", db]
+    capsys.readouterr()
+    assert run([*command, "--device", "h100", "--trials", "2", "--workers", "0", "--no-verify"]) == 0
+    assert "twice: n = 96" in capsys.readouterr().out
+    with Store.open(db) as store:
+        assert sorted(int(store.problem(s).scalars["N"]) for s in store.problems("triton:twice")) == [96, 160]
+    for wrong in ("", "{", '{"key": 1}', '{"function": "other", "key": [1]}'):
+        heard.write_text(wrong)
+        assert run([*command, "--device", "h100"]) == 2
+        assert capsys.readouterr().err.count("\n") == 1

@@ -21,7 +21,7 @@ pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
 
 
 def line_of(text: str) -> int:
-    """The first line of the kernels' file that has ``text``."""
+    """Return the first line of the kernels' file that has ``text``."""
     lines = Path(kernels.__file__).read_text().splitlines()
     return next(k for k, line in enumerate(lines, 1) if text in line)
 
@@ -94,6 +94,23 @@ def test_in_place_and_beyond_a_view() -> None:
         assert session.ok and rows[0].eq(3).all() and rows[1].eq(1).all()
         kernels.scale[(1,)](rows[1], rows[1], 3.0, 65, BLOCK=128)
     assert {f.kind for f in session.findings} == {FindingKind.OUT_OF_BOUNDS_GLOBAL}
+
+
+class Reversed:
+    """What Triton takes for a tensor, though it is none: torch has no views that go backwards."""
+
+    def __init__(self, base: torch.Tensor) -> None:
+        self._kept, self.dtype = base, base.dtype
+
+    def data_ptr(self) -> int:
+        return self._kept.data_ptr() + (self._kept.numel() - 1) * self._kept.element_size()
+
+
+def test_an_object_with_a_data_pointer() -> None:
+    with emulated("h100") as session:
+        x, o = torch.arange(24.0), torch.empty(6, 4)
+        kernels.transpose[(1, 1)](o, Reversed(x), 4, 6, -6, -1, BM=4, BN=8)
+        assert torch.equal(o, x.flip(0).view(4, 6).t()) and session.ok
 
 
 def test_tuples_numbers_and_none(session) -> None:

@@ -83,7 +83,7 @@ def test_the_page_counts_ends_and_says_who_read_a_finding(tmp_path: Path) -> Non
     ]
     table = Table(readings=[{"program": "p", "kind": "global_race", "judged": "true", "why": "no barrier"}])
     text = page(runs, table)
-    assert "**1 of 2 programs that launched something came to their end**" in text
+    assert "**1 of the 2 programs that were run came to their end**" in text
     assert "| p | global_race | p.cu:3 | 2 | true | no barrier |" in text
     assert "| q |  | time limit | 60 s |" in text
     assert "not read" in page(runs, Table())

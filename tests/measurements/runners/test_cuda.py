@@ -14,6 +14,7 @@ from faults import FOLDER_VARIABLE, HERE, MODULE, WATTS, fault_kernel
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.compiler.pool import CompileCache, CompilePool
 from measurements.records.measurement import Status
+from measurements.records.policy import Policy
 from measurements.runners.base import Candidate, RunnerStopped
 from measurements.runners.cuda.device import cuda_available, cuda_device, device_row
 from measurements.runners.cuda.references import PARTS, DataSet, References, array_of
@@ -306,7 +307,7 @@ def test_a_known_product_is_its_row_and_a_slice_of_it_has_its_own_size():
 
 
 def told(cc, sms, l2_mib, clock_khz=1700000, memory_khz=7000000, bus=256, **others):
-    """What a driver tells of a GPU of a compute capability."""
+    """Return what a driver tells of a GPU of a compute capability."""
     its = architecture(cc)
     limits = {
         "MaxBlocksPerMultiprocessor": its.blocks,
@@ -385,3 +386,40 @@ def test_whether_a_gpu_answers_is_one_line():
         with pytest.raises(ValueError, match=r".") as caught:
             cuda_device()
         assert str(caught.value) == line
+
+
+def test_a_clock_that_is_said_to_be_locked_is_checked(make_runner):
+    near, far = (make_runner(policy=Policy(clock_mhz=mhz)) for mhz in (1515, 1410))  # the worker's is 1500
+    (result,) = near.measure([candidate("time_1000")])
+    assert result[1].ok and near.fingerprint()["clocks"] == "1515 MHz"
+    with pytest.raises(RunnerStopped, match=r"runs at 1500 MHz, and not at 1410: lock it \(nvidia-smi -lgc 1410\)"):
+        list(far.measure([candidate("time_1000")]))
+    with pytest.raises(RunnerStopped, match="runs at 1500 MHz"):
+        make_runner(policy=Policy(clock_mhz=1410)).compare([candidate("time_1000")], rounds=1, library=False)
+
+
+def test_eager_launches_are_in_no_graph(tmp_path, pool):
+    (tmp_path / "telling_worker.py").write_text(
+        "import os\nfrom faults import FaultyGpu\nfrom measurements.workers.worker import serve\n"
+        "class Telling(FaultyGpu):\n"
+        "    def handle(self, request):\n"
+        "        if 'graph_below' in request:\n"
+        "            with open(os.environ['TOLD'], 'a') as told:\n"
+        "                print(request['op'], request['graph_below'], file=told)\n"
+        "        return super().handle(request)\n"
+        "if __name__ == '__main__':\n    serve(Telling().handle)\n"
+    )
+    told = []
+    for launch in ("graph", "eager"):
+        file = tmp_path / launch
+        runner = CudaRunner(
+            H200, pool, options=CudaOptions(policy=Policy(launch=launch)), worker_module="telling_worker",
+            worker_env={"TOLD": str(file), FOLDER_VARIABLE: str(tmp_path)}, worker_path=[HERE, str(tmp_path)],
+        )  # fmt: skip
+        list(runner.measure([candidate("time_1000")]))
+        runner.compare([candidate("time_1000")], rounds=1, library=False)
+        assert runner.fingerprint()["launch"] == launch
+        assert ("launched one by one" in runner.describe()) == (launch == "eager")
+        runner.close()
+        told.append(file.read_text().split())
+    assert told == [["measure", "0.001", "compare", "0.001"], ["measure", "0.0", "compare", "0.0"]]

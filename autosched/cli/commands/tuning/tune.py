@@ -112,6 +112,15 @@ def tune(
     warm_cache: Annotated[
         bool, typer.Option("--warm-cache", help="On a GPU: time with operands in the L2, not from memory.")
     ] = False,
+    eager: Annotated[
+        bool, typer.Option("--eager", help="On a GPU: queue each launch from the host, not in a CUDA graph.")
+    ] = False,
+    clocks: Annotated[
+        int | None,
+        typer.Option(
+            "--clocks", parser=whole_number, metavar="MHZ", help="What the SM clock is locked to; it is checked."
+        ),
+    ] = None,
     gpus: Annotated[
         str | None,
         typer.Option("--gpus", metavar="0,1|all", help="GPUs that measure, all of one kind (default: 0 alone)."),
@@ -189,6 +198,8 @@ def tune(
                 workers=workers,
                 verify=not no_verify,
                 warm_cache=warm_cache,
+                eager=eager,
+                clocks=clocks,
                 gpus=None if gpus is None else _gpus(gpus),
                 ray=ray,
                 templates=template or None,

@@ -8,6 +8,7 @@ warm start, or "", and ``best``: null, or a record as in ``autosched best --json
 import math
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,6 +31,7 @@ from autosched.cli.terminal.output import print_json, say, show, stderr_console,
 from autosched.reporting import formatting
 from autosched.samplers import DEFAULT, samplers
 from autosched.tuning.backends import BACKENDS
+from autosched.tuning.backends.cluster import cluster
 from measurements.files.text import without_password
 from measurements.store.errors import StoreError
 from search_spaces.catalogue import templates_for
@@ -57,7 +59,10 @@ def tune_suite(
         str | None, typer.Option("--suite", metavar="FILE", help="TOML with a table [[problem]] for each.")
     ] = None,
     calls: Annotated[
-        str | None, typer.Option("--from", metavar="CSV", help="What a program computes: AUTOSCHED_RECORD, TunableOp.")
+        str | None, typer.Option("--from", metavar="LOG", help="What a program computes: see below.")
+    ] = None,
+    rows: Annotated[
+        str | None, typer.Option("--rows", metavar="N,N", help="Sizes of the axes that FlashInfer's traces leave open.")
     ] = None,
     db: Annotated[str | None, typer.Option("--db", metavar="DB", help="Database, made if missing. (required)")] = None,
     trials: Annotated[
@@ -91,6 +96,9 @@ def tune_suite(
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="T", help="How long to search, such as 90s, 30m or 2h.")
     ] = None,
+    ray: Annotated[
+        str | None, typer.Option("--ray", metavar="ADDRESS", help="Measure on the GPUs of this Ray cluster, or 'auto'.")
+    ] = None,
     workers: Annotated[
         int | None, typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time.")
     ] = None,
@@ -106,9 +114,9 @@ def tune_suite(
 
     Every [[problem]] of the file has an operator, its fields, and perhaps a weight: how often it is computed. The next
     trials go where they are expected to save most. --from takes the problems from what a program computes, and how
-    often. --effort model tries the time model's first choice of each problem, quick 16 and full 128 schedules of each
-    in the mean. With --budget alone there is no limit on trials. Exit status 1 if some problem has no schedule that
-    works.
+    often: the CSV of AUTOSCHED_RECORD or of TunableOp, or the folder of FlashInfer's trace dump. --effort model tries
+    the time model's first choice of each problem, quick 16 and full 128 schedules of each in the mean. With --budget
+    alone there is no limit on trials. Exit status 1 if some problem has no schedule that works.
     """
     if db is None:
         raise InputError("tune --suite needs --db: autosched tune --suite layers.toml --db best.db")
@@ -127,19 +135,6 @@ def tune_suite(
         raise InputError(f"--seconds is how long to search, more than 0, not {seconds:g}")
     if workers is not None:
         within("--workers", workers, 1, MOST_WORKERS)
-    from autosched.suites import suite as suites
-
-    with bad_input():
-        try:
-            members = _recorded(calls, device) if calls is not None else suites.read_suite(str(suite))
-        except OSError as error:
-            raise InputError(f"{suite or calls} cannot be read ({error.strerror}): name another file") from error
-        for member in members:
-            templates_for(member.problem, target(device))
-    if trials is None:
-        trials = _TRIALS if effort is None else EFFORTS[effort] * len(members)
-        if effort is None and budget is not None:
-            trials = MOST_TRIALS
     console = stderr_console()
 
     def tell(standing: "Standing", result: "TuneResult") -> None:
@@ -147,29 +142,47 @@ def tune_suite(
         name = formatting.one_line(standing.member.problem)
         console.print(f"{name}: {formatting.plural(standing.trials, 'trial')}, {best}", soft_wrap=True)
 
-    try:
-        with interrupts.raised():
-            result = suites.tune_suite(
-                members,
-                trials=trials,
-                seconds=seconds,
-                tell=tell,
-                database=db,
-                device=device,
-                backend=backend,
-                sampler=sampler,
-                seed=seed,
-                workers=workers,
-                verify=not no_verify,
-                model=model,
-            )
-    except StoreError:
-        raise
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    except KeyboardInterrupt:
-        print("autosched: stopped", file=sys.stderr)
-        return STOPPED
+    from autosched.suites import suite as suites
+
+    with ExitStack() as stack:
+        with bad_input():
+            fleet = None if ray is None else stack.enter_context(closing(cluster(ray, workers=workers)))
+            if fleet is not None:
+                device = fleet.device(device).name
+            try:
+                members = _recorded(calls, device, _rows(rows)) if calls is not None else suites.read_suite(str(suite))
+            except OSError as error:
+                raise InputError(f"{suite or calls} cannot be read ({error.strerror}): name another file") from error
+            for member in members:
+                templates_for(member.problem, target(device))
+        if trials is None:
+            trials = _TRIALS if effort is None else EFFORTS[effort] * len(members)
+            if effort is None and budget is not None:
+                trials = MOST_TRIALS
+        try:
+            with interrupts.raised():
+                result = suites.tune_suite(
+                    members,
+                    trials=trials,
+                    seconds=seconds,
+                    tell=tell,
+                    database=db,
+                    device=device,
+                    backend=backend,
+                    sampler=sampler,
+                    seed=seed,
+                    workers=workers,
+                    ray=fleet,
+                    verify=not no_verify,
+                    model=model,
+                )
+        except StoreError:
+            raise
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        except KeyboardInterrupt:
+            print("autosched: stopped", file=sys.stderr)
+            return STOPPED
     if json:
         print_json(_to_json(result, str(suite or calls), db))
     else:
@@ -195,12 +208,21 @@ def _seconds(budget: str) -> float:
     return number * (unit or 1.0)
 
 
-def _recorded(calls: str, device: str | None) -> "tuple[Member, ...]":
+def _rows(text: str | None) -> list[int]:
+    """Raise InputError for what is no list of sizes."""
+    if text is None:
+        return []
+    if not all(part.isascii() and part.isdigit() and int(part) for part in text.split(",")):
+        raise InputError(f"--rows are sizes such as 1,16,256, not {text}")
+    return [int(part) for part in text.split(",")]
+
+
+def _recorded(calls: str, device: str | None, rows: Sequence[int]) -> "tuple[Member, ...]":
     """Return the problems of a log for which there are kernels, the most time first as far as the roofline says."""
     from autosched.reporting.roofline import roofline
     from autosched.suites.logged_calls import read_calls
 
-    read = read_calls(calls)
+    read = read_calls(calls, rows)
     chip = target(device)
     members, skipped = [], read.skipped.copy()
     for member in read.members:

@@ -3,8 +3,9 @@
 ``--json`` as of ``autosched tune``.
 """
 
-from collections.abc import Sequence
-from typing import Annotated
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,11 +13,14 @@ from autosched.cli.commands.tuning.tune import DEFAULT_TRIALS, SecondsOption, fi
 from autosched.cli.options.devices import DeviceOption, target
 from autosched.cli.options.problem import one_of, whole_number
 from autosched.cli.options.triton import loaded, made, sizes
-from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, InputError, within
+from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, STOPPED, InputError, bad_input, within
 from autosched.cli.terminal.output import stderr_console, stdout_console
 from autosched.cli.terminal.progress import TuneDisplay
 from autosched.samplers import BRUTE_FORCE, DEFAULT, samplers
 from measurements.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from autosched.triton.tuning.search import TritonTuning
 
 COMMAND = "tune --triton FILE:FUNCTION"  # as usage errors name it
 TritonOption = Annotated[
@@ -53,6 +57,10 @@ def tune_triton(
     triton: TritonOption,
     args: ArgsOption = None,
     size: SizeOption = None,
+    calls: Annotated[
+        str | None,
+        typer.Option("--from", metavar="FILE", help="Tune each call that autosched.triton.recording has heard of."),
+    ] = None,
     proof_size: Annotated[
         list[str] | None,
         typer.Option("--proof-size", metavar="NAME=N", help="Sizes to prove on, small ones that end in the middle."),
@@ -106,7 +114,9 @@ def tune_triton(
     """Search for the fastest configuration of a Triton kernel for a device that is not here.
 
     Every configuration is compiled for the device, and its time ESTIMATED from what its blocks do in the emulator; each
-    new best is proven against the kernel's default configuration. Exit status 1 if no configuration has worked.
+    new best is proven against the kernel's default configuration. --from takes the sizes from what Triton's autotuner
+    told its listener while a program ran: --trials for each of its keys, by the names of the arguments. Exit
+    status 1 if no configuration has worked.
     """
     if args is None or db is None:
         lacks = "--args FILE:FUNCTION" if args is None else "--db best.db"
@@ -126,12 +136,30 @@ def tune_triton(
     from autosched.triton.tuning.search import tune_call
     from autosched.tuning.result import SoFar
 
+    given = sizes("--size", size)
+    if calls is not None:
+        if json:
+            raise InputError("--json prints one document: leave --from out, and give --size")
+        status = 0
+        for heard in _heard(calls, tuning, load, args):
+            print(f"{tuning.function.name}: {', '.join(f'{name} = {value}' for name, value in heard.items())}")
+            again = [f"{name}={value}" for name, value in {**given, **heard}.items()]
+            status = max(
+                status,
+                tune_triton(
+                    triton, args, again, None, proof_size, param, rule, reference, db, trials, device, sampler, seed,
+                    seconds, workers, no_verify,
+                ),
+            )  # fmt: skip
+            if status == STOPPED:
+                break
+        return status
     display = TuneDisplay(stdout_console() if not json else stderr_console(), stderr_console())
     so_far = SoFar(display)
     try:
         make = load(args, "--args")
         with display, emulated(row, check=False) as session:
-            call = KernelCall.of(tuning.function, made(make, sizes("--size", size), args))
+            call = KernelCall.of(tuning.function, made(make, given, args))
             proof = made(make, sizes("--proof-size", proof_size), args) if proof_size else None
             result = tune_call(
                 tuning,
@@ -157,3 +185,24 @@ def tune_triton(
             raise
         raise InputError(str(error)) from error
     return finish(result, db, sampler, seed, json=json)
+
+
+def _heard(calls: str, tuning: "TritonTuning", load: Callable[[str, str], Any], args: str) -> list[dict[str, int]]:
+    """Return the sizes that a program had its kernel tuned for, by the parameters of the function that makes a call.
+    Raises InputError."""
+    from autosched.triton.tuning.listened import read
+
+    with bad_input():
+        try:
+            found = read(calls, tuning.function)
+        except OSError as error:
+            raise InputError(f"{calls} cannot be read ({error.strerror}): name another file") from error
+        taken = inspect.signature(load(args, "--args")).parameters
+        names = {name.lower(): name for name in taken}
+        missing = [key for key in tuning.function.keys if key.lower() not in names]
+        if missing:
+            raise InputError(
+                f"the function of --args takes {', '.join(taken) or 'nothing'}, and no {' and '.join(missing)}, "
+                "which the autotuner's key has"
+            )
+    return [{names[key.lower()]: value for key, value in sizes_of.items()} for sizes_of in found]

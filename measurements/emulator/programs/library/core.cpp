@@ -274,6 +274,7 @@ int load(Module* module) {
       return nullptr;
     };
     Variable* v = of(name);
+    if (v == nullptr && key == "variable" && module->adopts) v = add_variable(module, name.c_str(), number, false, false);
     if (key == "relocation") {
       std::uint64_t addend = 0;
       answer >> addend;

@@ -62,6 +62,7 @@ struct Module {
   bool loaded = false;
   int error = success;  // of loading
   std::vector<Variable*> variables;
+  bool adopts = false;  // all variables of its PTX, which no program registered
 };
 struct Kernel {
   Module* module;

@@ -117,6 +117,7 @@ API int cuModuleLoadData(void** to, const void* image) {
     return failed(no_kernel_image);
   }
   Module* m = add_module(image, image_bytes(image));
+  m->adopts = true;
   if (const int error = load(m); error != success) return failed(error);
   return *to = m, success;
 }
@@ -140,7 +141,15 @@ API int cuModuleGetFunction(void** to, void* module, const char* name) {
   }
   return *to = k, success;
 }
-API int cuModuleGetGlobal(DevicePointer*, std::size_t*, void*, const char*) { return lacking("cuModuleGetGlobal"); }
+API int cuModuleGetGlobal(DevicePointer* to, std::size_t* bytes, void* module, const char* name) {
+  for (const Variable* v : static_cast<Module*>(module)->variables) {
+    if (v->name != name) continue;
+    if (to != nullptr) *to = v->address;
+    if (bytes != nullptr) *bytes = v->bytes;
+    return success;
+  }
+  return failed(not_found);
+}
 BOTH(cuModuleGetGlobal, (DevicePointer * to, std::size_t* bytes, void* module, const char* name), (to, bytes, module, name))
 
 API int cuFuncGetAttribute(int* value, int attribute, void* function) {

@@ -13,6 +13,7 @@ from cost_models.analytic import predict
 from cost_models.launch_time import CompiledResources, launch_time
 from measurements.compiler.pool import NvrtcMissing
 from measurements.records.measurement import Provenance, Resources
+from measurements.records.policy import Policy
 from measurements.runners.base import Candidate
 from measurements.runners.cuda.runner import CudaRunner
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
@@ -196,7 +197,7 @@ class TestRefusals:
         with pytest.raises(BackendError, match="nothing to replay: no problem was named"):
             choose("replay")
         with pytest.raises(BackendError, match=f"warm cache .*{NO_GPU}"):
-            choose(warm_cache=True)
+            choose(policy=Policy("warm"))
         with pytest.raises(UnknownDevice, match="h200_nvx"):
             choose(device="h200_nvx")
         with pytest.raises(ValueError, match="workers must be a whole number of at least 1, not 0"):

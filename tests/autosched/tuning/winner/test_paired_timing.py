@@ -18,7 +18,8 @@ from autosched.tuning.result import TuneResult
 from autosched.tuning.winner import paired_timing
 from autosched.tuning.winner.finalists import simplicity
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
-from measurements.records.record import Control, Record
+from measurements.records.policy import DEFAULT, Policy
+from measurements.records.record import Control, Record, canonical_json
 from measurements.records.recording import Recording
 from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate, Entrant
@@ -376,16 +377,26 @@ class TestStore:
         assert self.best(store)[0] == 1
 
 
-def test_warm_and_cold_times_do_not_mix(store: Store) -> None:
-    from autosched.tuning.preconditions import refuse_other_cache
-
-    tuned(store, Turns(time_of), 3)
-    refuse_other_cache(store.name, store.trials(PROBLEM), warm=False)
-    with pytest.raises(ValueError, match="from a cold L2: leave --warm-cache out"):
-        refuse_other_cache(store.name, store.trials(PROBLEM), warm=True)
-    estimated = [dataclasses.replace(r, measurement=dataclasses.replace(r.measurement, provenance=Provenance.ESTIMATED))
-                 for r in store.trials(PROBLEM)]  # fmt: skip
-    refuse_other_cache(store.name, estimated, warm=True)
+def test_times_of_two_policies_do_not_mix(store: Store) -> None:
+    cold = tuned(store, Turns(time_of), 3)
+    assert cold.best is not None and cold.best.policy == DEFAULT
+    faster = [
+        dataclasses.replace(
+            r,
+            fingerprint=canonical_json({"device": "h200", "cache": "warm"}),
+            measurement=dataclasses.replace(r.measurement, timing=Timing.of([1e-9 * (1 + k)])),
+            rank=None,
+        )
+        for k, r in enumerate(r for r in store.trials(PROBLEM) if r.ok)
+    ]
+    store.extend(faster)
+    warm = str(Policy("warm"))
+    assert {s.policy for s in store.problems()} == {DEFAULT, warm}
+    assert store.best(PROBLEM, "h200") == cold.best, "a warm L2 is no better kernel"
+    best = store.best(PROBLEM, "h200", policy=warm)
+    assert best is not None and best.seconds == 1e-9 and best.policy == warm
+    again = tuned(store, Turns(time_of), 3)
+    assert again.earlier == cold.earlier + len(cold.trials), "the search goes on with times of its own policy alone"
 
 
 def test_a_library_that_is_faster_is_the_winner_and_recorded(store: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from measurements.records.measurement import Status
 from measurements.runners.base import Candidate, Streaming
 from measurements.runners.cuda.runner import CudaOptions
 from measurements.runners.cuda.supervisor import Limits
+from measurements.runners.fleet import cluster as fleet_cluster
 from measurements.runners.fleet.actors import FleetOptions
 from measurements.runners.fleet.cluster import Fleet, FleetError
 from measurements.runners.fleet.compilers import FleetCompilers
@@ -166,7 +168,9 @@ def test_a_mixed_fleet_and_arrays_that_workers_lack(cluster: Any, tmp_path: Path
 
 
 @pytest.mark.nightly
-def test_tune_searches_on_the_cluster(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tune_searches_on_the_cluster(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     import autosched
     from autosched.tuning.backends import cluster as of_clusters
     from benchmarks.gpu.simulated_gpu import LOG, MODULE, SECONDS
@@ -179,6 +183,7 @@ def test_tune_searches_on_the_cluster(cluster: Any, tmp_path: Path, monkeypatch:
         )
 
     monkeypatch.setattr(of_clusters, "FleetOptions", pretended)
+    monkeypatch.setattr(fleet_cluster, "COMPANY", 60.0)  # so that both GPUs have come, however busy the machine is
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))  # what the pretended compilers make stays here
     problem = autosched.Softmax(rows=64, columns=512)
     result = autosched.tune(problem, trials=12, database=tmp_path / "best.db", ray=cluster.address, workers=1)
@@ -186,6 +191,26 @@ def test_tune_searches_on_the_cluster(cluster: Any, tmp_path: Path, monkeypatch:
     assert len(result.trials) == 12 and result.best is not None and result.best.ok
     assert "2 x h200 of the Ray cluster" in " ".join(result.lines)
     assert result.remeasured is not None and len(result.entrants) >= 2
+
+    from autosched.cli.app import run
+    from autosched.cli.commands import tune_suite
+
+    suite = tmp_path / "layers.toml"
+    suite.write_text("".join(f'[[problem]]\noperator = "softmax"\nrows = {n}\ncolumns = 256\n' for n in (8, 16)))
+    made: list[Any] = []
+
+    def counted(*given: Any, **options: Any) -> Fleet:
+        made.append(of_clusters.cluster(*given, **options))
+        return made[-1]
+
+    monkeypatch.setattr(tune_suite, "cluster", counted)
+    arguments = ["tune", "--suite", str(suite), "--db", str(tmp_path / "suite.db"), "--ray", cluster.address]
+    capsys.readouterr()
+    assert run([*arguments, "--trials", "8", "--workers", "1", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [p["best"]["provenance"] for p in said["problems"]] == ["measured"] * 2
+    assert sum(p["trials"] for p in said["problems"]) == 8
+    assert len(made) == 1, "one set of actors for all problems"
 
 
 def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

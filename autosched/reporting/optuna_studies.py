@@ -1,0 +1,101 @@
+"""The trials of a database as Optuna studies, for its dashboard: one study for each entry, in a journal file.
+
+``optuna-dashboard studies.log`` (extra ``dashboard``) then shows their history, what matters, slices and
+parallel coordinates. Nothing is read back: the database stays what is tuned into.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from autosched.reporting import formatting
+from measurements.files import atomic_write
+from measurements.records.policy import DEFAULT
+from measurements.records.record import Record
+from measurements.records.vendor_library import is_library
+from measurements.store.store import ProblemSummary, Store
+from search_spaces.spaces.parameters import Value
+
+
+def write(store: Store, path: Path, operator: str | None = None, device: str | None = None) -> int:
+    """Write the studies of one operator and device, if given, over what the file ``path`` holds; how many there are.
+
+    Raises StoreError for a database that cannot be read, and OSError; the file then stays as it is.
+    """
+    import optuna  # a second that other commands need not wait
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # otherwise it prints a line for each study
+    made = 0
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            journal = Path(folder) / "journal"
+            journal.touch()
+            storage = JournalStorage(JournalFileBackend(str(journal)))
+            for summary in store.problems(operator):
+                if device in (None, summary.device):
+                    made += 1
+                    study = optuna.create_study(storage=storage, study_name=_name(store, summary), direction="minimize")
+                    study.add_trials(_trials([r for r in store.entry(summary) if not is_library(r.schedule)]))
+            if made:
+                atomic_write.publish(path, journal.read_bytes())
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+    return made
+
+
+def _name(store: Store, summary: ProblemSummary) -> str:
+    """One that no other entry has: a problem is written in one way."""
+    try:
+        problem = formatting.one_line(store.problem(summary))
+    except ValueError:  # of a kernel that is not here
+        problem = summary.problem_key
+    how = "" if summary.policy in ("", DEFAULT) else f", {summary.policy}"
+    return f"{problem} on {summary.device} ({summary.provenance}{how})"
+
+
+def _trials(records: Sequence[Record]) -> list[Any]:
+    from optuna.trial import TrialState, create_trial
+
+    domains = _domains(records)
+    found = []
+    for record in records:
+        params = _named(record)
+        attributes: dict[str, Any] = {"record": record.id, "status": record.status.value, "sampler": record.sampler}
+        if record.measurement.reason:
+            attributes["reason"] = record.measurement.reason
+        if record.measurement.error is not None:
+            attributes["error"] = str(record.measurement.error)
+        trial = create_trial(
+            state=TrialState.COMPLETE if record.seconds is not None else TrialState.FAIL,
+            value=record.seconds,
+            params=params,
+            distributions={name: domains[name] for name in params},
+            user_attrs=attributes,
+        )
+        trial.datetime_start = record.created.astimezone().replace(tzinfo=None)
+        trial.datetime_complete = trial.datetime_start + timedelta(seconds=record.measurement.compile_seconds or 0.0)
+        found.append(trial)
+    return found
+
+
+def _named(record: Record) -> dict[str, Value]:
+    return {"template": record.schedule.template, **dict(record.schedule.items)}
+
+
+def _domains(records: Sequence[Record]) -> dict[str, Any]:
+    """Of each parameter, the values that were tried: what its space was then is not stored."""
+    from optuna.distributions import CategoricalDistribution
+
+    values: dict[str, dict[Value, None]] = {}
+    for record in records:
+        for name, value in _named(record).items():
+            values.setdefault(name, {})[value] = None
+    ordered = {name: sorted(each, key=lambda v: (str(type(v)), v)) for name, each in values.items()}
+    return {name: CategoricalDistribution(choices) for name, choices in ordered.items()}

@@ -1,0 +1,158 @@
+"""The definitions that FlashInfer's trace dump writes, and the workloads of flashinfer-bench.
+
+``FLASHINFER_TRACE_DUMP=1 FLASHINFER_TRACE_DUMP_DIR=traces`` writes a JSON file for each function and shape of a
+program: its axes, some with values and some open, and the shapes and types of its arrays. Which sizes an open axis took
+is in no such file: lines of workloads (``*.jsonl``) say it, or whoever tunes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import LayerNorm, RmsNorm, Softmax
+
+_TYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
+_EPS = 1e-6  # what FlashInfer's norms add where a call says nothing
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A function and shape. ``sizes`` are those of axes that have one; the ``open`` axes have none."""
+
+    name: str
+    function: str
+    sizes: Mapping[str, int]
+    open: tuple[str, ...]
+    arrays: Mapping[str, tuple[tuple[str, ...], str]]
+
+    def problem(self, sizes: Mapping[str, int]) -> Problem:
+        """Its problem where the open axes have these ``sizes``. Raises ValueError, in one line, where no kernel
+        computes it."""
+        make = _FUNCTIONS.get(self.function)
+        if make is None:
+            raise ValueError(f"{self.function} is not computed: only {', '.join(_FUNCTIONS)}")
+        return make(self, {**self.sizes, **sizes})
+
+    def shape(self, array: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        return tuple(sizes[axis] for axis in self.arrays[array][0])
+
+    def type_of(self, array: str) -> str:
+        name = self.arrays[array][1]
+        if name not in _TYPES:
+            raise ValueError(f"{self.function} of {name} is not computed: only of {', '.join(_TYPES)}")
+        return _TYPES[name]
+
+
+def definition(document: Any) -> Definition | None:
+    """Return the definition in a JSON document; None where it is none."""
+    if not isinstance(document, Mapping) or not {"name", "axes", "inputs", "outputs"} <= set(document):
+        return None
+    try:
+        axes = {str(name): axis.get("value") for name, axis in document["axes"].items()}
+        arrays = {
+            str(name): (tuple(array["shape"]), str(array["dtype"]))
+            for kind in ("inputs", "outputs")
+            for name, array in document[kind].items()
+            if array.get("shape")
+        }
+        tags = [str(tag) for tag in document.get("tags", ())]
+    except (AttributeError, KeyError, TypeError):
+        return None
+    called = next((tag.rpartition(".")[2] for tag in tags if tag.startswith("fi_api:")), "")
+    function = called or str(document.get("definition") or document.get("op_type") or "")
+    sizes = {name: value for name, value in axes.items() if type(value) is int}
+    used = {axis for shape, _ in arrays.values() for axis in shape}
+    unknown = tuple(name for name in axes if name not in sizes and name in used)
+    return Definition(str(document["name"]), function, sizes, unknown, arrays)
+
+
+def documents(path: Path, read: Callable[[Path], str]) -> Iterator[Any]:
+    """Yield the JSON documents of a file, or of the ``*.json`` and ``*.jsonl`` files in a folder. Raises ValueError
+    that names the file."""
+    files = sorted(p for p in path.rglob("*") if p.suffix in (".json", ".jsonl")) if path.is_dir() else [path]
+    for file in files:
+        text = read(file)
+        try:
+            yield from (
+                map(json.loads, filter(str.strip, text.splitlines())) if file.suffix == ".jsonl" else [json.loads(text)]
+            )
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{file} is not JSON: {' '.join(str(error).split())}") from error
+
+
+def problems(found: Sequence[Any], rows: Sequence[int]) -> tuple[Counter[Problem], Counter[str]]:
+    """Return the problems of ``found`` documents and how often each is computed; and those that are left out, by
+    reason.
+
+    An open axis has the sizes that workloads of its definition say, each as often as it is there; else those of
+    ``rows``, once each. Raises ValueError for definitions with open axes where neither says a size.
+    """
+    workloads: dict[str, list[dict[str, int]]] = {}
+    definitions: dict[str, Definition] = {}
+    for document in found:
+        one = definition(document)
+        if one is not None:
+            definitions[one.name] = one
+        elif isinstance(document, Mapping) and isinstance(document.get("workload"), Mapping):
+            axes = document["workload"].get("axes")
+            if isinstance(axes, Mapping) and all(type(size) is int for size in axes.values()):
+                workloads.setdefault(str(document.get("definition")), []).append(dict(axes))
+    counts: Counter[Problem] = Counter()
+    skipped: Counter[str] = Counter()
+    unsaid: list[Definition] = []
+    for name, one in definitions.items():
+        if one.function not in _FUNCTIONS:
+            skipped[f"{one.function} is not computed: only {', '.join(_FUNCTIONS)}"] += 1
+            continue
+        cases = workloads.get(name) or [dict.fromkeys(one.open, size) for size in rows]
+        if not cases:
+            unsaid.append(one)
+        for sizes in cases:
+            try:
+                counts[one.problem(sizes)] += 1
+            except KeyError as error:
+                skipped[f"a workload of {name} does not say its {error.args[0]}"] += 1
+            except ValueError as error:
+                skipped[" ".join(str(error).split())] += 1
+    if unsaid:
+        first = unsaid[0]
+        raise ValueError(
+            f"{first.name} does not say its {' and '.join(first.open) or 'sizes'}: "
+            "give --rows 1,16,256, or a folder that holds flashinfer-bench's workloads, too"
+        )
+    return counts, skipped
+
+
+def _matmul(one: Definition, sizes: Mapping[str, int]) -> Problem:
+    (m, k), (_, n) = one.shape("A", sizes), one.shape("B", sizes)
+    dtype = one.type_of("A")
+    out = next(array for array in one.arrays if array not in ("A", "B"))
+    return Matmul(m=m, n=n, k=k, a=dtype, b=dtype, out=one.type_of(out), order_b="col")  # as it takes its weights
+
+
+def _row_wise(kind: Callable[..., Problem], **options: Any) -> Callable[[Definition, Mapping[str, int]], Problem]:
+    def make(one: Definition, sizes: Mapping[str, int]) -> Problem:
+        x, *others = (array for array in one.arrays)
+        rows, columns = one.shape(x, sizes)
+        dtype, out = one.type_of(x), one.type_of(others[-1])
+        for name in ("weight", "bias"):
+            if name in one.arrays and one.type_of(name) != dtype:
+                raise ValueError(f"{one.function} of {dtype} with a {name} of {one.type_of(name)} is not computed")
+        return kind(rows=rows, columns=columns, dtype=dtype, out=out, **options)
+
+    return make
+
+
+_FUNCTIONS: Mapping[str, Callable[[Definition, Mapping[str, int]], Problem]] = {
+    "mm_bf16": _matmul,
+    "rmsnorm": _row_wise(RmsNorm, eps=_EPS),
+    "layernorm": _row_wise(LayerNorm, eps=_EPS),
+    "softmax": _row_wise(Softmax),
+}

@@ -1,0 +1,101 @@
+"""What ``@triton.autotune`` kernels of a program were tuned for, heard from Triton's listener (3.9 and newer).
+
+A line of JSON for each tuning: the function, the values of its ``key``, the configurations' times, and the best. Any
+number of processes may write one file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from triton import knobs
+
+from autosched.triton.tuning.function import TritonFunction
+from measurements.files.bounded import read_bounded
+
+MOST_BYTES = 1 << 26
+
+
+class NotHeard(ValueError):
+    """A file without a tuning that can be used. The message is one line."""
+
+
+@contextmanager
+def recording(path: str | Path) -> Iterator[None]:
+    """Add each tuning of an ``@triton.autotune`` kernel to the file ``path``, until the end. A listener that is there
+    already is called as before.
+
+    Raises RuntimeError for a Triton without a listener, and OSError where the file cannot be written.
+    """
+    if not hasattr(knobs.autotuning, "listener"):
+        raise RuntimeError("this Triton has no listener of its autotuner: install 3.9 or newer")
+    before = knobs.autotuning.listener
+    with open(path, "ab", buffering=0) as file:
+
+        def heard(**told: Any) -> None:
+            if before is not None:
+                before(**told)
+            os.write(file.fileno(), _line(**told))  # at once: lines of several processes do not mix
+
+        knobs.autotuning.listener = heard
+        try:
+            yield
+        finally:
+            knobs.autotuning.listener = before
+
+
+def _line(
+    *, fn: Any, key: tuple[Any, ...], best_config: Any, configs_timings: Mapping[Any, Any] | None, **told: Any
+) -> bytes:
+    times = configs_timings or {}
+    document = {
+        "function": fn.fn.__name__,
+        "file": fn.fn.__code__.co_filename,
+        "key": [value if isinstance(value, (int, float, str)) else str(value) for value in key],
+        "best": best_config.all_kwargs(),
+        "milliseconds": [[config.all_kwargs(), _median(time)] for config, time in times.items()],
+        "seconds": told.get("duration"),
+        "cached": bool(told.get("cache_hit")),
+    }
+    return json.dumps(document, default=str).encode() + b"\n"
+
+
+def _median(time: Any) -> float:
+    """Return the median, which is what the autotuner asks for first."""
+    return float(time[0] if isinstance(time, (list, tuple)) else time)
+
+
+def read(path: str | Path, function: TritonFunction) -> list[dict[str, int]]:
+    """Return the sizes that ``function`` was tuned for by the names of its ``key``: those first for which most
+    processes tuned it.
+
+    Raises NotHeard, and OSError.
+    """
+    if not function.keys:
+        raise NotHeard(f"{function.name} has no @triton.autotune with a key, which is what a listener tells")
+    try:
+        lines = read_bounded(path, MOST_BYTES).decode().splitlines()
+        documents = [json.loads(line) for line in lines if line.strip()]
+    except (ValueError, RecursionError) as error:
+        raise NotHeard(f"{path} is not what a listener wrote: {' '.join(str(error).split())}") from error
+    counts: Counter[tuple[tuple[str, int], ...]] = Counter()
+    others: dict[str, None] = {}
+    for document in documents:
+        if not isinstance(document, dict) or not isinstance(document.get("key"), list):
+            raise NotHeard(f"{path} is not what a listener wrote: a line has no key")
+        if document.get("function") != function.name:
+            others[str(document.get("function"))] = None
+            continue
+        values = document["key"][: len(function.keys)]
+        if len(values) == len(function.keys) and all(type(value) is int for value in values):
+            counts[tuple(zip(function.keys, values, strict=True))] += 1
+    if not counts:
+        heard = f"it has {', '.join(others)}" if others else "it holds no key of whole numbers"
+        raise NotHeard(f"{path} has no tuning of {function.name}: {heard}")
+    return [dict(sizes) for sizes, _ in counts.most_common()]

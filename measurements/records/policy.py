@@ -1,0 +1,69 @@
+"""How times are taken. Two times of different policies say nothing about which kernel is faster: they are never ranked
+together."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+CACHES, LAUNCHES = ("cold", "warm"), ("graph", "eager")
+MOST_MHZ = 10_000
+_TEXT = re.compile(rf"({'|'.join(CACHES)}) ({'|'.join(LAUNCHES)}) (?:free|([1-9][0-9]{{0,4}}) MHz)")
+
+
+@dataclass(frozen=True, order=True)
+class Policy:
+    """Raises ValueError for what is no policy.
+
+    Attributes:
+        cache: "cold" where operands come from memory, "warm" where they are in the L2.
+        launch: "graph" where no host is in the times, as in a CUDA graph; "eager" where each launch is queued by the
+            host, as a program without graphs does it.
+        clock_mhz: what the SM clock is locked to, None where it is free.
+    """
+
+    cache: str = "cold"
+    launch: str = "graph"
+    clock_mhz: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.cache not in CACHES or self.launch not in LAUNCHES:
+            raise ValueError(
+                f"a policy has a {' or '.join(CACHES)} cache and launches by {' or '.join(LAUNCHES)}, "
+                f"not {self.cache!r:.40} and {self.launch!r:.40}"
+            )
+        clock = self.clock_mhz
+        if clock is not None and not (type(clock) is int and 0 < clock <= MOST_MHZ):
+            raise ValueError(f"a locked clock is a whole number of MHz up to {MOST_MHZ:,}, not {clock!r:.40}")
+
+    @property
+    def clocks(self) -> str:
+        """ "free", or such as "1410 MHz"."""
+        return "free" if self.clock_mhz is None else f"{self.clock_mhz} MHz"
+
+    def __str__(self) -> str:
+        """Its one text, such as "cold graph free"."""
+        return f"{self.cache} {self.launch} {self.clocks}"
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return the policy of a text. Raises ValueError for another text."""
+        found = _TEXT.fullmatch(text)
+        if found is None:
+            raise ValueError(f"a policy is written like {Policy()}, not {text!r:.60}")
+        return cls(found[1], found[2], None if found[3] is None else int(found[3]))
+
+
+DEFAULT = str(Policy())  # of measured times whose records predate policies, too, but for a warm L2
+NONE = ""  # of times that nobody took: estimates, and replays of what others measured
+
+
+def described(policy: Policy) -> str:
+    """How times are taken, as a part of a sentence."""
+    words = ["in a warm L2" if policy.cache == "warm" else "from a cold L2"]
+    if policy.launch == "eager":
+        words.append("launched one by one")
+    if policy.clock_mhz is not None:
+        words.append(f"at {policy.clocks}")
+    return ", ".join(words)

@@ -1,0 +1,42 @@
+"""How a time was taken: its text, what a fingerprint says of it, and what was not said."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from measurements.records.policy import CACHES, DEFAULT, LAUNCHES, MOST_MHZ, Policy, described
+from measurements.records.runner_info import RunnerInfo
+
+POLICIES = st.builds(Policy, st.sampled_from(CACHES), st.sampled_from(LAUNCHES), st.none() | st.integers(1, MOST_MHZ))
+
+
+@given(POLICIES)
+def test_a_text_stands_for_one_policy(policy: Policy) -> None:
+    assert Policy.of(str(policy)) == policy
+    said = {"cache": policy.cache, "launch": policy.launch, "clocks": policy.clocks}
+    assert RunnerInfo.of(json.dumps(said)).policy == policy
+
+
+@pytest.mark.parametrize("text", ["", "cold", "cold graph 0 MHz", "cold graph free ", "cold graph 99999 MHz"])
+def test_another_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"MHz|written like"):
+        Policy.of(text)
+
+
+@pytest.mark.parametrize(
+    "wrong", [("hot",), ("cold", "stream"), ("cold", "graph", 0), ("cold", "graph", 1.5), ("cold", "graph", True)]
+)
+def test_another_policy_is_refused(wrong: tuple[object, ...]) -> None:
+    with pytest.raises(ValueError, match=r"a policy has|a locked clock"):
+        Policy(*wrong)  # type: ignore[arg-type]
+
+
+def test_what_a_runner_did_not_state_is_the_default() -> None:
+    assert str(RunnerInfo.of("{}").policy) == DEFAULT == str(Policy())
+    assert str(RunnerInfo.of('{"cache": "warm"}').policy) == "warm graph free"
+    assert described(Policy("warm", "eager", 1410)) == "in a warm L2, launched one by one, at 1410 MHz"
+    assert described(Policy()) == "from a cold L2"

@@ -10,7 +10,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 
 class BdistWheel(bdist_wheel):
     def egg2dist(self, *paths: Any) -> None:
-        """The last step before all files are packed."""
+        """Run the last step before all files are packed."""
         super().egg2dist(*paths)
         for path in Path(self.bdist_dir).rglob("*"):
             if path.is_file():

@@ -140,7 +140,7 @@ def _wgmma_bytes(config: TritonConfig, element: int) -> float:
 
 
 def _dram_bytes(problem: Matmul, chip: Device, config: TritonConfig, work: CostCounts) -> float:
-    """Return a wave of blocks reads the panels of its band once. L2 keeps a's band for the next wave, and b for the
+    """Count bytes: a wave of blocks reads its band's panels once. L2 keeps a's band for the next wave, and b for the
     next band, as far as it has room. Blocks that share an SM drift apart after the first wave and read panels again
     that L2 has no room for: once for each that shares it at most, and never more often than tiles need the panel."""
     element, tiles_m, tiles_n = (

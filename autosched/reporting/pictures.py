@@ -218,7 +218,7 @@ def _thread_cells(layout: NestedLayout) -> list[Cell]:
 
 
 def _bank_cells(layout: SharedLayout, element_bytes: int) -> list[Cell]:
-    """Return runs of elements that share a word are one cell, whichever way the words run through the tile."""
+    """Merge runs of elements that share a word into one cell, whichever way the words run through the tile."""
     words = layout.offsets().astype(np.int64) * element_bytes // BANK_BYTES
     per_word = max(1, BANK_BYTES // element_bytes)
     rows, columns = words.shape

@@ -51,7 +51,7 @@ class Definition:
 
 
 def definition(document: Any) -> Definition | None:
-    """The definition in a JSON document; None where it is none."""
+    """Return the definition in a JSON document; None where it is none."""
     if not isinstance(document, Mapping) or not {"name", "axes", "inputs", "outputs"} <= set(document):
         return None
     try:
@@ -74,8 +74,8 @@ def definition(document: Any) -> Definition | None:
 
 
 def documents(path: Path, read: Callable[[Path], str]) -> Iterator[Any]:
-    """The JSON documents of a file, or of the ``*.json`` and ``*.jsonl`` files in a folder. Raises ValueError that
-    names the file."""
+    """Yield the JSON documents of a file, or of the ``*.json`` and ``*.jsonl`` files in a folder. Raises ValueError
+    that names the file."""
     files = sorted(p for p in path.rglob("*") if p.suffix in (".json", ".jsonl")) if path.is_dir() else [path]
     for file in files:
         text = read(file)
@@ -88,7 +88,8 @@ def documents(path: Path, read: Callable[[Path], str]) -> Iterator[Any]:
 
 
 def problems(found: Sequence[Any], rows: Sequence[int]) -> tuple[Counter[Problem], Counter[str]]:
-    """The problems of ``found`` documents and how often each is computed; and those that are left out, by reason.
+    """Return the problems of ``found`` documents and how often each is computed; and those that are left out, by
+    reason.
 
     An open axis has the sizes that workloads of its definition say, each as often as it is there; else those of
     ``rows``, once each. Raises ValueError for definitions with open axes where neither says a size.

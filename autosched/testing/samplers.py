@@ -80,7 +80,7 @@ def failed() -> Measurement:
 
 
 def outcome(schedule: Schedule) -> Measurement:
-    """Return some fail, whatever their time would have been."""
+    """Make up an outcome: some fail, whatever their time would have been."""
     return failed() if (schedule["x"], schedule["letter"]) in ((4, "a"), (16, "c")) else ok(seconds(schedule))
 
 

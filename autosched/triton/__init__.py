@@ -37,7 +37,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What tunes imports samplers and the store, which programs that only emulate do without."""
+    """Import what tunes when it is asked for: with samplers and the store, which programs that only emulate do
+    without."""
     if name in ("AutotuneHooks", "TunedFunction", "autotune_hooks", "recording", "tune"):
         from autosched.triton import tuning
 

@@ -50,7 +50,7 @@ class LaunchArguments:
     _names: set[str] = field(default_factory=set)
 
     def pointer(self, name: str, value: Any) -> None:
-        """A tensor, what wraps one, a number that is an address, or None."""
+        """Pass a tensor, what wraps one, a number that is an address, or None."""
         if value is None:
             return self.raw(name, b"\0" * _ADDRESS_BYTES)
         tensor = tensor_of(value)
@@ -69,7 +69,7 @@ class LaunchArguments:
         self.arguments.append(Bytes(self._unique(name), SCALAR_DTYPES["u8"], 0, data))
 
     def tensor_map(self, name: str, descriptor: Any, meta: Mapping[str, Any]) -> None:
-        """A host-side tensor descriptor, as ``meta`` of the compiled kernel says that it is encoded."""
+        """Pass a host-side tensor descriptor, as ``meta`` of the compiled kernel says that it is encoded."""
         base = tensor_of(descriptor.base)
         if base is None:
             raise ArgumentMismatch(f"{name}: a tensor descriptor of {type(descriptor.base).__name__}, not of a tensor")
@@ -100,7 +100,7 @@ class LaunchArguments:
         self.arguments.append(made)
 
     def inputs(self) -> dict[str, Array]:
-        """What the arrays hold."""
+        """Return what the arrays hold."""
         return {
             o.name: storage_bytes(self.tensors[o.name]).view(o.dtype.storage).reshape(o.shape)
             for o in self._operands.values()
@@ -158,7 +158,7 @@ class LaunchArguments:
 
 
 def tensor_of(value: Any) -> torch.Tensor | None:
-    """The tensor that an argument is or wraps (``triton.reinterpret``); None where it is not a tensor."""
+    """Return the tensor that an argument is or wraps (``triton.reinterpret``); None where it is not a tensor."""
     while value is not None and not isinstance(value, torch.Tensor):
         value = getattr(value, "base", None)
     return value
@@ -174,7 +174,7 @@ def flattened(names: Sequence[Any], kinds: Sequence[Any], values: Sequence[Any])
 
 
 def scalar_bytes(name: str, kind: str, value: Any, parameter: Variable) -> bytes:
-    """A number as its parameter takes it."""
+    """Return a number as its parameter takes it."""
     size = parameter.bytes
     if kind in ("fp16", "bf16", "fp32", "f32", "fp64"):
         if kind == "bf16" and size == 2:

@@ -33,7 +33,7 @@ def triton_time(counts: LaunchCounts, device: Device, resources: CompiledResourc
 
 
 def triton_counts(launch: Launch, runs: Sequence[CountedRun]) -> LaunchCounts:
-    """What a block does on average. DRAM serves each array once, and no more than what the blocks ask for."""
+    """Return what a block does on average. DRAM serves each array once, and no more than what the blocks ask for."""
     counts = averaged(launch, runs, float(sum(operand.bytes for operand in launch.operands)))
     asked = SECTOR_BYTES * counts.blocks * (counts.unique_sectors + counts.store_sectors + counts.atomic_sectors)
     return replace(counts, dram_bytes=min(counts.dram_bytes, asked))

@@ -102,7 +102,7 @@ class _CpuGenerator(torch.Generator):  # type: ignore[misc]
 
 
 def on_cpu(value: Any) -> Any:
-    """A device that is a GPU becomes the CPU; all else stays."""
+    """Turn a device that is a GPU into the CPU; all else stays."""
     if isinstance(value, torch.device) and value.type == "cuda":
         return _CPU
     if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
@@ -111,7 +111,7 @@ def on_cpu(value: Any) -> Any:
 
 
 def _moved(func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> torch.Tensor:
-    """A move to the GPU is none; a move to the host is a copy, which later launches do not change."""
+    """Leave a tensor that moves to the GPU; copy one that moves to the host, which later launches do not change."""
     tensor = args[0]
     if name == "cuda":
         return tensor

@@ -316,7 +316,7 @@ def page(report: Mapping[str, Any], device: Device) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Return holds a stored report against the constants of today."""
+    """Hold a stored report against the constants of today."""
     from search_spaces.hardware.devices import device
 
     if len(arguments) != 1:

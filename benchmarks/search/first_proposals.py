@@ -27,8 +27,8 @@ PROBLEMS: dict[str, Problem] = {
 
 
 def first_proposal(problem: Problem, on: Device) -> tuple[str, float]:
-    """The template of the first proposal, and the seconds of this process that it took. Raises ValueError where no
-    template computes the problem."""
+    """Return the template of the first proposal, and the seconds of this process that it took. Raises ValueError where
+    no template computes the problem."""
     started = time.process_time()
     usable = templates_for(problem, on)
     (schedule,) = BayesSampler(usable.space(problem, on), 0, prior=AnalyticPrior(usable, problem, on)).ask(1)
@@ -36,7 +36,7 @@ def first_proposal(problem: Problem, on: Device) -> tuple[str, float]:
 
 
 def main() -> int:
-    """Writes the table, the worst of each problem behind it."""
+    """Write the table, the worst of each problem behind it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", action="append", help="only this GPU; may be repeated")
     arguments = parser.parse_args()

@@ -340,7 +340,7 @@ def _flags_at(kernel: Launch, offsets: Mapping[str, int], memory: Memory) -> dic
 
 
 def _tensor_map_line(m: TensorMap, buffer: int, start: int) -> str:
-    """Return the runner's own encoding of a tensor map follows from these numbers (runtime/memory/tensor_map.hpp)."""
+    """Return the numbers from which the runner encodes a tensor map (runtime/memory/tensor_map.hpp)."""
     sizes = (*m.sizes, *m.strides, *m.box, *m.element_strides)
     head = (buffer, start, ELEMENT_BYTES[m.element], len(m.sizes))
     tail = (SWIZZLE_BYTES[m.swizzle], int(m.fill != "NONE"), _kind(m.element))

@@ -147,7 +147,8 @@ _LEFT_OUT = frozenset({FindingKind.MISSING_TCGEN05_FENCE, FindingKind.MISSING_TC
 
 
 def of_compiled_code(emulation: Emulation) -> Emulation:
-    """The launch of PTX whose source is not here: a tcgen05.fence or wait that is missing is a note to its compiler."""
+    """Return the launch of PTX whose source is not here: a tcgen05.fence or wait that is missing is a note to its
+    compiler."""
     graded = [replace(f, grade="note") if f.kind in _LEFT_OUT else f for f in emulation.findings]
     return emulation.with_findings(graded) if graded else emulation
 
@@ -165,8 +166,8 @@ _OF_ORDER = frozenset(
 
 
 def by_cause(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """Findings that look like one cause together, in the order of their first: those of one grade and kind at one line
-    of several inlined copies, and races whose accesses share a line, on whichever side."""
+    """Return findings that look like one cause together, in the order of their first: those of one grade and kind at
+    one line of several inlined copies, and races whose accesses share a line, on whichever side."""
     causes: list[tuple[set[str], list[Finding]]] = []
     for finding in findings:
         family = "order" if finding.kind in _OF_ORDER else str(finding.kind)
@@ -190,7 +191,7 @@ EmulationStatus = Literal["ok", "findings", "timeout", "crashed", "compile_error
 
 
 def status_of(findings: Sequence[Finding]) -> tuple[EmulationStatus, str]:
-    """The status and its reason of a launch that has ended."""
+    """Return the status and its reason of a launch that has ended."""
     faults = [f for f in findings if f.is_fault]
     if not faults:
         return "ok", ""
@@ -238,7 +239,7 @@ class Emulation:
         return self.status == "ok"
 
     def with_findings(self, findings: Sequence[Finding]) -> Emulation:
-        """This launch with other findings; the status of one that has ended is theirs."""
+        """Return this launch with other findings; the status of one that has ended is theirs."""
         ordered = tuple(sorted(findings, key=lambda f: not f.is_fault))
         if self.status not in ("ok", "findings"):
             return replace(self, findings=ordered)

@@ -48,7 +48,7 @@ class Policy:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """The policy of a text. Raises ValueError for another text."""
+        """Return the policy of a text. Raises ValueError for another text."""
         found = _TEXT.fullmatch(text)
         if found is None:
             raise ValueError(f"a policy is written like {Policy()}, not {text!r:.60}")

@@ -189,7 +189,7 @@ def compact(path: Path) -> None:
 
 
 def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
-    """Return the sqlite3 module begins no transaction before CREATE TABLE or SELECT: do it here.
+    """Begin transactions before CREATE TABLE and SELECT, too, where the sqlite3 module begins none.
 
     A lock is taken at once and waited for; taken later, two writers that both read first would deadlock. ``path`` is
     the file that others may hold.

@@ -143,7 +143,7 @@ _KIB = 1024
 
 def _row(sm: int, chips: str, features: frozenset[str], shared: int, threads: int, blocks: int, cuda: str,
          named_barriers: int = 0, tensor_memory_blocks: int = 0) -> Architecture:  # fmt: skip
-    """Return the driver keeps 1 KiB of each block's shared memory since sm_80."""
+    """Return an architecture since sm_80: the driver keeps 1 KiB of each block's shared memory."""
     return Architecture(
         sm, chips, features, shared * _KIB, (shared - 1) * _KIB, threads, blocks, cuda,
         named_barriers=named_barriers, tensor_memory_blocks=tensor_memory_blocks,

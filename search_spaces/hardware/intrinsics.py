@@ -292,7 +292,7 @@ def _mma(kind: str, a: Fragment, b: Fragment) -> TensorIntrinsic:
 
 
 def _mma_in_f16(a: Fragment, b: Fragment) -> TensorIntrinsic:
-    """Return registers of c hold two neighbours of a row, the lower one in the lower half (PTX ISA, the same
+    """Return mma whose registers of c hold two neighbours of a row, the lower one in the lower half (PTX ISA, the same
     section)."""
     c, k = Fragment((16, 8), 2, _C_MMA), a.shape[1]
     cpp = f"autosched::MmaSync<{{a}}, autosched::f16x2, {k}>"

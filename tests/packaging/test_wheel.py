@@ -17,7 +17,8 @@ SKIPPED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
 def built(folder: Path, mode: int = 0o644) -> Path:
-    """A wheel of a copy of the clone, whose files have that mode: setuptools leaves its traces where it builds."""
+    """Return a wheel of a copy of the clone, whose files have that mode: setuptools leaves its traces where it
+    builds."""
     source = folder / "source"
     for name in PACKAGES:
         shutil.copytree(REPOSITORY / name, source / name, ignore=SKIPPED)

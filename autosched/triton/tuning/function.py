@@ -42,7 +42,7 @@ class TritonFunction:
 
     @classmethod
     def of(cls, function: Any) -> TritonFunction:
-        """Raises NotATritonFunction."""
+        """Raise NotATritonFunction."""
         configs: tuple[Any, ...] = ()
         reset: tuple[str, ...] = ()
         restore: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class TritonFunction:
         return cls(inner.fn.__name__, run, inner, parameters, constexprs, computed, configs, reset, restore, keys)
 
     def computed_of(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments with those that heuristics compute from them."""
+        """Return the arguments with those that heuristics compute from them."""
         found = dict(arguments)
         wrapper = self.run
         while isinstance(wrapper, Heuristics):

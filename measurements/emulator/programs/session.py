@@ -347,7 +347,7 @@ class _Session:
 
 
 def _error_of(done: Emulation) -> tuple[int, bool]:
-    """What the program gets, and whether it gets it ever after: launches that did not come to their end."""
+    """Return what the program gets, and whether it gets it ever after: launches that did not come to their end."""
     if done.status in ("unsupported", "compile_error"):
         return _NOT_SUPPORTED, False
     if done.status == "timeout":

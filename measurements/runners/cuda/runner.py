@@ -397,7 +397,7 @@ class CudaRunner:
         return 0.0 if self.options.policy.launch == "eager" else self.options.graph_below
 
     def _refuse_other_clock(self, clock: float | None) -> None:
-        """Raises RunnerStopped where the GPU runs at another clock than the one that it is said to be locked to."""
+        """Raise RunnerStopped where the GPU runs at another clock than the one that it is said to be locked to."""
         said = self.options.policy.clock_mhz
         if said is not None and clock is not None and abs(float(clock) / said - 1.0) > _CLOCK_TOLERANCE:
             raise RunnerStopped(

@@ -21,7 +21,7 @@ OVERHEAD = 24  # registers for addresses and counters
 
 
 def map_warps(given: WgMap | NestedLayout) -> int:
-    """Return a subgroup of a NestedLayout may be several warps."""
+    """Count the warps: a subgroup of a NestedLayout may be several."""
     return given.subgroups * (subgroup_lanes(given) // WARP if isinstance(given, NestedLayout) else 1)
 
 

@@ -40,7 +40,7 @@ Expression = str | int | float | Combined
 
 
 def number_text(number: Expression) -> str:
-    """Return a float always has a point, an exponent or a name."""
+    """Return the text of a number: a float always has a point, an exponent or a name."""
     return repr(number) if isinstance(number, float) and math.isfinite(number) else str(number)
 
 

@@ -13,7 +13,7 @@ MOST_BLOCKS = 2**31 - 1  # of a grid along x, the only axis that kernels use (CU
 
 
 def grid_rule(blocks: str = "blocks") -> Rule:
-    """Return a grid has at most MOST_BLOCKS blocks; ``blocks`` names the column that has no fewer."""
+    """Refuse grids of more than MOST_BLOCKS blocks; ``blocks`` names the column that has no fewer."""
     return Rule(
         "grid",
         lambda count: count <= MOST_BLOCKS,

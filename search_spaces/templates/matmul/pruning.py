@@ -114,7 +114,7 @@ def _reads_both(problem: Matmul) -> bool:
 
 
 def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """What nobody would choose for mma.sync."""
+    """Return what nobody would choose for mma.sync."""
     element_bytes = problem.input_dtype.bytes
     split = tiling(problem)
     is_mma = each(lambda intrinsic: intrinsics.intrinsic(intrinsic).unit == "mma")
@@ -257,7 +257,7 @@ def _rounding_rule(device: Device) -> Rule:
 
 
 def _spill_rule(problem: Matmul, device: Device) -> Rule:
-    """Registers that ptxas needs besides those that are counted, where it would spill without them."""
+    """Return registers that ptxas needs besides those that are counted, where it would spill without them."""
     aligned = min(aligned_bytes(problem, side) for side in SIDES)
     # Parts of a register are one each until they are stored, and each has an address of its own.
     parts = max(4 // aligned, 1)
@@ -282,7 +282,7 @@ def _spill_rule(problem: Matmul, device: Device) -> Rule:
 
 
 def _split_pruning(problem: Matmul, device: Device) -> Rule:
-    """Splitting k fills idle SMs; where all are busy, adding up the parts only costs time."""
+    """Prune splits of k where all SMs are busy: they fill idle SMs, but adding up the parts costs time."""
     enough = FULL_WAVES * device.sm_count
 
     def gains(tile_m: IntArray, tile_n: IntArray, split_k: IntArray) -> BoolArray:
@@ -328,7 +328,7 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
         return pairs is None or (vector, min(columns, WARP)) in pairs
 
     def conflicts(layout: TextColumn, rows: IntArray, cols: IntArray, vector: IntArray, columns: IntArray) -> BoolArray:
-        """The validity constraints refuse illegal layouts, and copies that do not divide a line."""
+        """Tell which conflict; validity refuses illegal layouts, and copies that do not divide a line."""
         torn: BoolArray = np.not_equal((cols if axis == "cols" else rows) % (vector * columns), 0)
         free: BoolArray = each(few)(each(which)(layout, rows, cols), vector, columns)
         return torn | free

@@ -57,7 +57,7 @@ def _space(problem: Matvec, device: Device) -> Space:
 
 
 def parameters(problem: Matvec) -> tuple[Parameter, ...]:
-    """The domains, before any rule applies."""
+    """Return the domains, before any rule applies."""
     lanes = (1, 2, 4, 8, 16, 32)
     subgroups = (1, 2, 4, 8, 16, 32)
     return (
@@ -101,7 +101,7 @@ def most_shift(problem: Matvec) -> int:
 
 
 def mma_row(problem: Matvec) -> TensorIntrinsic:
-    """The mma.sync that multiplies 16 rows of w and 8 of x, as they lie in memory."""
+    """Return the mma.sync that multiplies 16 rows of w and 8 of x, as they lie in memory."""
     return intrinsic(f"mma_m16n8k16_{problem.x}")
 
 
@@ -122,7 +122,7 @@ def lowering(
     subgroup_basis_k: int = 1,
     partial_reduction: int = 1,
 ) -> LoweringConfig:
-    """The config over (m, n, k) that these parameters describe. Raises ValueError as LoweringConfig does."""
+    """Return the config over (m, n, k) that these parameters describe. Raises ValueError as LoweringConfig does."""
     return LoweringConfig(
         workgroup=(workgroup_m, workgroup_n, 0),
         thread=(0, 0, thread),
@@ -133,7 +133,7 @@ def lowering(
 
 
 def attributes(problem: Matvec) -> tuple[Attribute, ...]:
-    """Derived columns, shared by rules, code generation and cost models."""
+    """Return derived columns, shared by rules, code generation and cost models."""
     element_bytes, columns = problem.input_dtype.bytes, mma_row(problem).n
 
     def line_bytes(split_elements: IntArray, thread: IntArray, intrinsic: TextColumn) -> IntArray:

@@ -367,7 +367,7 @@ def _columns_rule(problem: Matmul) -> Rule:
 
 
 def _narrow_rule(problem: Matmul, device: Device) -> Rule:
-    """Return a wgmma reads 64 rows of a and n columns of b from shared memory while it multiplies for n / 2 cycles."""
+    """Prune narrow n: a wgmma reads 64 rows of a and n columns of b from shared memory in n / 2 cycles."""
     return Rule(
         "narrow",
         lambda tile_m, tile_n: (

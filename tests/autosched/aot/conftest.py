@@ -46,7 +46,7 @@ class Export:
 
 
 def chosen(problem: Problem, name: str, of: str, **wanted: int | str) -> Schedule:
-    """The first schedule of a fixed sample that has these values."""
+    """Return the first schedule of a fixed sample that has these values."""
     space = template(name).space(problem, device(of))
     return next(s for s in space.sample(4000, 0) if all(s[parameter] == value for parameter, value in wanted.items()))
 

@@ -33,7 +33,7 @@ def emulated(device: str, *command: str, options: tuple[str, ...] = ()) -> subpr
 def called(
     caller: Path, folder: Path, device: str, text: str, problem: Problem, growth: float = 1.0, seed: int = 1
 ) -> tuple[str, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """What the C++ program says, the inputs, and the outputs after two launches."""
+    """Return what the C++ program says, the inputs, and the outputs after two launches."""
     inputs = problem.random_inputs(seed)
     operands = [o for outputs in (False, True) for o in problem.operands() if (o.role == "output") == outputs]
     files = []

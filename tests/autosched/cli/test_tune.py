@@ -41,7 +41,7 @@ TUNE = ("tune", "matmul", *SMALL, "--db", "b.db")
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line in an empty folder: (status, stdout, stderr)."""
+    """Return the command line in an empty folder: (status, stdout, stderr)."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -60,7 +60,7 @@ def schedule() -> Schedule:
 
 
 def record(seconds: float | None) -> Record:
-    """An estimated trial; a failed one without ``seconds``."""
+    """Return an estimated trial; a failed one without ``seconds``."""
     if seconds is None:
         measurement = Measurement(Status.COMPILE_ERROR, Provenance.ESTIMATED, "does not compile")
     else:

@@ -174,7 +174,7 @@ def test_a_log_is_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def traced(name: str, function: str, axes: dict[str, int | None], arrays: dict[str, tuple[list[str], str]]) -> str:
-    """A definition as FlashInfer's trace dump writes it; the last array is the output."""
+    """Return a definition as FlashInfer's trace dump writes it; the last array is the output."""
     *inputs, (out, output) = [(n, {"shape": shape, "dtype": dtype}) for n, (shape, dtype) in arrays.items()]
     given = {n: {"type": "var"} if size is None else {"type": "const", "value": size} for n, size in axes.items()}
     more = {"tags": [f"fi_api:flashinfer.somewhere.{function}", "status:verified"], "reference": "..."}

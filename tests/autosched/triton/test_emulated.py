@@ -21,7 +21,7 @@ pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
 
 
 def line_of(text: str) -> int:
-    """The first line of the kernels' file that has ``text``."""
+    """Return the first line of the kernels' file that has ``text``."""
     lines = Path(kernels.__file__).read_text().splitlines()
     return next(k for k, line in enumerate(lines, 1) if text in line)
 

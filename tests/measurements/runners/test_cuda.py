@@ -307,7 +307,7 @@ def test_a_known_product_is_its_row_and_a_slice_of_it_has_its_own_size():
 
 
 def told(cc, sms, l2_mib, clock_khz=1700000, memory_khz=7000000, bus=256, **others):
-    """What a driver tells of a GPU of a compute capability."""
+    """Return what a driver tells of a GPU of a compute capability."""
     its = architecture(cc)
     limits = {
         "MaxBlocksPerMultiprocessor": its.blocks,

@@ -193,7 +193,7 @@ class FakeCupy:
         return SimpleNamespace(get_function=lambda name: self.function(path, name))
 
     def function(self, path, name):
-        """Return reads the file anew unless it is remembered, each time a function is asked for, as cupy does."""
+        """Read the file anew unless it is remembered, each time a function is asked for, as cupy does."""
         if path not in self.modules:
             if not Path(path).exists():
                 raise CudaError(301, "CUDA_ERROR_FILE_NOT_FOUND: file not found")

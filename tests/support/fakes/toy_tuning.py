@@ -38,7 +38,7 @@ def seconds(schedule: Schedule) -> float:
 
 
 def generate(problem: Problem, schedule: Schedule, device: Device) -> Kernel:
-    """Return the letter is dead code: schedules that differ in it alone give the same kernel."""
+    """Generate a kernel in which the letter is dead code: schedules that differ in it alone give the same kernel."""
     if schedule["x"] == 2 and schedule["y"] == 32:
         raise ValueError("2 does not go with 32")
     return Kernel(entry="k", source=f"{schedule['x']} {schedule['y']}", arguments=(), grid=(1, 1, 1), block=(32, 1, 1))

@@ -188,8 +188,8 @@ def tune_triton(
 
 
 def _heard(calls: str, tuning: "TritonTuning", load: Callable[[str, str], Any], args: str) -> list[dict[str, int]]:
-    """The sizes that a program had its kernel tuned for, by the parameters of the function that makes a call. Raises
-    InputError."""
+    """Return the sizes that a program had its kernel tuned for, by the parameters of the function that makes a call.
+    Raises InputError."""
     from autosched.triton.tuning.listened import read
 
     with bad_input():

@@ -59,7 +59,7 @@ _USUAL = {"num_warps": 4, "num_stages": 3, "GROUP_SIZE_M": 1}
 
 
 def tuner_space(layer: Layer) -> list[dict[str, int]]:
-    """The configurations that vLLM's tuner would time for the layer."""
+    """Return the configurations that vLLM's tuner would time for the layer."""
     found = [dict(zip(SPACE, values, strict=True)) for values in product(*SPACE.values())]
     if layer.block_shape:
         found = [c for c in found if layer.block_shape[1] % c["BLOCK_SIZE_K"] == 0]
@@ -77,7 +77,8 @@ def shared_bytes(c: Columns, layer: Layer, device: Device) -> Floats:
 
 
 def registers(c: Columns, layer: Layer) -> Floats:
-    """That a thread would need: sums, what it copies, and addresses. What is beyond the device's most is spilled."""
+    """Return that a thread would need: sums, what it copies, and addresses. What is beyond the device's most is
+    spilled."""
     threads = 32 * c.warps
     sums = c.m * c.n / threads * (2.0 if layer.block_shape else 1.3)
     copied = (c.m + c.n) * c.k * layer.weight_bytes / 16 / threads  # of 16 bytes, each with an address

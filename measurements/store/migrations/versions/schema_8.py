@@ -47,8 +47,8 @@ def upgrade() -> None:
 
 
 def _cache(fingerprint: object) -> str:
-    """That of a trial of before, which said nothing else of how it was timed. What cannot be read is told when the
-    trial is."""
+    """Return the policy of a trial of before, which said no more of its timing. What cannot be read is told when
+    the trial is."""
     try:
         said = json.loads(str(fingerprint))
     except ValueError:

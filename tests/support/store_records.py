@@ -38,8 +38,9 @@ def tell_entries(raw: sqlite3.Connection) -> None:
     raw.executemany("UPDATE trials SET problem_digest = ?, schedule_digest = ? WHERE id = ?", digests)
     raw.execute("DELETE FROM entries")
     raw.execute(
-        "INSERT INTO entries SELECT problem_digest, device, provenance, policy, min(operator), min(problem), "
+        "INSERT INTO entries (problem_digest, device, provenance, policy, operator, problem, trials, ok, first_id, newest_id) "
+        "SELECT problem_digest, device, provenance, policy, min(operator), min(problem), "
         "count(DISTINCT schedule_digest), count(DISTINCT CASE WHEN median NOT NULL THEN schedule_digest END), "
-        "min(id), max(id), NULL, NULL, NULL, NULL, NULL, NULL FROM trials "
+        "min(id), max(id) FROM trials "
         "GROUP BY problem_digest, device, provenance, policy"
     )

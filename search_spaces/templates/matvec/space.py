@@ -27,7 +27,9 @@ from search_spaces.templates.common.launch_rules import device_rules, register_l
 from search_spaces.templates.common.tiling import Tiling
 from search_spaces.templates.matvec.problem import as_matvec
 
-FULL_REGISTERS = 0.8  # of those that a thread can have, up to which ptxas does without spills
+# First choices above have spilled on these (NVRTC 13.5, 2026-11-24), and nowhere else.
+SPILLING = (75, 120, 121)
+FULL_REGISTERS = 0.8  # of those that a thread can have, up to which ptxas does without spills there
 REGISTER_OVERHEAD = 18  # registers for addresses and counters, about the fewest in compiled kernels
 BODY_LIMIT = 2048  # FMAs of the unrolled loop body; more overflow the instruction cache
 
@@ -248,11 +250,11 @@ def validity_constraints(problem: Matvec, device: Device) -> tuple[Rule, ...]:
 
 def pruning_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
     """Rules that leave out schedules which a simpler or smaller one equals or beats."""
-    return (*_size_rules(problem), *_loop_rules(), _spill_rule(device))
+    spills = (_spill_rule(device),) if device.architecture.sm in SPILLING else ()
+    return (*_size_rules(problem), *_loop_rules(), *spills)
 
 
 def _spill_rule(device: Device) -> Rule:
-    """First choices above have spilled on sm_75 and sm_120 (NVRTC 13.5, 2026-11-24)."""
     return Rule(
         "spilled_registers",
         lambda registers, threads, min_blocks: (

@@ -133,7 +133,7 @@ def test_what_cannot_be_learned_from_is_left_out_and_counted(tmp_path: Path) -> 
     assert data.rows == 12
     assert data.others == 3
     assert data.left_out == {
-        "timed from a warm L2": 5,
+        "timed otherwise than by default (warm graph free)": 5,
         "of gtx970, which is not among the devices": 6,
         "of operators that are not known here": 7,
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from autosched.user_kernels.sources import read_headers
+from autosched.user_kernels.reading.sources import read_headers
 from needs import needs_nvrtc
 
 from autosched import Kernel

@@ -22,7 +22,7 @@ from autosched.triton import emulated  # noqa: E402
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
 
 PAGE = (Path(__file__).parents[3] / "docs" / "tutorial" / "tune-a-triton-kernel.md").read_text()
-PROGRAM, DECORATED, STOCK = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PROGRAM, DECORATED, STOCK, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TUNE, BEST = re.findall(r"```console\n\$ autosched (.*?)```", PAGE, re.DOTALL)
 (LINES,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
 

@@ -77,7 +77,7 @@ MUTATIONS = (
              "  }\n  wait_for_all();\n  if", "  }\n  if"),
     Mutation("first part finishes the row", "softmax_bf16_split", LAST_BLOCK, "!= Blocks - 1) return", "!= 0) return"),
     Mutation("counter not reset", "reduce_f32_max_split", LAST_BLOCK,
-             "if (threadIdx.x == 0) ptx::st_global(counter, AlignedVector<4>{{0u}});"
+             "if (threadIdx.x == First) ptx::st_global(counter, AlignedVector<4>{{0u}});"
              "  // ready for the next launch", ""),
     Mutation("partial states share an address", "layernorm_f32_one_pass", KERNEL,
              "((group * C::split + part) * State<0>::words + word) * C::parallel_tile",

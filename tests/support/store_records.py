@@ -38,7 +38,8 @@ def tell_entries(raw: sqlite3.Connection) -> None:
     raw.executemany("UPDATE trials SET problem_digest = ?, schedule_digest = ? WHERE id = ?", digests)
     raw.execute("DELETE FROM entries")
     raw.execute(
-        "INSERT INTO entries (problem_digest, device, provenance, policy, operator, problem, trials, ok, first_id, newest_id) "
+        "INSERT INTO entries "
+        "(problem_digest, device, provenance, policy, operator, problem, trials, ok, first_id, newest_id) "
         "SELECT problem_digest, device, provenance, policy, min(operator), min(problem), "
         "count(DISTINCT schedule_digest), count(DISTINCT CASE WHEN median NOT NULL THEN schedule_digest END), "
         "min(id), max(id) FROM trials "

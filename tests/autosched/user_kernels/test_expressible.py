@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from autosched.user_kernels.reading.sources import read_headers
 from needs import needs_nvrtc
 
 from autosched import Kernel
@@ -16,6 +15,7 @@ from autosched.proofs.proof import verify_one
 from autosched.user_kernels import entry
 from autosched.user_kernels.document import KernelFileError, Places, Table
 from autosched.user_kernels.entry import check_entry
+from autosched.user_kernels.reading.sources import read_headers
 from measurements.compiler.nvrtc import PtxOutput
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule

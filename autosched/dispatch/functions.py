@@ -73,42 +73,32 @@ def matmul(
         dtype: Of the result, by default that of ``out`` or of a (8-bit floats give bf16, int8 int32, with scales bf16).
         database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
     """
-    given = {
-        "scale_a": scale_a, "scale_b": scale_b, "block_scale_a": block_scale_a, "block_scale_b": block_scale_b,
-        "bias": bias,
-    }  # fmt: skip
-    more = {name: array for name, array in given.items() if array is not None}
+    more = {} if bias is None else {"bias": bias}
+    if not (scale_a is scale_b is block_scale_a is block_scale_b is None):
+        scales = {
+            "scale_a": scale_a, "scale_b": scale_b, "block_scale_a": block_scale_a, "block_scale_b": block_scale_b,
+        }  # fmt: skip
+        more = {name: array for name, array in scales.items() if array is not None} | more
     return _call(
         (a, b, *more.values()),
         out,
         database,
         ("matmul", activation, precision, acc, dtype, block_format, scale_order, *more),
-        lambda facts, of: call_signature.matmul_plan(
-            facts[0],
-            facts[1],
-            **dict(zip(more, facts[2:], strict=True)),
-            out=of,
-            activation=activation,
-            precision=precision,
-            acc=acc,
-            dtype=dtype,
-            block_format=block_format,
-            scale_order=scale_order,
-        ),
+        _matmul_plan,
     )
 
 
 def matvec(x: Any, w: Any, out: Any = None, *, dtype: str | None = None, database: Source | None = None) -> Any:
     """``x @ w.T`` for x of (k,) or (m, k), m up to 16, and w of (n, k)."""
     return _call(
-        (x, w), out, database, ("matvec", dtype), lambda f, of: call_signature.matvec_plan(*f, out=of, dtype=dtype)
+        (x, w), out, database, ("matvec", dtype), lambda f, of, o: call_signature.matvec_plan(*f, out=of, dtype=o[1])
     )
 
 
 def softmax(x: Any, out: Any = None, *, dtype: str | None = None, database: Source | None = None) -> Any:
     """Return the softmax of x along its last axis."""
     return _call(
-        (x,), out, database, ("softmax", dtype), lambda f, of: call_signature.softmax_plan(*f, out=of, dtype=dtype)
+        (x,), out, database, ("softmax", dtype), lambda f, of, o: call_signature.softmax_plan(*f, out=of, dtype=o[1])
     )
 
 
@@ -121,7 +111,7 @@ def rmsnorm(
         out,
         database,
         ("rmsnorm", eps, dtype),
-        lambda f, of: call_signature.rmsnorm_plan(*f, out=of, eps=eps, dtype=dtype),
+        lambda f, of, o: call_signature.rmsnorm_plan(*f, out=of, eps=o[1], dtype=o[2]),
     )
 
 
@@ -141,7 +131,7 @@ def layernorm(
         out,
         database,
         ("layernorm", eps, dtype),
-        lambda f, of: call_signature.layernorm_plan(*f, out=of, eps=eps, dtype=dtype),
+        lambda f, of, o: call_signature.layernorm_plan(*f, out=of, eps=o[1], dtype=o[2]),
     )
 
 
@@ -160,13 +150,13 @@ def reduce(
         out,
         database,
         ("reduce", kind, axis, dtype),
-        lambda f, of: call_signature.reduce_plan(*f, out=of, kind=kind, axis=axis, dtype=dtype),
+        lambda f, of, o: call_signature.reduce_plan(*f, out=of, kind=o[1], axis=o[2], dtype=o[3]),
     )
 
 
 def transpose(x: Any, out: Any = None, *, database: Source | None = None) -> Any:
     """x with its last two axes exchanged, as a dense array of its own; elements of any type of 1 to 16 bytes."""
-    return _call((x,), out, database, ("transpose",), lambda f, of: call_signature.transpose_plan(*f, out=of))
+    return _call((x,), out, database, ("transpose",), lambda f, of, _: call_signature.transpose_plan(*f, out=of))
 
 
 def use(database: Source | None) -> None:
@@ -244,55 +234,71 @@ def _opened(source: Source) -> Database:
         return _databases[text]
 
 
-Make = Callable[[Sequence[ArraySpec], ArraySpec | None], Plan]
+Make = Callable[[Sequence[ArraySpec], ArraySpec | None, tuple[Any, ...]], Plan]  # of inputs, out and options
+
+
+def _matmul_plan(facts: Sequence[ArraySpec], out: ArraySpec | None, options: tuple[Any, ...]) -> Plan:
+    _, activation, precision, acc, dtype, block_format, scale_order, *more = options
+    return call_signature.matmul_plan(
+        facts[0],
+        facts[1],
+        **dict(zip(more, facts[2:], strict=True)),
+        out=out,
+        activation=activation,
+        precision=precision,
+        acc=acc,
+        dtype=dtype,
+        block_format=block_format,
+        scale_order=scale_order,
+    )
 
 
 def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tuple[Any, ...], plan: Make) -> Any:
     cp = cupy_module()
     ndarray = cp.ndarray
-    known = [a if a.__class__ is ndarray else as_gpu_array(cp, f"argument {i + 1}", a) for i, a in enumerate(arrays)]
-    first = known[0]
-    given = out if out is None or out.__class__ is ndarray else as_gpu_array(cp, "out", out)
-    seen = known if given is None else [*known, given]
-    looks, starts, gpu = [], [], -1
-    for array in seen:
+    seen = list(arrays) if out is None else [*arrays, out]
+    looks: list[Any] = []
+    starts, gpu, bits = [], -1, 0
+    for i, array in enumerate(seen):
+        if array.__class__ is not ndarray:
+            name = f"argument {i + 1}" if i < len(arrays) else "out"
+            array = seen[i] = as_gpu_array(cp, name, array)
         if array.__class__ is ndarray:
             pointer = array.data
-            looks.append((array.shape, array.strides, array.dtype))
-            starts.append(pointer.ptr)
-            here = pointer.device_id
+            looks += (array.shape, array.strides, array.dtype)
+            start, here = pointer.ptr, pointer.device_id
         else:
-            looks.append((array.shape, array.stride(), array.dtype))
-            starts.append(array.data_ptr())
-            here = array.device.index
+            looks += (array.shape, array.stride(), array.dtype)
+            start, here = array.data_ptr(), array.device.index
+        starts.append(start)
+        bits |= start
         if gpu != here and gpu != -1:
             raise ValueError(f"the arrays are on GPUs {gpu} and {here}: move them to one")
         gpu = here
+    first = seen[0]
     database = _default.get() if source is None else _opened(source)
-    key = (database, gpu, options, given is None, *looks)
+    key = (database, gpu, options, out is None, *looks)
     loaded = _loaded.get(key)
     if loaded is None:
-        loaded = _load(cp, database, gpu, key, plan, seen, len(known))
-    wanted = loaded.plan
+        loaded = _load(cp, database, gpu, key, plan, seen, len(arrays))
     if call_log.active():
-        call_log.add(wanted.problem)
-    if given is None:
-        result = _new(cp, first, wanted)
-        starts.append(result.data.ptr if result.__class__ is ndarray else result.data_ptr())
+        call_log.add(loaded.plan.problem)
+    if out is None:
+        result = _new(cp, first, loaded.plan)
+        start = result.data.ptr if result.__class__ is ndarray else result.data_ptr()
+        starts.append(start)
+        bits |= start
     else:
         result = out
-    at = dict(zip(loaded.names, starts, strict=True))
-    for start in starts:
-        if start % ALIGNMENT:
-            name = next(name for name in at if at[name] % ALIGNMENT)
-            raise ValueError(f"{name} must start at a multiple of {ALIGNMENT} bytes, which a view may not do: copy it")
-    if given is not None:
         low = starts[-1]
         high = low + loaded.bytes[-1]
-        for start, size in zip(starts[:-1], loaded.bytes, strict=False):
+        for start, size in zip(starts, loaded.bytes[:-1], strict=False):
             if start < high and low < start + size:
                 check_apart(dict(zip(loaded.names, zip(starts, loaded.bytes, strict=True), strict=True)), "out")
-    loaded.kernel.launch_at(at, first)
+    if bits % ALIGNMENT:
+        name = next(name for name, at in zip(loaded.names, starts, strict=True) if at % ALIGNMENT)
+        raise ValueError(f"{name} must start at a multiple of {ALIGNMENT} bytes, which a view may not do: copy it")
+    loaded.kernel.launch_at(dict(zip(loaded.names, starts, strict=True)), first)
     return result
 
 
@@ -303,7 +309,7 @@ def _load(
     with _lock:
         if key not in _loaded:
             facts = [_facts(array) for array in arrays]
-            made = plan(facts[:inputs], facts[inputs] if len(facts) > inputs else None)
+            made = plan(facts[:inputs], facts[inputs] if len(facts) > inputs else None, key[2])
             with cp.cuda.Device(gpu):
                 kernel = database.kernel(made.problem)
             _loaded[key] = _Loaded.of(kernel, made)

@@ -11,7 +11,7 @@ import numpy as np
 
 from measurements.compiler.nvrtc import NvrtcMissing
 from measurements.runners.tensor_map_builder import build_tensor_map
-from search_spaces.operators.problem import Array, Operand
+from search_spaces.operators.problem import Array
 from search_spaces.templates.kernel import Argument, Launch, Scalar, Size3
 from search_spaces.templates.tensor_map import TensorMap
 
@@ -49,8 +49,9 @@ class LoadedLaunch:
         if launch.cluster != (1, 1, 1):
             _check_cluster(int(self._function.kernel.ptr), launch.cluster)
         self.grid = _grid(cp, int(self._function.kernel.ptr), launch) if launch.grid_may_shrink else launch.grid
-        self._scalars = {a.name: a.stored for a in launch.arguments if isinstance(a, Scalar)}
-        self._maps: dict[tuple[str, int], Array] = {}
+        # For each parameter the array that it is, or whose maps are kept by address, or a number: cupy passes a whole
+        # number as 8 bytes, which a pointer is, and the bits of an array of one element.
+        self._slots = [_slot(argument) for argument in launch.arguments]
 
     def __call__(self, arrays: Mapping[str, Any]) -> None:
         """Launch on ``arrays``, a cupy array for each of ``launch.operands`` by name, without waiting."""
@@ -63,7 +64,19 @@ class LoadedLaunch:
 
     def parameters(self, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the function's parameters, as cupy takes them; ``arrays`` are cupy's, or addresses on the GPU."""
-        return tuple([self._parameter(argument, arrays) for argument in self.launch.arguments])
+        found = []
+        for name, maps, given in self._slots:
+            if name is None:
+                found.append(given)
+                continue
+            array = arrays[name]
+            if maps is None:
+                found.append(array)
+                continue
+            address = array if isinstance(array, int) else int(array.data.ptr)
+            known = maps.get(address)
+            found.append(self._encoded(maps, given, address) if known is None else known)
+        return tuple(found)
 
     def launch_with(self, parameters: tuple[Any, ...]) -> None:
         """Launch on cupy's current stream, without waiting."""
@@ -81,21 +94,14 @@ class LoadedLaunch:
             stream = int(cuda.get_current_stream().ptr)
             cuda.runtime.memcpyAsync(to, start, operand.bytes, cuda.runtime.memcpyDeviceToDevice, stream)
 
-    def _parameter(self, argument: Argument, arrays: Mapping[str, Any]) -> Any:
-        if isinstance(argument, Operand):
-            return arrays[argument.name]  # cupy passes a whole number as 8 bytes, which a pointer is
-        if isinstance(argument, Scalar):
-            return self._scalars[argument.name]  # cupy passes the bits of an array of one element
-        array = arrays[argument.operand.name]
-        address = array if isinstance(array, int) else int(array.data.ptr)
-        known = self._maps.get((argument.name, address))
-        if known is None:
-            if len(self._maps) >= _KEPT_MAPS:
-                self._maps.clear()
-            known = self._maps[argument.name, address] = self._encoded(argument, address)
-        return known
+    def _encoded(self, maps: dict[int, Array], tensor_map: TensorMap, address: int) -> Array:
+        """Return a map that is not kept yet, and keep it."""
+        if len(maps) >= _KEPT_MAPS:
+            maps.clear()
+        maps[address] = made = self._made(tensor_map, address)
+        return made
 
-    def _encoded(self, tensor_map: TensorMap, address: int) -> Array:
+    def _made(self, tensor_map: TensorMap, address: int) -> Array:
         """By the driver, or by a kernel where this machine's has no function for it."""
         try:
             _encode_function()
@@ -107,6 +113,12 @@ class LoadedLaunch:
                 raise LaunchRefused(f"{missing}, and none can be made on the GPU: {error}") from error
             return _passed(made)
         return encode_tensor_map(tensor_map, address)
+
+
+def _slot(argument: Argument) -> tuple[str | None, dict[int, Array] | None, Any]:
+    if isinstance(argument, Scalar):
+        return None, None, argument.stored
+    return (argument.operand.name, {}, argument) if isinstance(argument, TensorMap) else (argument.name, None, None)
 
 
 def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:

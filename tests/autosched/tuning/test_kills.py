@@ -118,7 +118,7 @@ def test_kills_lose_nothing_double_nothing_and_the_run_goes_on(tmp_path: Path, n
             time.sleep(rng.random() * 0.03)
             if victim != "tuner":
                 os.kill(rng.choice(tuning.await_children(victim)), signal.SIGKILL)
-                tuning.await_trials(18)  # more than a batch: killed twice over one candidate, it would be its doing
+                tuning.await_trials(36)  # more than two batches: killed twice over one candidate, it would be its doing
                 continue
             tuning.kill()
             acknowledged, kills = acknowledged + tuning.stored, kills + 1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ class LoadedLaunch:
         # For each parameter the array that it is, or whose maps are kept by address, or a number: cupy passes a whole
         # number as 8 bytes, which a pointer is, and the bits of an array of one element.
         self._slots = [_slot(argument) for argument in launch.arguments]
+        self._times, self._block, self._shared = range(launch.launches), launch.block, launch.dynamic_shared_bytes
 
     def __call__(self, arrays: Mapping[str, Any]) -> None:
         """Launch on ``arrays``, a cupy array for each of ``launch.operands`` by name, without waiting."""
@@ -78,11 +80,32 @@ class LoadedLaunch:
             found.append(self._encoded(maps, given, address) if known is None else known)
         return tuple(found)
 
+    def encoder(self, names: Sequence[str]) -> Callable[[Sequence[int]], tuple[Any, ...]]:
+        """Return ``parameters`` as a function of the addresses of the arrays of these names, in this order."""
+        slots = [(None if name is None else names.index(name), maps, given) for name, maps, given in self._slots]
+        at = [position for position, maps, _ in slots if position is not None and maps is None]
+        if len(at) == len(slots) > 1:  # pointers alone
+            return itemgetter(*at)
+
+        def encoded(starts: Sequence[int]) -> tuple[Any, ...]:
+            found = []
+            for position, maps, given in slots:
+                if position is None:
+                    found.append(given)
+                    continue
+                value: Any = starts[position]
+                if maps is not None:
+                    known = maps.get(value)
+                    value = self._encoded(maps, given, value) if known is None else known
+                found.append(value)
+            return tuple(found)
+
+        return encoded
+
     def launch_with(self, parameters: tuple[Any, ...]) -> None:
         """Launch on cupy's current stream, without waiting."""
-        launch = self.launch
-        for _ in range(launch.launches):
-            self._function(self.grid, launch.block, parameters, shared_mem=launch.dynamic_shared_bytes)
+        for _ in self._times:
+            self._function(self.grid, self._block, parameters, shared_mem=self._shared)
 
     def fill_symbols(self, arrays: Mapping[str, Any]) -> None:
         """Copy the arrays of ``launch.symbols``, cupy's or addresses on the GPU, to constant memory, on cupy's current

@@ -94,6 +94,19 @@ class TestLaunch:
         assert kernel(x, out=(most, where)) == (most, where)
         assert kernel.bind(x, most, where)() == (most, where)
 
+    def test_a_pipeline(self, cupy: PretendedCupy, cubin: str) -> None:
+        a, b, out = PROBLEM.operands()
+        sums = Operand("sums", "workspace", F32, (5,))
+        last = Launch(entry="g", arguments=(sums, out), grid=(2, 1, 1), block=(64, 1, 1))
+        first = Launch(entry="f", arguments=(a, b, sums), grid=(3, 1, 1), block=(32, 1, 1), then=(last,))
+        kernel = CompiledKernel(cupy, first, cubin, PROVENANCE)
+        of_a, of_b, result = arrays(cupy)
+        assert kernel(of_a, of_b, out=result) is result
+        kernel.bind(of_a, of_b, result)()
+        for f, g in (cupy.launches[:2], cupy.launches[2:]):
+            assert (f.entry, f.parameters[:2]) == ("f", (of_a.data.ptr, of_b.data.ptr))
+            assert (g.entry, g.grid, g.parameters) == ("g", (2, 1, 1), (f.parameters[2], result.data.ptr))
+
     def test_an_array_that_is_read_and_written_is_the_result(self, cupy: PretendedCupy, cubin: str) -> None:
         takes = (Operand("x", "inout", F32, (8,)), Operand("y", "input", F32, (8,)))
         kernel = loaded(cupy, cubin, takes=takes)

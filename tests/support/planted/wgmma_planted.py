@@ -103,7 +103,8 @@ _READ = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C::st
 
 PLANTED = (
     # The first are run by default.
-    Planted("one slice of k is multiplied twice", "plain", WRONG, {"B::from_base(step, 0)": "B::from_base(step & ~1, 0)"}),
+    Planted("one slice of k is multiplied twice", "plain", WRONG,
+            {"B::from_base(step, 0)": "B::from_base(step & ~1, 0)"}),
     Planted("expects the bytes inside of the matrix alone", "tail of k", K.BARRIER_NOT_REACHED,
             {_EXPECT:
              "ptx::mbarrier_arrive_expect_tx(place.full(), (k0 + C::tile_k > C::k ? C::k - k0 : C::tile_k) * "

@@ -14,6 +14,7 @@ from search_spaces.hardware import intrinsics
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide, Refusal
+from search_spaces.hardware.wgmma import alignment
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.columns import TextColumn, ceil_div
 from search_spaces.spaces.each import each
@@ -42,7 +43,6 @@ from search_spaces.templates.matmul.space import intrinsic_rules, map_rules, sca
 from search_spaces.templates.tma_matmul.problem import rows_of
 
 BARRIER_BYTES = 16  # of shared memory for each stage: two mbarriers
-STAGE_BYTES = 1024  # of which stages are multiples: what the widest swizzle repeats after
 SWIZZLES = (32, 64, 128)
 FEW_STAGES = 3  # one that is multiplied, and two on their way
 
@@ -62,12 +62,14 @@ def space(problem: Matmul, device: Device) -> Space:
 
 def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
     """Return the domains, before any rule applies."""
-    tiles = (32, 64, 96, 128, 192, 256)
+    tiles = (16, 32, 64, 96, 128, 192, 256)
     sg_data = (8, 16, 32, 48, 64, 96, 128)
     return (
         ordinal("tile_m", tiles, "rows of the workgroup tile of out"),
         ordinal("tile_n", tiles, "columns of the workgroup tile of out"),
-        ordinal("tile_k", tuple(b // problem.input_dtype.bytes for b in (64, 128, 256)), "depth of one pipeline stage"),
+        ordinal(
+            "tile_k", tuple(b // problem.input_dtype.bytes for b in (32, 64, 128, 256)), "depth of one pipeline stage"
+        ),
         categorical("intrinsic", tuple(row.name for row in rows_of(problem, device)), "what multiplies fragments"),
         ordinal("sg_layout_m", (1, 2, 4, 8), "subgroups along m (wg_map of out)"),
         ordinal("sg_layout_n", (1, 2, 4, 8), "subgroups along n (wg_map of out)"),
@@ -162,12 +164,13 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 def _layout_rule(problem: Matmul, side: OperandSide, device: Device) -> Rule:
     element_bytes, row = problem.input_dtype.bytes, rows_of(problem, device)[0]
 
-    def why_not(extent: int, tile_k: int, swizzle: int) -> str | None:
+    def why_not(extent: int, tile_k: int, swizzle: int, other: int) -> str | None:
         box = box_of(problem, side, extent, tile_k, swizzle)
         if isinstance(box, str):
             return box
-        if extent * tile_k * element_bytes % STAGE_BYTES:
-            return f"a stage of {side} has no whole {STAGE_BYTES} bytes, which the widest swizzle repeats after"
+        stage, repeats = extent * tile_k * element_bytes, alignment(max(swizzle, other))
+        if stage % repeats:
+            return f"a stage of {side} has {stage} bytes, but the wider swizzle repeats after {repeats}"
         answer = row.requirement(side, box, element_bytes)
         return answer.reason if isinstance(answer, Refusal) else None
 
@@ -175,7 +178,11 @@ def _layout_rule(problem: Matmul, side: OperandSide, device: Device) -> Rule:
         f"layout_{side}",
         why_not,
         f"whole boxes make up the tile of {side}, and ldmatrix reads their layout",
-        names={"extent": "tile_m" if side == "a" else "tile_n", "swizzle": f"swizzle_{side}"},
+        names={
+            "extent": "tile_m" if side == "a" else "tile_n",
+            "swizzle": f"swizzle_{side}",
+            "other": "swizzle_b" if side == "a" else "swizzle_a",
+        },
     )
 
 

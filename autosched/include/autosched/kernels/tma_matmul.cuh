@@ -60,7 +60,9 @@ struct TmaMatmul {
                 "rule threads: 32 of each subgroup and of the warp that asks TMA, at most 1024 a block");
   static_assert(BoxesA::bytes == C::stage_bytes_a && BoxesB::bytes == C::stage_bytes_b,
                 "rule layout: boxes fill a stage without gaps");
-  static_assert(BoxesA::bytes % 1024 == 0 && C::stage_bytes % 1024 == 0, "rule layout: a swizzle repeats after 1024");
+  static constexpr int repeats = 8 * (C::swizzle_a > C::swizzle_b ? C::swizzle_a : C::swizzle_b);
+  static_assert(BoxesA::bytes % repeats == 0 && BoxesB::bytes % repeats == 0,
+                "rule layout: tiles begin where the pattern of their swizzle does");
   static_assert(BoxesA::lines <= 256 && BoxesB::lines <= 256, "rule layout: a box has at most 256 lines");
   static_assert(C::fragment_buffers == 1 || tile_steps % 2 == 0,
                 "rule fragment_steps: two buffers of fragments alternate over an even number of steps");

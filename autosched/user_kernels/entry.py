@@ -52,6 +52,7 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
         else:
             failed = next((output for output in outputs if output.text is None), None)
             if failed is None:
+                file = file.under(schedule.values)
                 for step, output in zip(file.steps, outputs, strict=True):
                     _check_arguments(file, step, kernel, output)
                 return

@@ -15,8 +15,9 @@ from autosched.user_kernels.dtype_names import dtype_of
 from autosched.user_kernels.expressions import Expression, Result
 from search_spaces.hardware.dtypes import DType
 from search_spaces.spaces.parameters import Parameter, Value
+from search_spaces.templates.texture import Mode
 
-Kind = Literal["input", "output", "inout", "workspace", "scalar", "constant"]
+Kind = Literal["input", "output", "inout", "workspace", "scalar", "constant", "texture"]
 Passing = Literal["define", "constexpr", "struct", "template"]
 
 # The launch, as attributes that rules and costs may use.
@@ -65,6 +66,17 @@ class Fill:
 
 
 @dataclass(frozen=True)
+class Fetch:
+    """How an input is fetched through a texture (``search_spaces.templates.texture``)."""
+
+    filter: Literal["point", "linear"] = "point"
+    mode: Mode = "clamp"
+    normalized: bool = False
+    normalized_read: bool = False
+    channels: int = 1
+
+
+@dataclass(frozen=True)
 class Argument:
     """One parameter of the entry function, or a ``__constant__`` variable (kind "constant"). An array has a ``shape``,
     a scalar a ``value``; an output with a ``fill`` holds that before each launch. ``dtype_by``, ``atol_by`` and
@@ -80,6 +92,7 @@ class Argument:
     zeroed: bool = False
     atol: float | None = None
     rtol: float | None = None
+    fetch: Fetch | None = None
     dtype_by: Expression | None = None
     atol_by: Expression | None = None
     rtol_by: Expression | None = None
@@ -178,6 +191,7 @@ class KernelFile:
                 a.zeroed,
                 a.atol if a.atol_by is None else a.atol_by.text,
                 a.rtol if a.rtol_by is None else a.rtol_by.text,
+                *([] if a.fetch is None else [repr(a.fetch)]),
             ]
             for a in self.arguments
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -16,9 +17,16 @@ from search_spaces.operators.problem import Operand, Role
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel, Launch, Scalar
+from search_spaces.templates.texture import Texture
 
 _SYSTEM = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<((?:cuda|mma|cooperative_groups)[\w./]*)>", re.MULTILINE)
-_ROLES: Mapping[str, Role] = {"input": "input", "constant": "input", "output": "output", "inout": "inout"}
+_ROLES: Mapping[str, Role] = {
+    "input": "input",
+    "constant": "input",
+    "texture": "input",
+    "output": "output",
+    "inout": "inout",
+}
 
 
 def operand(argument: Argument, values: Mapping[str, Result]) -> Operand:
@@ -28,6 +36,15 @@ def operand(argument: Argument, values: Mapping[str, Result]) -> Operand:
     restored = argument.kind == "output" and argument.fill is not None
     role = "inout" if restored else _ROLES.get(argument.kind, "workspace")
     return Operand(argument.name, role, argument.dtype, shape, argument.zeroed)
+
+
+def texture(argument: Argument, array: Operand) -> Texture:
+    """Return the texture that an argument is. Raises KernelFileError where no texture can be of its array."""
+    assert argument.fetch is not None
+    try:
+        return Texture(f"{argument.name}_texture", array, **dataclasses.asdict(argument.fetch))
+    except ValueError as error:
+        raise KernelFileError(f"{argument.place}: {error}") from None
 
 
 def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], arch: str = "") -> Kernel:
@@ -60,7 +77,9 @@ def _launch(file: KernelFile, step: Step, values: Mapping[str, Result]) -> dict[
     }
 
 
-def _argument(argument: Argument, values: Mapping[str, Result]) -> Operand | Scalar:
+def _argument(argument: Argument, values: Mapping[str, Result]) -> Operand | Scalar | Texture:
+    if argument.fetch is not None:
+        return texture(argument, operand(argument, values))
     if argument.value is None:
         return operand(argument, values)
     value = argument.value.value(values)

@@ -17,12 +17,15 @@ from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.document import Table
 from autosched.user_kernels.dtype_names import DTYPE_NAMES, dtype_of
 from autosched.user_kernels.expressions import Expression, suggestion
-from autosched.user_kernels.kernel_file import Argument, Fill
+from autosched.user_kernels.kernel_file import Argument, Fetch, Fill
+from autosched.user_kernels.lowering import operand, texture
 from autosched.user_kernels.reading.sources import callable_reference, python_reference
 from measurements.files.npy import open_npy
 from search_spaces.hardware.dtypes import DType
 from search_spaces.spaces.parameters import Parameter
+from search_spaces.templates.texture import MODES
 
+_KINDS = ("input", "output", "inout", "workspace", "scalar", "constant", "texture")
 _MOST_TYPES = 1 << 12  # configurations that one type may depend on
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -45,7 +48,7 @@ def read_arguments(
         if not IDENTIFIER.fullmatch(name) or any(a.name == name for a in arguments):
             table.fail(f"the argument {name!r} needs a name of its own, of letters, digits and _", "name")
         place = table.places.at(table.path)
-        kind = table.choice("kind", ("input", "output", "inout", "workspace", "scalar", "constant"))
+        kind = table.choice("kind", _KINDS)
         if kind == "scalar":
             given = table.get("value", (str, int, float), 'the scalar\'s value, such as value = "width"')
             value = table.expression("value", given, types, ("int", "float", "bool"))
@@ -59,7 +62,7 @@ def read_arguments(
             known: Mapping[str, Type] = types if varies else dict.fromkeys(sizes, "int")
             shape = tuple(table.expression("shape", e, known, ("int",)) for e in given)
             zeroed = varies and bool(table.get("zeroed", bool, "true or false", False))
-            filled = kind in ("input", "inout", "constant") or (kind == "output" and "fill" in table)
+            filled = kind in ("input", "inout", "constant", "texture") or (kind == "output" and "fill" in table)
             fill = _fill(table, dtype, folder) if filled else None
             if kind == "output" and zeroed:
                 if fill is not None:
@@ -73,7 +76,8 @@ def read_arguments(
                 e if isinstance(e := given_tolerances.get(key), Expression) else None for key in ("atol", "rtol")
             )
             made = Argument(name, kind, dtype, shape, None, fill, zeroed, atol, rtol, by, place=place)  # type: ignore[arg-type]
-            arguments.append(replace(made, atol_by=atol_by, rtol_by=rtol_by))
+            fetch = _fetch(table) if kind == "texture" else None
+            arguments.append(replace(made, atol_by=atol_by, rtol_by=rtol_by, fetch=fetch))
         table.done()
     if not any(a.kind in ("output", "inout") for a in arguments):
         top.fail('no [[argument]] is an output: give one kind = "output" or "inout"')
@@ -103,6 +107,8 @@ def check_shapes(top: Table, arguments: tuple[Argument, ...], sizes: Mapping[str
             if extent < 1:  # type: ignore[operator]  # an int
                 given = ", ".join(f"{n} = {sizes[n]}" for n in e.names)
                 table.fail(f'"{e.text}" is {extent} for {given}: an array needs at least one element', "shape")
+        if argument.fetch is not None:
+            table.attempt("shape", texture, argument, operand(argument, sizes))
 
 
 def _dtype(
@@ -123,6 +129,16 @@ def _dtype(
         table.attempt("dtype", dtype_of, str(table.attempt("dtype", made.value, known)))
     usual = {p.name: float(p.default) if types[p.name] == "float" else p.default for p in asked}
     return dtype_of(str(made.value(usual))), made
+
+
+def _fetch(table: Table) -> Fetch:
+    return Fetch(
+        filter=table.choice("filter", ("point", "linear"), "point"),  # type: ignore[arg-type]  # one of them
+        mode=table.choice("mode", MODES, "clamp"),  # type: ignore[arg-type]
+        normalized=bool(table.get("normalized", bool, "true or false", False)),
+        normalized_read=bool(table.get("normalized_read", bool, "true or false", False)),
+        channels=int(table.get("channels", int, "1, 2 or 4", 1)),
+    )
 
 
 def _tolerance(table: Table, output: str, types: Mapping[str, Type]) -> dict[str, float | Expression]:

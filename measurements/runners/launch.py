@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ _PORTABLE_CLUSTER = 8  # blocks, on every GPU that has clusters
 
 
 _Slot = tuple[str | None, dict[int, Array] | None, Any]
+Encoder = Callable[[Sequence[int]], tuple[Any, ...]]  # of addresses
 
 
 class LaunchRefused(RuntimeError):
@@ -61,6 +63,7 @@ class LoadedLaunch:
         # For each parameter the array that it is, or whose maps are kept by address, or a number: cupy passes a whole
         # number as 8 bytes, which a pointer is, and the bits of an array of one element.
         self._slots = [_slot(argument) for argument in launch.arguments]
+        self._times, self._block, self._shared = range(launch.launches), launch.block, launch.dynamic_shared_bytes
 
     def __call__(self, arrays: Mapping[str, Any]) -> None:
         """Launch on ``arrays``, a cupy array for each of ``launch.operands`` by name, without waiting."""
@@ -92,14 +95,44 @@ class LoadedLaunch:
             found.append(self._encoded(maps, given, address) if known is None else known)
         return tuple(found)
 
+    def encoder(self, names: Sequence[str]) -> Encoder:
+        """Return ``parameters`` as a function of the addresses of the arrays of these names, in this order."""
+        own = self._encoder(self._slots, names)
+        if not self._then:
+            return own
+        further = [self._encoder(step.slots, names) for step in self._then]
+        return lambda starts: (*own(starts), *(encoded(starts) for encoded in further))
+
+    def _encoder(self, slots_by_name: Sequence[_Slot], names: Sequence[str]) -> Encoder:
+        slots = [(None if name is None else names.index(name), maps, given) for name, maps, given in slots_by_name]
+        at = [position for position, maps, _ in slots if position is not None and maps is None]
+        if len(at) == len(slots) > 1:  # pointers alone
+            return itemgetter(*at)
+
+        def encoded(starts: Sequence[int]) -> tuple[Any, ...]:
+            found = []
+            for position, maps, given in slots:
+                if position is None:
+                    found.append(given)
+                    continue
+                value: Any = starts[position]
+                if maps is not None:
+                    known = maps.get(value)
+                    value = self._encoded(maps, given, value) if known is None else known
+                found.append(value)
+            return tuple(found)
+
+        return encoded
+
     def launch_with(self, parameters: tuple[Any, ...]) -> None:
         """Launch on cupy's current stream, without waiting."""
-        launch, steps = self.launch, self._then
+        steps = self._then
         own = parameters[: len(parameters) - len(steps)] if steps else parameters
-        for _ in range(launch.launches):
-            self._function(self.grid, launch.block, own, shared_mem=launch.dynamic_shared_bytes)
-        for step, passed in zip(steps, parameters[len(own) :], strict=True):
-            step.function(step.launch.grid, step.launch.block, passed, shared_mem=step.launch.dynamic_shared_bytes)
+        for _ in self._times:
+            self._function(self.grid, self._block, own, shared_mem=self._shared)
+        if steps:
+            for step, passed in zip(steps, parameters[len(own) :], strict=True):
+                step.function(step.launch.grid, step.launch.block, passed, shared_mem=step.launch.dynamic_shared_bytes)
 
     def fill_symbols(self, arrays: Mapping[str, Any]) -> None:
         """Copy the arrays of ``launch.symbols``, cupy's or addresses on the GPU, to constant memory, on cupy's current

@@ -11,8 +11,8 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from autosched.user_kernels.arithmetic import Type
-from autosched.user_kernels.dtype_names import dtype_of
 from autosched.user_kernels.expressions import Expression, Result
+from search_spaces.hardware.dtype_names import dtype_of
 from search_spaces.hardware.dtypes import DType
 from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.templates.texture import Mode

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from autosched.user_kernels.document import KernelFileError
-from autosched.user_kernels.dtype_names import in_source
 from autosched.user_kernels.expressions import Result
 from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Argument, KernelFile, Step
+from search_spaces.hardware.dtype_names import in_source
 from search_spaces.operators.problem import Operand, Role
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.headers import Headers

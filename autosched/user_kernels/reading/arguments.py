@@ -15,12 +15,12 @@ import numpy as np
 
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.document import Table
-from autosched.user_kernels.dtype_names import DTYPE_NAMES, dtype_of
 from autosched.user_kernels.expressions import Expression, suggestion
 from autosched.user_kernels.kernel_file import Argument, Fetch, Fill
 from autosched.user_kernels.lowering import operand, texture
 from autosched.user_kernels.reading.sources import callable_reference, python_reference
 from measurements.files.npy import open_npy
+from search_spaces.hardware.dtype_names import DTYPE_NAMES, dtype_of
 from search_spaces.hardware.dtypes import DType
 from search_spaces.spaces.parameters import Parameter
 from search_spaces.templates.texture import MODES
@@ -75,7 +75,7 @@ def read_arguments(
             atol_by, rtol_by = (
                 e if isinstance(e := given_tolerances.get(key), Expression) else None for key in ("atol", "rtol")
             )
-            made = Argument(name, kind, dtype, shape, None, fill, zeroed, atol, rtol, by, place=place)  # type: ignore[arg-type]
+            made = Argument(name, kind, dtype, shape, None, fill, zeroed, atol, rtol, dtype_by=by, place=place)  # type: ignore[arg-type]
             fetch = _fetch(table) if kind == "texture" else None
             arguments.append(replace(made, atol_by=atol_by, rtol_by=rtol_by, fetch=fetch))
         table.done()

@@ -20,6 +20,36 @@ __device__ __forceinline__ int absolute(int x) { return abs(x); }
 __device__ __forceinline__ float log2(float x) { return log2f(x); }
 __device__ __forceinline__ float rsqrt(float x) { return rsqrtf(x); }
 
+// sinf and cosf bring large angles back by long arithmetic, which a kernel has for each register: seconds of compiling.
+// Here it stands once, behind a call, for angles past `most_reduced`; others lose multiples of pi / 2 in three parts.
+constexpr float most_reduced = 105615.0f;
+static __device__ __noinline__ float far_sine(float x) { return sinf(x); }
+static __device__ __noinline__ float far_cosine(float x) { return cosf(x); }
+// The sine of x, `quarter` quarters of a turn on.
+__device__ __forceinline__ float turned_sine(float x, int quarter) {
+  const float turns = rintf(x * 0.636619747f);
+  float t = fmaf(turns, -1.57079601e+00f, x);
+  t = fmaf(turns, -3.13916473e-07f, t);
+  t = fmaf(turns, -5.39030253e-15f, t);
+  const int at = int(turns) + quarter;
+  const float square = t * t;
+  float sine = fmaf(-1.95152959e-4f, square, 8.33216087e-3f);
+  sine = fmaf(sine, square, -1.66666546e-1f);
+  sine = fmaf(sine * square, t, t);
+  float cosine = fmaf(2.44331571e-5f, square, -1.38873162e-3f);
+  cosine = fmaf(cosine, square, 4.16666456e-2f);
+  cosine = fmaf(cosine, square, -0.5f);
+  cosine = fmaf(cosine, square, 1.0f);
+  const float found = at & 1 ? cosine : sine;
+  return at & 2 ? -found : found;
+}
+__device__ __forceinline__ float sine(float x) {
+  return fabsf(x) <= most_reduced ? turned_sine(x, 0) : far_sine(x);
+}
+__device__ __forceinline__ float cosine(float x) {
+  return fabsf(x) <= most_reduced ? turned_sine(x, 1) : far_cosine(x);
+}
+
 // x rounded to T.
 template <class T>
 __device__ __forceinline__ float rounded(float x) {

@@ -62,8 +62,29 @@ __device__ __forceinline__ unsigned packed(float low, float high) {
   return round_to<T>(low) | round_to<T>(high) << 16;
 }
 template <class T>
-__device__ __forceinline__ float unpacked(const unsigned* words, int i) {
-  return Element<T>::of((words[i / 2] >> (16 * (i % 2))) & 0xffffu);
+__device__ __forceinline__ auto unpacked(const unsigned* words, int i) {
+  constexpr int bits = 8 * int(sizeof(T)), in_word = 32 / bits;
+  return Element<T>::of((words[i / in_word] >> (bits * (i % in_word))) & ((1u << bits) - 1u));
+}
+// Four numbers that T has, of 8 bits.
+template <class T, class X>
+__device__ __forceinline__ unsigned narrow(X x) {
+  if constexpr (is_same<T, signed char>) {
+    return unsigned(x) & 0xffu;
+  } else {
+    // Both have the upper half of an f16, e4m3 shifted by a bit and with another bias.
+    const unsigned half = ptx::cvt_rn_f16_f32(is_same<T, e4m3> ? x * 0.00390625f : x);
+    const unsigned sign = half >> 8 & 0x80u, magnitude = half & 0x7fffu;
+    if constexpr (is_same<T, e4m3>) {
+      return sign | (x == x ? magnitude >> 7 : 0x7fu);
+    } else {
+      return sign | magnitude >> 8;
+    }
+  }
+}
+template <class T, class X>
+__device__ __forceinline__ unsigned packed(X a, X b, X c, X d) {
+  return narrow<T>(a) | narrow<T>(b) << 8 | narrow<T>(c) << 16 | narrow<T>(d) << 24;
 }
 
 // The V elements from `from` on, or `padding` where they are not inside: all of them are, or none.

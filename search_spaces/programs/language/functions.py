@@ -182,10 +182,6 @@ class Reduction:
     types: tuple[str, ...]
     ordered: bool = False  # whether the order of its elements changes the result: a sum or a product of floats
 
-    def start_code(self, type_: DType) -> str:
-        """``start`` in CUDA C++."""
-        return number_code(self.start, type_)
-
 
 _INT_LEAST, _INT_MOST = float(-(2**31)), float(2**31 - 1)
 _FLOATS, _WHOLE = ("f32",), ("i32",)

@@ -93,8 +93,8 @@ class Analysis:
     """What the model finds for n launches: one array [n] per quantity; cycles are those of one SM.
 
     ``occupancy`` blocks per SM; ``waves`` blocks over the blocks that run at a time; ``math``, ``issue``, ``special``,
-    ``shared`` and ``load`` cycles of one block on each pipe; ``step`` cycles of one step of a full SM; ``in_flight`` bytes from
-    DRAM that an SM waits for at a time; ``slowed`` the highest clock over that which the power limit leaves;
+    ``shared`` and ``load`` cycles of one block on each pipe; ``step`` cycles of one step of a full SM; ``in_flight``
+    bytes from DRAM that an SM waits for at a time; ``slowed`` the highest clock over that which the power limit leaves;
     ``sm_seconds``, ``dram_seconds``, ``seconds`` of the launch.
     """
 

@@ -342,8 +342,8 @@ def test_stores_of_the_hand_written_template_share_a_pointer() -> None:
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
     schedule = {
-        "tile_m": 128, "tile_n": 128, "tile_k": 32, "sg_layout_m": 2, "sg_layout_n": 4, "sg_data_m": 64, "sg_data_n": 32,
-        "layout_a": "swizzle(2,3,3)", "copy_a": "cp.async", "vector_a": 8, "copy_columns_a": 4,
+        "tile_m": 128, "tile_n": 128, "tile_k": 32, "sg_layout_m": 2, "sg_layout_n": 4, "sg_data_m": 64,
+        "sg_data_n": 32, "layout_a": "swizzle(2,3,3)", "copy_a": "cp.async", "vector_a": 8, "copy_columns_a": 4,
         "layout_b": "swizzle(3,3,4)", "copy_b": "cp.async", "vector_b": 8, "copy_columns_b": 16,
         "intrinsic": "mma_m16n8k16_f16", "stages": 3, "k_unroll": 2, "fragment_buffers": 1, "epilogue": "registers",
         "split_k": 1, "stream_k": 0, "batch_mapping": "outer", "min_blocks": 1, "raster": "row",

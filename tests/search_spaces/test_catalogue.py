@@ -106,7 +106,7 @@ def test_templates_for_a_problem_are_those_that_can_compute_it() -> None:
         *("matmul", "wgmma_matmul", "wgmma_matmul_transposed", "tma_matmul", "other")
     ]
     later = replace(H200, sm=100, arch="sm_100")
-    assert [t.name for t in catalogue.templates_for(PROBLEM, later)] == ["matmul", "newer", "other"]
+    assert [t.name for t in catalogue.templates_for(PROBLEM, later)] == ["matmul", "tma_matmul", "newer", "other"]
 
 
 def test_without_any_template_it_says_why() -> None:

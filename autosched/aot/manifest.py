@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from autosched.aot.exported import ExportedKernel, driver_name, fields
-from autosched.aot.portable import PortableLaunch
+from autosched.aot.portable import PortableLaunch, PortableStep
 from autosched.proofs import stored_proof
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Argument, Scalar
@@ -43,13 +43,18 @@ def manifest_entry(kernel: ExportedKernel) -> dict[str, Any]:
         "sha256": kernel.digest,
         "ptx": None if kernel.ptx is None else f"ptx/{kernel.digest}.ptx",
         "launch": {
-            "grid": list(expressions.grid),
-            "block": list(expressions.block),
-            "cluster": list(expressions.cluster),
-            "dynamic_shared_bytes": expressions.dynamic_shared_bytes,
+            **_shape(expressions.steps[0]),
             "launches": launch.launches,
             "grid_may_shrink": launch.grid_may_shrink,
         },
+        "then": [
+            {
+                "entry": step.entry,
+                "launch": _shape(texts_of),
+                "arguments": [_argument(a, expressions) for a in step.arguments],
+            }
+            for step, texts_of in zip(launch.then, expressions.steps[1:], strict=True)
+        ],
         "guards": [{"holds": text, "reason": why} for text, why in expressions.guards],
         "operands": [
             {
@@ -63,6 +68,11 @@ def manifest_entry(kernel: ExportedKernel) -> dict[str, Any]:
         "provenance": kernel.provenance.to_json(),
         "seconds": kernel.seconds,
     }
+
+
+def _shape(step: PortableStep) -> dict[str, Any]:
+    sizes = {"grid": list(step.grid), "block": list(step.block), "cluster": list(step.cluster)}
+    return {**sizes, "dynamic_shared_bytes": step.dynamic_shared_bytes}
 
 
 def _argument(argument: Argument, expressions: PortableLaunch) -> dict[str, Any]:

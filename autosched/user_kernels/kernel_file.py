@@ -22,6 +22,21 @@ GRID, BLOCK, CLUSTER = (tuple(f"{what}_dim_{axis}" for axis in "xyz") for what i
 SHARED = "dynamic_shared_bytes"
 
 
+@dataclass(frozen=True)
+class Step:
+    """One launch of a pipeline: its function, and the arguments in the order of that one's parameters. ``number`` is 1
+    for the first."""
+
+    entry: str
+    arguments: tuple[str, ...]
+    number: int = 1
+
+    def named(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return what attributes of the launch are called for this step: ``grid_dim_x`` for the first,
+        ``grid_dim_x_2`` for the second."""
+        return tuple(f"{name}_{self.number}" if self.number > 1 else name for name in names)
+
+
 @dataclass(frozen=True, eq=False)
 class UserFunction:
     """A Python function of the user's: ``given`` from Python, or ``name`` in the file ``path``, whose text is
@@ -117,13 +132,15 @@ class KernelFile:
     attributes: tuple[NamedExpression, ...]
     defines: tuple[NamedExpression, ...]
     rules: tuple[FileRule, ...]
-    launch: tuple[NamedExpression, ...]  # GRID, BLOCK, CLUSTER, SHARED
+    launch: tuple[NamedExpression, ...]  # GRID, BLOCK, CLUSTER, SHARED; of each step
     arguments: tuple[Argument, ...]
     reference: Reference
     metrics: tuple[NamedExpression, ...]
     proxy: tuple[NamedExpression, ...]  # sizes of a smaller problem that shows the same, for the emulator
     flops: Expression | None = None
     bytes: Expression | None = None
+    further: tuple[Step, ...] = ()  # all launches of a pipeline but the first
+    first: tuple[str, ...] = ()  # the arguments of the first launch, where they are not all
     generator: UserFunction | None = field(default=None, compare=False, repr=False)  # of the source, from the values
     pinned: tuple[tuple[str, Value], ...] = ()  # values that a command asks for: no part of what the kernel is
 
@@ -131,8 +148,10 @@ class KernelFile:
     def content(self) -> str:
         """SHA-256 of everything that decides which kernels there are and what they do."""
         # ``pinned`` makes no other kernel: what is known of a configuration holds whoever asks for it.
-        launched = (self.source, self.headers, self.entry, self.passing, self.options, self.defines, self.arguments)
+        launched: tuple[Any, ...] = (self.source, self.headers, self.entry, self.passing, self.options, self.defines)
+        launched += (self.arguments,)
         searched = (self.sizes, self.parameters, self.derived, self.rules, self.proxy, self.flops, self.bytes)
+        launched += (self.first, self.further) if self.further else ()
         return hashlib.sha256(repr((launched, searched)).encode()).hexdigest()
 
     @cached_property
@@ -169,6 +188,12 @@ class KernelFile:
     def derived(self) -> tuple[NamedExpression, ...]:
         """The attributes, then those of the launch."""
         return (*self.attributes, *self.launch)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Every launch, in order: of a single kernel one, with all arguments that are parameters."""
+        passed = self.first or tuple(a.name for a in self.arguments if a.kind != "constant")
+        return (Step(self.entry, passed), *self.further)
 
     @property
     def arrays(self) -> tuple[Argument, ...]:

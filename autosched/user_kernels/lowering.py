@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from autosched.user_kernels.document import KernelFileError
 from autosched.user_kernels.expressions import Result
-from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Argument, KernelFile
+from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Argument, KernelFile, Step
 from search_spaces.operators.problem import Operand, Role
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel, Scalar
+from search_spaces.templates.kernel import Kernel, Launch, Scalar
 
 _ROLES: Mapping[str, Role] = {"input": "input", "constant": "input", "output": "output", "inout": "inout"}
 
@@ -31,19 +32,30 @@ def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
     """Return the kernel of a configuration, which holds at least the parameters, for an architecture ("sm_90a") where
     that is known. Raises KernelFileError for a scalar that its type cannot hold."""
     values = file.values(sizes, config)
+    first, *others = (_launch(file, step, values) for step in file.steps)
     return Kernel(
-        entry=entry_of(file, values),
+        **first,
+        then=tuple(Launch(**launch) for launch in others),
         source=source_of(file, values),
         headers=Headers.of(dict(file.headers)),
         compile_options=file.options,
-        arguments=tuple(_argument(argument, values) for argument in file.arguments if argument.kind != "constant"),
         symbols=tuple(operand(argument, values) for argument in file.arguments if argument.kind == "constant"),
-        grid=_size(values, GRID),
-        block=_size(values, BLOCK),
-        cluster=_size(values, CLUSTER),
-        dynamic_shared_bytes=int(values[SHARED]),
         arch=arch,
     )
+
+
+def _launch(file: KernelFile, step: Step, values: Mapping[str, Result]) -> dict[str, Any]:
+    """Return one launch, as the arguments of ``Launch``."""
+    by_name = {a.name: a for a in file.arguments}
+    (shared,) = step.named((SHARED,))
+    return {
+        "entry": entry_of(step.entry, values),
+        "arguments": tuple(_argument(by_name[name], values) for name in step.arguments),
+        "grid": _size(values, step.named(GRID)),
+        "block": _size(values, step.named(BLOCK)),
+        "cluster": _size(values, step.named(CLUSTER)),
+        "dynamic_shared_bytes": int(values[shared]),
+    }
 
 
 def _argument(argument: Argument, values: Mapping[str, Result]) -> Operand | Scalar:
@@ -64,9 +76,9 @@ def _size(values: Mapping[str, Result], names: tuple[str, ...]) -> tuple[int, in
     return x, y, z
 
 
-def entry_of(file: KernelFile, values: Mapping[str, Result]) -> str:
+def entry_of(entry: str, values: Mapping[str, Result]) -> str:
     """Return the entry function; in an instantiation, names of the configuration are replaced by their values."""
-    name, bracket, arguments = file.entry.partition("<")
+    name, bracket, arguments = entry.partition("<")
     filled = re.sub(r"[A-Za-z_]\w*", lambda m: token(values[m[0]]) if m[0] in values else m[0], arguments)
     return name + bracket + filled
 

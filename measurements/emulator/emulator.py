@@ -37,6 +37,7 @@ from measurements.emulator.host import HostFailure, last_line, machine_sentence
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.memory import PLAIN_MEMORY, Flags, Memory
 from measurements.emulator.order import ASCENDING, Order
+from measurements.emulator.pipeline import run_steps
 from measurements.emulator.ptx.build import (
     CompiledKernel,
     KernelCompileError,
@@ -113,7 +114,7 @@ def emulate(
     perturb: bool = False,
     calls: int = 1,
 ) -> Emulation:
-    """Compile ``kernel`` to PTX with NVRTC and execute its launch once on the CPU.
+    """Compile ``kernel`` to PTX with NVRTC and execute its launch, or those of a pipeline, once on the CPU.
 
     ``inputs`` holds an array for each operand of role input or inout, in its storage type and shape. Outputs, and
     workspaces that are not zeroed, hold bytes of 0xFF before the launch. ``time_limit`` is the CPU seconds of the
@@ -131,6 +132,13 @@ def emulate(
         lack = lacking(kernel)
         if lack:
             return Emulation("unsupported", {}, (), (), (), reason=lack)
+        if kernel.then:
+
+            def run(step: Kernel, given: Mapping[str, Array], memory: Memory) -> Emulation:
+                compile_it = partial(compile_to_program, step)
+                return _emulate(step, compile_it, given, time_limit, check, perturb, order, 1, memory)
+
+            return run_steps(kernel, arrays, calls, run)
         compile_it = partial(compile_to_program, kernel)
         return _emulate(kernel, compile_it, arrays, time_limit, check, perturb, order, calls)
 
@@ -253,7 +261,8 @@ def _check(
 
 def lacking(kernel: Kernel) -> str:
     """Return what the emulator lacks for the kernel, in one sentence; empty where it has everything."""
-    packed = [a.name for a in kernel.arguments if isinstance(a, TensorMap) and a.interleave != "NONE"]
+    passed = [a for step in (kernel, *kernel.then) for a in step.arguments]
+    packed = [a.name for a in passed if isinstance(a, TensorMap) and a.interleave != "NONE"]
     return f"interleaved tensor maps are not emulated, and the kernel takes {', '.join(packed)}" if packed else ""
 
 

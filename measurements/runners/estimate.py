@@ -9,17 +9,17 @@ from contextlib import closing
 
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool
-from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate, runnable
 from measurements.runners.streams import PoolStream
 from search_spaces.hardware.devices import Device
 
-Predict = Callable[[Candidate, Resources], float | None]
+Predict = Callable[..., float | None]
 
 
 class EstimateRunner:
-    """``predict`` gives seconds for a candidate and what ptxas allotted to it, or None where it cannot say; ``model``
-    names it and its version.
+    """``predict`` gives seconds for a candidate and what ptxas allotted to it, of a pipeline also to each of its
+    launches, or None where it cannot say; ``model`` names it and its version.
 
     The pool stays the caller's to close. ``why`` says why nothing is measured, for ``describe``.
     """
@@ -90,7 +90,8 @@ class EstimateRunner:
         compiled = runnable(candidate, result, self._device, self.provenance)
         if isinstance(compiled, Measurement):
             return compiled
-        seconds = self._predict(candidate, compiled.resources)
+        steps = [[step.resources for step in compiled.steps]] if compiled.steps else []
+        seconds = self._predict(candidate, compiled.resources, *steps)
         if seconds is None:
             return Measurement(
                 Status.UNRANKED,

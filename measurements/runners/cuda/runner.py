@@ -465,7 +465,7 @@ def _outputs(candidate: Candidate, outcome: Outcome) -> dict[str, Array]:
 
 def _kernel_json(candidate: Candidate, program: Compiled) -> tuple[dict[str, Any], dict[str, Buffer]]:
     """Return what the worker is told about a compiled candidate, and the cubin by its digest."""
-    launch = dataclasses.replace(candidate.kernel, entry=program.entry).launch_json()
+    launch = candidate.kernel.with_entries(program.entries).launch_json()
     return {"cubin": program.digest, "launch": launch}, {program.digest: program.cubin}
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index
-from search_spaces.programs.language.ir import Shape
+from search_spaces.programs.language.ir import Shape, line_dimension
 
 Derived = Literal["drop", "group", "expand", "swap"]
 Kind = Literal["result", "left", "right", "blocked", "given"] | Derived
@@ -73,6 +73,14 @@ class Spread:
             case "swap":
                 return f"swap({self.of})"
         return f"{self.kind}_{self.number}"
+
+
+def of_index(window: ir.Window, spread: Spread) -> Spread:
+    """Return the distribution of a window's places, where its elements have ``spread``."""
+    if len(window.indexed) == 2:
+        return spread
+    along = line_dimension(window)
+    return spread.group(along, window.shape[along])
 
 
 @dataclass(frozen=True)

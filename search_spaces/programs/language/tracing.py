@@ -19,6 +19,7 @@ from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape
 from search_spaces.programs.language.values import (
     Operand,
+    Place,
     State,
     Tile,
     WindowHandle,
@@ -90,7 +91,7 @@ class Builder:
     def window(
         self,
         array: ir.Array,
-        at: tuple[Index | int, Index | int],
+        at: Tile | tuple[Place, Place],
         shape: Shape,
         *,
         turned: bool = False,
@@ -98,7 +99,11 @@ class Builder:
         map: WgMap | None = None,
     ) -> WindowHandle:
         """Return a tile of an array (RFC, init_tile). ``turned``: of the transposed array (order = [0, 1]). A vector is
-        one row; with ``column`` it is one column. ``map``: who loads which part of it."""
+        one row; with ``column`` it is one column. ``map``: who loads which part of it.
+
+        Where the rows of ``at`` are a tile of i32, one for each row, they say which rows of the array the window has
+        (RFC, #scatter); of a ``turned`` one the columns do. Of a vector, ``at`` is a tile of a place for each element.
+        A place outside of the array holds the load's padding, and is not stored to."""
         if min(shape) < 1:
             fail("window", f"a tile has at least one element, not {shape_text(shape)}")
         if len(array.shape) > 2:
@@ -110,8 +115,36 @@ class Builder:
             fail("window", f"only a vector can be one column, and {array.name} has {len(array.sizes)} extents")
         if map is not None:
             self._verify_map("window", map, shape)
-        places = index.as_index(at[0]), index.as_index(at[1])
-        return WindowHandle(self, ir.Window(self._new(), array, places, shape, turned or column, map))
+        turned = turned or column
+        if isinstance(at, Tile | State) or any(isinstance(a, Tile | State) for a in at):
+            return self._scattered(array, at, shape, turned, map)
+        rows, columns = at
+        assert not isinstance(rows, Tile | State) and not isinstance(columns, Tile | State)
+        places = index.as_index(rows), index.as_index(columns)
+        return WindowHandle(self, ir.Window(self._new(), array, places, shape, turned, map))
+
+    def _scattered(
+        self, array: ir.Array, at: Tile | State | tuple[Place, Place], shape: Shape, turned: bool, map: WgMap | None
+    ) -> WindowHandle:
+        """Return a window whose elements lie where a tile says."""
+        if map is not None or array.role == "shared":
+            fail("window", "places that a tile says are of an array in global memory, and have no wg_map")
+        if len(array.shape) == 1:
+            if not isinstance(at, Tile | State):
+                fail("window", f"{array.name} is a vector: a place for each element is one tile, not a pair")
+            given, places, wanted = at.tile(), (index.constant(0), index.constant(0)), shape
+        else:
+            if isinstance(at, Tile | State):
+                fail("window", f"{array.name} is a matrix: a tile says its rows, (rows, column)")
+            across, line = at if not turned else at[::-1]
+            if isinstance(line, Tile | State) or not isinstance(across, Tile | State):
+                fail("window", f"a tile says which lines of {array.name} are meant, and a place where they begin")
+            given, along = across.tile(), index.as_index(line)
+            places = (along, index.constant(0)) if turned else (index.constant(0), along)
+            wanted = (1, shape[1]) if turned else (shape[0], 1)
+        if (given.shape, given.value.dtype) != (wanted, I32):
+            fail("window", f"places are {shape_text(wanted)} i32, not {value_text(given.value)}")
+        return WindowHandle(self, ir.Window(self._new(), array, places, shape, turned, None, given.value))
 
     def shared(self, rows: int, columns: int, type_: str) -> ir.Array:
         """Return a tile in shared memory (RFC, a memref with slm), which windows store to and load from. What a block
@@ -153,11 +186,16 @@ class Builder:
         )
 
     def store(self, value: Tile | State, window: WindowHandle) -> None:
-        """Write a value to a window of its shape and type (RFC, store_tile); nothing outside of the array."""
+        """Write a value to a window of its shape and type (RFC, store_tile); nothing outside of the array.
+
+        What is stored where a tile says (RFC, store_scatter) goes to different places, and to an InOut array: all other
+        places keep what the caller left there."""
         tile, to = value.tile(), window.window
         self._check_target("store", "store_tile", tile, to)
-        if to.array.role == "inout":
-            fail("store", f"{to.array.name} is InOut: it is combined by p.atomic_rmw")
+        if to.index is not None and to.array.role != "inout":
+            fail("store", f"{to.array.name} must be InOut: what no place says keeps the value that it has before")
+        if to.index is None and to.array.role == "inout":
+            fail("store", f"{to.array.name} is InOut: it is combined by p.atomic_rmw, or stored to where a tile says")
         self.add(ir.Store(tile.value, to, caller()))
 
     def atomic_rmw(self, kind: str, value: Tile | State, window: WindowHandle) -> None:
@@ -188,6 +226,8 @@ class Builder:
 
     def prefetch(self, window: WindowHandle, *, locality: int = 3) -> None:
         """Ask for a window to be near when it is loaded (RFC, prefetch_tile); ``locality`` 3 is L1, 1 and 2 are L2."""
+        if window.window.index is not None:
+            fail("prefetch", "a window whose places a tile says is not prefetched")
         if locality not in LOCALITIES:
             fail("prefetch", f"locality is 0 to 3 (RFC, prefetch_tile), not {locality}")
         self.add(ir.Prefetch(window.window, locality, caller()))

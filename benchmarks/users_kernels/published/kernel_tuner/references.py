@@ -30,9 +30,8 @@ def convolution_row(input, d_filter, height, width):
     return _filtered(input, d_filter[None, :], height, width)
 
 
-def sums_up(array, sum_global):
-    total, allowed = array.sum(), 1e-6 * np.abs(array).sum()
-    return True if abs(sum_global.sum() - total) <= allowed else f"the sum is {sum_global.sum()}, not {total}"
+def sum_of(array):
+    return array.sum()
 
 
 def total(cross_term):
@@ -74,9 +73,9 @@ def inside_polygon(points, d_vertices, bitmap):
     return True if wrong <= len(points) // 5000 else f"{wrong} points are on the wrong side"  # some lie on an edge
 
 
-def distances_add_up(A, B, scale_A, scale_B, cross_term):
+def bhattacharya(A, B, scale_A, scale_B):
     squared = ((A[:, :, None] - B[:, None, :]) ** 2).sum(axis=0)
-    return bool(np.isclose(np.exp(-squared / (scale_A[:, None] + scale_B)).sum(), cross_term.sum(), rtol=1e-9))
+    return np.exp(-squared / (scale_A[:, None] + scale_B)).sum()
 
 
 def zero_mean_columns(image):

@@ -139,7 +139,7 @@ def table(judged: Sequence[Judged]) -> str:
     lines = [
         "# Sampled schedules of GPUs that nobody here has",
         f"`python -m benchmarks.emulator.sampled_proofs`, {datetime.now(UTC):%Y-%m-%d}, on a 2-core x86-64 machine",
-        "without a GPU. Each schedule is drawn from the space of a random problem and proven as `verify` does, quickly.",
+        "without a GPU. Each schedule is drawn from the space of a random problem and proven quickly, as by `verify`.",
         "CPU seconds of the proof, user and system, in one process.",
         "",
         "| schedules | passed | of | median s | most s |",

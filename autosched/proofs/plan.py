@@ -378,8 +378,8 @@ def stress_runs(
             flops = sampled_flops(sampled, kernel, settings.seed, 1.0 if settings.depth == "full" else QUICK_SHARE)
             if not why and flops > _MOST_FLOPS:
                 why = f"each block computes too much of it: {flops / 1e9:.0f} GFLOP for the fewest blocks"
-            make = None if why else partial(run_sampled, sampled, kernel, settings)
-            yield ProofRun(size.name, make, size.role, why, flops=flops)
+            sample = None if why else partial(run_sampled, sampled, kernel, settings)
+            yield ProofRun(size.name, sample, size.role, why, flops=flops)
 
 
 def _affordable(

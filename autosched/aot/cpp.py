@@ -118,6 +118,7 @@ def _kernel(kernel: ExportedKernel, number: int, module: int) -> list[str]:
             return f"{{Pass::array, {operands.index(a)}}}"
         if isinstance(a, Scalar):
             return f"{{Pass::scalar, {scalars.index(a)}}}"
+        assert isinstance(a, TensorMap)  # there are no textures in an export
         return f"{{Pass::tensor_map, {maps.index(a)}}}"
 
     lines += _table("TensorMap", f"maps_{number}", [_map(m, operands.index(m.operand)) for m in maps])

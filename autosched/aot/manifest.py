@@ -12,6 +12,7 @@ from autosched.proofs import stored_proof
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Argument, Scalar
 from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.texture import Texture
 
 
 def manifest_entry(kernel: ExportedKernel) -> dict[str, Any]:
@@ -82,6 +83,8 @@ def _argument(argument: Argument, expressions: PortableLaunch) -> dict[str, Any]
         case Scalar():
             value = expressions.scalars[argument.name]
             return {"kind": "scalar", "name": argument.name, "dtype": argument.dtype.name, "value": value}
+        case Texture():
+            raise ValueError(f"{argument.name} is a texture, which the launchers of an export do not bind")
         case TensorMap():
             recipe = {f.name: getattr(argument, f.name) for f in dataclasses.fields(argument) if f.name != "operand"}
             return {"kind": "tensor_map", **recipe, "operand": argument.operand.name}

@@ -38,7 +38,7 @@ def counted(
 
     Raises ValueError for a schedule that is not valid, and as ``count_launch`` and the problem's inputs do.
     """
-    kernel = template.kernel(problem, schedule, device)
+    kernel, problem = template.kernel(problem, schedule, device), problem.under(schedule.values)
     if problem.min_bytes > MOST_BYTES:
         return None
     found = []

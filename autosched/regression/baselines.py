@@ -61,7 +61,7 @@ class DatabaseBaseline:
         except ValueError as error:
             return f"the schedule in {self._store.name} is no longer valid: {error}"
         return Baseline(
-            Candidate(entry.problem, record.schedule, kernel),
+            Candidate(entry.problem.under(record.schedule.values), record.schedule, kernel),
             f"the schedule of {self._store.name} (record {record.id}) is the other one",
         )
 

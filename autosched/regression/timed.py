@@ -161,7 +161,7 @@ def _pair(entry: Entry, device: Device, pool: CompilePool, baselines: Baselines)
         kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, device)
     except ValueError as error:
         return entry.finding(Verdict.BROKEN, f"its schedule is no longer valid: {error}")
-    candidate = Candidate(entry.problem, record.schedule, kernel)
+    candidate = Candidate(entry.problem.under(record.schedule.values), record.schedule, kernel)
     program = _compiled(candidate, device, pool)
     if isinstance(program, str):
         return entry.finding(Verdict.BROKEN, program)

@@ -35,7 +35,7 @@ from measurements.emulator.findings import (
 )
 from measurements.emulator.host import HostFailure, last_line, machine_sentence
 from measurements.emulator.inputs_file import InputsFile
-from measurements.emulator.memory import PLAIN_MEMORY, Flags, Memory
+from measurements.emulator.memory import FIRST_HANDLE, PLAIN_MEMORY, Flags, Memory, texture_object
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.pipeline import run_steps
 from measurements.emulator.ptx.build import (
@@ -53,6 +53,7 @@ from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Kernel, Launch, Scalar
 from search_spaces.templates.tensor_map import ELEMENT_BYTES, SWIZZLE_BYTES, TensorMap
+from search_spaces.templates.texture import Texture
 
 ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP)
@@ -319,6 +320,7 @@ def _job_text(
         content = (contents or {}).get(operand.name, "none 0")
         lines.append(f"buffer {name} {operand.role} {size} {operand.dtype.bytes} {zeroed} {offset} {content}")
     numbers_of = {operand: k for k, operand in enumerate(operands)}
+    textures = list(memory.textures)
     for position, argument in enumerate(kernel.arguments):
         start = memory.offsets.get(position, 0)
         match argument:
@@ -326,6 +328,9 @@ def _job_text(
                 lines.append(f"value {argument.stored.tobytes().hex()}")
             case Operand():
                 lines.append(f"pointer {numbers_of[argument]} {start}")
+            case Texture():
+                textures.append(texture_object(argument, FIRST_HANDLE + len(textures)))
+                lines.append(f"value {textures[-1].handle.to_bytes(8, 'little').hex()}")
             case TensorMap():
                 lines.append(_tensor_map_line(argument, numbers_of[argument.operand], start))
     number_of = {operand.name: k for operand, k in numbers_of.items()}
@@ -333,7 +338,7 @@ def _job_text(
     lines += [f"address {number_of[a.array]} {a.at} {number_of[a.target]} {a.offset}" for a in memory.addresses]
     lines += [f"inside {a.position} {a.at} {number_of[a.target]} {a.offset}" for a in memory.inside]
     lines += [f"symbol {name} {number_of[array]}" for name, array in memory.symbols.items()]
-    lines += [t.line(number_of[t.array]) for t in memory.textures]
+    lines += [t.line(number_of[t.array]) for t in textures]
     lines += [f"fill {operand.name} {numbers_of[operand]}" for operand in kernel.symbols]
     return "\n".join(lines) + "\n"
 

@@ -14,8 +14,9 @@ import numpy as np
 from measurements.emulator.findings import Emulation, Finding, FindingKind, status_of
 from measurements.emulator.memory import Flags, Memory
 from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Kernel, Launch, Scalar
+from search_spaces.templates.kernel import Argument, Kernel, Launch
 from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.texture import Texture
 
 RunStep = Callable[[Kernel, Mapping[str, Array], Memory], Emulation]
 _ENDED = ("ok", "findings")
@@ -82,8 +83,8 @@ def _in_place(step: Kernel, kernel: Kernel) -> Kernel:
         kept = operand.role == "input" or _alone(operand, kernel)
         return operand if kept else replace(operand, role="inout", zeroed=False)
 
-    def passed(argument: Operand | Scalar | TensorMap) -> Operand | Scalar | TensorMap:
-        if isinstance(argument, TensorMap):
+    def passed(argument: Argument) -> Argument:
+        if isinstance(argument, TensorMap | Texture):
             return replace(argument, operand=seen(argument.operand))
         return seen(argument) if isinstance(argument, Operand) else argument
 

@@ -12,9 +12,11 @@ import numpy as np
 
 from measurements.compiler.nvrtc import NvrtcMissing
 from measurements.runners.tensor_map_builder import build_tensor_map
+from measurements.runners.texture_objects import texture_object
 from search_spaces.operators.problem import Array
 from search_spaces.templates.kernel import Argument, Launch, Scalar, Size3
 from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.texture import Texture
 
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
 _KEPT_MAPS = 4096  # encoded maps per kernel, by address: more than the rotating copies of a measurement
@@ -45,6 +47,7 @@ class LoadedLaunch:
     def __init__(self, cp: Any, launch: Launch, cubin: str) -> None:
         self.launch = launch
         self._cupy = cp
+        self._textures: list[Any] = []
         module = cp.RawModule(path=cubin)
         self._function = module.get_function(launch.entry)
         self._then = tuple(_LoadedStep(module.get_function(step.entry), step) for step in launch.then)
@@ -141,12 +144,20 @@ class LoadedLaunch:
             stream = int(cuda.get_current_stream().ptr)
             cuda.runtime.memcpyAsync(to, start, operand.bytes, cuda.runtime.memcpyDeviceToDevice, stream)
 
-    def _encoded(self, maps: dict[int, Array], tensor_map: TensorMap, address: int) -> Array:
-        """Return a map that is not kept yet, and keep it."""
+    def _encoded(self, maps: dict[int, Array], described: TensorMap | Texture, address: int) -> Array:
+        """Return a map, or the handle of a texture, that is not kept yet, and keep it."""
         if len(maps) >= _KEPT_MAPS:
             maps.clear()
-        maps[address] = made = self._made(tensor_map, address)
-        return made
+        if isinstance(described, Texture):
+            # The object lives as long as this launch: another launch may still read through it.
+            try:
+                self._textures.append(texture_object(self._cupy, described, address))
+            except ValueError as error:
+                raise LaunchRefused(str(error)) from None
+            maps[address] = np.array([self._textures[-1].ptr], np.uint64)
+        else:
+            maps[address] = self._made(described, address)
+        return maps[address]
 
     def _made(self, tensor_map: TensorMap, address: int) -> Array:
         """By the driver, or by a kernel where this machine's has no function for it."""
@@ -173,7 +184,9 @@ class _LoadedStep:
 def _slot(argument: Argument) -> _Slot:
     if isinstance(argument, Scalar):
         return None, None, argument.stored
-    return (argument.operand.name, {}, argument) if isinstance(argument, TensorMap) else (argument.name, None, None)
+    if isinstance(argument, TensorMap | Texture):
+        return argument.operand.name, {}, argument
+    return argument.name, None, None
 
 
 def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:

@@ -18,6 +18,7 @@ from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.texture import Texture
 
 Size3 = tuple[int, int, int]
 
@@ -49,7 +50,7 @@ class Scalar:
         return np.ascontiguousarray(self.dtype.store(np.asarray([self.value])))
 
 
-Argument = Operand | Scalar | TensorMap
+Argument = Operand | Scalar | TensorMap | Texture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +126,7 @@ class Launch:
     @cached_property
     def operands(self) -> tuple[Operand, ...]:
         """The arrays that the launch and those behind it take, each once: passed as a pointer, described by a tensor
-        map, copied to constant memory, or ``unpassed``."""
+        map or a texture, copied to constant memory, or ``unpassed``."""
         return tuple(dict.fromkeys(self._listed_operands()))
 
     def _listed_operands(self) -> list[Operand]:
@@ -234,12 +235,15 @@ def operand_from_json(data: Mapping[str, Any]) -> Operand:
 
 
 def argument_json(argument: Argument) -> dict[str, Any]:
-    """Return what ``argument_from_json`` reads; "kind" tells the three apart."""
+    """Return what ``argument_from_json`` reads; "kind" tells them apart."""
     match argument:
         case Operand():
             return {"kind": "operand", **operand_json(argument)}
         case Scalar(name, dtype, value):
             return {"kind": "scalar", "name": name, "dtype": dtype.name, "value": value}
+        case Texture():
+            fields = {f.name: getattr(argument, f.name) for f in dataclasses.fields(argument)}
+            return {"kind": "texture", **fields, "operand": operand_json(argument.operand)}
         case TensorMap():
             fields = {f.name: getattr(argument, f.name) for f in dataclasses.fields(argument)}
             return {"kind": "tensor_map", **fields, "operand": operand_json(argument.operand)}
@@ -255,7 +259,9 @@ def argument_from_json(data: Mapping[str, Any]) -> Argument:
             return Scalar(data["name"], SCALAR_DTYPES[data["dtype"]], data["value"])
         case "tensor_map":
             return TensorMap(**fields | {"operand": operand_from_json(data["operand"])})
-    raise ValueError(f"an argument must be an operand, a scalar or a tensor_map, not {data['kind']!r}")
+        case "texture":
+            return Texture(**fields | {"operand": operand_from_json(data["operand"])})
+    raise ValueError(f"an argument must be an operand, a scalar, a tensor_map or a texture, not {data['kind']!r}")
 
 
 def launch_from_json(data: Mapping[str, Any]) -> Launch:
@@ -281,5 +287,5 @@ def _size3(numbers: Any) -> Size3:
 
 
 def _all_operands(arguments: tuple[Argument, ...]) -> list[Operand]:
-    pointed = [a.operand if isinstance(a, TensorMap) else a for a in arguments]
+    pointed = [a.operand if isinstance(a, TensorMap | Texture) else a for a in arguments]
     return [a for a in pointed if isinstance(a, Operand)]

@@ -149,7 +149,7 @@ class _Reader:
         attributes = self._attributes(top.table("attributes"))
         launches = Launches(top, self.types)
         launch = launches.read()
-        arguments = read_arguments(top, self.types, sizes, self.folder)
+        arguments = read_arguments(top, self.types, sizes, self.folder, parameters)
         arrays = {a.name for a in arguments if a.kind != "scalar"}
         names = [p.name for p in parameters if self.types[p.name] == "text"]
         passing, entries = read_entries(kernel, top.tables("step"), (source, *(text for _, text in headers)), names)

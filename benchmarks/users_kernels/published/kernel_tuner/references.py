@@ -84,3 +84,19 @@ def zero_mean_columns(image):
 
 def row_dots(a, b):
     return (a * b).sum(axis=0)
+
+
+def rotated(image):
+    height, width = image.shape
+    y, x = np.mgrid[:height, :width]
+    u, v = x - width / 2, y - height / 2
+    column, row = u * 0.8660254 - v * 0.5 + width / 2 - 0.5, v * 0.8660254 + u * 0.5 + height / 2 - 0.5
+    left, above = np.floor(column).astype(int), np.floor(row).astype(int)
+    right, below = column - left, row - above
+
+    def texel(j, i):
+        return image[np.clip(j, 0, height - 1), np.clip(i, 0, width - 1)]
+
+    upper = texel(above, left) * (1 - right) + texel(above, left + 1) * right
+    lower = texel(above + 1, left) * (1 - right) + texel(above + 1, left + 1) * right
+    return upper * (1 - below) + lower * below

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from functools import lru_cache
 
-from measurements.compiler.nvrtc import compile_source, compile_to_ptx
+from measurements.compiler import nvcc, nvrtc
 from measurements.workers.messages import Message
 from measurements.workers.worker import serve
 from search_spaces.templates.headers import Headers
@@ -23,7 +23,8 @@ def handle(request: Message) -> Message:
     headers = _decoded(bytes(request.blobs[request["headers"]]))
     if request.get("ptx"):
         return _ptx(request, headers)
-    output = compile_source(
+    compiler = nvcc if nvcc.NVCC in request["options"] else nvrtc
+    output = compiler.compile_source(
         request["source"], request["entry"], request["arch"], headers, request["options"], request.get("then", ())
     )
     answer = Message({"cubin": None, "entry": output.entry, "log": output.log, "seconds": output.seconds})
@@ -36,7 +37,8 @@ def handle(request: Message) -> Message:
 def _ptx(request: Message, headers: Headers) -> Message:
     with suppress(OSError):  # a folder that is gone: nothing is found there
         os.chdir(request["folder"])
-    output = compile_to_ptx(
+    compiler = nvcc if nvcc.NVCC in request["options"] else nvrtc
+    output = compiler.compile_to_ptx(
         request["source"], request["entry"], request["arch"], headers, request["options"], request.get("then", ())
     )
     answer = Message({"text": None, "entry": output.entry, "log": output.log, "seconds": output.seconds})

@@ -18,6 +18,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.programs.builder import Builder, InOut, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matmul.template import MATMUL
@@ -66,6 +67,32 @@ def picked(p: Builder, at: Array, rows: Array, table: Array, spots: Array, b: Ar
     column = p.transpose(p.load(p.window(at, (0, numbers), (1, 32), turned=True))).cast("f32")
     p.store(acc + given * column, p.window(out, (i, j), (32, 32)))
     p.store(given * 2.0, p.window(far, spot, (32, 32)))
+
+
+def of_kept(p: Builder, a: Array, b: Array, out: Array, type_: str) -> None:
+    """Read an operand in arithmetic as well, and gather the lines of another one to registers."""
+    (m, k), n = a.shape, b.shape[0]
+    i, j = p.blocks((m, n), (32, 32))
+    x, y = p.window(a, (i, 0), (32, 32)), p.window(b, (j, 0), (32, 32))
+    acc, sums = p.state(p.zeros((32, 32), type_)), p.state(p.zeros((32, 1), type_))
+    for at in p.steps(k, 32):
+        left, right = p.load(x), p.load(p.window(b, (p.rows(j, 32), at), (32, 32)))
+        added = p.mma(left, p.transpose(p.load(y)), acc, tf32=type_ == "f32")
+        acc.set(p.mma(left, p.transpose(right), added, tf32=type_ == "f32"))
+        sums.set(sums + p.reduction("add", left if type_ == "f32" else left.cast(type_), dim=1))
+        x.move(0, 32)
+        y.move(0, 32)
+    p.store(acc + sums, p.window(out, (i, j), (32, 32)))
+
+
+@program(a=Input("m k", "f32"), b=Input("n k", "f32"), out=Output("m n", "f32"))
+def kept(p: Builder, a: Array, b: Array, out: Array) -> None:
+    of_kept(p, a, b, out, "f32")
+
+
+@program(a=Input("m k", "i8"), b=Input("n k", "i8"), out=Output("m n", "i32"))
+def kept_whole(p: Builder, a: Array, b: Array, out: Array) -> None:
+    of_kept(p, a, b, out, "i32")
 
 
 def example(name: str, program: str = "") -> Program:
@@ -134,6 +161,34 @@ def test_sampled_schedules_are_right(made: Program, sizes: dict[str, int], seed:
         for name, values in wanted.items():
             error = np.abs(types[name].load(run.outputs[name]) - values)
             assert np.all(error <= bounds[name]), (name, schedule)
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "way"),
+    [
+        ("fp8_matmul", "h100", "mma_m16n8k32_e4m3"),
+        ("int8_matmul", "a100", "mma_m16n8k32_i8"),
+        ("tf32_matmul", "a100", "mma_m16n8k8_tf32"),
+        ("tf32_matmul", "a100", "fma_m16n32k1"),
+        ("int8_matmul", "t4", "mma_m16n8k16_i8"),
+        ("kept", "a100", "mma_m16n8k8_tf32"),
+        ("kept_whole", "a100", "mma_m16n8k32_i8"),
+    ],
+)
+def test_products_of_narrow_types(name: str, where: str, way: str) -> None:
+    """Operands from shared memory and from registers, by each instruction."""
+    made = {"kept": kept, "kept_whole": kept_whole}.get(name) or example("narrow_matmul", name)
+    p, on = problem(made, m=70, n=72, k=96), device(where)
+    own = template(made)
+    assert own.why_not(p, on) is None
+    space, inputs = own.space(p, on), p.random_inputs(1)
+    ranks = next(s.ranks for s in space.strata if s.value == way)
+    (schedule,) = space.schedules(space.unrank([ranks[len(ranks) // 3]]))
+    run = emulate(own.kernel(p, schedule, on), inputs, time_limit=60.0)
+    assert run.status == "ok", (run.reason, schedule)
+    wanted, bounds = p.expected(inputs)
+    (out,) = (o for o in p.operands() if o.role == "output")
+    assert np.all(np.abs(out.dtype.load(run.outputs["out"]) - wanted["out"]) <= bounds["out"]), schedule
 
 
 TEXTS = EXAMPLES.parent / "seeds"
@@ -278,3 +333,36 @@ def test_attention_has_few_instructions(d: int, most: int) -> None:
     kinds = dict(loop.kinds)
     assert loop.instructions <= most and kinds["tensor"] == d, kinds
     assert result.resources.spill_store_bytes == 0
+
+
+def test_stores_of_the_hand_written_template_share_a_pointer() -> None:
+    """128x128 results of eight warps: addresses are constants away from one, and whole tiles need no tests."""
+    try:
+        nvdisasm()
+    except DisassemblerMissing as missing:
+        pytest.skip(str(missing))
+    schedule = {
+        "tile_m": 128, "tile_n": 128, "tile_k": 32, "sg_layout_m": 2, "sg_layout_n": 4, "sg_data_m": 64,
+        "sg_data_n": 32, "layout_a": "swizzle(2,3,3)", "copy_a": "cp.async", "vector_a": 8, "copy_columns_a": 4,
+        "layout_b": "swizzle(3,3,4)", "copy_b": "cp.async", "vector_b": 8, "copy_columns_b": 16,
+        "intrinsic": "mma_m16n8k16_f16", "stages": 3, "k_unroll": 2, "fragment_buffers": 1, "epilogue": "registers",
+        "split_k": 1, "stream_k": 0, "batch_mapping": "outer", "min_blocks": 1, "raster": "row",
+    }  # fmt: skip
+    kernel = MATMUL.kernel(
+        Matmul(m=4096, n=4096, k=4096, a="f16", out="f32"), Schedule.from_json("matmul", schedule), A100
+    )
+    with CompilePool() as pool:
+        ((_, result),) = pool.compile_many([kernel], A100.arch)
+    assert not isinstance(result, CompileFailure), result.reason
+    kinds = mix(disassemble(result.cubin, result.entry))
+    assert kinds.instructions <= 360, kinds  # 346; 530 with a pointer for each row
+
+
+def test_special_functions_are_counted() -> None:
+    """One exp2 for each score of attention, by a unit that is slower than the others."""
+    made = example("attention", "attention")
+    p = problem(made, h=1, g=1, s=1024, d=64)
+    space = template(made).space(p, A100)
+    work = counts(p, space.config(space.sample(1, 1)[0]), A100)
+    scores = work.blocks * work.special * 32
+    assert 1024 * 1024 <= scores <= 1.3 * 1024 * 1024

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from measurements.compiler.nvrtc import PROGRAM_NAME, CompilerOutput, PtxOutput
+from measurements.compiler.nvrtc import NVCC, PROGRAM_NAME, CompilerOutput, PtxOutput
 from measurements.files.demangle import demangled
 from search_spaces.templates.headers import Headers
 
 SECONDS = 300.0  # that one compile may take
-NVCC = "--compiler=nvcc"  # among the options of a kernel that nvcc compiles
 _NOT_OURS = (NVCC, "-default-device", "-minimal", "-dopt=on")  # what is for NVRTC alone, or for us
 _SPELLED = {"-std=c++17": "-std=c++17", "--ptxas-options=-v": "-Xptxas=-v"}
 

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
-from measurements.compiler.nvcc import NVCC, NvccMissing, nvcc_version
-from measurements.compiler.nvrtc import OPTIONS, CompilerOutput, NvrtcMissing, toolchain_version
+from measurements.compiler.nvcc import NvccMissing, nvcc_version
+from measurements.compiler.nvrtc import NVCC, OPTIONS, CompilerOutput, NvrtcMissing, toolchain_version
 from measurements.files.text import harmless, one_line
 from measurements.records.measurement import Resources, Status
 from measurements.workers.messages import Message

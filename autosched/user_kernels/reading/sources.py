@@ -10,7 +10,8 @@ from typing import Any
 from autosched.user_kernels.document import Table, read_text
 from autosched.user_kernels.function_traits import traits
 from autosched.user_kernels.kernel_file import Reference, UserFunction
-from measurements.compiler.nvcc import NVCC, find_nvcc
+from measurements.compiler.nvcc import find_nvcc
+from measurements.compiler.nvrtc import NVCC
 from search_spaces.templates.headers import included
 
 PASSINGS = ("define", "constexpr", "struct", "template")

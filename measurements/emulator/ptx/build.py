@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from measurements.compiler.nvcc import NVCC, NvccMissing, nvcc_version
-from measurements.compiler.nvrtc import PTX_OPTIONS, NvrtcMissing, toolchain_version
+from measurements.compiler.nvcc import NvccMissing, nvcc_version
+from measurements.compiler.nvrtc import NVCC, PTX_OPTIONS, NvrtcMissing, toolchain_version
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 from measurements.emulator.architecture import ptx_arch

@@ -14,6 +14,7 @@ from autosched.user_kernels.document import KernelFileError
 from autosched.user_kernels.user_kernel import Kernel
 from measurements.compiler import nvcc
 from measurements.compiler.nvcc import NvccMissing
+from measurements.compiler.nvrtc import NVCC
 from measurements.compiler.pool import Compiled, CompileFailure, CompilePool
 from search_spaces.hardware.devices import device
 from search_spaces.templates.headers import Headers
@@ -36,7 +37,7 @@ int main() {
 }
 """
 HEADERS = Headers.of({"scaled.cuh": "template <typename T> __device__ T scaled(T x) { return 3 * x; }\n"})
-OPTIONS = ("-std=c++17", "--ptxas-options=-v", nvcc.NVCC)
+OPTIONS = ("-std=c++17", "--ptxas-options=-v", NVCC)
 
 
 @needs_nvcc

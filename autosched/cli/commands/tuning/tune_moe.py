@@ -13,6 +13,7 @@ import typer
 
 from autosched.cli.options.devices import DeviceOption, gpu_here, target
 from autosched.cli.options.problem import whole_number
+from autosched.cli.options.search import JsonOption
 from autosched.cli.terminal.errors import InputError, bad_input, within
 from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.terminal.progress import Counter
@@ -50,7 +51,7 @@ def tune_moe(
         typer.Option("--measure", help="Time these first choices on the GPU of this machine; the fastest is taken."),
     ] = False,
     db: Annotated[str | None, typer.Option("--db", metavar="DB", help="Also keep the records here.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: JsonOption = False,
 ) -> int:
     """Write the configurations of a layer for every batch size, and a sidecar that says where they come from.
 

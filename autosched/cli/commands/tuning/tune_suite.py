@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autosched.cli.commands.tuning.tune import SecondsOption
 from autosched.cli.options.devices import DeviceOption, target
 from autosched.cli.options.problem import one_of, whole_number
+from autosched.cli.options.search import (
+    BackendOption,
+    JsonOption,
+    NoVerifyOption,
+    SamplerOption,
+    SecondsOption,
+    SeedOption,
+)
 from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.errors import (
     MOST_SEED,
@@ -29,8 +36,7 @@ from autosched.cli.terminal.errors import (
 )
 from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
 from autosched.reporting import formatting
-from autosched.samplers import DEFAULT, samplers
-from autosched.tuning.backends import BACKENDS
+from autosched.samplers import DEFAULT
 from autosched.tuning.backends.cluster import cluster
 from measurements.files.text import without_password
 from measurements.store.errors import StoreError
@@ -72,17 +78,9 @@ def tune_suite(
         ),
     ] = None,
     device: DeviceOption = None,
-    backend: Annotated[
-        str,
-        typer.Option("--backend", parser=one_of(BACKENDS), metavar="|".join(BACKENDS), help="Where times come from."),
-    ] = "auto",
-    sampler: Annotated[
-        str,
-        typer.Option(
-            "--sampler", parser=one_of(samplers()), metavar="|".join(samplers()), help="What proposes schedules."
-        ),
-    ] = DEFAULT,
-    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")] = 0,
+    backend: BackendOption = "auto",
+    sampler: SamplerOption = DEFAULT,
+    seed: SeedOption = 0,
     seconds: SecondsOption = None,
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="T", help="How long to search, such as 90s, 30m or 2h.")
@@ -93,13 +91,11 @@ def tune_suite(
     workers: Annotated[
         int | None, typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time.")
     ] = None,
-    no_verify: Annotated[
-        bool, typer.Option("--no-verify", help="Without a GPU: do not emulate each new best before it is called best.")
-    ] = False,
+    no_verify: NoVerifyOption = False,
     model: Annotated[
         str | None, typer.Option("--model", metavar="MODEL", help="Start from this file of 'train'.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: JsonOption = False,
 ) -> int:
     """Tune many problems, such as the layers of a model, under one budget.
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from measurements.emulator.host import (
     HostCompiler,
     HostFailure,
+    check_host,
+    check_nvrtc,
     compile_to,
     emulator_folder,
     host_compiler,
@@ -24,7 +26,7 @@ from measurements.emulator.host import (
 )
 from measurements.emulator.seal import intact, seal
 from measurements.emulator.work_folders import build_folder
-from measurements.files.cache_folder import CacheUnusable, cannot_write, put
+from measurements.files.cache_folder import CacheUnusable, cannot_write, check_writable, put
 from measurements.files.text import harmless
 from search_spaces.templates.headers import Headers
 
@@ -72,12 +74,29 @@ def _lock(path: Path) -> Iterator[None]:
         yield
 
 
+def check_ready(*, source: bool = True) -> None:
+    """``check_host``, but where the runner is there already, the compiler, which nothing needs then, compiles nothing.
+    Raises HostFailure."""
+    try:
+        there = intact(emulator_folder() / _name_of(host_compiler(), RUNTIME_FLAGS))
+        check_writable(emulator_folder())
+    except (CacheUnusable, OSError):
+        there = False
+    if not there:
+        check_host(source=source)
+    elif source:
+        check_nvrtc()
+
+
+def _name_of(compiler: HostCompiler, flags: tuple[str, ...]) -> str:
+    return f"{_RUNNER}{_digest(compiler, flags, Headers.from_folder(RUNTIME).digest)}"
+
+
 def runner(extra_flags: tuple[str, ...] = ()) -> Path:
     """Return the program that runs launches; built on first use. Raises HostFailure."""
     compiler = host_compiler()
     flags = (*RUNTIME_FLAGS, *extra_flags)
-    digest = _digest(compiler, flags, Headers.from_folder(RUNTIME).digest)
-    path = cache_folder() / f"{_RUNNER}{digest}"
+    path = cache_folder() / _name_of(compiler, flags)
     if intact(path):
         used(path)
         return path

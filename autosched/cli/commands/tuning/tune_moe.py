@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,16 +22,7 @@ from autosched.reporting import formatting
 if TYPE_CHECKING:
     from autosched.triton.configs.tuning.sidecar import TunedLayer
 
-COMMAND = "tune --moe FILE"  # as usage errors name it
 FormatOption = Annotated[str, typer.Option("--format", metavar="NAME", help="vllm or sglang.")]
-
-
-def expanded(arguments: Sequence[str]) -> list[str]:
-    """``tune --moe FILE ...`` as the command that it stands for; any other command line as it is."""
-    asked = any(a.partition("=")[0] == "--moe" for a in arguments)
-    if len(arguments) > 1 and arguments[0] == "tune" and asked:
-        return [COMMAND, *arguments[1:]]
-    return list(arguments)
 
 
 def tune_moe(

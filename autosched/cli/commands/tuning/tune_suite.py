@@ -49,15 +49,6 @@ if TYPE_CHECKING:
 EFFORTS = {"model": 1, "quick": 16, "full": 128}  # schedules to try of each problem, in the mean
 _TRIALS = 256
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-COMMAND = "tune --suite FILE"  # as usage errors name it
-
-
-def expanded(arguments: Sequence[str]) -> list[str]:
-    """``tune --suite FILE ...`` as the command that it stands for; every other command line as it is."""
-    asked = any(a.partition("=")[0] in ("--suite", "--from") for a in arguments)
-    if len(arguments) > 1 and arguments[0] == "tune" and arguments[1].startswith("-") and asked:
-        return [COMMAND, *arguments[1:]]
-    return list(arguments)
 
 
 def tune_suite(

@@ -4,7 +4,7 @@
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,7 +23,6 @@ from measurements.store.errors import StoreError
 if TYPE_CHECKING:
     from autosched.triton.tuning.search import TritonTuning
 
-COMMAND = "tune --triton FILE:FUNCTION"  # as usage errors name it
 TritonOption = Annotated[
     str, typer.Option("--triton", metavar="FILE:FUNCTION", help="A function decorated with @triton.jit.")
 ]
@@ -44,14 +43,6 @@ RuleOption = Annotated[
     list[str] | None,
     typer.Option("--rule", metavar="EXPR", help="What every configuration must satisfy: 'BM * BN <= 16384'."),
 ]
-
-
-def expanded(arguments: Sequence[str]) -> list[str]:
-    """``tune --triton FILE:FUNCTION ...`` as the command that it stands for; any other command line as it is."""
-    asked = any(a.partition("=")[0] == "--triton" for a in arguments)
-    if len(arguments) > 1 and arguments[0] == "tune" and asked:
-        return [COMMAND, *arguments[1:]]
-    return list(arguments)
 
 
 def tune_triton(

@@ -33,7 +33,7 @@ MEMORY_SECONDS = 800e-9  # of a load that no cache holds, while all SMs ask for 
 START = 600.0  # cycles in which a block is launched and retired, shared by those that live together
 INTEGER_RATE = 64.0  # results per cycle of an SM, compute capability 7.0 to 12.1
 ATOMIC_SECTORS = 4.0  # sectors that move in the time of one atomic's
-SPILL_WAVEFRONTS = 1.0  # of a spilled word that is stored or loaded
+SPILL_SECTORS = 4.0  # of a word that the lanes of a warp spill or load again: L1 writes through, and holds few of them
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,7 @@ def _pipes(counts: LaunchCounts, device: Device, resources: CompiledResources) -
     fma_rate = device.fma_flops_per_cycle / 2
     port = min(SM_PORT_BYTES, device.l2_bandwidth / device.clock_hz / min(device.sm_count, counts.blocks))
     sectors = counts.unique_sectors + counts.store_sectors + ATOMIC_SECTORS * counts.atomic_sectors
+    sectors += SPILL_SECTORS * spills
     return {
         "issue": (instructions + spills) / device.schedulers_per_sm,
         "fma": (executed.get("fma", 0.0) + multiplied) * lanes / fma_rate,
@@ -128,7 +129,7 @@ def _pipes(counts: LaunchCounts, device: Device, resources: CompiledResources) -
         "f64": executed.get("f64", 0.0) * lanes / f64_rate(device.sm),
         "tensor": _tensor_cycles(counts, device),
         "shared": counts.shared_wavefronts,
-        "L1": counts.wavefronts + SPILL_WAVEFRONTS * spills + executed.get("constant", 0.0),
+        "L1": counts.wavefronts + spills + executed.get("constant", 0.0),
         "L2": sectors * SECTOR_BYTES / port,
     }
 

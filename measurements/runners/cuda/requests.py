@@ -87,7 +87,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Compare:
-    """Time kernels and ``baselines`` (names of ``cuda.baselines``) interleaved. Answer: ``entrants``."""
+    """Time kernels and ``baselines`` (names of ``libraries.baselines``) interleaved. Answer: ``entrants``."""
 
     data: str
     kernels: Sequence[SentKernel]

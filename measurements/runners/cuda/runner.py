@@ -28,8 +28,8 @@ from measurements.records.policy import Policy, described
 from measurements.records.timing_statistics import StopRule
 from measurements.runners.base import Candidate, Entrant, RunnerStopped, runnable
 from measurements.runners.cuda import check_kernels
-from measurements.runners.cuda.baselines import OTHERS
 from measurements.runners.cuda.device import WORKER_MODULE, cuda_available, cuda_count, cuda_device
+from measurements.runners.cuda.libraries.baselines import OTHERS
 from measurements.runners.cuda.references import PARTS, DataSet, References
 from measurements.runners.cuda.requests import Compare, Measure, Open, Outputs, Prepare, SentKernel, to_message
 from measurements.runners.cuda.supervisor import Limits, Outcome, Supervisor

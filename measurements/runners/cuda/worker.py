@@ -21,17 +21,17 @@ import numpy as np
 from measurements.files.text import first_line, one_line
 from measurements.records.measurement import Status
 from measurements.records.timing_statistics import interleaved
-from measurements.runners.cuda.baselines import TOLERANCES, baseline_call
 from measurements.runners.cuda.check_kernels import (
     GUARD,
     HOLD,
     KERNEL,
     entry_for,
 )
-from measurements.runners.cuda.cublas import CublasError, library_version
 from measurements.runners.cuda.device_arrays import ProblemData, Program, Slots
 from measurements.runners.cuda.l2_cache import reset_persisting_lines
 from measurements.runners.cuda.launch_timer import MAX_GRAPH, LaunchTimeout, LaunchTimer, NoGraph, repeated
+from measurements.runners.cuda.libraries.baselines import TOLERANCES, baseline_call
+from measurements.runners.cuda.libraries.cublas import CublasError, library_version
 from measurements.runners.cuda.nvml import open_state
 from measurements.runners.cuda.references import PARTS, array_of
 from measurements.runners.cuda.requests import (

@@ -17,20 +17,18 @@ from autosched.cli.commands.machine import doctor
 from autosched.dispatch import kernel
 from measurements.runners import launch
 from measurements.runners.cuda import (
-    baselines,
-    cublas,
-    cublas_lt,
+    device as cuda_device,
+)
+from measurements.runners.cuda import (
     device_arrays,
     launch_timer,
     result_checks,
 )
 from measurements.runners.cuda import (
-    device as cuda_device,
-)
-from measurements.runners.cuda import (
     worker as cuda_worker,
 )
 from measurements.runners.cuda.device import device_row
+from measurements.runners.cuda.libraries import baselines, cublas, cublas_lt
 from measurements.workers.messages import Message
 
 # What things of cupy are called in the code.

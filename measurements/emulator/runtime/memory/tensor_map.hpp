@@ -38,14 +38,18 @@ enum class MapField : std::uint8_t {
 // Zeros are a map of which nothing has been set yet.
 struct EncodedTensorMap {
   static constexpr std::uint64_t mark = 0x7061'6d72'6f73'6e74u;
-  std::uint64_t what, base;
+  std::uint64_t what;
+  // Nothing lies in the second word: CuTe's make_tma_copy clears bit 21 of it for tensors under 128 KiB, to mend maps that
+  // drivers up to 13.1 have made.
+  std::uint64_t unused_word;
+  std::uint64_t base;
   std::uint64_t strides[4];
   std::uint32_t last[5];  // sizes minus 1
   std::uint32_t box[5], element_strides[5];
   std::uint32_t given;  // what has been set: bit_of
   std::uint8_t rank, element_bytes, swizzle_bytes, fills_nan;
   ElementKind kind;
-  unsigned char unused[128 - 117];
+  unsigned char unused[128 - 125];
 
   // Of a field, and the dimension where it has one of each.
   static constexpr std::uint32_t bit_of(MapField field, unsigned dimension = 0) {

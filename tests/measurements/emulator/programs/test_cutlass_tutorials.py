@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -55,6 +56,10 @@ def test_tutorial(name: str, m: int, n: int, k: int, left_out: set[str], tmp_pat
     command = [sys.executable, "-m", "autosched", "run", "--device", "b200", "--report", str(report)]
     done = subprocess.run([*command, str(program), str(m), str(n), str(k)], capture_output=True, text=True, check=False)
     assert "Execution is successful." in done.stdout, done.stdout + done.stderr
+    # A NaN does not count in the norms, nor in that sentence: the program names it in lines of its own.
+    assert "NaN" not in done.stdout, done.stdout
+    norms = dict(re.findall(r"Infinity norm of (.+): (\S+)", done.stdout))
+    assert float(norms["(C - C_ref)"]) == 0 and float(norms["C"]) > 0
     found = json.loads(report.read_text())
     assert not found["lacking"]
     assert {f["kind"] for f in found["findings"] if f["grade"] == "fault"} <= left_out

@@ -37,6 +37,10 @@ def marked(name: str) -> object:
     return pytest.param(name, marks=[] if name in QUICK else [pytest.mark.nightly])
 
 
+def with_driver() -> tuple[str, str]:
+    return "-Xlinker", str(library_folder() / DRIVER)  # nvcc itself takes no file whose name ends with .so.1
+
+
 @pytest.fixture(scope="session")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     folder = tmp_path_factory.mktemp("programs")
@@ -45,7 +49,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
         program = folder / re.sub(r"\W", "_", "_".join((name, *options)))
         if not program.exists():
             source = str(CORPUS / f"{name}.cu")
-            command = ["nvcc", "-cudart", "shared", "-lineinfo", "-arch=sm_80", "-o", str(program), source, *options]
+            architecture = [] if any(o.startswith("-arch") for o in options) else ["-arch=sm_80"]
+            command = ["nvcc", "-cudart", "shared", "-lineinfo", *architecture, "-o", str(program), source, *options]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
         return program
@@ -146,7 +151,12 @@ def test_what_kernels_print_keeps_its_place(build: Build) -> None:
 
 @pytest.mark.nightly
 def test_programs_of_the_driver_interface(build: Build) -> None:
-    done = run(build("driver", str(library_folder() / DRIVER)))
+    done = run(build("driver", *with_driver()))
+    assert (done.returncode, done.stdout) == (0, "PASS\n"), done.stderr
+
+
+def test_a_tensor_map_keeps_its_address_where_cute_clears_a_bit_of_it(build: Build) -> None:
+    done = run(build("tensor_maps", "-arch=sm_90", *with_driver()), options=("--device", "h100"))
     assert (done.returncode, done.stdout) == (0, "PASS\n"), done.stderr
 
 

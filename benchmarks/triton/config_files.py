@@ -32,6 +32,7 @@ _FOLDERS: dict[Format, tuple[str, ...]] = {
     "sglang": ("srt/layers", "kernels/ops"),
 }
 _NAMES = {"vllm": "vLLM", "sglang": "SGLang"}
+_KEPT = "\n## By `autosched check` itself\n"  # a section of the page that stays as it is
 _HEADINGS = (
     *("kernel", "device", "type", "entries", "distinct", "sound", "wrong", "broken", "unproven", "no kernel"),
     *("not judged", "spill", "shared bytes, at most", "error"),
@@ -255,7 +256,8 @@ def main() -> int:
         if given.out is not None:
             everything = [e for format in FORMATS if find_spec(format) is not None for e in shipped(format)]
             command = f"python -m benchmarks.triton.config_files --out {given.out}"
-            given.out.write_text(page(everything, read_journal(given.journal), command))
+            _, heading, kept = given.out.read_text().partition(_KEPT) if given.out.exists() else ("", "", "")
+            given.out.write_text(page(everything, read_journal(given.journal), command) + heading + kept)
     except NoConfigs as error:
         parser.error(str(error))
     return 1 if left else 0

@@ -10,7 +10,8 @@ COPY search_spaces search_spaces
 RUN SOURCE_DATE_EPOCH=1700000000 python -m pip wheel --no-deps --wheel-dir /wheels .
 
 FROM python:3.12-slim AS cpu
-# the emulator's runner is compiled on first use
+# The emulator's runner is compiled on first use, by whichever compiler Debian has now.
+# hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
 COPY --from=wheel /wheels /wheels
 # NVRTC compiles kernels without a GPU, and the CUDA wheels find the driver that the host brings

@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the files of a wheel have one mode, whatever the clone's umask, so that equal sources
+"""What pyproject.toml cannot say: the files of a wheel have one mode, whatever the umask, so that equal sources
 give equal bytes."""
 
 from pathlib import Path
@@ -9,9 +9,9 @@ from setuptools.command.bdist_wheel import bdist_wheel
 
 
 class BdistWheel(bdist_wheel):
-    def egg2dist(self, *paths: Any) -> None:
+    def write_wheelfile(self, *given: Any, **named: Any) -> None:
         """Run the last step before all files are packed."""
-        super().egg2dist(*paths)
+        super().write_wheelfile(*given, **named)
         for path in Path(self.bdist_dir).rglob("*"):
             if path.is_file():
                 path.chmod(0o644)

@@ -9,10 +9,11 @@ import numpy as np
 
 from autosched.aot.exported import ExportedKernel, driver_name, fields
 from autosched.aot.expressions import to_cpp
+from autosched.aot.portable import PortableStep
 from autosched.proofs import stored_proof
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Scalar
+from search_spaces.templates.kernel import Argument, Scalar
 from search_spaces.templates.tensor_map import ELEMENT_BYTES, TensorMap
 
 # Numbers of cuda.h, in its order.
@@ -77,8 +78,9 @@ def _kernel(kernel: ExportedKernel, number: int, module: int) -> list[str]:
     texts = [(name, value, otherwise) for name, value, otherwise in stated if type(value) is not int]
     spelled = {name: f"s[{i}]" for i, (name, _, _) in enumerate(sizes)}
     operands = list(launch.operands)
-    maps = [a for a in launch.arguments if isinstance(a, TensorMap)]
-    scalars = list(dict.fromkeys(a for a in launch.arguments if isinstance(a, Scalar)))
+    passed = [a for step in launch.steps for a in step.arguments]
+    maps = [a for a in passed if isinstance(a, TensorMap)]
+    scalars = list(dict.fromkeys(a for a in passed if isinstance(a, Scalar)))
 
     def cpp(text: str) -> str:
         return to_cpp(text, spelled)
@@ -110,23 +112,24 @@ def _kernel(kernel: ExportedKernel, number: int, module: int) -> list[str]:
             for o in operands
         ],
     )
-    arguments = []
-    for a in launch.arguments:
+
+    def passing(a: Argument) -> str:
         if isinstance(a, Operand):
-            arguments.append(f"{{Pass::array, {operands.index(a)}}}")
-        elif isinstance(a, Scalar):
-            arguments.append(f"{{Pass::scalar, {scalars.index(a)}}}")
-        else:
-            arguments.append(f"{{Pass::tensor_map, {maps.index(a)}}}")
-    lines += _table("Argument", f"arguments_{number}", arguments)
+            return f"{{Pass::array, {operands.index(a)}}}"
+        if isinstance(a, Scalar):
+            return f"{{Pass::scalar, {scalars.index(a)}}}"
+        assert isinstance(a, TensorMap)  # there are no textures in an export
+        return f"{{Pass::tensor_map, {maps.index(a)}}}"
+
     lines += _table("TensorMap", f"maps_{number}", [_map(m, operands.index(m.operand)) for m in maps])
-    assigned = [
-        f"to.{what}[{axis}] = side({cpp(text)}, ok);"
-        for what, size in (("grid", expressions.grid), ("block", expressions.block), ("cluster", expressions.cluster))
-        for axis, text in enumerate(size)
-    ]
-    assigned += [f"to.shared = side({cpp(expressions.dynamic_shared_bytes)}, ok);", "to.defined = ok;"]
-    lines += _function(f"void shape_{number}(const Int* s, Shape& to)", ["bool ok = true;", *assigned, "(void)s;"])
+    then = []
+    for position, (step, texts_of) in enumerate(zip(launch.steps, expressions.steps, strict=True)):
+        own = f"{number}_{position}" if position else f"{number}"
+        lines += _table("Argument", f"arguments_{own}", [passing(a) for a in step.arguments])
+        lines += _shape(f"shape_{own}", texts_of, cpp)
+        listed = ", ".join(_list(f"arguments_{own}", step.arguments))
+        then += [f"{{{_literal(step.entry)}, {listed}, shape_{own}}}"] if position else []
+    lines += _table("Step", f"then_{number}", then)
     bytes_of = []
     for i, (operand, shape) in enumerate(zip(operands, expressions.shapes, strict=True)):
         text = f"Int{{{operand.dtype.bytes}}}"
@@ -160,10 +163,20 @@ def _kernel(kernel: ExportedKernel, number: int, module: int) -> list[str]:
         *_list(f"arguments_{number}", launch.arguments), f"maps_{number}" if maps else "nullptr",
         str(len(scalars)), str(launch.launches), _bool(launch.grid_may_shrink),
         f"cubin_{module}", "nullptr" if kernel.ptx is None else f"ptx_{module}", f"{kernel.seconds!r}",
-        *(f"{name}_{number}" for name in ("shape", "bytes", "scalars", "refuses")),
+        *(f"{name}_{number}" for name in ("shape", "bytes", "scalars", "refuses")), *_list(f"then_{number}", then),
     ]  # fmt: skip
     lines.append(f"inline const Kernel kernel_{number}{{{', '.join(values)}}};")
     return lines
+
+
+def _shape(name: str, step: PortableStep, cpp: Callable[[str], str]) -> list[str]:
+    assigned = [
+        f"to.{what}[{axis}] = side({cpp(text)}, ok);"
+        for what, size in (("grid", step.grid), ("block", step.block), ("cluster", step.cluster))
+        for axis, text in enumerate(size)
+    ]
+    assigned += [f"to.shared = side({cpp(step.dynamic_shared_bytes)}, ok);", "to.defined = ok;"]
+    return _function(f"void {name}(const Int* s, Shape& to)", ["bool ok = true;", *assigned, "(void)s;"])
 
 
 def _table(kind: str, name: str, rows: Sequence[str]) -> list[str]:

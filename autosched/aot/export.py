@@ -22,7 +22,7 @@ from autosched.dispatch.provenance import NoSchedule
 from autosched.proofs import stored_proof
 from autosched.version import VERSION
 from measurements.compiler.nvrtc import PTX_OPTIONS
-from measurements.compiler.pool import CompileFailure, CompilePool, over_limits
+from measurements.compiler.pool import CompileFailure, CompilePool, why_not_launched
 from measurements.compiler.ptx import compile_to_ptx
 from measurements.emulator.architecture import ptx_arch
 from measurements.files.atomic_write import publish
@@ -33,6 +33,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
 from search_spaces.templates.kernel import Kernel, Launch
+from search_spaces.templates.texture import Texture
 
 FORMAT = 1
 RUNTIME = Path(__file__).parent / "runtime"  # what is copied beside the kernels
@@ -94,7 +95,7 @@ def _made(
         result = pool.compile(kernel, device.arch)
         if isinstance(result, CompileFailure):
             return result.reason
-        return over_limits(kernel, result.resources, device)
+        return why_not_launched(kernel, result, device)
 
     try:
         answer = look_up(store, problem, device, exact=exact, usable=usable)
@@ -103,13 +104,20 @@ def _made(
     if answer.kernel is None or is_library(answer.provenance.schedule):
         return "the vendor's library won, which is no kernel to export"
     kernel = answer.kernel
+    if any(isinstance(a, Texture) for step in kernel.steps for a in step.arguments):
+        return "it reads a texture, which the launchers of an export do not bind"
     compiled = pool.compile(kernel, device.arch)
     assert not isinstance(compiled, CompileFailure)  # it was usable
     ptx = None
     if with_ptx:
         # As the proof is of: the same options, and lines of the source.
         output = compile_to_ptx(
-            kernel.source, kernel.entry, ptx_arch(kernel), kernel.headers, (*PTX_OPTIONS, *kernel.compile_options)
+            kernel.source,
+            kernel.entry,
+            ptx_arch(kernel),
+            kernel.headers,
+            (*PTX_OPTIONS, *kernel.compile_options),
+            [step.entry for step in kernel.then],
         )
         ptx = output.text
     record = store.best(problem, device.name)
@@ -117,7 +125,7 @@ def _made(
     return ExportedKernel(
         problem,
         device,
-        dataclasses.replace(_launch_of(kernel), entry=compiled.entry),
+        _launch_of(kernel).with_entries(compiled.entries),
         portable(problem, answer.provenance.schedule, kernel, device),
         compiled.cubin,
         ptx,

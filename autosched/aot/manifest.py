@@ -7,11 +7,12 @@ import json
 from typing import Any
 
 from autosched.aot.exported import ExportedKernel, driver_name, fields
-from autosched.aot.portable import PortableLaunch
+from autosched.aot.portable import PortableLaunch, PortableStep
 from autosched.proofs import stored_proof
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Argument, Scalar
 from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.texture import Texture
 
 
 def manifest_entry(kernel: ExportedKernel) -> dict[str, Any]:
@@ -43,13 +44,18 @@ def manifest_entry(kernel: ExportedKernel) -> dict[str, Any]:
         "sha256": kernel.digest,
         "ptx": None if kernel.ptx is None else f"ptx/{kernel.digest}.ptx",
         "launch": {
-            "grid": list(expressions.grid),
-            "block": list(expressions.block),
-            "cluster": list(expressions.cluster),
-            "dynamic_shared_bytes": expressions.dynamic_shared_bytes,
+            **_shape(expressions.steps[0]),
             "launches": launch.launches,
             "grid_may_shrink": launch.grid_may_shrink,
         },
+        "then": [
+            {
+                "entry": step.entry,
+                "launch": _shape(texts_of),
+                "arguments": [_argument(a, expressions) for a in step.arguments],
+            }
+            for step, texts_of in zip(launch.then, expressions.steps[1:], strict=True)
+        ],
         "guards": [{"holds": text, "reason": why} for text, why in expressions.guards],
         "operands": [
             {
@@ -65,6 +71,11 @@ def manifest_entry(kernel: ExportedKernel) -> dict[str, Any]:
     }
 
 
+def _shape(step: PortableStep) -> dict[str, Any]:
+    sizes = {"grid": list(step.grid), "block": list(step.block), "cluster": list(step.cluster)}
+    return {**sizes, "dynamic_shared_bytes": step.dynamic_shared_bytes}
+
+
 def _argument(argument: Argument, expressions: PortableLaunch) -> dict[str, Any]:
     match argument:
         case Operand():
@@ -72,6 +83,8 @@ def _argument(argument: Argument, expressions: PortableLaunch) -> dict[str, Any]
         case Scalar():
             value = expressions.scalars[argument.name]
             return {"kind": "scalar", "name": argument.name, "dtype": argument.dtype.name, "value": value}
+        case Texture():
+            raise ValueError(f"{argument.name} is a texture, which the launchers of an export do not bind")
         case TensorMap():
             recipe = {f.name: getattr(argument, f.name) for f in dataclasses.fields(argument) if f.name != "operand"}
             return {"kind": "tensor_map", **recipe, "operand": argument.operand.name}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from autosched.aot.expressions import NotPortable, over_sizes, to_cpp
 from autosched.user_kernels.expressions import Expression, Result
-from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, KernelFile
+from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, KernelFile, Step
 from autosched.user_kernels.problem import KernelProblem
 from autosched.user_kernels.template import launch_rules
 from search_spaces.hardware.devices import Device
@@ -22,15 +22,26 @@ from search_spaces.templates.kernel import Launch, Scalar
 
 
 @dataclass(frozen=True)
-class PortableLaunch:
-    """Texts of expressions (``expressions.over_sizes``). ``free`` are the sizes that the code does not depend on;
-    ``shapes`` are of the launch's operands, ``scalars`` of its scalars by name, ``guards`` what must hold of other
-    sizes, each with its reason."""
+class PortableStep:
+    """Texts of expressions (``expressions.over_sizes``): how one function is launched."""
 
     grid: tuple[str, ...]
     block: tuple[str, ...]
     cluster: tuple[str, ...]
     dynamic_shared_bytes: str
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (*self.grid, *self.block, *self.cluster, self.dynamic_shared_bytes)
+
+
+@dataclass(frozen=True)
+class PortableLaunch:
+    """Texts of expressions (``expressions.over_sizes``). ``steps`` are the launch and those behind it, ``free`` the
+    sizes that the code does not depend on; ``shapes`` are of the launch's operands, ``scalars`` of its scalars by name,
+    ``guards`` what must hold of other sizes, each with its reason."""
+
+    steps: tuple[PortableStep, ...]
     shapes: tuple[tuple[str, ...], ...]
     scalars: Mapping[str, str]
     free: tuple[str, ...] = ()
@@ -49,13 +60,15 @@ def portable(problem: Problem, schedule: Schedule, launch: Launch, device: Devic
         except NotPortable:
             pass  # the numbers of these sizes remain
     return PortableLaunch(
-        grid=tuple(map(str, launch.grid)),
-        block=tuple(map(str, launch.block)),
-        cluster=tuple(map(str, launch.cluster)),
-        dynamic_shared_bytes=str(launch.dynamic_shared_bytes),
+        steps=tuple(_numbers(step) for step in launch.steps),
         shapes=tuple(tuple(map(str, o.shape)) for o in launch.operands),
-        scalars={a.name: repr(a.value) for a in launch.arguments if isinstance(a, Scalar)},
+        scalars={a.name: repr(a.value) for step in launch.steps for a in step.arguments if isinstance(a, Scalar)},
     )
+
+
+def _numbers(launch: Launch) -> PortableStep:
+    grid, block, cluster = (tuple(map(str, size)) for size in (launch.grid, launch.block, launch.cluster))
+    return PortableStep(grid, block, cluster, str(launch.dynamic_shared_bytes))
 
 
 def _free_sizes(file: KernelFile, schedule: Schedule) -> tuple[str, ...]:
@@ -63,11 +76,14 @@ def _free_sizes(file: KernelFile, schedule: Schedule) -> tuple[str, ...]:
     if file.generator is not None:
         return ()
     definitions = {a.name: a.expression for a in file.derived}
-    text = "\n".join((file.source, *(text for _, text in file.headers), *file.options, file.entry))
+    text = "\n".join(
+        (file.source, *(text for _, text in file.headers), *file.options, *(step.entry for step in file.steps))
+    )
     mentioned = set(re.findall(r"[A-Za-z_]\w*", text))
     used = set[str]()
     waiting = [a.name for a in file.attributes if a.name in mentioned]
-    waiting += [name for name in re.findall(r"[A-Za-z_]\w*", file.entry.partition("<")[2])]
+    for step in file.steps:
+        waiting += re.findall(r"[A-Za-z_]\w*", step.entry.partition("<")[2])
     waiting += [name for d in file.defines if d.name in mentioned for name in d.expression.names]
     while waiting:
         name = waiting.pop()
@@ -99,11 +115,13 @@ def _of_file(
     shapes = {a.name: tuple(text(e) for e in a.shape) for a in file.arrays}
     rules = [rule for rule in (*file.rules, *launch_rules(file, device)) if not rule.pruning]
     guards = ((text(rule.expression), rule.reason or rule.expression.text) for rule in rules)
+
+    def step_of(step: Step) -> PortableStep:
+        grid, block, cluster = (of(step.named(names)) for names in (GRID, BLOCK, CLUSTER))
+        return PortableStep(grid, block, cluster, *of(step.named((SHARED,))))
+
     return PortableLaunch(
-        of(GRID),
-        of(BLOCK),
-        of(CLUSTER),
-        dynamic_shared_bytes=text(definitions[SHARED]),
+        steps=tuple(map(step_of, file.steps)),
         shapes=tuple(shapes[o.name] for o in launch.operands),
         scalars={a.name: text(a.value) for a in file.arguments if a.value is not None},
         free=free,
@@ -114,7 +132,7 @@ def _of_file(
 def _check_cpp(made: PortableLaunch, sizes: tuple[str, ...]) -> None:
     """Raise NotPortable where an expression has no form in C++."""
     spelled = {name: name for name in sizes}
-    texts = [*made.grid, *made.block, *made.cluster, made.dynamic_shared_bytes, *made.scalars.values()]
+    texts = [*(text for step in made.steps for text in step.texts), *made.scalars.values()]
     texts += [text for shape in made.shapes for text in shape] + [text for text, _ in made.guards]
     for text in texts:
         to_cpp(text, spelled)

@@ -21,13 +21,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from autosched.dispatch import call_log, call_signature
 from autosched.dispatch.call_signature import ArraySpec, Plan
 from autosched.dispatch.database import Database
-from autosched.dispatch.kernel import ALIGNMENT, LoadedKernel, as_gpu_array, check_apart, cupy_module, torch_of
+from autosched.dispatch.given_arrays import ALIGNMENT, as_gpu_array, check_apart, look_at, torch_of
+from autosched.dispatch.kernel import LoadedKernel, cupy_module
 from autosched.dispatch.provenance import KernelProvenance
 from measurements.files.data_folder import VARIABLE, default_database
 from search_spaces.hardware.dtypes import NAMES
+from search_spaces.operators.problem import Problem
 
 Source = Database | str | Path
 
@@ -73,30 +77,58 @@ def matmul(
         dtype: Of the result, by default that of ``out`` or of a (8-bit floats give bf16, int8 int32, with scales bf16).
         database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
     """
-    more = {} if bias is None else {"bias": bias}
-    if not (scale_a is scale_b is block_scale_a is block_scale_b is None):
-        scales = {
-            "scale_a": scale_a, "scale_b": scale_b, "block_scale_a": block_scale_a, "block_scale_b": block_scale_b,
-        }  # fmt: skip
-        more = {name: array for name, array in scales.items() if array is not None} | more
-    return _call(
-        (a, b, *more.values()),
-        out,
-        database,
-        ("matmul", activation, precision, acc, dtype, block_format, scale_order, *more),
-        _matmul_plan,
-    )
+    options = ("matmul", activation, precision, acc, dtype, block_format, scale_order)
+    if scale_a is scale_b is block_scale_a is block_scale_b is bias is None:
+        return _call((a, b), out, database, options, _matmul_plan)
+    more = {
+        "scale_a": scale_a,
+        "scale_b": scale_b,
+        "block_scale_a": block_scale_a,
+        "block_scale_b": block_scale_b,
+        "bias": bias,
+    }
+    more = {name: array for name, array in more.items() if array is not None}
+    return _call((a, b, *more.values()), out, database, (*options, *more), _matmul_plan)
 
 
 def matvec(x: Any, w: Any, out: Any = None, *, dtype: str | None = None, database: Source | None = None) -> Any:
-    """``x @ w.T`` for x of (k,) or (m, k), m up to 16, and w of (n, k)."""
+    """Compute ``x @ w.T`` for few rows of x.
+
+    Args:
+        x: (k,) or (m, k), m up to 16.
+        w: (n, k).
+        out: The array of the result, (n,) or (m, n), by default a new one.
+        dtype: Of the result, by default that of ``out`` or of x.
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array, of the library of x.
+
+    Raises:
+        ValueError: For arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: Where no kernel can compute this.
+    """
     return _call(
         (x, w), out, database, ("matvec", dtype), lambda f, of, o: call_signature.matvec_plan(*f, out=of, dtype=o[1])
     )
 
 
 def softmax(x: Any, out: Any = None, *, dtype: str | None = None, database: Source | None = None) -> Any:
-    """Return the softmax of x along its last axis."""
+    """Compute the softmax of x along its last axis.
+
+    Args:
+        x: (..., columns).
+        out: The array of the result, of x's shape, by default a new one.
+        dtype: Of the result, by default that of ``out`` or of x.
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array, of the library of x.
+
+    Raises:
+        ValueError: For arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: Where no kernel can compute this.
+    """
     return _call(
         (x,), out, database, ("softmax", dtype), lambda f, of, o: call_signature.softmax_plan(*f, out=of, dtype=o[1])
     )
@@ -105,7 +137,23 @@ def softmax(x: Any, out: Any = None, *, dtype: str | None = None, database: Sour
 def rmsnorm(
     x: Any, weight: Any, out: Any = None, *, eps: float = 1e-5, dtype: str | None = None, database: Source | None = None
 ) -> Any:
-    """``x / sqrt(mean(x^2) + eps) * weight`` along the last axis; the weight has x's type."""
+    """Compute ``x / sqrt(mean(x^2) + eps) * weight`` along the last axis.
+
+    Args:
+        x: (..., columns).
+        weight: (columns,), of x's type.
+        out: The array of the result, of x's shape, by default a new one.
+        eps: Added to the mean of the squares.
+        dtype: Of the result, by default that of ``out`` or of x.
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array, of the library of x.
+
+    Raises:
+        ValueError: For arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: Where no kernel can compute this.
+    """
     return _call(
         (x, weight),
         out,
@@ -125,7 +173,24 @@ def layernorm(
     dtype: str | None = None,
     database: Source | None = None,
 ) -> Any:
-    """``(x - mean) / sqrt(variance + eps) * weight + bias`` along the last axis; weight and bias have x's type."""
+    """Compute ``(x - mean) / sqrt(variance + eps) * weight + bias`` along the last axis.
+
+    Args:
+        x: (..., columns).
+        weight: (columns,), of x's type.
+        bias: (columns,), of x's type.
+        out: The array of the result, of x's shape, by default a new one.
+        eps: Added to the variance.
+        dtype: Of the result, by default that of ``out`` or of x.
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array, of the library of x.
+
+    Raises:
+        ValueError: For arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: Where no kernel can compute this.
+    """
     return _call(
         (x, weight, bias),
         out,
@@ -144,7 +209,23 @@ def reduce(
     dtype: str | None = None,
     database: Source | None = None,
 ) -> Any:
-    """``kind`` (sum, max, mean, sumsq or argmax, whose result is u32) of x along its last axis, or its first."""
+    """Reduce x along its last axis, or its first.
+
+    Args:
+        x: At least one axis.
+        out: The array of the result, without the axis, by default a new one.
+        kind: "sum", "max", "mean", "sumsq" or "argmax", whose result is u32.
+        axis: -1, the last, or 0, the first.
+        dtype: Of the result, by default that of ``out`` or of x.
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array, of the library of x.
+
+    Raises:
+        ValueError: For arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: Where no kernel can compute this.
+    """
     return _call(
         (x,),
         out,
@@ -181,18 +262,36 @@ def forget() -> None:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A kernel, its plan, the operands in the order of the arrays, out last, and their sizes in bytes."""
+    """A kernel and its problem; names and sizes in bytes of the arrays of a call, out last, and their positions in the
+    order of the kernel where that is another; shape and type of a new result, and its GPU; torch if the first array is
+    its."""
 
     kernel: LoadedKernel
-    plan: Plan
+    problem: Problem
     names: tuple[str, ...]
     bytes: tuple[int, ...]
+    order: tuple[int, ...] | None
+    shape: tuple[int, ...]
+    dtype: Any
+    gpu: int
+    torch: Any
 
     @classmethod
-    def of(cls, kernel: LoadedKernel, plan: Plan) -> _Loaded:
+    def of(cls, kernel: LoadedKernel, plan: Plan, first: Any, gpu: int) -> _Loaded:
         sizes = {o.name: o.bytes for o in plan.problem.operands()}
         names = (*plan.operands, "out")
-        return cls(kernel, plan, names, tuple(sizes[name] for name in names))
+        order = tuple(names.index(o.name) for o in (*kernel.inputs, *kernel.outputs))
+        return cls(
+            kernel,
+            plan.problem,
+            names,
+            tuple(sizes[name] for name in names),
+            None if order == tuple(range(len(names))) else order,
+            plan.out_shape,
+            _result_type(first, plan.out_type),
+            gpu,
+            torch_of(first),
+        )
 
 
 class _Default:
@@ -255,64 +354,58 @@ def _matmul_plan(facts: Sequence[ArraySpec], out: ArraySpec | None, options: tup
 
 def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tuple[Any, ...], plan: Make) -> Any:
     cp = cupy_module()
-    ndarray = cp.ndarray
-    seen = list(arrays) if out is None else [*arrays, out]
-    looks: list[Any] = []
-    starts, gpu, bits = [], -1, 0
-    for i, array in enumerate(seen):
-        if array.__class__ is not ndarray:
-            name = f"argument {i + 1}" if i < len(arrays) else "out"
-            array = seen[i] = as_gpu_array(cp, name, array)
-        if array.__class__ is ndarray:
-            pointer = array.data
-            looks += (array.shape, array.strides, array.dtype)
-            start, here = pointer.ptr, pointer.device_id
-        else:
-            looks += (array.shape, array.stride(), array.dtype)
-            start, here = array.data_ptr(), array.device.index
-        starts.append(start)
-        bits |= start
-        if gpu != here and gpu != -1:
-            raise ValueError(f"the arrays are on GPUs {gpu} and {here}: move them to one")
-        gpu = here
-    first = seen[0]
+    given: Sequence[Any] = arrays if out is None else (*arrays, out)
+    seen = look_at(cp.ndarray, given)
+    if seen is None:
+        given = _on_gpu(cp, given, len(arrays))
+        seen = look_at(cp.ndarray, given)
+        assert seen is not None
+    looks, starts, bits = seen
     database = _default.get() if source is None else _opened(source)
-    key = (database, gpu, options, out is None, *looks)
+    key = (database, options, out is None, looks)
     loaded = _loaded.get(key)
     if loaded is None:
-        loaded = _load(cp, database, gpu, key, plan, seen, len(arrays))
+        loaded = _load(cp, database, key, plan, _on_gpu(cp, given, len(arrays)), len(arrays))
     if call_log.active():
-        call_log.add(loaded.plan.problem)
+        call_log.add(loaded.problem)
+    torch = loaded.torch
     if out is None:
-        result = _new(cp, first, loaded.plan)
-        start = result.data.ptr if result.__class__ is ndarray else result.data_ptr()
+        if torch is None:
+            result = _new(cp, loaded)
+            start = result.data.ptr
+        else:
+            result = given[0].new_empty(loaded.shape, dtype=loaded.dtype)
+            start = result.data_ptr()
         starts.append(start)
         bits |= start
     else:
         result = out
-        low = starts[-1]
-        high = low + loaded.bytes[-1]
-        for start, size in zip(starts, loaded.bytes[:-1], strict=False):
-            if start < high and low < start + size:
-                check_apart(dict(zip(loaded.names, zip(starts, loaded.bytes, strict=True), strict=True)), "out")
+        check_apart(loaded.names, starts, loaded.bytes, len(arrays))
     if bits % ALIGNMENT:
         name = next(name for name, at in zip(loaded.names, starts, strict=True) if at % ALIGNMENT)
         raise ValueError(f"{name} must start at a multiple of {ALIGNMENT} bytes, which a view may not do: copy it")
-    loaded.kernel.launch_at(dict(zip(loaded.names, starts, strict=True)), first)
+    loaded.kernel.launch_at(starts if loaded.order is None else [starts[i] for i in loaded.order], torch)
     return result
 
 
-def _load(
-    cp: Any, database: Database, gpu: int, key: tuple[Any, ...], plan: Make, arrays: Sequence[Any], inputs: int
-) -> _Loaded:
+def _on_gpu(cp: Any, arrays: Sequence[Any], inputs: int) -> list[Any]:
+    return [as_gpu_array(cp, f"argument {i + 1}" if i < inputs else "out", array) for i, array in enumerate(arrays)]
+
+
+def _load(cp: Any, database: Database, key: tuple[Any, ...], plan: Make, arrays: Sequence[Any], inputs: int) -> _Loaded:
     """Return the kernel of a call, found once for each key."""
+    _, options, _, looks = key
+    gpu = looks[3]
+    for here in looks[3::4]:
+        if here != gpu:
+            raise ValueError(f"the arrays are on GPUs {gpu} and {here}: move them to one")
     with _lock:
         if key not in _loaded:
             facts = [_facts(array) for array in arrays]
-            made = plan(facts[:inputs], facts[inputs] if len(facts) > inputs else None, key[2])
+            made = plan(facts[:inputs], facts[inputs] if len(facts) > inputs else None, options)
             with cp.cuda.Device(gpu):
                 kernel = database.kernel(made.problem)
-            _loaded[key] = _Loaded.of(kernel, made)
+            _loaded[key] = _Loaded.of(kernel, made, arrays[0], gpu)
         return _loaded[key]
 
 
@@ -324,22 +417,23 @@ def _facts(array: Any) -> ArraySpec:
     return ArraySpec(array.shape, tuple(stride // size for stride in array.strides), array.dtype.name, size)
 
 
-def _new(cp: Any, first: Any, plan: Plan) -> Any:
-    """Return a result of the kind of the first array, on its GPU."""
+def _result_type(first: Any, out_type: str | None) -> Any:
+    """Return what the library of the first array calls the type of a result."""
     torch = torch_of(first)
     if torch is not None:
-        kind = first.dtype if plan.out_type is None else getattr(torch, _NAMES[plan.out_type])
-        return torch.empty(plan.out_shape, dtype=kind, device=first.device)
-    if plan.out_type is None or call_signature.TYPES.get(first.dtype.name) == plan.out_type:
-        kind = first.dtype
-    else:
-        kind = _NAMES[plan.out_type]
-        if plan.out_type in NAMES:
-            kind = getattr(importlib.import_module("ml_dtypes"), kind)
-    if cp.cuda.runtime.getDevice() == first.data.device_id:
-        return cp.empty(plan.out_shape, kind)
-    with cp.cuda.Device(first.data.device_id):
-        return cp.empty(plan.out_shape, kind)
+        return first.dtype if out_type is None else getattr(torch, _NAMES[out_type])
+    if out_type is None or call_signature.TYPES.get(first.dtype.name) == out_type:
+        return first.dtype
+    name = _NAMES[out_type]
+    return getattr(importlib.import_module("ml_dtypes"), name) if out_type in NAMES else np.dtype(name)
+
+
+def _new(cp: Any, loaded: _Loaded) -> Any:
+    """Return a result of cupy's on the GPU of the arrays."""
+    if cp.cuda.runtime.getDevice() == loaded.gpu:
+        return cp.empty(loaded.shape, loaded.dtype)
+    with cp.cuda.Device(loaded.gpu):
+        return cp.empty(loaded.shape, loaded.dtype)
 
 
 _NAMES = {ours: name for name, ours in call_signature.TYPES.items()}

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import importlib
-import math
 import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from autosched.dispatch.given_arrays import (
+    ALIGNMENT,
+    arguments,
+    as_gpu_array,
+    check_apart,
+    check_array,
+    look_at,
+    split_outputs,
+    torch_of,
+    torch_type,
+)
 from autosched.dispatch.provenance import KernelProvenance
 from measurements.runners.launch import LoadedLaunch
-from search_spaces.hardware.dtypes import NAMES, DType
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Launch
 
-ALIGNMENT = 16  # bytes: the widest access of any kernel; what cupy and torch allocate starts at multiples of 256
-_CUDA = 2  # kDLCUDA of DLPack
+# Shapes and types of new outputs; and, once the arrays of a call were checked, torch if the first is its, and these.
+_ToMake = tuple[tuple[tuple[int, ...], Any], ...]
+_Accepted = tuple[Any, _ToMake]
 
 
 class RuntimeUnavailable(RuntimeError):
@@ -52,45 +61,40 @@ class LoadedKernel(ABC):
         self._cupy = cp
         self._ndarray = cp.ndarray
         self._gpu = int(cp.cuda.Device().id)
-        self._get_device = cp.cuda.runtime.getDevice
-        self._expected = tuple(_Expected.of(o) for o in self.inputs)
-        self._expected_out = tuple(_Expected.of(o) for o in self.outputs)
-        self._written = tuple(o.name for o in (*self.inputs, *self.outputs) if o.role != "input")
-        # An output has the type of the first input whose operand has it: bf16 may be held in several.
-        self._like = tuple(
-            next((i for i, o in enumerate(self.inputs) if o.dtype == out.dtype), None) for out in self.outputs
-        )
+        self._get_device, self._current_stream = cp.cuda.runtime.getDevice, cp.cuda.get_current_stream
+        arrays = (*self.inputs, *self.outputs)
+        self._names, self._bytes = tuple(o.name for o in arrays), tuple(o.bytes for o in arrays)
+        self._written = tuple(i for i, o in enumerate(arrays) if o.role != "input")
+        self._accepted: dict[tuple[Any, ...], _Accepted] = {}  # by the looks of a call's arrays
 
     @abstractmethod
-    def _launch(self, at: Mapping[str, int]) -> None:
-        """Queue the work for arrays at these addresses on the current stream of cupy, on the kernel's GPU."""
+    def _launch(self, starts: Sequence[int]) -> None:
+        """Queue the work for arrays at these addresses, of the inputs and then the outputs, on the current stream of
+        cupy, on the kernel's GPU."""
 
     @abstractmethod
-    def _bound(self, at: Mapping[str, int]) -> Callable[[], None]:
+    def _bound(self, starts: Sequence[int]) -> Callable[[], None]:
         """``_launch`` for these addresses, as far as it can be prepared."""
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Launch. Raises ValueError for an array on another GPU, or of the wrong type, shape, layout or alignment."""
-        at, outs, torch, first = self._checked(arrays, out, named)
-        self._launch_for(at, torch, first)
+        starts, outs, torch = self._checked(arrays, out, named)
+        self.launch_at(starts, torch)
         return outs if len(outs) > 1 else outs[0]
 
-    def launch_at(self, at: Mapping[str, int], first: Any) -> None:
-        """Launch for arrays that begin at these addresses, by the names of inputs and outputs. Nothing is checked.
+    def launch_at(self, starts: Sequence[int], torch: Any) -> None:
+        """Launch for arrays that begin at these addresses, of the inputs and then the outputs. Nothing is checked.
 
-        It runs on the current stream of the library that ``first``, a cupy array or a tensor, belongs to.
+        It runs on the current stream of ``torch``, or of cupy where that is None.
         """
-        if first.__class__ is self._ndarray and self._get_device() == self._gpu:  # no further calls: microseconds count
-            self._launch(at)
+        # _is_current, without further calls: microseconds count
+        if self._get_device() == self._gpu and (
+            torch is None or torch_stream(torch, self._gpu) == self._current_stream().ptr
+        ):
+            self._launch(starts)
         else:
-            self._launch_for(at, torch_of(first), first)
-
-    def _launch_for(self, at: Mapping[str, int], torch: Any, first: Any) -> None:
-        if self._is_current(torch, first):
-            self._launch(at)
-        else:
-            with self._context(torch, first):
-                self._launch(at)
+            with self._context(torch):
+                self._launch(starts)
 
     def bind(self, *arrays: Any, out: Any = None, **named: Any) -> BoundKernel:
         """Return the kernel with its arrays: a function without arguments that launches it on them and gives the
@@ -102,116 +106,110 @@ class LoadedKernel(ABC):
         count = len(self.inputs)
         if out is None and len(arrays) == count + len(self.outputs) > count:
             arrays, out = arrays[:count], arrays[count] if len(self.outputs) == 1 else arrays[count:]
-        at, outs, torch, first = self._checked(arrays, out, named)
-        bound = self._bound(at)
+        starts, outs, torch = self._checked(arrays, out, named)
+        bound = self._bound(starts)
 
         def elsewhere() -> None:
-            with self._context(torch, first):
+            with self._context(torch):
                 bound()
 
         def is_current() -> bool:
-            return self._is_current(torch, first)
+            return self._is_current(torch)
 
         result = outs if len(outs) > 1 else outs[0]
         return BoundKernel(result, bound, elsewhere, is_current, (*arrays, *named.values()))
 
     def _checked(
-        self, arrays: Sequence[Any], out: Any, named: Mapping[str, Any]
-    ) -> tuple[dict[str, int], tuple[Any, ...], Any, Any]:
-        """Addresses of all arrays by name, the outputs as given or made, torch if the first input is its, and that."""
+        self, arrays: tuple[Any, ...], out: Any, named: Mapping[str, Any]
+    ) -> tuple[Sequence[int], tuple[Any, ...], Any]:
+        """Where inputs and then outputs begin, the outputs as given or made, and torch if the first input is its."""
         if named or len(arrays) != len(self.inputs):
-            given = arguments(self.inputs, arrays, named)
-            arrays = [given[o.name] for o in self.inputs]
-        first = arrays[0]
-        torch = None if first.__class__ is self._ndarray else torch_of(first)
-        at = {e.name: self._address(e, array) for e, array in zip(self._expected, arrays, strict=True)}
-        if not self.outputs:
-            if out is not None:
-                raise ValueError(f"the kernel writes {', '.join(self._written)} in place: leave out out")
-            outs = tuple(a for o, a in zip(self.inputs, arrays, strict=True) if o.role == "inout")
-        elif out is None:
-            outs = self._new(arrays, torch)
-        else:
+            by_name = arguments(self.inputs, arrays, named)
+            arrays = tuple(by_name[o.name] for o in self.inputs)
+        outs: tuple[Any, ...] = ()
+        if out is not None:
+            if not self.outputs:
+                names = ", ".join(self._names[i] for i in self._written)
+                raise ValueError(f"the kernel writes {names} in place: leave out out")
             outs = split_outputs(self.outputs, out)
-        for e, array in zip(self._expected_out, outs, strict=False):
-            at[e.name] = self._address(e, array)
-        if out is not None or not self.outputs:
-            self._check_apart(at)
-        return at, outs, torch, first
+        given: Sequence[Any] = (*arrays, *outs)
+        seen = look_at(self._ndarray, given)
+        known = None if seen is None else self._accepted.get(seen[0])
+        if seen is None or known is None:
+            given = [as_gpu_array(self._cupy, name, a) for name, a in zip(self._names, given, strict=False)]
+            seen = look_at(self._ndarray, given)
+            assert seen is not None
+            known = self._accepted[seen[0]] = self._accept(given)
+        torch, to_make = known
+        _, starts, bits = seen
+        if bits % ALIGNMENT:
+            self._check_each(given)
+        if outs or not self.outputs:
+            for i in self._written:
+                check_apart(self._names, starts, self._bytes, i)
+        else:
+            outs = self._made(to_make, torch, given[0])
+            starts += [array.data.ptr if torch is None else array.data_ptr() for array in outs]
+        if not self.outputs:
+            outs = tuple(arrays[i] for i in self._written)
+        return starts, outs, torch
 
-    def _new(self, arrays: Sequence[Any], torch: Any) -> tuple[Any, ...]:
-        """Return outputs to be written, on the kernel's GPU."""
-        first = arrays[0]
-        dimensions = first.shape if hasattr(first, "shape") else first.__cuda_array_interface__["shape"]
-        short = len(dimensions) < len(self.inputs[0].shape)  # only a first dimension of 1 can be missing
-        shapes = [o.shape[1:] if short else o.shape for o in self.outputs]
+    def _accept(self, arrays: Sequence[Any]) -> _Accepted:
+        """Check arrays that look as none before."""
+        self._check_each(arrays)
+        torch = torch_of(arrays[0])
+        short = len(arrays[0].shape) < len(self.inputs[0].shape)  # only a first dimension of 1 can be missing
+        to_make = []
+        for o in self.outputs:
+            # An output has the type of the first input whose operand has it: bf16 may be held in several.
+            like = next((a for i, a in zip(self.inputs, arrays, strict=False) if i.dtype == o.dtype), None)
+            kind: Any = o.dtype.storage
+            if torch is not None:
+                kind = getattr(torch, torch_type(o.dtype))
+            elif isinstance(like, self._ndarray):
+                kind = like.dtype
+            to_make.append((o.shape[1:] if short else o.shape, kind))
+        return torch, tuple(to_make)
+
+    def _check_each(self, arrays: Sequence[Any]) -> None:
+        """Raise ValueError for an array that the kernel would misread."""
+        for operand, array in zip((*self.inputs, *self.outputs), arrays, strict=False):
+            if torch_of(array) is not None:
+                kind, gpu, start = str(array.dtype).removeprefix("torch."), array.device.index, array.data_ptr()
+                dense = array.is_contiguous()
+            else:
+                kind, gpu, start = array.dtype.name, array.data.device_id, array.data.ptr
+                dense = array.flags.c_contiguous
+            if gpu != self._gpu:
+                raise ValueError(f"{operand.name} is on GPU {gpu}, and the kernel on GPU {self._gpu}: move one")
+            check_array(operand, tuple(array.shape), kind, dense, int(start))
+
+    def _made(self, to_make: _ToMake, torch: Any, first: Any) -> tuple[Any, ...]:
+        """Return new outputs on the kernel's GPU."""
         if torch is not None:
-            kinds = [getattr(torch, _torch_type(o.dtype)) for o in self.outputs]
-            return tuple(
-                torch.empty(shape, dtype=kind, device=first.device) for shape, kind in zip(shapes, kinds, strict=True)
-            )
-        types = [
-            arrays[i].dtype if i is not None and arrays[i].__class__ is self._ndarray else o.dtype.storage
-            for o, i in zip(self.outputs, self._like, strict=True)
-        ]
+            return tuple([first.new_empty(shape, dtype=kind) for shape, kind in to_make])
         empty = self._cupy.empty
         if self._get_device() == self._gpu:
-            return tuple(empty(shape, kind) for shape, kind in zip(shapes, types, strict=True))
+            return tuple([empty(shape, kind) for shape, kind in to_make])
         with self._cupy.cuda.Device(self._gpu):
-            return tuple(empty(shape, kind) for shape, kind in zip(shapes, types, strict=True))
-
-    def _address(self, expected: _Expected, array: Any) -> int:
-        """Where a checked array begins. Raises ValueError for one that the kernel would misread."""
-        torch = None
-        if array.__class__ is not self._ndarray:
-            torch = torch_of(array)
-            array = as_gpu_array(self._cupy, expected.name, array)
-        if torch is not None:
-            kind, gpu, address = str(array.dtype).removeprefix("torch."), array.device.index, int(array.data_ptr())
-            strides, (whole, short) = array.stride(), expected.elements
-        else:
-            pointer = array.data
-            kind, gpu, address = array.dtype, pointer.device_id, pointer.ptr
-            strides, (whole, short) = array.strides, expected.bytes
-        shape = array.shape
-        # What is right is seen at once; only what is not is looked at in detail. Strides are faster to compare than
-        # flags are to get.
-        if (
-            ((shape == expected.shape and strides == whole) or (shape == expected.short and strides == short))
-            and kind in expected.types
-            and gpu == self._gpu
-            and not address % ALIGNMENT
-        ):
-            return int(address)
-        if gpu != self._gpu:
-            raise ValueError(f"{expected.name} is on GPU {gpu}, and the kernel on GPU {self._gpu}: move one")
-        name = kind if isinstance(kind, str) else kind.name
-        dense = array.is_contiguous() if torch is not None else array.flags.c_contiguous
-        check_array(expected.operand, tuple(shape), name, dense, int(address))
-        return int(address)
-
-    def _check_apart(self, at: Mapping[str, int]) -> None:
-        sizes = {o.name: o.bytes for o in (*self.inputs, *self.outputs)}
-        for name in self._written:
-            check_apart({other: (start, sizes[other]) for other, start in at.items()}, name)
+            return tuple([empty(shape, kind) for shape, kind in to_make])
 
     # ---- where it runs ----
 
-    def _is_current(self, torch: Any, first: Any) -> bool:
+    def _is_current(self, torch: Any) -> bool:
         """Whether cupy's current GPU and stream are the ones to use."""
         if self._get_device() != self._gpu:
             return False
         if torch is None:
             return True
-        current = self._cupy.cuda.get_current_stream().ptr
-        return bool(torch.cuda.current_stream(first.device).cuda_stream == current)
+        return bool(torch_stream(torch, self._gpu) == self._current_stream().ptr)
 
-    def _context(self, torch: Any, first: Any) -> ExitStack:
-        """Return the kernel's GPU, and the current stream of the library that the first input belongs to."""
+    def _context(self, torch: Any) -> ExitStack:
+        """Return the kernel's GPU and the current stream of cupy, or of torch where it is given."""
         with ExitStack() as entered:
             entered.enter_context(self._cupy.cuda.Device(self._gpu))
             if torch is not None:
-                entered.enter_context(_torch_stream(self._cupy, torch, first))
+                entered.enter_context(_as_current(self._cupy, torch_stream(torch, self._gpu)))
             return entered.pop_all()
 
 
@@ -259,123 +257,30 @@ class CompiledKernel(LoadedKernel):
         self._loaded = LoadedLaunch(cp, launch, cubin)
         self._wanted = tuple(o for o in launch.operands if o.role == "workspace")
         self._fills = bool(launch.symbols)
+        self._parameters = self._loaded.encoder((*self._names, *(o.name for o in self._wanted)))
+        self._run = self._loaded.launch_with
         # By stream: launches on two streams must not share them. The per-thread default stream has one handle in every
         # thread, hence the thread.
-        self._workspaces: dict[tuple[int, int], dict[str, Any]] = {}
+        self._workspaces: dict[tuple[int, int], list[Any]] = {}
 
-    def _launch(self, at: Mapping[str, int]) -> None:
+    def _launch(self, starts: Sequence[int]) -> None:
         if self._fills:
-            self._loaded.fill_symbols(at)
-        self._loaded.launch_with(self._loaded.parameters({**at, **self._workspace()} if self._wanted else at))
+            self._loaded.fill_symbols(dict(zip(self._names, starts, strict=True)))
+        self._run(self._parameters([*starts, *self._workspace()] if self._wanted else starts))
 
-    def _bound(self, at: Mapping[str, int]) -> Callable[[], None]:
+    def _bound(self, starts: Sequence[int]) -> Callable[[], None]:
         if self._wanted or self._fills:
-            return partial(self._launch, at)
-        return partial(self._loaded.launch_with, self._loaded.parameters(at))
+            return partial(self._launch, starts)
+        return partial(self._run, self._parameters(starts))
 
-    def _workspace(self) -> dict[str, int]:
+    def _workspace(self) -> list[int]:
         cp = self._cupy
         stream = (int(cp.cuda.get_current_stream().ptr), threading.get_ident())
         if stream not in self._workspaces:
-            self._workspaces[stream] = {
-                o.name: (cp.zeros if o.zeroed else cp.empty)(o.shape, np.dtype(o.dtype.storage)) for o in self._wanted
-            }
-        return {name: int(array.data.ptr) for name, array in self._workspaces[stream].items()}
-
-
-@dataclass(frozen=True)
-class _Expected:
-    """An operand as its arrays look. ``short`` is the shape without a first dimension of 1, ``types`` what numpy and
-    torch call its type; the strides of dense arrays of both shapes in ``bytes``, as cupy has them, and in
-    ``elements``, as torch has."""
-
-    operand: Operand
-    name: str
-    shape: tuple[int, ...]
-    short: tuple[int, ...]
-    types: tuple[Any, ...]
-    bytes: tuple[tuple[int, ...], tuple[int, ...]]
-    elements: tuple[tuple[int, ...], tuple[int, ...]]
-
-    @classmethod
-    def of(cls, operand: Operand) -> _Expected:
-        shape = operand.shape
-        short = shape[1:] if shape[:1] == (1,) else shape
-        types = (np.dtype(operand.dtype.storage), _torch_type(operand.dtype))
-        whole = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
-        elements = whole, whole[len(shape) - len(short) :]
-        in_bytes = [tuple(stride * operand.dtype.bytes for stride in strides) for strides in elements]
-        return cls(operand, operand.name, shape, short, types, (in_bytes[0], in_bytes[1]), elements)
-
-
-def as_gpu_array(cp: Any, name: str, array: Any) -> Any:
-    """``array`` itself if it is cupy's or a tensor on a GPU, else a cupy array over its memory, on its own GPU.
-
-    Raises ValueError for what is on no GPU. cupy alone would copy what is not on the current one.
-    """
-    torch = torch_of(array)
-    if isinstance(array, cp.ndarray) or (torch is not None and array.is_cuda):
-        return array
-    if torch is None and hasattr(array, "__cuda_array_interface__"):
-        gpu = cp.cuda.runtime.pointerGetAttributes(array.__cuda_array_interface__["data"][0]).device
-        with cp.cuda.Device(max(gpu, 0)):  # negative where there is no memory: an array without elements
-            return cp.asarray(array)
-    if torch is None and hasattr(array, "__dlpack__") and array.__dlpack_device__()[0] == _CUDA:
-        return cp.from_dlpack(array)
-    raise ValueError(f"{name} must be an array on the GPU (cupy or torch), not {type(array).__name__}")
-
-
-def check_apart(places: Mapping[str, tuple[int, int]], output: str) -> None:
-    """Raise ValueError where the output shares memory with another array: kernels read inputs as if nothing wrote them.
-    ``places`` are addresses and bytes."""
-    low, size = places[output]
-    for name, (start, length) in places.items():
-        if name != output and start < low + size and low < start + length:
-            raise ValueError(f"{output} overlaps {name} in memory: give it an array of its own")
-
-
-def arguments(inputs: Sequence[Operand], arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a call by the names of the inputs. Raises TypeError as Python does for a function's arguments."""
-    names = [o.name for o in inputs]
-    if len(arrays) > len(names):
-        raise TypeError(f"the kernel takes {', '.join(names)}, and {len(arrays)} arrays were given")
-    given = dict(zip(names, arrays, strict=False))
-    for name, array in named.items():
-        if name not in names or name in given:
-            raise TypeError(f"the kernel takes {', '.join(names)}, each once: {name} is one too many")
-        given[name] = array
-    missing = [name for name in names if name not in given]
-    if missing:
-        raise TypeError(f"the kernel takes {', '.join(names)}: {', '.join(missing)} is missing")
-    return given
-
-
-def split_outputs(outputs: Sequence[Operand], out: Any) -> tuple[Any, ...]:
-    """Return the arrays of ``out``: itself for one output, its items for several. Raises ValueError for another
-    number."""
-    if len(outputs) == 1:
-        return (out,)
-    if not isinstance(out, (tuple, list)) or len(out) != len(outputs):
-        raise ValueError(f"out must be a tuple of {len(outputs)} arrays: {', '.join(o.name for o in outputs)}")
-    return tuple(out)
-
-
-def check_array(operand: Operand, shape: tuple[int, ...], dtype: str, c_contiguous: bool, address: int) -> None:
-    """Raise ValueError for an array that the kernel would misread; ``address`` is that of its first element."""
-    name, wanted = operand.name, operand.shape
-    if dtype not in (operand.dtype.storage, _torch_type(operand.dtype)):
-        raise ValueError(f"{name} must hold {operand.dtype.name}, not {dtype}: convert it")
-    if shape != wanted and (1, *shape) != wanted:
-        raise ValueError(f"{name} must have the shape {wanted} in memory, not {shape}: the kernel is made for one size")
-    if not c_contiguous:
-        raise ValueError(f"{name} must be dense and C-contiguous: copy it, or pass a column-major operand transposed")
-    if address % ALIGNMENT:
-        raise ValueError(f"{name} must start at a multiple of {ALIGNMENT} bytes, which a view may not do: copy it")
-
-
-def _torch_type(dtype: DType) -> str:
-    """Return what torch and ml_dtypes call the type: as numpy does, except for those that numpy lacks."""
-    return NAMES.get(dtype.name, dtype.storage)
+            self._workspaces[stream] = [
+                (cp.zeros if o.zeroed else cp.empty)(o.shape, np.dtype(o.dtype.storage)) for o in self._wanted
+            ]
+        return [int(array.data.ptr) for array in self._workspaces[stream]]
 
 
 def cupy_module() -> Any:
@@ -391,12 +296,6 @@ def cupy_module() -> Any:
         ) from error
 
 
-def torch_of(array: Any) -> Any:
-    """Return the torch module if ``array`` is a tensor; torch is never imported here."""
-    torch = sys.modules.get("torch")
-    return torch if torch is not None and isinstance(array, torch.Tensor) else None
-
-
 class _ForeignStream:
     """A stream of another library, in the CUDA stream protocol."""
 
@@ -407,8 +306,24 @@ class _ForeignStream:
         return 0, self._address
 
 
-def _torch_stream(cp: Any, torch: Any, first: Any) -> Any:
-    """Return the current stream of torch on the GPU of ``first``, as a context of cupy."""
-    address = int(torch.cuda.current_stream(first.device).cuda_stream)
+def torch_stream(torch: Any, gpu: int) -> int:
+    """Return the address of the current stream of torch on ``gpu``.
+
+    ``torch.cuda.current_stream`` makes an object in Python, which takes a third of a call: the address of a stream that
+    was seen before is known by its number. torch numbers the streams of its pools, which it never destroys, and gives
+    any other its address as its number.
+    """
+    number = torch.accelerator.current_stream(gpu).stream_id
+    address = _STREAMS.get((gpu, number))
+    if address is None:
+        address = _STREAMS[gpu, number] = int(torch.cuda.current_stream(gpu).cuda_stream)
+    return address
+
+
+_STREAMS: dict[tuple[int, int], int] = {}
+
+
+def _as_current(cp: Any, address: int) -> Any:
+    """Return a stream as a context of cupy."""
     make: Callable[[Any], Any] | None = getattr(cp.cuda.Stream, "from_external", None)
     return make(_ForeignStream(address)) if make is not None else cp.cuda.ExternalStream(address)  # cupy before 14

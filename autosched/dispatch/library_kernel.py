@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from autosched.dispatch.kernel import LoadedKernel
 from autosched.dispatch.provenance import KernelProvenance
-from measurements.runners.cuda.baselines import Unable, library_multiplier, library_product
-from measurements.runners.cuda.cublas import CublasError, library_version
+from measurements.runners.cuda.libraries.baselines import Unable, library_multiplier, library_product
+from measurements.runners.cuda.libraries.cublas import CublasError, library_version
 from search_spaces.operators.problem import Problem
 
 
@@ -19,19 +19,20 @@ class LibraryKernel(LoadedKernel):
     def __init__(self, cp: Any, problem: Problem, provenance: KernelProvenance) -> None:
         """Raise Unable where the library does not compute ``problem``."""
         super().__init__(cp, problem.operands(), provenance)
-        self._gemm, self._names = library_product(problem)
+        self._gemm, names = library_product(problem)
+        self._positions = [self._names.index(name) for name in names]
         self._multipliers: dict[int, Callable[..., None]] = {}  # by stream
 
-    def _launch(self, at: Mapping[str, int]) -> None:
+    def _launch(self, starts: Sequence[int]) -> None:
         stream = self._cupy.cuda.get_current_stream()
         address = int(stream.ptr)
         multiply = self._multipliers.get(address)
         if multiply is None:
             multiply = self._multipliers[address] = library_multiplier(self._cupy, stream, self._gemm)
-        multiply(*(at[name] for name in self._names))
+        multiply(*(starts[i] for i in self._positions))
 
-    def _bound(self, at: Mapping[str, int]) -> Callable[[], None]:
-        return partial(self._launch, at)
+    def _bound(self, starts: Sequence[int]) -> Callable[[], None]:
+        return partial(self._launch, starts)
 
 
 def usable_library(problem: Problem) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import dataclasses
 import shutil
 import tempfile
 from functools import cache
@@ -14,7 +13,7 @@ from autosched.dispatch.lookup import look_up
 from autosched.dispatch.resolve_cache import Resolved, ResolvedCache
 from autosched.dispatch.staleness import Environment
 from measurements.compiler.cubin_cache import Compiled
-from measurements.compiler.pool import CompileCache, CompileFailure, CompilePool, NvrtcMissing, over_limits
+from measurements.compiler.pool import CompileCache, CompileFailure, CompilePool, NvrtcMissing, why_not_launched
 from measurements.files.cache_folder import CacheUnusable
 from measurements.runners.cuda.device import GpuHere
 from measurements.store.store import Store
@@ -38,7 +37,7 @@ def resolve(gpu: GpuHere, store: Store, problem: Problem, *, exact: bool, cache:
                 if isinstance(result, CompileFailure):
                     return result.reason
                 compiled[kernel.digest] = result
-                return over_limits(kernel, result.resources, gpu.device)
+                return why_not_launched(kernel, result, gpu.device)
 
             here = Environment(pool.toolchain, gpu.driver, gpu.cuda)
             answer = look_up(store, problem, gpu.device, here, exact=exact, usable=usable, library=usable_library)
@@ -48,7 +47,7 @@ def resolve(gpu: GpuHere, store: Store, problem: Problem, *, exact: bool, cache:
         resolved, module = Resolved(None, None, answer.provenance), ""
     else:
         program = compiled[answer.kernel.digest]
-        launch = dataclasses.replace(answer.kernel, entry=program.entry)
+        launch = answer.kernel.with_entries(program.entries)
         resolved = Resolved(launch, str(program.path), answer.provenance)
         module = template(answer.provenance.schedule.template).space.__module__
     cache.store(problem, gpu, resolved, module)

@@ -41,6 +41,8 @@ def runs_of_blocks(problem: Problem, kernel: Kernel, settings: ProofSettings) ->
     threads = math.prod(kernel.grid) * math.prod(kernel.block)
     if not isinstance(problem, KernelProblem) or not problem.computed_by_function or not settings.emulates:
         return []
+    if kernel.then:  # a launch needs all that those before it wrote
+        return []
     if problem.min_bytes > MOST_BYTES or (problem.min_bytes <= _SMALL_BYTES and threads <= _SMALL_THREADS):
         return []
     seconds = _seconds_of_block(problem, kernel, settings)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
+
+import numpy as np
 
 from measurements.emulator.findings import Emulation, GlobalSite
 from measurements.emulator.host import HostFailure
@@ -14,7 +16,7 @@ from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.sparse import emulate_blocks
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import Device
-from search_spaces.operators.problem import Problem
+from search_spaces.operators.problem import Operand, Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel, Launch
 from search_spaces.templates.template import KernelTemplate
@@ -28,18 +30,42 @@ _LOADS, _STORES, _ATOMICS = ("ld", "cp.async", "wmma.load"), ("st", "wmma.store"
 
 
 @lru_cache(maxsize=2**10)
-def counted(template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device) -> LaunchCounts | None:
-    """``count_launch`` of a schedule, on the problem's random inputs; None also where these are too large.
+def counted(
+    template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device
+) -> tuple[LaunchCounts, ...] | None:
+    """``count_launch`` of each launch of a schedule, on the problem's random inputs; None also where these are too
+    large. What a launch of a pipeline reads and an earlier one has written is taken to be zeros.
 
     Raises ValueError for a schedule that is not valid, and as ``count_launch`` and the problem's inputs do.
     """
-    kernel = template.kernel(problem, schedule, device)
+    kernel, problem = template.kernel(problem, schedule, device), problem.under(schedule.values)
     if problem.min_bytes > MOST_BYTES:
         return None
+    found = []
     try:
-        return count_launch(kernel, _inputs(problem))
+        for step, inputs in _steps_on_inputs(kernel, problem):
+            counts = count_launch(step, inputs)
+            if counts is None:
+                return None
+            found.append(counts)
     except (HostFailure, OSError):  # no compiler for the emulator, no room for the inputs
         return None
+    return tuple(found)
+
+
+def _steps_on_inputs(kernel: Kernel, problem: Problem) -> Iterator[tuple[Kernel, InputsFile]]:
+    if not kernel.then:
+        yield kernel, _inputs(problem)
+        return
+    arrays = problem.random_inputs(0)
+    filled: set[str] = set()
+    for step in kernel.steps:
+        before = {o.name: replace(o, role="inout", zeroed=False) for o in step.operands if o.name in filled}
+        arrays |= {n: np.zeros(o.shape, o.dtype.storage) for n, o in before.items() if n not in arrays}
+        seen = tuple(before.get(a.name, a) if isinstance(a, Operand) else a for a in step.arguments)
+        taken = {o.name for o in step.operands}
+        yield replace(step, arguments=seen), InputsFile({n: a for n, a in arrays.items() if n in taken})
+        filled |= {o.name for o in step.operands if o.role in ("output", "workspace")}
 
 
 @lru_cache(maxsize=1)

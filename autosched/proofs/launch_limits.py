@@ -76,6 +76,10 @@ def why_refused(kernel: Kernel, device: Device, compiled: Kernel | None = None) 
     limits = LIMITS.get(device.sm)
     if limits is None:
         return ""
+    if kernel.then:
+        each = zip(kernel.steps, (compiled or kernel).steps, strict=True)
+        reasons = ((step.name, why_refused(step, device, small)) for step, small in each)
+        return next((f"{name}: {reason}" for name, reason in reasons if reason), "")
     try:
         facts = read_program_facts(compile_to_program(compiled or kernel).path)
     except KernelCompileError:

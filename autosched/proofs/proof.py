@@ -127,7 +127,7 @@ class Prover:
 
     def plan(self, schedule: Schedule) -> ProofPlan:
         """Return the runs of a proof of ``schedule``. Raises ValueError if that breaks a validity constraint."""
-        return plan(self.template, self.problem, schedule, self.device, self.settings)
+        return plan(self.template, self.problem.under(schedule.values), schedule, self.device, self.settings)
 
     def prove(self, schedule: Schedule) -> Verification:
         """Make the runs of the plan until one fails, or the budget is spent.
@@ -136,7 +136,7 @@ class Prover:
         """
         self.template.config(self.problem, schedule, self.device)  # what an invalid schedule cuts means nothing
         try:
-            return self._proven(schedule)
+            return replace(self, problem=self.problem.under(schedule.values))._proven(schedule)
         except MemoryError as error:
             raise HostFailure(
                 "there is not enough memory to verify: free some, or raise the limit (ulimit -v)"

@@ -40,6 +40,8 @@ def why_not_sampled(problem: Problem, kernel: Kernel) -> str:
     """Why some blocks cannot be proven without the rest; "" where they can. Elements of inputs must be such that the
     runner can make them, those of out must need few others, and where all blocks finish a result together there must be
     time for all of them."""
+    if kernel.then:
+        return "a launch of a pipeline needs all that those before it wrote"
     together = kernel.cooperating[0] == math.prod(kernel.grid) > _MOST_TOGETHER
     if together and problem.flops > _FEWEST * SAMPLED_FLOPS:
         return f"all {kernel.cooperating[0]} blocks finish a result together, which is too much to be emulated"

@@ -50,6 +50,7 @@ def _answer(entry: dict[str, Any], pool: Any) -> dict[str, Any]:
         "compile_options": list(kernel.compile_options),
         "launch": kernel.launch_json(),
         "entry": program.entry,
+        "steps": [[step.entry, dataclasses.asdict(step.resources)] for step in program.steps],
         "resources": dataclasses.asdict(program.resources),
         "toolchain": program.toolchain,
         "cubin": base64.b64encode(program.cubin).decode("ascii"),

@@ -16,7 +16,7 @@ from typing import Any
 from autosched.regression import baseline_child
 from autosched.regression.entries import Entry
 from autosched.regression.timed import Baseline
-from measurements.compiler.cubin_cache import CompileCache, Compiled
+from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.records.measurement import Resources
 from measurements.records.vendor_library import is_library
@@ -61,7 +61,7 @@ class DatabaseBaseline:
         except ValueError as error:
             return f"the schedule in {self._store.name} is no longer valid: {error}"
         return Baseline(
-            Candidate(entry.problem, record.schedule, kernel),
+            Candidate(entry.problem.under(record.schedule.values), record.schedule, kernel),
             f"the schedule of {self._store.name} (record {record.id}) is the other one",
         )
 
@@ -169,5 +169,6 @@ def _program(answer: Mapping[str, Any], cache: CompileCache, arch: str) -> tuple
         log="",
         arch=arch,
         toolchain=str(answer["toolchain"]),
+        steps=[CompiledStep(str(entry), Resources(**found)) for entry, found in answer.get("steps", ())],
     )
     return kernel, compiled

@@ -20,7 +20,7 @@ from autosched.reporting import formatting
 from autosched.tuning.backends import Estimate
 from autosched.version import VERSION
 from measurements.compiler.cubin_cache import Compiled
-from measurements.compiler.pool import CompileFailure, CompilePool, over_limits, usable_cores
+from measurements.compiler.pool import CompileFailure, CompilePool, usable_cores, why_not_launched
 from measurements.records.measurement import MachineCode, Provenance, Resources
 from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
@@ -120,7 +120,7 @@ def _program(entry: Entry, record: Record, pool: CompilePool) -> Compiled | str:
     program = pool.compile(kernel, entry.device.arch)
     if isinstance(program, CompileFailure):
         return f"it no longer compiles for {entry.device.name} ({program.status}): {program.reason}"
-    reason = over_limits(kernel, program.resources, entry.device)
+    reason = why_not_launched(kernel, program, entry.device)
     return program if reason is None else f"it no longer fits: {reason}"
 
 

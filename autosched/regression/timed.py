@@ -21,7 +21,7 @@ from autosched.regression.procedure import Effort, Judgement, flagged, judged, u
 from autosched.regression.report import Finding, Verdict
 from autosched.regression.since_tuning import since
 from measurements.compiler.cubin_cache import Compiled
-from measurements.compiler.pool import CompileFailure, CompilePool, over_limits
+from measurements.compiler.pool import CompileFailure, CompilePool, why_not_launched
 from measurements.records import timing_statistics
 from measurements.records.measurement import Status
 from measurements.records.record import CONTROLS
@@ -161,7 +161,7 @@ def _pair(entry: Entry, device: Device, pool: CompilePool, baselines: Baselines)
         kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, device)
     except ValueError as error:
         return entry.finding(Verdict.BROKEN, f"its schedule is no longer valid: {error}")
-    candidate = Candidate(entry.problem, record.schedule, kernel)
+    candidate = Candidate(entry.problem.under(record.schedule.values), record.schedule, kernel)
     program = _compiled(candidate, device, pool)
     if isinstance(program, str):
         return entry.finding(Verdict.BROKEN, program)
@@ -179,7 +179,7 @@ def _compiled(candidate: Candidate, device: Device, pool: CompilePool) -> Compil
     program = pool.compile(candidate.kernel, device.arch)
     if isinstance(program, CompileFailure):
         return f"it does not compile ({program.status}): {program.reason}"
-    reason = over_limits(candidate.kernel, program.resources, device)
+    reason = why_not_launched(candidate.kernel, program, device)
     return program if reason is None else f"it does not fit: {reason}"
 
 

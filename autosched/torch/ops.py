@@ -16,7 +16,7 @@ import torch
 from autosched.dispatch import functions
 from autosched.torch import cpu, formulas
 
-_SCHEMAS = {
+SCHEMAS = {
     "matmul": '(Tensor a, Tensor b, Tensor? bias=None, str activation="none", str precision="tf32") -> Tensor',
     "matvec": "(Tensor x, Tensor w) -> Tensor",
     "softmax": "(Tensor x) -> Tensor",
@@ -25,7 +25,7 @@ _SCHEMAS = {
     "reduce": '(Tensor x, str kind="sum", int axis=-1) -> Tensor',
     "transpose": "(Tensor x) -> Tensor",
 }
-OPERATORS = tuple(_SCHEMAS)
+OPERATORS = tuple(SCHEMAS)
 
 _library = torch.library.Library("autosched", "FRAGMENT")  # must live as long as its operators
 
@@ -57,7 +57,7 @@ _FAKES: dict[str, Callable[..., Any]] = {
 }
 
 
-_ON_GPU: dict[str, Callable[..., Any]] = {
+ON_GPU: dict[str, Callable[..., Any]] = {
     "matmul": lambda a, b, bias=None, activation="none", precision="tf32": functions.matmul(
         a, b, bias=bias, activation=activation, precision=precision
     ),
@@ -70,11 +70,15 @@ _ON_GPU: dict[str, Callable[..., Any]] = {
 }
 
 
-for _name, _schema in _SCHEMAS.items():
+for _name, _schema in SCHEMAS.items():
     _library.define(_name + _schema)
-    _library.impl(_name, _ON_GPU[_name], "CUDA")
+    _library.impl(_name, ON_GPU[_name], "CUDA")
     _library.impl(_name, partial(cpu.compute, _name), "CPU")
     torch.library.register_fake(f"autosched::{_name}", _FAKES[_name], lib=_library)
+
+
+# Overloads, which are called faster than the packets that they are in.
+_OVERLOADS = {name: getattr(torch.ops.autosched, name).default for name in OPERATORS}
 
 
 class _Differentiable(torch.autograd.Function):  # type: ignore[misc] # torch has no types here
@@ -84,11 +88,11 @@ class _Differentiable(torch.autograd.Function):  # type: ignore[misc] # torch ha
     """
 
     @staticmethod
-    def forward(context: Any, name: str, options: dict[str, Any], *tensors: Any) -> Any:
+    def forward(context: Any, name: str, options: tuple[Any, ...], *tensors: Any) -> Any:
         context.save_for_backward(*(t for t in tensors if t is not None))
         context.given = [t is not None for t in tensors]
         context.name, context.options = name, options
-        return getattr(torch.ops.autosched, name)(*tensors, **options)
+        return _OVERLOADS[name](*tensors, *options)
 
     @staticmethod
     def backward(context: Any, gradient: Any) -> Any:
@@ -98,48 +102,52 @@ class _Differentiable(torch.autograd.Function):  # type: ignore[misc] # torch ha
         with torch.enable_grad():
             for i in wanted:
                 tensors[i].requires_grad_()
-            result = getattr(formulas, context.name)(*tensors, **context.options)
+            result = getattr(formulas, context.name)(*tensors, *context.options)
             found = torch.autograd.grad(result, [tensors[i] for i in wanted], gradient)
         gradients = dict(zip(wanted, found, strict=True))
         return (None, None, *(gradients.get(i) for i in range(len(tensors))))
 
 
-def _call(name: str, *tensors: Any, **options: Any) -> Any:
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
-        return _Differentiable.apply(name, options, *tensors)
-    return getattr(torch.ops.autosched, name)(*tensors, **options)
+def _call(name: str, tensors: tuple[Any, ...], *options: Any) -> Any:
+    if torch.is_grad_enabled():
+        for tensor in tensors:
+            if tensor is not None and tensor.requires_grad:
+                return _Differentiable.apply(name, options, *tensors)
+    return _OVERLOADS[name](*tensors, *options)
 
 
 def matmul(a: Any, b: Any, bias: Any = None, *, activation: str = "none", precision: str = "tf32") -> Any:
     """``activation(a @ b + bias)`` for a (..., m, k) and b (k, n), or (..., k, n): see ``autosched.matmul``."""
-    return _call("matmul", a, b, bias, activation=activation, precision=precision)
+    if bias is None and activation == "none" and precision == "tf32":  # what is given is parsed at every call
+        return _call("matmul", (a, b))
+    return _call("matmul", (a, b, bias), activation, precision)
 
 
 def matvec(x: Any, w: Any) -> Any:
     """``x @ w.T`` for x (k,) or (m, k), m up to 16, and w (n, k)."""
-    return _call("matvec", x, w)
+    return _call("matvec", (x, w))
 
 
 def softmax(x: Any) -> Any:
     """Return the softmax of x along its last axis."""
-    return _call("softmax", x)
+    return _call("softmax", (x,))
 
 
 def rmsnorm(x: Any, weight: Any, *, eps: float = 1e-5) -> Any:
     """``x / sqrt(mean(x^2) + eps) * weight`` along the last axis."""
-    return _call("rmsnorm", x, weight, eps=eps)
+    return _call("rmsnorm", (x, weight), eps)
 
 
 def layernorm(x: Any, weight: Any, bias: Any, *, eps: float = 1e-5) -> Any:
     """``(x - mean) / sqrt(variance + eps) * weight + bias`` along the last axis."""
-    return _call("layernorm", x, weight, bias, eps=eps)
+    return _call("layernorm", (x, weight, bias), eps)
 
 
 def reduce(x: Any, *, kind: str = "sum", axis: int = -1) -> Any:
     """``kind`` (sum, max, mean, sumsq or argmax) of x along its last axis, or its first."""
-    return _call("reduce", x, kind=kind, axis=axis)
+    return _call("reduce", (x,), kind, axis)
 
 
 def transpose(x: Any) -> Any:
     """x with its last two axes exchanged, dense."""
-    return _call("transpose", x)
+    return _call("transpose", (x,))

@@ -15,8 +15,10 @@ from torch.overrides import TorchFunctionMode
 from autosched.dispatch import call_log, functions
 from autosched.dispatch.database import Database, NoSchedule
 from autosched.dispatch.functions import Source
+from autosched.reporting.formatting import one_line
 from autosched.torch import ops
 from autosched.torch.plans import PLANS
+from measurements.records.record import problem_of
 from search_spaces.operators.problem import Problem
 
 
@@ -153,9 +155,14 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
         """Hits and misses for people, most frequent first."""
         hits, misses = sum(self.hits.values()), sum(self.misses.values())
         lines = [f"{hits:,} of {hits + misses:,} calls ran tuned kernels"]
-        lines += [f"  hit {count:,} x {problem}" for problem, count in self.hits.most_common()]
-        lines += [f"  miss {count:,} x {problem}: {why}" for (problem, why), count in self.misses.most_common()]
+        lines += [f"  hit {count:,} x {_shown(problem)}" for problem, count in self.hits.most_common()]
+        lines += [f"  miss {count:,} x {_shown(problem)}: {why}" for (problem, why), count in self.misses.most_common()]
         return "\n".join(lines)
+
+
+def _shown(problem: str) -> str:
+    """Return a problem's key as people write it, and a function's name as it is."""
+    return one_line(problem_of(problem)) if problem.startswith("{") else problem
 
 
 def patch(database: Source | None, device: str | None = None, *, exact: bool = True) -> Calls:

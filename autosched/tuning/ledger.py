@@ -147,7 +147,9 @@ class TrialLedger:
 
     def candidate(self, schedule: Schedule) -> Candidate:
         """Raise ValueError where there is no kernel for the schedule."""
-        return Candidate(self.problem, schedule, self._generate(self.problem, schedule, self.device))
+        return Candidate(
+            self.problem.under(schedule.values), schedule, self._generate(self.problem, schedule, self.device)
+        )
 
     def is_of_this_code(self, record: Record) -> bool:
         """Whether the template and the space of a record are those of today."""

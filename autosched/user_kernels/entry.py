@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from autosched.user_kernels.document import KernelFileError
-from autosched.user_kernels.kernel_file import Argument, KernelFile
+from autosched.user_kernels.kernel_file import Argument, KernelFile, Step
 from autosched.user_kernels.problem import KernelProblem
 from autosched.user_kernels.template import template
 from measurements.compiler.nvrtc import PTX_OPTIONS, NvrtcMissing, PtxOutput
@@ -23,7 +23,12 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 
 _PATIENCE = 15.0  # seconds; what takes longer and fails is not tried again, as another schedule or architecture
-_TEXTURES = re.compile(r"^\s*(?:@!?%\w+\s+)?(?:tex|tld4|suld|sust|sured|txq|suq)\.", re.MULTILINE)
+_SURFACES = re.compile(r"^\s*(?:@!?%\w+\s+)?(?P<what>suld|sust|sured|suq)\.", re.MULTILINE)
+# Linear memory has rows by tex2D, and one row by tex1Dfetch, whose coordinate is a whole number.
+_FETCHES = re.compile(
+    r"^\s*(?:@!?%\w+\s+)?(?P<what>(?:tex|tld4|txq)\.(?!1d\.v4\.\w+\.s32|2d\.v4\.\w+\.(?:s32|f32))[\w.]*)", re.MULTILINE
+)
+_TEXTURES = re.compile(r"^\s*(?:@!?%\w+\s+)?tex\.", re.MULTILINE)
 COMPILED_FIRST = 3  # schedules: a kernel that compiles for none of so many is taken to be broken
 
 
@@ -44,15 +49,19 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
         kernel = made.kernel(problem, schedule, device)
         began = time.monotonic()
         try:
-            output = _compiled(kernel)
+            outputs = [_compiled(step) for step in kernel.steps]
         except NvrtcMissing:
             return
         except CompilerStopped as stopped:
             refused = refused or str(stopped)
         else:
-            if output.text is not None:
-                return _check_arguments(file, kernel, output.text, output.entry)
-            refused = refused or error_reason(output.log)
+            failed = next((output for output in outputs if output.text is None), None)
+            if failed is None:
+                file = file.under(schedule.values)
+                for step, output in zip(file.steps, outputs, strict=True):
+                    _check_arguments(file, step, kernel, output)
+                return
+            refused = refused or error_reason(failed.log)
         if time.monotonic() - began > _PATIENCE:
             break
     if refused:
@@ -71,28 +80,45 @@ def _compiled(kernel: Kernel) -> PtxOutput:
     return output
 
 
-def _check_arguments(file: KernelFile, kernel: Kernel, text: str, entry: str) -> None:
+def _check_arguments(file: KernelFile, step: Step, kernel: Kernel, output: PtxOutput) -> None:
+    text = output.text or ""
     try:
         module = parse(text)
-        takes = module.functions[entry].parameters
+        takes = module.functions[output.entry].parameters
     except (PtxError, KeyError):  # nothing can be said of it here
         return
-    if _TEXTURES.search(text):
-        raise KernelFileError(
-            f"{file.name} reads a texture or a surface, and no launch here binds one: read an array through a pointer"
-        )
+    _check_textures(file, step, text)
     _check_constants(file, kernel, module)
-    listed = tuple(a for a in file.arguments if a.kind != "constant")
+    by_name = {a.name: a for a in file.arguments}
+    listed = tuple(by_name[name] for name in step.arguments)
     if len(takes) != len(listed):
         place = listed[min(len(takes), len(listed) - 1)].place
-        raise KernelFileError(f"{place}: {file.entry} takes {len(takes)} arguments, and the file lists {len(listed)}")
+        raise KernelFileError(f"{place}: {step.entry} takes {len(takes)} arguments, and the file lists {len(listed)}")
     for number, (parameter, argument) in enumerate(zip(takes, listed, strict=True), 1):
         if not _fits(parameter, argument):
             given = argument.dtype.name if argument.kind == "scalar" else "a pointer"
             raise KernelFileError(
-                f"{argument.place}: {argument.name} is {given}, but parameter {number} of {file.entry} is "
+                f"{argument.place}: {argument.name} is {given}, but parameter {number} of {step.entry} is "
                 f"{_described(parameter)}"
             )
+
+
+def _check_textures(file: KernelFile, step: Step, text: str) -> None:
+    if found := _SURFACES.search(text):
+        raise KernelFileError(
+            f"{file.name} reads or writes a surface ({found['what']}), and no launch here binds one: use a pointer"
+        )
+    if found := _FETCHES.search(text):
+        raise KernelFileError(
+            f"{file.name} fetches by {found['what']}: textures here are of linear memory, which has tex2D<T>(x, y) and "
+            "tex1Dfetch<T>(i)"
+        )
+    textures = [a for a in file.arguments if a.kind == "texture" and a.name in step.arguments]
+    if _TEXTURES.search(text) and not textures:
+        raise KernelFileError(
+            f'{file.name} reads a texture: list it as an [[argument]] with kind = "texture" where the function takes '
+            "its cudaTextureObject_t"
+        )
 
 
 def _check_constants(file: KernelFile, kernel: Kernel, module: Module) -> None:

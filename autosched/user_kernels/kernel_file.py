@@ -4,22 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.expressions import Expression, Result
+from search_spaces.hardware.dtype_names import dtype_of
 from search_spaces.hardware.dtypes import DType
 from search_spaces.spaces.parameters import Parameter, Value
+from search_spaces.templates.texture import Mode
 
-Kind = Literal["input", "output", "inout", "workspace", "scalar", "constant"]
+Kind = Literal["input", "output", "inout", "workspace", "scalar", "constant", "texture"]
 Passing = Literal["define", "constexpr", "struct", "template"]
 
 # The launch, as attributes that rules and costs may use.
 GRID, BLOCK, CLUSTER = (tuple(f"{what}_dim_{axis}" for axis in "xyz") for what in ("grid", "block", "cluster"))
 SHARED = "dynamic_shared_bytes"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch of a pipeline: its function, and the arguments in the order of that one's parameters. ``number`` is 1
+    for the first."""
+
+    entry: str
+    arguments: tuple[str, ...]
+    number: int = 1
+
+    def named(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return what attributes of the launch are called for this step: ``grid_dim_x`` for the first,
+        ``grid_dim_x_2`` for the second."""
+        return tuple(f"{name}_{self.number}" if self.number > 1 else name for name in names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +66,22 @@ class Fill:
 
 
 @dataclass(frozen=True)
+class Fetch:
+    """How an input is fetched through a texture (``search_spaces.templates.texture``)."""
+
+    filter: Literal["point", "linear"] = "point"
+    mode: Mode = "clamp"
+    normalized: bool = False
+    normalized_read: bool = False
+    channels: int = 1
+
+
+@dataclass(frozen=True)
 class Argument:
     """One parameter of the entry function, or a ``__constant__`` variable (kind "constant"). An array has a ``shape``,
-    a scalar a ``value``; an output with a ``fill`` holds that before each launch. ``place`` is where the kernel file
-    lists it."""
+    a scalar a ``value``; an output with a ``fill`` holds that before each launch. ``dtype_by``, ``atol_by`` and
+    ``rtol_by`` are what follows from the configuration: ``dtype``, ``atol`` and ``rtol`` are those of the defaults, or
+    of the configuration that ``KernelFile.under`` was given. ``place`` is where the kernel file lists it."""
 
     name: str
     kind: Kind
@@ -62,6 +92,10 @@ class Argument:
     zeroed: bool = False
     atol: float | None = None
     rtol: float | None = None
+    fetch: Fetch | None = None
+    dtype_by: Expression | None = None
+    atol_by: Expression | None = None
+    rtol_by: Expression | None = None
     place: str = field(default="", compare=False, repr=False)
 
 
@@ -117,22 +151,27 @@ class KernelFile:
     attributes: tuple[NamedExpression, ...]
     defines: tuple[NamedExpression, ...]
     rules: tuple[FileRule, ...]
-    launch: tuple[NamedExpression, ...]  # GRID, BLOCK, CLUSTER, SHARED
+    launch: tuple[NamedExpression, ...]  # GRID, BLOCK, CLUSTER, SHARED; of each step
     arguments: tuple[Argument, ...]
     reference: Reference
     metrics: tuple[NamedExpression, ...]
     proxy: tuple[NamedExpression, ...]  # sizes of a smaller problem that shows the same, for the emulator
     flops: Expression | None = None
     bytes: Expression | None = None
+    further: tuple[Step, ...] = ()  # all launches of a pipeline but the first
+    first: tuple[str, ...] = ()  # the arguments of the first launch, where they are not all
     generator: UserFunction | None = field(default=None, compare=False, repr=False)  # of the source, from the values
+    is_under: bool = False  # a configuration, whose types and tolerances its arguments have
     pinned: tuple[tuple[str, Value], ...] = ()  # values that a command asks for: no part of what the kernel is
 
     @cached_property
     def content(self) -> str:
         """SHA-256 of everything that decides which kernels there are and what they do."""
         # ``pinned`` makes no other kernel: what is known of a configuration holds whoever asks for it.
-        launched = (self.source, self.headers, self.entry, self.passing, self.options, self.defines, self.arguments)
+        launched: tuple[Any, ...] = (self.source, self.headers, self.entry, self.passing, self.options, self.defines)
+        launched += (self.arguments,)
         searched = (self.sizes, self.parameters, self.derived, self.rules, self.proxy, self.flops, self.bytes)
+        launched += (self.first, self.further) if self.further else ()
         return hashlib.sha256(repr((launched, searched)).encode()).hexdigest()
 
     @cached_property
@@ -145,13 +184,14 @@ class KernelFile:
             [
                 a.name,
                 a.kind,
-                a.dtype.name,
+                a.dtype.name if a.dtype_by is None else a.dtype_by.text,
                 [e.text for e in a.shape],
                 None if a.value is None else a.value.text,
                 None if a.fill is None else [a.fill.kind, a.fill.numbers, a.fill.content],
                 a.zeroed,
-                a.atol,
-                a.rtol,
+                a.atol if a.atol_by is None else a.atol_by.text,
+                a.rtol if a.rtol_by is None else a.rtol_by.text,
+                *([] if a.fetch is None else [repr(a.fetch)]),
             ]
             for a in self.arguments
         ]
@@ -171,8 +211,33 @@ class KernelFile:
         return (*self.attributes, *self.launch)
 
     @property
+    def steps(self) -> tuple[Step, ...]:
+        """Every launch, in order: of a single kernel one, with all arguments that are parameters."""
+        passed = self.first or tuple(a.name for a in self.arguments if a.kind != "constant")
+        return (Step(self.entry, passed), *self.further)
+
+    @property
     def arrays(self) -> tuple[Argument, ...]:
         return tuple(a for a in self.arguments if a.kind != "scalar")
+
+    @cached_property
+    def varying(self) -> tuple[str, ...]:
+        """The parameters that types and tolerances of arguments depend on."""
+        given = (e for a in self.arguments for e in (a.dtype_by, a.atol_by, a.rtol_by) if e is not None)
+        return tuple(dict.fromkeys(name for e in given for name in e.names))
+
+    def under(self, config: Mapping[str, Value]) -> KernelFile:
+        """Return the file with the types and tolerances of its arguments in a configuration. Raises ValueError for a
+        text that is no type, and a tolerance that is not a number from 0 up."""
+        if not self.varying:
+            return self
+        return _under(self, tuple((name, config[name]) for name in self.varying))
+
+    @cached_property
+    def named_types(self) -> frozenset[str]:
+        """The parameters whose values are types of arguments."""
+        given = (a.dtype_by for a in self.arguments)
+        return frozenset(e.text for e in given if e is not None and e.names == (e.text,))
 
     def constants(self, sizes: Mapping[str, int]) -> dict[str, Result]:
         """Sizes, and the attributes that follow from them alone. Raises ExpressionError where one is undefined."""
@@ -203,3 +268,27 @@ class KernelFile:
         for metric in self.metrics:
             found[metric.name] = known[metric.name] = float(metric.expression.value(known))
         return found
+
+
+@lru_cache(maxsize=256)
+def _under(file: KernelFile, chosen: tuple[tuple[str, Value], ...]) -> KernelFile:
+    known: dict[str, Result] = {n: float(v) if n in file.floats else v for n, v in chosen}
+    return replace(file, is_under=True, arguments=tuple(_argument_under(a, known) for a in file.arguments))
+
+
+def _argument_under(argument: Argument, known: Mapping[str, Result]) -> Argument:
+    made = argument
+    if argument.dtype_by is not None:
+        made = replace(made, dtype=dtype_of(str(argument.dtype_by.value(known))))
+    if argument.atol_by is not None:
+        made = replace(made, atol=_tolerance(argument, argument.atol_by, known))
+    if argument.rtol_by is not None:
+        made = replace(made, rtol=_tolerance(argument, argument.rtol_by, known))
+    return made
+
+
+def _tolerance(argument: Argument, given: Expression, known: Mapping[str, Result]) -> float:
+    value = float(given.value(known))
+    if not 0 <= value < math.inf:
+        raise ValueError(f'the tolerance "{given.text}" of {argument.name} is {value:g}: it must be 0 or more')
+    return value

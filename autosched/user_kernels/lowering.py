@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from autosched.user_kernels.document import KernelFileError
 from autosched.user_kernels.expressions import Result
-from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Argument, KernelFile
+from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Argument, KernelFile, Step
+from search_spaces.hardware.dtype_names import in_source
 from search_spaces.operators.problem import Operand, Role
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel, Scalar
+from search_spaces.templates.kernel import Kernel, Launch, Scalar
+from search_spaces.templates.texture import Texture
 
-_ROLES: Mapping[str, Role] = {"input": "input", "constant": "input", "output": "output", "inout": "inout"}
+_SYSTEM = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<((?:cuda|mma|cooperative_groups)[\w./]*)>", re.MULTILINE)
+_ROLES: Mapping[str, Role] = {
+    "input": "input",
+    "constant": "input",
+    "texture": "input",
+    "output": "output",
+    "inout": "inout",
+}
 
 
 def operand(argument: Argument, values: Mapping[str, Result]) -> Operand:
@@ -27,26 +38,48 @@ def operand(argument: Argument, values: Mapping[str, Result]) -> Operand:
     return Operand(argument.name, role, argument.dtype, shape, argument.zeroed)
 
 
+def texture(argument: Argument, array: Operand) -> Texture:
+    """Return the texture that an argument is. Raises KernelFileError where no texture can be of its array."""
+    assert argument.fetch is not None
+    try:
+        return Texture(f"{argument.name}_texture", array, **dataclasses.asdict(argument.fetch))
+    except ValueError as error:
+        raise KernelFileError(f"{argument.place}: {error}") from None
+
+
 def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], arch: str = "") -> Kernel:
     """Return the kernel of a configuration, which holds at least the parameters, for an architecture ("sm_90a") where
     that is known. Raises KernelFileError for a scalar that its type cannot hold."""
-    values = file.values(sizes, config)
+    file, values = file.under(config), file.values(sizes, config)
+    first, *others = (_launch(file, step, values) for step in file.steps)
     return Kernel(
-        entry=entry_of(file, values),
+        **first,
+        then=tuple(Launch(**launch) for launch in others),
         source=source_of(file, values),
         headers=Headers.of(dict(file.headers)),
         compile_options=file.options,
-        arguments=tuple(_argument(argument, values) for argument in file.arguments if argument.kind != "constant"),
         symbols=tuple(operand(argument, values) for argument in file.arguments if argument.kind == "constant"),
-        grid=_size(values, GRID),
-        block=_size(values, BLOCK),
-        cluster=_size(values, CLUSTER),
-        dynamic_shared_bytes=int(values[SHARED]),
         arch=arch,
     )
 
 
-def _argument(argument: Argument, values: Mapping[str, Result]) -> Operand | Scalar:
+def _launch(file: KernelFile, step: Step, values: Mapping[str, Result]) -> dict[str, Any]:
+    """Return one launch, as the arguments of ``Launch``."""
+    by_name = {a.name: a for a in file.arguments}
+    (shared,) = step.named((SHARED,))
+    return {
+        "entry": entry_of(step.entry, _spelled(file, values)),
+        "arguments": tuple(_argument(by_name[name], values) for name in step.arguments),
+        "grid": _size(values, step.named(GRID)),
+        "block": _size(values, step.named(BLOCK)),
+        "cluster": _size(values, step.named(CLUSTER)),
+        "dynamic_shared_bytes": int(values[shared]),
+    }
+
+
+def _argument(argument: Argument, values: Mapping[str, Result]) -> Operand | Scalar | Texture:
+    if argument.fetch is not None:
+        return texture(argument, operand(argument, values))
     if argument.value is None:
         return operand(argument, values)
     value = argument.value.value(values)
@@ -64,9 +97,9 @@ def _size(values: Mapping[str, Result], names: tuple[str, ...]) -> tuple[int, in
     return x, y, z
 
 
-def entry_of(file: KernelFile, values: Mapping[str, Result]) -> str:
+def entry_of(entry: str, values: Mapping[str, Result]) -> str:
     """Return the entry function; in an instantiation, names of the configuration are replaced by their values."""
-    name, bracket, arguments = file.entry.partition("<")
+    name, bracket, arguments = entry.partition("<")
     filled = re.sub(r"[A-Za-z_]\w*", lambda m: token(values[m[0]]) if m[0] in values else m[0], arguments)
     return name + bracket + filled
 
@@ -74,6 +107,7 @@ def entry_of(file: KernelFile, values: Mapping[str, Result]) -> str:
 def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
     """Return the user's source behind one line for each parameter, attribute and define; its own lines keep their
     numbers."""
+    values = _spelled(file, values)
     names = [p.name for p in file.parameters] + [a.name for a in file.attributes]
     passed = {name: values[name] for name in names} if file.passing != "template" else {}
     source, lines = file.source, []
@@ -94,7 +128,15 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
             else:
                 lines.append(f"#define {name} {token(value)}")
     lines += [f"#define {d.name} {token(d.expression.value(values))}" for d in file.defines]
+    # Macros of short names would be replaced in CUDA's own headers, which are therefore included before.
+    own = {name for name, _ in file.headers}
+    lines[:0] = [f"#include <{name}>" for name in dict.fromkeys(_SYSTEM.findall(source)) if name not in own]
     return "".join(f"{line}\n" for line in (*lines, f'#line 1 "{file.source_name}"')) + source
+
+
+def _spelled(file: KernelFile, values: Mapping[str, Result]) -> Mapping[str, Result]:
+    """Return the values with types as C++ calls them."""
+    return {**values, **{name: in_source(str(values[name])) for name in file.named_types}}
 
 
 def token(value: Result) -> str:

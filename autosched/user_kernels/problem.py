@@ -55,6 +55,11 @@ class KernelProblem(Problem):
             return operand(argument, known)
         return Operand(argument.name, "output", argument.dtype, _largest(self.file, argument, tuple(known.items())))
 
+    def under(self, values: Mapping[str, Value]) -> KernelProblem:
+        """Return the problem with the types and tolerances that a configuration gives its arguments."""
+        file = self.file.under(values)
+        return self if file is self.file else problem_type(file).of(self.sizes)
+
     @property
     def flops(self) -> float:
         return 0.0 if self.file.flops is None else float(self.file.flops.value(self.sizes))
@@ -101,8 +106,10 @@ class KernelProblem(Problem):
         if reference.judges:
             return {}
         if reference.function is None:
-            found = _emulated(reference.kernel or self.file, self.sizes, dict(reference.config), inputs)
-            return {o.name: _exact(o.dtype, found[o.name]) for o in outputs}
+            own = {a.name: a.dtype for a in self.file.arrays}
+            other = reference.kernel or self.file
+            computed, types = _emulated(other, self.sizes, dict(reference.config), inputs, own)
+            return {o.name: _exact(types[o.name], computed[o.name]) for o in outputs}
         told = self._told
         result = call(reference.function, told, self._numbers, self._read(inputs))
         found = result if isinstance(result, Mapping) else {outputs[0].name: result}
@@ -183,7 +190,7 @@ class KernelProblem(Problem):
         found = {}
         for a in self._outputs:
             wanted = np.abs(reference[a.name], dtype=np.float64) if a.atol is None or a.rtol != 0.0 else None
-            share = _roundoff(a.dtype)
+            share = max(_roundoff(a.dtype), _roundoff(self._reference_dtype(a)))
             values = np.zeros(self.operand(a).shape) if wanted is None else wanted
             finite = values[np.isfinite(values)]
             level = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
@@ -192,15 +199,25 @@ class KernelProblem(Problem):
             found[a.name] = atol + rtol * values
         return found
 
+    def _reference_dtype(self, argument: Argument) -> DType:
+        """Return the type in which a kernel that is the reference has computed an output; a function computes in
+        float64."""
+        reference = self.file.reference
+        if reference.function is not None or argument.dtype_by is None or reference.kernel is not None:
+            return argument.dtype
+        usual = {p.name: p.default for p in self.file.parameters} | dict(reference.config)
+        return next(a.dtype for a in self.file.under(usual).arrays if a.name == argument.name)
+
     def to_json(self) -> dict[str, Any]:
-        return {**super().to_json(), "computes": self.file.computes}
+        types = {a.name: a.dtype.name for a in self.file.arrays if a.dtype_by is not None} if self.file.is_under else {}
+        return {**super().to_json(), "computes": self.file.computes, **({"types": types} if types else {})}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Raise ValueError as Problem does, and for one recorded when the kernel file computed something else."""
         if data.get("computes") != cls.file.computes:
             raise ValueError(f"this was recorded when {cls.file.name} computed something else (arguments or reference)")
-        return super().from_json({k: v for k, v in data.items() if k != "computes"})
+        return super().from_json({k: v for k, v in data.items() if k not in ("computes", "types")})
 
     @classmethod
     def of(cls, sizes: Mapping[str, int]) -> Self:
@@ -224,25 +241,32 @@ def problem_type(file: KernelFile) -> type[KernelProblem]:
 
 
 def _emulated(
-    file: KernelFile, sizes: Mapping[str, int], chosen: Mapping[str, Value], inputs: Mapping[str, Array]
-) -> Mapping[str, Array]:
-    """Return what a kernel computes at its defaults, but for what is ``chosen``. Raises KernelFileError where it does
-    not."""
+    file: KernelFile,
+    sizes: Mapping[str, int],
+    chosen: Mapping[str, Value],
+    inputs: Mapping[str, Array],
+    types: Mapping[str, DType],
+) -> tuple[Mapping[str, Array], Mapping[str, DType]]:
+    """Return what a kernel computes at its defaults, but for what is ``chosen``, and the types of its arrays; ``types``
+    are those of ``inputs``. Raises KernelFileError where it does not."""
     config = {p.name: chosen.get(p.name, p.default) for p in file.parameters}
     sizes = {name: sizes.get(name, usual) for name, usual in file.sizes}
     read = [a.name for a in file.arguments if a.fill is not None]
     told = f"the reference of {file.name}, itself at {config},"
-    values = file.values(sizes, config)
+    file, values = file.under(config), file.values(sizes, config)
     for rule in file.rules:
         if not rule.pruning and not rule.expression.value(values):
             raise KernelFileError(f"{told} breaks a rule: {rule.reason or rule.expression.text}")
     if not inputs.keys() >= set(read):
         raise KernelFileError(f"{told} reads {', '.join(read)}, and there are {', '.join(inputs)}: name them alike")
-    given = {name: inputs[name] for name in read}
+    given = {a.name: inputs[a.name] for a in file.arguments if a.fill is not None}
+    for a in file.arrays:  # another configuration may have other types
+        if a.name in given and given[a.name].dtype != np.dtype(a.dtype.storage) and a.name in types:
+            given[a.name] = a.dtype.store(_values(types[a.name], given[a.name]))
     run = emulate(lower(file, sizes, config), given, time_limit=_EMULATION_SECONDS, check=False)
     if run.status not in ("ok", "findings"):
         raise KernelFileError(f"{told} cannot be emulated ({run.status}): {run.reason}")
-    return run.outputs
+    return run.outputs, {a.name: a.dtype for a in file.arrays}
 
 
 _MOST_SHAPES = 1 << 20  # configurations that one shape may depend on

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 
 from autosched.user_kernels.document import KernelFileError
 from autosched.user_kernels.expressions import Expression, ExpressionError, Result, parse
-from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, FileRule, KernelFile
+from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, FileRule, KernelFile, Step
 from autosched.user_kernels.lowering import lower
 from autosched.user_kernels.problem import KernelProblem, problem_type
 from search_spaces.hardware.costs.cost_counts import CostCounts
@@ -72,8 +72,17 @@ def template(file: KernelFile) -> KernelTemplate:
 
 def launch_rules(file: KernelFile, device: Device) -> list[FileRule]:
     """Return what every launch on ``device`` must keep, in the language of the file's own rules."""
-    gx, gy, gz = GRID
-    bx, by, bz = BLOCK
+    rules: dict[str, tuple[str, str]] = {}
+    for step in file.steps:
+        of_step = _rules_of_step(file, step, device)
+        rules |= {step.named((name,))[0]: rule for name, rule in of_step.items()}
+    return [FileRule(parse(text, file.types), reason, name=name) for name, (text, reason) in rules.items()]
+
+
+def _rules_of_step(file: KernelFile, step: Step, device: Device) -> dict[str, tuple[str, str]]:
+    gx, gy, gz = step.named(GRID)
+    bx, by, bz = step.named(BLOCK)
+    (bytes_of,) = step.named((SHARED,))
     threads, shared = device.max_threads_per_block, device.shared_per_block
     rules = {
         "launch.block": (
@@ -86,19 +95,21 @@ def launch_rules(file: KernelFile, device: Device) -> list[FileRule]:
             f"a grid has at least one block, and at most {MOST_BLOCKS} along x and {MOST_BLOCKS_YZ} along y and z",
         ),
         "launch.shared_bytes": (
-            f"0 <= {SHARED} <= {shared}",
+            f"0 <= {bytes_of} <= {shared}",
             f"a block on {device.name} has at most {shared} bytes of shared memory",
         ),
     }
-    if _clustered(file):
-        sides = " and ".join(f"{c} >= 1 and {g} % {c} == 0" for c, g in zip(CLUSTER, GRID, strict=True))
+    cluster = step.named(CLUSTER)
+    if any(a.name in cluster and a.expression.text != "1" for a in file.launch):
+        sides = " and ".join(f"{c} >= 1 and {g} % {c} == 0" for c, g in zip(cluster, (gx, gy, gz), strict=True))
         reason = f"a cluster has at most {MOST_CLUSTER} blocks and divides the grid"
-        rules["launch.cluster"] = (f"{' * '.join(CLUSTER)} <= {MOST_CLUSTER} and {sides}", reason)
-    return [FileRule(parse(text, file.types), reason, name=name) for name, (text, reason) in rules.items()]
+        rules["launch.cluster"] = (f"{' * '.join(cluster)} <= {MOST_CLUSTER} and {sides}", reason)
+    return rules
 
 
 def _clustered(file: KernelFile) -> bool:
-    return any(a.name in CLUSTER and a.expression.text != "1" for a in file.launch)
+    names = {name for step in file.steps for name in step.named(CLUSTER)}
+    return any(a.name in names and a.expression.text != "1" for a in file.launch)
 
 
 def _why_not(file: KernelFile, problem: KernelProblem, device: Device) -> str | None:

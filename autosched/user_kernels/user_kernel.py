@@ -35,10 +35,11 @@ class Kernel:
     def __init__(
         self,
         source: str | Path,
-        entry: str,
+        entry: str = "",
         *,
         parameters: Mapping[str, Any],
         arguments: Sequence[Mapping[str, Any]],
+        steps: Sequence[Mapping[str, Any]] = (),
         block: Texts = (),
         grid: Texts = (),
         problem_size: Texts = (),
@@ -67,16 +68,24 @@ class Kernel:
         """``source`` is CUDA C++, or the path of a file of it. Everything else is spelled as in a kernel file: a rule
         is an expression, or one with its reason; ``reference`` is a function that computes the outputs, or the table
         of a kernel file; ``verify`` in its place one that is given inputs and outputs by name, and says whether the
-        outputs are right: True, or False or a text of what is wrong.
+        outputs are right: True, or False or a text of what is wrong. ``steps``, in place of ``entry``, ``block`` and
+        ``grid``, are the launches of a pipeline: each has an ``entry``, ``grid``, ``block``, and the names of its
+        ``arguments``.
 
         Raises KernelFileError, one line that names the argument, for whatever is wrong with it.
         """
         is_path = isinstance(source, Path) or ("\n" not in source and "{" not in source)
-        name = name or entry.partition("<")[0].rpartition("::")[2].strip()
+        called = entry or next((str(step.get("entry", "")) for step in steps), "")
+        name = name or called.partition("<")[0].rpartition("::")[2].strip()
         launch = {"block": block, "grid": grid, "problem_size": problem_size, "cluster": cluster}
         divisors = {"grid_div_x": grid_div_x, "grid_div_y": grid_div_y, "grid_div_z": grid_div_z}
-        kernel = {"name": name, "entry": entry, "options": list(options), "include": list(include)}
-        given = {"source": str(source) if is_path else "", "parameters_as": parameters_as, "summary": summary}
+        kernel = {"name": name, "options": list(options), "include": list(include)}
+        given = {
+            "entry": entry,
+            "source": str(source) if is_path else "",
+            "parameters_as": parameters_as,
+            "summary": summary,
+        }
         document: dict[str, Any] = {
             "kernel": kernel | {key: value for key, value in given.items() if value},
             "sizes": sizes or {},
@@ -85,8 +94,8 @@ class Kernel:
             "attributes": attributes or {},
             "defines": defines or {},
             "rule": [_rule(rule) for rule in rules],
-            "launch": {"shared_bytes": shared_bytes}
-            | {key: value for key, value in launch.items() if value}
+            "step": [dict(step) for step in steps],
+            "launch": {key: value for key, value in (launch | {"shared_bytes": shared_bytes}).items() if value}
             | {key: value for key, value in divisors.items() if value is not None},
             "argument": list(arguments),
             "tolerance": tolerance or {},
@@ -95,6 +104,8 @@ class Kernel:
             "cost": cost or {},
             "proxy": proxy or {},
         }
+        if steps and not document["launch"]:
+            del document["launch"]
         self.file = read_document(
             document,
             Places(f"Kernel {name}"),

@@ -25,22 +25,22 @@ def launch(grid: Any, block: Any, parameters: Any, shared_mem: int = 0) -> None:
 
 
 class SimulatedDriver:
-    """Set it as ``sys.modules["cupy"]``, and ask ``array`` for arrays."""
+    """Set it as ``sys.modules["cupy"]``, and ask ``empty`` for arrays. ``gpu`` is the number of its only one."""
 
     __version__ = cupy.__version__
     ndarray = cupy.ndarray
 
-    def __init__(self) -> None:
+    def __init__(self, gpu: int = 0) -> None:
         self._free = itertools.count(_SPACING, _SPACING)
         stream = SimpleNamespace(ptr=0)
         properties = {"name": b"NVIDIA H200", "totalGlobalMem": 150_000_000_000, "major": 9, "minor": 0}
         self.cuda = SimpleNamespace(
-            Device=_Device,
+            Device=lambda number=gpu: _Device(number),
             Stream=cupy.cuda.Stream,
             get_current_stream=lambda: stream,
             runtime=SimpleNamespace(
-                getDevice=lambda: 0,
-                getDeviceProperties=lambda gpu: properties,
+                getDevice=lambda: gpu,
+                getDeviceProperties=lambda _gpu: properties,
                 runtimeGetVersion=lambda: 13000,
             ),
         )
@@ -59,7 +59,7 @@ class SimulatedDriver:
 class _Device:
     attributes = ATTRIBUTES
 
-    def __init__(self, gpu: int = 0) -> None:
+    def __init__(self, gpu: int) -> None:
         self.id = gpu
 
     def __enter__(self) -> None: ...

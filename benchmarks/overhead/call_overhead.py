@@ -4,7 +4,8 @@
 
 Everything is measured in one run over the simulated driver (``gpu/simulated_driver.py``): cupy's own arrays, and
 launches that return at once. Rounds of each way of calling take turns; the raw launch of the same round is
-subtracted, and the median of the differences counts, beside the least. Times are those of the processor.
+subtracted, and the median of the differences counts, beside what is between the least of both, which another process
+that shares the core slows least. Times are those of the processor.
 
 A cold start is a process of its own that has imported cupy, as a program with arrays has: from ``import autosched`` to
 a kernel that can be called, whose answer and cubin an earlier process left in the cache. The first one of all, which
@@ -21,11 +22,17 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 PROBLEM = {"m": 4096, "n": 4096, "k": 4096}
+SMALL = {
+    "m": 64,
+    "n": 64,
+    "k": 64,
+}  # of torch's tensors, which are allocated: larger ones would be mapped anew each time
 _START = """
 import sys, time
 import numpy, cupy
@@ -48,15 +55,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["AUTOSCHED_CACHE_DIR"] = str(Path(folder) / "cache")
         path = str(Path(folder) / "best.db")
-        tuned(path)
+        tuned(path, PROBLEM)
+        tuned(path, SMALL)
         starts = [started(path) for _ in range(asked.starts + 1)]
-        told = {"load": os.getloadavg()[0], "starts": starts, "calls": overheads(path, asked.rounds, asked.calls)}
+        told = {
+            "load": os.getloadavg()[0],
+            "starts": starts,
+            "torch": torch_overheads(path, asked.rounds, asked.calls),
+            "calls": overheads(path, asked.rounds, asked.calls),
+        }
     print(json.dumps(told) if asked.json else shown(told))
     return 0
 
 
-def tuned(path: str) -> None:
-    """Make a database with one record of PROBLEM on h200, as tune would leave it."""
+def tuned(path: str, sizes: dict[str, int]) -> None:
+    """Add a record of a matmul on h200 to a database, as tune would leave it."""
     import dataclasses
     from datetime import UTC, datetime
 
@@ -69,7 +82,7 @@ def tuned(path: str) -> None:
     from search_spaces.hardware.devices import device
     from search_spaces.operators.matmul import Matmul
 
-    problem, row, its = Matmul(**PROBLEM), device("h200"), template("matmul")
+    problem, row, its = Matmul(**sizes), device("h200"), template("matmul")
     # One without arrays of its own, which the simulated driver does not make.
     schedule = next(
         s for s in its.space(problem, row).sample(64, 0)
@@ -132,11 +145,64 @@ def overheads(path: str, rounds: int, calls: int) -> dict[str, tuple[float, floa
         "autosched.matmul(a, b, out)": (lambda: autosched.matmul(a, b, out), raw),
         "autosched.matmul(a, b)": (lambda: autosched.matmul(a, b), raw_with_a_new_output),
     }
-    beyond: dict[str, list[float]] = {name: [] for name in ways}
+    return in_turns(ways, rounds, calls)
+
+
+def torch_overheads(path: str, rounds: int, calls: int) -> dict[str, tuple[float, float]]:
+    """Seconds of a call of the operator from torch eager, through torch's own dispatcher, beyond one of the same schema
+    that does the least: it makes the result and launches. Beside it what the dispatcher itself costs.
+
+    Tensors are the CPU's, and taken for those of the GPU -1, which is what torch numbers the CPU; what is registered
+    for CUDA is registered once more, for them. {} without torch.
+    """
+    try:
+        import torch
+    except ImportError:
+        return {}
+    import autosched
+    from autosched.torch import ops
+    from benchmarks.gpu.simulated_driver import SimulatedDriver, launch
+    from benchmarks.overhead.torch_without_gpu import cpu_tensors_as_cuda
+
+    sys.modules["cupy"] = SimulatedDriver(gpu=-1)  # type: ignore[assignment]
+    autosched.use(path)
+    a, b, ready = (torch.empty(64, 64, dtype=torch.float16) for _ in range(3))
+    grid, block = (1024, 1, 1), (256, 1, 1)
+
+    def least(a: Any, b: Any, bias: Any = None, activation: str = "none", precision: str = "tf32") -> Any:
+        out = a.new_empty((64, 64), dtype=torch.float16)
+        launch(grid, block, (a.data_ptr(), b.data_ptr(), out.data_ptr()), shared_mem=0)
+        return out
+
+    library, of_ours = torch.library.Library("least", "FRAGMENT"), torch.library.Library("autosched", "FRAGMENT")
+    for name, function in (("matmul", least), ("nothing", lambda *_: ready)):
+        library.define(name + ops.SCHEMAS["matmul"])
+        library.impl(name, function, "CPU")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, of an operator that is overridden: that is meant
+        of_ours.impl("matmul", ops.ON_GPU["matmul"], "CPU", allow_override=True)
+    tuned, least_op, nothing = torch.ops.autosched.matmul, torch.ops.least.matmul, torch.ops.least.nothing
+    ways: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        "torch.ops.autosched.matmul(a, b)": (lambda: tuned(a, b), lambda: least_op(a, b)),
+        "autosched.torch.matmul(a, b)": (lambda: ops.matmul(a, b), lambda: least_op(a, b)),
+        "the dispatcher itself, beyond a Python call": (lambda: nothing(a, b), lambda: (lambda *_: ready)(a, b)),
+    }
+    with cpu_tensors_as_cuda():
+        return in_turns(ways, rounds, calls)
+
+
+def in_turns(
+    ways: dict[str, tuple[Callable[[], Any], Callable[[], Any]]], rounds: int, calls: int
+) -> dict[str, tuple[float, float]]:
+    """Seconds by which the first of each two is slower: the median over the rounds, and between the least of both."""
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, (ours, base) in ways.items():
-            beyond[name].append(seconds(ours, calls) - seconds(base, calls))
-    return {name: (statistics.median(values), min(values)) for name, values in beyond.items()}
+            times[name].append((seconds(ours, calls), seconds(base, calls)))
+    return {
+        name: (statistics.median(o - b for o, b in both), min(o for o, _ in both) - min(b for _, b in both))
+        for name, both in times.items()
+    }
 
 
 def seconds(call: Callable[[], Any], calls: int) -> float:
@@ -149,8 +215,10 @@ def seconds(call: Callable[[], Any], calls: int) -> float:
 
 def shown(told: dict[str, Any]) -> str:
     """Return the tables of the results page."""
-    lines = ["| call | beyond a raw launch, median | least |", "|---|---|---|"]
+    lines = ["| call | beyond a raw launch, median | between the least |", "|---|---|---|"]
     lines += [f"| `{name}` | {m * 1e6:.1f} us | {least * 1e6:.1f} us |" for name, (m, least) in told["calls"].items()]
+    lines += ["", "| from torch eager | beyond the least operator, median | between the least |", "|---|---|---|"]
+    lines += [f"| `{name}` | {m * 1e6:.1f} us | {least * 1e6:.1f} us |" for name, (m, least) in told["torch"].items()]
     first, *cold = told["starts"]
     walls, cpus = [wall for wall, _ in cold], [cpu for _, cpu in cold]
     lines += ["", "| start of a process | median | least | processor time, least |", "|---|---|---|---|"]

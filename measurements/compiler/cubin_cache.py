@@ -26,12 +26,21 @@ _FORMAT = 2
 
 
 @dataclass(frozen=True)
+class CompiledStep:
+    """A function of a pipeline: its name in the cubin, and what ptxas allots to it."""
+
+    entry: str
+    resources: Resources
+
+
+@dataclass(frozen=True)
 class Compiled:
     """A cubin in the cache. ``digest`` is its SHA-256: kernels with equal digests and launches are the same program.
 
     ``entry`` is the name of the kernel's entry function in it, which C++ may have changed.
     ``compile_seconds`` is what compiling took, now or, where ``cached``, when it was first done. ``toolchain`` names
     compiler and version. ``code`` says what the cubin holds; None where that cannot be told.
+    ``steps`` are the functions of a pipeline, of which ``resources`` are the most; empty for a single launch.
     """
 
     path: Path
@@ -44,6 +53,12 @@ class Compiled:
     toolchain: str
     cached: bool
     code: MachineCode | None = None
+    steps: tuple[CompiledStep, ...] = ()
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The names of the functions in the cubin, in the order in which they are launched."""
+        return tuple(step.entry for step in self.steps) or (self.entry,)
 
     @property
     def cubin(self) -> bytes:
@@ -93,6 +108,7 @@ class CompileCache:
                 toolchain=str(entry["toolchain"]),
                 cached=True,
                 code=machine_code(cubin),
+                steps=tuple(CompiledStep(str(e), _resources(r)) for e, r in entry.get("steps", ())),
             )
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
@@ -108,6 +124,7 @@ class CompileCache:
         log: str,
         arch: str,
         toolchain: str,
+        steps: Sequence[CompiledStep] = (),
     ) -> Compiled:
         """Publish an entry, over whatever was there.
 
@@ -127,9 +144,14 @@ class CompileCache:
             "arch": arch,
             "toolchain": toolchain,
         }
+        if steps:
+            document["steps"] = [[step.entry, dataclasses.asdict(step.resources)] for step in steps]
         publish(self._entries / f"{key}.json", json.dumps(document, indent=1).encode())
         code = machine_code(cubin)
-        return Compiled(path, digest, entry, resources, compile_seconds, log, arch, toolchain, cached=False, code=code)
+        return Compiled(
+            path, digest, entry, resources, compile_seconds, log, arch, toolchain, cached=False, code=code,
+            steps=tuple(steps),
+        )  # fmt: skip
 
     def _cubin_path(self, digest: str) -> Path:
         return self._cubins / f"{digest}.cubin"

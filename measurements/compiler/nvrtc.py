@@ -34,7 +34,8 @@ class NvrtcMissing(RuntimeError):
 
 @dataclass(frozen=True)
 class CompilerOutput:
-    """``cubin`` is None when the compilation failed; ``entry`` is the entry function's name in it.
+    """``cubin`` is None when the compilation failed; ``entry`` is the entry function's name in it, ``then`` are those
+    of further ones.
 
     ``log`` holds the messages of NVRTC and, with -v, of ptxas.
     """
@@ -43,29 +44,36 @@ class CompilerOutput:
     entry: str
     log: str
     seconds: float
+    then: tuple[str, ...] = ()
 
 
 def compile_source(
-    source: str, entry: str, arch: str, headers: Headers, options: Sequence[str] = OPTIONS
+    source: str,
+    entry: str,
+    arch: str,
+    headers: Headers,
+    options: Sequence[str] = OPTIONS,
+    then: Sequence[str] = (),
 ) -> CompilerOutput:
     """Compile CUDA C++ for ``arch`` (for example "sm_90a").
 
-    ``entry`` is a function's name or a name expression (NVRTC, Accessing Lowered Names). Headers are found by the names
+    ``entry`` is a function's name or a name expression (NVRTC, Accessing Lowered Names), ``then`` are further ones.
+    Headers are found by the names
     in the includes, and CUDA's own where this machine has them. Raises NvrtcMissing. There is no time limit.
     """
     nvrtc = _nvrtc()
-    with _compiled(source, entry, arch, headers, options) as (program, log, seconds, failed):
+    with _compiled(source, (entry, *then), arch, headers, options) as (program, log, seconds, failed):
         if failed:
             return CompilerOutput(None, entry, failed, seconds)
-        lowered = _call(nvrtc, "nvrtcGetLoweredName", program, entry.encode()).decode()
+        lowered, *others = (_call(nvrtc, "nvrtcGetLoweredName", program, e.encode()).decode() for e in (entry, *then))
         cubin = bytearray(_call(nvrtc, "nvrtcGetCUBINSize", program))
         _call(nvrtc, "nvrtcGetCUBIN", program, cubin)
-        return CompilerOutput(bytes(cubin), lowered, log, seconds)
+        return CompilerOutput(bytes(cubin), lowered, log, seconds, tuple(others))
 
 
 @contextmanager
 def _compiled(
-    source: str, entry: str, arch: str, headers: Headers, options: Sequence[str]
+    source: str, entries: Sequence[str], arch: str, headers: Headers, options: Sequence[str]
 ) -> Iterator[tuple[Any, str, float, str]]:
     """Yield a compiled program, NVRTC's log, the seconds that it took, and why it failed, empty where it did not."""
     nvrtc = _nvrtc()
@@ -74,7 +82,7 @@ def _compiled(
     started = time.perf_counter()
     program = _call(nvrtc, "nvrtcCreateProgram", source.encode(), PROGRAM_NAME.encode(), len(names), texts, names)
     try:
-        if entry:
+        for entry in dict.fromkeys(filter(None, entries)):
             _call(nvrtc, "nvrtcAddNameExpression", program, entry.encode())
         (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [a.encode() for a in arguments])
         seconds = time.perf_counter() - started
@@ -115,14 +123,19 @@ class PtxOutput:
 
 
 def compile_to_ptx(
-    source: str, entry: str, arch: str, headers: Headers, options: Sequence[str] = PTX_OPTIONS
+    source: str,
+    entry: str,
+    arch: str,
+    headers: Headers,
+    options: Sequence[str] = PTX_OPTIONS,
+    then: Sequence[str] = (),
 ) -> PtxOutput:
     """Compile CUDA C++ to PTX for ``arch`` ("compute_80"), with the line of the source that each instruction is of.
 
     As ``compile_source`` otherwise; ``entry`` may be empty, for a source whose kernels are ``extern "C"``.
     """
     nvrtc = _nvrtc()
-    with _compiled(source, entry, arch, headers, options) as (program, log, seconds, failed):
+    with _compiled(source, (entry, *then), arch, headers, options) as (program, log, seconds, failed):
         if failed:
             return PtxOutput(None, entry, failed, seconds)
         lowered = _call(nvrtc, "nvrtcGetLoweredName", program, entry.encode()).decode() if entry else ""

@@ -15,15 +15,19 @@ _decoded = lru_cache(maxsize=8)(Headers.decode)
 
 
 def handle(request: Message) -> Message:
-    """Compile ``source`` for ``arch`` with ``options``; ``headers`` names a blob, ``cubin`` in the answer another.
+    """Compile ``source`` for ``arch`` with ``options``, the functions ``entry`` and ``then``; ``headers`` names a blob,
+    ``cubin`` in the answer another.
 
     ``cubin`` is null on failure. With ``ptx`` it is ``text`` that is made, from ``folder``.
     """
     headers = _decoded(bytes(request.blobs[request["headers"]]))
     if request.get("ptx"):
         return _ptx(request, headers)
-    output = compile_source(request["source"], request["entry"], request["arch"], headers, request["options"])
+    output = compile_source(
+        request["source"], request["entry"], request["arch"], headers, request["options"], request.get("then", ())
+    )
     answer = Message({"cubin": None, "entry": output.entry, "log": output.log, "seconds": output.seconds})
+    answer["then"] = list(output.then)
     if output.cubin is not None:
         answer["cubin"] = answer.attach(output.cubin)
     return answer
@@ -32,7 +36,9 @@ def handle(request: Message) -> Message:
 def _ptx(request: Message, headers: Headers) -> Message:
     with suppress(OSError):  # a folder that is gone: nothing is found there
         os.chdir(request["folder"])
-    output = compile_to_ptx(request["source"], request["entry"], request["arch"], headers, request["options"])
+    output = compile_to_ptx(
+        request["source"], request["entry"], request["arch"], headers, request["options"], request.get("then", ())
+    )
     answer = Message({"text": None, "entry": output.entry, "log": output.log, "seconds": output.seconds})
     if output.text is not None:
         answer["text"] = answer.attach(output.text.encode())

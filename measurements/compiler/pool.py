@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from measurements.compiler.cubin_cache import CompileCache, Compiled
+from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
 from measurements.compiler.nvrtc import OPTIONS, CompilerOutput, NvrtcMissing, toolchain_version
 from measurements.files.text import harmless, one_line
 from measurements.records.measurement import Resources, Status
@@ -34,6 +34,7 @@ __all__ = [
     "over_limits",
     "parse_resources",
     "toolchain_version",
+    "why_not_launched",
 ]
 
 COMPILER_MODULE = "measurements.compiler.nvrtc_worker"
@@ -151,6 +152,7 @@ class CompilePool:
         request = {
             "source": kernel.source,
             "entry": kernel.entry,
+            "then": [step.entry for step in kernel.then],
             "arch": arch,
             "headers": kernel.headers.digest,
             "options": list(options),
@@ -175,9 +177,13 @@ class CompilePool:
         log = output.log
         if output.cubin is None:
             return _failure(log, kernel.entry)
-        resources = parse_resources(log, output.entry)
-        if resources is None:
-            return CompileFailure(Status.COMPILE_ERROR, f"no entry function {kernel.entry!r} was compiled", log)
+        steps = []
+        for step, entry in zip(kernel.steps, (output.entry, *output.then), strict=True):
+            allotted = parse_resources(log, entry)
+            if allotted is None:
+                return CompileFailure(Status.COMPILE_ERROR, f"no entry function {step.entry!r} was compiled", log)
+            allotted = dataclasses.replace(allotted, dynamic_shared_bytes=step.dynamic_shared_bytes)
+            steps.append(CompiledStep(entry, allotted))
         serialized = re.search(r"^.*wgmma.*serialized.*$", log, re.MULTILINE)
         if serialized:
             return CompileFailure(Status.COMPILE_ERROR, one_line(f"ptxas serialized wgmma: {serialized[0]}"), log)
@@ -185,12 +191,19 @@ class CompilePool:
             key,
             output.cubin,
             entry=output.entry,
-            resources=dataclasses.replace(resources, dynamic_shared_bytes=kernel.dynamic_shared_bytes),
+            resources=_most(steps),
             compile_seconds=output.seconds,
             log=log,
             arch=arch,
             toolchain=self.toolchain,
+            steps=steps if kernel.then else (),
         )
+
+
+def _most(steps: Sequence[CompiledStep]) -> Resources:
+    """Return what the greediest function of a pipeline gets, of each resource; of a single one what it gets."""
+    each = [dataclasses.astuple(step.resources) for step in steps]
+    return Resources(*map(max, zip(*each, strict=True)))
 
 
 def usable_cores() -> int:
@@ -250,8 +263,19 @@ def error_reason(log: str) -> str:
     return next((line.strip() for line in log.splitlines() if line.strip()), "the compiler gave no message")
 
 
-def over_limits(kernel: Kernel, resources: Resources, device: Device) -> str | None:
+def why_not_launched(kernel: Kernel, compiled: Compiled, device: Device) -> str | None:
     """Why ``device`` cannot launch the compiled kernel, in one sentence; None when it can."""
+    if not compiled.steps:
+        return over_limits(kernel, compiled.resources, device)
+    for step, found in zip(kernel.steps, compiled.steps, strict=True):
+        reason = over_limits(step, found.resources, device)
+        if reason is not None:
+            return f"{step.name}: {reason}"
+    return None
+
+
+def over_limits(kernel: Kernel, resources: Resources, device: Device) -> str | None:
+    """Why ``device`` cannot launch one compiled function, in one sentence; None when it can."""
     shared = resources.static_shared_bytes + resources.dynamic_shared_bytes
     if shared > device.shared_per_block:
         return f"{shared} bytes of shared memory are more than the {device.shared_per_block} that {device.name} allows"
@@ -277,7 +301,8 @@ def _output(answer: Message) -> CompilerOutput:
     program = None if cubin is None else bytes(answer.blobs[cubin])
     if program == b"":
         raise ValueError("this is not a program")
-    return CompilerOutput(program, str(entry), harmless(str(answer["log"])), seconds)
+    then = tuple(map(str, answer.get("then", ())))
+    return CompilerOutput(program, str(entry), harmless(str(answer["log"])), seconds, then)
 
 
 def _failure(log: str, entry: str) -> CompileFailure:

@@ -33,7 +33,12 @@ class CompilerStopped(Exception):
 
 
 def compile_to_ptx(
-    source: str, entry: str, arch: str, headers: Headers, options: Sequence[str] = PTX_OPTIONS
+    source: str,
+    entry: str,
+    arch: str,
+    headers: Headers,
+    options: Sequence[str] = PTX_OPTIONS,
+    then: Sequence[str] = (),
 ) -> PtxOutput:
     """As ``nvrtc.compile_to_ptx``, for at most COMPILE_SECONDS. Raises CompilerStopped, NvrtcMissing."""
     toolchain_version()
@@ -41,6 +46,7 @@ def compile_to_ptx(
         "ptx": True,
         "source": source,
         "entry": entry,
+        "then": list(then),
         "arch": arch,
         "headers": headers.digest,
         "options": list(options),

@@ -35,8 +35,9 @@ from measurements.emulator.findings import (
 )
 from measurements.emulator.host import HostFailure, last_line, machine_sentence
 from measurements.emulator.inputs_file import InputsFile
-from measurements.emulator.memory import PLAIN_MEMORY, Flags, Memory
+from measurements.emulator.memory import FIRST_HANDLE, PLAIN_MEMORY, Flags, Memory, texture_object
 from measurements.emulator.order import ASCENDING, Order
+from measurements.emulator.pipeline import run_steps
 from measurements.emulator.ptx.build import (
     CompiledKernel,
     KernelCompileError,
@@ -52,6 +53,7 @@ from search_spaces.hardware.dtypes import U32
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Kernel, Launch, Scalar
 from search_spaces.templates.tensor_map import ELEMENT_BYTES, SWIZZLE_BYTES, TensorMap
+from search_spaces.templates.texture import Texture
 
 ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP)
@@ -113,7 +115,7 @@ def emulate(
     perturb: bool = False,
     calls: int = 1,
 ) -> Emulation:
-    """Compile ``kernel`` to PTX with NVRTC and execute its launch once on the CPU.
+    """Compile ``kernel`` to PTX with NVRTC and execute its launch, or those of a pipeline, once on the CPU.
 
     ``inputs`` holds an array for each operand of role input or inout, in its storage type and shape. Outputs, and
     workspaces that are not zeroed, hold bytes of 0xFF before the launch. ``time_limit`` is the CPU seconds of the
@@ -131,6 +133,13 @@ def emulate(
         lack = lacking(kernel)
         if lack:
             return Emulation("unsupported", {}, (), (), (), reason=lack)
+        if kernel.then:
+
+            def run(step: Kernel, given: Mapping[str, Array], memory: Memory) -> Emulation:
+                compile_it = partial(compile_to_program, step)
+                return _emulate(step, compile_it, given, time_limit, check, perturb, order, 1, memory)
+
+            return run_steps(kernel, arrays, calls, run)
         compile_it = partial(compile_to_program, kernel)
         return _emulate(kernel, compile_it, arrays, time_limit, check, perturb, order, calls)
 
@@ -253,7 +262,8 @@ def _check(
 
 def lacking(kernel: Kernel) -> str:
     """Return what the emulator lacks for the kernel, in one sentence; empty where it has everything."""
-    packed = [a.name for a in kernel.arguments if isinstance(a, TensorMap) and a.interleave != "NONE"]
+    passed = [a for step in (kernel, *kernel.then) for a in step.arguments]
+    packed = [a.name for a in passed if isinstance(a, TensorMap) and a.interleave != "NONE"]
     return f"interleaved tensor maps are not emulated, and the kernel takes {', '.join(packed)}" if packed else ""
 
 
@@ -310,6 +320,7 @@ def _job_text(
         content = (contents or {}).get(operand.name, "none 0")
         lines.append(f"buffer {name} {operand.role} {size} {operand.dtype.bytes} {zeroed} {offset} {content}")
     numbers_of = {operand: k for k, operand in enumerate(operands)}
+    textures = list(memory.textures)
     for position, argument in enumerate(kernel.arguments):
         start = memory.offsets.get(position, 0)
         match argument:
@@ -317,6 +328,9 @@ def _job_text(
                 lines.append(f"value {argument.stored.tobytes().hex()}")
             case Operand():
                 lines.append(f"pointer {numbers_of[argument]} {start}")
+            case Texture():
+                textures.append(texture_object(argument, FIRST_HANDLE + len(textures)))
+                lines.append(f"value {textures[-1].handle.to_bytes(8, 'little').hex()}")
             case TensorMap():
                 lines.append(_tensor_map_line(argument, numbers_of[argument.operand], start))
     number_of = {operand.name: k for operand, k in numbers_of.items()}
@@ -324,7 +338,7 @@ def _job_text(
     lines += [f"address {number_of[a.array]} {a.at} {number_of[a.target]} {a.offset}" for a in memory.addresses]
     lines += [f"inside {a.position} {a.at} {number_of[a.target]} {a.offset}" for a in memory.inside]
     lines += [f"symbol {name} {number_of[array]}" for name, array in memory.symbols.items()]
-    lines += [t.line(number_of[t.array]) for t in memory.textures]
+    lines += [t.line(number_of[t.array]) for t in textures]
     lines += [f"fill {operand.name} {numbers_of[operand]}" for operand in kernel.symbols]
     return "\n".join(lines) + "\n"
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from search_spaces.operators.problem import Operand
 from search_spaces.templates.kernel import Launch, Scalar
 from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.texture import MODES, Texture
 
 Flags = npt.NDArray[np.bool_]
 _ADDRESS_BYTES = 8
@@ -84,7 +85,18 @@ class TextureObject:
         return " ".join(map(str, ("texture", *head, *texel, *tail)))
 
 
-MODES = ("wrap", "clamp", "mirror", "border")  # the order of cudaTextureAddressMode
+FIRST_HANDLE = 0x7E57_0000_0001  # of texture objects; no address
+
+
+def texture_object(texture: Texture, handle: int) -> TextureObject:
+    """Return the object of a launch's texture."""
+    height, width = (1, *texture.extent)[-2:]
+    return TextureObject(
+        handle=handle, array=texture.operand.name, dimensions=len(texture.extent), extent=(width, height, 1),
+        pitch=texture.row_bytes, slice=height * texture.row_bytes, channels=texture.channels,
+        channel_bytes=texture.operand.dtype.bytes, kind=texture.kind, normalized_read=texture.normalized_read,
+        linear=texture.filter == "linear", normalized_coordinates=texture.normalized, modes=(texture.mode,) * 3,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,10 +136,10 @@ class Memory:
             if name not in operands:
                 raise ValueError(f"{name} is not an array of the launch")
         for position, offset in self.offsets.items():
-            if not 0 <= position < len(launch.arguments) or isinstance(launch.arguments[position], Scalar):
+            if not 0 <= position < len(launch.arguments) or isinstance(launch.arguments[position], Scalar | Texture):
                 raise ValueError(f"offsets: argument {position} is not a pointer and no tensor map")
             argument = launch.arguments[position]
-            operand = argument.operand if isinstance(argument, TensorMap) else operands[argument.name]
+            operand = argument.operand if isinstance(argument, TensorMap | Texture) else operands[argument.name]
             if not 0 <= offset <= operand.bytes:
                 raise ValueError(f"offsets: byte {offset} is outside {operand.name}, which has {operand.bytes}")
         for name, flags in self.defined.items():

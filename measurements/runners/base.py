@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from measurements.compiler.cubin_cache import Compiled
-from measurements.compiler.pool import CompileFailure, over_limits
+from measurements.compiler.pool import CompileFailure, why_not_launched
 from measurements.records.measurement import Measurement, Provenance, Status
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
@@ -132,7 +132,7 @@ def runnable(
     """Return what was compiled, if ``device`` can launch it; otherwise the measurement that says why not."""
     if isinstance(result, CompileFailure):
         return Measurement(result.status, provenance, result.reason)
-    reason = over_limits(candidate.kernel, result.resources, device)
+    reason = why_not_launched(candidate.kernel, result, device)
     if reason is None:
         return result
     return Measurement(

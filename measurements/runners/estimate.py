@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable
 
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool
-from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate, runnable
-from measurements.runners.streams import PoolStream
+from measurements.runners.streams import PoolRunner, PoolStream
 from search_spaces.hardware.devices import Device
 
-Predict = Callable[[Candidate, Resources], float | None]
+Predict = Callable[..., float | None]
 
 
-class EstimateRunner:
-    """``predict`` gives seconds for a candidate and what ptxas allotted to it, or None where it cannot say; ``model``
-    names it and its version.
+class EstimateRunner(PoolRunner):
+    """``predict`` gives seconds for a candidate and what ptxas allotted to it, of a pipeline also to each of its
+    launches, or None where it cannot say; ``model`` names it and its version.
 
     The pool stays the caller's to close. ``why`` says why nothing is measured, for ``describe``.
     """
@@ -66,12 +65,6 @@ class EstimateRunner:
             finish=self._predicted,
         )
 
-    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
-        """As the contract says. Raises ValueError if ``predict`` gives something that is not a time."""
-        with closing(self.stream()) as stream:
-            stream.add(candidates)
-            yield from stream
-
     def close(self) -> None:
         self._closed = True
 
@@ -90,7 +83,8 @@ class EstimateRunner:
         compiled = runnable(candidate, result, self._device, self.provenance)
         if isinstance(compiled, Measurement):
             return compiled
-        seconds = self._predict(candidate, compiled.resources)
+        steps = [[step.resources for step in compiled.steps]] if compiled.steps else []
+        seconds = self._predict(candidate, compiled.resources, *steps)
         if seconds is None:
             return Measurement(
                 Status.UNRANKED,

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from measurements.compiler.nvrtc import NvrtcMissing
 from measurements.runners.tensor_map_builder import build_tensor_map
+from measurements.runners.texture_objects import texture_object
 from search_spaces.operators.problem import Array
 from search_spaces.templates.kernel import Argument, Launch, Scalar, Size3
 from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.texture import Texture
 
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
 _KEPT_MAPS = 4096  # encoded maps per kernel, by address: more than the rotating copies of a measurement
 _PORTABLE_CLUSTER = 8  # blocks, on every GPU that has clusters
+
+
+_Slot = tuple[str | None, dict[int, Array] | None, Any]
+Encoder = Callable[[Sequence[int]], tuple[Any, ...]]  # of addresses
 
 
 class LaunchRefused(RuntimeError):
@@ -29,7 +36,8 @@ class NoEncoder(LaunchRefused):
 
 
 class LoadedLaunch:
-    """``launch`` with its function loaded from ``cubin`` (the path of a file) on the current GPU; ``cp`` is cupy.
+    """``launch`` with its function, and those of further launches, loaded from ``cubin`` (the path of a file) on the
+    current GPU; ``cp`` is cupy.
 
     ``grid`` is what is launched: that of ``launch``, or, where it may shrink, at most what runs at a time on this GPU,
     as its driver says. The file is no longer needed afterwards. Raises LaunchRefused where the function was compiled
@@ -39,19 +47,23 @@ class LoadedLaunch:
     def __init__(self, cp: Any, launch: Launch, cubin: str) -> None:
         self.launch = launch
         self._cupy = cp
+        self._textures: list[Any] = []
         module = cp.RawModule(path=cubin)
         self._function = module.get_function(launch.entry)
+        self._then = tuple(_LoadedStep(module.get_function(step.entry), step) for step in launch.then)
         self._symbols = tuple((o, int(module.get_global(o.name).ptr)) for o in launch.symbols)
         # The carveout between L1 and shared memory stays the driver's, which sets it for each kernel such that shared
         # memory does not limit its occupancy (CUDA C++ Programming Guide, compute capability 7.x, Shared Memory).
-        if launch.dynamic_shared_bytes:
-            self._function.max_dynamic_shared_size_bytes = launch.dynamic_shared_bytes
-        if launch.cluster != (1, 1, 1):
-            _check_cluster(int(self._function.kernel.ptr), launch.cluster)
+        for function, step in ((self._function, launch), *((s.function, s.launch) for s in self._then)):
+            if step.dynamic_shared_bytes:
+                function.max_dynamic_shared_size_bytes = step.dynamic_shared_bytes
+            if step.cluster != (1, 1, 1):
+                _check_cluster(int(function.kernel.ptr), step.cluster)
         self.grid = _grid(cp, int(self._function.kernel.ptr), launch) if launch.grid_may_shrink else launch.grid
         # For each parameter the array that it is, or whose maps are kept by address, or a number: cupy passes a whole
         # number as 8 bytes, which a pointer is, and the bits of an array of one element.
         self._slots = [_slot(argument) for argument in launch.arguments]
+        self._times, self._block, self._shared = range(launch.launches), launch.block, launch.dynamic_shared_bytes
 
     def __call__(self, arrays: Mapping[str, Any]) -> None:
         """Launch on ``arrays``, a cupy array for each of ``launch.operands`` by name, without waiting."""
@@ -63,9 +75,14 @@ class LoadedLaunch:
         return f"launched {blocks} of {described} blocks: no more run at a time" if blocks < described else ""
 
     def parameters(self, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the function's parameters, as cupy takes them; ``arrays`` are cupy's, or addresses on the GPU."""
+        """Return the function's parameters, as cupy takes them, and behind them a tuple of those of each further one;
+        ``arrays`` are cupy's, or addresses on the GPU."""
+        own = self._parameters(self._slots, arrays)
+        return (*own, *(self._parameters(step.slots, arrays) for step in self._then))
+
+    def _parameters(self, slots: Sequence[_Slot], arrays: Mapping[str, Any]) -> tuple[Any, ...]:
         found = []
-        for name, maps, given in self._slots:
+        for name, maps, given in slots:
             if name is None:
                 found.append(given)
                 continue
@@ -78,11 +95,44 @@ class LoadedLaunch:
             found.append(self._encoded(maps, given, address) if known is None else known)
         return tuple(found)
 
+    def encoder(self, names: Sequence[str]) -> Encoder:
+        """Return ``parameters`` as a function of the addresses of the arrays of these names, in this order."""
+        own = self._encoder(self._slots, names)
+        if not self._then:
+            return own
+        further = [self._encoder(step.slots, names) for step in self._then]
+        return lambda starts: (*own(starts), *(encoded(starts) for encoded in further))
+
+    def _encoder(self, slots_by_name: Sequence[_Slot], names: Sequence[str]) -> Encoder:
+        slots = [(None if name is None else names.index(name), maps, given) for name, maps, given in slots_by_name]
+        at = [position for position, maps, _ in slots if position is not None and maps is None]
+        if len(at) == len(slots) > 1:  # pointers alone
+            return itemgetter(*at)
+
+        def encoded(starts: Sequence[int]) -> tuple[Any, ...]:
+            found = []
+            for position, maps, given in slots:
+                if position is None:
+                    found.append(given)
+                    continue
+                value: Any = starts[position]
+                if maps is not None:
+                    known = maps.get(value)
+                    value = self._encoded(maps, given, value) if known is None else known
+                found.append(value)
+            return tuple(found)
+
+        return encoded
+
     def launch_with(self, parameters: tuple[Any, ...]) -> None:
         """Launch on cupy's current stream, without waiting."""
-        launch = self.launch
-        for _ in range(launch.launches):
-            self._function(self.grid, launch.block, parameters, shared_mem=launch.dynamic_shared_bytes)
+        steps = self._then
+        own = parameters[: len(parameters) - len(steps)] if steps else parameters
+        for _ in self._times:
+            self._function(self.grid, self._block, own, shared_mem=self._shared)
+        if steps:
+            for step, passed in zip(steps, parameters[len(own) :], strict=True):
+                step.function(step.launch.grid, step.launch.block, passed, shared_mem=step.launch.dynamic_shared_bytes)
 
     def fill_symbols(self, arrays: Mapping[str, Any]) -> None:
         """Copy the arrays of ``launch.symbols``, cupy's or addresses on the GPU, to constant memory, on cupy's current
@@ -94,12 +144,20 @@ class LoadedLaunch:
             stream = int(cuda.get_current_stream().ptr)
             cuda.runtime.memcpyAsync(to, start, operand.bytes, cuda.runtime.memcpyDeviceToDevice, stream)
 
-    def _encoded(self, maps: dict[int, Array], tensor_map: TensorMap, address: int) -> Array:
-        """Return a map that is not kept yet, and keep it."""
+    def _encoded(self, maps: dict[int, Array], described: TensorMap | Texture, address: int) -> Array:
+        """Return a map, or the handle of a texture, that is not kept yet, and keep it."""
         if len(maps) >= _KEPT_MAPS:
             maps.clear()
-        maps[address] = made = self._made(tensor_map, address)
-        return made
+        if isinstance(described, Texture):
+            # The object lives as long as this launch: another launch may still read through it.
+            try:
+                self._textures.append(texture_object(self._cupy, described, address))
+            except ValueError as error:
+                raise LaunchRefused(str(error)) from None
+            maps[address] = np.array([self._textures[-1].ptr], np.uint64)
+        else:
+            maps[address] = self._made(described, address)
+        return maps[address]
 
     def _made(self, tensor_map: TensorMap, address: int) -> Array:
         """By the driver, or by a kernel where this machine's has no function for it."""
@@ -115,10 +173,20 @@ class LoadedLaunch:
         return encode_tensor_map(tensor_map, address)
 
 
-def _slot(argument: Argument) -> tuple[str | None, dict[int, Array] | None, Any]:
+class _LoadedStep:
+    """A further function of a pipeline, and its launch."""
+
+    def __init__(self, function: Any, launch: Launch) -> None:
+        self.function, self.launch = function, launch
+        self.slots = [_slot(argument) for argument in launch.arguments]
+
+
+def _slot(argument: Argument) -> _Slot:
     if isinstance(argument, Scalar):
         return None, None, argument.stored
-    return (argument.operand.name, {}, argument) if isinstance(argument, TensorMap) else (argument.name, None, None)
+    if isinstance(argument, TensorMap | Texture):
+        return argument.operand.name, {}, argument
+    return argument.name, None, None
 
 
 def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:

@@ -152,6 +152,11 @@ class Problem(ABC):
         least the parameters of the schedule. FLOP/s or bytes a second are shown anyway."""
         return {}
 
+    def under(self, values: Mapping[str, int | str]) -> Problem:
+        """Return the problem as a schedule with these values sees it: another one where it chooses the types of arrays,
+        whose key tells them."""
+        return self
+
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return standard normal inputs, stored in the operands' types."""
         rng = np.random.default_rng(seed)

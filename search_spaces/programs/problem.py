@@ -18,6 +18,7 @@ from search_spaces.programs.builder import Program
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.interpret import interpret, rounded
 from search_spaces.programs.language.ir import Trace
+from search_spaces.programs.language.place_inputs import place_inputs
 
 
 class ProgramProblem(Problem):
@@ -58,14 +59,18 @@ class ProgramProblem(Problem):
         return self.expected(inputs)[1]
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return standard normal floats, and whole numbers over all of 8 bits, or from 0 up to the largest size."""
+        """Return standard normal floats, and whole numbers over all of 8 bits, or from 0 up to the largest size; of
+        those that say where elements lie, most lie in the array."""
         rng = np.random.default_rng(seed)
+        saying = place_inputs(self.usual_trace())
         found: dict[str, Array] = {}
         for o in self.operands():
             if o.role == "output":
                 continue
             if o.dtype.is_float:
                 found[o.name] = standard_normal(rng, o.shape, o.dtype)
+            elif o.name in saying:
+                found[o.name] = saying[o.name].draw(rng, o.shape)
             else:
                 low, high = {"i8": (-128, 128), "u8": (0, 256)}.get(o.dtype.name, (0, max(self.sizes.values())))
                 found[o.name] = rng.integers(low, high, o.shape).astype(o.dtype.storage)

@@ -13,6 +13,7 @@ from search_spaces.spaces.config import Config
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Argument, Kernel, Scalar, Size3
 from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.texture import Texture
 
 _OURS = "autosched"  # the package whose headers every template may include
 
@@ -143,6 +144,8 @@ def _constant(name: str, value: int | bool | float | str) -> str:
 
 def _parameter(argument: Argument) -> str:
     match argument:
+        case Texture():
+            return f"unsigned long long {argument.name}"
         case TensorMap():
             return f"const __grid_constant__ autosched::ptx::TensorMap {argument.name}"
         case Scalar():

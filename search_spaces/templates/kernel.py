@@ -7,10 +7,10 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.texture import Texture
 
 Size3 = tuple[int, int, int]
 
@@ -49,7 +50,7 @@ class Scalar:
         return np.ascontiguousarray(self.dtype.store(np.asarray([self.value])))
 
 
-Argument = Operand | Scalar | TensorMap
+Argument = Operand | Scalar | TensorMap | Texture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,9 @@ class Launch:
     names before a launch. ``unpassed`` are arrays that no argument leads to: their addresses lie in others, and only
     the emulator can launch with them. ``cluster`` is what ``__cluster_dims__`` says in the source. With
     ``grid_may_shrink`` any smaller number of whole clusters computes the same: whoever launches it may leave out blocks
-    that would not run at a time with the others. Raises ValueError for a launch that no GPU supports.
+    that would not run at a time with the others. ``then`` are further launches, of functions of the same module, each
+    behind the one before it on one stream: together they are one pipeline. Raises ValueError for a launch that no GPU
+    supports.
     """
 
     entry: str
@@ -74,6 +77,7 @@ class Launch:
     grid_may_shrink: bool = False
     symbols: tuple[Operand, ...] = ()
     unpassed: tuple[Operand, ...] = ()
+    then: tuple[Launch, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("grid", "block", "cluster"):
@@ -91,8 +95,10 @@ class Launch:
         different = dict.fromkeys(self.arguments)  # an array that is passed twice is one
         if len({a.name for a in different}) < len(different):
             raise ValueError(f"each argument needs a name of its own, not {[a.name for a in self.arguments]}")
+        if any(step.then or step.symbols or step.unpassed or step.grid_may_shrink for step in self.then):
+            raise ValueError("a further launch has nothing but its entry, arguments, grid, block, cluster and memory")
         names: dict[str, Operand] = {}
-        for operand in (*_all_operands(self.arguments), *self.symbols, *self.unpassed):
+        for operand in self._listed_operands():
             if names.setdefault(operand.name, operand) != operand:
                 raise ValueError(f"two different arrays are called {operand.name}: rename one")
 
@@ -119,18 +125,40 @@ class Launch:
 
     @cached_property
     def operands(self) -> tuple[Operand, ...]:
-        """The arrays that the launch takes, each once: passed as a pointer, described by a tensor map, copied to
-        constant memory, or ``unpassed``."""
-        return tuple(dict.fromkeys((*_all_operands(self.arguments), *self.symbols, *self.unpassed)))
+        """The arrays that the launch and those behind it take, each once: passed as a pointer, described by a tensor
+        map or a texture, copied to constant memory, or ``unpassed``."""
+        return tuple(dict.fromkeys(self._listed_operands()))
+
+    def _listed_operands(self) -> list[Operand]:
+        passed = [o for launch in (self, *self.then) for o in _all_operands(launch.arguments)]
+        return [*passed, *self.symbols, *self.unpassed]
+
+    @property
+    def steps(self) -> tuple[Self, ...]:
+        """Return every launch of a pipeline by itself, with all else that it shares with the first; this one alone
+        where none is behind it."""
+        if not self.then:
+            return (self,)
+        own = [f.name for f in dataclasses.fields(Launch) if f.name not in ("symbols", "unpassed")]
+        behind = (replace(self, **{name: getattr(step, name) for name in own}) for step in self.then)
+        return (replace(self, then=()), *behind)
+
+    def with_entries(self, entries: Sequence[str]) -> Self:
+        """Return the same launches of functions of these names. Raises ValueError for another number of them."""
+        first, *others = entries
+        then = tuple(replace(step, entry=name) for step, name in zip(self.then, others, strict=True))
+        return replace(self, entry=first, then=then)
 
     def launch_json(self) -> dict[str, Any]:
         """Everything of the launch, as JSON: what ``launch_from_json`` reads.
 
-        ``grid_may_shrink`` and ``symbols`` are named only where there are any: digests of kernels are older.
+        ``grid_may_shrink``, ``symbols`` and ``then`` are named only where there are any: digests of kernels are older.
         """
         shrinks: dict[str, Any] = {"grid_may_shrink": True} if self.grid_may_shrink else {}
         if self.symbols:
             shrinks["symbols"] = [operand_json(o) for o in self.symbols]
+        if self.then:
+            shrinks["then"] = [step.launch_json() for step in self.then]
         return {
             "entry": self.entry,
             "arguments": [argument_json(a) for a in self.arguments],
@@ -169,8 +197,9 @@ class Kernel(Launch):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if _ENTRY.fullmatch(self.entry) is None:
-            raise ValueError(f"the entry must be a C identifier or an instantiation of a template, not {self.entry!r}")
+        for entry in (self.entry, *(step.entry for step in self.then)):
+            if _ENTRY.fullmatch(entry) is None:
+                raise ValueError(f"the entry must be a C identifier or an instantiation of a template, not {entry!r}")
         for option in self.compile_options:
             if not option.startswith("-") or option.startswith(_INCLUDES):
                 raise ValueError(f"{option!r} is not allowed in compile options: give headers by content, in `headers`")
@@ -206,12 +235,15 @@ def operand_from_json(data: Mapping[str, Any]) -> Operand:
 
 
 def argument_json(argument: Argument) -> dict[str, Any]:
-    """Return what ``argument_from_json`` reads; "kind" tells the three apart."""
+    """Return what ``argument_from_json`` reads; "kind" tells them apart."""
     match argument:
         case Operand():
             return {"kind": "operand", **operand_json(argument)}
         case Scalar(name, dtype, value):
             return {"kind": "scalar", "name": name, "dtype": dtype.name, "value": value}
+        case Texture():
+            fields = {f.name: getattr(argument, f.name) for f in dataclasses.fields(argument)}
+            return {"kind": "texture", **fields, "operand": operand_json(argument.operand)}
         case TensorMap():
             fields = {f.name: getattr(argument, f.name) for f in dataclasses.fields(argument)}
             return {"kind": "tensor_map", **fields, "operand": operand_json(argument.operand)}
@@ -227,7 +259,9 @@ def argument_from_json(data: Mapping[str, Any]) -> Argument:
             return Scalar(data["name"], SCALAR_DTYPES[data["dtype"]], data["value"])
         case "tensor_map":
             return TensorMap(**fields | {"operand": operand_from_json(data["operand"])})
-    raise ValueError(f"an argument must be an operand, a scalar or a tensor_map, not {data['kind']!r}")
+        case "texture":
+            return Texture(**fields | {"operand": operand_from_json(data["operand"])})
+    raise ValueError(f"an argument must be an operand, a scalar, a tensor_map or a texture, not {data['kind']!r}")
 
 
 def launch_from_json(data: Mapping[str, Any]) -> Launch:
@@ -243,6 +277,7 @@ def launch_from_json(data: Mapping[str, Any]) -> Launch:
         launches=int(data["launches"]),
         grid_may_shrink=bool(data.get("grid_may_shrink", False)),
         symbols=tuple(operand_from_json(o) for o in data.get("symbols", ())),
+        then=tuple(launch_from_json(step) for step in data.get("then", ())),
     )
 
 
@@ -252,5 +287,5 @@ def _size3(numbers: Any) -> Size3:
 
 
 def _all_operands(arguments: tuple[Argument, ...]) -> list[Operand]:
-    pointed = [a.operand if isinstance(a, TensorMap) else a for a in arguments]
+    pointed = [a.operand if isinstance(a, TensorMap | Texture) else a for a in arguments]
     return [a for a in pointed if isinstance(a, Operand)]

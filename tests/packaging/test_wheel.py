@@ -16,9 +16,9 @@ PACKAGES = ("autosched", "cost_models", "measurements", "search_spaces")
 SKIPPED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
-def built(folder: Path, mode: int = 0o644) -> Path:
-    """Return a wheel of a copy of the clone, whose files have that mode: setuptools leaves its traces where it
-    builds."""
+def built(folder: Path, umask: int = 0o022) -> Path:
+    """Return a wheel of a copy of the clone, copied and built with that umask: setuptools leaves its traces where it
+    builds. As pip does, metadata is asked for first."""
     source = folder / "source"
     for name in PACKAGES:
         shutil.copytree(REPOSITORY / name, source / name, ignore=SKIPPED)
@@ -26,11 +26,20 @@ def built(folder: Path, mode: int = 0o644) -> Path:
         shutil.copy2(REPOSITORY / name, source / name)
     for path in source.rglob("*"):
         if path.is_file():
-            path.chmod(mode)
-    script = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
+            path.chmod(0o666 & ~umask)
+    script = (
+        "import sys; from setuptools import build_meta; folder = sys.argv[1]; "
+        "metadata = build_meta.prepare_metadata_for_build_wheel(folder); "
+        "print(build_meta.build_wheel(folder, metadata_directory=f'{folder}/{metadata}'))"
+    )
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
     done = subprocess.run(
-        [sys.executable, "-c", script, str(folder)], cwd=source, env=environment, capture_output=True, text=True
+        [sys.executable, "-c", script, str(folder)],
+        cwd=source,
+        env=environment,
+        capture_output=True,
+        text=True,
+        umask=umask,
     )
     assert done.returncode == 0, done.stderr
     return folder / done.stdout.split()[-1]
@@ -76,4 +85,4 @@ def test_it_works_from_another_folder(wheel: Path, tmp_path: Path) -> None:
 
 
 def test_the_same_files_give_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
-    assert built(tmp_path, 0o664).read_bytes() == wheel.read_bytes(), "whatever the umask of the clone"
+    assert built(tmp_path, 0o077).read_bytes() == wheel.read_bytes(), "whatever the umask"

@@ -76,6 +76,13 @@ struct Text {
   const char *name, *value;
   bool is_default;
 };
+// A further launch, behind the first one: what it alone has.
+struct Step {
+  const char* entry;
+  const Argument* arguments;
+  unsigned argument_count;
+  void (*shape)(const std::int64_t*, Shape&);
+};
 struct Kernel {
   const char *op, *problem, *device, *entry, *digest, *proof, *provenance;
   int sm;
@@ -99,6 +106,8 @@ struct Kernel {
   void (*bytes)(const std::int64_t*, std::int64_t*);       // of each operand
   void (*scalars)(const std::int64_t*, unsigned char (*)[8]);
   const char* (*refuses)(const std::int64_t*);              // why the kernel cannot have these sizes, or nullptr
+  const Step* then;                                         // the launches behind the first, of a pipeline
+  unsigned then_count;
 };
 struct Kernels {
   const Kernel* first;
@@ -462,10 +471,13 @@ inline Error current_device(int& ordinal) {
 namespace detail {
 
 // A kernel in one context. Its own arrays belong to a stream, because launches on two streams must not share them.
-struct Loaded {
-  void* function = nullptr;
-  std::vector<std::pair<driver::Address, std::size_t>> constants;  // its __constant__ variables and their bytes, in the order of operands
+struct Function {
+  void* handle = nullptr;
   unsigned set_shared = 0;
+};
+struct Loaded {
+  std::vector<Function> functions;  // the first, and those behind it
+  std::vector<std::pair<driver::Address, std::size_t>> constants;  // its __constant__ variables and their bytes, in the order of operands
   long at_a_time = -1;  // blocks or clusters that run at a time, where the grid may shrink; of `shape_of`
   std::map<std::pair<void*, std::vector<std::int64_t>>, std::vector<driver::Address>> workspaces;  // by stream and sizes
 };
@@ -485,7 +497,12 @@ inline Error load(const Kernel& k, Loaded& to) {
   int code = a.module_load(&module, k.cubin);
   if (code == driver::no_binary && k.ptx != nullptr) code = a.module_load(&module, k.ptx);
   if (code != 0) return driver::refused(Status::load_failed, code, std::string("the kernel of ") + k.problem + " does not load");
-  if ((code = a.module_function(&to.function, module, k.entry))) return driver::refused(Status::load_failed, code, k.entry);
+  for (unsigned n = 0; n <= k.then_count; ++n) {
+    const char* entry = n == 0 ? k.entry : k.then[n - 1].entry;
+    Function function;
+    if ((code = a.module_function(&function.handle, module, entry))) return driver::refused(Status::load_failed, code, entry);
+    to.functions.push_back(function);
+  }
   for (unsigned o = 0; o < k.operand_count; ++o) {
     if (!k.operands[o].constant) continue;
     if (a.variable == nullptr || a.copy == nullptr) return {Status::no_driver, 0, "the driver has no cuModuleGetGlobal_v2 or cuMemcpyDtoDAsync_v2, which constant memory needs"};
@@ -497,18 +514,18 @@ inline Error load(const Kernel& k, Loaded& to) {
   return {};
 }
 
-inline Error prepare(const Kernel& k, const Shape& shape, Loaded& l) {
+inline Error prepare(const char* entry, const Shape& shape, Function& f) {
   const driver::Api& a = driver::api();
-  if (shape.shared > l.set_shared) {
-    if (const int code = a.function_set(l.function, driver::max_dynamic_shared, static_cast<int>(shape.shared))) {
-      return driver::refused(Status::load_failed, code, std::to_string(shape.shared) + " bytes of shared memory for " + k.entry);
+  if (shape.shared > f.set_shared) {
+    if (const int code = a.function_set(f.handle, driver::max_dynamic_shared, static_cast<int>(shape.shared))) {
+      return driver::refused(Status::load_failed, code, std::to_string(shape.shared) + " bytes of shared memory for " + entry);
     }
-    l.set_shared = shape.shared;
+    f.set_shared = shape.shared;
   }
   const unsigned cluster = shape.cluster[0] * shape.cluster[1] * shape.cluster[2];
   if (cluster > 1 && a.launch_config == nullptr) return {Status::no_driver, 0, "the driver has no cuLaunchKernelEx, which clusters need"};
   if (cluster > 8) {
-    if (const int code = a.function_set(l.function, driver::non_portable_cluster, 1)) return driver::refused(Status::load_failed, code, "clusters of more than 8 blocks");
+    if (const int code = a.function_set(f.handle, driver::non_portable_cluster, 1)) return driver::refused(Status::load_failed, code, "clusters of more than 8 blocks");
   }
   return {};
 }
@@ -535,8 +552,8 @@ inline void shrink(Shape& shape, Loaded& l) {
     driver::LaunchAttribute cluster{};
     describe_launch(shape, nullptr, config, cluster);
     if (config.attribute_count != 0) {
-      if (a.clusters != nullptr && a.clusters(&running, l.function, &config) == 0) l.at_a_time = running;
-    } else if (a.blocks != nullptr && a.blocks(&running, l.function, static_cast<int>(shape.block[0] * shape.block[1] * shape.block[2]), shape.shared) == 0 &&
+      if (a.clusters != nullptr && a.clusters(&running, l.functions[0].handle, &config) == 0) l.at_a_time = running;
+    } else if (a.blocks != nullptr && a.blocks(&running, l.functions[0].handle, static_cast<int>(shape.block[0] * shape.block[1] * shape.block[2]), shape.shared) == 0 &&
                a.current_device(&device) == 0 && a.device_attribute(&count, driver::multiprocessors, device) == 0) {
       l.at_a_time = static_cast<long>(running) * count;
     }
@@ -563,6 +580,42 @@ inline Error own_arrays(const Kernel& k, const Selection& s, const std::vector<s
     }
     place->second.push_back(at);
   }
+  return {};
+}
+
+struct alignas(64) Map {
+  unsigned char bytes[128];
+};
+
+// Queue one launch of a kernel: its arguments, of which the arrays are `at` and the scalars as the kernel takes them.
+inline Error queue(const Kernel& k, const char* entry, const Argument* arguments, unsigned count, const Shape& shape, void* function, std::vector<driver::Address>& at, unsigned char (*scalars)[8],
+                   void* stream) {
+  const driver::Api& a = driver::api();
+  std::vector<Map> maps(count + 1);
+  std::vector<void*> parameters;
+  for (unsigned n = 0; n < count; ++n) {
+    const Argument& argument = arguments[n];
+    if (argument.pass == Pass::array) {
+      parameters.push_back(&at[argument.index]);
+    } else if (argument.pass == Pass::scalar) {
+      parameters.push_back(scalars[argument.index]);
+    } else {
+      if (a.encode == nullptr) return {Status::no_driver, 0, "the driver has no cuTensorMapEncodeTiled, which this kernel needs"};
+      const TensorMap& m = k.maps[argument.index];
+      const int code = a.encode(maps[n].bytes, static_cast<int>(m.element), m.rank, reinterpret_cast<void*>(at[m.operand]), m.sizes, m.strides, m.box, m.element_strides,
+                                static_cast<int>(m.interleave), static_cast<int>(m.swizzle), static_cast<int>(m.l2_promotion), static_cast<int>(m.fill));
+      if (code != 0) return driver::refused(Status::launch_failed, code, std::string("the tensor map of ") + k.operands[m.operand].name);
+      parameters.push_back(maps[n].bytes);
+    }
+  }
+  parameters.push_back(nullptr);
+  driver::LaunchConfig config{};
+  driver::LaunchAttribute cluster{};
+  describe_launch(shape, stream, config, cluster);
+  const int code = config.attribute_count != 0
+                       ? a.launch_config(&config, function, parameters.data(), nullptr)
+                       : a.launch(function, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0], shape.block[1], shape.block[2], shape.shared, stream, parameters.data(), nullptr);
+  if (code != 0) return driver::refused(Status::launch_failed, code, std::string("the launch of ") + entry);
   return {};
 }
 
@@ -600,13 +653,15 @@ inline Error launch(const Selection& s, void* const* arrays, unsigned count, voi
   std::vector<unsigned char> scalar_bytes(8u * (k.scalar_count + 1));
   auto* scalars = reinterpret_cast<unsigned char(*)[8]>(scalar_bytes.data());
   if (k.scalars != nullptr) k.scalars(s.sizes.data(), scalars);
-  Shape shape{};
-  k.shape(s.sizes.data(), shape);
-  if (!shape.defined) return {Status::bad_argument, 0, std::string("the launch of ") + k.problem + " is not defined for these sizes"};
+  std::vector<Shape> shapes(1 + k.then_count);
+  for (unsigned n = 0; n <= k.then_count; ++n) {
+    (n == 0 ? k.shape : k.then[n - 1].shape)(s.sizes.data(), shapes[n]);
+    if (!shapes[n].defined) return {Status::bad_argument, 0, std::string("the launch of ") + k.problem + " is not defined for these sizes"};
+  }
 
   void* context = nullptr;
   if (const int code = a.get_current(&context)) return driver::refused(Status::no_device, code, "the current context");
-  void* function = nullptr;
+  std::vector<void*> functions;
   {
     detail::Cache& cache = detail::cache();
     const std::lock_guard<std::mutex> lock(cache.mutex);
@@ -615,8 +670,11 @@ inline Error launch(const Selection& s, void* const* arrays, unsigned count, voi
     if (is_new) {
       if (Error e = detail::load(k, l)) return cache.loaded.erase(place), e;
     }
-    if (Error e = detail::prepare(k, shape, l)) return e;
-    if (k.grid_may_shrink) detail::shrink(shape, l);
+    for (unsigned n = 0; n <= k.then_count; ++n) {
+      if (Error e = detail::prepare(n == 0 ? k.entry : k.then[n - 1].entry, shapes[n], l.functions[n])) return e;
+      functions.push_back(l.functions[n].handle);
+    }
+    if (k.grid_may_shrink) detail::shrink(shapes[0], l);
     const std::vector<driver::Address>* own = nullptr;
     if (Error e = detail::own_arrays(k, s, bytes, stream, l, own)) return e;
     for (unsigned o = 0, n = 0; o < k.operand_count; ++o) {
@@ -629,38 +687,14 @@ inline Error launch(const Selection& s, void* const* arrays, unsigned count, voi
       if (wanted > size) return {Status::bad_argument, 0, std::string(k.operands[o].name) + " has " + std::to_string(wanted) + " bytes, and the constant of its name " + std::to_string(size)};
       if (const int code = a.copy(variable, at[o], wanted, stream)) return driver::refused(Status::launch_failed, code, std::string("the copy to the constant ") + k.operands[o].name);
     }
-    function = l.function;
   }
 
-  struct alignas(64) Map {
-    unsigned char bytes[128];
-  };
-  std::vector<Map> maps(k.argument_count + 1);
-  std::vector<void*> parameters;
-  for (unsigned n = 0; n < k.argument_count; ++n) {
-    const Argument& argument = k.arguments[n];
-    if (argument.pass == Pass::array) {
-      parameters.push_back(&at[argument.index]);
-    } else if (argument.pass == Pass::scalar) {
-      parameters.push_back(scalars[argument.index]);
-    } else {
-      if (a.encode == nullptr) return {Status::no_driver, 0, "the driver has no cuTensorMapEncodeTiled, which this kernel needs"};
-      const TensorMap& m = k.maps[argument.index];
-      const int code = a.encode(maps[n].bytes, static_cast<int>(m.element), m.rank, reinterpret_cast<void*>(at[m.operand]), m.sizes, m.strides, m.box, m.element_strides,
-                                static_cast<int>(m.interleave), static_cast<int>(m.swizzle), static_cast<int>(m.l2_promotion), static_cast<int>(m.fill));
-      if (code != 0) return driver::refused(Status::launch_failed, code, std::string("the tensor map of ") + k.operands[m.operand].name);
-      parameters.push_back(maps[n].bytes);
-    }
-  }
-  parameters.push_back(nullptr);
   for (unsigned n = 0; n < k.launches; ++n) {
-    driver::LaunchConfig config{};
-    driver::LaunchAttribute cluster{};
-    detail::describe_launch(shape, stream, config, cluster);
-    const int code = config.attribute_count != 0
-                         ? a.launch_config(&config, function, parameters.data(), nullptr)
-                         : a.launch(function, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0], shape.block[1], shape.block[2], shape.shared, stream, parameters.data(), nullptr);
-    if (code != 0) return driver::refused(Status::launch_failed, code, std::string("the launch of ") + k.entry);
+    if (Error e = detail::queue(k, k.entry, k.arguments, k.argument_count, shapes[0], functions[0], at, scalars, stream)) return e;
+  }
+  for (unsigned n = 0; n < k.then_count; ++n) {
+    const Step& step = k.then[n];
+    if (Error e = detail::queue(k, step.entry, step.arguments, step.argument_count, shapes[n + 1], functions[n + 1], at, scalars, stream)) return e;
   }
   return {};
 }

@@ -302,13 +302,14 @@ class Kernel:
         self.problem, self.proof, self.provenance = entry["problem"], entry["proof"], entry["provenance"]
         self._folder = folder
         self._lock = threading.Lock()
-        self._functions: dict[int, ctypes.c_void_p] = {}  # by context, to which a module belongs
+        self._functions: dict[int, list[ctypes.c_void_p]] = {}  # by context, to which a module belongs
         self._constants: dict[int, dict[str, tuple[int, int]]] = {}  # address and bytes of variables, by context
         self._own: dict[tuple[int, int], dict[str, int]] = {}  # workspaces by context and stream
         launch = entry["launch"]
         self.block, self.cluster = (tuple(self._number(t) for t in launch[name]) for name in ("block", "cluster"))
         self.grid = tuple(self._number(t) for t in launch["grid"])
         self.shared_bytes = self._number(launch["dynamic_shared_bytes"])
+        self._steps = [entry, *entry.get("then", ())]  # the first launch, and those behind it
         operands = [o for o in entry["operands"] if o["role"] != "workspace"]
         self.arrays = [o["name"] for outputs in (False, True) for o in operands if (o["role"] == "output") == outputs]
         self.shapes = {o["name"]: tuple(self._number(t) for t in o["shape"]) for o in entry["operands"]}
@@ -323,43 +324,40 @@ class Kernel:
         at = {name: _address(name, array) for name, array in zip(self.arrays, arrays, strict=True)}
         library, context, queue = _driver(), _context(), _stream(stream)
         with self._lock:
-            function = self._functions.get(context) or self._load(context)
+            functions = self._functions.get(context) or self._load(context)
             at |= self._workspaces(context, queue)
             self._fill_constants(context, queue, at)
-        kept, parameters = self._parameters(at)
-        config = _Config((ctypes.c_uint * 3)(*self.grid), (ctypes.c_uint * 3)(*self.block), self.shared_bytes, queue)
-        if math.prod(self.cluster) > 1:
-            config.attributes = ctypes.pointer(_Attribute(_CLUSTER, 0, (ctypes.c_uint * 16)(*self.cluster)))
-            config.count = 1
-        if self.entry["launch"]["grid_may_shrink"]:
-            config.grid[0] = min(config.grid[0], self._at_a_time(function, config) or config.grid[0])
-        for _ in range(self.entry["launch"]["launches"]):
-            if config.count:
-                code = library.cuLaunchKernelEx(ctypes.byref(config), function, parameters, None)
-            else:
-                code = library.cuLaunchKernel(
-                    function, *config.grid, *config.block, config.shared, ctypes.c_void_p(queue), parameters, None
-                )
-            _check(library, "launch_failed", code, f"the launch of {self.entry['entry']}")
-        del kept
+        for function, step in zip(functions, self._steps, strict=True):
+            kept, parameters = self._parameters(step["arguments"], at)
+            sizes = [[self._number(t) for t in step["launch"][name]] for name in ("grid", "block", "cluster")]
+            shared = self._number(step["launch"]["dynamic_shared_bytes"])
+            config = _Config((ctypes.c_uint * 3)(*sizes[0]), (ctypes.c_uint * 3)(*sizes[1]), shared, queue)
+            if math.prod(sizes[2]) > 1:
+                config.attributes = ctypes.pointer(_Attribute(_CLUSTER, 0, (ctypes.c_uint * 16)(*sizes[2])))
+                config.count = 1
+            if step["launch"].get("grid_may_shrink"):
+                config.grid[0] = min(config.grid[0], self._at_a_time(function, config) or config.grid[0])
+            for _ in range(step["launch"].get("launches", 1)):
+                if config.count:
+                    code = library.cuLaunchKernelEx(ctypes.byref(config), function, parameters, None)
+                else:
+                    code = library.cuLaunchKernel(
+                        function, *config.grid, *config.block, config.shared, ctypes.c_void_p(queue), parameters, None
+                    )
+                _check(library, "launch_failed", code, f"the launch of {step['entry']}")
+            del kept
 
     def _number(self, text: str) -> int:
         return int(evaluate(text, self.sizes))
 
-    def _load(self, context: int) -> ctypes.c_void_p:
-        library, module, function = _driver(), ctypes.c_void_p(), ctypes.c_void_p()
+    def _load(self, context: int) -> list[ctypes.c_void_p]:
+        library, module = _driver(), ctypes.c_void_p()
         code = library.cuModuleLoadData(ctypes.byref(module), (self._folder / self.entry["cubin"]).read_bytes())
         if code == _NO_BINARY and self.entry["ptx"]:
             text = (self._folder / self.entry["ptx"]).read_bytes() + b"\0"
             code = library.cuModuleLoadData(ctypes.byref(module), text)
         _check(library, "load_failed", code, f"the kernel of {self.problem} does not load")
-        name = self.entry["entry"].encode()
-        _check(library, "load_failed", library.cuModuleGetFunction(ctypes.byref(function), module, name), name.decode())
-        wanted = [(_MAX_DYNAMIC_SHARED, self.shared_bytes)] if self.shared_bytes else []
-        wanted += [(_NON_PORTABLE_CLUSTER, 1)] if math.prod(self.cluster) > 8 else []
-        for attribute, value in wanted:
-            code = library.cuFuncSetAttribute(function, attribute, value)
-            _check(library, "load_failed", code, f"attribute {attribute} = {value} of {self.entry['entry']}")
+        functions = [self._function(module, step) for step in self._steps]
         found = {}
         for o in self.entry["operands"]:
             if o.get("constant"):
@@ -367,7 +365,20 @@ class Kernel:
                 code = library.cuModuleGetGlobal_v2(ctypes.byref(to), ctypes.byref(size), module, o["name"].encode())
                 _check(library, "load_failed", code, f"its constant {o['name']}")
                 found[o["name"]] = to.value, size.value
-        self._constants[context], self._functions[context] = found, function
+        self._constants[context], self._functions[context] = found, functions
+        return functions
+
+    def _function(self, module: ctypes.c_void_p, step: Mapping[str, Any]) -> ctypes.c_void_p:
+        library, function, name = _driver(), ctypes.c_void_p(), step["entry"].encode()
+        _check(library, "load_failed", library.cuModuleGetFunction(ctypes.byref(function), module, name), name.decode())
+        shared = self._number(step["launch"]["dynamic_shared_bytes"])
+        wanted = [(_MAX_DYNAMIC_SHARED, shared)] if shared else []
+        wanted += (
+            [(_NON_PORTABLE_CLUSTER, 1)] if math.prod(self._number(t) for t in step["launch"]["cluster"]) > 8 else []
+        )
+        for attribute, value in wanted:
+            code = library.cuFuncSetAttribute(function, attribute, value)
+            _check(library, "load_failed", code, f"attribute {attribute} = {value} of {step['entry']}")
         return function
 
     def _fill_constants(self, context: int, stream: int, at: Mapping[str, int]) -> None:
@@ -403,10 +414,10 @@ class Kernel:
         self._own[context, stream] = made
         return made
 
-    def _parameters(self, at: Mapping[str, int]) -> tuple[list[Any], Any]:
+    def _parameters(self, arguments: Sequence[Any], at: Mapping[str, int]) -> tuple[list[Any], Any]:
         """Return the parameters that the driver takes, and what they point to."""
         kept: list[Any] = []
-        for a in self.entry["arguments"]:
+        for a in arguments:
             if a["kind"] == "array":
                 kept.append(ctypes.c_uint64(at[a["operand"]]))
             elif a["kind"] == "scalar":

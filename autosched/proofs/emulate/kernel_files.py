@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measurements.emulator.programs.fatbin import FatBinaryError, ptx_texts
+from measurements.emulator.programs.link import link
 
 _ELF = b"\x7fELF\x02\x01"  # of 64 bits, little-endian
 _FATBIN = struct.pack("<I", 0xBA55ED50)
@@ -133,7 +134,7 @@ def _of_fatbin(path: Path, data: bytes) -> str:
         found = ptx_texts(data)
     except (FatBinaryError, struct.error) as error:
         raise NoKernelFile(f"{path} {error}") from error
-    return found[max(found)]
+    return link([texts[max(texts)] for texts in found])
 
 
 def _sections(data: bytes) -> tuple[int, dict[str, bytes]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from autosched.proofs.emulate.kernel_signature import Parameter
 from measurements.emulator import Address, Memory
-from measurements.emulator.memory import Inside, TextureObject
+from measurements.emulator.memory import FIRST_HANDLE, Inside, TextureObject
 from measurements.emulator.ptx.syntax import Variable
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 from search_spaces.operators.problem import Array, Operand
@@ -20,7 +20,6 @@ from search_spaces.templates.tensor_map import TensorMap
 
 _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 _POINTER_BYTES = 8
-_FIRST_HANDLE = 0x7E57_0000_0001  # of texture objects; no address
 Mode = Literal["wrap", "clamp", "mirror", "border"]
 
 
@@ -369,7 +368,7 @@ class _Passing:
         sizes = [*reversed(shape), 1, 1]
         texel = value.channels * value.array.dtype.itemsize
         extent = (sizes[0], sizes[1], layers if value.layered else sizes[2])
-        handle = _FIRST_HANDLE + len(self.textures)
+        handle = FIRST_HANDLE + len(self.textures)
         self.textures.append(
             TextureObject(
                 handle=handle, array=target, offset=offset, dimensions=len(shape), extent=extent,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,8 +35,9 @@ class Estimate:
     device: Device
     templates: TemplateSet
 
-    def __call__(self, candidate: Candidate, resources: Resources) -> float | None:
-        """None where the template has no cost counts and the emulator cannot count them."""
+    def __call__(self, candidate: Candidate, resources: Resources, steps: Sequence[Resources] = ()) -> float | None:
+        """None where the template has no cost counts and the emulator cannot count them. ``steps`` are the resources of
+        each launch of a pipeline, whose times are added."""
         template, problem, schedule = self.templates.of(candidate.schedule), candidate.problem, candidate.schedule
         spilled = resources.spill_store_bytes + resources.spill_load_bytes
         stated = None
@@ -45,14 +47,20 @@ class Estimate:
             return predict(stated, self.device, registers=resources.registers, spill_bytes=spilled)
         counts = counted(template, problem, schedule, self.device)
         if counts is not None:
-            allotted = CompiledResources(resources.registers, spilled, resources.static_shared_bytes)
-            least = 0.0 if stated is None else least_seconds(counts, stated, self.device)
-            return max(launch_time(counts, self.device, allotted).seconds, least)
+            each = zip(counts, steps or (resources,) * len(counts), strict=True)
+            seconds = sum(launch_time(c, self.device, _allotted(r)).seconds for c, r in each)
+            least = 0.0 if stated is None else max(least_seconds(c, stated, self.device) for c in counts)
+            return max(seconds, least)
         if stated is None:
             return None
         shared = stated.shared_bytes + resources.static_shared_bytes
         stated = dataclasses.replace(stated, shared_bytes=shared)
         return predict(stated, self.device, registers=resources.registers, spill_bytes=spilled)
+
+
+def _allotted(resources: Resources) -> CompiledResources:
+    spilled = resources.spill_store_bytes + resources.spill_load_bytes
+    return CompiledResources(resources.registers, spilled, resources.static_shared_bytes)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,8 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
             candidate = book.candidate(schedule)
         except ValueError:
             continue
+        if any(c.problem.key() != candidate.problem.key() for c in found.values()):
+            continue  # arrays of other types are not timed in turns with the best one's
         screened = schedule in newest and newest[schedule].kernel_digest == candidate.kernel.digest
         if screened or schedule in defaults:
             found.setdefault(candidate.kernel.digest, candidate)

@@ -6,6 +6,8 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -13,32 +15,32 @@ import numpy as np
 
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.document import Table
-from autosched.user_kernels.kernel_file import Argument, Fill
+from autosched.user_kernels.expressions import Expression, suggestion
+from autosched.user_kernels.kernel_file import Argument, Fetch, Fill
+from autosched.user_kernels.lowering import operand, texture
 from autosched.user_kernels.reading.sources import callable_reference, python_reference
 from measurements.files.npy import open_npy
-from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
+from search_spaces.hardware.dtype_names import DTYPE_NAMES, dtype_of
+from search_spaces.hardware.dtypes import DType
+from search_spaces.spaces.parameters import Parameter
+from search_spaces.templates.texture import MODES
 
+_KINDS = ("input", "output", "inout", "workspace", "scalar", "constant", "texture")
+_MOST_TYPES = 1 << 12  # configurations that one type may depend on
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-
-_DTYPE_NAMES = {
-    **{name: name for name in SCALAR_DTYPES},
-    **{"float16": "f16", "half": "f16", "__half": "f16", "bfloat16": "bf16", "__nv_bfloat16": "bf16"},
-    **{"float32": "f32", "float": "f32", "float64": "f64", "double": "f64", "char": "i8", "short": "i16", "int": "i32"},
-    **{
-        f"{sign}int{bits}{t}": f"{sign or 'i'}{bits}"
-        for sign in ("", "u")
-        for bits in (8, 16, 32, 64)
-        for t in ("", "_t")
-    },
-    **{"unsigned": "u32", "unsigned int": "u32", "unsigned char": "u8", "long long": "i64", "size_t": "u64"},
-}
 
 
 def read_arguments(
-    top: Table, types: Mapping[str, Type], sizes: Mapping[str, int], folder: Path
+    top: Table,
+    types: Mapping[str, Type],
+    sizes: Mapping[str, int],
+    folder: Path,
+    parameters: Sequence[Parameter],
 ) -> tuple[Argument, ...]:
     """Return the arguments in the order of the entry function. Shapes of what is read may use ``sizes`` alone, those of
-    outputs and workspaces, and scalars, all of ``types``."""
+    outputs and workspaces, and scalars, all of ``types``; types and tolerances may use ``parameters``."""
+    chosen = {p.name: types[p.name] for p in parameters}
+    usual = {p.name: float(p.default) if types[p.name] == "float" else p.default for p in parameters}
     tolerances = top.table("tolerance")
     arguments: list[Argument] = []
     for table in top.tables("argument"):
@@ -46,21 +48,21 @@ def read_arguments(
         if not IDENTIFIER.fullmatch(name) or any(a.name == name for a in arguments):
             table.fail(f"the argument {name!r} needs a name of its own, of letters, digits and _", "name")
         place = table.places.at(table.path)
-        kind = table.choice("kind", ("input", "output", "inout", "workspace", "scalar", "constant"))
+        kind = table.choice("kind", _KINDS)
         if kind == "scalar":
             given = table.get("value", (str, int, float), 'the scalar\'s value, such as value = "width"')
             value = table.expression("value", given, types, ("int", "float", "bool"))
-            dtype = _dtype(table, "f32" if value.type == "float" else "i32")
-            arguments.append(Argument(name, "scalar", dtype, value=value, place=place))
+            dtype, by = _dtype(table, parameters, chosen, "f32" if value.type == "float" else "i32")
+            arguments.append(Argument(name, "scalar", dtype, value=value, dtype_by=by, place=place))
         else:
-            dtype, given = _dtype(table), table.listed("shape")
+            (dtype, by), given = _dtype(table, parameters, chosen), table.listed("shape")
             if not given:
                 table.fail('shape is missing: give the sizes of the array, such as shape = ["height", "width"]')
             varies = kind in ("output", "workspace")
             known: Mapping[str, Type] = types if varies else dict.fromkeys(sizes, "int")
             shape = tuple(table.expression("shape", e, known, ("int",)) for e in given)
             zeroed = varies and bool(table.get("zeroed", bool, "true or false", False))
-            filled = kind in ("input", "inout", "constant") or (kind == "output" and "fill" in table)
+            filled = kind in ("input", "inout", "constant", "texture") or (kind == "output" and "fill" in table)
             fill = _fill(table, dtype, folder) if filled else None
             if kind == "output" and zeroed:
                 if fill is not None:
@@ -68,10 +70,14 @@ def read_arguments(
                 fill, zeroed = Fill("constant", (0.0,)), False
             if kind == "output" and fill is not None and any(n not in sizes for e in shape for n in e.names):
                 table.fail("an output with contents has a shape over sizes alone", "shape")
-            atol, rtol = _tolerance(tolerances, name) if kind in ("output", "inout") else (None, None)
-            arguments.append(
-                Argument(name, kind, dtype, shape, None, fill, zeroed, atol, rtol, place)  # type: ignore[arg-type]
+            given_tolerances = _tolerance(tolerances, name, chosen) if kind in ("output", "inout") else {}
+            atol, rtol = (_usual(given_tolerances.get(key), usual) for key in ("atol", "rtol"))
+            atol_by, rtol_by = (
+                e if isinstance(e := given_tolerances.get(key), Expression) else None for key in ("atol", "rtol")
             )
+            made = Argument(name, kind, dtype, shape, None, fill, zeroed, atol, rtol, dtype_by=by, place=place)  # type: ignore[arg-type]
+            fetch = _fetch(table) if kind == "texture" else None
+            arguments.append(replace(made, atol_by=atol_by, rtol_by=rtol_by, fetch=fetch))
         table.done()
     if not any(a.kind in ("output", "inout") for a in arguments):
         top.fail('no [[argument]] is an output: give one kind = "output" or "inout"')
@@ -101,24 +107,62 @@ def check_shapes(top: Table, arguments: tuple[Argument, ...], sizes: Mapping[str
             if extent < 1:  # type: ignore[operator]  # an int
                 given = ", ".join(f"{n} = {sizes[n]}" for n in e.names)
                 table.fail(f'"{e.text}" is {extent} for {given}: an array needs at least one element', "shape")
+        if argument.fetch is not None:
+            table.attempt("shape", texture, argument, operand(argument, sizes))
 
 
-def _dtype(table: Table, default: str | None = None) -> DType:
-    return SCALAR_DTYPES[_DTYPE_NAMES[table.choice("dtype", tuple(_DTYPE_NAMES), default)]]
+def _dtype(
+    table: Table, parameters: Sequence[Parameter], types: Mapping[str, Type], default: str | None = None
+) -> tuple[DType, Expression | None]:
+    """Return a type, that of the defaults where it follows from parameters, and the expression by which it does."""
+    given = table.text("dtype", default)
+    if given in DTYPE_NAMES:
+        return dtype_of(given), None
+    if not re.search(r"\W", given) and given not in types:
+        table.fail(f"{given!r} is not known: {suggestion(given, (*DTYPE_NAMES, *types))}", "dtype")
+    made = table.expression("dtype", given, types, ("text",))
+    asked = [p for p in parameters if p.name in made.names]
+    if math.prod(len(p.values) for p in asked) > _MOST_TYPES:
+        table.fail("the type depends on too many configurations", "dtype")
+    for values in product(*(p.values for p in asked)):
+        known = {p.name: float(v) if types[p.name] == "float" else v for p, v in zip(asked, values, strict=True)}
+        table.attempt("dtype", dtype_of, str(table.attempt("dtype", made.value, known)))
+    usual = {p.name: float(p.default) if types[p.name] == "float" else p.default for p in asked}
+    return dtype_of(str(made.value(usual))), made
 
 
-def _tolerance(table: Table, output: str) -> tuple[float | None, float | None]:
-    """Return the tolerances of one output: its own table, else those of all."""
-    found: list[float | None] = []
+def _fetch(table: Table) -> Fetch:
+    return Fetch(
+        filter=table.choice("filter", ("point", "linear"), "point"),  # type: ignore[arg-type]  # one of them
+        mode=table.choice("mode", MODES, "clamp"),  # type: ignore[arg-type]
+        normalized=bool(table.get("normalized", bool, "true or false", False)),
+        normalized_read=bool(table.get("normalized_read", bool, "true or false", False)),
+        channels=int(table.get("channels", int, "1, 2 or 4", 1)),
+    )
+
+
+def _tolerance(table: Table, output: str, types: Mapping[str, Type]) -> dict[str, float | Expression]:
+    """Return the tolerances of one output: its own table, else those of all. A text is an expression over
+    parameters."""
+    found: dict[str, float | Expression] = {}
     own = table.table(output) if output in table else table
     for key in ("atol", "rtol"):
-        value = own.get(key, (int, float), "a number") if key in own else None
-        if value is not None and not 0 <= value < math.inf:
+        if key not in own:
+            continue
+        value = own.get(key, (int, float, str), "a number, or an expression over parameters")
+        if isinstance(value, str):
+            found[key] = own.expression(key, value, types, ("int", "float"))
+        elif not 0 <= value < math.inf:
             own.fail("a tolerance is a number from 0 up", key)
-        found.append(value)
+        else:
+            found[key] = value
     if own is not table:
         own.done()
-    return found[0], found[1]
+    return found
+
+
+def _usual(tolerance: float | Expression | None, usual: Mapping[str, Any]) -> float | None:
+    return float(tolerance.value(usual)) if isinstance(tolerance, Expression) else tolerance
 
 
 def _fill(table: Table, dtype: DType, folder: Path) -> Fill:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import keyword
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.document import KernelFileError, Places, Table, read_text, read_toml, refuse_too_many
-from autosched.user_kernels.expressions import Expression, from_function, suggestion, value_list
+from autosched.user_kernels.expressions import Expression, suggestion, value_list
 from autosched.user_kernels.kernel_file import (
     BLOCK,
     CLUSTER,
@@ -27,10 +26,11 @@ from autosched.user_kernels.kernel_file import (
 )
 from autosched.user_kernels.reading.arguments import IDENTIFIER, check_files, check_shapes, read_arguments
 from autosched.user_kernels.reading.kernel_tuner_files import t1_document
+from autosched.user_kernels.reading.launches import Launches
 from autosched.user_kernels.reading.sources import (
     callable_reference,
     python_reference,
-    read_entry,
+    read_entries,
     read_headers,
     read_options,
 )
@@ -43,7 +43,7 @@ _TAKEN = ("file", "sizes", "self", "operator", "summary", "seed")  # of problems
 _MOST_REFERENCES = 20  # kernels that are each other's references
 _SECTIONS = (
     *("kernel", "sizes", "problem", "parameters", "attributes", "defines", "rule", "launch", "argument", "tolerance"),
-    *("reference", "metrics", "cost", "proxy"),
+    *("reference", "metrics", "cost", "proxy", "step"),
 )
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,99}", re.ASCII)
 _OF_LAUNCH = re.compile(r"launch\..*|--set .*|.* is defined")  # rules of our own
@@ -147,11 +147,13 @@ class _Reader:
         sizes = self._sizes(top.table("sizes"))
         parameters, floats = self._parameters(top.table("parameters"))
         attributes = self._attributes(top.table("attributes"))
-        launch = self._launch(top.table("launch"))
-        arguments = read_arguments(top, self.types, sizes, self.folder)
+        launches = Launches(top, self.types)
+        launch = launches.read()
+        arguments = read_arguments(top, self.types, sizes, self.folder, parameters)
         arrays = {a.name for a in arguments if a.kind != "scalar"}
         names = [p.name for p in parameters if self.types[p.name] == "text"]
-        passing, entry = read_entry(kernel, (source, *(text for _, text in headers)), names)
+        passing, entries = read_entries(kernel, top.tables("step"), (source, *(text for _, text in headers)), names)
+        steps = launches.steps(entries, arguments)
         cost = top.table("cost")
         flops = self._cost(cost, "flops", dict.fromkeys(sizes, "int"))
         moved = self._cost(cost, "bytes", self.types)
@@ -162,7 +164,7 @@ class _Reader:
             source_name=path.name,
             source=source,
             headers=headers,
-            entry=entry,
+            entry=entries[0],
             passing=passing,  # type: ignore[arg-type]  # one of PASSINGS
             options=read_options(kernel),
             sizes=tuple(sizes.items()),
@@ -179,6 +181,8 @@ class _Reader:
             proxy=self._proxy(top.table("proxy"), sizes),
             flops=flops,
             bytes=moved,
+            further=steps[1:],
+            first=steps[0].arguments if steps else (),
         )
         varying = next((a for a in arguments if a.kind == "output" and not _is_fixed(a, sizes)), None)
         if varying is not None and not made.reference.judges:
@@ -286,53 +290,6 @@ class _Reader:
             table.done()
         return tuple(rules)
 
-    def _launch(self, table: Table) -> tuple[NamedExpression, ...]:
-        usual = [n if n in self.types else 1 for n in ("block_size_x", "block_size_y", "block_size_z")]
-        if "block" not in table and usual[0] == 1:
-            table.fail('block is missing: give the threads of a block, such as block = ["block_x", "block_y"]')
-        if ("grid" in table) == ("problem_size" in table):
-            table.fail("give either grid, the blocks along x, y and z, or problem_size (with grid_div_x, ...)")
-        made = [
-            *(self._divided(table, usual) if "problem_size" in table else self._axes(table, "grid", GRID)),
-            *self._axes(table, "block", BLOCK, usual),
-            *self._axes(table, "cluster", CLUSTER),
-        ]
-        shared = table.get("shared_bytes", (str, int), "an expression", 0)
-        made.append(NamedExpression(SHARED, table.expression("shared_bytes", shared, self.types, ("int",))))
-        table.done()
-        self.types |= dict.fromkeys((axis.name for axis in made), "int")
-        return tuple(made)
-
-    def _axes(
-        self, table: Table, key: str, names: Sequence[str], usual: Sequence[object] = ()
-    ) -> list[NamedExpression]:
-        given = table.listed(key) or list(usual)
-        if len(given) > 3:
-            table.fail("there are three axes at most: x, y and z", key)
-        texts = (*given, 1, 1, 1)[:3]
-        return [
-            NamedExpression(n, table.expression(key, text, self.types, ("int",)))
-            for n, text in zip(names, texts, strict=True)
-        ]
-
-    def _divided(self, table: Table, usual: Sequence[object]) -> list[NamedExpression]:
-        """Kernel Tuner's grid: each axis of the problem over the product of its divisors, rounded up."""
-        axes = []
-        sizes = (*table.listed("problem_size"), 1, 1, 1)[:3]
-        for name, axis, size, block in zip(GRID, "xyz", sizes, usual, strict=True):
-            key = f"grid_div_{axis}"
-            divisors = table.listed(key) if key in table else [block]
-            # Each on its own first: a complaint then shows what was written.
-            extent = table.expression("problem_size", size, self.types, ("int", "float"))
-            by = [table.expression(key, divisor, self.types, ("int", "float")) for divisor in divisors]
-            if callable(size) or any(map(callable, divisors)):
-                whole = _quotient(extent, by, self.types)
-            else:
-                product = " * ".join(f"({d})" for d in divisors) or "1"
-                whole = table.expression(key, f"ceil(({size}) / ({product}))", self.types, ("int",))
-            axes.append(NamedExpression(name, whole))
-        return axes
-
     def _cost(self, table: Table, key: str, types: Mapping[str, Type]) -> Expression | None:
         return table.expression(key, table.values[key], types, ("int", "float")) if key in table else None
 
@@ -397,15 +354,6 @@ class _Reader:
             made = Reference(made.name, made.content, None, made.kernel, _config(table.table("config"), parameters))
         table.done()
         return made
-
-
-def _quotient(extent: Expression, by: Sequence[Expression], types: Mapping[str, Type]) -> Expression:
-    """One axis of a grid whose extent or divisors are functions."""
-
-    def blocks(values: dict[str, Any]) -> int:
-        return math.ceil(float(extent.value(values)) / math.prod(float(d.value(values)) for d in by))
-
-    return from_function(blocks, f"ceil({extent.text} / {' / '.join(d.text for d in by) or 1})", "int", types)
 
 
 def _constants(values: Mapping[str, float]) -> Callable[..., Any]:

@@ -38,28 +38,38 @@ _OF_THE_HOST = {
 }
 
 
-def read_entry(kernel: Table, sources: Sequence[str], texts: list[str]) -> tuple[str, str]:
-    """How parameters reach the source, and the entry function, which is in one of ``sources``: the source and what it
+def read_entries(
+    kernel: Table, steps: Sequence[Table], sources: Sequence[str], texts: list[str]
+) -> tuple[str, tuple[str, ...]]:
+    """How parameters reach the source, and the entry functions, which are in ``sources``: the source and what it
     includes. ``texts`` are the parameters whose values are texts."""
-    entry = kernel.text("entry")
-    found = _ENTRY.fullmatch(entry)
-    if found is None:
-        kernel.fail(
-            f'{entry!r} is not a function: write its name, or an instance such as "conv<block_x, float>"', "entry"
-        )
-    named = [source for source in sources if re.search(rf"\b{found[2]}\b", source)]
-    if not named:
-        kernel.fail(f"the source has no function {found[2]!r}", "entry")
-    if not any(_GLOBAL.search(source) for source in sources):
-        kernel.fail(
-            "the source has no __global__ function: only those can be tuned, not host code that launches them", "entry"
-        )
-    passing = kernel.choice("parameters_as", PASSINGS, "template" if found[3] else "define")
-    if passing == "template" and not found[3]:
-        kernel.fail('a template needs its arguments: entry = "conv<block_x, float>"', "entry")
+    if steps and "entry" in kernel:
+        kernel.fail("each [[step]] names its own function: leave the kernel's out", "entry")
+    found = [_entry(table, sources) for table in (steps or [kernel])]
+    templates = any(arguments for _, arguments in found)
+    passing = kernel.choice("parameters_as", PASSINGS, "template" if templates else "define")
+    if passing == "template" and not all(arguments for _, arguments in found):
+        (steps or [kernel])[0].fail('a template needs its arguments: entry = "conv<block_x, float>"', "entry")
     if texts and passing in ("constexpr", "struct"):
         kernel.fail(f'{texts[0]} is a text, which only "define" and "template" can pass on', "parameters_as")
-    return passing, found[1] + re.sub(r"\s+", " ", found[3] or "")
+    return passing, tuple(name + arguments for name, arguments in found)
+
+
+def _entry(table: Table, sources: Sequence[str]) -> tuple[str, str]:
+    """Return the name of the entry function, and the arguments of the template that it is an instance of."""
+    entry = table.text("entry")
+    found = _ENTRY.fullmatch(entry)
+    if found is None:
+        table.fail(
+            f'{entry!r} is not a function: write its name, or an instance such as "conv<block_x, float>"', "entry"
+        )
+    if not any(re.search(rf"\b{found[2]}\b", source) for source in sources):
+        table.fail(f"the source has no function {found[2]!r}", "entry")
+    if not any(_GLOBAL.search(source) for source in sources):
+        table.fail(
+            "the source has no __global__ function: only those can be tuned, not host code that launches them", "entry"
+        )
+    return found[1], re.sub(r"\s+", " ", found[3] or "")
 
 
 def read_options(kernel: Table) -> tuple[str, ...]:

@@ -18,12 +18,21 @@ _ARGUMENT = re.compile(r"(\w+)\s*=[^;=]{0,40}\b(?:ato\w+|strto\w+|(?:std::)?sto\
 _REPEATS = re.compile(
     r"rep(eat|s|etition|eats|$)|iter|trial|passes|loop|steps?$|time_?step|runs?$|cycles|nsteps|^r$", re.I
 )
+_COMMENT = re.compile(r"#.*")
+_EXECUTABLE = re.compile(r"\badd_executable\s*\(([^)]*)\)")
+_LINKED = re.compile(r"\btarget_link_libraries\s*\(([^)]*)\)")
+_OWN_LIBRARIES = {
+    "CUDA::cudart": (),
+    "CUDA::cuda_driver": ("-lcuda",),
+    "OpenMP::OpenMP_CXX": ("-Xcompiler", "-fopenmp"),
+}
 _SOURCES = (".cu", ".cpp", ".cc", ".c", ".cuh", ".h", ".hpp")
 
 
 @dataclass(frozen=True)
 class Program:
-    """A folder with a makefile, or one ``.cu`` file with a ``main``. ``name`` is its path below the folder of all."""
+    """A folder with a makefile or a ``CMakeLists.txt``, or one ``.cu`` file with a ``main``. ``name`` is its path below
+    the folder of all."""
 
     name: str
     path: Path
@@ -38,7 +47,8 @@ class BuildFailed(Exception):
 
 
 def programs_in(folder: Path) -> Iterator[Program]:
-    """Folders with a makefile and files with a ``main``, at any depth, in the order of their names."""
+    """Folders with a makefile, folders whose ``CMakeLists.txt`` makes a program of CUDA files and needs no other
+    library, and files with a ``main``, at any depth, in the order of their names."""
     for at, folders, files in os.walk(folder):
         folders.sort()
         here = Path(at)
@@ -46,6 +56,11 @@ def programs_in(folder: Path) -> Iterator[Program]:
         if "Makefile" in files and sources and here != folder:
             folders.clear()
             yield Program(str(here.relative_to(folder)), here)
+            continue
+        if "CMakeLists.txt" in files and sources and here != folder:
+            folders.clear()
+            if cmake_command(here, 80):
+                yield Program(str(here.relative_to(folder)), here)
             continue
         for name in sources:
             if re.search(r"\bmain\s*\(", (here / name).read_text(errors="replace")):
@@ -55,7 +70,10 @@ def programs_in(folder: Path) -> Iterator[Program]:
 def build(program: Program, sm: int, flags: Sequence[str], time_limit: float) -> Path:
     """Return the program's file, built in place. Raises BuildFailed."""
     environment = {**os.environ, "NVCC_APPEND_FLAGS": " ".join([_NVCC_FLAGS.format(sm=sm), *flags])}
-    if program.path.is_dir():
+    if program.path.is_dir() and not (program.path / "Makefile").is_file():
+        command = cmake_command(program.folder, sm)
+        to = program.folder / command[-1]
+    elif program.path.is_dir():
         command = ["make", "-j1", *(f"{name}=sm_{sm}" for name in ("ARCH", "SM"))]
         before = _executables(program.folder)
     else:
@@ -72,12 +90,40 @@ def build(program: Program, sm: int, flags: Sequence[str], time_limit: float) ->
         lines = [line.strip() for line in (done.stderr + done.stdout).splitlines()]
         first = next((line for line in lines if re.search(r"\b(error|Error|undefined)\b|No such", line)), "no message")
         raise BuildFailed(first[:200])
-    if not program.path.is_dir():
+    if command[0] != "make":
         return to
     made = _executables(program.folder)
     if not made:
         raise BuildFailed("the makefile makes no program")
     return max(made - before or made, key=lambda p: (p.name == "main", p.stat().st_mtime))
+
+
+def cmake_command(folder: Path, sm: int) -> list[str]:
+    """Return nvcc's for the first program of a ``CMakeLists.txt`` (those of cuda-samples); the last word is the
+    program's name. Empty where it needs libraries besides CUDA's runtime, or has no CUDA files."""
+    text = _COMMENT.sub("", (folder / "CMakeLists.txt").read_text(errors="replace"))
+    found = _EXECUTABLE.search(text)
+    name, *sources = found[1].split() if found else ("",)
+    linked = {w for words in _LINKED.findall(text) for w in words.split()[1:]} - {"PRIVATE", "PUBLIC"}
+    if not linked <= set(_OWN_LIBRARIES) or not any(s.endswith(".cu") for s in sources):
+        return []
+    common = next((up / "Common" for up in folder.parents if (up / "Common").is_dir()), folder)
+    flags = [flag for library in sorted(linked) for flag in _OWN_LIBRARIES[library]]
+    apart = ["-rdc=true"] if "CUDA_SEPARABLE_COMPILATION ON" in text else []
+    return [
+        "nvcc",
+        "-O2",
+        "-std=c++17",
+        "--extended-lambda",
+        f"-arch=sm_{sm}",
+        *apart,
+        "-I",
+        str(common),
+        *sources,
+        *flags,
+        "-o",
+        name,
+    ]
 
 
 def _executables(folder: Path) -> set[Path]:

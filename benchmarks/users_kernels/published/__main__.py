@@ -1,7 +1,7 @@
 """Kernels of others, written as their users would: ``python -m benchmarks.users_kernels.published``.
 
 Each file is tuned by estimates for one device, with every new best proven in the emulator, and the best in full. What a
-file in ``refused`` is told stands on the page, too.
+file that is refused is told stands on the page, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from search_spaces.hardware.devices import device
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "results" / "published_kernels.md"
-FROM = {"kernel_tuner": "Kernel Tuner", "hub": "benchmark hub", "bat": "BAT", "refused": "Kernel Tuner"}
+FROM = {"kernel_tuner": "Kernel Tuner", "hub": "benchmark hub", "bat": "BAT"}
 
 
 def files() -> list[Path]:

@@ -20,11 +20,12 @@ class FatBinaryError(ValueError):
     """No fat binary, or one whose PTX cannot be read here. The message is one line that says what to do."""
 
 
-def ptx_texts(image: bytes) -> dict[int, str]:
-    """By architecture (90 for compute_90). PTX text stands for itself. Raises FatBinaryError."""
+def ptx_texts(image: bytes) -> list[dict[int, str]]:
+    """Of each container by architecture (90 for compute_90): files that were compiled apart come one after the other.
+    PTX text stands for itself. Raises FatBinaryError."""
     if image.lstrip()[:2] in (b"//", b".v"):
-        return {0: image.rstrip(b"\0").decode(errors="replace")}
-    found: dict[int, str] = {}
+        return [{0: image.rstrip(b"\0").decode(errors="replace")}]
+    containers: list[dict[int, str]] = []
     machine_code = False
     at = 0
     while at + _CONTAINER.size <= len(image):
@@ -32,6 +33,7 @@ def ptx_texts(image: bytes) -> dict[int, str]:
         if magic != _MAGIC:
             break
         entry, end = at + header, at + header + size
+        found: dict[int, str] = {}
         while entry + _ENTRY.size <= end:
             kind, _, own, payload, compressed, *_, architecture = _ENTRY.unpack_from(image, entry)
             if not own:
@@ -42,14 +44,16 @@ def ptx_texts(image: bytes) -> dict[int, str]:
                 )
             machine_code = machine_code or kind == _MACHINE_CODE
             entry += own + payload
+        if found:
+            containers.append(found)
         at = (end + 7) // 8 * 8
-    if not found and machine_code:
+    if not containers and machine_code:
         raise FatBinaryError(
             "holds machine code alone, and PTX is emulated: compile with -gencode arch=compute_90,code=compute_90"
         )
-    if not found:
+    if not containers:
         raise FatBinaryError("is neither a fat binary nor PTX")
-    return found
+    return containers
 
 
 def _text(header: bytes, payload: bytes, compressed: int) -> str:

@@ -33,6 +33,7 @@ from measurements.emulator.programs.libraries import (
     needed_libraries,
     opens_driver,
 )
+from measurements.emulator.programs.link import link
 from measurements.emulator.ptx.build import CompiledKernel, KernelCompileError, ptx_to_program
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Module, Number, Symbol
@@ -238,14 +239,7 @@ class _Session:
     def load(self, rest: str, image: bytes) -> str:
         number = int(rest)
         try:
-            texts = ptx_texts(image)
-            fitting = [a for a in texts if a <= self.options.device.sm]
-            if not fitting:
-                raise FatBinaryError(
-                    f"holds PTX for sm_{min(texts)} and newer, but the emulated device is {self.options.device.arch}: "
-                    "choose another --device"
-                )
-            text = texts[max(fitting)]
+            text = link(_fitting(ptx_texts(image), self.options.device))
             module = parse(text)
         except (FatBinaryError, PtxError) as error:
             self.complain(f"a module of the program {error}" if isinstance(error, FatBinaryError) else str(error))
@@ -344,6 +338,18 @@ class _Session:
         if done.status in ("unsupported", "compile_error"):
             self.complain(f"{kernel} cannot be emulated: {done.reason}")
         return done
+
+
+def _fitting(containers: Sequence[Mapping[int, str]], device: Device) -> list[str]:
+    """Return of each container the PTX for the newest architecture that the device can execute. One without is left out
+    as long as another has some: libcudadevrt has PTX for the newest GPUs alone. Raises FatBinaryError."""
+    fitting = [texts[max(found)] for texts in containers if (found := [a for a in texts if a <= device.sm])]
+    if not fitting:
+        oldest = min(a for texts in containers for a in texts)
+        raise FatBinaryError(
+            f"holds PTX for sm_{oldest} and newer, but the emulated device is {device.arch}: choose another --device"
+        )
+    return fitting
 
 
 def _error_of(done: Emulation) -> tuple[int, bool]:

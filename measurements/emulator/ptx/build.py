@@ -98,9 +98,13 @@ def ptx_digest(kernel: Kernel) -> str | None:
     or the machine refuses. Raises HostFailure where the cache cannot be written."""
     try:
         toolchain_version()
-        path = compile_to_program(kernel).path
+        digests = [_digest_of(compile_to_program(step).path) for step in kernel.steps]
     except (NvrtcMissing, KernelCompileError):
         return None
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _digest_of(path: Path) -> str:
     with path.open(errors="replace") as file:
         return file.readline().removeprefix(_DIGEST).rstrip()
 

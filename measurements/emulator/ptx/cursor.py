@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 
-_SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STATEMENT = re.compile(r"(?:[^;\"]|\"[^\"]*\")*?;", re.DOTALL)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
@@ -30,7 +30,7 @@ class Cursor:
 
     def skip(self) -> bool:
         """Skips blanks and comments; whether there is more."""
-        found = _SPACE.match(self.text, self.at)
+        found = SPACE.match(self.text, self.at)
         self.at = found.end() if found else self.at
         return self.at < len(self.text)
 

@@ -124,13 +124,6 @@ class _Translation:
         self.globals: dict[str, int] = {}
         self.pending: list[str] = [entry]
         self.labels: dict[tuple[int, str], int] = {}
-        # Of blocks: shared addresses say whose they are, as kernels tell the two of a pair apart by a bit.
-        self.uses_pairs = any(
-            "cta_group::2" in i.qualifiers
-            for f in module.functions.values()
-            for i in f.body
-            if i.opcode in ("tcgen05", "cp")
-        )
 
     def program(self) -> Program:
         self.frame(self.entry)
@@ -150,7 +143,6 @@ class _Translation:
             f"target {_architecture(self.module.target)}",
             # Triton gives tf32 operands as f32: their low bits are dropped, which its users ask for.
             *(["truncates_tf32"] if self.module.by_llvm else []),
-            *(["uses_pairs"] if self.uses_pairs else []),
             *([f"cluster {' '.join(map(str, kernel.function.cluster))}"] if kernel.function.cluster else []),
             *(f"parameter {kernel.parameter_offsets[p.name]} {p.bytes}" for p in parameters),
             *(f"shared {at} {self.variables[name].bytes} {name.split('#')[0]}" for name, at in self.shared.items()),
@@ -255,7 +247,7 @@ class _Translation:
             if v.bytes == 0:
                 return f"d{width}:0+{addend:x}"
             offset = self.shared_offset(v) + symbol.offset
-            return f"h{width}:0+{offset:x}" if self.uses_pairs else f"c{width}:{offset:x}"
+            return f"h{width}:0+{offset:x}"
         if v is not None:
             return f"v{width}:{self.global_index(symbol.name)}+{addend:x}"
         if symbol.name in self.module.functions and self.module.functions[symbol.name].is_defined:

@@ -159,8 +159,9 @@ void* reserve_zeroed(std::size_t bytes);
 
 constexpr unsigned reserved_shared_bytes = 1024;  // of the window, in front of the kernel's variables
 
-// Shared memory (shared/memory.cpp). Addresses are those of the running thread's block; with the highest bit and the rank
-// of a block of its cluster in the top byte, of that block. Bit 24 tells the blocks of a pair apart, as on hardware.
+// Shared memory (shared/memory.cpp). In a cluster an address says whose it is, as on hardware: the rank of the block in bits
+// 24 and up, which kernels use (bit 24 tells the blocks of a pair apart) and which the descriptor of a matrix must leave out.
+// The highest bit is set with it: an address without is of the running thread's block.
 constexpr unsigned rank_shift = 24;
 constexpr std::uint32_t names_block = 0x80000000u;
 constexpr std::uint32_t address_in_block(std::uint32_t address, unsigned rank) {

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from search_spaces.layouts.wg_map import WgMap
-from search_spaces.programs.inference.inference import Anchor, Inference, Product, Spread
+from search_spaces.programs.inference.inference import Anchor, Inference, Product, Spread, of_index
 from search_spaces.programs.inference.staged_loads import stage_loads
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.ir import Shape, line_dimension
@@ -80,9 +80,9 @@ def _is_light(found: Inference, operation: ir.Computing) -> bool:
     match operation:
         case ir.Broadcast():
             return not _cuts_across(found, operation)
-        case ir.Load() | ir.Fill() | ir.Coordinates():
+        case ir.Fill() | ir.Coordinates():
             return True
-        case ir.Map() | ir.Transpose():
+        case ir.Load() | ir.Map() | ir.Transpose():
             return all(found.light[v.id] for v in ir.inputs(operation))
     return False
 
@@ -102,6 +102,8 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
         case ir.Load() | ir.Broadcast() if result.map is not None:  # what uses it prefers the map
             found.given[result.id] = result.map
             return Spread("given", result.shape, result.id)
+        case ir.Load(_, window) if not all(found.light[v.id] for v in ir.inputs(operation)):
+            return _anchored(found, result.shape, line_dimension(window), operation.source, False)
         case ir.Reduce(_, _, value, dimension):
             source = found.natural.get(value.id)
             if _is_split(found, source, dimension, operation):
@@ -215,6 +217,7 @@ def _backward(found: Inference, operations: tuple[ir.Operation, ...]) -> None:
             case ir.Store() | ir.AtomicRmw():
                 stores -= 1
                 _want(found, operation.value, found.stored[stores])
+                _want_index(found, operation.window, found.stored[stores])
             case ir.Set(state, value):
                 _want(found, value, found.states[state])
             case ir.Prefetch() | ir.Move() | ir.Loop() | ir.If():
@@ -222,6 +225,11 @@ def _backward(found: Inference, operations: tuple[ir.Operation, ...]) -> None:
             case _:
                 for spread in found.computed_in(operation.result):
                     _want_inputs(found, operation, spread)
+
+
+def _want_index(found: Inference, window: ir.Window, spread: Spread) -> None:
+    if window.index is not None:
+        _want(found, window.index, of_index(window, spread))
 
 
 def _flat(operations: tuple[ir.Operation, ...]) -> list[ir.Operation]:
@@ -233,6 +241,8 @@ def _flat(operations: tuple[ir.Operation, ...]) -> list[ir.Operation]:
 
 def _want_inputs(found: Inference, operation: ir.Computing, spread: Spread) -> None:
     match operation:
+        case ir.Load(_, window):
+            _want_index(found, window, spread)
         case ir.Mma(result, a, b, c):
             number = found.product_of[result.id]
             _want(found, a, Spread("left", a.shape, number))

@@ -8,7 +8,7 @@ from typing import Literal
 
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index
-from search_spaces.programs.language.ir import Shape
+from search_spaces.programs.language.ir import Shape, line_dimension
 
 Derived = Literal["drop", "group", "expand", "swap"]
 Kind = Literal["result", "left", "right", "blocked", "given"] | Derived
@@ -48,7 +48,10 @@ class Spread:
         return Spread("group", shape, dimension, self, size)
 
     def expand(self, dimension: int, size: int) -> Spread:
-        """Of ``size`` neighbours along ``dimension`` for each element, in registers of one thread."""
+        """Of ``size`` neighbours along ``dimension`` for each element: those that were grouped, where they were, or in
+        registers of one thread."""
+        if self.kind == "group" and self.of is not None and (self.number, self.size) == (dimension, size):
+            return self.of
         rows, columns = self.shape
         shape = (rows * size, columns) if dimension == 0 else (rows, columns * size)
         return Spread("expand", shape, dimension, self, size)
@@ -73,6 +76,14 @@ class Spread:
             case "swap":
                 return f"swap({self.of})"
         return f"{self.kind}_{self.number}"
+
+
+def of_index(window: ir.Window, spread: Spread) -> Spread:
+    """Return the distribution of a window's places, where its elements have ``spread``."""
+    if len(window.indexed) == 2:
+        return spread
+    along = line_dimension(window)
+    return spread.group(along, window.shape[along])
 
 
 @dataclass(frozen=True)

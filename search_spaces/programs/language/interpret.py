@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from search_spaces.arrays import FloatArray
+from search_spaces.arrays import BoolArray, FloatArray, IntArray
 from search_spaces.hardware.dtypes import F32, SMALLEST, DType
 from search_spaces.operators.problem import Array, sum_growth
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import FUNCTIONS, REDUCTIONS, U
 from search_spaces.programs.language.places import resolve
 
+TF32 = 2.0**-11  # unit roundoff
 Bounded = tuple[FloatArray, FloatArray]  # values, and how far a kernel's may be from them
 
 
@@ -84,6 +85,11 @@ class _Block:
                     return np.full(result.shape, np.nan), np.full(result.shape, np.inf)
                 parts = [self._matrix({window.array.name: of}, window)[0].copy() for of in kept]
                 return parts[0], parts[1]
+            case ir.Load(result, window, padding) if window.index is not None:
+                inside, places = self._scattered(window)
+                values = np.where(inside, self._lines(self.arrays, window)[places], padding)
+                unsure = np.broadcast_to(self.values[window.index.id][1] > 0, result.shape)
+                return values, np.where(unsure, np.inf, 0.0)
             case ir.Load(result, window, padding):
                 return self._loaded(window, padding), np.zeros(result.shape)
             case ir.Fill(result, number):
@@ -151,6 +157,10 @@ class _Block:
     def _product(self, operation: ir.Mma) -> Bounded:
         (a, a_bound), (b, b_bound) = self.values[operation.a.id], self.values[operation.b.id]
         c, c_bound = (0.0, 0.0) if operation.c is None else self.values[operation.c.id]
+        if not operation.result.dtype.is_float:
+            return a @ b + c, np.zeros(operation.result.shape)
+        if operation.tf32:
+            a_bound, b_bound = a_bound + TF32 * (np.abs(a) + a_bound), b_bound + TF32 * (np.abs(b) + b_bound)
         size = np.abs(a) @ np.abs(b)
         bound = np.abs(a) @ b_bound + a_bound @ (np.abs(b) + b_bound) + c_bound
         return a @ b + c, bound + sum_growth(a.shape[1]) * U * (size + np.abs(c))
@@ -173,6 +183,30 @@ class _Block:
         matrix = arrays[window.array.name][lead].reshape(window.array.matrix)
         return (matrix.T if window.turned else matrix)[rows, columns], tile
 
+    def _scattered(self, window: ir.Window) -> tuple[BoolArray, tuple[IntArray, IntArray]]:
+        """Of a window whose places a tile says: which of its elements lie in the array, and the row and the column of
+        each there; of those outside, of some other."""
+        assert window.index is not None
+        values, _ = self.values[window.index.id]
+        given = np.broadcast_to(values.astype(np.int64), window.shape)
+        at: list[IntArray] = []
+        for d, axis in ((0, np.arange(window.shape[0])[:, None]), (1, np.arange(window.shape[1])[None, :])):
+            own = window.at[d].at(self.block, self.loops) + axis
+            at.append(given if d in window.indexed else np.broadcast_to(own, window.shape))
+        if len(window.indexed) == 2:
+            rows, columns = np.zeros_like(given), given
+        else:
+            rows, columns = at[::-1] if window.turned else at
+        height, width = window.array.matrix
+        inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
+        return inside, (np.where(inside, rows, 0), np.where(inside, columns, 0))
+
+    def _lines(self, arrays: Mapping[str, FloatArray], window: ir.Window) -> FloatArray:
+        """Return a view of the window's matrix, as it lies in memory."""
+        lead = tuple(i.at(self.block, self.loops) for i in window.array.lead)
+        matrix: FloatArray = arrays[window.array.name][lead].reshape(window.array.matrix)
+        return matrix
+
     def _loaded(self, window: ir.Window, padding: float) -> FloatArray:
         part, place = self._matrix(self.arrays, window)
         tile = np.full(window.shape, padding)
@@ -187,11 +221,19 @@ class _Block:
             self._matrix({array.name: of}, window)[0][...] = given
 
     def _store(self, value: Bounded, window: ir.Window) -> None:
+        if window.index is not None:
+            inside, (rows, columns) = self._scattered(window)
+            for kept, given in zip((self.outputs, self.bounds), value, strict=True):
+                self._lines(kept, window)[rows[inside], columns[inside]] = given[inside]
+            return
         for kept, given in zip((self.outputs, self.bounds), value, strict=True):
             part, place = self._matrix(kept, window)
             part[...] = given[place]
 
     def _combine(self, kind: str, value: Bounded, window: ir.Window) -> None:
+        if window.index is not None:
+            self._combine_scattered(kind, value, window)
+            return
         part, place = self._matrix(self.outputs, window)
         bound, _ = self._matrix(self.bounds, window)
         given, error = value[0][place], value[1][place]
@@ -203,6 +245,22 @@ class _Block:
             sizes += np.abs(given) + np.abs(part) * (sizes == 0)
         part += given
         bound += error
+
+    def _combine_scattered(self, kind: str, value: Bounded, window: ir.Window) -> None:
+        inside, (rows, columns) = self._scattered(window)
+        at, given, error = (rows[inside], columns[inside]), value[0][inside], value[1][inside]
+        part, bound = self._lines(self.outputs, window), self._lines(self.bounds, window)
+        if kind in ("maxs", "mins"):
+            (np.maximum if kind == "maxs" else np.minimum).at(part, at, given)
+            return
+        if kind == "addf":
+            sizes = self._lines(self.combined, window)
+            fresh = np.zeros_like(sizes)
+            fresh[at] = np.abs(part[at]) * (sizes[at] == 0)
+            sizes += fresh
+            np.add.at(sizes, at, np.abs(given))
+        np.add.at(part, at, given)
+        np.add.at(bound, at, error)
 
 
 def rounded(type_: DType, value: Bounded) -> Bounded:

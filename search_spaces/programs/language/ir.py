@@ -70,7 +70,11 @@ class Array:
 
 @dataclass(frozen=True)
 class Window:
-    """A tile of an array, which ``Move`` shifts (init_tile). ``turned``: it sees the transposed matrix."""
+    """A tile of an array, which ``Move`` shifts (init_tile). ``turned``: it sees the transposed matrix.
+
+    ``index``: its elements lie where these i32 say (#scatter). Of a matrix, a place for each of its lines, which begin
+    at ``at`` along the line; of a vector, a place for each element. What lies outside of the array is skipped.
+    """
 
     id: int
     array: Array
@@ -78,6 +82,7 @@ class Window:
     shape: Shape
     turned: bool = False
     map: WgMap | None = None
+    index: Value | None = None
 
     @property
     def extent(self) -> Shape:
@@ -90,6 +95,13 @@ class Window:
         """Elements in memory from a row of the window to the next, and from a column to the next."""
         line = self.array.matrix[1]
         return (1, line) if self.turned else (line, 1)
+
+    @property
+    def indexed(self) -> tuple[int, ...]:
+        """The dimensions along which ``index`` says where elements lie: none, that across lines, or both."""
+        if self.index is None:
+            return ()
+        return (0, 1) if len(self.array.full) == 1 else (1 - line_dimension(self),)
 
 
 @dataclass(frozen=True)
@@ -158,13 +170,14 @@ class Transpose:
 
 @dataclass(frozen=True)
 class Mma:
-    """``result = a @ b + c``; without ``c``, a @ b (tile_mma)."""
+    """``result = a @ b + c``; without ``c``, a @ b (tile_mma). ``tf32``: factors may be rounded to it."""
 
     result: Value
     a: Value
     b: Value
     c: Value | None
     source: Source
+    tf32: bool = False
 
 
 @dataclass(frozen=True)
@@ -355,6 +368,10 @@ def inputs(operation: Operation) -> tuple[Value, ...]:
             return tuple(a for a in operation.arguments if isinstance(a, Value))
         case Mma(_, a, b, c):
             return (a, b) if c is None else (a, b, c)
-        case Store() | AtomicRmw() | Transpose() | Reduce() | Broadcast() | Convert() | Set():
+        case Load(_, window):
+            return () if window.index is None else (window.index,)
+        case Store(value, window) | AtomicRmw(_, value, window):
+            return (value,) if window.index is None else (value, window.index)
+        case Transpose() | Reduce() | Broadcast() | Convert() | Set():
             return (operation.value,)
     return ()

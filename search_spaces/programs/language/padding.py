@@ -57,6 +57,8 @@ class _Walk:
                     self._set(state, value)
                 case ir.Store(value, window) if window.array.role == "shared":
                     self._keep(value, window.array.name)
+                case ir.Store(_, window, source) | ir.AtomicRmw(_, _, window, source) if window.index is not None:
+                    self._check_places(window, source)
                 case ir.Store() | ir.AtomicRmw() | ir.Prefetch() | ir.Move():
                     pass
                 case _:
@@ -112,10 +114,26 @@ class _Walk:
         return INSIDE, INSIDE
 
     def _loaded(self, window: ir.Window, padding: float, source: Source, d: int) -> Outside:
+        if window.index is not None and d in window.indexed:
+            places = self.outside[window.index.id][d]
+            if places.kind == "inside":
+                return INSIDE
+            return replace(places, value=padding) if _misses(window, places) else replace(places, kind="unknown")
         _, high = window.at[d].interval(self.trace.blocks, self.turns)
         if high + window.shape[d] <= window.extent[d]:
             return INSIDE
         return Outside("constant", padding, frozenset({(window.at[d], window.extent[d])}), source)
+
+    def _check_places(self, window: ir.Window, source: Source) -> None:
+        assert window.index is not None
+        for d in window.indexed:
+            places = self.outside[window.index.id][d]
+            if places.kind != "inside" and not _misses(window, places):
+                held = f"{places.value:g}" if places.kind == "constant" else "what nobody knows"
+                raise ProgramError(
+                    f"{source}: store: places are {held} outside of the array that they come from (loaded at "
+                    f"{places.source}), which {window.array.name} has: load them with padding=-1"
+                )
 
     def _reduced(self, operation: ir.Reduce) -> Both:
         d, kind = operation.dimension, operation.kind
@@ -211,6 +229,13 @@ class _Walk:
         if isinstance(operation, ir.Coordinates) and operation.dimension == d:
             return operation.base
         return None
+
+
+def _misses(window: ir.Window, places: Outside) -> bool:
+    """Whether places behind the end of the tile that says them lie outside of the window's array."""
+    rows, columns = window.array.matrix
+    extent = columns if len(window.indexed) == 2 else rows
+    return places.kind == "constant" and not 0 <= places.value < extent
 
 
 def _implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from search_spaces.hardware.dtypes import BF16, F16, F32, I8, I32, U8, DType, dtype
+from search_spaces.hardware.dtypes import BF16, E4M3, E5M2, F16, F32, I8, I32, U8, DType, dtype
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language import index, ir
@@ -19,6 +19,7 @@ from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape
 from search_spaces.programs.language.values import (
     Operand,
+    Place,
     State,
     Tile,
     WindowHandle,
@@ -28,7 +29,8 @@ from search_spaces.programs.language.values import (
     value_text,
 )
 
-ARRAY_DTYPES = {t.name: t for t in (F16, BF16, F32, I32, I8, U8)}
+ARRAY_DTYPES = {t.name: t for t in (F16, BF16, F32, E4M3, E5M2, I32, I8, U8)}
+MULTIPLIED = (F16, BF16, F32, E4M3, E5M2, I8)
 LOCALITIES = (0, 1, 2, 3)
 
 
@@ -90,7 +92,7 @@ class Builder:
     def window(
         self,
         array: ir.Array,
-        at: tuple[Index | int, Index | int],
+        at: Tile | tuple[Place, Place],
         shape: Shape,
         *,
         turned: bool = False,
@@ -98,7 +100,11 @@ class Builder:
         map: WgMap | None = None,
     ) -> WindowHandle:
         """Return a tile of an array (RFC, init_tile). ``turned``: of the transposed array (order = [0, 1]). A vector is
-        one row; with ``column`` it is one column. ``map``: who loads which part of it."""
+        one row; with ``column`` it is one column. ``map``: who loads which part of it.
+
+        Where the rows of ``at`` are a tile of i32, one for each row, they say which rows of the array the window has
+        (RFC, #scatter); of a ``turned`` one the columns do. Of a vector, ``at`` is a tile of a place for each element.
+        A place outside of the array holds the load's padding, and is not stored to."""
         if min(shape) < 1:
             fail("window", f"a tile has at least one element, not {shape_text(shape)}")
         if len(array.shape) > 2:
@@ -110,8 +116,36 @@ class Builder:
             fail("window", f"only a vector can be one column, and {array.name} has {len(array.sizes)} extents")
         if map is not None:
             self._verify_map("window", map, shape)
-        places = index.as_index(at[0]), index.as_index(at[1])
-        return WindowHandle(self, ir.Window(self._new(), array, places, shape, turned or column, map))
+        turned = turned or column
+        if isinstance(at, Tile | State) or any(isinstance(a, Tile | State) for a in at):
+            return self._scattered(array, at, shape, turned, map)
+        rows, columns = at
+        assert not isinstance(rows, Tile | State) and not isinstance(columns, Tile | State)
+        places = index.as_index(rows), index.as_index(columns)
+        return WindowHandle(self, ir.Window(self._new(), array, places, shape, turned, map))
+
+    def _scattered(
+        self, array: ir.Array, at: Tile | State | tuple[Place, Place], shape: Shape, turned: bool, map: WgMap | None
+    ) -> WindowHandle:
+        """Return a window whose elements lie where a tile says."""
+        if map is not None or array.role == "shared":
+            fail("window", "places that a tile says are of an array in global memory, and have no wg_map")
+        if len(array.shape) == 1:
+            if not isinstance(at, Tile | State):
+                fail("window", f"{array.name} is a vector: a place for each element is one tile, not a pair")
+            given, places, wanted = at.tile(), (index.constant(0), index.constant(0)), shape
+        else:
+            if isinstance(at, Tile | State):
+                fail("window", f"{array.name} is a matrix: a tile says its rows, (rows, column)")
+            across, line = at if not turned else at[::-1]
+            if isinstance(line, Tile | State) or not isinstance(across, Tile | State):
+                fail("window", f"a tile says which lines of {array.name} are meant, and a place where they begin")
+            given, along = across.tile(), index.as_index(line)
+            places = (along, index.constant(0)) if turned else (index.constant(0), along)
+            wanted = (1, shape[1]) if turned else (shape[0], 1)
+        if (given.shape, given.value.dtype) != (wanted, I32):
+            fail("window", f"places are {shape_text(wanted)} i32, not {value_text(given.value)}")
+        return WindowHandle(self, ir.Window(self._new(), array, places, shape, turned, None, given.value))
 
     def shared(self, rows: int, columns: int, type_: str) -> ir.Array:
         """Return a tile in shared memory (RFC, a memref with slm), which windows store to and load from. What a block
@@ -153,11 +187,16 @@ class Builder:
         )
 
     def store(self, value: Tile | State, window: WindowHandle) -> None:
-        """Write a value to a window of its shape and type (RFC, store_tile); nothing outside of the array."""
+        """Write a value to a window of its shape and type (RFC, store_tile); nothing outside of the array.
+
+        What is stored where a tile says (RFC, store_scatter) goes to different places, and to an InOut array: all other
+        places keep what the caller left there."""
         tile, to = value.tile(), window.window
         self._check_target("store", "store_tile", tile, to)
-        if to.array.role == "inout":
-            fail("store", f"{to.array.name} is InOut: it is combined by p.atomic_rmw")
+        if to.index is not None and to.array.role != "inout":
+            fail("store", f"{to.array.name} must be InOut: what no place says keeps the value that it has before")
+        if to.index is None and to.array.role == "inout":
+            fail("store", f"{to.array.name} is InOut: it is combined by p.atomic_rmw, or stored to where a tile says")
         self.add(ir.Store(tile.value, to, caller()))
 
     def atomic_rmw(self, kind: str, value: Tile | State, window: WindowHandle) -> None:
@@ -188,6 +227,8 @@ class Builder:
 
     def prefetch(self, window: WindowHandle, *, locality: int = 3) -> None:
         """Ask for a window to be near when it is loaded (RFC, prefetch_tile); ``locality`` 3 is L1, 1 and 2 are L2."""
+        if window.window.index is not None:
+            fail("prefetch", "a window whose places a tile says is not prefetched")
         if locality not in LOCALITIES:
             fail("prefetch", f"locality is 0 to 3 (RFC, prefetch_tile), not {locality}")
         self.add(ir.Prefetch(window.window, locality, caller()))
@@ -247,8 +288,11 @@ class Builder:
         body = tuple(self.scopes.pop())
         self.add(ir.If(number, place, equals, body, source))
 
-    def mma(self, a: Tile, b: Tile, c: Tile | State | None = None, *, map: WgMap | None = None) -> Tile:
-        """Return a @ b + c, added up in f32 (RFC, tile_mma). ``map``: which subgroups have which part of the result."""
+    def mma(
+        self, a: Tile, b: Tile, c: Tile | State | None = None, *, map: WgMap | None = None, tf32: bool = False
+    ) -> Tile:
+        """Return a @ b + c, added up in f32, or of i8 in i32 (RFC, tile_mma). ``map``: which subgroups have which part
+        of the result. ``tf32``: factors of f32 may lose all but 11 bits on their way to tensor cores."""
         (m, k), (depth, n) = a.shape, b.shape
         if k != depth:
             fail(
@@ -257,16 +301,17 @@ class Builder:
             )
         if a.value.dtype != b.value.dtype:
             fail("mma", f"a and b need one type, not {a.value.dtype.name} and {b.value.dtype.name}")
-        if a.value.dtype not in (F16, BF16, F32):
-            fail("mma", f"a and b are f16, bf16 or f32, not {a.value.dtype.name}")
-        added = None if c is None else c.tile()
-        if added is not None and (added.shape, added.value.dtype) != ((m, n), F32):
-            fail("mma", f"c must be {m}x{n} f32, not {value_text(added.value)}")
+        if a.value.dtype not in MULTIPLIED:
+            fail("mma", f"a and b are {' or '.join(t.name for t in MULTIPLIED)}, not {a.value.dtype.name}")
+        if tf32 and a.value.dtype != F32:
+            fail("mma", f"tf32 is how f32 is multiplied, not {a.value.dtype.name}")
+        added, sums = None if c is None else c.tile(), I32 if a.value.dtype == I8 else F32
+        if added is not None and (added.shape, added.value.dtype) != ((m, n), sums):
+            fail("mma", f"c must be {m}x{n} {sums.name}, not {value_text(added.value)}")
         if map is not None:
             self._verify_map("mma", map, (m, n))
-        return self.result(
-            (m, n), F32, lambda v: ir.Mma(v, a.value, b.value, None if added is None else added.value, caller()), map
-        )
+        last = None if added is None else added.value
+        return self.result((m, n), sums, lambda v: ir.Mma(v, a.value, b.value, last, caller(), tf32), map)
 
     def transpose(self, value: Tile, *, map: WgMap | None = None) -> Tile:
         """Rows become columns (RFC, transpose)."""
@@ -385,7 +430,7 @@ class Builder:
             type_ = dtype(to, ARRAY_DTYPES)
         except ValueError as error:
             fail("cast", str(error))
-        if type_ in (I8, U8) or (type_ == I32 and value.value.dtype.is_float):
+        if type_ in (I8, U8, E4M3, E5M2) or (type_ == I32 and value.value.dtype.is_float):
             fail("cast", f"to {to} is not offered: whole numbers become f32, and narrow ones i32")
         return self.result(value.shape, type_, lambda v: ir.Map(v, "cast", (value.value,), caller()))
 

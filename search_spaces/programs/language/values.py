@@ -34,7 +34,7 @@ class Recorder(Protocol):
     def window(
         self,
         array: ir.Array,
-        at: tuple[Index | int, Index | int],
+        at: Tile | tuple[Place, Place],
         shape: Shape,
         *,
         turned: bool = False,
@@ -212,13 +212,20 @@ class WindowHandle:
 
     def move(self, rows: int, columns: int) -> None:
         """Move it by so many elements, relative to where it is (RFC, update_tile_offset)."""
+        self._check_plain("move")
         self.builder.add(ir.Move(self.window, (rows, columns), caller()))
 
     def moved(self, rows: int, columns: int) -> WindowHandle:
         """Another window, so many elements on from where this one began."""
+        self._check_plain("moved")
         at = (self.window.at[0] + rows, self.window.at[1] + columns)
         window = self.window
         return self.builder.window(window.array, at, window.shape, turned=window.turned, map=window.map)
 
+    def _check_plain(self, operation: str) -> None:
+        if self.window.index is not None:
+            fail(operation, "a window whose places a tile says stays where it is: make another one with p.window")
+
 
 Operand = Tile | State | float
+Place = Index | int | Tile | State

@@ -6,9 +6,10 @@ import math
 
 from search_spaces.hardware.dtypes import F32
 from search_spaces.hardware.fragments import WARP
-from search_spaces.programs.inference.inference import Spread, Staged
+from search_spaces.programs.inference.inference import Spread, Staged, of_index
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.distribution import Distribution, turned
+from search_spaces.programs.language.distribution import Distribution, fold, turned
+from search_spaces.programs.language.ir import line_dimension
 from search_spaces.programs.lowering.emit_shared import WIDEST, SharedTiles
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
@@ -29,6 +30,9 @@ class MemoryAccess(SharedTiles):
         lines, inside = [], []
         strides = window.strides
         for d in (0, 1):
+            if d in window.indexed:
+                inside.append("")
+                continue
             start = self.coordinate(of, d)
             place = " + ".join(t for t in (window.at[d].code, start) if t != "0") or "0"
             low, high = window.at[d].interval(self.found.trace.blocks, self.turns)
@@ -50,13 +54,35 @@ class MemoryAccess(SharedTiles):
             f"{' + '.join([self.base(window.array), *lines])};",
             source,
         )
-        distance = [
-            a * strides[0] + b * strides[1] for a, b in zip(of.of_registers(0), of.of_registers(1), strict=True)
-        ]
+        steps = [0 if d in window.indexed else strides[d] for d in (0, 1)]
+        distance = [a * steps[0] + b * steps[1] for a, b in zip(of.of_registers(0), of.of_registers(1), strict=True)]
         return pointer, distance, inside
 
-    def _inside(self, window: ir.Window, of: Distribution, names: list[str], index: str) -> str:
-        tests = [
+    def _places(self, window: ir.Window, spread: Spread) -> Ref | None:
+        """Return the places that a tile says, for each register of ``spread``."""
+        if window.index is None:
+            return None
+        ref = self.ref(window.index, of_index(window, spread))
+        if len(window.indexed) == 2:
+            return ref
+        along = line_dimension(window)
+        return ref.through(fold(self.of(spread), along, window.shape[along])[1])
+
+    def _far(self, window: ir.Window, places: Ref | None, index: str) -> str:
+        """Return how far a register's element lies from the pointer because of a place that a tile says."""
+        if places is None:
+            return ""
+        stride = 1 if len(window.indexed) == 2 else window.array.matrix[1]
+        return f" + static_cast<long long>({places.text(self.code, index)}) * {stride}"
+
+    def _inside(
+        self, window: ir.Window, of: Distribution, names: list[str], index: str, places: Ref | None = None
+    ) -> str:
+        tests = []
+        if places is not None:
+            extent = window.array.matrix[1] if len(window.indexed) == 2 else window.array.matrix[0]
+            tests.append(f"unsigned({places.text(self.code, index)}) < {extent}u")
+        tests += [
             f"{name} + {self.code.at(of.of_registers(d), index)} < {window.extent[d]}"
             for d, name in enumerate(names)
             if name
@@ -65,7 +91,9 @@ class MemoryAccess(SharedTiles):
 
     def _width(self, window: ir.Window, of: Distribution, most: int) -> int:
         """Elements of an access: neighbours in memory and in registers, aligned."""
-        line = 0 if window.turned else 1
+        line = line_dimension(window)
+        if line in window.indexed:
+            return 1
         fits = math.gcd(window.array.matrix[1], window.at[line].divisor or window.array.matrix[1], most)
         return math.gcd(fits, of.run(line))
 
@@ -89,8 +117,12 @@ class MemoryAccess(SharedTiles):
             return self.code.at(tuple(distance), r)
 
         base = spread.of if spread.kind == "swap" and spread.of is not None else spread
-        if self.is_packed(type_, base) and operation.padding == 0.0:
-            return self._load_words(operation, of, pointer, distance, names)
+        places = self._places(window, spread)
+        lines = [of.of_registers(d) for d in window.indexed]
+        in_pairs = len(lines) < 2 and all(x[r] == x[r + 1] for x in lines for r in range(0, of.registers - 1, 2))
+        packed = self.is_packed(type_, base)
+        if packed and type_.bits == 16 and operation.padding == 0.0 and in_pairs:
+            return self._load_words(operation, of, pointer, distance, names, places)
         width = self._width(window, of, WIDEST // type_.bytes)
         register = register_type(type_)
         name = self.declare("v", register, of.registers)
@@ -98,19 +130,27 @@ class MemoryAccess(SharedTiles):
         self.code.each(
             of.registers,
             lambda r: (
-                f"tile::load<{type_.c_name}, {width}, {register}>(&{name}[{r}], {pointer} + {offset(r)}, "
-                f"{self._inside(window, of, names, r)}, {padding});"
+                f"tile::load<{type_.c_name}, {width}, {register}>(&{name}[{r}], {pointer} + {offset(r)}"
+                f"{self._far(window, places, r)}, {self._inside(window, of, names, r, places)}, {padding});"
             ),
             source,
             width=width,
             writes=name,
+            scattered=() if places is None else places.scattered,
         )
-        return Ref("array", name, result.dtype)
+        ref = Ref("array", name, result.dtype)
+        return self._pack(ref, of.registers, source) if packed and (places is not None or type_.bits == 8) else ref
 
     def _load_words(
-        self, operation: ir.Load, of: Distribution, pointer: str, distance: list[int], names: list[str]
+        self,
+        operation: ir.Load,
+        of: Distribution,
+        pointer: str,
+        distance: list[int],
+        names: list[str],
+        places: Ref | None,
     ) -> Ref:
-        """Pairs of 16 bits, as tensor cores take them."""
+        """Pairs of 16 bits, as tensor cores take them; of one line, where a tile says which."""
         window, type_ = operation.window, operation.window.array.dtype
         width = self._width(window, of, 2)
         name = self.declare("w", "unsigned", of.registers // 2)
@@ -119,12 +159,14 @@ class MemoryAccess(SharedTiles):
             of.registers,
             lambda r: (
                 f"{name}[{r} / 2] = tile::load_pair<{type_.c_name}, {width}>({pointer} + "
-                f"{self.code.at(tuple(distance), r)}, {apart}, {self._inside(window, of, names, r)}, "
-                f"{self._inside(window, of, names, f'({r} + 1)')});"
+                f"{self.code.at(tuple(distance), r)}{self._far(window, places, r)}, {apart}, "
+                f"{self._inside(window, of, names, r, places)}, "
+                f"{self._inside(window, of, names, f'({r} + 1)', places)});"
             ),
             operation.source,
             width=2,
             writes=name,
+            scattered=() if places is None else places.scattered,
         )
         return Ref("packed", name, operation.result.dtype)
 
@@ -159,6 +201,7 @@ class MemoryAccess(SharedTiles):
         if self.values.get(f"store_{place + 1}", "direct") == "turned":
             target = turned(window, self.numbers.warps)
             ref, of = self._moved(ref, of, target, source), target
+        places = self._places(window, spread)
         pointer, distance, names = self._access(window, of, source)
         type_, leader = window.array.dtype, of.leader(self.numbers.warps)
         atomic = isinstance(operation, ir.AtomicRmw)
@@ -167,11 +210,11 @@ class MemoryAccess(SharedTiles):
         plain = raw.kind == "array" and raw.table is None
 
         def tested(r: str) -> str:
-            tests = [t for t in (leader, self._inside(window, of, names, r)) if t not in ("", "true")]
+            tests = [t for t in (leader, self._inside(window, of, names, r, places)) if t not in ("", "true")]
             return " && ".join(tests) or "true"
 
         def text(r: str) -> str:
-            to = f"{pointer} + {self.code.at(tuple(distance), r)}"
+            to = f"{pointer} + {self.code.at(tuple(distance), r)}{self._far(window, places, r)}"
             if isinstance(operation, ir.AtomicRmw):
                 call = {"addf": "add", "addi": "add", "maxs": "max", "mins": "min"}[operation.kind]
                 return f"if ({tested(r)}) ptx::reduce_{call}({to}, {raw.text(self.code, r)});"
@@ -182,7 +225,8 @@ class MemoryAccess(SharedTiles):
             register = register_type(type_)
             return f"{{ const {register} x[{width}] = {{{numbers_}}}; {call}, x, {tested(r)}); }}"
 
-        self.code.each(of.registers, text, source, width=width, scattered=raw.scattered)
+        scattered = (*raw.scattered, *(() if places is None else places.scattered))
+        self.code.each(of.registers, text, source, width=width, scattered=scattered)
 
     def _prefetch(self, operation: ir.Prefetch) -> None:
         """Prefetch with a thread for each line of 128 bytes of the window."""

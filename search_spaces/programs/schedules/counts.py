@@ -164,6 +164,9 @@ class _Counter:
         for digit, weight in of.weighted(line):
             if digit.place == "lane" and weight == side_by_side:
                 side_by_side *= digit.size
+        if line in window.indexed:  # of a vector: each element lies by itself
+            width = side_by_side = 1
+            requests = of.registers * self.made.warps
         piece = min(side_by_side, window.shape[line]) * element
         moved = math.prod(window.shape) * element * max(1.0, SECTOR_BYTES / piece)
         if store:

@@ -117,5 +117,6 @@ def is_turnable(found: Inference, place: int) -> bool:
     return (
         isinstance(store, ir.Store)
         and store.window.array.role != "shared"
+        and store.window.index is None
         and found.stored[place].kind in ("result", "swap")
     )

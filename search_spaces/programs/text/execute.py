@@ -74,8 +74,10 @@ class Execution(Computations):
             self.found.note(s, "barriers follow from what is stored and loaded: this one is not needed")
         elif op in ("memref.alloc", "memref.cast"):
             pass
-        elif op in ("xetile.load_gather", "xetile.store_scatter"):
-            self.refuse(s, "gathers and scatters are not compiled")
+        elif op == "xetile.load_gather":
+            self._give(s, self._gather(s))
+        elif op == "xetile.store_scatter":
+            self._scatter(s)
         else:
             self._give(s, self._compute(s))
 

@@ -7,6 +7,7 @@ from search_spaces.programs.text.survey import LOADS, MAKES_TILE, ArrayInfo, Sur
 
 _OF_TILES = (*LOADS, "xetile.prefetch_tile", "xetile.update_tile_offset", "xetile.load_gather")
 _STORES = ("xetile.store_tile", "xetile.atomic_rmw", "xetile.store_scatter")
+_STORED_AS = {"index": "i32", "i1": "u8"}  # what arrays cannot hold
 _NO_RESULTS = (*MAKES_TILE, "memref.cast", "memref.alloc", "scf.for", "scf.forall", "assign",
                "xetile.update_tile_offset", "xetile.state", "xetile.atomic_rmw")  # fmt: skip
 
@@ -22,9 +23,21 @@ def close(found: Survey) -> Survey:
         if s.op in _STORES:
             _close_store(found, s, defined)
         elif s.op in _OF_TILES:
-            name, *_ = map(str, s.operands)
+            name, *masks = map(str, s.operands)
             if name not in defined:
-                _array(found, found.free_tiles, name, s, next((t for t in s.takes if t.kind == "tile"), None), "")
+                _tile(found, name, s, next((t for t in s.takes if t.kind == "tile"), None))
+            if s.op == "xetile.load_gather":
+                for mask in masks:
+                    if mask not in defined:
+                        own = next((t for t in s.takes if t.kind == "vector"), None)
+                        _array(found, found.free_vectors, mask, s, own, "input")
+        elif s.op in MAKES_TILE and s.gives and s.gives[-1].scattered:
+            name, type_ = str(s.operands[-1]), next((t for t in s.takes if t.kind == "vector"), None)
+            if name in found.free_vectors and type_ != found.free_types[name]:
+                found.note(s, f"{name} has another type than before: it is another vector")
+                name = f"{name}_{s.line}"
+            if name not in defined:
+                _array(found, found.free_vectors, name, s, type_, "input")
         elif s.op not in MAKES_TILE and s.op.partition(".")[0] not in ("scf", "memref", "gpu"):
             for name in map(str, (o for o in s.operands if isinstance(o, str))):
                 if name not in defined and name not in found.free_vectors:
@@ -42,6 +55,11 @@ def _close_store(found: Survey, s: Statement, defined: set[str]) -> None:
     tiles = [t for t in types if t.kind == "tile"]
     names = [*(str(o) for o in s.operands), *s.results]
     known_tiles = [n for n in names if found.tile(n) is not None]
+    if s.op == "xetile.store_scatter" and len(s.operands) == 3:
+        mask = names.pop(1)
+        if mask not in defined:
+            vectors = [t for t in types if t.kind == "vector"]
+            _array(found, found.free_vectors, mask, s, vectors[1] if len(vectors) > 1 else None, "input")
     if known_tiles or len(names) < 2:
         return
     order = [t.kind for t in types]
@@ -58,7 +76,7 @@ def _close_store(found: Survey, s: Statement, defined: set[str]) -> None:
         own = next((t for t in types if t.kind == "vector"), None)
         _array(found, found.free_vectors, vector, s, own, "input")
     if tile not in defined:
-        _array(found, found.free_tiles, tile, s, tiles[0] if tiles else None, "")
+        _tile(found, tile, s, tiles[0] if tiles else None)
         found.stored.add(tile)
 
 
@@ -85,6 +103,16 @@ def product_types(types: list[Type]) -> list[Type]:
     return [b, c, a]
 
 
+def _tile(found: Survey, name: str, s: Statement, type_: Type | None) -> None:
+    """Add the array of a tile; of a scattered one it is a vector, and the places of the elements are another."""
+    if type_ is None or not type_.scattered:
+        _array(found, found.free_tiles, name, s, type_, "")
+        return
+    _array(found, found.free_tiles, name, s, Type("tile", ("?",), type_.element), "")
+    found.free_types[name] = type_
+    _array(found, found.free_vectors, f"{name}_places", s, Type("vector", type_.dims, "index"), "input")
+
+
 def _array(
     found: Survey, into: dict[str, ArrayInfo], name: str, s: Statement, type_: Type | None, role: str
 ) -> None:  # fmt: skip
@@ -95,7 +123,10 @@ def _array(
     if name in into:
         return
     dims = type_.dims[::-1] if type_.order == (0, 1) else type_.dims
-    array = ArrayInfo(name, Type("memref", dims, type_.element), role)
+    element = _STORED_AS.get(type_.element, type_.element)
+    if element != type_.element:
+        found.note(s, f"{name} is an array of {element}, one for each {type_.element}")
+    array = ArrayInfo(name, Type("memref", dims, element), role)
     array.sizes = tuple(f"{array.argument}_{d}" for d in range(len(dims)))
     into[name] = array
     found.arrays[name] = array

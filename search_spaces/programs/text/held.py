@@ -146,7 +146,10 @@ class Names:
         if held is None and name in self.found.free_vectors:
             array, type_ = self.arrays[name], self.found.free_types[name]
             shape = shape_of(s, type_)
-            held = self.held[name] = self.p.load(self.p.window(array, (0, 0), shape, map=layout))
+            held = self.p.load(self.p.window(array, (0, 0), shape, map=layout))
+            if type_.element == "i1":
+                held = self.p.map("less", 0.0, held.cast("i32"))
+            self.held[name] = held
             if layout is not None:
                 self.maps[held.value.id] = layout
         if isinstance(held, State):

@@ -83,7 +83,9 @@ class _Printer:
 
     def tile(self, window: ir.Window) -> Type:
         order = (0, 1) if window.turned else ROW_MAJOR
-        return Type("tile", window.shape, window.array.dtype.name, window.map, order)
+        return Type(
+            "tile", window.shape, window.array.dtype.name, window.map, order, scattered=window.index is not None
+        )
 
     def place(self, index: Index) -> Expression:
         """Raise ProgramError for a counter that no place is made of."""
@@ -109,9 +111,13 @@ class _Printer:
         if window.id in self.windows:
             return
         name = self.windows[window.id] = f"%w{len(self.windows)}"
+        said: tuple[str, ...] = ()
+        types: tuple[Type, ...] = (self.seen(window),)
+        if window.index is not None:
+            said, types = (self.value(window.index),), (*types, self.vector(window.index))
         at = tuple(self.place(i) for i in (*window.array.lead, *window.at))
         yield Statement(
-            "xetile.init_tile", (name,), (f"%{window.array.name}",), (at,), takes=(self.seen(window),),
+            "xetile.init_tile", (name,), (f"%{window.array.name}", *said), (at,), takes=types,
             gives=(self.tile(window),),
         )  # fmt: skip
 
@@ -125,10 +131,12 @@ class _Printer:
             case ir.Load(result, window, padding):
                 attributes = (("padding", padding),) if padding != 0.0 else ()
                 taken = self.windows[window.id], self.tile(window)
-                return self.of("xetile.load_tile", result, (taken[0],), takes=(taken[1],), attributes=attributes)
+                op = "xetile.load_tile" if window.index is None else "xetile.load_gather"
+                return self.of(op, result, (taken[0],), takes=(taken[1],), attributes=attributes)
             case ir.Store(value, window):
                 takes = self.vector(value), self.tile(window)
-                return Statement("xetile.store_tile", (), (self.value(value), self.windows[window.id]), takes=takes)
+                op = "xetile.store_tile" if window.index is None else "xetile.store_scatter"
+                return Statement(op, (), (self.value(value), self.windows[window.id]), takes=takes)
             case ir.AtomicRmw(kind, value, window):
                 takes = self.vector(value), self.tile(window)
                 operands = self.value(value), self.windows[window.id]
@@ -154,9 +162,10 @@ class _Printer:
                 return self.of("linalg.index", result, (dimension,), index=((self.place(base),),))
             case ir.Map():
                 return self.map(operation)
-            case ir.Mma(result, a, b, c):
+            case ir.Mma(result, a, b, c, _, tf32):
                 values = (a, b) if c is None else (a, b, c)
-                return self.of("xetile.tile_mma", result, values)
+                rounds: tuple[tuple[str, Attribute], ...] = (("tf32", True),) if tf32 else ()
+                return self.of("xetile.tile_mma", result, values, attributes=rounds)
             case ir.Transpose(result, value):
                 return self.of("xetile.transpose", result, (value,), index=((1, 0),))
             case ir.Reduce(result, kind, value, dimension):

@@ -67,14 +67,17 @@ def _give_roles(found: Survey) -> None:
     for name in found.stored:
         tile = found.tiles.get(name)
         if tile is None:
-            combined = any(s.op == "xetile.atomic_rmw" for s in found.listing.walk())
+            combined = any(s.op in ("xetile.atomic_rmw", "xetile.store_scatter") for s in found.listing.walk())
             found.arrays[name].role = "inout" if combined else "output"
             continue
         array = found.arrays.get(found.base(tile.base))
         if array is None or array.role or tile.statement.takes[0].shared:
             continue
         placed = set().union(*(names_of(p) for p in tile_places(found, tile)))
-        combined = any(s.op == "xetile.atomic_rmw" and name in map(str, s.operands) for s in found.listing.walk())
+        combined = any(
+            s.op in ("xetile.atomic_rmw", "xetile.store_scatter") and name in map(str, s.operands)
+            for s in found.listing.walk()
+        )
         array.role = "output" if axes <= placed and not combined else "inout"
     for array in found.arrays.values():
         array.role = array.role or "input"

@@ -127,7 +127,8 @@ def _find_tiles(found: Survey) -> None:
             if not s.operands:
                 raise found.refuse(s, "it names no memref")
             base = str(s.operands[0])
-            found.tiles.setdefault(name, TileInfo(name, base, s))
+            if name not in found.tiles or (s.gives and s.gives[-1].scattered):
+                found.tiles[name] = TileInfo(name, base, s)
             if found.base(base) not in found.arrays or _is_shared(s):
                 _declare(found, s, found.base(base))
             elif not found.fixed:
@@ -210,7 +211,7 @@ def _find_grid(found: Survey) -> None:
 def _find_uses(found: Survey) -> None:
     for s in found.listing.walk():
         found.used |= {str(o) for o in s.operands if isinstance(o, str)}
-        if s.op in ("xetile.store_tile", "xetile.atomic_rmw"):
+        if s.op in ("xetile.store_tile", "xetile.atomic_rmw", "xetile.store_scatter"):
             for operand in s.operands:
                 tile = found.tile(str(operand))
                 if tile is not None:

@@ -45,15 +45,16 @@ class Windows(Names):
             if memref.swapped != ordered and min(d if isinstance(d, int) else 2 for d in memref.dims[-2:]) > 1:
                 stored = "column" if memref.swapped else "row"
                 self.refuse(s, f"a {stored}-major memref has no tile of order {list(own.order)} (RFC, appendix 1)")
-        if memref.scattered or own.scattered:
-            self.refuse(s, "gathers and scatters are not compiled")
         if array.role == "shared":
             self.held[tile.name] = self._slot(s, tile, array)
             return
-        given = s.index[0] if s.index else tuple(s.operands[1:])
+        given = s.index[0] if s.index else () if own.scattered else tuple(s.operands[1:])
         lead = given[: len(array.full) - 2] if len(array.full) > 2 else ()
         for place in lead:
             array = array[self._place(s, place)]
+        if own.scattered:
+            self.held[tile.name] = self._scattered(s, array, turned)
+            return
         rows, columns = (self._place(s, place) for place in tile_places(self.found, tile))
         column = len(array.full) == 1 and turned
         window = self.p.window(
@@ -61,12 +62,58 @@ class Windows(Names):
         )
         self.held[tile.name] = window
 
+    def _scattered(self, s: Statement, array: Array, turned: bool) -> WindowHandle:
+        """Return the window of a tile whose places a vector says."""
+        if len(s.operands) < 2:
+            self.refuse(s, "it names no vector of places")
+        name = str(s.operands[1])
+        again = f"{name}_{s.line}"  # a vector of another type
+        index = self._places_of(s, again if again in self.found.free_vectors else name)
+        if len(array.shape) == 1:
+            return self.p.window(array, index, tile_shape(s), turned=turned)
+        rows, columns = (self._place(s, place) for place in (s.index[0] if s.index else (0, 0))[-2:])
+        return self.p.window(array, (rows, index) if turned else (index, columns), tile_shape(s), turned=turned)
+
+    def _places_of(self, s: Statement, name: str) -> Tile:
+        """Return a vector of places; one that nothing defines is loaded, and lies nowhere behind its end."""
+        if name in self.found.free_vectors and name not in self.held:
+            shape = shape_of(s, self.found.free_types[name])
+            self.held[name] = self.p.load(self.p.window(self.arrays[name], (0, 0), shape), padding=-1)
+        return self._value(s, name)
+
+    def _gather(self, s: Statement) -> Tile:
+        """Load where a vector says; where its mask is false, the padding."""
+        window = self._masked(s, self._handle(s, str(s.operands[0])), 1)
+        padding = s.attribute("padding", 0.0)
+        assert isinstance(padding, int | float)
+        return self.p.load(window, padding=float(padding))
+
+    def _scatter(self, s: Statement) -> None:
+        """``store_scatter %vector, %mask, %tile`` of the document, or without a mask."""
+        window = self._masked(s, self._handle(s, str(s.operands[-1])), 1 if len(s.operands) == 3 else None)
+        self.p.store(self._value(s, s.operands[0]), window)
+
+    def _masked(self, s: Statement, handle: WindowHandle, at: int | None) -> WindowHandle:
+        """Return the window without the places where the mask, operand ``at`` if there is one, is false."""
+        if at is None or len(s.operands) <= at:
+            return handle
+        window = handle.window
+        if window.index is None or window.array.matrix[0] != 1:
+            self.refuse(s, "a mask is of a tile with a place for each element")
+        places = Tile(self.p, window.index)
+        return self.p.window(window.array, self.p.where(self._value(s, s.operands[at]), places, -1.0), window.shape)
+
     def _handle(self, s: Statement, name: str) -> WindowHandle:
         while name not in self.held and name in self.found.aliases:
             name = self.found.aliases[name]
         held = self.held.get(name)
         if held is None and name in self.found.free_tiles:
             type_ = self.found.free_types[name]
+            if type_.scattered:
+                self.held[name] = self.p.window(
+                    self.arrays[name], self._places_of(s, f"{name}_places"), shape_of(s, type_)
+                )
+                return self._handle(s, name)
             held = self.held[name] = self.p.window(
                 self.arrays[name], (0, 0), shape_of(s, type_), turned=type_.order == (0, 1), map=type_.layout
             )

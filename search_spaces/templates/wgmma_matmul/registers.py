@@ -19,7 +19,8 @@ REGISTER_OVERHEAD = 26  # of a consumer besides its accumulators, the fewest tha
 END_REGISTERS = 16  # besides, where columns have values of their own to be scaled by or to add, or a long activation
 # And besides for boxes of out, of one and again of more: with 32 beyond 208 accumulators some kernels spilled 4 to 56
 # bytes, and with 40 beyond 192 those of two boxes 4 bytes (NVRTC 13.5, 2026-11-22). Of 60 sampled near these limits two
-# spill 4 bytes still.
+# spill 4 bytes still. The main loop of 2026-11-24 holds less: of ten beyond the limit none spills for want of these,
+# but 256x192 with a long activation does, 272 bytes.
 STORE_REGISTERS = 8
 MOST_REGISTERS = 240  # that a consumer's thread takes: what a warpgroup of copies leaves to each of two
 # Of a thread that copies for a cluster, where two of these make it hold more: stream-K, a Hilbert curve, a cluster

@@ -1,5 +1,5 @@
-"""An export of five kernels: row by row, TMA in clusters, sums that blocks share, a user's kernel of any size, and one
-that reads constant memory."""
+"""An export of six kernels: row by row, TMA in clusters, sums that blocks share, a user's kernel of any size, one
+that reads constant memory, and a pipeline of two launches."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ class Export:
     database: Path
     vector_add: Kernel
     smooth: Kernel
+    sum_twice: Kernel
     said: str
 
     def text(self, problem: Problem) -> str:
@@ -59,6 +60,8 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
     vectors = vector_add.problem(n=10007)
     smooth = Kernel.from_file(HERE / "smooth.toml")
     smoothed = smooth.problem(n=1000)
+    sum_twice = Kernel.from_file(HERE / "sum_twice.toml")
+    summed = sum_twice.problem()
     space = vector_add.template.space(vectors, device("a100"))
     entries = [
         (SOFTMAX, "h200", chosen(SOFTMAX, "row_reduction", "h200")),
@@ -66,6 +69,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
         (SHARED, "a100", chosen(SHARED, "matmul", "a100", split_k=2)),
         (vectors, "a100", space.sample(1, 0)[0]),
         (smoothed, "a100", smooth.template.space(smoothed, device("a100")).sample(1, 0)[0]),
+        (summed, "a100", sum_twice.template.space(summed, device("a100")).sample(1, 0)[0]),
     ]
     database = folder / "best.db"
     with Store.open(database) as store:
@@ -74,14 +78,14 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
     # Another process: what it registers is no kernel of other tests.
     command = [sys.executable, "-m", "autosched", "export", "--db", str(database), "--cubin", str(folder / "kernels")]
     done = subprocess.run(
-        [*command, "--ptx", "--kernel", str(kernel), "--kernel", str(HERE / "smooth.toml")],
+        [*command, "--ptx", *(f"--kernel={file}" for file in (kernel, HERE / "smooth.toml", HERE / "sum_twice.toml"))],
         capture_output=True,
         text=True,
         check=False,
         timeout=280,
     )
     assert done.returncode == 0, done.stderr
-    return Export(folder / "kernels", database, vector_add, smooth, done.stdout)
+    return Export(folder / "kernels", database, vector_add, smooth, sum_twice, done.stdout)
 
 
 def compiled(to: Path, source: Path, *options: str) -> Path:

@@ -97,6 +97,23 @@ def test_constant_memory_is_filled_before_each_launch(export: Export, caller: Pa
         assert check(other, given, {"out": result}).ok
 
 
+def test_a_pipeline_is_launched_as_one(export: Export, caller: Path, tmp_path: Path) -> None:
+    """Two launches with a scratch array of their own: from C++ at its size, and from Python at another one."""
+    problem = export.sum_twice.problem()
+    said, inputs, outputs = called(caller, tmp_path, "a100", "sum_twice groups=3 n=1000", problem)
+    assert said == "match 0"
+    np.testing.assert_array_equal(outputs["total"], 2 * inputs["x"].sum(axis=1))
+    other = export.sum_twice.problem(groups=5, n=333)
+    given, files = other.random_inputs(3), [tmp_path / "x", tmp_path / "total"]
+    files[0].write_bytes(given["x"].tobytes())
+    files[1].write_bytes(bytes(4 * 5))
+    job = f"sum_twice groups=5 n=333:{','.join(map(str, files))}"
+    command = (sys.executable, "-IB", "-c", SCRIPT, str(export.folder), job, job)
+    done = emulated("a100", *command, options=("--driver",))
+    assert done.returncode == 0, done.stdout + done.stderr
+    np.testing.assert_array_equal(np.fromfile(files[1], np.float32), 2 * given["x"].sum(axis=1))
+
+
 def test_rows_may_be_added_at_the_end(export: Export, caller: Path, tmp_path: Path) -> None:
     """The arrays have room for the rows of the kernel, of which 40 are asked for."""
     text = "softmax rows=40 columns=512 dtype=f32"
@@ -230,7 +247,7 @@ def test_errors_are_typed_and_modules_belong_to_their_gpu(export: Export, tmp_pa
 
 
 def test_the_command_says_what_it_wrote(export: Export) -> None:
-    assert "5 kernels in" in export.said
+    assert "6 kernels in" in export.said
     assert "vector_add n=10007 on a100: vector_add, estimated, no proof of this kernel" in export.said
     names = {"manifest.json", "autosched_kernels.hpp", "autosched_kernels.cpp", "autosched_launch.hpp"}
     assert names | {"autosched_loader.py", "cubins", "ptx"} <= {p.name for p in export.folder.iterdir()}

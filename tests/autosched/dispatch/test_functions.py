@@ -71,6 +71,20 @@ def pointers(launch: Any, count: int) -> list[int]:
 
 
 class TestCalls:
+    def test_what_is_wrong_is_seen_after_a_call_that_was_right_too(self, cupy: PretendedCupy, database: str) -> None:
+        (x, elsewhere), (weight,) = (arrays(cupy, (4, 64), gpu=gpu)[0] for gpu in (0, 1)), arrays(cupy, (64,))
+        autosched.use(database)
+        autosched.rmsnorm(x, weight)
+        shifted = cupy.zeros(x.size + 1, FLOATS)[1:].reshape(x.shape)
+        for wrong, message in (
+            (shifted, "x must start at a multiple of 16 bytes"),
+            (elsewhere, "the arrays are on GPUs 1 and 0"),
+            (np.zeros((4, 64), FLOATS), r"argument 1 must be an array on the GPU"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                autosched.rmsnorm(wrong, weight)
+        assert len(cupy.launches) == 1
+
     def test_every_function(self, cupy: PretendedCupy, database: str) -> None:
         x, weight, bias = arrays(cupy, (2, 4, 64), (64,), (64,))
         half = cupy.zeros((8, 64), "float16")

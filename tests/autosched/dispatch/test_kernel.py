@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from pretended_cupy import Exchanged, Foreign, PretendedCupy
 
-from autosched.dispatch.kernel import CompiledKernel, arguments, check_apart, check_array, split_outputs
+from autosched.dispatch.given_arrays import arguments, check_apart, check_array, split_outputs
+from autosched.dispatch.kernel import CompiledKernel
 from autosched.dispatch.provenance import KernelProvenance, Kind
 from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES, U32
 from search_spaces.operators.matmul import Matmul
@@ -92,6 +93,19 @@ class TestLaunch:
         assert (n.dtype, n.tolist()) == (np.int32, [8])
         assert kernel(x, out=(most, where)) == (most, where)
         assert kernel.bind(x, most, where)() == (most, where)
+
+    def test_a_pipeline(self, cupy: PretendedCupy, cubin: str) -> None:
+        a, b, out = PROBLEM.operands()
+        sums = Operand("sums", "workspace", F32, (5,))
+        last = Launch(entry="g", arguments=(sums, out), grid=(2, 1, 1), block=(64, 1, 1))
+        first = Launch(entry="f", arguments=(a, b, sums), grid=(3, 1, 1), block=(32, 1, 1), then=(last,))
+        kernel = CompiledKernel(cupy, first, cubin, PROVENANCE)
+        of_a, of_b, result = arrays(cupy)
+        assert kernel(of_a, of_b, out=result) is result
+        kernel.bind(of_a, of_b, result)()
+        for f, g in (cupy.launches[:2], cupy.launches[2:]):
+            assert (f.entry, f.parameters[:2]) == ("f", (of_a.data.ptr, of_b.data.ptr))
+            assert (g.entry, g.grid, g.parameters) == ("g", (2, 1, 1), (f.parameters[2], result.data.ptr))
 
     def test_an_array_that_is_read_and_written_is_the_result(self, cupy: PretendedCupy, cubin: str) -> None:
         takes = (Operand("x", "inout", F32, (8,)), Operand("y", "input", F32, (8,)))
@@ -220,10 +234,28 @@ class TestRefused:
             kernel(a, b, out=b.reshape(-1)[:32].reshape(4, 8))
         assert cupy.launches == []
 
+    def test_what_is_wrong_is_seen_after_a_call_that_was_right_too(self, cupy: PretendedCupy, cubin: str) -> None:
+        kernel = loaded(cupy, cubin)
+        a, b, out = arrays(cupy)
+        kernel(a, b, out=out)
+        shifted = cupy.zeros(a.size + 1, "f4")[1:].reshape(a.shape)
+        assert (shifted.shape, shifted.strides, shifted.dtype) == (a.shape, a.strides, a.dtype)
+        for wrong, message in (
+            ((shifted, b), "a must start at a multiple of 16 bytes"),
+            ((arrays(cupy, 1)[0], b), "a is on GPU 1, and the kernel on GPU 0"),
+            ((a, cupy.zeros(b.shape, "i4")), "b must hold f32, not int32"),
+            ((a.reshape(64), b), "a must have the shape"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                kernel(*wrong, out=out)
+        with pytest.raises(ValueError, match="out overlaps a in memory"):
+            kernel(a, b, out=a.reshape(-1)[:32].reshape(out.shape))
+        assert len(cupy.launches) == 1
+
     def test_overlaps(self) -> None:
-        check_apart({"a": (0, 64), "b": (128, 64), "out": (64, 64)}, "out")
+        check_apart(("a", "b", "out"), (0, 128, 64), (64, 64, 64), 2)
         with pytest.raises(ValueError, match="out overlaps b in memory"):
-            check_apart({"a": (0, 64), "b": (120, 64), "out": (64, 64)}, "out")
+            check_apart(("a", "b", "out"), (0, 120, 64), (64, 64, 64), 2)
 
     def test_several_outputs_that_are_not_a_tuple_of_them(self) -> None:
         outputs = [o for o in Matmul(4, 4, 4, reduction="row_sum").operands() if o.role == "output"]
@@ -298,22 +330,26 @@ class Tensor:
     def data_ptr(self) -> int:
         return int(self.array.data.ptr)
 
+    def get_device(self) -> int:
+        return int(self.array.gpu)
+
+    def new_empty(self, shape: tuple[int, ...], dtype: str) -> Tensor:
+        array = self.array
+        return Tensor(type(array).new(np.zeros(shape, "u2" if dtype == "bfloat16" else dtype), array.gpu), dtype)
+
 
 @pytest.fixture
 def torch(cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     current = SimpleNamespace(cuda_stream=0)
-
-    def empty(shape: tuple[int, ...], dtype: str, device: Any) -> Tensor:
-        with cupy.cuda.Device(device.index):
-            return Tensor(cupy.zeros(shape, "u2" if dtype == "bfloat16" else dtype), dtype)
+    numbered = SimpleNamespace(current_stream=lambda _gpu: SimpleNamespace(stream_id=current.cuda_stream))
 
     pretended = SimpleNamespace(
         Tensor=Tensor,
-        empty=empty,
         bfloat16="bfloat16",
         float32="float32",
         current=current,
-        cuda=SimpleNamespace(current_stream=lambda device: current),
+        cuda=SimpleNamespace(current_stream=lambda _gpu: current),
+        accelerator=numbered,
     )
     monkeypatch.setitem(sys.modules, "torch", pretended)
     return pretended
@@ -332,6 +368,19 @@ class TestTensors:
         assert bound() is out
         assert [(launch.gpu, launch.stream) for launch in cupy.launches] == [(1, 99), (1, 99), (1, 98)]
         assert cupy.launches[1].parameters == (a.data_ptr(), b.data_ptr(), out.data_ptr())
+
+    def test_a_stream_that_was_seen_before_is_known_by_its_number(
+        self, cupy: PretendedCupy, torch: Any, cubin: str
+    ) -> None:
+        kernel = loaded(cupy, cubin)
+        a, b, out = (Tensor(array, "float32") for array in arrays(cupy))
+        asked = []
+        torch.cuda.current_stream = lambda gpu: asked.append(gpu) or torch.current
+        for stream in (7001, 0, 7001, 7002, 0):
+            torch.current.cuda_stream = stream
+            kernel(a, b, out=out)
+        assert [launch.stream for launch in cupy.launches] == [7001, 0, 7001, 7002, 0]
+        assert len(asked) <= 3
 
     def test_bf16_is_a_type_of_torch(self, cupy: PretendedCupy, torch: Any, cubin: str) -> None:
         problem = Matmul(4, 8, 16, a="bf16")

@@ -18,7 +18,9 @@ from search_spaces.programs.language.ir import Array
 from search_spaces.programs.lowering import emit_memory, emit_moves, emit_shared
 from search_spaces.programs.lowering.elements import Code
 from search_spaces.programs.lowering.refs import Ref, constant
+from search_spaces.programs.planning import memory
 from search_spaces.programs.template import template
+from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 
@@ -28,13 +30,16 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def outcome(
-    place: str | Program, sizes: dict[str, int], changed: Callable[[Kernel], Kernel] = lambda kernel: kernel
+    place: str | Program,
+    sizes: dict[str, int],
+    changed: Callable[[Kernel], Kernel] = lambda kernel: kernel,
+    schedule: Schedule | None = None,
 ) -> str:
     """ "ok", what the emulator reports, or "wrong"."""
     made = load_program(str(EXAMPLES / place)) if isinstance(place, str) else place
     p = problem(made, **sizes)
     inputs = p.random_inputs(1)
-    (schedule,) = template(made).space(p, A100).sample(1, 3)
+    schedule = schedule or template(made).space(p, A100).sample(1, 3)[0]
     run = emulate(changed(template(made).kernel(p, schedule, A100)), inputs, time_limit=60.0)
     if run.status != "ok":
         return str(run.status)
@@ -79,7 +84,30 @@ def no_barriers_of_turns(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_masks(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(emit_memory.MemoryAccess, "_inside", lambda self, window, of, names, index: "true")
+    patch.setattr(emit_memory.MemoryAccess, "_inside", lambda self, window, of, names, index, places=None: "true")
+
+
+def places_of_others(patch: pytest.MonkeyPatch) -> None:
+    far = emit_memory.MemoryAccess._far
+    patch.setattr(
+        emit_memory.MemoryAccess, "_far", lambda self, window, places, index: far(self, window, places, index) + " + 1"
+    )
+
+
+def tables_off_by_one(patch: pytest.MonkeyPatch) -> None:
+    table = Code.table
+    patch.setattr(Code, "table", lambda self, numbers: table(self, (*numbers[:-1], numbers[-1] + 1)))
+
+
+def short_lives(patch: pytest.MonkeyPatch) -> None:
+    """Take the ring of a loop for dead in front of the loop's exchanges, which then lie over it."""
+    use = memory.Memory.use
+
+    def used(self: memory.Memory, loop: int | None, size: int) -> int:
+        use(self, loop, size)
+        return self.scratch[None]
+
+    patch.setattr(memory.Memory, "use", used)
 
 
 @pytest.mark.parametrize(
@@ -92,8 +120,11 @@ def no_masks(patch: pytest.MonkeyPatch) -> None:
         (no_joining, "programs/softmax_rows.py:row_softmax", {"m": 5, "n": 90}),
         (no_barriers_of_tiles, "seeds/gemm_shared.py", {"m": 64, "n": 64, "k": 160}),
         (no_masks, "programs/gemm_relu.py", {"m": 67, "n": 75, "k": 40}),
+        (no_masks, "programs/embedding.py:embedding", {"tokens": 37, "words": 20, "d": 136}),
+        (places_of_others, "programs/embedding.py:cache_append", {"tokens": 37, "places": 50, "d": 136}),
+        (tables_off_by_one, "programs/gemm_relu.py", {"m": 64, "n": 64, "k": 64}),
     ],
-    ids=["leader", "barriers", "padding", "tables", "joining", "tiles", "masks"],
+    ids=["leader", "barriers", "padding", "tables", "joining", "tiles", "masks", "gather", "scatter", "offsets"],
 )
 def test_faults_are_reported(patch: Patch, place: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     patch(monkeypatch)
@@ -109,6 +140,31 @@ def through_a_tile(p: Builder, x: Array, out: Array) -> None:
         p.store(p.load(p.window(x, (i, j), (64, 32))), p.window(tile, (0, 0), (64, 32)))
         turned = p.load(p.window(tile, (0, 0), (32, 64), turned=True))
         p.store(turned * 2.0, p.window(out, (j, i), (32, 64)))
+
+
+@program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
+def weighted(p: Builder, a: Array, b: Array, out: Array) -> None:
+    """In each turn a reduction crosses subgroups in shared memory, beside the ring."""
+    (m, k), n = a.shape, b.shape[1]
+    i, j = p.blocks((m, n), (64, 64))
+    x, y = p.window(a, (i, 0), (64, 32)), p.window(b, (0, j), (32, 64))
+    acc = p.state(p.zeros((64, 64)))
+    for _ in p.steps(k, 32):
+        z = p.mma(p.load(x), p.load(y))
+        acc.set(acc + z * p.reduction("add", z, dim=1))
+        x.move(0, 32)
+        y.move(32, 0)
+    p.store(acc, p.window(out, (i, j), (64, 64)))
+
+
+def test_buffers_live_as_long_as_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"m": 64, "n": 64, "k": 128}
+    p = problem(weighted, **sizes)
+    schedules = template(weighted).space(p, A100).valid.sample(200, 1)
+    schedule = next(s for s in schedules if s.integer("sg_columns") > 1 and s.integer("stages") > 1)
+    assert outcome(weighted, sizes, schedule=schedule) == "ok"
+    short_lives(monkeypatch)
+    assert outcome(weighted, sizes, schedule=schedule) != "ok"
 
 
 def test_a_turn_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
-from search_spaces.programs.builder import Builder, Input, Output, Program, program
+from search_spaces.programs.builder import Builder, InOut, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
@@ -45,6 +45,53 @@ def turned(p: Builder, at: Array, bt: Array, c: Array, column: Array, out: Array
     result = acc * p.broadcast(scale, dim=1, size=bn) - p.load(p.window(c, (i, j), (bm, bn))) / 4.0
     p.store(result, p.window(out, (i, j), (bm, bn)))
     p.store(p.tanh(result).cast("bf16"), p.window(half, (i, j), (bm, bn)))
+
+
+@program(
+    at=Input("k size", "f16"), rows=Input("m", "i32"), table=Input("size", "f32"), spots=Input("m n", "i32"),
+    b=Input("k n", "f16"), out=Output("m n", "f32"), far=InOut("size", "f32"),
+)  # fmt: skip
+def picked(p: Builder, at: Array, rows: Array, table: Array, spots: Array, b: Array, out: Array, far: Array) -> None:
+    """Columns of an operand by number, elements of a vector by number, and a scatter of single elements."""
+    (m, n), k = out.shape, at.shape[0]
+    i, j = p.blocks((m, n), (32, 32))
+    numbers = p.load(p.window(rows, (0, i), (1, 32)), padding=-1)
+    acc = p.state(p.zeros((32, 32)))
+    for s in p.steps(k, 16):
+        right = p.load(p.window(b, (s, j), (16, 32)))
+        lines = p.load(p.window(at, (p.rows(s, 16), i), (16, 32)))
+        acc.set(p.mma(p.transpose(lines), right, acc))
+    spot = p.load(p.window(spots, (i, j), (32, 32)), padding=-1)
+    given = p.load(p.window(table, spot, (32, 32)), padding=0.5)
+    column = p.transpose(p.load(p.window(at, (0, numbers), (1, 32), turned=True))).cast("f32")
+    p.store(acc + given * column, p.window(out, (i, j), (32, 32)))
+    p.store(given * 2.0, p.window(far, spot, (32, 32)))
+
+
+def of_kept(p: Builder, a: Array, b: Array, out: Array, type_: str) -> None:
+    """Read an operand in arithmetic as well, and gather the lines of another one to registers."""
+    (m, k), n = a.shape, b.shape[0]
+    i, j = p.blocks((m, n), (32, 32))
+    x, y = p.window(a, (i, 0), (32, 32)), p.window(b, (j, 0), (32, 32))
+    acc, sums = p.state(p.zeros((32, 32), type_)), p.state(p.zeros((32, 1), type_))
+    for at in p.steps(k, 32):
+        left, right = p.load(x), p.load(p.window(b, (p.rows(j, 32), at), (32, 32)))
+        added = p.mma(left, p.transpose(p.load(y)), acc, tf32=type_ == "f32")
+        acc.set(p.mma(left, p.transpose(right), added, tf32=type_ == "f32"))
+        sums.set(sums + p.reduction("add", left if type_ == "f32" else left.cast(type_), dim=1))
+        x.move(0, 32)
+        y.move(0, 32)
+    p.store(acc + sums, p.window(out, (i, j), (32, 32)))
+
+
+@program(a=Input("m k", "f32"), b=Input("n k", "f32"), out=Output("m n", "f32"))
+def kept(p: Builder, a: Array, b: Array, out: Array) -> None:
+    of_kept(p, a, b, out, "f32")
+
+
+@program(a=Input("m k", "i8"), b=Input("n k", "i8"), out=Output("m n", "i32"))
+def kept_whole(p: Builder, a: Array, b: Array, out: Array) -> None:
+    of_kept(p, a, b, out, "i32")
 
 
 def example(name: str, program: str = "") -> Program:
@@ -93,6 +140,11 @@ def filled(made: Program, p: ProgramProblem, values: dict[str, int | str]) -> Sc
         (listing("wg_maps", "copied"), {"m": 130, "n": 132}, 20),
         (listing("wg_maps", "converted"), {"m": 130, "n": 260}, 21),
         (listing("wg_maps", "partly_reduced"), {"m": 256, "n": 130, "parts": 8}, 22),
+        (example("embedding", "embedding"), {"tokens": 37, "words": 20, "d": 136}, 31),
+        (example("embedding", "embedding_gradient"), {"tokens": 37, "words": 20, "d": 70}, 32),
+        (example("embedding", "cache_append"), {"tokens": 37, "places": 50, "d": 136}, 33),
+        (example("paged_attention"), {"h": 2, "g": 1, "s": 20, "d": 32, "pages": 5, "places": 150}, 34),
+        (picked, {"m": 41, "n": 50, "k": 40, "size": 90}, 35),
         (example("int4_matmul"), {"m": 40, "n": 72, "k": 64, "half": 32, "groups": 2}, 14),
     ],
     ids=lambda value: value.name if isinstance(value, Program) else str(value),
@@ -108,6 +160,34 @@ def test_sampled_schedules_are_right(made: Program, sizes: dict[str, int], seed:
         for name, values in wanted.items():
             error = np.abs(types[name].load(run.outputs[name]) - values)
             assert np.all(error <= bounds[name]), (name, schedule)
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "way"),
+    [
+        ("fp8_matmul", "h100", "mma_m16n8k32_e4m3"),
+        ("int8_matmul", "a100", "mma_m16n8k32_i8"),
+        ("tf32_matmul", "a100", "mma_m16n8k8_tf32"),
+        ("tf32_matmul", "a100", "fma_m16n32k1"),
+        ("int8_matmul", "t4", "mma_m16n8k16_i8"),
+        ("kept", "a100", "mma_m16n8k8_tf32"),
+        ("kept_whole", "a100", "mma_m16n8k32_i8"),
+    ],
+)
+def test_products_of_narrow_types(name: str, where: str, way: str) -> None:
+    """Operands from shared memory and from registers, by each instruction."""
+    made = {"kept": kept, "kept_whole": kept_whole}.get(name) or example("narrow_matmul", name)
+    p, on = problem(made, m=70, n=72, k=96), device(where)
+    own = template(made)
+    assert own.why_not(p, on) is None
+    space, inputs = own.space(p, on), p.random_inputs(1)
+    ranks = next(s.ranks for s in space.strata if s.value == way)
+    (schedule,) = space.schedules(space.unrank([ranks[len(ranks) // 3]]))
+    run = emulate(own.kernel(p, schedule, on), inputs, time_limit=60.0)
+    assert run.status == "ok", (run.reason, schedule)
+    wanted, bounds = p.expected(inputs)
+    (out,) = (o for o in p.operands() if o.role == "output")
+    assert np.all(np.abs(out.dtype.load(run.outputs["out"]) - wanted["out"]) <= bounds["out"]), schedule
 
 
 TEXTS = EXAMPLES.parent / "seeds"

@@ -58,7 +58,7 @@ KERNEL = Kernel(
 
 
 def counts_of(**config: int) -> LaunchCounts:
-    found = counted(KERNEL.template, KERNEL.problem(), Schedule("counted_sums", tuple(config.items())), H200)
+    (found,) = counted(KERNEL.template, KERNEL.problem(), Schedule("counted_sums", tuple(config.items())), H200)
     assert found is not None
     return found
 

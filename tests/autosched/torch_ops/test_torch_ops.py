@@ -79,9 +79,9 @@ def test_a_gpu_call_is_that_of_our_functions(
 ) -> None:
     seen: list[Any] = []
     monkeypatch.setattr(functions, name, lambda *arrays, **options: seen.append((arrays, options)))
-    from autosched.torch.ops import _ON_GPU
+    from autosched.torch.ops import ON_GPU
 
-    _ON_GPU[name](*arguments)
+    ON_GPU[name](*arguments)
     ((arrays, options),) = seen
     given = [a for a in (*arrays, *options.values()) if isinstance(a, torch.Tensor)]
     assert all(a is b for a, b in zip(given, (a for a in arguments if isinstance(a, torch.Tensor)), strict=True))

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from needs import needs_nvrtc
 
 from autosched import Kernel
 from autosched.proofs.proof import verify_one
@@ -322,17 +321,6 @@ def test_a_source_that_takes_the_compiler_minutes_is_compiled_once(monkeypatch: 
     with pytest.raises(KernelFileError, match=r"k does not compile: .*out of memory"):
         check_entry(made.problem(), made.template.space(made.problem(), A100).sample(2, 0), A100)
     assert len(asked) == 1
-
-
-TEXTURE = "__global__ void k(float* x, cudaTextureObject_t t, int n) { x[threadIdx.x] = tex2D<float>(t, b, 0); }"
-
-
-@needs_nvrtc
-def test_textures_are_refused_by_name() -> None:
-    arguments = [array("x", "output"), array("t", "input"), N]
-    made = Kernel(TEXTURE, "k", parameters={"b": [32, 64]}, sizes={"n": 64}, grid=1, block="b", arguments=arguments)
-    with pytest.raises(KernelFileError, match="k reads a texture or a surface, and no launch here binds one"):
-        check_entry(made.problem(), made.template.space(made.problem(), A100).sample(1, 0), A100)
 
 
 def test_the_header_of_all_of_cub_stands_for_what_a_kernel_can_use(tmp_path: Path) -> None:

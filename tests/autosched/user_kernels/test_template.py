@@ -143,7 +143,7 @@ def test_parameters_stand_in_front_of_the_users_text(write: Write, passing: str,
     file = read_file(write(toml))
     values = file.values(SIZES, config)
     assert source_of(file, values) == front + '#line 1 "scale.cu"\n' + file.source
-    assert entry_of(file, values) == "scale"
+    assert entry_of(file.entry, values) == "scale"
 
 
 def test_a_template_gets_its_arguments(write: Write) -> None:
@@ -151,7 +151,7 @@ def test_a_template_gets_its_arguments(write: Write) -> None:
     entry = ('entry = "scale"', 'entry = "ns::scale<float, tile, -span, width>"')
     file = read_file(write(TOML, entry, source=source))
     values = file.values(SIZES, CONFIG)
-    assert entry_of(file, values) == "ns::scale<float, 2, -128, 1000>"
+    assert entry_of(file.entry, values) == "ns::scale<float, 2, -128, 1000>"
     assert source_of(file, values) == f'#define WIDTH 1000\n#line 1 "scale.cu"\n{source}'
 
 

@@ -74,6 +74,20 @@ def driver(monkeypatch):
     return asked
 
 
+def test_further_launches_follow_with_arguments_of_their_own(driver):
+    middle, total = Operand("middle", "workspace", F32, (8,)), Operand("total", "output", F32, (1,))
+    first = Launch(entry="f", arguments=(middle, OUT), grid=(4, 1, 1), block=(64, 1, 1), dynamic_shared_bytes=8)
+    second = Launch(
+        entry="g", arguments=(total, middle, Scalar("n", SCALAR_DTYPES["i32"], 8)), grid=(1, 1, 1), block=(32, 1, 1)
+    )
+    program, function = loaded(dataclasses.replace(first, then=(second,)))
+    program({"middle": 1, "out": 2, "total": 3})
+    (grid, block, passed, shared), (grid_2, block_2, passed_2, shared_2) = function.calls
+    assert (grid, block, passed, shared) == ((4, 1, 1), (64, 1, 1), (1, 2), 8)
+    assert (grid_2, block_2, passed_2[:2], shared_2) == ((1, 1, 1), (32, 1, 1), (3, 1), 0)
+    assert len(passed_2) == 3
+
+
 def test_addresses_stand_for_arrays(driver):
     program, function = loaded()
     program.launch_with(program.parameters({"out": 4096, "a": 8192}))

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from search_spaces.hardware.devices import device
+from search_spaces.hardware.dtypes import I32
 from search_spaces.layouts.wg_map import WgMap
-from search_spaces.programs.builder import Builder, Input, Output, program, wg_map
+from search_spaces.programs.builder import Builder, InOut, Input, Output, program, wg_map
 from search_spaces.programs.language.ir import Array, ProgramError
 from search_spaces.programs.language.values import State, Tile
 from search_spaces.programs.problem import problem_type
@@ -88,6 +89,14 @@ def test_types_and_shapes_of_operations() -> None:
     def locality(p: Builder, a: Array, b: Array, out: Array) -> None:
         p.prefetch(p.window(a, (0, 0), (32, 32)), locality=4)
 
+    def rounded(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.mma(p.zeros((32, 32), "f16"), p.zeros((32, 32), "f16"), tf32=True)
+
+    def added(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.mma(p.zeros((32, 32), "i8"), p.zeros((32, 32), "i8"), p.zeros((32, 32)))
+
+    assert "tf32 is how f32 is multiplied, not f16" in refused(rounded)
+    assert "c must be 32x32 i32, not 32x32 f32" in refused(added)
     assert "0.5 is not a whole number, but the other operand is i32" in refused(whole_number)
     assert "arithmetic is in truths, as comparisons give them" in refused(truths)
     assert "there is no kind addf: use add, mul" in refused(kind)
@@ -97,6 +106,50 @@ def test_types_and_shapes_of_operations() -> None:
     assert "one must divide the other" in refused(map_of_the_user)
     assert "out must be InOut" in refused(atomic)
     assert "locality is 0 to 3 (RFC, prefetch_tile), not 4" in refused(locality)
+
+
+def test_places_that_a_tile_says() -> None:
+    def types(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.window(a, (p.zeros((32, 1)), 0), (32, 32))
+
+    def of_columns(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.window(a, (0, p.columns(0, 32)), (32, 32))
+
+    def output(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.store(p.zeros((32, 32)), p.window(out, (p.rows(0, 32), 0), (32, 32)))
+
+    def moved(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.window(a, (p.rows(0, 32), 0), (32, 32)).move(0, 32)
+
+    def far(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.prefetch(p.window(a, (p.rows(0, 32), 0), (32, 32)))
+
+    def padded(p: Builder, a: Array, b: Array, out: Array) -> None:
+        i, j = p.blocks((32, 32), (64, 32))
+        rows = p.load(p.window(a, (p.load(p.window(numbers(a), (i, 0), (64, 1))), 0), (64, 32))).cast("f32")
+        p.store(p.broadcast(p.reduction("add", rows, dim=0), dim=0, size=64), p.window(out, (i, j), (64, 32)))
+
+    def numbers(a: Array) -> Array:
+        return Array("a", "input", I32, a.sizes, a.full)
+
+    assert "places are 32x1 i32, not 32x1 f32" in refused(types)
+    assert "a tile says which lines of a are meant, and a place where they begin" in refused(of_columns)
+    assert "out must be InOut: what no place says keeps the value that it has before" in refused(output)
+    assert "stays where it is: make another one with p.window" in refused(moved)
+    assert "a window whose places a tile says is not prefetched" in refused(far)
+    assert "add sees what nobody knows in rows outside of the array" in refused(padded)
+
+
+def test_stored_places_behind_the_end() -> None:
+    @program(ids=Input("m", "i32"), x=Input("m n", "f32"), out=InOut("k n", "f32"))
+    def scattered(p: Builder, ids: Array, x: Array, out: Array) -> None:
+        i, j = p.blocks(x.shape, (64, 32))
+        rows = p.load(p.window(ids, (i, 0), (64, 1), column=True))
+        p.store(p.load(p.window(x, (i, j), (64, 32))), p.window(out, (rows, j), (64, 32)))
+
+    reason = template(scattered).why_not(problem_type(scattered)(m=40, n=32, k=50), device("a100"))
+    assert reason is not None and "places are 0 outside of the array that they come from" in reason
+    assert "load them with padding=-1" in reason
 
 
 def test_the_verifier() -> None:

@@ -95,7 +95,7 @@ STREAM = "stream-K of two consumers"
 PERSISTENT, STORES, TURNS = "persistent", "persistent, with stores", "taking turns"
 ALONG_M, ALONG_N, OF_FOUR = "cluster along m", "cluster along n", "cluster of four, with splits"
 _EXPECT = "ptx::mbarrier_arrive_expect_tx(place.full(), tma_bytes);"
-_LAST_WAIT = "ptx::wgmma_wait_group<0>();\n      release(unreleased, elsewhere);"
+_LAST_WAIT = "ptx::wgmma_wait_group<0>();\n      release(place.empty_before(), elsewhere);"
 _STORE = "store(acc, ends, out, work, rows);"
 _SCALED = "sums[i][r] += a[i][r / 2 % 2] * b[r / 4 * 8 / block] * acc[i][r];"
 _BOX = "Box::write(box, x);\n        ptx::fence_async_proxy();"
@@ -103,7 +103,8 @@ _READ = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C::st
 
 PLANTED = (
     # The first are run by default.
-    Planted("one slice of k is multiplied twice", "plain", WRONG, {"B::advance(step, 0)": "B::advance(step & ~1, 0)"}),
+    Planted("one slice of k is multiplied twice", "plain", WRONG,
+            {"B::from_base(step, 0)": "B::from_base(step & ~1, 0)"}),
     Planted("expects the bytes inside of the matrix alone", "tail of k", K.BARRIER_NOT_REACHED,
             {_EXPECT:
              "ptx::mbarrier_arrive_expect_tx(place.full(), (k0 + C::tile_k > C::k ? C::k - k0 : C::tile_k) * "
@@ -118,11 +119,11 @@ PLANTED = (
     Planted("the mode of the next swizzle", "narrow swizzle", WRONG,
             {"Swizzle == 32 ? 3": "Swizzle == 32 ? 2"}, _OPERAND),
     Planted("a's slices of k in reverse", "plain", WRONG,
-            {"A::advance(step, 64 * i)": "A::advance(steps_of_tile - 1 - step, 64 * i)"}),
+            {"A::from_base(step, 64 * i)": "A::from_base(steps_of_tile - 1 - step, 64 * i)"}),
     Planted("both consumers multiply the first rows", "registers", WRONG,
-            {"16 * A::advance(0, 64 * fragments) * group": "0 * group"}),
+            {"A::advance(0, 64 * fragments) * group": "0 * group"}),
     Planted("a tile behind the first 64 KB", "long ring", K.ASYNC_READ_BEFORE_WAIT,
-            {"(address >> 4)": "(address >> 4 & 0xfff)"}, _OPERAND),
+            {"return start | ": "return (start & 0xfff) | "}, _OPERAND),
     Planted("a map of one row less", "plain", WRONG, maps={"a_map": {"sizes": (320, 255, 1)}}),
     Planted("a map without its swizzle", "plain", K.BARRIER_NOT_REACHED,
             maps={"b_map": {"swizzle": "64B", "box": (32, 32, 1)}}),
@@ -130,13 +131,18 @@ PLANTED = (
             maps={"a_map": {"strides": (624, 163840), "sizes": (312, 256, 1)}}),
     # Waits and arrivals.
     Planted("consumers wait with the other parity", "plain", K.ASYNC_READ_BEFORE_WAIT,
-            {"wait_together(place.full(), place.parity);\n      multiply_tile(acc, tile, group, t == 0)":
-             "wait_together(place.full(), place.parity ^ 1u);\n      multiply_tile(acc, tile, group, t == 0)"}),
+            {"wait_together(place.full(), place.parity);\n      multiply_tile(acc, place, group, first)":
+             "wait_together(place.full(), place.parity ^ 1u);\n      multiply_tile(acc, place, group, first)"}),
     Planted("the copies wait with the other parity", "plain", K.BARRIER_NOT_REACHED,
             {"wait(place.empty(), place.parity ^ 1u);  // the first":
              "wait(place.empty(), place.parity);  // the first"}),
     Planted("a parity that turns over but once", PERSISTENT, K.ASYNC_READ_BEFORE_WAIT,
             {"parity ^= 1u;": "parity = 1u;"}),
+    Planted("the stage before is that of the next barrier", "plain", K.BARRIER_NOT_REACHED,
+            {"return full() + 8; }": "return empty(); }"}),
+    Planted("the first stage's barrier is behind the last one", "plain", K.MBARRIER_MISUSE,
+            {"barrier == unsigned(16 * C::stages - 16) ? 0 : barrier + 16": "barrier + 16"}),
+    Planted("the first k-tile is added to what was there", "plain", WRONG, {"turn(true);": "turn(false);"}),
     Planted("two lanes of a warp release", "plain", K.MBARRIER_MISUSE,
             {"if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty);":
              "if (threadIdx.x % 32 < 2) ptx::mbarrier_arrive(empty);"}),
@@ -148,17 +154,17 @@ PLANTED = (
              'asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(place.full()), '
              '"r"(tma_bytes));'}),
     Planted("one lane waits for its warp", "plain", K.ASYNC_READ_BEFORE_WAIT,
-            {"wait_together(place.full(), place.parity);\n      multiply_tile(acc, tile, group, t == 0)":
+            {"wait_together(place.full(), place.parity);\n      multiply_tile(acc, place, group, first)":
              "if (threadIdx.x % 32 == 0) Plan::wait(place.full(), place.parity);\n"
-             "      multiply_tile(acc, tile, group, t == 0)"}),
+             "      multiply_tile(acc, place, group, first)"}),
     Planted("every warpgroup makes the barriers", "registers", K.MBARRIER_MISUSE,
             {"if (warp == 0 && ptx::elect()) {": "if (warp % 4 == 0 && ptx::elect()) {"}),
     Planted("releases a tile too early", "plain", K.WGMMA_IN_FLIGHT,
-            {"if (t > 0) release(unreleased, elsewhere);\n        unreleased = place.empty();":
-             "release(place.empty(), elsewhere);",
+            {"if (C::in_flight > 0 && !first) release(place.empty_before(), elsewhere);\n      place.advance();":
+             "place.advance();\n      release(place.empty_before(), elsewhere);",
              _LAST_WAIT: "ptx::wgmma_wait_group<0>();"}),
     Planted("stored before the multiplications have ended", "plain", K.WGMMA_IN_FLIGHT,
-            {_LAST_WAIT: "release(unreleased, elsewhere);",
+            {_LAST_WAIT: "release(place.empty_before(), elsewhere);",
              _STORE: _STORE + "\n ptx::wgmma_wait_group<0>();"}),
     Planted("fewer multiplications are waited for", "plain", K.WGMMA_IN_FLIGHT,
             {"ptx::wgmma_wait_group<C::in_flight>();": "ptx::wgmma_wait_group<C::in_flight + 1>();"}),
@@ -182,7 +188,7 @@ PLANTED = (
             {"      Accumulators acc;\n      if constexpr (C::scale": "      if constexpr (C::scale",
              "    for_each_work([&](const Work& work, int turn, bool more)":
              "    Accumulators acc{};\n    for_each_work([&](const Work& work, int turn, bool more)",
-             "multiply_tile(acc, tile, group, t == 0)": "multiply_tile(acc, tile, group, false)"}),
+             "multiply_tile(acc, place, group, first)": "multiply_tile(acc, place, group, false)"}),
     Planted("splits of all matrices share their sums", "splits of a batch", K.GLOBAL_RACE,
             {"output_tile = (batch * C::tiles_m + tile_m)": "output_tile = (0 * C::tiles_m + tile_m)"}),
     Planted("the first split is added twice, the last never", "splits of a batch", WRONG,
@@ -235,11 +241,11 @@ PLANTED = (
              "x[i] = activate<activation(C::activation)>(x[i]);\n}":
              "x[i] = C::has_bias ? x[i] : activate<activation(C::activation)>(x[i]);\n}"}, _FINISH),
     Planted("sums rounded to 16 bits after each k-tile", "plain", WRONG,
-            {"ptx::wgmma_wait_group<C::in_flight>();\n      if constexpr":
+            {"ptx::wgmma_wait_group<C::in_flight>();\n      if (C::in":
              "ptx::wgmma_wait_group<0>();\n"
              "for (int i = 0; i < fragments; ++i) for (int r = 0; r < C::tile_n / 2; ++r)\n"
              "acc[i][r] = Element<typename C::Out>::of(round_to<typename C::Out>(acc[i][r]));\n"
-             "      if constexpr"}),
+             "      if (C::in"}),
     Planted("split sums rounded to 16 bits", "splits of a batch", WRONG,
             {"{{round_to<Sum>(registers[r])}}":
              "{{round_to<Sum>(Element<typename C::Out>::of(round_to<typename C::Out>(registers[r])))}}"}),

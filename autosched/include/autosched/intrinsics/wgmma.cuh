@@ -5,6 +5,10 @@
 
 namespace autosched {
 
+// Where a matrix starts in this block's shared memory, as descriptors have it: in units of 16 bytes, without the bits from 24
+// on. Those are the block's rank in its cluster, and would be added to the leading bytes.
+__device__ __forceinline__ unsigned encoded_start(unsigned address) { return (address & 0x3ffff) >> 4; }
+
 // A tile of Extent (along m or n) x TileK elements as boxes side by side, each of `lines` lines of `line` bytes: of the
 // swizzle's width, or 16 without one. A box's lines lie along k, or else along m or n.
 template <class T, int Extent, int TileK, bool AlongK, int Swizzle>
@@ -29,12 +33,17 @@ struct WgmmaOperand {
   static constexpr int stride = AlongK || Swizzle ? group_bytes : box_bytes;
   static constexpr unsigned long long mode = Swizzle == 128 ? 1 : Swizzle == 64 ? 2 : Swizzle == 32 ? 3 : 0;
 
-  // The descriptor of a tile that starts `behind` bytes behind `address`, of this block's shared memory: a multiple of
-  // what the swizzle repeats after. Shared memory ends before 2^18 bytes, so its 14 bits of 16 bytes each need no mask, and
-  // adding to them carries into no other field.
-  __device__ static __forceinline__ unsigned long long descriptor(unsigned address, int behind = 0) {
-    constexpr unsigned fixed = unsigned(leading >> 4) << 16;
-    return fixed + unsigned(behind >> 4) + (address >> 4) | static_cast<unsigned long long>(stride >> 4) << 32 | mode << 62;
+  // The descriptor of a tile that starts at `address`: a multiple of what the swizzle repeats after.
+  __device__ static __forceinline__ unsigned long long descriptor(unsigned address) {
+    return base(encoded_start(address)) + from_base(0, 0);
+  }
+  // The same as a base and what to add to it for multiplication `step` along k and row or column `at`: one addition of
+  // ptxas for each. Shared memory ends before 2^18 bytes, so adding to the start carries into no other field.
+  __device__ static __forceinline__ unsigned long long base(unsigned start) {
+    return start | static_cast<unsigned long long>(stride >> 4) << 32 | mode << 62;
+  }
+  __host__ __device__ static constexpr int from_base(int step, int at) {
+    return ((leading >> 4) << 16) + advance(step, at);
   }
 
   // Bytes from the start of a tile to byte `byte` of line `of`, lines of several boxes being one (PTX ISA 5.5.6).

@@ -63,7 +63,7 @@ struct WgmmaMatmul : WgmmaPlan<Config> {
 #pragma unroll 1
       for (; place.parity == 0; place.advance()) {
         ptx::mbarrier_init(place.full(), full_arrivals);
-        ptx::mbarrier_init(place.empty(), 4 * sharing * peers);
+        ptx::mbarrier_init(place.empty_before(), 4 * sharing * peers);
       }
       ptx::fence_mbarrier_init();
     }

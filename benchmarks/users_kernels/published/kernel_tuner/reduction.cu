@@ -1,8 +1,8 @@
-// The first pass of a sum: each of num_blocks blocks leaves one partial sum.
+// A sum in two passes: each of num_blocks blocks leaves a partial sum, and one block of a second launch adds those.
 __global__ void sum_floats(float *sum_global, const float *array, int n) {
   __shared__ float partial[block_size_x];
   float sum = 0.0f;
-  int stride = num_blocks * block_size_x * vector;
+  int stride = gridDim.x * block_size_x * vector;
   for (int i = (blockIdx.x * block_size_x + threadIdx.x) * vector; i < n; i += stride)
     for (int k = 0; k < vector; ++k)
       if (i + k < n) sum += array[i + k];

@@ -30,9 +30,8 @@ def convolution_row(input, d_filter, height, width):
     return _filtered(input, d_filter[None, :], height, width)
 
 
-def sums_up(array, sum_global):
-    total, allowed = array.sum(), 1e-6 * np.abs(array).sum()
-    return True if abs(sum_global.sum() - total) <= allowed else f"the sum is {sum_global.sum()}, not {total}"
+def sum_of(array):
+    return array.sum()
 
 
 def total(cross_term):
@@ -74,9 +73,9 @@ def inside_polygon(points, d_vertices, bitmap):
     return True if wrong <= len(points) // 5000 else f"{wrong} points are on the wrong side"  # some lie on an edge
 
 
-def distances_add_up(A, B, scale_A, scale_B, cross_term):
+def bhattacharya(A, B, scale_A, scale_B):
     squared = ((A[:, :, None] - B[:, None, :]) ** 2).sum(axis=0)
-    return bool(np.isclose(np.exp(-squared / (scale_A[:, None] + scale_B)).sum(), cross_term.sum(), rtol=1e-9))
+    return np.exp(-squared / (scale_A[:, None] + scale_B)).sum()
 
 
 def zero_mean_columns(image):
@@ -85,3 +84,19 @@ def zero_mean_columns(image):
 
 def row_dots(a, b):
     return (a * b).sum(axis=0)
+
+
+def rotated(image):
+    height, width = image.shape
+    y, x = np.mgrid[:height, :width]
+    u, v = x - width / 2, y - height / 2
+    column, row = u * 0.8660254 - v * 0.5 + width / 2 - 0.5, v * 0.8660254 + u * 0.5 + height / 2 - 0.5
+    left, above = np.floor(column).astype(int), np.floor(row).astype(int)
+    right, below = column - left, row - above
+
+    def texel(j, i):
+        return image[np.clip(j, 0, height - 1), np.clip(i, 0, width - 1)]
+
+    upper = texel(above, left) * (1 - right) + texel(above, left + 1) * right
+    lower = texel(above + 1, left) * (1 - right) + texel(above + 1, left + 1) * right
+    return upper * (1 - below) + lower * below

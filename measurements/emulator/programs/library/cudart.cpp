@@ -18,9 +18,9 @@ namespace {
 struct FatBinary {  // fatbinary_section.h
   int magic, version;
   const void* data;
-  const void** prelinked;
+  const void** prelinked;  // version 2: the containers of files that were compiled apart, up to a null pointer
 };
-constexpr int fat_magic = 0x466243b1;
+constexpr int fat_magic = 0x466243b1, linked_version = 2;
 
 std::size_t fat_bytes(const void* data) {  // of one container, as its header says
   struct Header {
@@ -199,7 +199,13 @@ API void** __cudaRegisterFatBinary(void* wrapper) {
   FatBinary fat;
   std::memcpy(&fat, wrapper, sizeof fat);
   if (fat.magic != fat_magic) return reinterpret_cast<void**>(add_module("", 0));
-  return reinterpret_cast<void**>(add_module(fat.data, fat_bytes(fat.data)));
+  if (fat.version != linked_version) return reinterpret_cast<void**>(add_module(fat.data, fat_bytes(fat.data)));
+  auto* image = new std::string;  // as long as the module
+  for (const void** each = fat.prelinked; *each != nullptr; ++each) {
+    image->append(static_cast<const char*>(*each), fat_bytes(*each));
+    image->append(-image->size() % 8, '\0');
+  }
+  return reinterpret_cast<void**>(add_module(image->data(), image->size()));
 }
 API void __cudaRegisterFatBinaryEnd(void**) {}
 API void __cudaUnregisterFatBinary(void**) {}

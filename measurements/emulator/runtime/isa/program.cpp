@@ -312,8 +312,6 @@ bool load_program(const char* path) {
       in.read(program.blocks_of_sm);
     } else if (word == "target") {
       in.read(program.target);
-    } else if (word == "uses_pairs") {
-      program.uses_pairs = true;
     } else if (word == "truncates_tf32") {
       program.truncates_tf32 = true;
       grade_of_missing_fences = Grade::note;
@@ -471,8 +469,7 @@ void fill_constants(Warp& warp) {
     if (c.kind == Constant::Kind::function) value += function_base | c.index;
     if (c.kind == Constant::Kind::dynamic_shared) value += dynamic_shared_address();
     const bool shared = c.kind == Constant::Kind::dynamic_shared || c.kind == Constant::Kind::static_shared;
-    // Kernels for pairs of blocks find the other one's mbarriers by a bit of an address.
-    if (shared && program.uses_pairs) value = address_in_block(static_cast<std::uint32_t>(value), warp.index / block_warps());
+    if (shared && cluster_blocks() > 1) value = address_in_block(static_cast<std::uint32_t>(value), warp.index / block_warps());
     Register& head = warp.head(c.slot);
     head.defined = all_lanes;
     head.bits = value != 0 ? all_lanes : 0;

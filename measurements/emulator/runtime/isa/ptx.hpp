@@ -210,7 +210,6 @@ struct Program {
   bool perturb = false;  // approximate functions err as much as the PTX ISA allows
   bool uses_wgmma = false;
   bool uses_tcgen05 = false;
-  bool uses_pairs = false;  // of blocks: .cta_group::2
   bool uses_heap = false;
   bool truncates_tf32 = false;  // its compiler leaves it to the tensor core to drop the low bits of tf32 operands
   bool uses_grid_workspace = false;  // as cooperative groups do for this_grid().sync()

@@ -58,6 +58,7 @@ CASES = (
     Case("waits_with_barriers", K.DEADLOCK, grid=4, block=128),
     Case("leaves_before_barriers", K.SHARED_RACE),
     Case("shuffle_from_an_absent_lane", K.UNDEFINED_REGISTER, block=48),
+    Case("padding_of_vectors", K.UNDEFINED_REGISTER, note=True),
     Case("wmma_of_bytes", K.MISALIGNED_ACCESS, block=32),
 )
 

@@ -66,6 +66,13 @@ def test_sound_programs_run_to_their_end(build: Build, name: str) -> None:
     assert "nothing was found" in done.stderr
 
 
+@pytest.mark.nightly
+def test_files_that_were_compiled_apart_are_linked(build: Build) -> None:
+    done = run(build("two_files", "-rdc=true", str(CORPUS / "second_file.cu")))
+    assert done.stdout.splitlines()[-1] == "PASS", done.stderr
+    assert done.returncode == 0 and "nothing was found in 1 launch" in done.stderr
+
+
 def test_an_overrun_is_found_at_its_line(build: Build, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     done = run(build("overrun"), options=("--report", str(report)))
@@ -174,7 +181,7 @@ def test_ptx_is_read_from_fat_binaries(tmp_path: Path, flags: tuple[str, ...]) -
     source.write_text('extern "C" __global__ void k(int* x) { x[threadIdx.x] = 3; }\n' + "// filler\n" * 50)
     image = tmp_path / "k.fatbin"
     subprocess.run(["nvcc", "-fatbin", "-arch=compute_80", *flags, "-o", str(image), str(source)], check=True)
-    texts = ptx_texts(image.read_bytes())
+    (texts,) = ptx_texts(image.read_bytes())
     assert list(texts) == [80] and ".entry k(" in texts[80]
 
 

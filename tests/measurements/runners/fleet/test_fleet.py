@@ -193,7 +193,7 @@ def test_tune_searches_on_the_cluster(
     assert result.remeasured is not None and len(result.entrants) >= 2
 
     from autosched.cli.app import run
-    from autosched.cli.commands import tune_suite
+    from autosched.cli.commands.tuning import tune_suite
 
     suite = tmp_path / "layers.toml"
     suite.write_text("".join(f'[[problem]]\noperator = "softmax"\nrows = {n}\ncolumns = 256\n' for n in (8, 16)))
@@ -204,13 +204,19 @@ def test_tune_searches_on_the_cluster(
         return made[-1]
 
     monkeypatch.setattr(tune_suite, "cluster", counted)
-    arguments = ["tune", "--suite", str(suite), "--db", str(tmp_path / "suite.db"), "--ray", cluster.address]
-    capsys.readouterr()
-    assert run([*arguments, "--trials", "8", "--workers", "1", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert [p["best"]["provenance"] for p in said["problems"]] == ["measured"] * 2
-    assert sum(p["trials"] for p in said["problems"]) == 8
-    assert len(made) == 1, "one set of actors for all problems"
+    called = tmp_path / "shapes.csv"
+    with autosched.recording(called) as log:
+        for n in (8, 16):
+            log.add(autosched.Softmax(rows=n, columns=128))
+    for given in (["--suite", str(suite)], ["--from", str(called)]):
+        made.clear()
+        arguments = ["tune", *given, "--db", str(tmp_path / "suite.db"), "--ray", cluster.address]
+        capsys.readouterr()
+        assert run([*arguments, "--trials", "8", "--workers", "1", "--json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert [p["best"]["provenance"] for p in said["problems"]] == ["measured"] * 2
+        assert sum(p["trials"] for p in said["problems"]) == 8
+        assert len(made) == 1, "one set of actors for all problems"
 
 
 def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@
 #include <autosched/ptx/cluster.cuh>
 #include <autosched/ptx/mbarrier.cuh>
 #include <autosched/ptx/warp/redux.cuh>
+#include <autosched/ptx/warp/shuffle.cuh>
 
 namespace autosched {
 
@@ -20,15 +21,19 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
   using Multiply = ptx::Wgmma<T, C::tile_n, (Plan::paired > 1)>;
   static constexpr int steps_of_tile = C::tile_k * int(sizeof(T)) / A::k_bytes;
 
-  __device__ static __forceinline__ void multiply_tile(Accumulators& acc, unsigned tile, int group, bool first) {
-    const unsigned long long b = B::descriptor(tile, A::bytes);
+  __device__ static __forceinline__ void multiply_tile(Accumulators& acc, const Place& place, int group, bool first) {
+    const unsigned start = uniform_start(place);
+    const unsigned long long b = B::base(start);
     if constexpr (a_in_registers) {
-      multiply_registers(acc, tile, b, group, first);
+      multiply_registers(acc, place.tile_at(start), b, group, first);
     } else {
-      multiply_shared(acc, A::descriptor(tile, 16 * A::advance(0, 64 * fragments) * group), b, first);
+      multiply_shared(acc, A::base(start + unsigned(A::advance(0, 64 * fragments) * group)), b, first);
     }
     ptx::wgmma_commit_group();
   }
+
+  // To B's base, which is that of the stage, where A's tile comes first.
+  __host__ __device__ static constexpr int from_base_b(int step) { return A::bytes / 16 + B::from_base(step, 0); }
 
   __device__ static __forceinline__ void multiply_shared(Accumulators& acc, unsigned long long a, unsigned long long b,
                                                          bool first) {
@@ -37,7 +42,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     for (int step = 0; step < steps_of_tile; ++step) {
 #pragma unroll
       for (int i = 0; i < fragments; ++i) {
-        Multiply::template multiply<A::major, B::major>(acc[i], a + A::advance(step, 64 * i), b + B::advance(step, 0),
+        Multiply::template multiply<A::major, B::major>(acc[i], a + A::from_base(step, 64 * i), b + from_base_b(step),
                                                         step > 0 || !first);
       }
     }
@@ -56,7 +61,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
 #pragma unroll
       for (int i = 0; i < fragments; ++i) {
         ptx::WgmmaOfRegisters<T, C::tile_n, (Plan::paired > 1)>::template multiply<B::major>(
-            acc[i], a[i], b + B::advance(step, 0), step > 0 || !first);
+            acc[i], a[i], b + from_base_b(step), step > 0 || !first);
       }
     }
   }
@@ -82,35 +87,35 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
   }
 
-  // Where the tile of a place lies, in a uniform register. Consumers that leave out the turns of the other one do so behind
-  // a branch, and ptxas no longer knows that their lanes agree: they reduce it, to such a register.
-  __device__ static __forceinline__ unsigned uniform_tile(const Place& place) {
-    if constexpr (C::ping_pong) return ptx::redux_or(place.tile);
-    return place.tile;
+  // Where the stage of a place starts, in a uniform register. Consumers that leave out the turns of the other one do so
+  // behind a branch, and ptxas no longer knows that their lanes agree: they reduce it, to such a register.
+  __device__ static __forceinline__ unsigned uniform_start(const Place& place) {
+    if constexpr (C::ping_pong) return ptx::redux_or(place.start);
+    return place.start;
   }
 
   __device__ static __forceinline__ void main_loop(Accumulators& acc, Place& place, int tiles, int group,
                                                    unsigned elsewhere, bool more) {
-    unsigned unreleased = 0;
-#pragma unroll 1
-    for (int t = 0; t < tiles; ++t, place.advance()) {
-      const unsigned tile = uniform_tile(place);
+    // The first k-tile is a turn of its own: it overwrites the sums, and no stage before it is to be released.
+    const auto turn = [&](bool first) {
       wait_together(place.full(), place.parity);
-      multiply_tile(acc, tile, group, t == 0);
+      multiply_tile(acc, place, group, first);
       ptx::wgmma_wait_group<C::in_flight>();
-      if constexpr (C::in_flight == 0) {
-        release(place.empty(), elsewhere);
-      } else {
-        if (t > 0) release(unreleased, elsewhere);
-        unreleased = place.empty();
-      }
-    }
+      if (C::in_flight > 0 && !first) release(place.empty_before(), elsewhere);
+      place.advance();
+      if (C::in_flight == 0) release(place.empty_before(), elsewhere);
+    };
+    // By a shuffle: a number of turns that lanes might not agree on would take what they count from uniform registers.
+    const int turns = int(ptx::shfl_idx(unsigned(tiles), 0));
+    turn(true);
+#pragma unroll 1
+    for (int t = 1; t < turns; ++t) turn(false);
     if constexpr (C::ping_pong) {
       if (more) ptx::barrier_arrive(of_turns + (1 - int(threadIdx.x) / 128), consumer_threads);
     }
     if constexpr (C::in_flight > 0) {
       ptx::wgmma_wait_group<0>();
-      release(unreleased, elsewhere);
+      release(place.empty_before(), elsewhere);
     }
 #pragma unroll
     for (int i = 0; i < fragments; ++i) {
@@ -137,7 +142,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
       for (int r = 0; r < C::tile_n / 2; ++r) sums[i][r] = 0;
     }
 #pragma unroll 1
-    for (int t = 0; t < work.tiles; ++t, place.advance()) {
+    for (int t = 0; t < work.tiles; ++t) {
       float a[fragments][2], b[across];  // what is outside of C is not stored: the scale of the last one inside will do
 #pragma unroll
       for (int i = 0; i < fragments; ++i) {
@@ -152,12 +157,12 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
         const int column = work.n0 / block + q;
         b[q] = End::number(of_b + (column < blocks_n ? column : blocks_n - 1) * blocks_k + t);
       }
-      const unsigned tile = uniform_tile(place);
       wait_together(place.full(), place.parity);
       Accumulators acc;
-      multiply_tile(acc, tile, group, true);
+      multiply_tile(acc, place, group, true);
       ptx::wgmma_wait_group<0>();
-      release(place.empty(), elsewhere);
+      place.advance();
+      release(place.empty_before(), elsewhere);
 #pragma unroll
       for (int i = 0; i < fragments; ++i) {
 #pragma unroll

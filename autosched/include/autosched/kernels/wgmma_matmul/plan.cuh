@@ -125,30 +125,43 @@ struct WgmmaPlan {
     }
   };
 
-  // A place in the ring of stages: both sides walk it in the same order.
+  // A place in the ring of stages: both sides walk it in the same order. It counts along what the main loop needs, which
+  // so multiplies and shifts nothing.
   struct Place {
     unsigned shared;
-    unsigned tile;  // where the stage lies: counted along, so that the main loop needs no other base
-    int stage = 0;
-    unsigned parity = 0;  // of the rounds done
+    unsigned start;        // of the stage, as descriptors of wgmma have it
+    unsigned barrier = 0;  // its barriers, behind the first ones
+    unsigned parity = 0;   // of the rounds done
 
-    __device__ __forceinline__ explicit Place(unsigned shared) : shared(shared), tile(shared) {}
-    __device__ __forceinline__ unsigned full() const { return shared + unsigned(barriers_at + 16 * stage); }
-    __device__ __forceinline__ unsigned empty() const { return full() + 8; }
-    __device__ __forceinline__ unsigned ends() const { return shared + unsigned(ends_at + C::ends_bytes * stage); }
+    __device__ __forceinline__ explicit Place(unsigned shared) : shared(shared), start(encoded_start(shared)) {}
+    __device__ __forceinline__ unsigned tile_at(unsigned start) const {
+      return shared + 16 * (start - encoded_start(shared));
+    }
+    __device__ __forceinline__ unsigned tile() const { return tile_at(start); }
+    __device__ __forceinline__ unsigned full() const { return shared + unsigned(barriers_at) + barrier; }
+    // That the stage before this one is empty: beside the barrier that consumers have at hand when they release it.
+    __device__ __forceinline__ unsigned empty_before() const { return full() + 8; }
+    __device__ __forceinline__ unsigned empty() const {
+      const unsigned next = barrier == unsigned(16 * C::stages - 16) ? 0 : barrier + 16;
+      return shared + unsigned(barriers_at) + next + 8;
+    }
+    __device__ __forceinline__ unsigned ends() const {
+      return shared + unsigned(ends_at) + barrier / 16 * unsigned(C::ends_bytes);
+    }
     __device__ __forceinline__ void advance() {
-      tile += unsigned(C::stage_bytes);
-      if (++stage == C::stages) {
-        tile -= unsigned(C::stages * C::stage_bytes);
-        stage = 0;
+      start += unsigned(C::stage_bytes / 16);
+      barrier += 16;
+      if (barrier == unsigned(16 * C::stages)) {
+        start -= unsigned(C::stages * C::stage_bytes / 16);
+        barrier = 0;
         parity ^= 1u;
       }
     }
     __device__ __forceinline__ void skip(int tiles) {
-      stage += tiles;
-      parity ^= unsigned(stage / C::stages) & 1u;
-      stage %= C::stages;
-      tile = shared + unsigned(stage * C::stage_bytes);
+      const unsigned stages = barrier / 16 + unsigned(tiles), stage = stages % unsigned(C::stages);
+      parity ^= stages / unsigned(C::stages) & 1u;
+      start = encoded_start(shared) + stage * unsigned(C::stage_bytes / 16);
+      barrier = 16 * stage;
     }
   };
 

@@ -59,11 +59,11 @@ struct WgmmaProducers : WgmmaPlan<Config> {
           if (warp == Plan::consumer_warps && ptx::elect()) load_stage(a, b, place, work, k0);
         }
         if constexpr (C::access_a > 0) {
-          CopyA(thread).begin(a, work.batch, place.tile, place.ends(), A::major ? work.m0 : k0,
+          CopyA(thread).begin(a, work.batch, place.tile(), place.ends(), A::major ? work.m0 : k0,
                               A::major ? k0 : work.m0);
         }
         if constexpr (C::access_b > 0) {
-          CopyB(thread).begin(b, work.batch, place.tile + A::bytes, ends_of_b(place), B::major ? work.n0 : k0,
+          CopyB(thread).begin(b, work.batch, place.tile() + A::bytes, ends_of_b(place), B::major ? work.n0 : k0,
                               B::major ? k0 : work.n0);
         }
         ptx::cp_async_commit_group();
@@ -92,10 +92,10 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   // What this thread has copied to a stage, and waited for, is wgmma's to read.
   __device__ static __forceinline__ void publish(Place& arrived, int matrix, int thread) {
     if constexpr (0 < C::access_a && C::access_a < 4) {
-      CopyA(thread).finish(matrix, arrived.tile, arrived.ends());
+      CopyA(thread).finish(matrix, arrived.tile(), arrived.ends());
     }
     if constexpr (0 < C::access_b && C::access_b < 4) {
-      CopyB(thread).finish(matrix, arrived.tile + A::bytes, ends_of_b(arrived));
+      CopyB(thread).finish(matrix, arrived.tile() + A::bytes, ends_of_b(arrived));
     }
     ptx::fence_async_proxy();
     ptx::mbarrier_arrive(arrived.full());
@@ -111,11 +111,11 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     const auto to_b = static_cast<unsigned short>(((1u << C::cluster_m) - 1) << (rank_n() * C::cluster_m));
     ptx::mbarrier_arrive_expect_tx(place.full(), tma_bytes);
     if constexpr (C::access_a == 0) {
-      load<A, lines_a, (C::cluster_n > 1)>(a, place.tile, work.m0, k0, work.batch, place.full(), evict_a, rank_n(),
+      load<A, lines_a, (C::cluster_n > 1)>(a, place.tile(), work.m0, k0, work.batch, place.full(), evict_a, rank_n(),
                                            to_a);
     }
     if constexpr (C::access_b == 0) {
-      load<B, lines_b, (C::cluster_m > 1)>(b, place.tile + A::bytes, work.n0, k0, work.batch, place.full(), evict_b,
+      load<B, lines_b, (C::cluster_m > 1)>(b, place.tile() + A::bytes, work.n0, k0, work.batch, place.full(), evict_b,
                                            rank_m(), to_b);
     }
   }

@@ -216,6 +216,19 @@ Knowledge known_elements(Warp& w, const Instruction& i, const Request& r, unsign
   return known;
 }
 
+bool moves_at(SiteIndex site) {
+  return std::any_of(program.code.begin(), program.code.end(), [&](const Instruction& i) { return i.copies && i.site == site; });
+}
+
+// Whether what a vector's store does not know was never computed, only left out, beside elements that it knows.
+bool is_padding(const Instruction& i, const Request& r, const Knowledge& known) {
+  const unsigned bytes = r.element.bytes;
+  const auto whole = [&](unsigned s) { return are_ones(known.bits + s * bytes, bytes); };
+  bool knows_one = false;
+  for (unsigned s = 0; s < r.count; ++s) knows_one = knows_one || whole(s);
+  return knows_one && (known.origin == i.site || moves_at(known.origin));
+}
+
 void store(Warp& w, const Instruction& i, Lanes active) {
   const Request r = request_of(i, i.sources - 1);
   if (const Lanes lost = active & ~w.head(i.source(0)).defined; lost != 0) {
@@ -243,7 +256,15 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     if (unknown >> k & 1u) [[unlikely]] known = known_elements(w, i, r, k);
     before_access(i);
     if (p.space == Space::global) {
-      if (!known.whole) report_undefined(w, i, known.origin, k);
+      if (!known.whole) {
+        if (is_padding(i, r, known)) {
+          FINDING_OF_TWO(undefined_register, Grade::note, i.site, SiteIndex{0},
+                         "%s stores a vector with elements that were never written on the path taken: padding, if nobody reads them",
+                         describe_self().c_str());
+        } else {
+          report_undefined(w, i, known.origin, k);
+        }
+      }
       write_global(reinterpret_cast<void*>(p.offset), value, r.bytes(), "st.global", (i.flags & by_l2) != 0,
                    (i.flags & block_scope) != 0);
       if (i.flags & by_l2) write_flag(flag_in_global(reinterpret_cast<const void*>(p.offset)), false, (i.flags & block_scope) != 0);

@@ -1,0 +1,122 @@
+"""The ``[launch]`` of a kernel file, or the ``[[step]]`` tables of a pipeline: blocks, grids, and who takes what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from autosched.user_kernels.arithmetic import Type
+from autosched.user_kernels.document import Table
+from autosched.user_kernels.expressions import Expression, from_function, suggestion
+from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, Argument, NamedExpression, Step
+
+_MOST_STEPS = 16
+_OF_STEP = ("entry", "grid", "block", "cluster", "shared_bytes", "problem_size", *(f"grid_div_{a}" for a in "xyz"))
+
+
+class Launches:
+    """Reads them from ``top``; ``types`` holds the names that expressions may use, and gets those of the launches."""
+
+    def __init__(self, top: Table, types: dict[str, Type]) -> None:
+        self._top, self._types = top, types
+
+    def read(self) -> tuple[NamedExpression, ...]:
+        """Return grid, block, cluster and memory of the launch, or of every step."""
+        tables = self._top.tables("step")
+        if not tables:
+            return self._launch(self._top.table("launch"), Step("", ()))
+        if "launch" in self._top:
+            self._top.fail("with [[step]] each step has its own grid and block: leave [launch] out", "launch")
+        if len(tables) > _MOST_STEPS:
+            self._top.fail(f"a pipeline has at most {_MOST_STEPS} steps", "step")
+        made: list[NamedExpression] = []
+        for number, table in enumerate(tables, 1):
+            made += self._launch(table, Step("", (), number), within=True)
+        return tuple(made)
+
+    def steps(self, entries: Sequence[str], arguments: Sequence[Argument]) -> tuple[Step, ...]:
+        """Return the steps of a pipeline, each with the arguments that it names; all that are parameters where it names
+        none."""
+        tables = self._top.tables("step")
+        by_name = {a.name: a for a in arguments if a.kind != "constant"}
+        steps, passed = [], set[str]()
+        for number, (table, entry) in enumerate(zip(tables, entries, strict=False), 1):
+            names = table.listed("arguments") or list(by_name)
+            for name in names:
+                if not isinstance(name, str) or name not in by_name:
+                    table.fail(f"there is no argument {name!r}, {suggestion(str(name), by_name)}", "arguments")
+            passed.update(names)
+            steps.append(Step(entry, tuple(names), number))
+            for key in _OF_STEP:  # read with the launch
+                _ = key in table
+            table.done()
+        unused = [name for name in by_name if name not in passed]
+        if tables and unused:
+            self._top.fail(f"no [[step]] takes the argument {unused[0]}: name it in arguments, or leave it out", "step")
+        return tuple(steps)
+
+    def _launch(self, table: Table, step: Step, within: bool = False) -> tuple[NamedExpression, ...]:
+        usual = [n if n in self._types else 1 for n in ("block_size_x", "block_size_y", "block_size_z")]
+        if "block" not in table and usual[0] == 1:
+            table.fail('block is missing: give the threads of a block, such as block = ["block_x", "block_y"]')
+        if ("grid" in table) == ("problem_size" in table):
+            table.fail("give either grid, the blocks along x, y and z, or problem_size (with grid_div_x, ...)")
+        made = [
+            *(
+                self._divided(table, usual, step)
+                if "problem_size" in table
+                else self._axes(table, "grid", step.named(GRID))
+            ),
+            *self._axes(table, "block", step.named(BLOCK), usual),
+            *self._axes(table, "cluster", step.named(CLUSTER)),
+        ]
+        shared = table.get("shared_bytes", (str, int), "an expression", 0)
+        (name,) = step.named((SHARED,))
+        made.append(NamedExpression(name, table.expression("shared_bytes", shared, self._types, ("int",))))
+        if not within:
+            table.done()
+        for axis in made:
+            if axis.name in self._types:
+                table.fail(f"the name {axis.name!r} is that of a grid or block of a step: give yours another")
+        self._types |= dict.fromkeys((axis.name for axis in made), "int")
+        return tuple(made)
+
+    def _axes(
+        self, table: Table, key: str, names: Sequence[str], usual: Sequence[object] = ()
+    ) -> list[NamedExpression]:
+        given = table.listed(key) or list(usual)
+        if len(given) > 3:
+            table.fail("there are three axes at most: x, y and z", key)
+        texts = (*given, 1, 1, 1)[:3]
+        return [
+            NamedExpression(n, table.expression(key, text, self._types, ("int",)))
+            for n, text in zip(names, texts, strict=True)
+        ]
+
+    def _divided(self, table: Table, usual: Sequence[object], step: Step) -> list[NamedExpression]:
+        """Kernel Tuner's grid: each axis of the problem over the product of its divisors, rounded up."""
+        axes = []
+        sizes = (*table.listed("problem_size"), 1, 1, 1)[:3]
+        for name, axis, size, block in zip(step.named(GRID), "xyz", sizes, usual, strict=True):
+            key = f"grid_div_{axis}"
+            divisors = table.listed(key) if key in table else [block]
+            # Each on its own first: a complaint then shows what was written.
+            extent = table.expression("problem_size", size, self._types, ("int", "float"))
+            by = [table.expression(key, divisor, self._types, ("int", "float")) for divisor in divisors]
+            if callable(size) or any(map(callable, divisors)):
+                whole = _quotient(extent, by, self._types)
+            else:
+                product = " * ".join(f"({d})" for d in divisors) or "1"
+                whole = table.expression(key, f"ceil(({size}) / ({product}))", self._types, ("int",))
+            axes.append(NamedExpression(name, whole))
+        return axes
+
+
+def _quotient(extent: Expression, by: Sequence[Expression], types: dict[str, Type]) -> Expression:
+    """One axis of a grid whose extent or divisors are functions."""
+
+    def blocks(values: dict[str, Any]) -> int:
+        return math.ceil(float(extent.value(values)) / math.prod(float(d.value(values)) for d in by))
+
+    return from_function(blocks, f"ceil({extent.text} / {' / '.join(d.text for d in by) or 1})", "int", types)

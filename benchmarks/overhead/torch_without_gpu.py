@@ -1,0 +1,27 @@
+"""A torch without CUDA whose tensors on the CPU are taken for those of a GPU: to time what precedes a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from unittest import mock
+
+import torch
+
+
+@contextmanager
+def cpu_tensors_as_cuda() -> Iterator[None]:
+    """Say that tensors are on a GPU whose current stream is the default stream."""
+    default = SimpleNamespace(cuda_stream=0)
+    with (
+        mock.patch.object(torch.Tensor, "is_cuda", property(lambda _: True), create=True),
+        mock.patch.object(torch.cuda, "current_stream", lambda index: default),
+        # asked by torch.accelerator.current_stream, which stays torch's own, as do the objects that it gives
+        mock.patch.object(torch._C, "_accelerator_getStream", _default_stream),
+    ):
+        yield
+
+
+def _default_stream(index: int) -> torch.Stream:
+    return torch.Stream(stream_id=0, device_index=0, device_type=1)

@@ -1,0 +1,37 @@
+"""Rows of a table by number: embedding lookup, its gradient, and what a key-value cache takes up.
+
+Run: autosched tune --program examples/programs/embedding.py:embedding
+    --size tokens=4096 --size words=32000 --size d=1024
+"""
+
+from search_spaces.programs.builder import InOut, Input, Output, program
+
+
+def places(p, ids, i, bm):
+    """The numbers of a block's tokens as one column; -1, which no table has, behind the last one."""
+    return p.load(p.window(ids, (i, 0), (bm, 1), column=True), padding=-1)
+
+
+@program(ids=Input("tokens", "i32"), table=Input("words d", "f16"), out=Output("tokens d", "f16"))
+def embedding(p, ids, table, out):
+    """table[ids], and 0 for a number that the table does not have"""
+    bm, bn = p.choose(bm=(4, 8, 16, 32), bn=(128, 256))
+    i, j = p.blocks(out.shape, (bm, bn))
+    p.store(p.load(p.window(table, (places(p, ids, i, bm), j), (bm, bn))), p.window(out, (i, j), (bm, bn)))
+
+
+@program(ids=Input("tokens", "i32"), given=Input("tokens d", "f32"), table=InOut("words d", "f32"))
+def embedding_gradient(p, ids, given, table):
+    """table[ids] += given, whatever the order"""
+    bm, bn = p.choose(bm=(4, 8, 16, 32), bn=(128, 256))
+    i, j = p.blocks(given.shape, (bm, bn))
+    rows = p.load(p.window(given, (i, j), (bm, bn)))
+    p.atomic_rmw("addf", rows, p.window(table, (places(p, ids, i, bm), j), (bm, bn)))
+
+
+@program(slots=Input("tokens", "i32"), keys=Input("tokens d", "f16"), cache=InOut("places d", "f16"))
+def cache_append(p, slots, keys, cache):
+    """cache[slots] = keys; all other places keep what they have"""
+    bm, bn = p.choose(bm=(4, 8, 16, 32), bn=(128, 256))
+    i, j = p.blocks(keys.shape, (bm, bn))
+    p.store(p.load(p.window(keys, (i, j), (bm, bn))), p.window(cache, (places(p, slots, i, bm), j), (bm, bn)))

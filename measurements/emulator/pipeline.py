@@ -1,0 +1,150 @@
+"""Runs the launches of a pipeline one after another, each on what those before it have left in memory.
+
+An array keeps, byte by byte, whether anybody has given it a value: what a later launch reads and no earlier one wrote
+is found, as within one launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from measurements.emulator.findings import Emulation, Finding, FindingKind, status_of
+from measurements.emulator.memory import Flags, Memory
+from search_spaces.operators.problem import Array, Operand
+from search_spaces.templates.kernel import Argument, Kernel, Launch
+from search_spaces.templates.tensor_map import TensorMap
+from search_spaces.templates.texture import Texture
+
+RunStep = Callable[[Kernel, Mapping[str, Array], Memory], Emulation]
+_ENDED = ("ok", "findings")
+
+
+@dataclass
+class _Content:
+    """An array between two launches; ``defined`` and ``written`` have a flag for each of its bytes."""
+
+    operand: Operand
+    array: Array
+    defined: Flags
+    written: Flags
+
+
+def run_steps(kernel: Kernel, inputs: Mapping[str, Array], calls: int, run: RunStep) -> Emulation:
+    """Run all launches of ``kernel`` as one emulation, made ``calls`` times, each on what the one before has left, but
+    for outputs, which hold nothing again. ``run`` executes one launch. The first that does not end is the result."""
+    contents = {o.name: _initial(o, inputs) for o in kernel.operands if o.role != "input"}
+    done: list[Emulation] = []
+    for call in range(calls):
+        if call:
+            fresh = {o.name: _initial(o, inputs) for o in kernel.operands if o.role == "output"}
+            contents.update(fresh)
+        for content in contents.values():
+            content.written[:] = False
+        for step in kernel.steps:
+            given, memory = _given(step, kernel, inputs, contents)
+            found = run(_in_place(step, kernel), given, memory)
+            done.append(_named(found, step))
+            if found.status not in _ENDED:
+                return replace(_together(done), status=found.status, reason=f"{step.name}: {found.reason}")
+            for name, array in found.outputs.items():
+                content = contents[name]
+                content.array = array
+                content.defined = found.defined.get(name, np.ones(array.nbytes, np.bool_))
+                content.written |= found.written.get(name, np.ones(array.nbytes, np.bool_))
+    together = _together(done)
+    whole = [*together.findings, *_at_the_end(contents)]
+    status, reason = status_of(whole)
+    outputs = {name: c.array for name, c in contents.items() if c.operand.role in ("output", "inout")}
+    return replace(together, status=status, reason=reason, findings=tuple(whole), outputs=outputs)
+
+
+def _initial(operand: Operand, inputs: Mapping[str, Array]) -> _Content:
+    storage, nothing = np.dtype(operand.dtype.storage), np.zeros(operand.bytes, np.bool_)
+    if operand.role == "inout":
+        return _Content(operand, inputs[operand.name], ~nothing, nothing.copy())
+    if operand.zeroed:
+        return _Content(operand, np.zeros(operand.shape, storage), ~nothing, nothing.copy())
+    array = np.full(operand.bytes, 0xFF, np.uint8).view(storage).reshape(operand.shape)
+    return _Content(operand, array, nothing, nothing.copy())
+
+
+def _alone(operand: Operand, kernel: Kernel) -> bool:
+    """Whether an output that one launch alone takes: it is one of that launch, with all that is checked of those."""
+    return operand.role == "output" and sum(operand in step.operands for step in kernel.steps) == 1
+
+
+def _in_place(step: Kernel, kernel: Kernel) -> Kernel:
+    """Return the launch with every array that lives longer than it as one that it changes in place."""
+
+    def seen(operand: Operand) -> Operand:
+        kept = operand.role == "input" or _alone(operand, kernel)
+        return operand if kept else replace(operand, role="inout", zeroed=False)
+
+    def passed(argument: Argument) -> Argument:
+        if isinstance(argument, TensorMap | Texture):
+            return replace(argument, operand=seen(argument.operand))
+        return seen(argument) if isinstance(argument, Operand) else argument
+
+    return replace(step, arguments=tuple(map(passed, step.arguments)))
+
+
+def _given(
+    step: Launch, kernel: Kernel, inputs: Mapping[str, Array], contents: Mapping[str, _Content]
+) -> tuple[dict[str, Array], Memory]:
+    given, defined = {}, {}
+    for operand in step.operands:
+        if operand.role == "input":
+            given[operand.name] = inputs[operand.name]
+        elif not _alone(operand, kernel):
+            given[operand.name] = contents[operand.name].array
+            defined[operand.name] = contents[operand.name].defined
+    return given, Memory(defined=defined)
+
+
+def _named(found: Emulation, step: Kernel) -> Emulation:
+    """Return the launch with its name at what happened nowhere in the source."""
+    findings = [f if f.file else replace(f, message=f"{step.name}: {f.message}") for f in found.findings]
+    return replace(found, findings=tuple(findings))
+
+
+def _at_the_end(contents: Mapping[str, _Content]) -> list[Finding]:
+    """Return what outputs and zeroed workspaces lack after the last launch."""
+    found = []
+    for name, content in contents.items():
+        bytes_of = content.operand.dtype.bytes
+        if content.operand.role == "output" and not content.written.all():
+            missing = np.flatnonzero(~content.written.reshape(-1, bytes_of).all(axis=1))
+            message = (
+                f"{missing.size} of {content.operand.size} elements of {name} were never written, the first is element "
+                f"{missing[0]}"
+            )
+            found.append(Finding(FindingKind.UNWRITTEN_OUTPUT, message, "", 0))
+        if content.operand.role == "workspace" and content.operand.zeroed and content.array.view(np.uint8).any():
+            message = f"{name} must be zero again after the last launch, and is not"
+            found.append(Finding(FindingKind.WORKSPACE_NOT_ZERO, message, "", 0))
+    return found
+
+
+def _together(done: list[Emulation]) -> Emulation:
+    executed: dict[str, int] = {}
+    for emulation in done:
+        for operation, times in emulation.executed:
+            executed[operation] = executed.get(operation, 0) + times
+    findings = tuple(f for e in done for f in e.findings)
+    return Emulation(
+        status="ok",
+        outputs={},
+        findings=tuple(dict.fromkeys(findings)),
+        shared_sites=tuple(site for e in done for site in e.shared_sites),
+        global_sites=tuple(site for e in done for site in e.global_sites),
+        printed="".join(e.printed for e in done),
+        compile_seconds=sum(e.compile_seconds for e in done),
+        run_seconds=sum(e.run_seconds for e in done),
+        from_cache=all(e.from_cache for e in done),
+        executed=tuple(sorted(executed.items())),
+        chains=(sum(e.chains[0] for e in done), sum(e.chains[1] for e in done)),
+        code=sum(e.code for e in done),
+    )

@@ -1,0 +1,116 @@
+"""Joins the PTX of files that were compiled apart (nvcc -rdc=true) into the text of one module, as nvlink does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from measurements.emulator.ptx.body import FILE
+from measurements.emulator.ptx.cursor import SPACE, without_comments
+
+_HEADER = re.compile(r"^\s*\.(?:version|target|address_size)\b[^\n]*\n", re.MULTILINE)
+_DEBUG = re.compile(r"^\s*\.section\b", re.MULTILINE)
+_FILE_NUMBER = re.compile(r"^(\s*\.(?:file|loc)\s+)(\d+)", re.MULTILINE)
+_INLINED_AT = re.compile(r"(\binlined_at\s+)(\d+)")
+_LINKAGE = re.compile(r"\s*((?:\.(?:visible|extern|weak|common)\s+)*)")
+_DEFINED_FUNCTION = re.compile(_LINKAGE.pattern + r"\.(?:entry|func)\b")
+_FUNCTION = re.compile(r"\.(?:entry|func)\b\s*(?:\([^)]*\)\s*)?([%$\w]+)", re.DOTALL)
+_VARIABLE = re.compile(r"\.(?:global|const|shared)\b[^;={]*?([%$\w]+)\s*(?:\[[^;={]*)?(?=[;=])", re.DOTALL)
+_TOKEN = re.compile(r'[{};]|"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """One at the level of the module. ``linkage``: extern, weak, visible, common; empty for what is the file's own."""
+
+    text: str
+    name: str
+    linkage: str
+    defines: bool
+
+
+def link(texts: Sequence[str]) -> str:
+    """Return one module. What is declared ``.extern`` is that of another file; of what is ``.weak`` the first is taken;
+    names that are a file's own and known already get another one. A text alone stays as it is."""
+    if len(texts) == 1:
+        return texts[0]
+    head = "".join(_HEADER.findall(max(texts, key=_version)))
+    files, bodies = zip(*(_renumbered(text, k) for k, text in enumerate(texts)), strict=True)
+    modules = [list(_statements(body)) for body in bodies]
+    strong = {s.name for module in modules for s in module if s.defines and s.linkage == "visible"}
+    defined = {s.name for module in modules for s in module if s.defines and s.linkage}
+    taken = set(defined)
+    lines = [head, *(line for of_module in files for line in of_module)]
+    weak: set[str] = set()
+    for k, module in enumerate(modules):
+        own = {s.name for s in module if not s.linkage and s.defines and s.name}
+        renamed = {name: f"{name}$file{k}" for name in own & taken}
+        taken |= own
+        for s in module:
+            if s.linkage == "extern" and s.name in defined:
+                continue
+            if s.linkage in ("weak", "common") and s.defines:
+                if s.name in strong or s.name in weak:
+                    continue
+                weak.add(s.name)
+            lines.append(_renamed(s.text, renamed))
+    return "\n".join(lines)
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    if not names:
+        return text
+    any_name = "|".join(map(re.escape, names))
+    return re.sub(rf"(?<![%$\w])(?:{any_name})(?![%$\w])", lambda m: names[m[0]], text)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    found = re.search(r"^\s*\.version\s+(\d+)\.(\d+)", text, re.MULTILINE)
+    return tuple(map(int, found.groups())) if found else ()
+
+
+def _renumbered(text: str, number: int) -> tuple[list[str], str]:
+    """Return the lines that name files, and the rest without header and debug sections. Numbers of files differ from
+    those of other texts."""
+    first = number * 10_000
+    debug = _DEBUG.search(text)
+    text = _HEADER.sub("", text[: debug.start()] if debug else text)
+    text = _FILE_NUMBER.sub(lambda m: f"{m[1]}{int(m[2]) + first}", text)
+    text = _INLINED_AT.sub(lambda m: f"{m[1]}{int(m[2]) + first}", text)
+    return [m[0] for m in FILE.finditer(text)], FILE.sub("", text)
+
+
+def _statements(text: str) -> Iterator[_Statement]:
+    """Yield the declarations and definitions of a module."""
+    start = depth = 0
+    for token in _TOKEN.finditer(text):
+        if token[0] == "{":
+            depth += 1
+        elif token[0] == "}":
+            depth -= 1
+        if depth == 0 and (token[0] == ";" or (token[0] == "}" and _is_function(text, start))):
+            yield _statement(text[start : token.end()])
+            start = token.end()
+
+
+def _is_function(text: str, start: int) -> bool:
+    return _DEFINED_FUNCTION.match(text, _behind_blanks(text, start)) is not None
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    found = SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _statement(text: str) -> _Statement:
+    plain = without_comments(text[_behind_blanks(text, 0) :][:4000])
+    found = _LINKAGE.match(plain)
+    assert found is not None
+    linkage = found[1].split()[0].removeprefix(".") if found[1] else ""
+    rest = plain[found.end() :]
+    if function := _FUNCTION.match(rest):
+        return _Statement(text, function[1], linkage, defines=text.rstrip().endswith("}"))
+    if variable := _VARIABLE.match(rest):
+        return _Statement(text, variable[1], linkage, defines=linkage != "extern")
+    return _Statement(text, "", "", defines=False)

@@ -1,0 +1,80 @@
+"""Inputs that say where elements lie: numbers of which most are places of the array that they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from search_spaces.arrays import IntArray
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.functions import FUNCTIONS
+
+BEYOND = 1.125  # of the numbers that are places, how many there are to draw from
+
+
+@dataclass(frozen=True)
+class PlaceInput:
+    """``count`` numbers from 0 up are places. ``distinct``: something is stored there."""
+
+    count: int
+    distinct: bool
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> IntArray:
+        """Return random places, and a few numbers beyond them."""
+        size, drawn = int(np.prod(shape)), max(1, int(self.count * BEYOND))
+        if self.distinct:
+            return rng.permutation(max(size, drawn))[:size].reshape(shape).astype(np.int32)
+        return rng.integers(0, drawn, shape).astype(np.int32)
+
+
+def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
+    """Return those of a trace by the names of the arrays."""
+    made = {o.result.id: o for o, _ in trace.walk() if isinstance(o, ir.Computing)}
+    found: dict[str, PlaceInput] = {}
+    for operation, _ in trace.walk():
+        if not isinstance(operation, ir.Load | ir.Store | ir.AtomicRmw) or operation.window.index is None:
+            continue
+        window, index = operation.window, operation.window.index
+        assert index is not None
+        rows, columns = window.array.matrix
+        extent = columns if len(window.indexed) == 2 else rows
+        for name in _loaded(index, made):
+            count = extent
+            while count > 1 and _place(index, made, name, count - 1) >= extent:
+                count //= 2
+            before = found.get(name)
+            stored = isinstance(operation, ir.Store)
+            if before is not None:
+                count, stored = min(count, before.count), stored or before.distinct
+            found[name] = PlaceInput(count, stored)
+    return found
+
+
+def _loaded(value: ir.Value, made: Mapping[int, ir.Computing]) -> set[str]:
+    """Return the arrays of whole numbers that a value is made from."""
+    operation = made[value.id]
+    if isinstance(operation, ir.Load):
+        array = operation.window.array
+        own = {array.name} if array.role == "input" and not array.dtype.is_float else set()
+        return own.union(*(_loaded(v, made) for v in ir.inputs(operation)))
+    return set[str]().union(*(_loaded(v, made) for v in ir.inputs(operation)))
+
+
+def _place(value: ir.Value, made: Mapping[int, ir.Computing], name: str, number: int) -> float:
+    """Return what an element of ``value`` is where those of the input are ``number``; counted places are 0."""
+    operation = made[value.id]
+    match operation:
+        case ir.Load(_, window):
+            return number if window.array.name == name else 0.0
+        case ir.Fill(_, filled):
+            return filled
+        case ir.Map(_, "cast", (first,)):
+            return _place(first, made, name, number) if isinstance(first, ir.Value) else first
+        case ir.Map(_, function, arguments):
+            given = [_place(a, made, name, number) if isinstance(a, ir.Value) else a for a in arguments]
+            return float(np.asarray(FUNCTIONS[function].on_numpy(*map(np.float64, given))))
+        case ir.Broadcast(_, inner) | ir.Transpose(_, inner) | ir.Convert(_, inner):
+            return _place(inner, made, name, number)
+    return 0.0

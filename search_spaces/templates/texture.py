@@ -1,0 +1,61 @@
+"""A texture object of an array: how a launch that fetches through one is described."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from search_spaces.operators.problem import Operand
+
+Mode = Literal["wrap", "clamp", "mirror", "border"]
+MODES: tuple[Mode, ...] = ("wrap", "clamp", "mirror", "border")  # the order of cudaTextureAddressMode
+
+
+@dataclass(frozen=True)
+class Texture:
+    """A ``cudaTextureObject_t`` over the linear memory of ``operand``: one row, fetched by ``tex1Dfetch``, or rows
+    (height, width), fetched by ``tex2D``; with ``channels`` of 2 or 4 a texel is the last dimension.
+
+    ``normalized_read``: integers are read as fractions of the largest one. Raises ValueError for an array that no
+    texture can be of.
+    """
+
+    name: str
+    operand: Operand
+    filter: Literal["point", "linear"] = "point"
+    mode: Mode = "clamp"
+    normalized: bool = False  # coordinates from 0 to 1
+    normalized_read: bool = False
+    channels: int = 1
+
+    def __post_init__(self) -> None:
+        shape, dtype = self.operand.shape, self.operand.dtype
+        if self.channels not in (1, 2, 4) or (self.channels > 1 and shape[-1] != self.channels):
+            raise ValueError(f"a texture of {self.channels} channels needs an array whose last dimension they are")
+        if not 1 <= len(self.extent) <= 2:
+            raise ValueError(f"a texture is of one row or of rows, not of {len(self.extent)} dimensions")
+        if dtype.bytes > 4 or dtype.name not in _CHANNELS:
+            raise ValueError(f"a texture holds floats or integers of at most 32 bits, not {dtype.name}")
+        if len(self.extent) == 1 and (self.filter == "linear" or self.normalized or self.mode != "clamp"):
+            raise ValueError("tex1Dfetch takes whole coordinates and no filter: give the texture two dimensions")
+        if self.filter == "linear" and not (dtype.is_float or self.normalized_read):
+            raise ValueError("a linear filter gives floats: read integers with normalized_read")
+        if self.mode in ("wrap", "mirror") and not self.normalized:
+            raise ValueError(f'the mode "{self.mode}" needs normalized coordinates')
+
+    @property
+    def extent(self) -> tuple[int, ...]:
+        """Texels along each dimension, rows first."""
+        return self.operand.shape[:-1] if self.channels > 1 else self.operand.shape
+
+    @property
+    def kind(self) -> str:
+        """What a channel holds: "f", "i" or "u"."""
+        return _CHANNELS[self.operand.dtype.name]
+
+    @property
+    def row_bytes(self) -> int:
+        return self.extent[-1] * self.channels * self.operand.dtype.bytes
+
+
+_CHANNELS = {"f32": "f", "f16": "f", **{f"{k}{n}": k for k in "iu" for n in (8, 16, 32)}}

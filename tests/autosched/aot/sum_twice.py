@@ -1,0 +1,2 @@
+def sums(x):
+    return 2 * x.sum(axis=1)

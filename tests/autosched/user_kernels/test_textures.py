@@ -1,0 +1,173 @@
+"""Arrays that a user's kernel fetches through textures: emulated, described, made on a GPU, or refused by name."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+from autosched.proofs.proof import verify_one
+from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels.entry import check_entry
+from autosched.user_kernels.user_kernel import Kernel
+from measurements.runners.texture_objects import texture_object
+from search_spaces.hardware.devices import device
+from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import argument_from_json, argument_json
+from search_spaces.templates.texture import Texture
+
+A100 = device("a100")
+FETCHED = """
+__global__ void fetched(float* out, cudaTextureObject_t image, int width) {
+  int x = threadIdx.x + b * blockIdx.x, y = blockIdx.y;
+  if (x < width) out[y * width + x] = FETCH;
+}
+"""
+
+
+def kernel(fetch: str, name: str = "fetching", shape: Any = ("height", "width"), **texture: Any) -> Kernel:
+    image = {"name": "image", "kind": "texture", "dtype": "f32", "shape": list(shape), **texture}
+    return Kernel(
+        FETCHED.replace("FETCH", fetch),
+        "fetched",
+        name=name,
+        parameters={"b": [32, 64]},
+        sizes={"width": 40, "height": 6},
+        block="b",
+        grid=["ceil_div(width, b)", "height"],
+        arguments=[
+            {"name": "out", "kind": "output", "dtype": "f32", "shape": ["height", "width"]},
+            image,
+            {"name": "width", "kind": "scalar", "value": "width"},
+        ],
+        reference=REFERENCES.get(name, lambda image: image),
+    )
+
+
+def _wrapped(image: Any) -> Any:
+    return np.roll(image, -1, axis=1)
+
+
+def _between(image: Any) -> Any:
+    return (image + np.concatenate([image[:, 1:], image[:, -1:]], axis=1)) / 2
+
+
+REFERENCES = {
+    "fetch_last": lambda image: np.concatenate([image[:, 2:], image[:, -1:], image[:, -1:]], axis=1),
+    "fetch_wrapped": _wrapped,
+    "fetch_between": _between,
+    "fetch_row": lambda image, height, width: image[: height * width].reshape(height, width),
+    "fetch_fractions": lambda image: image / 255,
+    "fetch_pairs": lambda image: image[:, :, 0] - image[:, :, 1],
+}
+
+
+@needs_compiler
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("name", "fetch", "texture"),
+    [
+        ("fetch_last", "tex2D<float>(image, x + 2, y)", {}),  # beyond the end: the last column
+        (
+            "fetch_wrapped",
+            "tex2D<float>(image, (x + 1.5f) / width, (y + 0.5f) / 6)",
+            {"mode": "wrap", "normalized": True},
+        ),
+        ("fetch_between", "tex2D<float>(image, x + 1.0f, y + 0.5f)", {"filter": "linear"}),
+        ("fetch_row", "tex1Dfetch<float>(image, y * width + x)", {"shape": ["height * width"]}),
+        ("fetch_fractions", "tex2D<float>(image, x, y)", {"dtype": "u8", "normalized_read": True}),
+        (
+            "fetch_pairs",
+            "tex2D<float2>(image, x, y).x - tex2D<float2>(image, x, y).y",
+            {"shape": ["height", "width", 2], "channels": 2},
+        ),
+    ],
+)
+def test_fetches_are_those_of_the_emulated_texture(name: str, fetch: str, texture: dict[str, Any]) -> None:
+    made = kernel(fetch, name, **texture)
+    problem = made.problem()
+    (schedule,) = made.template.space(problem, A100).sample(1, 0)
+    check_entry(problem, [schedule], A100)
+    done = verify_one(made.template, problem, schedule, A100)
+    assert done.ok, done.reason
+    (wrong,) = [a for a in made.template.kernel(problem, schedule, A100).arguments if isinstance(a, Texture)]
+    assert argument_from_json(argument_json(wrong)) == wrong
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("fetch", "kind", "said"),
+    [
+        ("tex3D<float>(image, x, y, 0)", "texture", "fetches by tex.3d"),
+        ("tex1D<float>(image, x)", "texture", "fetches by tex.1d"),
+        ("surf2Dread<float>(image, 4 * x, y)", "texture", "reads or writes a surface"),
+        ("tex2D<float>(image, x, y)", "input", 'list it as an [[argument]] with kind = "texture"'),
+    ],
+)
+def test_what_no_launch_binds_is_refused_by_name(fetch: str, kind: str, said: str) -> None:
+    made = kernel(fetch, kind=kind)
+    with pytest.raises(KernelFileError) as raised:
+        check_entry(made.problem(), made.template.space(made.problem(), A100).sample(1, 0), A100)
+    assert said in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("texture", "said"),
+    [
+        ({"dtype": "f64"}, "at most 32 bits"),
+        ({"shape": ["height", "width", 2, 2]}, "of one row or of rows"),
+        ({"shape": ["width"], "filter": "linear"}, "tex1Dfetch takes whole coordinates"),
+        ({"mode": "wrap"}, 'the mode "wrap" needs normalized coordinates'),
+        ({"filter": "cubic"}, "'cubic' is not known"),
+        ({"channels": 3}, "a texture of 3 channels"),
+    ],
+)
+def test_a_texture_that_cannot_be_is_one_line(texture: dict[str, Any], said: str) -> None:
+    with pytest.raises(KernelFileError, match=said):
+        kernel("tex2D<float>(image, x, y)", **texture)
+
+
+class Resources:
+    """cupy.cuda.texture, which writes down what is asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        def make(*values: Any, **named: Any) -> Any:
+            self.asked[name] = (values, named)
+            return SimpleNamespace(ptr=77)
+
+        return make
+
+
+def test_on_a_gpu_a_texture_is_the_array_as_it_lies() -> None:
+    textures = Resources()
+    cuda = SimpleNamespace(
+        texture=textures,
+        MemoryPointer=lambda memory, at: (memory, at),
+        UnownedMemory=lambda address, size, owner: (address, size),
+    )
+    cupy = SimpleNamespace(cuda=cuda, ndarray=lambda shape, dtype, memory: (shape, dtype, memory))
+    image = Operand("image", "input", F32, (6, 40))
+    made = texture_object(cupy, Texture("t", image, filter="linear", mode="wrap", normalized=True), 1024)
+    assert made.ptr == 77
+    (kind,), resource = textures.asked["ResourceDescriptor"]
+    assert (kind, resource["width"], resource["height"], resource["pitchInBytes"]) == (3, 40, 6, 160)
+    assert textures.asked["ChannelFormatDescriptor"][0] == (32, 0, 0, 0, 2)
+    assert textures.asked["TextureDescriptor"][1] == {
+        "addressModes": (0, 0), "filterMode": 1, "readMode": 0, "normalizedCoords": 1
+    }  # fmt: skip
+    row = Operand("row", "input", SCALAR_DTYPES["u8"], (96, 4))
+    texture_object(cupy, Texture("t", row, normalized_read=True, channels=4), 1024)
+    (kind,), resource = textures.asked["ResourceDescriptor"]
+    assert (kind, resource["sizeInBytes"]) == (2, 384)
+    assert textures.asked["ChannelFormatDescriptor"][0] == (8, 8, 8, 8, 1)
+    with pytest.raises(ValueError, match="rows of 156 bytes"):
+        texture_object(cupy, Texture("t", Operand("image", "input", F32, (6, 39))), 1024)
+    with pytest.raises(ValueError, match="a multiple of 512"):
+        texture_object(cupy, Texture("t", image), 1040)

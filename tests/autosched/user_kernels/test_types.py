@@ -1,0 +1,97 @@
+"""Types of arrays that follow from parameters: inputs, references and tolerances are those of each configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+import autosched
+from autosched.proofs.proof import Verification, verify_one
+from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels.user_kernel import Kernel
+from search_spaces.hardware.devices import device
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
+from search_spaces.spaces.schedule import Schedule
+
+A100 = device("a100")
+SOURCE = """
+#include <cuda_fp16.h>
+__global__ void scale(T* out, const T* x, T factor, int n) {
+  int i = blockIdx.x * b + threadIdx.x;
+  if (i < n) out[i] = (T)(COMPUTED(x[i]) * COMPUTED(factor));
+}
+"""
+
+
+def kernel(name: str, dtype: str = "T", computed: str = "(double)(float)", **more: Any) -> Kernel:
+    arrays = ({"name": n, "kind": k, "dtype": dtype, "shape": "n"} for n, k in (("out", "output"), ("x", "input")))
+    given: dict[str, Any] = {
+        "name": name,
+        "parameters": {"b": [32, 64], "T": ["f32", "half", "double"]},
+        "sizes": {"n": 300},
+        "block": "b",
+        "grid": "ceil_div(n, b)",
+        "arguments": [
+            *arrays,
+            {"name": "factor", "kind": "scalar", "dtype": dtype, "value": 3.0},
+            {"name": "n", "kind": "scalar", "value": "n"},
+        ],
+    }
+    return Kernel(SOURCE.replace("COMPUTED", computed), "scale", **{**given, **more})
+
+
+def verified(made: Kernel, kind: str) -> Verification:
+    schedule = Schedule(made.file.name, (("b", 32), ("T", kind)))
+    return verify_one(made.template, made.problem(), schedule, A100)
+
+
+@needs_compiler
+@needs_nvrtc
+@pytest.mark.parametrize("kind", ["f32", "half", "double"])
+@pytest.mark.parametrize("reference", [{"reference": lambda x: 3 * x}, {}], ids=["function", "itself"])
+def test_each_type_is_proven_at_its_precision(kind: str, reference: dict[str, Any]) -> None:
+    computed = "(double)" if kind == "double" else "(float)"
+    done = verified(kernel("typed", computed=computed, **reference), kind)
+    assert done.ok, done.reason
+    names = {"f32": "f32", "half": "f16", "double": "f64"}
+    assert done.problem.random_inputs(0)["x"].dtype == np.dtype(SCALAR_DTYPES[names[kind]].storage)
+    assert {o.dtype.name for o in done.problem.operands()} == {names[kind]}
+
+
+@needs_compiler
+@needs_nvrtc
+def test_a_tolerance_is_that_of_the_type() -> None:
+    """Products in float: right for float and half, wrong for double, unless the file allows it."""
+    rounded = {"reference": lambda x: 3 * x, "computed": "(float)"}
+    assert verified(kernel("typed_rounded", **rounded), "f32").ok
+    assert verified(kernel("typed_rounded", **rounded), "double").status == "wrong_result"
+    allowed = {"rtol": "1e-6 if T == 'double' else 1e-2 if T == 'half' else 1e-7"}
+    assert verified(kernel("typed_allowed", tolerance=allowed, **rounded), "double").ok
+    assert kernel("typed_allowed", tolerance=allowed, **rounded).file.under({"T": "half"}).arrays[0].rtol == 1e-2
+
+
+@needs_compiler
+@needs_nvrtc
+def test_types_are_searched_and_recorded_as_one_problem(tmp_path: Path) -> None:
+    made = kernel("typed_tuned", parameters={"b": [32, 64], "T": ["f32", "half"]}, reference=lambda x: 3 * x)
+    result = autosched.tune(made.problem(), trials=4, device="a100", backend="estimate", database=tmp_path / "best.db")
+    assert {(r["T"], r["status"]) for r in result.rows()} == {("f32", "ok"), ("half", "ok")}
+    assert result.best is not None and result.best.proof is not None
+
+
+def test_what_is_no_type_is_one_line() -> None:
+    for dtype, said in (
+        ("U", "'U' is not known"),
+        ("T + 1", "a text can only be compared"),
+        ("b", '"b" is a int'),
+        ("'quux' if b == 32 else T", "'quux' is not a type of arrays"),
+    ):
+        with pytest.raises(KernelFileError) as raised:
+            kernel("typed_bad", dtype=dtype)
+        assert said in str(raised.value) and "\n" not in str(raised.value)
+    with pytest.raises(KernelFileError, match="unknown name 'z'"):
+        kernel("typed_bad", tolerance={"atol": "z"})

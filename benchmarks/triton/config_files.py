@@ -105,7 +105,9 @@ def shipped(format: Format) -> list[Shipped]:
 
 def judge_all(entries: Sequence[Shipped], journal: Path, known: Mapping[str, Any], workers: int, seconds: float) -> int:
     """Judge what ``known`` lacks, each line as soon as it is there; return how many are left after ``seconds``."""
-    jobs = {e.key: e for e in entries if e.key and e.key not in known}
+    often = Counter(e.key for e in entries if e.key and e.key not in known)
+    first = {e.key: e for e in reversed(entries)}
+    jobs = {key: first[key] for key, _ in often.most_common()}
     until = time.monotonic() + seconds
     left = 0
     with JudgePool(entries[0].format, workers=workers) as pool, journal.open("a") as out:
@@ -211,8 +213,11 @@ def page(entries: Sequence[Shipped], known: Mapping[str, Any], command: str) -> 
             if group[0] == format and group not in judged
         ]:
             lines += [f"Not judged in this run: {', '.join(rest)}.", ""]
-    if reasons := sorted({(r["status"], r["reason"]) for r in rows if r["status"] != "sound"}):
-        lines += ["## Not sound", "", *(f"- {status}: {reason}" for status, reason in reasons)]
+    reasons = Counter((r["status"], r["reason"]) for r in rows if r["status"] != "sound")
+    reasons += Counter(("broken", e.entry.fault) for e in entries if e.entry.fault and e.group in judged)
+    if reasons:
+        listed = (f"- {status}: {reason} ({count})" for (status, reason), count in sorted(reasons.items()))
+        lines += ["## Not sound", "", *listed, ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

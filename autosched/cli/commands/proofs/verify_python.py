@@ -39,15 +39,23 @@ def _is_program(file: str) -> bool:
     path = Path(file)
     if path.suffix != ".py" or not path.is_file():
         return False
-    from autosched.proofs.emulate.kernel_files import NoKernelFile, front_end_of
+    from autosched.proofs.emulate.kernel_files import NoKernelFile
 
     try:
-        found = front_end_of(path)
+        another = _of_another_front_end(path)
     except NoKernelFile as error:
         raise InputError(str(error)) from None
-    if found is not None and found.instead:
-        raise InputError(f"{path} holds kernels of {found.name}: {found.instead}")
+    if another:
+        raise InputError(another)
     return True
+
+
+def _of_another_front_end(path: Path) -> str:
+    """Return a line for a program whose kernels are not Triton's; "" for others."""
+    from autosched.proofs.emulate.kernel_files import front_end_of
+
+    found = front_end_of(path)
+    return f"{path} holds kernels of {found.name}: {found.instead}" if found is not None and found.instead else ""
 
 
 def verify_python(
@@ -142,6 +150,8 @@ def verify_python(
     elif not proof.session.launches:
         found = "the program launched no Triton kernel"
     line(found)
+    if not proof.session.launches and (hint := _of_another_front_end(path)):
+        line(hint)
     return 0 if proof.ok else NO
 
 

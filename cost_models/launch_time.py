@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cost_models.analytic import DRAM_EFFICIENCY, LAUNCH_SECONDS, SM_PORT_BYTES
+from cost_models.analytic import DRAM_EFFICIENCY, LAUNCH_SECONDS, SM_PORT_BYTES, SPECIAL_RATE
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.costs.data_movement import SECTOR_BYTES
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
@@ -37,7 +37,7 @@ TAIL = 0.5  # waves that an SM idles at the end of many: blocks that are left en
 CHAIN_LOAD = 480.0  # cycles of a load that L1 does not hold, as chains are counted (runtime/isa/counts.cpp)
 MEMORY_SECONDS = 800e-9  # of a load that no cache holds, while all SMs ask for others
 START = 600.0  # cycles in which a block is launched and retired, shared by those that live together
-INTEGER_RATE, SPECIAL_RATE = 64.0, 16.0  # results per cycle of an SM, compute capability 7.0 to 12.1
+INTEGER_RATE = 64.0  # results per cycle of an SM, compute capability 7.0 to 12.1
 ATOMIC_SECTORS = 4.0  # sectors that move in the time of one atomic's
 SPILL_WAVEFRONTS = 1.0  # of a spilled word that is stored or loaded
 

@@ -9,7 +9,6 @@ from rich import box
 from rich.table import Table
 
 from autosched.reporting.roofline import bound_by, known, roofline
-from autosched.samplers.first_choices import nvidia_heuristics
 from measurements.records.measurement import Provenance, Resources
 from measurements.records.policy import DEFAULT, NONE, described
 from measurements.records.record import Record
@@ -214,9 +213,9 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
     tools = ", ".join(name for name in (record.toolchain, record.driver and f"driver {record.driver}") if name)
     rows.append(("compiled by" if not is_library(record.schedule) else "version", tools or "unknown"))
     when = record.created.strftime("%Y-%m-%d %H:%M UTC")
-    proposer = (
-        f"proposed by {record.sampler}" if record.sampler == nvidia_heuristics.NAME else f"{record.sampler} sampler"
-    )
+    from autosched.samplers.first_choices.nvidia_heuristics import NAME  # with the samplers, which few tables need
+
+    proposer = f"proposed by {record.sampler}" if record.sampler == NAME else f"{record.sampler} sampler"
     rows.append(("found", f"{when}, record {record.id}, {proposer}, seed {record.seed}"))
     return rows
 

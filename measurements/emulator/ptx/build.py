@@ -12,7 +12,7 @@ from measurements.compiler.nvrtc import PTX_OPTIONS, NvrtcMissing, toolchain_ver
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 from measurements.emulator.architecture import ptx_arch
-from measurements.emulator.build import cache_folder, prune, used
+from measurements.emulator.build import cache_folder, prune_sometimes, used
 from measurements.emulator.findings import Emulation, EmulationStatus
 from measurements.emulator.host import check_nvrtc
 from measurements.emulator.ptx.digest import digest_of
@@ -128,7 +128,7 @@ def _publish(path: Path, text: str, entry: str, started: float) -> CompiledKerne
         raise KernelCompileError("unsupported", str(error), "", time.monotonic() - started) from error
     places = "\n".join(program.places)
     publish(path, sealed(f"{_DIGEST}{digest_of(text)}\n{program.text}".encode() + _PLACES + places.encode()))
-    prune(path.parent)
+    prune_sometimes(path.parent)
     return CompiledKernel(path, time.monotonic() - started, False)
 
 

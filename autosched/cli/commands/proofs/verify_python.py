@@ -20,42 +20,16 @@ from autosched.cli.terminal.errors import NO, InputError
 from autosched.cli.terminal.output import print_json, stderr_console, stdout_console
 from measurements.emulator import check_host
 
-COMMAND = "verify --python FILE"  # as usage errors name it
-
-
-def expanded(arguments: Sequence[str]) -> list[str]:
-    """``verify --python FILE ...`` and ``verify FILE.py ...`` as the command that they stand for; every other command
-    line as it is. Raises InputError for a program whose kernels are not Triton's."""
-    if len(arguments) > 1 and arguments[0] == "verify" and _is_program(arguments[1]):
-        return [COMMAND, "--python", *arguments[1:]]
-    asked = any(a == "--python" or a.startswith("--python=") for a in arguments)
-    if len(arguments) > 1 and arguments[0] == "verify" and asked:
-        return [COMMAND, *arguments[1:]]
-    return list(arguments)
-
-
-def _is_program(file: str) -> bool:
-    """Whether it is a Python file with Triton kernels."""
-    path = Path(file)
-    if path.suffix != ".py" or not path.is_file():
-        return False
-    from autosched.proofs.emulate.kernel_files import NoKernelFile
-
-    try:
-        another = _of_another_front_end(path)
-    except NoKernelFile as error:
-        raise InputError(str(error)) from None
-    if another:
-        raise InputError(another)
-    return True
-
 
 def _of_another_front_end(path: Path) -> str:
     """Return a line for a program whose kernels are not Triton's; "" for others."""
-    from autosched.proofs.emulate.kernel_files import front_end_of
+    from autosched.proofs.emulate.kernel_files import NoKernelFile, front_end_of
 
-    found = front_end_of(path)
-    return f"{path} holds kernels of {found.name}: {found.instead}" if found is not None and found.instead else ""
+    try:
+        found = front_end_of(path)
+    except NoKernelFile:  # no Python, which the failure says
+        return ""
+    return f"{path} {found.refusal}" if found is not None and found.instead else ""
 
 
 def verify_python(

@@ -39,7 +39,7 @@ MEMORY_SECONDS = 800e-9  # of a load that no cache holds, while all SMs ask for 
 START = 600.0  # cycles in which a block is launched and retired, shared by those that live together
 INTEGER_RATE = 64.0  # results per cycle of an SM, compute capability 7.0 to 12.1
 ATOMIC_SECTORS = 4.0  # sectors that move in the time of one atomic's
-SPILL_WAVEFRONTS = 1.0  # of a spilled word that is stored or loaded
+SPILL_SECTORS = 4.0  # of a word that the lanes of a warp spill or load again: L1 writes through, and holds few of them
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
     lanes = device.warp_size
     fma_rate = device.fma_flops_per_cycle / 2
     port = np.minimum(SM_PORT_BYTES, device.l2_bandwidth / device.clock_hz / np.minimum(device.sm_count, t.blocks))
-    sectors = t.unique_sectors + t.store_sectors + ATOMIC_SECTORS * t.atomic_sectors
+    sectors = t.unique_sectors + t.store_sectors + ATOMIC_SECTORS * t.atomic_sectors + SPILL_SECTORS * spills
     return {
         "issue": (instructions + spills) / device.schedulers_per_sm,
         "fma": (of("fma") + of("imad")) * lanes / fma_rate,
@@ -207,7 +207,7 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
         "f64": of("f64") * lanes / f64_rate(device.sm),
         "tensor": _tensor_cycles(t, device),
         "shared": t.shared_wavefronts,
-        "L1": t.wavefronts + SPILL_WAVEFRONTS * spills + of("constant"),
+        "L1": t.wavefronts + spills + of("constant"),
         "L2": sectors * SECTOR_BYTES / port,
     }
 

@@ -1,7 +1,7 @@
 """Times, rates, schedules and tables as people read them."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -138,6 +138,15 @@ def reasons(counts: Mapping[str, int]) -> str:
     """``wrong_result 2, timeout 1``, most frequent first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name} {number}" for name, number in ordered)
+
+
+def front(names: Sequence[str], parameters: Collection[str], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a Pareto front: objectives, then those of the parameters that differ."""
+    varying = [n for n in rows[0] if n in parameters and len({row[n] for row in rows}) > 1]
+    made = table(*names, *varying, right=[*names, *varying])
+    for row in rows:
+        made.add_row(*(f"{row[name]:.6g}" for name in names), *(str(row[name]) for name in varying))
+    return made
 
 
 def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> Table:

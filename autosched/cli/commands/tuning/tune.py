@@ -288,23 +288,9 @@ def show_result(console: Console, result: "TuneResult", db: str) -> None:
     show(console, formatting.facts([*formatting.record_facts(result.problem, result.best), *rows]))
     if result.front:
         console.print()
-        show(console, _front_table(result))
+        show(console, formatting.front(result.objectives.names, result.best.schedule.values, result.front))
     console.print()
     show(console, formatting.decisions(result.best.schedule, console.width))
-
-
-def _front_table(result: "TuneResult") -> Any:
-    """Return the Pareto front: objectives, then the parameters that differ."""
-    names = result.objectives.names
-    varying = [n for n in result.front[0] if n in _parameters(result) and len({r[n] for r in result.front}) > 1]
-    table = formatting.table(*names, *varying, right=[*names, *varying])
-    for row in result.front:
-        table.add_row(*(f"{row[name]:.6g}" for name in names), *(str(row[name]) for name in varying))
-    return table
-
-
-def _parameters(result: "TuneResult") -> set[str]:
-    return set() if result.best is None else set(result.best.schedule.values)
 
 
 def _remeasured_facts(remeasured: "Remeasurement") -> list[tuple[str, str]]:

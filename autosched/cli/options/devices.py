@@ -7,7 +7,7 @@ import typer
 from autosched.cli.terminal.errors import InputError
 from autosched.tuning.backends import DEFAULT_DEVICE
 from measurements.runners.cuda.runner import cuda_available, cuda_device
-from search_spaces.hardware.devices import Device, UnknownDevice, device
+from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice, device
 
 LIST_NOTE = "autosched devices lists them"
 
@@ -15,8 +15,16 @@ LIST_NOTE = "autosched devices lists them"
 def device_option(default: str) -> Any:
     """``--device``, whose help says what it is by ``default``."""
     return typer.Option(
-        "--device", metavar="D", help=f"GPU, such as h100, rtx4090 or t4: {LIST_NOTE} (default: {default})."
+        "--device",
+        metavar="D",
+        help=f"GPU, such as h100, rtx4090 or t4: {LIST_NOTE} (default: {default}).",
+        autocompletion=_names,
     )
+
+
+def _names(incomplete: str) -> list[str]:
+    """Return what a shell may complete the name of a device to."""
+    return [row.name for row in DEVICES if row.name.startswith(incomplete)]
 
 
 DeviceOption = Annotated[str | None, device_option(f"that of this machine, else {DEFAULT_DEVICE}")]

@@ -92,14 +92,43 @@ def matmul(
 
 
 def matvec(x: Any, w: Any, out: Any = None, *, dtype: str | None = None, database: Source | None = None) -> Any:
-    """``x @ w.T`` for x of (k,) or (m, k), m up to 16, and w of (n, k)."""
+    """Compute ``x @ w.T`` for few rows of x.
+
+    Args:
+        x: (k,) or (m, k), m up to 16.
+        w: (n, k).
+        out: The array of the result, (n,) or (m, n), by default a new one.
+        dtype: Of the result, by default that of ``out`` or of x.
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array, of the library of x.
+
+    Raises:
+        ValueError: For arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: Where no kernel can compute this.
+    """
     return _call(
         (x, w), out, database, ("matvec", dtype), lambda f, of, o: call_signature.matvec_plan(*f, out=of, dtype=o[1])
     )
 
 
 def softmax(x: Any, out: Any = None, *, dtype: str | None = None, database: Source | None = None) -> Any:
-    """Return the softmax of x along its last axis."""
+    """Compute the softmax of x along its last axis.
+
+    Args:
+        x: (..., columns).
+        out: The array of the result, of x's shape, by default a new one.
+        dtype: Of the result, by default that of ``out`` or of x.
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array, of the library of x.
+
+    Raises:
+        ValueError: For arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: Where no kernel can compute this.
+    """
     return _call(
         (x,), out, database, ("softmax", dtype), lambda f, of, o: call_signature.softmax_plan(*f, out=of, dtype=o[1])
     )
@@ -108,7 +137,23 @@ def softmax(x: Any, out: Any = None, *, dtype: str | None = None, database: Sour
 def rmsnorm(
     x: Any, weight: Any, out: Any = None, *, eps: float = 1e-5, dtype: str | None = None, database: Source | None = None
 ) -> Any:
-    """``x / sqrt(mean(x^2) + eps) * weight`` along the last axis; the weight has x's type."""
+    """Compute ``x / sqrt(mean(x^2) + eps) * weight`` along the last axis.
+
+    Args:
+        x: (..., columns).
+        weight: (columns,), of x's type.
+        out: The array of the result, of x's shape, by default a new one.
+        eps: Added to the mean of the squares.
+        dtype: Of the result, by default that of ``out`` or of x.
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array, of the library of x.
+
+    Raises:
+        ValueError: For arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: Where no kernel can compute this.
+    """
     return _call(
         (x, weight),
         out,
@@ -128,7 +173,24 @@ def layernorm(
     dtype: str | None = None,
     database: Source | None = None,
 ) -> Any:
-    """``(x - mean) / sqrt(variance + eps) * weight + bias`` along the last axis; weight and bias have x's type."""
+    """Compute ``(x - mean) / sqrt(variance + eps) * weight + bias`` along the last axis.
+
+    Args:
+        x: (..., columns).
+        weight: (columns,), of x's type.
+        bias: (columns,), of x's type.
+        out: The array of the result, of x's shape, by default a new one.
+        eps: Added to the variance.
+        dtype: Of the result, by default that of ``out`` or of x.
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array, of the library of x.
+
+    Raises:
+        ValueError: For arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: Where no kernel can compute this.
+    """
     return _call(
         (x, weight, bias),
         out,
@@ -147,7 +209,23 @@ def reduce(
     dtype: str | None = None,
     database: Source | None = None,
 ) -> Any:
-    """``kind`` (sum, max, mean, sumsq or argmax, whose result is u32) of x along its last axis, or its first."""
+    """Reduce x along its last axis, or its first.
+
+    Args:
+        x: At least one axis.
+        out: The array of the result, without the axis, by default a new one.
+        kind: "sum", "max", "mean", "sumsq" or "argmax", whose result is u32.
+        axis: -1, the last, or 0, the first.
+        dtype: Of the result, by default that of ``out`` or of x.
+        database: Where kernels are looked up, by default that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array, of the library of x.
+
+    Raises:
+        ValueError: For arrays that do not fit together, or lie on several GPUs.
+        NoSchedule: Where no kernel can compute this.
+    """
     return _call(
         (x,),
         out,

@@ -8,8 +8,8 @@ from typing import Any
 
 from autosched.dispatch.kernel import LoadedKernel
 from autosched.dispatch.provenance import KernelProvenance
-from measurements.runners.cuda.baselines import Unable, library_multiplier, library_product
-from measurements.runners.cuda.cublas import CublasError, library_version
+from measurements.runners.cuda.libraries.baselines import Unable, library_multiplier, library_product
+from measurements.runners.cuda.libraries.cublas import CublasError, library_version
 from search_spaces.operators.problem import Problem
 
 

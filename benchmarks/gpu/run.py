@@ -66,7 +66,7 @@ from measurements.records.recording import Recording
 from measurements.records.timing_statistics import Ratio, verdict
 from measurements.records.vendor_library import is_library
 from measurements.runners.base import Candidate, Entrant, RunnerStopped
-from measurements.runners.cuda.baselines import OTHERS
+from measurements.runners.cuda.libraries.baselines import OTHERS
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available, cuda_device
 from measurements.workers.worker import Worker, WorkerDied, WorkerTimeout
 from search_spaces.catalogue import template, templates_for

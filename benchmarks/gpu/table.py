@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autosched.version import VERSION
-from measurements.runners.cuda.baselines import OTHERS
+from measurements.runners.cuda.libraries.baselines import OTHERS
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable
 
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.records.measurement import Measurement, Provenance, Status, Timing
 from measurements.runners.base import Candidate, runnable
-from measurements.runners.streams import PoolStream
+from measurements.runners.streams import PoolRunner, PoolStream
 from search_spaces.hardware.devices import Device
 
 Predict = Callable[..., float | None]
 
 
-class EstimateRunner:
+class EstimateRunner(PoolRunner):
     """``predict`` gives seconds for a candidate and what ptxas allotted to it, of a pipeline also to each of its
     launches, or None where it cannot say; ``model`` names it and its version.
 
@@ -65,12 +64,6 @@ class EstimateRunner:
             lambda stream, *compiled: stream.results.put(compiled),
             finish=self._predicted,
         )
-
-    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
-        """As the contract says. Raises ValueError if ``predict`` gives something that is not a time."""
-        with closing(self.stream()) as stream:
-            stream.add(candidates)
-            yield from stream
 
     def close(self) -> None:
         self._closed = True

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import queue
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -96,6 +98,20 @@ class PoolStream(Call):
             self.results.put(None)
         except BaseException as error:
             self.results.put(error)
+
+
+class PoolRunner(ABC):
+    """A runner that measures what a pool compiles: all it does is one stream."""
+
+    @abstractmethod
+    def stream(self) -> PoolStream:
+        """Return an empty stream (``Streaming``)."""
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
+        """Measure as the contract of ``Runner`` says. Raises what the results of ``stream`` raise."""
+        with closing(self.stream()) as stream:
+            stream.add(candidates)
+            yield from stream
 
 
 class InOrder:

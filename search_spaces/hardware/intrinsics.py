@@ -220,16 +220,6 @@ class TensorIntrinsic:
         with np.errstate(over="ignore"):  # beyond 65504 there is infinity
             return d.astype(np.float16)
 
-    def execute_fragments(
-        self, a: npt.NDArray[np.generic], b: npt.NDArray[np.generic], c: npt.NDArray[np.generic]
-    ) -> Sums:
-        """Return ``reference`` on register files: a, b, c and the result are (lanes, values of a lane).
-
-        Raises ValueError for wmma, whose fragments are opaque.
-        """
-        d = self.reference(self.a.collect(a), self.b.collect(b), self.c.collect(c))
-        return d[self.c.positions]
-
 
 def _multiplied(kind: str, values: npt.ArrayLike) -> FloatArray:
     """``values`` as the unit multiplies them."""

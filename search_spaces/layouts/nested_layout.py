@@ -82,11 +82,6 @@ class NestedLayout:
         return tuple(math.prod(levels) for levels in zip(*self.tiles, strict=True))
 
     @property
-    def packed_shape(self) -> tuple[int, ...]:
-        """The undistributed packed shape: subgroup, batch, outer, thread, element, each of ``rank`` dimensions."""
-        return tuple(n for tile in self.tiles for n in tile)
-
-    @property
     def distributed_packed_shape(self) -> tuple[int, ...]:
         """What one thread holds: batch, outer, element, each of ``rank`` dimensions."""
         return self.batch_tile + self.outer_tile + self.element_tile
@@ -182,11 +177,6 @@ class NestedLayout:
     def virtual_thread_ids(self, thread_id: npt.ArrayLike) -> IntArray:
         """Virtual ids of threads of a subgroup, ``[..., rank]`` for ids ``[...]``."""
         return _virtual("thread_id", thread_id, self.thread_tile, self.thread_strides)
-
-    def virtual_ids(self, thread_of_block: npt.ArrayLike, subgroup_size: int = 32) -> tuple[IntArray, IntArray]:
-        """Virtual subgroup and thread ids of threads numbered through the whole workgroup."""
-        linear = np.asarray(thread_of_block, dtype=np.int64)
-        return self.virtual_subgroup_ids(linear // subgroup_size), self.virtual_thread_ids(linear % subgroup_size)
 
     def subgroup_ids(self, virtual: npt.ArrayLike, hardware_subgroups: int | None = None) -> IntArray:
         """Return the inverse: the lowest subgroup id with these virtual ids ``[..., rank]``.

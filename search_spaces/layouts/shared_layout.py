@@ -284,17 +284,6 @@ class SharedLayout:
         known = facts(self)
         return known.contiguity_rows if axis == "rows" else known.contiguity_cols
 
-    def hardware_bytes(self, element_bytes: int) -> int | None:
-        """32, 64 or 128 if this is the hardware swizzle whose span is one line, 0 if it is plain; None otherwise."""
-        plain = SharedLayout(self.shape, self.transposed)
-        if self.same_function(plain):
-            return 0
-        span = self.line * element_bytes
-        for bytes_ in (32, 64, 128):
-            if span == bytes_ and self.same_function(plain.then(hardware_swizzle(bytes_, element_bytes))):
-                return bytes_
-        return None
-
     def why_illegal(self) -> str | None:
         """Return the reason why no kernel may use this layout, or None."""
         known = facts(self)

@@ -151,16 +151,6 @@ class WgMap:
         pairs = np.broadcast_arrays(rows[:, :, None], columns[:, None, :])
         return np.stack(pairs, axis=-1).reshape(len(subgroup_ids), -1, 2).astype(np.int64)
 
-    def verify_memory(self, strides: Sequence[int]) -> None:
-        """Raise ValueError unless ``order`` agrees with the (row, column) strides, in elements, of the base matrix."""
-        row, column = integer_tuple("strides", strides, 1)
-        if column == 1 and row > 1 and self.order != (1, 0):
-            raise ValueError("order is [0, 1] but the base matrix is row-major: its tiles need order [1, 0]")
-        if row == 1 and column > 1 and self.order != (0, 1):
-            raise ValueError("order is [1, 0] but the base matrix is column-major: its tiles need order [0, 1]")
-        if 1 not in (row, column):
-            raise ValueError(f"strides {[row, column]}: the innermost dimension of a base matrix must be contiguous")
-
     # Maps of operands, derived from the map of the result (this one)
 
     def mma_operands(self, sg_data_k: int) -> tuple[Self, Self]:

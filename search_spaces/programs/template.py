@@ -10,7 +10,7 @@ from search_spaces.programs.builder import Program
 from search_spaces.programs.lowering.lowering import lower
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.verify import verify
-from search_spaces.programs.planning.ways import fragments, rows_of_intrinsics
+from search_spaces.programs.planning.ways import fragments
 from search_spaces.programs.problem import ProgramProblem, problem_type
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.schedules.proxy import proxy
@@ -53,6 +53,8 @@ def _why_not(problem: ProgramProblem, device: Device) -> str | None:
         return str(error)
     if found.element is None:
         return None
-    rows = [fragments(name) for name in rows_of_intrinsics(found.element)]
+    rows = [fragments(name) for name in found.ways(device)]
     reasons = [row.why_not(device) for row in rows]
+    if not rows:
+        return f"no instruction of {device.name} multiplies {found.element.name}"
     return None if None in reasons else reasons[0]

@@ -94,7 +94,7 @@ def _modules(name: str) -> Iterator[tuple[str, str]]:
     """Name and text of a module and of its neighbours in a package, which it shares its constants with."""
     module = sys.modules.get(name)
     package = getattr(module, "__package__", None)
-    if package and package != __package__:
+    if package and package not in (__package__, _SHARED):
         yield from _package(package)
         return
     file = getattr(module, "__file__", None)  # None for code typed into a prompt

@@ -13,7 +13,7 @@ from measurements.records.measurement import Status
 from measurements.records.policy import Policy
 from measurements.records.timing_statistics import StopRule
 from measurements.runners.base import Candidate
-from measurements.runners.cuda.baselines import OTHERS
+from measurements.runners.cuda.libraries.baselines import OTHERS
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available, cuda_device
 from measurements.runners.cuda.supervisor import Limits
 from search_spaces.hardware.dtypes import U32

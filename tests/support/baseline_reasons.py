@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from measurements.records.measurement import Status
 from measurements.runners.base import Entrant
-from measurements.runners.cuda import baselines as cuda_library
+from measurements.runners.cuda.libraries import baselines as cuda_library
 from search_spaces.operators.problem import Problem
 
 # What a call of ours raises that is wrong; what is not installed is a ModuleNotFoundError.

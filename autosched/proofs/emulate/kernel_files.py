@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measurements.emulator.programs.fatbin import FatBinaryError, ptx_texts
-from measurements.emulator.ptx.link import link
+from measurements.emulator.programs.link import link
 
 _ELF = b"\x7fELF\x02\x01"  # of 64 bits, little-endian
 _FATBIN = struct.pack("<I", 0xBA55ED50)

@@ -39,7 +39,6 @@ from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.template import KernelTemplate
 
 TRIALS = 64
-SEVERAL = 20.0  # seconds of one run, beyond which the winner is proven in one order of blocks alone
 
 
 @dataclass(frozen=True, kw_only=True)

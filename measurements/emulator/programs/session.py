@@ -33,8 +33,8 @@ from measurements.emulator.programs.libraries import (
     needed_libraries,
     opens_driver,
 )
+from measurements.emulator.programs.link import link
 from measurements.emulator.ptx.build import CompiledKernel, KernelCompileError, ptx_to_program
-from measurements.emulator.ptx.link import link
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Module, Number, Symbol
 from measurements.emulator.suppression import Suppression, suppress

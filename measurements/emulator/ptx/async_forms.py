@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, Source, Unsupported, groups_pending, number
+from measurements.emulator.ptx.forms import (
+    FLAGS,
+    MULTIPLIED,
+    Form,
+    Source,
+    Unsupported,
+    address_of,
+    groups_pending,
+    number,
+    values_of,
+)
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Operand, Register, Vector
 
 _ARRIVALS = ("plain", "expect_tx", "noComplete")  # the order of Arrival in runtime/isa/sync/mbarrier.cpp
@@ -17,16 +27,6 @@ def async_form(i: Instruction) -> Form | None:
     """None for all other instructions. Raises Unsupported."""
     form = _ASYNC.get(i.opcode)
     return form(i) if form is not None else None
-
-
-def _address(operand: Operand) -> Address:
-    if not isinstance(operand, Address):
-        raise Unsupported
-    return operand
-
-
-def _values(operand: Operand) -> tuple[Operand, ...]:
-    return operand.items if isinstance(operand, Vector) else (operand,)
 
 
 def _sink(operand: Operand) -> list[Operand]:
@@ -42,26 +42,26 @@ def _mbarrier(i: Instruction) -> Form:
     what = i.qualifiers[0]
     flags = _relaxed(i)
     if what in ("init", "inval"):
-        at = _address(i.operands[0])
+        at = address_of(i.operands[0])
         count = [Source(i.operands[1], 4)] if what == "init" else []
         return Form(f"mbarrier.{what}", 0, (), [Source(at.base, 8), *count], [at.offset])
     if what in ("arrive", "arrive_drop"):
         to, *rest = i.operands
         if isinstance(to, Address):  # .shared::cluster has no result
             to, rest = Register("_"), [to, *rest]
-        at = _address(rest[0])
+        at = address_of(rest[0])
         kind = next((q for q in i.qualifiers if q in _ARRIVALS), "plain")
         counts = [Source(rest[1], 4)] if len(rest) > 1 else []
         immediates = [at.offset, _ARRIVALS.index(kind), len(counts), int(what == "arrive_drop")]
         return Form("mbarrier.arrive", flags, _sink(to), [Source(at.base, 8), *counts], immediates)
     if what in ("expect_tx", "complete_tx"):
-        at = _address(i.operands[0])
+        at = address_of(i.operands[0])
         immediates = [at.offset, int(what == "complete_tx")]
         return Form("mbarrier.tx", flags, (), [Source(at.base, 8), Source(i.operands[1], 4)], immediates)
     if what == "pending_count":
         return Form("mbarrier.pending_count", 0, [i.operands[0]], [Source(i.operands[1], 8)])
     if what in ("test_wait", "try_wait"):
-        at = _address(i.operands[1])
+        at = address_of(i.operands[1])
         parity = "parity" in i.qualifiers
         sources = [Source(at.base, 8), Source(i.operands[2], 4 if parity else 8)]
         return Form("mbarrier.wait", flags, [i.operands[0]], sources, [at.offset, int(parity), int(what == "try_wait")])
@@ -83,7 +83,7 @@ def _tensor_map_fence(i: Instruction) -> Form:
     flags = FLAGS["cta"] if i.qualifiers[-1] == "cta" else 0
     if "release" in i.qualifiers:
         return Form("fence.tensormap.release", flags)
-    at = _address(i.operands[0])
+    at = address_of(i.operands[0])
     if number(i.operands[1]) != _MAP_BYTES:
         raise Unsupported  # ptxas refuses it
     return Form("fence.tensormap.acquire", flags, (), [Source(at.base, 8)], [at.offset])
@@ -102,9 +102,9 @@ _LARGEST = {"elemtype": 12, "interleave_layout": 0, "swizzle_mode": 3, "fill_mod
 def _tensormap(i: Instruction) -> Form:
     """``replace``: ``[map], value`` or ``[map], dimension, value``; ``cp_fenceproxy``: ``[to], [from], 128``."""
     what, *q = i.qualifiers
-    at = _address(i.operands[0])
+    at = address_of(i.operands[0])
     if what == "cp_fenceproxy":
-        from_ = _address(i.operands[1])
+        from_ = address_of(i.operands[1])
         if number(i.operands[2]) != _MAP_BYTES:
             raise Unsupported  # ptxas refuses it
         sources = [Source(at.base, 8), Source(from_.base, 8)]
@@ -128,7 +128,7 @@ def _tensormap(i: Instruction) -> Form:
 def _cp(i: Instruction) -> Form | None:
     q = i.qualifiers
     if q[:3] == ("async", "mbarrier", "arrive"):
-        at = _address(i.operands[0])
+        at = address_of(i.operands[0])
         return Form("cp.async.mbarrier.arrive", 0, (), [Source(at.base, 8)], [at.offset, int("noinc" in q)])
     if "bulk" not in q:
         return None
@@ -147,7 +147,7 @@ def _bulk_load(i: Instruction) -> Form:
     """``[to], [from], bytes, [mbarrier]``."""
     if any(q.startswith(("multicast", "cp_mask", "ignore_oob")) for q in i.qualifiers):
         raise Unsupported
-    to, from_, barrier = (_address(i.operands[k]) for k in (0, 1, 3))
+    to, from_, barrier = (address_of(i.operands[k]) for k in (0, 1, 3))
     sources = [Source(to.base, 8), Source(from_.base, 8), Source(i.operands[2], 4), Source(barrier.base, 8)]
     immediates = [to.offset, from_.offset, barrier.offset, int("global" not in i.qualifiers)]
     return Form("bulk.load", 0, (), sources, immediates)
@@ -161,7 +161,7 @@ def _bulk_store(i: Instruction) -> Form:
     """``[to], [from], bytes``."""
     if "bulk_group" not in i.qualifiers or "cp_mask" in i.qualifiers:
         raise Unsupported
-    to, from_ = (_address(o) for o in i.operands[:2])
+    to, from_ = (address_of(o) for o in i.operands[:2])
     reduces = i.qualifiers[0] == "reduce"
     if reduces and ("add" not in i.qualifiers or i.qualifiers[-1] not in _ADDED):
         raise Unsupported
@@ -175,7 +175,7 @@ def _tensor_store(i: Instruction) -> Form:
     reduces = i.qualifiers[0] == "reduce"
     if "bulk_group" not in i.qualifiers or (reduces and "add" not in i.qualifiers):
         raise Unsupported
-    map_, from_ = (_address(o) for o in i.operands[:2])
+    map_, from_ = (address_of(o) for o in i.operands[:2])
     rank, scatters = _tile(i.qualifiers, map_, "tile::scatter4")
     sources = [Source(map_.base, 8), *(Source(c, 4) for c in map_.coordinates), Source(from_.base, 8)]
     return Form("tensor.store", 0, (), sources, [rank, map_.offset, from_.offset, int(reduces), scatters])
@@ -199,7 +199,7 @@ def _tile(qualifiers: Sequence[str], map_: Address, of_rows: str) -> tuple[int, 
 
 
 def _tensor_load(i: Instruction) -> Form:
-    to, map_, barrier = (_address(o) for o in i.operands[:3])
+    to, map_, barrier = (address_of(o) for o in i.operands[:3])
     rank, gathers = _tile(i.qualifiers, map_, "tile::gather4")
     sources = [
         Source(to.base, 8),
@@ -221,9 +221,9 @@ def _st(i: Instruction) -> Form | None:
         return None
     if "mbarrier::complete_tx::bytes" not in i.qualifiers:
         raise Unsupported  # st.async.mmio and its like, of sm_100
-    to, barrier = _address(i.operands[0]), _address(i.operands[2])
+    to, barrier = address_of(i.operands[0]), address_of(i.operands[2])
     each = TYPE_BYTES[i.qualifiers[-1]]
-    values = [Source(v, each) for v in _values(i.operands[1])]
+    values = [Source(v, each) for v in values_of(i.operands[1])]
     return Form(
         "st.async", 0, (), [Source(to.base, 8), Source(barrier.base, 8), *values], [to.offset, barrier.offset, each]
     )
@@ -232,7 +232,7 @@ def _st(i: Instruction) -> Form | None:
 def _prefetch(i: Instruction) -> Form | None:
     if "tensormap" not in i.qualifiers:
         return None
-    at = _address(i.operands[0])
+    at = address_of(i.operands[0])
     return Form("prefetch.tensormap", 0, (), [Source(at.base, 8)], [at.offset])
 
 
@@ -257,9 +257,9 @@ def _wgmma(i: Instruction) -> Form:
     if not 8 <= columns <= 256 or columns % 8 or (integer and columns not in _INTEGER_COLUMNS):
         raise Unsupported
     d, a, b, accumulate, *scales = i.operands
-    registers = _values(d)
+    registers = values_of(d)
     in_registers = isinstance(a, Vector)
-    if len(registers) != columns // (4 if d_type == "f16" else 2) or (in_registers and len(_values(a)) != 4):
+    if len(registers) != columns // (4 if d_type == "f16" else 2) or (in_registers and len(values_of(a)) != 4):
         raise Unsupported
     numbers = [number(s) for s in scales]
     negated = [int(n == -1) for n in numbers[:2]] if not integer else [0, 0]
@@ -272,7 +272,7 @@ def _wgmma(i: Instruction) -> Form:
     if any(transposed) and a_type not in ("f16", "bf16"):
         raise Unsupported
     types = [MULTIPLIED.index(t) for t in (d_type, a_type, b_type)]
-    sources = [*(Source(x, 4 if in_registers else 8) for x in _values(a)), Source(b, 8), Source(accumulate)]
+    sources = [*(Source(x, 4 if in_registers else 8) for x in values_of(a)), Source(b, 8), Source(accumulate)]
     flags = FLAGS["satfinite"] if "satfinite" in q else 0
     immediates = [1, columns, *types, int(in_registers), *transposed, *negated]
     return Form("wgmma.mma_async", flags, registers, sources, immediates)
@@ -301,7 +301,7 @@ def _launch_control(i: Instruction) -> Form:
     """``try_cancel [answer], [mbarrier]``, and what answers say."""
     what, *q = i.qualifiers
     if what == "try_cancel":
-        to, barrier = (_address(o) for o in i.operands)
+        to, barrier = (address_of(o) for o in i.operands)
         immediates = [to.offset, barrier.offset, int("multicast::cluster::all" in q)]
         return Form("clusterlaunchcontrol.try_cancel", 0, (), [Source(to.base, 8), Source(barrier.base, 8)], immediates)
     answer = [Source(i.operands[1], 16)]
@@ -310,7 +310,7 @@ def _launch_control(i: Instruction) -> Form:
     first, _, axis = q[0].partition("::")
     if first != "get_first_ctaid":
         raise Unsupported
-    asked = [("xyz".index(axis), i.operands[0])] if axis else list(enumerate(_values(i.operands[0])))[:3]
+    asked = [("xyz".index(axis), i.operands[0])] if axis else list(enumerate(values_of(i.operands[0])))[:3]
     wanted = [(k, o) for k, o in asked if _sink(o)]
     return Form("clusterlaunchcontrol.first_block", 0, [o for _, o in wanted], answer, [k for k, _ in wanted])
 

@@ -77,6 +77,18 @@ def form_of(i: Instruction) -> Form:
     return special(i) if special is not None else _general(i)
 
 
+def address_of(operand: Operand) -> Address:
+    """Return the operand, an address. Raises Unsupported for any other."""
+    if not isinstance(operand, Address):
+        raise Unsupported
+    return operand
+
+
+def values_of(operand: Operand) -> tuple[Operand, ...]:
+    """Return the items of a vector, or the one operand."""
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
 def number(operand: Operand) -> int:
     """Return the signed value of an integer constant. Raises Unsupported for any other operand."""
     if not isinstance(operand, Number) or operand.kind != "i":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from measurements.emulator.ptx.forms import Form, Source, Unsupported, number
-from measurements.emulator.ptx.syntax import Address, Instruction, Operand, Vector
+from measurements.emulator.ptx.forms import Form, Source, Unsupported, address_of, number, values_of
+from measurements.emulator.ptx.syntax import Address, Instruction, Vector
 
 # In the order of Kind in runtime/isa/matrix/tcgen05_mma.cpp.
 _KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
@@ -29,23 +29,13 @@ def tcgen05_form(i: Instruction) -> Form | None:
     return form(i, rest)
 
 
-def _address(operand: Operand) -> Address:
-    if not isinstance(operand, Address):
-        raise Unsupported
-    return operand
-
-
-def _values(operand: Operand) -> tuple[Operand, ...]:
-    return operand.items if isinstance(operand, Vector) else (operand,)
-
-
 def _group(qualifiers: list[str]) -> int:
     """Blocks that work together: 1 or 2."""
     return 2 if "cta_group::2" in qualifiers else 1
 
 
 def _alloc(i: Instruction, q: list[str]) -> Form:
-    to = _address(i.operands[0])
+    to = address_of(i.operands[0])
     return Form("tcgen05.alloc", 0, (), [Source(to.base, 8), Source(i.operands[1], 4)], [1, to.offset, _group(q)])
 
 
@@ -64,11 +54,11 @@ def _move(i: Instruction, q: list[str]) -> Form:
         raise Unsupported
     shape, count = q[2], int(q[3].removeprefix("x"))
     at, *rest = i.operands[1:] if loads else i.operands
-    at = _address(at)
+    at = address_of(at)
     if not loads:
-        rest, values = rest[:-1], _values(rest[-1])
+        rest, values = rest[:-1], values_of(rest[-1])
     else:
-        values = _values(i.operands[0])
+        values = values_of(i.operands[0])
     if len(values) != _SHAPES[shape] * count or len(rest) != int(shape == "16x32bx2"):
         raise Unsupported
     packed = int("pack::16b" in q or "unpack::16b" in q)
@@ -90,7 +80,7 @@ def _fence(i: Instruction, q: list[str]) -> Form:
 def _commit(i: Instruction, q: list[str]) -> Form:
     if "mbarrier::arrive::one" not in q:
         raise Unsupported
-    at = _address(i.operands[0])
+    at = address_of(i.operands[0])
     multicast = "multicast::cluster" in q
     sources = [Source(at.base, 8), *([Source(i.operands[1], 2)] if multicast else [])]
     return Form("tcgen05.commit", 0, (), sources, [at.offset, _group(q), int(multicast)])
@@ -98,7 +88,7 @@ def _commit(i: Instruction, q: list[str]) -> Form:
 
 def _cp(i: Instruction, q: list[str]) -> Form:
     shape = ".".join(x for x in q if "cta_group" not in x)  # with a format, values would be unpacked
-    to = _address(i.operands[0])
+    to = address_of(i.operands[0])
     sources = [Source(to.base, 4), Source(i.operands[1], 8)]
     return Form("tcgen05.cp", 0, (), sources, [to.offset, _group(q), _COPIES.index(shape)])
 
@@ -113,7 +103,7 @@ def _mma(i: Instruction, q: list[str]) -> Form:
     if kind not in _KINDS or {"ws", "sp"} & set(q):
         raise Unsupported
     d, a, b, descriptor, *rest = i.operands
-    to = _address(d)
+    to = address_of(d)
     sources, offsets = [Source(to.base, 4)], [to.offset]
     in_tensor_memory = isinstance(a, Address)
     if isinstance(a, Address):
@@ -129,13 +119,13 @@ def _mma(i: Instruction, q: list[str]) -> Form:
             raise Unsupported
         block = _block(kind, q)
         for scale in rest[:2]:
-            at = _address(scale)
+            at = address_of(scale)
             sources.append(Source(at.base, 4))
             offsets.append(at.offset)
         rest = rest[2:]
     masked = bool(rest) and isinstance(rest[0], Vector)
     if masked:
-        lanes = _values(rest.pop(0))
+        lanes = values_of(rest.pop(0))
         if len(lanes) != 4 * _group(q):
             raise Unsupported
         sources += [Source(lane, 4) for lane in lanes]

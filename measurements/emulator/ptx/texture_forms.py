@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from measurements.emulator.ptx.forms import Form, Source, Unsupported
-from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Operand, Vector
+from measurements.emulator.ptx.forms import Form, Source, Unsupported, address_of, values_of
+from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, Operand
 
 # Coordinates that each geometry has, and whether the first one is a layer.
 _GEOMETRIES = {"1d": (1, 0), "2d": (2, 0), "3d": (3, 0), "a1d": (1, 1), "a2d": (2, 1)}
@@ -22,9 +22,8 @@ def texture_form(i: Instruction) -> Form | None:
 
 
 def _place(operand: Operand) -> tuple[Address, tuple[Operand, ...]]:
-    if not isinstance(operand, Address):
-        raise Unsupported
-    return operand, operand.coordinates
+    at = address_of(operand)
+    return at, at.coordinates
 
 
 def _geometry(i: Instruction) -> tuple[int, int]:
@@ -32,10 +31,6 @@ def _geometry(i: Instruction) -> tuple[int, int]:
     if len(found) != 1:
         raise Unsupported  # cubes, and several samples
     return _GEOMETRIES[found[0]]
-
-
-def _values(operand: Operand) -> tuple[Operand, ...]:
-    return operand.items if isinstance(operand, Vector) else (operand,)
 
 
 def _tex(i: Instruction) -> Form:
@@ -49,7 +44,7 @@ def _tex(i: Instruction) -> Form:
     if len(used) != dimensions + layered or len(i.operands) > (3 if "level" in i.qualifiers else 2):
         raise Unsupported
     immediates = [dimensions, layered, _COORDINATES.index(coordinate), _RESULTS.index(result)]
-    return Form("tex", 0, _values(i.operands[0]), [Source(at.base, 8), *(Source(c, 4) for c in used)], immediates)
+    return Form("tex", 0, values_of(i.operands[0]), [Source(at.base, 8), *(Source(c, 4) for c in used)], immediates)
 
 
 def _surface(i: Instruction) -> Form:
@@ -61,7 +56,7 @@ def _surface(i: Instruction) -> Form:
     used = coordinates[: dimensions + layered]
     if i.qualifiers[0] != "b" or border not in _BORDERS or len(used) != dimensions + layered:
         raise Unsupported  # sust.p
-    values = _values(i.operands[0 if load else 1])
+    values = values_of(i.operands[0 if load else 1])
     immediates = [dimensions, layered, TYPE_BYTES[kind], _BORDERS.index(border), len(used)]
     sources = [Source(at.base, 8), *(Source(c, 4) for c in used)]
     if load:

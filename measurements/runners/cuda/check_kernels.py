@@ -10,7 +10,6 @@ from search_spaces.templates.kernel import Kernel
 
 GUARD = 0xA5  # byte that fills the gap behind each array
 MODE_ANY, MODE_EQUAL, MODE_ZERO = 0, 1, 2  # what check_bytes wants in the array itself
-REPORT_WORDS = 4
 THREADS = 256
 HOLD = "hold_stream"  # the entry of the kernel that stream_hold launches
 

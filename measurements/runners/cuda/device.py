@@ -35,12 +35,14 @@ def _ask(request: str, gpu: int) -> dict[str, Any] | str:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
         return "no NVIDIA driver is installed (libcuda.so.1 was not found)"
+    # What a program that uses the GPU itself does without:
+    from measurements.runners.cuda.requests import Count, Open, to_message
     from measurements.workers.transport import WorkerError
-    from measurements.workers.worker import Worker  # which a program that uses the GPU itself does without
+    from measurements.workers.worker import Worker
 
     with Worker(WORKER_MODULE) as worker:
         try:
-            return worker.request({"op": request, "gpu": gpu, "checks": None}, 60.0)
+            return worker.request(to_message(Count() if request == "count" else Open(gpu)), 60.0)
         except WorkerError as error:
             return f"GPU {gpu} does not answer: {error}"
 

@@ -11,9 +11,8 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -29,12 +28,13 @@ from measurements.records.policy import Policy, described
 from measurements.records.timing_statistics import StopRule
 from measurements.runners.base import Candidate, Entrant, RunnerStopped, runnable
 from measurements.runners.cuda import check_kernels
-from measurements.runners.cuda.baselines import OTHERS
 from measurements.runners.cuda.device import WORKER_MODULE, cuda_available, cuda_count, cuda_device
+from measurements.runners.cuda.libraries.baselines import OTHERS
 from measurements.runners.cuda.references import PARTS, DataSet, References
+from measurements.runners.cuda.requests import Compare, Measure, Open, Outputs, Prepare, SentKernel, to_message
 from measurements.runners.cuda.supervisor import Limits, Outcome, Supervisor
-from measurements.runners.streams import Call, PoolStream
-from measurements.workers.messages import Buffer, Message
+from measurements.runners.streams import Call, PoolRunner, PoolStream
+from measurements.workers.messages import Message
 from measurements.workers.transport import WorkerClosed
 from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
@@ -66,7 +66,7 @@ class CudaOptions:
     power: bool = False
 
 
-class CudaRunner:
+class CudaRunner(PoolRunner):
     """Measures on the GPUs with the given indices, which must all be of the kind that ``device`` describes.
 
     The pool stays the caller's to close. Kernels that compile to the same program are measured once. After
@@ -141,12 +141,6 @@ class CudaRunner:
         self._register(stream)
         return stream
 
-    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
-        """As the contract says. Raises RunnerStopped when the GPU no longer answers."""
-        with closing(self.stream()) as stream:
-            stream.add(candidates)
-            yield from stream
-
     def compare(
         self,
         candidates: Sequence[Candidate],
@@ -179,22 +173,11 @@ class CudaRunner:
         able = [i for i, program in enumerate(compiled) if isinstance(program, Compiled)]
 
         def run(supervisor: Supervisor) -> Outcome:
-            programs = [
-                _kernel_json(candidates[i], program)
-                for i, program in enumerate(compiled)
-                if isinstance(program, Compiled)
-            ]
-            request = {
-                "op": "compare",
-                "data": data.key,
-                "kernels": [kernel for kernel, _ in programs],
-                "rounds": rounds,
-                "baselines": baselines,
-                "launch_limit": self.options.launch_limit,
-                "graph_below": self._graph_below,
-            }
+            programs = [(i, program) for i, program in enumerate(compiled) if isinstance(program, Compiled)]
+            kernels = [_sent(candidates[i], program) for i, program in programs]
+            request = Compare(data.key, kernels, rounds, baselines, self.options.launch_limit, self._graph_below)
             limit = self.options.limits.candidate * (len(able) + len(baselines) + 1)
-            message = Message(request, {digest: cubin for _, blobs in programs for digest, cubin in blobs.items()})
+            message = to_message(request, {program.digest: program.cubin for _, program in programs})
             return supervisor.run(data.key, partial(self._prepare, data), message, limit)
 
         outcome: Outcome = self._ask(run)
@@ -227,9 +210,7 @@ class CudaRunner:
         ready, data = program, self._data_key(candidate.problem, self.options.seed)
 
         def run(supervisor: Supervisor) -> Outcome:
-            kernel, blobs = _kernel_json(candidate, ready)
-            request = {"op": "outputs", "data": data.key, "kernel": kernel, "launch_limit": self.options.launch_limit}
-            return supervisor.run(data.key, partial(self._prepare, data), Message(request, blobs))
+            return supervisor.run(data.key, partial(self._prepare, data), self._of_outputs(candidate, ready, data))
 
         outcome: Outcome = self._ask(run)
         if outcome.status is not Status.OK:
@@ -344,34 +325,32 @@ class CudaRunner:
         if not isinstance(checks, Compiled):
             reason = "none were compiled" if checks is None else checks.reason
             raise RunnerStopped(f"the checking kernels do not compile: {reason}")
-        opening = Message(
-            {"op": "open", "gpu": self._gpus[which], "checks": checks.digest}, {checks.digest: checks.cubin}
-        )
+        opening = to_message(Open(self._gpus[which], checks.digest), {checks.digest: checks.cubin})
         self._supervisors[which] = Supervisor(self._workers[which], opening, self.options.limits)
         return self._supervisors[which]
 
     def _measured(self, supervisor: Supervisor, candidate: Candidate, program: Compiled) -> Measurement:
         options = self.options
-        kernel, blobs = _kernel_json(candidate, program)
+        kernel = _sent(candidate, program)
         data = self._data_key(candidate.problem, options.seed)
-        identity = (program.digest, json.dumps(kernel["launch"]), data.key)
+        identity = (program.digest, json.dumps(kernel.launch), data.key)
         with self._lock:
             known = self._known.get(identity)
             fastest = self._fastest.get(data.key)
         if known is None and candidate.problem.judged:
-            known = self._judged(supervisor, candidate, kernel, blobs, data)
+            known = self._judged(supervisor, candidate, program, data)
         if known is None:
-            request = {
-                "op": "measure",
-                "data": data.key,
-                "kernel": kernel,
-                "rule": dataclasses.asdict(options.rule),
-                "best": fastest,
-                "launch_limit": options.launch_limit,
-                "graph_below": self._graph_below,
-                "power": options.power,
-            }
-            outcome = supervisor.run(data.key, partial(self._prepare, data), Message(request, blobs))
+            request = Measure(
+                data.key,
+                kernel,
+                options.rule,
+                best=fastest,
+                launch_limit=options.launch_limit,
+                graph_below=self._graph_below,
+                power=options.power,
+            )
+            message = to_message(request, {program.digest: program.cubin})
+            outcome = supervisor.run(data.key, partial(self._prepare, data), message)
             ok = outcome.status is Status.OK
             error, clock, watts = (outcome.answer.get(name) for name in ("error", "clock_mhz", "watts"))
             known = Measurement(
@@ -409,19 +388,22 @@ class CudaRunner:
         self,
         supervisor: Supervisor,
         candidate: Candidate,
-        kernel: dict[str, Any],
-        blobs: dict[str, Buffer],
+        program: Compiled,
         data: DataSet,
     ) -> Measurement | None:
         """Return what is wrong with the outputs of one launch, for a problem that judges them itself; None for
         nothing."""
-        request = {"op": "outputs", "data": data.key, "kernel": kernel, "launch_limit": self.options.launch_limit}
-        outcome: Outcome = supervisor.run(data.key, partial(self._prepare, data), Message(request, blobs))
+        message = self._of_outputs(candidate, program, data)
+        outcome: Outcome = supervisor.run(data.key, partial(self._prepare, data), message)
         if outcome.status is not Status.OK:
             return Measurement(outcome.status, self.provenance, outcome.reason)
         outputs = _outputs(candidate, outcome)
         wrong = candidate.problem.judge(candidate.problem.random_inputs(data.seed), outputs)
         return Measurement(Status.WRONG_RESULT, self.provenance, wrong) if wrong else None
+
+    def _of_outputs(self, candidate: Candidate, program: Compiled, data: DataSet) -> Message:
+        request = Outputs(data.key, _sent(candidate, program), self.options.launch_limit)
+        return to_message(request, {program.digest: program.cubin})
 
     def _data_key(self, problem: Problem, seed: int, warm_cache: bool | None = None) -> DataSet:
         warm = self.options.policy.cache == "warm" if warm_cache is None else warm_cache
@@ -434,16 +416,15 @@ class CudaRunner:
         else:
             self._why_references[str(answer.get("why", "no reason was given"))] = None
             sent = self._references.computed(data, [part for part in PARTS if part in answer["missing"]])
-        request = {
-            "op": "prepare",
-            "data": data.key,
-            "problem": data.problem.to_json(),
-            "seed": data.seed,
-            "operands": [operand_json(o) for o in data.problem.operands()],
-            "arrays": sent.digests,
-            "cold_bytes": data.cold_bytes,
-        }
-        return Message(request, sent.blobs)
+        request = Prepare(
+            data.key,
+            data.problem.to_json(),
+            data.seed,
+            operands=[operand_json(o) for o in data.problem.operands()],
+            arrays=sent.digests,
+            cold_bytes=data.cold_bytes,
+        )
+        return to_message(request, sent.blobs)
 
 
 @dataclass(frozen=True)
@@ -463,10 +444,9 @@ def _outputs(candidate: Candidate, outcome: Outcome) -> dict[str, Array]:
     return found
 
 
-def _kernel_json(candidate: Candidate, program: Compiled) -> tuple[dict[str, Any], dict[str, Buffer]]:
-    """Return what the worker is told about a compiled candidate, and the cubin by its digest."""
-    launch = candidate.kernel.with_entries(program.entries).launch_json()
-    return {"cubin": program.digest, "launch": launch}, {program.digest: program.cubin}
+def _sent(candidate: Candidate, program: Compiled) -> SentKernel:
+    """Return what the worker is told about a compiled candidate."""
+    return SentKernel(program.digest, candidate.kernel.with_entries(program.entries).launch_json())
 
 
 def _entrant(label: str, told: Sequence[Mapping[str, Any]], place: int, outcome: Outcome) -> Entrant:

@@ -1,7 +1,7 @@
 """Supervision of one GPU worker: it is opened, checked, given work, and replaced when it fails.
 
 After every start, hence after every failure, a known-good kernel runs before the next candidate. The supervisor knows
-nothing about CUDA: any worker will do that answers the operations of ``cuda_worker``, wherever it runs.
+nothing about CUDA: any worker will do that answers ``requests``, wherever it runs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from measurements.files.text import one_line
 from measurements.records.measurement import Status
 from measurements.runners.base import RunnerStopped
+from measurements.runners.cuda.requests import Health, to_message
 from measurements.workers.messages import Message
 from measurements.workers.transport import Transport, WorkerClosed, WorkerDied, WorkerError, WorkerFailed, WorkerTimeout
 
@@ -70,7 +71,7 @@ class Supervisor:
                 if self._worker.starts != self._healthy_start:
                     self._prepared.clear()
                     self.info = self._ask(self._opening, self._limits.health)
-                    self._ask(Message({"op": "health"}), self._limits.health)
+                    self._ask(to_message(Health()), self._limits.health)
                     self._healthy_start = self._worker.starts
                 return self.info
             except WorkerClosed:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import closing
 from typing import Any
 
 from measurements.compiler.cubin_cache import Compiled
@@ -19,7 +18,7 @@ from measurements.runners.cuda.references import References, SentArrays
 from measurements.runners.fleet.actors import Arrays, Missing, SentProblem, SentProgram, Work
 from measurements.runners.fleet.cluster import Fleet, stopped
 from measurements.runners.fleet.dispatch import JobLost
-from measurements.runners.streams import PoolStream
+from measurements.runners.streams import PoolRunner, PoolStream
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Array, Problem
 from search_spaces.templates.kernel import Launch
@@ -29,7 +28,7 @@ _JUDGED = (
 )
 
 
-class FleetRunner:
+class FleetRunner(PoolRunner):
     """Measures on the GPUs of ``fleet`` that are of the kind ``device``. Both it and the pool of compilers stay the
     caller's to close."""
 
@@ -71,12 +70,6 @@ class FleetRunner:
         stream = PoolStream(self._pool, self.device.arch, self._compiled, closed=self._streams.discard)
         self._streams.add(stream)
         return stream
-
-    def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
-        """As the contract says."""
-        with closing(self.stream()) as stream:
-            stream.add(candidates)
-            yield from stream
 
     def compare(
         self,

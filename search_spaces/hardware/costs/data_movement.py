@@ -7,7 +7,6 @@ derived: widest legal accesses, whole sectors on the global side, fewest bank co
 plans serve the way back (shared to global): addresses, sectors and conflicts are those of the forward copy.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
@@ -22,12 +21,10 @@ from search_spaces.hardware.costs.bank_conflicts import (
     Traffic,
     aligned_period,
     copy_traffic,
-    fragment_traffic,
     wavefronts,
 )
 from search_spaces.hardware.fragments import WARP
-from search_spaces.hardware.intrinsics import TensorIntrinsic
-from search_spaces.hardware.requirements import Access, OperandSide, Refusal
+from search_spaces.hardware.requirements import Refusal
 from search_spaces.layouts.shared_layout import Axis, SharedLayout, Swizzle
 from search_spaces.layouts.wg_map import WgMap
 
@@ -119,11 +116,6 @@ class CopyPlan:
     def sectors_per_request(self) -> float:
         return self.sectors / self.requests
 
-    @property
-    def order(self) -> tuple[float, int, int, bool, int]:
-        """Plans sort by it, best first: sectors, shared cycles, wide vectors, no registers, many columns."""
-        return self.sectors, self.stores.wavefronts, -self.vector, self.method != "cp.async", -self.columns
-
     def positions(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """(row, col) that each thread moves, each of shape (threads, rounds, vector)."""
         origins = self.map.all_offsets((self.region.lines, self.region.line))
@@ -204,34 +196,6 @@ def expected_sectors(region: Region, vector: int, columns: int) -> float:
     step = gcd(region.alignment * region.element_bytes, segment, SECTOR_BYTES)
     segments = region.lines * region.line * region.element_bytes // segment
     return segments * ((segment - step) / SECTOR_BYTES + 1)
-
-
-def copy_choices(
-    tile_shape: tuple[int, int],
-    contiguous_axis: Axis,
-    element_bytes: int,
-    layout: SharedLayout,
-    threads: int,
-    global_alignment_elements: int,
-) -> tuple[CopyPlan, ...]:
-    """Every legal copy, best first: fewest sectors, then shared cycles, then the widest vector.
-
-    Empty where ``threads`` cannot share the tile evenly. Raises ValueError for a malformed region.
-    """
-    return _choices(Region(tile_shape, contiguous_axis, global_alignment_elements, element_bytes), layout, threads)
-
-
-@lru_cache(maxsize=2**12)
-def _choices(region: Region, layout: SharedLayout, threads: int) -> tuple[CopyPlan, ...]:
-    columns = [c for c in range(1, min(threads, region.line) + 1) if threads % c == 0 and region.line % c == 0]
-    methods: tuple[Method, ...] = ("cp.async", "ld.global")
-    plans = (
-        copy_plan(region, layout, threads, v, c, m)
-        for v in _vectors(region.element_bytes)
-        for c in columns
-        for m in methods
-    )
-    return tuple(sorted((p for p in plans if isinstance(p, CopyPlan)), key=lambda plan: plan.order))
 
 
 # Pruning: thread bindings that are far from the best for their tile ---------------------------------------------------
@@ -403,55 +367,3 @@ def _one_period(count: int, step: int, period: int) -> int:
     """How many of ``count`` things, ``step`` apart, stand for all of them if they repeat after ``period``."""
     distinct = period // gcd(period, step)
     return count if count % distinct else distinct
-
-
-@dataclass(frozen=True)
-class LayoutChoice:
-    """A layout that a copy and an intrinsic both accept: how each uses it and what that costs per tile.
-
-    ``loads`` is the traffic of reading every fragment of the tile once; ``wavefronts`` counts those of all readers.
-    """
-
-    layout: SharedLayout
-    access: Access
-    copy: CopyPlan
-    loads: Traffic
-    readers: int
-
-    @property
-    def wavefronts(self) -> int:
-        return self.copy.stores.wavefronts + self.readers * self.loads.wavefronts
-
-    @property
-    def conflicts(self) -> int:
-        """Cycles lost to bank conflicts."""
-        return self.wavefronts - self.copy.stores.ideal - self.readers * self.loads.ideal
-
-
-def layout_choices(
-    layouts: Iterable[SharedLayout],
-    region: Region,
-    intrinsic: TensorIntrinsic,
-    operand: OperandSide,
-    threads: int,
-    method: Method | None = None,
-    readers: int = 1,
-) -> tuple[LayoutChoice, ...]:
-    """All of ``layouts`` that some copy of ``region`` by ``threads`` and the intrinsic accept, by conflicts.
-
-    Each comes with its best copy (of ``method`` if given); the order is cycles lost to conflicts, all cycles, then
-    size. ``readers`` warps read the tile, so the intrinsic's conflicts count that often. Layouts that are illegal on
-    the tile are left out. Raises ValueError if a layout's shape is not the region's.
-    """
-    choices = []
-    for layout in layouts:
-        if layout.shape != region.shape:
-            raise ValueError(f"layout {layout.text} has shape {layout.shape}, but the region has {region.shape}")
-        access = intrinsic.requirement(operand, layout, region.element_bytes)
-        if isinstance(access, Refusal) or layout.why_illegal():
-            continue
-        plans = [p for p in _choices(region, layout, threads) if method in (None, p.method)]
-        if plans:
-            loads = fragment_traffic(intrinsic, operand, layout, region.element_bytes)
-            choices.append(LayoutChoice(layout, access, plans[0], loads, readers))
-    return tuple(sorted(choices, key=lambda c: (c.conflicts, c.wavefronts, c.layout.size, c.layout.text)))

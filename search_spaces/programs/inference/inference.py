@@ -48,7 +48,10 @@ class Spread:
         return Spread("group", shape, dimension, self, size)
 
     def expand(self, dimension: int, size: int) -> Spread:
-        """Of ``size`` neighbours along ``dimension`` for each element, in registers of one thread."""
+        """Of ``size`` neighbours along ``dimension`` for each element: those that were grouped, where they were, or in
+        registers of one thread."""
+        if self.kind == "group" and self.of is not None and (self.number, self.size) == (dimension, size):
+            return self.of
         rows, columns = self.shape
         shape = (rows * size, columns) if dimension == 0 else (rows, columns * size)
         return Spread("expand", shape, dimension, self, size)

@@ -44,7 +44,7 @@ def _staged(found: Inference, load: ir.Load, spread: Spread, turned: bool, names
     window, around = load.window, found.inside[load.result.id]
     if window.array.role == "shared" or window.index is not None or any(number not in found.loops for number in around):
         return None
-    if load.padding != 0.0 or len(around) > 1 or not window.array.dtype.is_float:
+    if load.padding != 0.0 or len(around) > 1:
         return None
     start, steps = list(window.at), [0, 0]
     if around:

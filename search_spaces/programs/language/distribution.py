@@ -373,35 +373,21 @@ def move(source: Distribution, target: Distribution, warps: int) -> Move | None:
     Both cover one shape.
     """
     have, want = source.elements(warps), target.elements(warps)
-    size = math.prod(source.shape)
-    threads = np.arange(len(have))
-    table = _held(have, want, size)
-    if (table >= 0).all() and (table == table[:1]).all():
+    threads, lanes = np.arange(len(have)), np.arange(WARP)
+    places = np.full((WARP, math.prod(source.shape)), -1)  # of warp 0: the first register of a lane that has an element
+    registers = np.arange(source.registers)[::-1]
+    places[lanes[:, None], have[:WARP, registers]] = registers
+    table = places[lanes[:, None], want[:WARP]]
+    if (table >= 0).all() and (table == table[:1]).all() and (have[:, table[0]] == want).all():
         return Renamed(tuple(table[0].tolist()))
-    registers, masks = [], []
-    lanes = threads ^ np.arange(WARP)[:, None]  # of each mask
+    partners = lanes ^ lanes[:, None]  # (masks, lanes)
+    found = []
     for r in range(want.shape[1]):
-        found = None
-        for mask in range(WARP):
-            held = _held(have[lanes[mask]], want[:, r : r + 1], size)[:, 0]
-            if held[0] >= 0 and (held == held[0]).all():
-                found = int(held[0]), mask
-                break
-        if found is None:
+        held = places[partners, want[:WARP, r]]
+        masks = np.flatnonzero((held[:, 0] >= 0) & (held == held[:, :1]).all(axis=1))
+        fits = (m for m in masks.tolist() if (have[threads ^ m, held[m, 0]] == want[:, r]).all())
+        mask = next(fits, None)
+        if mask is None:
             return None
-        registers.append(found[0])
-        masks.append(found[1])
-    return Shuffled(tuple(registers), tuple(masks))
-
-
-def _held(have: IntArray, want: IntArray, size: int) -> IntArray:
-    """(threads, wanted): the first register of each thread's ``have`` that is the wanted element, or -1."""
-    threads = np.arange(len(have))[:, None] * size
-    keys = (have + threads).ravel()
-    order = np.argsort(keys, kind="stable")
-    ranked = keys[order]
-    wanted = (want + threads).ravel()
-    at = np.minimum(np.searchsorted(ranked, wanted), len(ranked) - 1)
-    found = np.where(ranked[at] == wanted, order[at] % have.shape[1], -1)
-    held: IntArray = found.reshape(want.shape)
-    return held
+        found.append((int(held[mask, 0]), mask))
+    return Shuffled(tuple(r for r, _ in found), tuple(m for _, m in found))

@@ -153,8 +153,8 @@ FUNCTIONS = {
     ),
     "sqrt": Function(1, np.sqrt, "sqrtf({0})", _root, 8, "floats", 1),
     "rsqrt": Function(1, lambda x: 1.0 / np.sqrt(x), "tile::rsqrt({0})", _reverse_root, 4, "floats", 1),
-    "sine": Function(1, np.sin, "sinf({0})", lambda x, e, r: np.minimum(e[0], 2.0) + 4 * U, 24),
-    "cosine": Function(1, np.cos, "cosf({0})", lambda x, e, r: np.minimum(e[0], 2.0) + 4 * U, 24),
+    "sine": Function(1, np.sin, "tile::sine({0})", lambda x, e, r: np.minimum(e[0], 2.0) + 4 * U, 24),
+    "cosine": Function(1, np.cos, "tile::cosine({0})", lambda x, e, r: np.minimum(e[0], 2.0) + 4 * U, 24),
     "absolute": Function(1, np.abs, "tile::absolute({0})", lambda x, e, r: e[0], 1, "numbers"),
     "less": _comparison(np.less, "<"),
     "less_equal": _comparison(np.less_equal, "<="),
@@ -181,10 +181,6 @@ class Reduction:
     code: str
     types: tuple[str, ...]
     ordered: bool = False  # whether the order of its elements changes the result: a sum or a product of floats
-
-    def start_code(self, type_: DType) -> str:
-        """``start`` in CUDA C++."""
-        return number_code(self.start, type_)
 
 
 _INT_LEAST, _INT_MOST = float(-(2**31)), float(2**31 - 1)

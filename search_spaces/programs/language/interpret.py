@@ -19,6 +19,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import FUNCTIONS, REDUCTIONS, U
 from search_spaces.programs.language.places import resolve
 
+TF32 = 2.0**-11  # unit roundoff
 Bounded = tuple[FloatArray, FloatArray]  # values, and how far a kernel's may be from them
 
 
@@ -156,6 +157,10 @@ class _Block:
     def _product(self, operation: ir.Mma) -> Bounded:
         (a, a_bound), (b, b_bound) = self.values[operation.a.id], self.values[operation.b.id]
         c, c_bound = (0.0, 0.0) if operation.c is None else self.values[operation.c.id]
+        if not operation.result.dtype.is_float:
+            return a @ b + c, np.zeros(operation.result.shape)
+        if operation.tf32:
+            a_bound, b_bound = a_bound + TF32 * (np.abs(a) + a_bound), b_bound + TF32 * (np.abs(b) + b_bound)
         size = np.abs(a) @ np.abs(b)
         bound = np.abs(a) @ b_bound + a_bound @ (np.abs(b) + b_bound) + c_bound
         return a @ b + c, bound + sum_growth(a.shape[1]) * U * (size + np.abs(c))

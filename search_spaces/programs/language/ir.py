@@ -170,13 +170,14 @@ class Transpose:
 
 @dataclass(frozen=True)
 class Mma:
-    """``result = a @ b + c``; without ``c``, a @ b (tile_mma)."""
+    """``result = a @ b + c``; without ``c``, a @ b (tile_mma). ``tf32``: factors may be rounded to it."""
 
     result: Value
     a: Value
     b: Value
     c: Value | None
     source: Source
+    tf32: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from search_spaces.hardware.dtypes import BF16, F16, F32, I8, I32, U8, DType, dtype
+from search_spaces.hardware.dtypes import BF16, E4M3, E5M2, F16, F32, I8, I32, U8, DType, dtype
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language import index, ir
@@ -29,7 +29,8 @@ from search_spaces.programs.language.values import (
     value_text,
 )
 
-ARRAY_DTYPES = {t.name: t for t in (F16, BF16, F32, I32, I8, U8)}
+ARRAY_DTYPES = {t.name: t for t in (F16, BF16, F32, E4M3, E5M2, I32, I8, U8)}
+MULTIPLIED = (F16, BF16, F32, E4M3, E5M2, I8)
 LOCALITIES = (0, 1, 2, 3)
 
 
@@ -287,8 +288,11 @@ class Builder:
         body = tuple(self.scopes.pop())
         self.add(ir.If(number, place, equals, body, source))
 
-    def mma(self, a: Tile, b: Tile, c: Tile | State | None = None, *, map: WgMap | None = None) -> Tile:
-        """Return a @ b + c, added up in f32 (RFC, tile_mma). ``map``: which subgroups have which part of the result."""
+    def mma(
+        self, a: Tile, b: Tile, c: Tile | State | None = None, *, map: WgMap | None = None, tf32: bool = False
+    ) -> Tile:
+        """Return a @ b + c, added up in f32, or of i8 in i32 (RFC, tile_mma). ``map``: which subgroups have which part
+        of the result. ``tf32``: factors of f32 may lose all but 11 bits on their way to tensor cores."""
         (m, k), (depth, n) = a.shape, b.shape
         if k != depth:
             fail(
@@ -297,16 +301,17 @@ class Builder:
             )
         if a.value.dtype != b.value.dtype:
             fail("mma", f"a and b need one type, not {a.value.dtype.name} and {b.value.dtype.name}")
-        if a.value.dtype not in (F16, BF16, F32):
-            fail("mma", f"a and b are f16, bf16 or f32, not {a.value.dtype.name}")
-        added = None if c is None else c.tile()
-        if added is not None and (added.shape, added.value.dtype) != ((m, n), F32):
-            fail("mma", f"c must be {m}x{n} f32, not {value_text(added.value)}")
+        if a.value.dtype not in MULTIPLIED:
+            fail("mma", f"a and b are {' or '.join(t.name for t in MULTIPLIED)}, not {a.value.dtype.name}")
+        if tf32 and a.value.dtype != F32:
+            fail("mma", f"tf32 is how f32 is multiplied, not {a.value.dtype.name}")
+        added, sums = None if c is None else c.tile(), I32 if a.value.dtype == I8 else F32
+        if added is not None and (added.shape, added.value.dtype) != ((m, n), sums):
+            fail("mma", f"c must be {m}x{n} {sums.name}, not {value_text(added.value)}")
         if map is not None:
             self._verify_map("mma", map, (m, n))
-        return self.result(
-            (m, n), F32, lambda v: ir.Mma(v, a.value, b.value, None if added is None else added.value, caller()), map
-        )
+        last = None if added is None else added.value
+        return self.result((m, n), sums, lambda v: ir.Mma(v, a.value, b.value, last, caller(), tf32), map)
 
     def transpose(self, value: Tile, *, map: WgMap | None = None) -> Tile:
         """Rows become columns (RFC, transpose)."""
@@ -425,7 +430,7 @@ class Builder:
             type_ = dtype(to, ARRAY_DTYPES)
         except ValueError as error:
             fail("cast", str(error))
-        if type_ in (I8, U8) or (type_ == I32 and value.value.dtype.is_float):
+        if type_ in (I8, U8, E4M3, E5M2) or (type_ == I32 and value.value.dtype.is_float):
             fail("cast", f"to {to} is not offered: whole numbers become f32, and narrow ones i32")
         return self.result(value.shape, type_, lambda v: ir.Map(v, "cast", (value.value,), caller()))
 

@@ -95,8 +95,8 @@ class EmitterBase:
         return name
 
     def is_packed(self, dtype: DType, spread: Spread) -> bool:
-        """Whether a value is an operand of tensor cores: pairs of 16 bits in words."""
-        return spread.operand and dtype.bits == 16 and self.row is not None and self.row.unit == "mma"
+        """Whether a value is an operand of tensor cores: pairs of 16 bits, or four of 8 bits, in words."""
+        return spread.operand and dtype.bits < 32 and self.row is not None and self.row.unit == "mma"
 
     def _array(self, ref: Ref, count: int, source: ir.Source, dtype: DType | None = None, type_: str = "") -> Ref:
         """Return the value in an array of its own."""
@@ -114,17 +114,20 @@ class EmitterBase:
     def _pack(self, ref: Ref, count: int, source: ir.Source) -> Ref:
         if ref.kind == "packed" and ref.table is None:
             return ref
-        name = self.declare("w", "unsigned", count // 2)
+        in_word = 32 // ref.dtype.bits
+        name = self.declare("w", "unsigned", count // in_word)
         raw = ref.raw() if ref.kind == "array" else ref
         type_ = ref.dtype.c_name
+
+        def text(r: str) -> str:
+            numbers = [raw.text(self.code, r if i == 0 else f"({r} + {i})") for i in range(in_word)]
+            return f"{name}[{r} / {in_word}] = tile::packed<{type_}>({', '.join(numbers)});"
+
         self.code.each(
             count,
-            lambda r: (
-                f"{name}[{r} / 2] = tile::packed<{type_}>"
-                f"({raw.text(self.code, r)}, {raw.text(self.code, f'({r} + 1)')});"
-            ),
+            text,
             source,
-            width=2,
+            width=in_word,
             writes=name,
             scattered=raw.scattered,
         )

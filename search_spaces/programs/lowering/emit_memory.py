@@ -120,7 +120,8 @@ class MemoryAccess(SharedTiles):
         places = self._places(window, spread)
         lines = [of.of_registers(d) for d in window.indexed]
         in_pairs = len(lines) < 2 and all(x[r] == x[r + 1] for x in lines for r in range(0, of.registers - 1, 2))
-        if self.is_packed(type_, base) and operation.padding == 0.0 and in_pairs:
+        packed = self.is_packed(type_, base)
+        if packed and type_.bits == 16 and operation.padding == 0.0 and in_pairs:
             return self._load_words(operation, of, pointer, distance, names, places)
         width = self._width(window, of, WIDEST // type_.bytes)
         register = register_type(type_)
@@ -138,7 +139,7 @@ class MemoryAccess(SharedTiles):
             scattered=() if places is None else places.scattered,
         )
         ref = Ref("array", name, result.dtype)
-        return self._pack(ref, of.registers, source) if places is not None and self.is_packed(type_, base) else ref
+        return self._pack(ref, of.registers, source) if packed and (places is not None or type_.bits == 8) else ref
 
     def _load_words(
         self,

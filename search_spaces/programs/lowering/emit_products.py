@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.dtypes import F32
 from search_spaces.programs.inference.inference import Inference, Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_boxes import Boxes, Waiting
-from search_spaces.programs.lowering.refs import Ref
+from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.spaces.parameters import Value
 
@@ -35,11 +34,12 @@ class Products(Boxes):
         count = self.of(spread).registers
         if self.waiting and self.waiting[0].operation.a.shape[1] != operation.a.shape[1]:
             self.finish()
-        name = self.declare("acc", "float", count)
+        type_ = operation.result.dtype
+        name, zero = self.declare("acc", register_type(type_), count), constant(0.0, type_).name
         if operation.c is None and self.boxed:
             pass  # the first multiplication writes it
         elif operation.c is None:
-            self.code.each(count, lambda r: f"{name}[{r}] = 0.0f;", operation.source, writes=name)
+            self.code.each(count, lambda r: f"{name}[{r}] = {zero};", operation.source, writes=name)
         else:
             ref = self.ref(operation.c, spread)
             self.code.each(
@@ -49,7 +49,7 @@ class Products(Boxes):
                 writes=name,
                 scattered=ref.scattered,
             )
-        self.refs[operation.result.id, spread] = Ref("array", name, F32)
+        self.refs[operation.result.id, spread] = Ref("array", name, type_)
         self.waiting.append(Waiting(operation, name))
 
     def _finish_product(self, value: int) -> None:
@@ -136,9 +136,19 @@ class Products(Boxes):
             ref = self._pack(ref, of.registers, source)
         elif ref.kind != "array" or ref.table is not None or ref.rough:
             ref = self._array(ref, of.registers, source)
+        if self.row.rounds:
+            ref = self._rounded(ref, of.registers, source)
         n = self.numbers.products[spread.number]
         fragments = n.fragments[0 if side == "A" else 1]
         return f"reinterpret_cast<const typename {type_}::Fragment{side}*>({ref.name}) + step * {fragments}"
+
+    def _rounded(self, ref: Ref, count: int, source: ir.Source) -> Ref:
+        """Return the bits of factors that tensor cores take as tf32."""
+        name = self.declare("w", "unsigned", count)
+        self.code.each(
+            count, lambda r: f"{name}[{r}] = ptx::cvt_rna_tf32(ptx::bits_of({ref.name}[{r}]));", source, writes=name
+        )
+        return Ref("array", name, ref.dtype)
 
     def _fragments(self, value: ir.Value, spread: Spread) -> Ref:
         """All fragments of an operand in registers."""
@@ -151,7 +161,8 @@ class Products(Boxes):
             return made
         count = self.of(base).registers
         packed = self.is_packed(value.dtype, base)
-        name = self.declare("w" if packed else "v", "unsigned" if packed else "float", count // 2 if packed else count)
+        words = count * value.dtype.bits // 32 if packed else count
+        name = self.declare("w" if packed else "v", "unsigned" if packed else "float", words)
         self.code.add(
             f"tile::load_fragments<Operand_{ref.name}>({name}, tile_{ref.name}, {self._group(n.staged)}, lane);"
         )

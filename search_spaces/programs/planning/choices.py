@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import DType
 from search_spaces.programs.inference.infer import infer
 from search_spaces.programs.inference.inference import Inference, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.ir import ProgramError
+from search_spaces.programs.planning.ways import rows_of_intrinsics
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.parameters import Value
 
@@ -36,6 +38,15 @@ class Choices:
         """What products multiply."""
         types = {o.a.dtype for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma)}
         return types.pop() if types else None
+
+    @property
+    def tf32(self) -> bool:
+        """Whether products may round their factors to tf32."""
+        return all(o.tf32 for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma))
+
+    def ways(self, device: Device) -> tuple[str, ...]:
+        """Return what multiplies on ``device``."""
+        return () if self.element is None else rows_of_intrinsics(self.element, self.tf32, device)
 
     def inference(self, values: Mapping[str, Value]) -> Inference:
         """Of one schedule."""

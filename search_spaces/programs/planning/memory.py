@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
-from search_spaces.programs.inference.inference import Inference, Spread
-from search_spaces.programs.language.distribution import Distribution, move
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.planning.boxes import BoxedNumbers
-from search_spaces.programs.planning.numbers import Numbers
 from search_spaces.programs.planning.staging import StagedNumbers
 from search_spaces.programs.planning.ways import BOX_ALIGNMENT
 from search_spaces.spaces.parameters import Value
@@ -104,11 +103,6 @@ class Memory:
         """Return the place of an exchange."""
         self.total = max(self.total, self.scratch[loop] + size)
         return self.scratch[loop]
-
-
-def is_exchanged(numbers: Numbers, source: Spread, target: Spread) -> bool:
-    """Whether a conversion goes through shared memory."""
-    return move(numbers.of(source), numbers.of(target), numbers.warps) is None
 
 
 def stage_names(found: Inference) -> dict[int, str]:

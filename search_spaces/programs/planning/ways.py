@@ -35,12 +35,17 @@ def fragments(name: str) -> TensorIntrinsic:
     return intrinsics.intrinsic(name.replace(WGMMA, "mma_m16n8k16") if is_boxed(name) else name)
 
 
-def rows_of_intrinsics(element: DType, device: Device | None = None) -> tuple[str, ...]:
-    """Return what multiplies the type and adds up in f32: mma.sync, or FMA for f32, and wgmma where ``device`` has
-    it."""
-    found = intrinsics.intrinsics_for(element.name, tf32=False, acc="f32")
-    unit = "fma" if element.name == "f32" else "mma"
-    names = tuple(row.name for row in found if row.unit == unit and row.c.layout is not None)
+def rows_of_intrinsics(element: DType, tf32: bool = False, device: Device | None = None) -> tuple[str, ...]:
+    """Return what multiplies the type and adds up in f32, or in i32: mma.sync, FMA for f32, and wgmma where ``device``
+    has it."""
+    found = intrinsics.intrinsics_for(element.name, tf32=tf32, acc="f32", device=device)
+    units = (("mma", "fma") if tf32 else ("fma",)) if element.name == "f32" else ("mma",)
+    names = tuple(
+        row.name
+        for unit in units
+        for row in found
+        if row.unit == unit and row.c.layout is not None and not row.unit_scales
+    )
     return (*names, wgmma_name(element)) if has_boxes(element, device) else names
 
 

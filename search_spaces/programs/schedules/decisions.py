@@ -23,7 +23,7 @@ from search_spaces.programs.planning.memory import (
 )
 from search_spaces.programs.planning.splits import SPLITS, splittable
 from search_spaces.programs.planning.staging import REGISTERS, SHARED
-from search_spaces.programs.planning.ways import has_boxes, rows_of_intrinsics
+from search_spaces.programs.planning.ways import has_boxes
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import BARRIER_BYTES, filling, threads, workers
 from search_spaces.programs.schedules.sizes import anchor_count, derived_sizes, is_turnable
@@ -63,7 +63,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     for sizes in derived_sizes(problem):
         listed += sizes.parameter(found)
     if found.element is not None:
-        listed.append(categorical("intrinsic", rows_of_intrinsics(found.element, device), "what multiplies fragments"))
+        listed.append(categorical("intrinsic", found.ways(device), "what multiplies fragments"))
     for p in first.products:
         if p.given is None:
             listed += [
@@ -120,7 +120,7 @@ def given_warps(found: Choices) -> tuple[int, ...]:
 
 def _of_operand(staged: Staged) -> list[Parameter]:
     name, element_bytes = staged.name, staged.load.window.array.dtype.bytes
-    vectors = tuple(v for v in (1, 2, 4, 8) if v * element_bytes <= 16)
+    vectors = tuple(v for v in (1, 2, 4, 8, 16) if v * element_bytes <= 16)
     home = [] if staged.loop is not None else [categorical(f"home_{name}", (REGISTERS, SHARED), f"where {name} stays")]
     return [
         *home,

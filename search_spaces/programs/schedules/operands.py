@@ -28,8 +28,8 @@ def staged_rules(staged: Staged, threads: str) -> tuple[Rule, ...]:
     return operand_rules(staged.side, staged.name, names, axis, staged.alignment, element_bytes)
 
 
-def operand_pruning(staged: Staged, threads: str) -> tuple[Rule, ...]:
-    """cp.async of what is aligned, few sectors, and no bank conflicts of ldmatrix."""
+def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule, ...]:
+    """cp.async, where the device has it, of what is aligned, few sectors, and no bank conflicts of ldmatrix."""
     element_bytes, extent = staged.load.window.array.dtype.bytes, staged.alignment
     widest = gcd(extent, WIDEST_BYTES // element_bytes)
     names = operand_names(staged, threads)
@@ -42,7 +42,7 @@ def operand_pruning(staged: Staged, threads: str) -> tuple[Rule, ...]:
         )
 
     def as_wide(vector: int, major: int, minor: int, threads: int, copy: str) -> bool:
-        if copy != "cp.async" and vector * element_bytes >= 4:
+        if copy != "cp.async" and vector * element_bytes >= 4 and device.has("cp_async"):
             return False
         return vector == widest or not fits(major, minor, threads, 2 * vector)
 

@@ -30,6 +30,7 @@ from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
+from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.raster import RASTER_GROUPS
 
@@ -47,7 +48,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
     products, threads = found.first.products, workers(found, device)
     return Space(
         problem.program.name,
-        parameters(problem, device),
+        offered(parameters(problem, device), device),
         attributes(problem, device),
         (
             *(rule for p in products for rule in _map_rules(found, p)),
@@ -63,7 +64,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
         (
             *_size_rules(problem, device),
             *split_pruning(found, device),
-            *(spared(rule, found, device) for s in operands for rule in operand_pruning(s, threads)),
+            *(spared(rule, found, device) for s in operands for rule in operand_pruning(s, threads, device)),
             *box_pruning(found, device),
         ),
         stratified_by="intrinsic" if products else "min_blocks",

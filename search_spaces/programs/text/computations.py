@@ -94,7 +94,7 @@ class Computations(Windows):
             added = held if isinstance(held, State) else self._value(s, names[2], maps[2])
         elif isinstance(state, State):
             added = state
-        made = self.p.mma(a, b, added, map=result)
+        made = self.p.mma(a, b, added, map=result, tf32=bool(s.attribute("tf32")))
         return self._mapped(made, result)
 
     def _maps(self, s: Statement, derive: object, first_is_result: bool = False) -> tuple[WgMap | None, WgMap | None]:

@@ -162,9 +162,10 @@ class _Printer:
                 return self.of("linalg.index", result, (dimension,), index=((self.place(base),),))
             case ir.Map():
                 return self.map(operation)
-            case ir.Mma(result, a, b, c):
+            case ir.Mma(result, a, b, c, _, tf32):
                 values = (a, b) if c is None else (a, b, c)
-                return self.of("xetile.tile_mma", result, values)
+                rounds: tuple[tuple[str, Attribute], ...] = (("tf32", True),) if tf32 else ()
+                return self.of("xetile.tile_mma", result, values, attributes=rounds)
             case ir.Transpose(result, value):
                 return self.of("xetile.transpose", result, (value,), index=((1, 0),))
             case ir.Reduce(result, kind, value, dimension):

@@ -124,7 +124,21 @@ def lowering(
     subgroup_basis_k: int = 1,
     partial_reduction: int = 1,
 ) -> LoweringConfig:
-    """Return the config over (m, n, k) that these parameters describe. Raises ValueError as LoweringConfig does."""
+    """Return the lowering config over (m, n, k) that these parameters describe.
+
+    Args:
+        workgroup_m: Rows of x of a block.
+        workgroup_n: Rows of w of a block.
+        thread: Elements along k of a thread's vector.
+        lane_basis_n: Lanes of a warp along n.
+        lane_basis_k: Lanes of a warp along k.
+        subgroup_basis_n: Warps of a block along n.
+        subgroup_basis_k: Warps of a block along k, which share a sum.
+        partial_reduction: Elements along k of a step of the loop.
+
+    Raises:
+        ValueError: As LoweringConfig does, where these do not fit together.
+    """
     return LoweringConfig(
         workgroup=(workgroup_m, workgroup_n, 0),
         thread=(0, 0, thread),

@@ -17,18 +17,19 @@ from autosched.cli.commands.machine import doctor
 from autosched.dispatch import kernel
 from measurements.runners import launch
 from measurements.runners.cuda import (
-    baselines,
-    cublas,
-    cublas_lt,
-    launch_timer,
+    device as cuda_device,
 )
 from measurements.runners.cuda import (
-    device as cuda_device,
+    device_arrays,
+    launch_timer,
+    result_checks,
 )
 from measurements.runners.cuda import (
     worker as cuda_worker,
 )
 from measurements.runners.cuda.device import device_row
+from measurements.runners.cuda.libraries import baselines, cublas, cublas_lt
+from measurements.workers.messages import Message
 
 # What things of cupy are called in the code.
 _MODULES = {"cp": "", "cupy": "", "self._cp": "", "self._cupy": "", "cuda": "cuda", "runtime": "cuda.runtime"}
@@ -153,6 +154,8 @@ def reached(cupy, path):
     ("module", "names"),
     [
         (cuda_worker, _MODULES | _OBJECTS),
+        (device_arrays, _MODULES | _OBJECTS),
+        (result_checks, _MODULES | _OBJECTS),
         (launch_timer, _MODULES | _OBJECTS),
         (baselines, _MODULES | _OBJECTS),
         (cublas, _MODULES | _OBJECTS),
@@ -234,7 +237,7 @@ def test_a_device_row_needs_no_attribute_that_cupy_does_not_give(cupy):
         ),
     )
     worker = cuda_worker.GpuWorker(SimpleNamespace(cuda=cuda, __version__="0"))
-    answer = worker.handle({"op": "open", "gpu": 0, "checks": None})
+    answer = worker.handle(Message({"op": "open", "gpu": 0, "checks": None}))
     row = device_row(answer["name"], answer["attributes"], answer["memory_bytes"])
     assert (row.name, row.sm, row.sm_count) == ("something", 90, 100)
 

@@ -23,7 +23,7 @@ from measurements.records.measurement import Measurement, Provenance, Status, Ti
 from measurements.records.record import Record
 from measurements.records.vendor_library import LIBRARY_SCHEDULE
 from measurements.runners.cuda import runner as cuda
-from measurements.runners.cuda.cublas import Gemm
+from measurements.runners.cuda.libraries.cublas import Gemm
 from measurements.store.store import Store, StoreError
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device

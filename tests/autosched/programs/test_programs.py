@@ -68,6 +68,32 @@ def picked(p: Builder, at: Array, rows: Array, table: Array, spots: Array, b: Ar
     p.store(given * 2.0, p.window(far, spot, (32, 32)))
 
 
+def of_kept(p: Builder, a: Array, b: Array, out: Array, type_: str) -> None:
+    """Read an operand in arithmetic as well, and gather the lines of another one to registers."""
+    (m, k), n = a.shape, b.shape[0]
+    i, j = p.blocks((m, n), (32, 32))
+    x, y = p.window(a, (i, 0), (32, 32)), p.window(b, (j, 0), (32, 32))
+    acc, sums = p.state(p.zeros((32, 32), type_)), p.state(p.zeros((32, 1), type_))
+    for at in p.steps(k, 32):
+        left, right = p.load(x), p.load(p.window(b, (p.rows(j, 32), at), (32, 32)))
+        added = p.mma(left, p.transpose(p.load(y)), acc, tf32=type_ == "f32")
+        acc.set(p.mma(left, p.transpose(right), added, tf32=type_ == "f32"))
+        sums.set(sums + p.reduction("add", left if type_ == "f32" else left.cast(type_), dim=1))
+        x.move(0, 32)
+        y.move(0, 32)
+    p.store(acc + sums, p.window(out, (i, j), (32, 32)))
+
+
+@program(a=Input("m k", "f32"), b=Input("n k", "f32"), out=Output("m n", "f32"))
+def kept(p: Builder, a: Array, b: Array, out: Array) -> None:
+    of_kept(p, a, b, out, "f32")
+
+
+@program(a=Input("m k", "i8"), b=Input("n k", "i8"), out=Output("m n", "i32"))
+def kept_whole(p: Builder, a: Array, b: Array, out: Array) -> None:
+    of_kept(p, a, b, out, "i32")
+
+
 def example(name: str, program: str = "") -> Program:
     return load_program(str(EXAMPLES / f"{name}.py") + (f":{program}" if program else ""))
 
@@ -134,6 +160,34 @@ def test_sampled_schedules_are_right(made: Program, sizes: dict[str, int], seed:
         for name, values in wanted.items():
             error = np.abs(types[name].load(run.outputs[name]) - values)
             assert np.all(error <= bounds[name]), (name, schedule)
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "way"),
+    [
+        ("fp8_matmul", "h100", "mma_m16n8k32_e4m3"),
+        ("int8_matmul", "a100", "mma_m16n8k32_i8"),
+        ("tf32_matmul", "a100", "mma_m16n8k8_tf32"),
+        ("tf32_matmul", "a100", "fma_m16n32k1"),
+        ("int8_matmul", "t4", "mma_m16n8k16_i8"),
+        ("kept", "a100", "mma_m16n8k8_tf32"),
+        ("kept_whole", "a100", "mma_m16n8k32_i8"),
+    ],
+)
+def test_products_of_narrow_types(name: str, where: str, way: str) -> None:
+    """Operands from shared memory and from registers, by each instruction."""
+    made = {"kept": kept, "kept_whole": kept_whole}.get(name) or example("narrow_matmul", name)
+    p, on = problem(made, m=70, n=72, k=96), device(where)
+    own = template(made)
+    assert own.why_not(p, on) is None
+    space, inputs = own.space(p, on), p.random_inputs(1)
+    ranks = next(s.ranks for s in space.strata if s.value == way)
+    (schedule,) = space.schedules(space.unrank([ranks[len(ranks) // 3]]))
+    run = emulate(own.kernel(p, schedule, on), inputs, time_limit=60.0)
+    assert run.status == "ok", (run.reason, schedule)
+    wanted, bounds = p.expected(inputs)
+    (out,) = (o for o in p.operands() if o.role == "output")
+    assert np.all(np.abs(out.dtype.load(run.outputs["out"]) - wanted["out"]) <= bounds["out"]), schedule
 
 
 TEXTS = EXAMPLES.parent / "seeds"

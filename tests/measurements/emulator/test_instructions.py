@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 import pytest
+from register_files import execute
 
 from measurements.emulator import Emulation
 from search_spaces.hardware.dtypes import BF16, F32, MULTIPLIED_DTYPES, U32, round_to_tf32
@@ -350,7 +351,7 @@ def in_f16_is_the_reference(run: Run, row: TensorIntrinsic, a: Array, b: Array) 
     inputs = {name: x.reshape(-1) for name, x in zip("abc", in_words, strict=True)}
     out = output_of(run(source, arguments, inputs, grid=len(sets), block=32)).view(np.float16)
     with np.errstate(invalid="ignore"):
-        expected = np.stack([row.execute_fragments(*each) for each in held])
+        expected = np.stack([execute(row, *each) for each in held])
     assert expected.dtype == np.float16 and np.isinf(expected).any() and np.isnan(expected).any()
     same_floats(out.reshape(expected.shape).astype(np.float64), expected.astype(np.float64))
 
@@ -399,7 +400,7 @@ def test_mma_is_the_reference_of_its_row(run: Run, row: TensorIntrinsic) -> None
     }
     includes = "#include <autosched/ptx/mma/eight_bit.cuh>\n#include <autosched/ptx/mma/turing.cuh>\n"
     out = output_of(run(includes + source, arguments, inputs))
-    np.testing.assert_array_equal(out.reshape(32, 4), row.execute_fragments(*held))
+    np.testing.assert_array_equal(out.reshape(32, 4), execute(row, *held))
     np.testing.assert_allclose(row.c.collect(out.reshape(32, 4)), a.astype(np.float64) @ b + c, rtol=1e-5, atol=1e-5)
 
 

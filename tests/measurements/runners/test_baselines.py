@@ -14,8 +14,8 @@ from needs import cpp_compiler
 
 from measurements.records.measurement import Status
 from measurements.runners.base import Entrant
-from measurements.runners.cuda import baselines, cublas
-from measurements.runners.cuda.baselines import OTHERS, baseline_call
+from measurements.runners.cuda.libraries import baselines, cublas
+from measurements.runners.cuda.libraries.baselines import OTHERS, baseline_call
 from search_spaces.catalogue import operators
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
@@ -304,7 +304,7 @@ def torch(monkeypatch):
     kernels = ModuleType("triton_matmul")
     kernels.matmul = lambda a, b, out: module.matmul(a, b, out=out)
     monkeypatch.setitem(sys.modules, "torch", module)
-    monkeypatch.setitem(sys.modules, "measurements.runners.cuda.triton_matmul", kernels)
+    monkeypatch.setitem(sys.modules, "measurements.runners.cuda.libraries.triton_matmul", kernels)
     return module
 
 

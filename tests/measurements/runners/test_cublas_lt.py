@@ -12,9 +12,9 @@ import pytest
 from library_arrays import OnDevice, assert_right, operands
 from needs import cpp_compiler
 
-from measurements.runners.cuda import cublas_lt
-from measurements.runners.cuda.baselines import baseline_call
-from measurements.runners.cuda.cublas import CublasError, Gemm
+from measurements.runners.cuda.libraries import cublas_lt
+from measurements.runners.cuda.libraries.baselines import baseline_call
+from measurements.runners.cuda.libraries.cublas import CublasError, Gemm
 from search_spaces.operators.matmul import Matmul
 
 # It takes what NVIDIA's documentation allows, refuses other sizes of attributes, and offers three algorithms, of which

@@ -289,7 +289,7 @@ def arrays():
 def test_gpus_are_counted_without_taking_one():
     cupy = FakeCupy()
     cupy.cuda.Device = None
-    assert GpuWorker(cupy).handle({"op": "count", "gpu": 0, "checks": None}) == {"gpus": 1}
+    assert GpuWorker(cupy).handle(Message({"op": "count"})) == {"gpus": 1}
 
 
 @pytest.mark.parametrize("name", [b"NVIDIA H200", b"NVIDIA Something"])
@@ -297,7 +297,7 @@ def test_what_is_told_of_a_gpu_is_enough_for_its_device_row(name):
     cupy = FakeCupy()
     properties = cupy.cuda.runtime.getDeviceProperties(0)
     cupy.cuda.runtime.getDeviceProperties = lambda i: properties | {"name": name}
-    told = GpuWorker(cupy).handle({"op": "open", "gpu": 0, "checks": None})
+    told = GpuWorker(cupy).handle(Message({"op": "open", "gpu": 0, "checks": None}))
     row = device_row(told["name"], told["attributes"], told["memory_bytes"])
     assert (row.sm, row.sm_count) == (90, 2)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from register_files import execute
 
 from search_spaces.hardware.block_scaling import FACTOR_DTYPES
 from search_spaces.hardware.devices import device
@@ -398,7 +399,7 @@ def test_an_fma_lane_computes_its_results_from_its_own_registers(row):
     a, b, c = (rng.standard_normal(f.shape).astype(np.float32) for f in (row.a, row.b, row.c))
     own_a, own_b, own_c = row.a.distribute(a), row.b.distribute(b), row.c.distribute(c)
     exact = own_a[:, :, None].astype(np.float64) * own_b[:, None, :] + own_c.reshape(32, row.a.values, row.b.values)
-    np.testing.assert_array_equal(row.execute_fragments(own_a, own_b, own_c), exact.astype(np.float32).reshape(32, -1))
+    np.testing.assert_array_equal(execute(row, own_a, own_b, own_c), exact.astype(np.float32).reshape(32, -1))
 
 
 # Values ---------------------------------------------------------------------------------------------------------------
@@ -489,7 +490,7 @@ def test_executing_register_files_equals_the_reference(row):
     rng = np.random.default_rng(3)
     a, b = operand_values(row, rng, row.a.shape), operand_values(row, rng, row.b.shape)
     c = rng.standard_normal(row.c.shape).astype(np.float32)
-    d = row.execute_fragments(row.a.distribute(a), row.b.distribute(b), row.c.distribute(c))
+    d = execute(row, row.a.distribute(a), row.b.distribute(b), row.c.distribute(c))
     assert d.shape == (32, row.c.values)
     np.testing.assert_array_equal(row.c.collect(d), row.reference(a, b, c))
 
@@ -497,7 +498,7 @@ def test_executing_register_files_equals_the_reference(row):
 def test_wmma_fragments_are_opaque():
     row = intrinsic("wmma_m16n16k16_f16")
     with pytest.raises(ValueError, match="does not say which lane"):
-        row.execute_fragments(np.zeros((32, 8)), np.zeros((32, 8)), np.zeros((32, 8)))
+        execute(row, np.zeros((32, 8)), np.zeros((32, 8)), np.zeros((32, 8)))
     with pytest.raises(ValueError, match="must end in"):
         row.reference(np.zeros((16, 8)), np.zeros((16, 16)), np.zeros((16, 16)))
 

@@ -80,7 +80,6 @@ class TestDocument:
 
     def test_shapes(self):
         assert EXAMPLE.shape == (64, 64)
-        assert EXAMPLE.packed_shape == (2, 1, 2, 4, 1, 1, 16, 4, 1, 4)
         assert EXAMPLE.distributed_packed_shape == (2, 4, 1, 1, 1, 4)
         assert EXAMPLE.distributed_shape == (2, 16)
         assert (EXAMPLE.subgroups, EXAMPLE.threads, EXAMPLE.elements_per_thread) == (2, 64, 32)
@@ -103,10 +102,6 @@ class TestDocument:
         assert gaps.thread_ids([3]) == 6
         assert gaps.virtual_thread_ids(6).tolist() == [3]
         assert gaps.virtual_thread_ids(6 % 4).tolist() == [1]
-
-    def test_ids_from_one_number(self):
-        subgroup, thread = EXAMPLE.virtual_ids(3 * 64 + 16 + 5, subgroup_size=64)
-        assert (subgroup.tolist(), thread.tolist()) == ([1, 0], [5, 1])
 
 
 class TestProperties:

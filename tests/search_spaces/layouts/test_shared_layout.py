@@ -173,20 +173,6 @@ def test_the_128_byte_swizzle_spreads_each_column_of_chunks_over_all_positions()
         assert sorted(chunk[:, column] % 8) == list(range(8))
 
 
-def test_hardware_bytes_recognises_the_function_not_the_spelling():
-    def parse(text, shape=(64, 64)):
-        return SharedLayout.parse(text, shape)
-
-    assert parse("swizzle(3,3,3)").hardware_bytes(2) == 128
-    assert parse("swizzle(1,3,3)+swizzle(2,4,3)").hardware_bytes(2) == 128
-    assert parse("swizzle(2,3,3)", (64, 32)).hardware_bytes(2) == 64
-    assert parse("transpose+swizzle(1,3,3)", (16, 64)).hardware_bytes(2) == 32
-    assert parse("swizzle(2,3,3)").hardware_bytes(2) is None
-    assert parse("swizzle(3,3,3)").hardware_bytes(4) is None
-    assert parse("identity").hardware_bytes(2) == 0
-    assert parse("swizzle(3,3,16)").hardware_bytes(2) == 0  # its source bits are never set
-
-
 def test_equal_functions_of_different_spelling():
     def parse(text):
         return SharedLayout.parse(text, (128, 64))

@@ -60,16 +60,6 @@ class TestDocument:
     def test_transpose(self):
         assert WgMap((4, 8), (32, 64)).transpose_input() == WgMap((8, 4), (64, 32))
 
-    @pytest.mark.parametrize(
-        ("order", "strides"),
-        [((1, 0), (1024, 1)), ((0, 1), (1, 1024))],
-    )
-    def test_order_agrees_with_the_base_matrix(self, order, strides):
-        """Appendix 1, correct and incorrect lowerings."""
-        WgMap((2, 2), (32, 128), order).verify_memory(strides)
-        with pytest.raises(ValueError, match="its tiles need order"):
-            WgMap((2, 2), (32, 128), order).verify_memory(strides[::-1])
-
     def test_text(self):
         assert str(WgMap((2, 2), (32, 128))) == "#xetile.wg_map<sg_layout = [2, 2], sg_data = [32, 128]>"
         turned = WgMap((2, 2), (32, 128), order=(0, 1))
@@ -260,8 +250,6 @@ class TestRefusals:
             wg_map.reduction_input(2, 8)
         with pytest.raises(ValueError, match=r"broadcast_size is 64 but sg_data\[0\] of the result is 32"):
             wg_map.broadcast_input(0, 64)
-        with pytest.raises(ValueError, match="the innermost dimension of a base matrix must be contiguous"):
-            wg_map.verify_memory((64, 2))
         held = wg_map.distribute(np.zeros((128, 128)))
         held[1] += 1
         with pytest.raises(ValueError, match="holds a copy that differs"):

@@ -124,13 +124,6 @@ class TestAppendices:
 class TestTheRfcsOwnInconsistencies:
     """Where the RFC's maps break the RFC's own rules; docs/explanation/layouts.md lists them."""
 
-    def test_introduction_takes_a_column_major_tile_of_a_row_major_matrix(self):
-        tile = WgMap.parse(
-            "#xetile.tile_attr<wg = #xetile.wg_map<sg_layout = [2, 2], sg_data = [32, 128]>, order = [0, 1]>"
-        )
-        with pytest.raises(ValueError, match="the base matrix is row-major: its tiles need order"):
-            tile.verify_memory((1024, 1))
-
     def test_the_divisibility_law_admits_a_sub_tile_larger_than_the_tile(self):
         layout, data, size = 2, 48, 32
         assert (layout * data) % size == 0

@@ -89,6 +89,14 @@ def test_types_and_shapes_of_operations() -> None:
     def locality(p: Builder, a: Array, b: Array, out: Array) -> None:
         p.prefetch(p.window(a, (0, 0), (32, 32)), locality=4)
 
+    def rounded(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.mma(p.zeros((32, 32), "f16"), p.zeros((32, 32), "f16"), tf32=True)
+
+    def added(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.mma(p.zeros((32, 32), "i8"), p.zeros((32, 32), "i8"), p.zeros((32, 32)))
+
+    assert "tf32 is how f32 is multiplied, not f16" in refused(rounded)
+    assert "c must be 32x32 i32, not 32x32 f32" in refused(added)
     assert "0.5 is not a whole number, but the other operand is i32" in refused(whole_number)
     assert "arithmetic is in truths, as comparisons give them" in refused(truths)
     assert "there is no kind addf: use add, mul" in refused(kind)

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from copy_choices import copy_choices
 
-from search_spaces.hardware.costs.data_movement import MOST_CONFLICTS, MOST_SECTORS, Region, copy_choices, copy_plan
+from search_spaces.hardware.costs.data_movement import MOST_CONFLICTS, MOST_SECTORS, Region, copy_plan
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.hardware.requirements import Refusal

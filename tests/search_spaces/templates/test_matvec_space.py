@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from register_files import execute
 
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -181,7 +182,7 @@ def test_fragments_of_contiguous_k_multiply_right() -> None:
     first, second = t * MMA_ELEMENTS + np.arange(2), t * MMA_ELEMENTS + 2 + np.arange(2)
     a = np.hstack([w[g, first], w[g + 8, first], w[g, second], w[g + 8, second]])
     b = np.hstack([x[g, first], x[g, second]])
-    sums = row.execute_fragments(a, b, np.zeros((32, 4), dtype=np.float32))
+    sums = execute(row, a, b, np.zeros((32, 4), dtype=np.float32))
     assert np.array_equal(row.c.collect(sums), w @ x.T)
 
 

@@ -138,7 +138,7 @@ PLANTED = (
              "wait(place.empty(), place.parity);  // the first"}),
     Planted("a parity that turns over but once", PERSISTENT, K.ASYNC_READ_BEFORE_WAIT,
             {"parity ^= 1u;": "parity = 1u;"}),
-    Planted("the stage before is that of the next barrier", "plain", K.WGMMA_IN_FLIGHT,
+    Planted("the stage before is that of the next barrier", "plain", K.BARRIER_NOT_REACHED,
             {"return full() + 8; }": "return empty(); }"}),
     Planted("the first stage's barrier is behind the last one", "plain", K.MBARRIER_MISUSE,
             {"barrier == unsigned(16 * C::stages - 16) ? 0 : barrier + 16": "barrier + 16"}),

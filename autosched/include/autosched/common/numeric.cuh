@@ -105,6 +105,10 @@ __device__ __forceinline__ void put_element(AlignedVector<Bytes>& p, int i, cons
   }
 }
 
+// Whether fragments of an operand are read for arithmetic, too, which takes numbers that tensor cores would round.
+template <class Operand>
+inline constexpr bool keeps_bits = false;
+
 // The bits of x rounded to T, in the low bits of a word.
 template <class T, class X>
 __device__ __forceinline__ unsigned round_to(X x) {

@@ -68,7 +68,7 @@ struct MmaSync {
     static_assert(!Operand::transposed || sizeof(T) == 2, "rule layout_a: ldmatrix.trans moves 16-bit elements only");
     const unsigned address = tile + Operand::offset(row + a_row<Operand>(lane), a_depth<Operand>(lane), rows, depth);
     load_matrices<Operand::transposed>(a.x, address);
-    round_operands(a.x);
+    if constexpr (!keeps_bits<Operand>) round_operands(a.x);
   }
 
   // Fills b[0] (eight columns, `cols` on from the warp's first `col`) and, with a Group of 2, b[1] (the next eight).
@@ -78,7 +78,7 @@ struct MmaSync {
         tile + Operand::offset(b_depth<Operand, Group>(lane), col + b_col<Operand, Group>(lane), depth, cols);
     unsigned x[Group * matrices_k];
     load_matrices<Operand::transposed>(x, address);
-    round_operands(x);
+    if constexpr (!keeps_bits<Operand>) round_operands(x);
 #pragma unroll
     for (int i = 0; i < Group * matrices_k; ++i) b[i / matrices_k].x[i % matrices_k] = x[i];
   }

@@ -6,6 +6,7 @@
 // advance (0: it stays, 1: along major, 2: along minor), groups (subgroups side by side along m or n), group_size (of a
 // sub-tile) and fragments (of a subgroup, along m or n).
 #pragma once
+#include <autosched/common/numeric.cuh>
 #include <autosched/common/shared_layout.cuh>
 #include <autosched/common/tile_copy.cuh>
 
@@ -92,6 +93,20 @@ struct RightFragments {
   }
 };
 
+// An operand whose numbers are not rounded on their way to registers.
+template <class Operand>
+struct Unrounded : Operand {};
+
+// A word of a fragment as a register of a value: packed elements, or the number itself.
+template <class Register, class X>
+__device__ __forceinline__ Register of_register(X x) {
+  if constexpr (is_same<Register, float> && !is_same<X, float>) {
+    return ptx::float_of(x);
+  } else {
+    return Register(x);
+  }
+}
+
 // All of a warp's fragments of a tile, step after step, as registers.
 template <class Operand, class Register>
 __device__ __forceinline__ void load_fragments(Register* x, unsigned tile, int group, int lane) {
@@ -101,13 +116,14 @@ __device__ __forceinline__ void load_fragments(Register* x, unsigned tile, int g
   constexpr int registers = int(sizeof(Fragment) / sizeof(Register));
 #pragma unroll
   for (int step = 0; step < steps; ++step) {
-    conditional<Operand::left, LeftFragments<Operand>, RightFragments<Operand>> fragments;
+    using Kept = Unrounded<Operand>;
+    conditional<Operand::left, LeftFragments<Kept>, RightFragments<Kept>> fragments;
     fragments.load(tile, step, group, lane);
 #pragma unroll
     for (int i = 0; i < Operand::fragments; ++i) {
 #pragma unroll
       for (int r = 0; r < registers; ++r) {
-        x[(step * Operand::fragments + i) * registers + r] = Register(fragments.x[i].x[r]);
+        x[(step * Operand::fragments + i) * registers + r] = of_register<Register>(fragments.x[i].x[r]);
       }
     }
   }
@@ -128,3 +144,7 @@ __device__ __forceinline__ void multiply(Sum* acc, const typename I::FragmentA* 
 }
 
 }  // namespace autosched::tile
+namespace autosched {
+template <class Operand>
+inline constexpr bool keeps_bits<tile::Unrounded<Operand>> = true;
+}  // namespace autosched

@@ -2,26 +2,27 @@
 #pragma once
 #include <autosched/common/last_block.cuh>
 #include <autosched/ptx/global_memory.cuh>
+#include <autosched/tile/values.cuh>
 
 namespace autosched::tile {
 
 // This thread's N registers of a part to `part`, whose registers lie Threads apart.
-template <int N, int Threads>
-__device__ __forceinline__ void put_part(float* part, const float* x, int thread) {
+template <int N, int Threads, class X>
+__device__ __forceinline__ void put_part(float* part, const X* x, int thread) {
 #pragma unroll
-  for (int r = 0; r < N; ++r) ptx::st_global(part + r * Threads + thread, AlignedVector<4>{{__float_as_uint(x[r])}});
+  for (int r = 0; r < N; ++r) ptx::st_global(part + r * Threads + thread, AlignedVector<4>{{bits(x[r])}});
 }
 
-// The sums of all parts, Apart floats from one to the next, in their order: which block comes last changes nothing.
-template <int Parts, int N, int Threads, int Apart>
-__device__ __forceinline__ void add_parts(float* x, const float* part, int thread) {
+// The sums of all parts, Apart words from one to the next, in their order: which block comes last changes nothing.
+template <int Parts, int N, int Threads, int Apart, class X>
+__device__ __forceinline__ void add_parts(X* x, const float* part, int thread) {
   part += thread;
 #pragma unroll
-  for (int r = 0; r < N; ++r) x[r] = 0.0f;
+  for (int r = 0; r < N; ++r) x[r] = X(0);
 #pragma unroll 1
   for (int p = 0; p < Parts; ++p, part += Apart) {
 #pragma unroll
-    for (int r = 0; r < N; ++r) x[r] += __uint_as_float(ptx::ld_global_cg<4>(part + r * Threads).word[0]);
+    for (int r = 0; r < N; ++r) x[r] += of_bits<X>(ptx::ld_global_cg<4>(part + r * Threads).word[0]);
   }
 }
 

@@ -20,6 +20,36 @@ __device__ __forceinline__ int absolute(int x) { return abs(x); }
 __device__ __forceinline__ float log2(float x) { return log2f(x); }
 __device__ __forceinline__ float rsqrt(float x) { return rsqrtf(x); }
 
+// sinf and cosf bring large angles back by long arithmetic, which a kernel has for each register: seconds of compiling.
+// Here it stands once, behind a call, for angles past `most_reduced`; others lose multiples of pi / 2 in three parts.
+constexpr float most_reduced = 105615.0f;
+static __device__ __noinline__ float far_sine(float x) { return sinf(x); }
+static __device__ __noinline__ float far_cosine(float x) { return cosf(x); }
+// The sine of x, `quarter` quarters of a turn on.
+__device__ __forceinline__ float turned_sine(float x, int quarter) {
+  const float turns = rintf(x * 0.636619747f);
+  float t = fmaf(turns, -1.57079601e+00f, x);
+  t = fmaf(turns, -3.13916473e-07f, t);
+  t = fmaf(turns, -5.39030253e-15f, t);
+  const int at = int(turns) + quarter;
+  const float square = t * t;
+  float sine = fmaf(-1.95152959e-4f, square, 8.33216087e-3f);
+  sine = fmaf(sine, square, -1.66666546e-1f);
+  sine = fmaf(sine * square, t, t);
+  float cosine = fmaf(2.44331571e-5f, square, -1.38873162e-3f);
+  cosine = fmaf(cosine, square, 4.16666456e-2f);
+  cosine = fmaf(cosine, square, -0.5f);
+  cosine = fmaf(cosine, square, 1.0f);
+  const float found = at & 1 ? cosine : sine;
+  return at & 2 ? -found : found;
+}
+__device__ __forceinline__ float sine(float x) {
+  return fabsf(x) <= most_reduced ? turned_sine(x, 0) : far_sine(x);
+}
+__device__ __forceinline__ float cosine(float x) {
+  return fabsf(x) <= most_reduced ? turned_sine(x, 1) : far_cosine(x);
+}
+
 // x rounded to T.
 template <class T>
 __device__ __forceinline__ float rounded(float x) {
@@ -32,8 +62,29 @@ __device__ __forceinline__ unsigned packed(float low, float high) {
   return round_to<T>(low) | round_to<T>(high) << 16;
 }
 template <class T>
-__device__ __forceinline__ float unpacked(const unsigned* words, int i) {
-  return Element<T>::of((words[i / 2] >> (16 * (i % 2))) & 0xffffu);
+__device__ __forceinline__ auto unpacked(const unsigned* words, int i) {
+  constexpr int bits = 8 * int(sizeof(T)), in_word = 32 / bits;
+  return Element<T>::of((words[i / in_word] >> (bits * (i % in_word))) & ((1u << bits) - 1u));
+}
+// Four numbers that T has, of 8 bits.
+template <class T, class X>
+__device__ __forceinline__ unsigned narrow(X x) {
+  if constexpr (is_same<T, signed char>) {
+    return unsigned(x) & 0xffu;
+  } else {
+    // Both have the upper half of an f16, e4m3 shifted by a bit and with another bias.
+    const unsigned half = ptx::cvt_rn_f16_f32(is_same<T, e4m3> ? x * 0.00390625f : x);
+    const unsigned sign = half >> 8 & 0x80u, magnitude = half & 0x7fffu;
+    if constexpr (is_same<T, e4m3>) {
+      return sign | (x == x ? magnitude >> 7 : 0x7fu);
+    } else {
+      return sign | magnitude >> 8;
+    }
+  }
+}
+template <class T, class X>
+__device__ __forceinline__ unsigned packed(X a, X b, X c, X d) {
+  return narrow<T>(a) | narrow<T>(b) << 8 | narrow<T>(c) << 16 | narrow<T>(d) << 24;
 }
 
 // The V elements from `from` on, or `padding` where they are not inside: all of them are, or none.

@@ -5,22 +5,18 @@ import re
 
 import numpy as np
 import pytest
+from copy_choices import copy_choices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces.hardware.costs.bank_conflicts import copy_traffic, fragment_traffic, wavefronts
+from search_spaces.hardware.costs.bank_conflicts import copy_traffic, wavefronts
 from search_spaces.hardware.costs.data_movement import (
     SAMPLED_WARPS,
-    CopyPlan,
-    LayoutChoice,
     Region,
     conflict_percent,
-    copy_choices,
     copy_plan,
-    layout_choices,
 )
-from search_spaces.hardware.intrinsics import intrinsic
-from search_spaces.hardware.requirements import Access, Refusal
+from search_spaces.hardware.requirements import Refusal
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout, sampled_layouts
 
 extents = st.sampled_from([8, 16, 32, 48, 64])
@@ -195,53 +191,6 @@ def test_too_many_threads_for_a_tile_have_no_copy():
     assert copy_choices((16, 16), "cols", 2, SharedLayout((16, 16)), 512, 8) == ()
     (only,) = copy_choices((16, 16), "cols", 2, SharedLayout((16, 16)), 256, 8)
     assert (only.method, only.vector, only.columns) == ("ld.global", 1, 16)
-
-
-@pytest.mark.parametrize("name", ["mma_m16n8k16_f16", "wmma_m16n16k16_f16", "fma_m16n32k1"])
-@pytest.mark.parametrize("operand", ["a", "b"])
-@pytest.mark.parametrize("axis", ["rows", "cols"])
-def test_layout_choices_are_all_that_both_sides_accept_by_conflicts(name, operand, axis):
-    row = intrinsic(name)
-    shape = (64, 32) if operand == "a" else (32, 64)
-    region = Region(shape, axis, 8, 2)
-    layouts = [SharedLayout.parse(text, shape) for text in sampled_layouts(2)]
-    choices = layout_choices(layouts, region, row, operand, 128, readers=2)
-    assert {c.layout for c in choices} == {
-        layout for layout in layouts if isinstance(row.requirement(operand, layout, 2), Access)
-    }
-    key = [(c.conflicts, c.wavefronts, c.layout.size) for c in choices]
-    assert key == sorted(key)
-    for choice in choices:
-        assert isinstance(choice, LayoutChoice)
-        assert choice.access == row.requirement(operand, choice.layout, 2)
-        best = copy_choices(shape, axis, 2, choice.layout, 128, 8)[0]
-        loads = fragment_traffic(row, operand, choice.layout, 2)
-        assert (choice.copy, choice.loads) == (best, loads)
-        assert choice.wavefronts == best.stores.wavefronts + 2 * loads.wavefronts
-        assert choice.conflicts == choice.wavefronts - best.stores.ideal - 2 * loads.ideal
-
-
-def test_layout_choices_of_a_method():
-    shape = (128, 64)
-    layouts = [SharedLayout.parse(text, shape) for text in ("pad(2,1)", "pad(8,1)", "transpose", "swizzle(3,3,3)")]
-    region = Region(shape, "cols", 8, 2)
-    row = intrinsic("mma_m16n8k16_f16")
-    free = layout_choices(layouts, region, row, "a", 256, "cp.async")
-    assert [c.layout.text for c in free] == ["swizzle(3,3,3)", "pad(8,1)"]  # equal cycles: the smaller one first
-    assert all(isinstance(c.copy, CopyPlan) and c.conflicts == 0 for c in free)
-    through_registers = layout_choices(layouts, region, row, "a", 256, "ld.global")
-    assert {c.layout.text for c in through_registers} == {"swizzle(3,3,3)", "pad(8,1)", "transpose"}
-    with pytest.raises(ValueError, match="has shape"):
-        layout_choices([SharedLayout((64, 64))], region, row, "a", 256)
-
-
-def test_layouts_that_leave_the_tile_are_no_choice():
-    stays = SharedLayout.parse("swizzle(1,0,3)", (8, 12))
-    leaves = SharedLayout.parse("swizzle(1,5,1)", (8, 12))
-    assert stays.why_illegal() is None
-    assert leaves.why_illegal()
-    chosen = layout_choices([stays, leaves], Region((8, 12), "cols", 4, 2), intrinsic("fma_m8n4k1"), "a", 32)
-    assert [c.layout for c in chosen] == [stays]
 
 
 def counted_percent(layout, element_bytes, axis, vector, columns, block):

@@ -16,8 +16,8 @@ from contextlib import suppress
 from functools import cache, partial
 from typing import Any
 
-from measurements.runners.cuda.cublas import COMPUTE_F16, WORKSPACE, CublasError, Gemm, factors
 from measurements.runners.cuda.launch_timer import NoGraph, capture
+from measurements.runners.cuda.libraries.cublas import COMPUTE_F16, WORKSPACE, CublasError, Gemm, factors
 
 EIGHT_BIT = frozenset({"e4m3", "e5m2", "i8"})  # types of factors that this library alone multiplies
 SCALES = frozenset({"none", "tensor", "row_column"})  # of 8-bit floats

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from measurements.files.text import first_line
-from measurements.runners.cuda.cublas import ELEMENTS, Gemm, multiplier
-from measurements.runners.cuda.cublas_lt import BEST_OF, EIGHT_BIT, SCALES, Multiply, lt_multiplier
+from measurements.runners.cuda.libraries.cublas import ELEMENTS, Gemm, multiplier
+from measurements.runners.cuda.libraries.cublas_lt import BEST_OF, EIGHT_BIT, SCALES, Multiply, lt_multiplier
 from search_spaces.hardware.dtypes import NAMES
 from search_spaces.operators.problem import Problem
 
@@ -123,7 +123,7 @@ def _triton_call(cp: Any, stream: Any, problem: Any, copies: Sequence[Arrays]) -
     torch = importlib.import_module("torch")
     if getattr(problem, "precision", "") == "ieee":
         raise Unable("the Triton kernel multiplies f32 as tf32")
-    kernels = importlib.import_module("measurements.runners.cuda.triton_matmul")
+    kernels = importlib.import_module("measurements.runners.cuda.libraries.triton_matmul")
     return _tensor_call("triton", torch, kernels, _TRITON, stream, problem, copies)
 
 

@@ -1,0 +1,65 @@
+"""What a worker holds on the GPU: rotating copies of operands, a loaded program, the data of one problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from measurements.runners.cuda.check_kernels import GUARD
+from measurements.runners.launch import LoadedLaunch
+from search_spaces.operators.problem import Operand, Problem
+
+_ALIGNMENT = 256  # bytes, of every buffer: what cudaMalloc gives
+_GAP = 256  # guard bytes behind every buffer
+
+
+class Slots:
+    """``copies`` of one operand in one allocation, each with a gap of guard bytes behind it."""
+
+    def __init__(self, cp: Any, operand: Operand, copies: int) -> None:
+        self._cp = cp
+        self.operand = operand
+        self.copies = copies
+        self.stride = -(-(operand.bytes + _GAP) // _ALIGNMENT) * _ALIGNMENT
+        self.memory = cp.cuda.alloc(self.stride * copies)
+        self._arrays: dict[int, Any] = {}
+
+    def array(self, copy: int) -> Any:
+        if copy not in self._arrays:
+            storage = np.dtype(self.operand.dtype.storage)
+            pointer = self.memory + copy * self.stride
+            self._arrays[copy] = self._cp.ndarray(self.operand.shape, dtype=storage, memptr=pointer)
+        return self._arrays[copy]
+
+    def fill(self, stream: Any, contents: Any, byte: int = GUARD) -> None:
+        """Guard bytes behind every copy; ``contents`` in it, or ``byte`` throughout where None."""
+        self.memory.memset_async(GUARD, self.stride * self.copies, stream)
+        for copy in range(self.copies):
+            if contents is not None:
+                pointer = self.memory + copy * self.stride
+                pointer.copy_from_device_async(contents.data, self.operand.bytes, stream)
+            elif byte != GUARD:
+                (self.memory + copy * self.stride).memset_async(byte, self.operand.bytes, stream)
+
+
+@dataclass(frozen=True)
+class Program:
+    loaded: LoadedLaunch
+    slots: list[Slots]
+
+    def launch(self, copy: int) -> None:
+        self.loaded({s.operand.name: s.array(copy % s.copies) for s in self.slots})
+
+
+@dataclass(frozen=True)
+class ProblemData:
+    problem: Problem | None  # None where its operator is not known here
+    inputs: Mapping[str, Any]
+    reference: Mapping[str, Any]
+    tolerance: Mapping[str, Any]
+    slots: dict[str, Slots]
+    copies: int
+    cold_bytes: int

@@ -1,0 +1,123 @@
+"""Whether what a kernel left on the GPU is right and nothing else was touched, by the checking kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from measurements.records.comparison import error_text
+from measurements.runners.cuda.check_kernels import (
+    GUARD,
+    KERNEL,
+    MODE_ANY,
+    MODE_EQUAL,
+    MODE_ZERO,
+    THREADS,
+    entry_for,
+    initial_report,
+)
+from measurements.runners.cuda.device_arrays import ProblemData, Program, Slots
+from search_spaces.hardware.dtypes import DTYPES, DType
+from search_spaces.operators.problem import Operand
+
+
+class WrongResult(Exception):
+    """``damage``: memory that other candidates rely on was written."""
+
+    def __init__(self, reason: str, worst: float, damage: bool = False) -> None:
+        super().__init__(reason)
+        self.worst = worst
+        self.damage = damage
+
+
+class ResultChecks:
+    """``functions`` are those of ``check_kernels`` by entry; ``blocks`` are launched of each."""
+
+    def __init__(self, cp: Any, functions: Mapping[str, Any], blocks: int) -> None:
+        self._cp = cp
+        self._functions = functions
+        self._blocks = blocks
+
+    def prove_healthy(self, stream: Any) -> None:
+        """Run known-good kernels on ``stream``. Raises RuntimeError where their answers are wrong."""
+        cp = self._cp
+        slots = Slots(cp, Operand("health", "input", DTYPES["u32"], (1000,)), 3)
+        pattern = np.arange(1000, dtype=np.uint32) * np.uint32(2654435761)
+        wanted = cp.asarray(pattern)
+        slots.fill(stream, wanted)
+        if self._differences(slots, MODE_EQUAL, wanted) != (0, 0):
+            raise RuntimeError("a known-good kernel found differences between equal arrays")
+        pattern[617] ^= np.uint32(1)
+        if self._differences(slots, MODE_EQUAL, cp.asarray(pattern)) != (3, 0):
+            raise RuntimeError("a known-good kernel missed the differences between unequal arrays")
+
+    def largest_error(self, program: Program, data: ProblemData, when: str) -> float:
+        """Return the largest error over its tolerance. Raises WrongResult where one is not within it."""
+        most = 0.0
+        for slot in program.slots:
+            operand = slot.operand
+            if operand.role not in ("output", "inout") or operand.name not in data.reference:  # judged elsewhere
+                continue
+            worst, wrong, first = self.error(slot, data)
+            most = max(most, worst)
+            if wrong:
+                wanted, allowed = data.reference[operand.name], data.tolerance[operand.name]
+                value = self._element(slot.array(0), first, operand.dtype)
+                bounds = self._element(wanted, first, None), self._element(allowed, first, None)
+                where = tuple(int(i) for i in np.unravel_index(first, operand.shape))
+                text = error_text(operand.name, where, value, *bounds, wrong=wrong, total=operand.size)
+                raise WrongResult(when + text, most)
+        return most
+
+    def error(self, slot: Slots, data: ProblemData) -> tuple[float, int, int]:
+        """Of an output's first copy: the largest error over its tolerance, how many elements exceed it, the first."""
+        name, found = slot.operand.name, slot.array(0)
+        arguments = (found, data.reference[name], data.tolerance[name], np.uint64(slot.operand.size))
+        report = self._report(entry_for(slot.operand.dtype.name), self._blocks, 1, arguments)
+        return float(report[2:3].view(np.float64)[0]), int(report[0]), int(report[1])
+
+    def _element(self, array: Any, index: int, dtype: DType | None) -> float:
+        one = self._cp.asnumpy(array.reshape(-1)[index : index + 1])
+        return float((one if dtype is None else dtype.load(one))[0])
+
+    def expect_undamaged(self, program: Program, data: ProblemData) -> None:
+        """Check that inputs are as they were, zeroed workspaces zero again, and nothing was written behind any
+        array."""
+        for slot in program.slots:
+            operand = slot.operand
+            if operand.role == "input":
+                inside, behind = self._differences(slot, MODE_EQUAL, data.inputs[operand.name])
+                complaint = f"{inside} bytes of input {operand.name} were changed"
+            elif operand.zeroed:
+                inside, behind = self._differences(slot, MODE_ZERO, None)
+                complaint = f"{inside} bytes of workspace {operand.name} were not left zero"
+            else:
+                inside, behind = self._differences(slot, MODE_ANY, None)
+                complaint = ""
+            if inside:
+                raise WrongResult(complaint, math.inf, damage=True)
+            if behind:
+                raise WrongResult(f"{behind} bytes behind {operand.name} were written", math.inf, damage=True)
+
+    def _differences(self, slots: Slots, mode: int, wanted: Any) -> tuple[int, int]:
+        """Bytes that differ inside and behind the arrays of all copies."""
+        expected = slots.array(0) if wanted is None else wanted
+        arguments = (
+            slots.array(0),
+            expected,
+            np.uint64(slots.operand.bytes),
+            np.uint64(slots.stride),
+            np.int32(mode),
+            np.int32(GUARD),
+        )
+        blocks = max(1, min(self._blocks, math.ceil(slots.stride / THREADS)))
+        report = self._report(KERNEL.entry, blocks, slots.copies, arguments)
+        return int(report[0]), int(report[2])
+
+    def _report(self, entry: str, blocks: int, slots: int, arguments: tuple[Any, ...]) -> Any:
+        report, function = self._cp.asarray(np.array(initial_report(), dtype=np.uint64)), self._functions[entry]
+        function((blocks, slots), (THREADS,), (*arguments, report))
+        return self._cp.asnumpy(report)

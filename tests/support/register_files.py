@@ -1,0 +1,16 @@
+"""A warp's instruction on its register files, as intrinsics define it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.hardware.intrinsics import Sums, TensorIntrinsic
+
+Registers = npt.NDArray[np.generic]  # (lanes, values of a lane)
+
+
+def execute(row: TensorIntrinsic, a: Registers, b: Registers, c: Registers) -> Sums:
+    """Return the ``reference`` of ``row`` on register files. Raises ValueError for wmma, whose fragments are opaque."""
+    d = row.reference(row.a.collect(a), row.b.collect(b), row.c.collect(c))
+    return d[row.c.positions]

@@ -1,9 +1,10 @@
 """Time of a launch from its counts and a device row: an analytic model, no fitting.
 
-The model, in SM cycles. One block runs ``iterations`` steps; a step has four costs that different pipes pay:
+The model, in SM cycles. One block runs ``iterations`` steps; a step has five costs that different pipes pay:
 
 - math: flops over the rate of the unit;
 - issue: warp instructions over four schedulers;
+- special: warp instructions of special functions, over SPECIAL_RATE lanes a cycle;
 - shared: wavefronts, one a cycle, spills included (local memory goes through the same 128-byte wide L1);
 - load: bytes from L2 over the smaller of the SM's port and its fair share of the L2 bandwidth; what L2 reads for
   another block of the cluster passes through the port alone.
@@ -15,16 +16,16 @@ are those of ``clock_hz``, at which all but tensor cores reach their peak.
 
 ``r`` blocks live on an SM together (``devices.occupancy``), each in turn waiting and using the pipes:
 
-- busy: ``b = mix(math, issue, shared, load)`` cycles of the pipes for a step of one block;
+- busy: ``b = mix(math, issue, special, shared, load)`` cycles of the pipes for a step of one block;
 - waiting: ``z`` = barriers, behind each of which the pipes of shared memory and arithmetic fill anew (REFILL) where
   no operands are held from before it, plus with one stage all of ``latency + load``, as nothing overlaps inside the
   block; with s stages, s - 1 loads are in flight (Little's law) and only
-  ``(latency + load) / (s - 1) - mix(math, issue, shared)`` is waited for, if positive; where a load is issued behind
+  ``(latency + load) / (s - 1) - mix(all but load)`` is waited for, if positive; where a load is issued behind
   the arithmetic of its step (``copies_behind``), it has that much less time.
 
 A step of r blocks then takes ``max(r * b, z + b1 + (r - 1) * b * b / (b + z))``, the asymptotic and the balanced-job
 bound of a closed queueing network with r customers (Zahorjan, Sevcik, Eager and Galler, 1982); ``b1`` is
-``mix(math, issue, shared)`` of a block alone, and z is at least ``b * (sqrt(r - 1) - 1)``, where the second bound has
+``mix(all but load)`` of a block alone, and z is at least ``b * (sqrt(r - 1) - 1)``, where the second bound has
 its minimum. The latency grows from that of L2 to that of DRAM with the bytes of a step that come from DRAM.
 
 An SM processes ``ceil(blocks / SMs)`` blocks, r at a time, the rest with fewer neighbours: wave quantisation and tail.
@@ -75,6 +76,7 @@ DRAM_SECONDS = 0.42e-6  # latency of an unloaded DRAM: 13 KiB in flight on each 
 RUN_BYTES = 8.0  # of DRAM time lost with every contiguous run: an assumption
 BARRIER = 20.0  # cycles that a block-wide barrier stalls, plus one per warp of the block
 REFILL = 45.0  # cycles behind a barrier until loads from shared memory have arrived and the arithmetic is busy again
+SPECIAL_RATE = 16.0  # results per cycle of an SM, compute capability 7.0 to 12.1 (CUDA C++ Programming Guide)
 OVERLAP = 16.0  # instructions that a warp keeps in flight
 ASYNC_WARPS = 8  # as many warps of an SM overlap as well as an asynchronous unit does with one block
 BLOCK_START = 620.0  # cycles to launch a block and set up its addresses, and to retire it
@@ -90,9 +92,9 @@ SPILL_WAVEFRONTS = 2.0  # a spilled word is written and read back
 class Analysis:
     """What the model finds for n launches: one array [n] per quantity; cycles are those of one SM.
 
-    ``occupancy`` blocks per SM; ``waves`` blocks over the blocks that run at a time; ``math``, ``issue``, ``shared``
-    and ``load`` cycles of one block on each pipe; ``step`` cycles of one step of a full SM; ``in_flight`` bytes from
-    DRAM that an SM waits for at a time; ``slowed`` the highest clock over that which the power limit leaves;
+    ``occupancy`` blocks per SM; ``waves`` blocks over the blocks that run at a time; ``math``, ``issue``, ``special``,
+    ``shared`` and ``load`` cycles of one block on each pipe; ``step`` cycles of one step of a full SM; ``in_flight``
+    bytes from DRAM that an SM waits for at a time; ``slowed`` the highest clock over that which the power limit leaves;
     ``sm_seconds``, ``dram_seconds``, ``seconds`` of the launch.
     """
 
@@ -100,6 +102,7 @@ class Analysis:
     waves: FloatArray
     math: FloatArray
     issue: FloatArray
+    special: FloatArray
     shared: FloatArray
     load: FloatArray
     step: FloatArray
@@ -133,6 +136,7 @@ def busy(work: CostCounts, device: Device, *, registers: int | None = None, spil
     return {
         "tensor cores" if unit(work.unit).tensor else "arithmetic": float(a.math[0]) * blocks / seconds,
         "instruction issue": float(a.issue[0]) * blocks / seconds,
+        **({"special functions": float(a.special[0]) * blocks / seconds} if work.special else {}),
         "shared memory and L1": float(a.shared[0]) * blocks / seconds,
         "L2": float(a.load[0]) * blocks / seconds,
         "DRAM": float(a.dram_seconds[0]) / seconds,
@@ -177,6 +181,7 @@ def analyse(
         waves=w.blocks / (sms * resident),
         math=block.math,
         issue=block.issue,
+        special=block.special,
         shared=block.shared,
         load=block.load,
         step=full_step,
@@ -195,6 +200,7 @@ class _Block:
 
     math: FloatArray
     issue: FloatArray
+    special: FloatArray
     shared: FloatArray
     load: FloatArray
     latency: FloatArray
@@ -244,6 +250,7 @@ def _pipe_cycles(
     return {
         "math": w.flops / _rates(works, device),
         "issue": (w.instructions + spill_words) / device.schedulers_per_sm,
+        "special": w.special * device.warp_size / SPECIAL_RATE,
         "shared": w.shared_wavefronts + SPILL_WAVEFRONTS * spill_words,
         "load": np.maximum(w.load_bytes / port, (w.load_bytes + w.multicast_bytes) / SM_PORT_BYTES),
     }
@@ -260,9 +267,9 @@ def _step_cycles(w: CostColumns, block: _Block, together: IntArray) -> FloatArra
     """Compute the cycles in which ``together`` blocks on an SM each make one step: the larger of the asymptotic bound
     ``r * b`` and the balanced-job bound ``z + b1 + (r - 1) * b * b / (b + z)``."""
     n = w.iterations
-    pipes = np.stack([block.math / n, block.issue / n, block.shared / n, block.load / n])
+    pipes = np.stack([block.math / n, block.issue / n, block.special / n, block.shared / n, block.load / n])
     busy = _mix(pipes, np.where(w.asynchronous, 1, together) * block.overlapping)
-    alone = _mix(pipes[:3], block.overlapping)
+    alone = _mix(pipes[:-1], block.overlapping)
     arrival = block.latency + block.load / n
     issued = np.where(w.copies_behind, alone, 0.0)
     late = np.maximum((issued + arrival) / np.maximum(w.stages - 1, 1) - alone, 0.0)

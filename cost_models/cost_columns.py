@@ -15,7 +15,7 @@ from search_spaces.hardware.units import unit
 _WHOLE = ("blocks", "threads", "shared_bytes", "registers", "iterations", "stages")
 _REAL = (
     *("flops", "instructions", "shared_wavefronts", "load_bytes", "store_bytes", "dram_bytes", "multicast_bytes"),
-    *("barriers_per_iteration", "launches", "alone_bytes", "run_bytes"),
+    *("barriers_per_iteration", "special", "launches", "alone_bytes", "run_bytes"),
     *("drains", "drain_instructions", "restarts", "boxed", "boxes", "box_buffers"),
 )
 _AT_LEAST_ONE = ("blocks", "threads", "iterations", "stages", "launches", "run_bytes", "boxes", "box_buffers")
@@ -39,6 +39,7 @@ class CostColumns:
     dram_bytes: FloatArray
     multicast_bytes: FloatArray
     barriers_per_iteration: FloatArray
+    special: FloatArray
     launches: FloatArray
     alone_bytes: FloatArray
     run_bytes: FloatArray

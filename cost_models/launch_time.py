@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.analytic import DRAM_EFFICIENCY, LAUNCH_SECONDS, SM_PORT_BYTES
+from cost_models.analytic import DRAM_EFFICIENCY, LAUNCH_SECONDS, SM_PORT_BYTES, SPECIAL_RATE
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.costs.data_movement import SECTOR_BYTES
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
@@ -31,9 +31,9 @@ TAIL = 0.5  # waves that an SM idles at the end of many: blocks that are left en
 CHAIN_LOAD = 480.0  # cycles of a load that L1 does not hold, as chains are counted (runtime/isa/counts.cpp)
 MEMORY_SECONDS = 800e-9  # of a load that no cache holds, while all SMs ask for others
 START = 600.0  # cycles in which a block is launched and retired, shared by those that live together
-INTEGER_RATE, SPECIAL_RATE = 64.0, 16.0  # results per cycle of an SM, compute capability 7.0 to 12.1
+INTEGER_RATE = 64.0  # results per cycle of an SM, compute capability 7.0 to 12.1
 ATOMIC_SECTORS = 4.0  # sectors that move in the time of one atomic's
-SPILL_WAVEFRONTS = 1.0  # of a spilled word that is stored or loaded
+SPILL_SECTORS = 4.0  # of a word that the lanes of a warp spill or load again: L1 writes through, and holds few of them
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,7 @@ def _pipes(counts: LaunchCounts, device: Device, resources: CompiledResources) -
     fma_rate = device.fma_flops_per_cycle / 2
     port = min(SM_PORT_BYTES, device.l2_bandwidth / device.clock_hz / min(device.sm_count, counts.blocks))
     sectors = counts.unique_sectors + counts.store_sectors + ATOMIC_SECTORS * counts.atomic_sectors
+    sectors += SPILL_SECTORS * spills
     return {
         "issue": (instructions + spills) / device.schedulers_per_sm,
         "fma": (executed.get("fma", 0.0) + multiplied) * lanes / fma_rate,
@@ -128,7 +129,7 @@ def _pipes(counts: LaunchCounts, device: Device, resources: CompiledResources) -
         "f64": executed.get("f64", 0.0) * lanes / f64_rate(device.sm),
         "tensor": _tensor_cycles(counts, device),
         "shared": counts.shared_wavefronts,
-        "L1": counts.wavefronts + SPILL_WAVEFRONTS * spills + executed.get("constant", 0.0),
+        "L1": counts.wavefronts + spills + executed.get("constant", 0.0),
         "L2": sectors * SECTOR_BYTES / port,
     }
 

@@ -33,6 +33,7 @@ SPACES: dict[str, tuple[Problem, ...]] = {
     "wgmma_matmul": (Matmul(m=4096, n=4096, k=4096),),
     "wgmma_matmul_transposed": (Matmul(m=16, n=4096, k=4096),),
     "tcgen05_matmul_transposed": (Matmul(m=16, n=4096, k=4096),),
+    "tma_matmul": (Matmul(m=4096, n=4096, k=4096),),
     "matvec": (Matvec(m=4, n=4096, k=4096),),
     "row_reduction": (Softmax(rows=4096, columns=4096), Reduce(rows=4096, columns=4096, axis="column")),
     "transpose": (Transpose(rows=4096, columns=4096),),

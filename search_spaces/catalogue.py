@@ -27,6 +27,7 @@ from search_spaces.templates.row_reduction.template import ROW_REDUCTION
 from search_spaces.templates.tcgen05_matmul.template import TCGEN05_MATMUL
 from search_spaces.templates.tcgen05_matmul.transposed import TCGEN05_MATMUL_TRANSPOSED
 from search_spaces.templates.template import KernelTemplate, TemplateSet
+from search_spaces.templates.tma_matmul.template import TMA_MATMUL
 from search_spaces.templates.transpose.template import TRANSPOSE
 from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
 from search_spaces.templates.wgmma_matmul.transposed import WGMMA_MATMUL_TRANSPOSED
@@ -44,6 +45,7 @@ BUILT_IN_TEMPLATES = (
     WGMMA_MATMUL_TRANSPOSED,
     TCGEN05_MATMUL,
     TCGEN05_MATMUL_TRANSPOSED,
+    TMA_MATMUL,
 )
 
 Entry = TypeVar("Entry")

@@ -5,39 +5,14 @@ import os
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import partial
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from autosched.cli.commands import sharing
-from autosched.cli.commands.best import best
-from autosched.cli.commands.check import check
-from autosched.cli.commands.machine.doctor import doctor
-from autosched.cli.commands.machine.list_devices import devices
-from autosched.cli.commands.proofs.emulate import emulate
-from autosched.cli.commands.proofs.emulate import expanded as ptx_expanded
-from autosched.cli.commands.proofs.judge import judge
-from autosched.cli.commands.proofs.run import run as run_command
-from autosched.cli.commands.proofs.verify import verify
-from autosched.cli.commands.proofs.verify_python import COMMAND as VERIFY_PYTHON
-from autosched.cli.commands.proofs.verify_python import expanded as python_expanded
-from autosched.cli.commands.proofs.verify_python import verify_python
-from autosched.cli.commands.replay import replay
-from autosched.cli.commands.report import report
-from autosched.cli.commands.space import space
-from autosched.cli.commands.threshold import threshold
-from autosched.cli.commands.train import train
-from autosched.cli.commands.tuning.tune import tune
-from autosched.cli.commands.tuning.tune_moe import COMMAND as TUNE_MOE
-from autosched.cli.commands.tuning.tune_moe import expanded as moe_expanded
-from autosched.cli.commands.tuning.tune_moe import tune_moe
-from autosched.cli.commands.tuning.tune_suite import COMMAND, tune_suite
-from autosched.cli.commands.tuning.tune_suite import expanded as suite_expanded
-from autosched.cli.commands.tuning.tune_triton import COMMAND as TUNE_TRITON
-from autosched.cli.commands.tuning.tune_triton import expanded as triton_expanded
-from autosched.cli.commands.tuning.tune_triton import tune_triton
 from autosched.cli.options import kernel as kernel_option
+from autosched.cli.options import spellings
 from autosched.cli.options import triton as triton_option
 from autosched.cli.options.problem import for_operator
 from autosched.cli.terminal.errors import BAD_INPUT, NO, InputError
@@ -107,6 +82,34 @@ _ORDER = (
     "devices",
     "doctor",
 )
+_PLACES = {  # below autosched.cli.commands
+    "best": "best:best",
+    "check": "check:check",
+    "devices": "machine.list_devices:devices",
+    "doctor": "machine.doctor:doctor",
+    "emulate": "proofs.emulate:emulate",
+    "judge": "proofs.judge:judge",
+    "run": "proofs.run:run",
+    "verify": "proofs.verify:verify",
+    spellings.PYTHON: "proofs.verify_python:verify_python",
+    "replay": "replay:replay",
+    "report": "report:report",
+    "export": "sharing:export",
+    "import": "sharing:import_",
+    "merge": "sharing:merge",
+    "db stats": "sharing:stats",
+    "db gc": "sharing:gc",
+    "db migrate": "sharing:migrate",
+    "db check": "sharing:check_db",
+    "db threshold": "threshold:threshold",
+    "space": "space:space",
+    "train": "train:train",
+    "tune": "tuning.tune:tune",
+    spellings.MOE: "tuning.tune_moe:tune_moe",
+    spellings.SUITE: "tuning.tune_suite:tune_suite",
+    spellings.TRITON: "tuning.tune_triton:tune_triton",
+}
+_OF_FILES = ("emulate", "check", "judge", "train", "replay", "report", "export", "import", "merge")
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
@@ -122,9 +125,7 @@ class _Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
         if found is None:
-            known = [
-                name for name in self.list_commands(ctx) if name not in (COMMAND, TUNE_MOE, TUNE_TRITON, VERIFY_PYTHON)
-            ]
+            known = [name for name in self.list_commands(ctx) if name not in spellings.HIDDEN]
             near = get_close_matches(cmd_name, known, 1)
             perhaps = f", did you mean {near[0]}?" if near else f": use one of {', '.join(known)}"
             instead = ", or give --kernel FILE" if self.name in _INSTEAD and not near else ""
@@ -160,50 +161,34 @@ def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
 
 def _commands(app: typer.Typer, operator: str | None) -> dict[str | None, Callable[[], object]]:
     """List the commands, each with the call that adds it to ``app``."""
-    hidden: dict[str, Callable[..., int]] = {
-        COMMAND: tune_suite,
-        TUNE_MOE: tune_moe,
-        TUNE_TRITON: tune_triton,
-        VERIFY_PYTHON: verify_python,
-    }
-    calls: dict[str, Callable[..., int]] = {
-        "emulate": emulate,
-        "check": check,
-        "judge": judge,
-        "train": train,
-        "replay": replay,
-        "report": report,
-        "export": sharing.export,
-        "import": sharing.import_,
-        "merge": sharing.merge,
-    }
     # Options behind the program are the program's.
     of_run = _SETTINGS | {"allow_interspersed_args": False}
+
+    def plain(name: str, **options: Any) -> Callable[[], object]:
+        return lambda: app.command(name, **options)(_call(name))
+
     return {
-        "devices": partial(app.command("devices"), devices),
-        "doctor": partial(app.command("doctor"), doctor),
-        **{n: partial(app.command(n, hidden=True, context_settings=_SETTINGS), call) for n, call in hidden.items()},
-        "run": partial(app.command("run", context_settings=of_run, epilog=_example("run")), run_command),
-        **{c.__name__: partial(_add_operators, app, c, operator) for c in (space, tune, best, verify)},
-        **{
-            n: partial(app.command(n, context_settings=_SETTINGS, epilog=_example(n)), call)
-            for n, call in calls.items()
-        },
+        **{name: plain(name) for name in ("devices", "doctor")},
+        **{name: plain(name, hidden=True, context_settings=_SETTINGS) for name in spellings.HIDDEN},
+        "run": plain("run", context_settings=of_run, epilog=_example("run")),
+        **{name: partial(_add_operators, app, name, operator) for name in ("space", "tune", "best", "verify")},
+        **{name: plain(name, context_settings=_SETTINGS, epilog=_example(name)) for name in _OF_FILES},
         "db": lambda: app.add_typer(_care(), name="db", help=_DB_HELP, epilog=_example("db stats")),
     }
 
 
+def _call(name: str) -> Callable[..., int]:
+    """Return the function of a command, whose module is imported now: a command waits for no other's."""
+    module, _, function = _PLACES[name].partition(":")
+    call: Callable[..., int] = getattr(import_module(f"autosched.cli.commands.{module}"), function)
+    return call
+
+
 def _care() -> typer.Typer:
     group = typer.Typer(cls=_Group, context_settings=_SETTINGS)
-    calls: dict[str, Callable[..., int]] = {
-        "stats": sharing.stats,
-        "gc": sharing.gc,
-        "migrate": sharing.migrate,
-        "check": sharing.check_db,
-    }
-    for name, call in calls.items():
-        group.command(name, context_settings=_SETTINGS, epilog=_example(f"db {name}"))(call)
-    _add_operators(group, threshold)
+    for name in ("db stats", "db gc", "db migrate", "db check"):
+        group.command(name.removeprefix("db "), context_settings=_SETTINGS, epilog=_example(name))(_call(name))
+    _add_operators(group, "db threshold")
     return group
 
 
@@ -235,9 +220,8 @@ _INSTEAD = {  # of an operator and its problem
 }
 
 
-def _add_operators(app: typer.Typer, command: Callable[..., int], only: str | None = None) -> None:
-    name = command.__name__
-    whole = f"db {name}" if name == "threshold" else name
+def _add_operators(app: typer.Typer, whole: str, only: str | None = None) -> None:
+    command, name = _call(whole), whole.removeprefix("db ")
     group = typer.Typer(
         cls=_OperatorGroup,
         context_settings=_SETTINGS,
@@ -271,8 +255,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit status. An error of the user's becomes one line on stderr and 2."""
     try:
         with waiting_told():
-            arguments = triton_option.expanded(triton_expanded(moe_expanded(arguments)))
-            arguments = python_expanded(ptx_expanded(suite_expanded(arguments)))
+            arguments = triton_option.expanded(spellings.expanded(arguments))
             statuses = [_one(line) for line in kernel_option.expanded(arguments)]
     except _UsageError as error:
         return _complain(_usage_line(error))

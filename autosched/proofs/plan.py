@@ -50,6 +50,7 @@ _LARGE_FLOPS = 2.0**31  # of some blocks at the true size
 _QUICK_FLOPS = 2.0**29  # of the fewest blocks of the true size in a quick proof
 _MOST_FLOPS = 2.0**33  # of the fewest blocks of any size: the time limit of a launch is not far
 _FAR_FLOPS = 2.0**30  # of some blocks of far sizes
+_QUICK_LARGE_FLOPS = 2.0**25  # of far and of many tiles in a quick proof
 _WINDOW_FLOPS = 2.0**29  # of blocks that finish results of a further output
 _STREAMED_FLOPS = 2.0**32  # of one of a chain of blocks, all of which exchange sums
 _ADDRESSABLE = 2**42  # bytes of arrays, for each of which the emulator reserves some more
@@ -60,13 +61,14 @@ _WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # of a st
 class ProofRun:
     """A run of a plan. ``make`` makes it; None where it cannot be made, for the reason ``absent``, or need not be:
     ``run_by_first`` says that the first runs are of this size. ``role``: what a cut of few tiles cannot stand for, and
-    this run is for."""
+    this run is for. ``flops``: of its blocks, where it is of a large size."""
 
     name: str
     make: Callable[[], Run] | None
     role: Role | None = None
     absent: str = ""
     run_by_first: bool = False
+    flops: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,8 @@ def _runs(
         yield from _large_runs(template, problem, small, schedule, device, settings)
     else:
         yield from stress_runs(template, small, schedule, device, settings, of_cases=True)
+        if small != problem:
+            yield from _cheap_large_runs(template, small, schedule, device, settings)
     yield from rest
 
 
@@ -275,6 +279,20 @@ def _large_runs(
         yield from (ProofRun(role, None, role, why) for role in ("many tiles", "far"))
 
 
+def _cheap_large_runs(
+    template: KernelTemplate, small: Problem, schedule: Schedule, device: Device, settings: ProofSettings
+) -> Iterator[ProofRun]:
+    """Yield runs of large sizes that compute next to nothing: of a few blocks of far sizes, and of many tiles that
+    finish results together, which few blocks of the true size do not. All else is left to full proofs."""
+    kernel = template.kernel(small, schedule, device)
+    if kernel.chained:
+        return
+    roles = ("far", "many tiles") if kernel.window > 1 else ("far",)
+    for run in stress_runs(template, small, schedule, device, settings):
+        if run.role in roles and run.make is not None and run.flops <= _QUICK_LARGE_FLOPS:
+            yield run
+
+
 def true_size_run(
     template: KernelTemplate,
     problem: Problem,
@@ -353,14 +371,15 @@ def stress_runs(
         if size.whole and size.problem.flops <= most and size.problem.min_bytes <= _WHOLE_BYTES:
             inputs = _inputs_of(size, settings.seed)
             make = partial(run_whole, size.problem, kernel, inputs, Order("alternating"), settings)
-            yield ProofRun(size.name, make, size.role)
+            yield ProofRun(size.name, make, size.role, flops=size.problem.flops)
         else:
             sampled, kernel = _affordable(template, size, kernel, schedule, device, settings.seed)
             why = why_not_sampled(sampled, kernel)
-            flops = sampled_flops(sampled, kernel, settings.seed)
+            flops = sampled_flops(sampled, kernel, settings.seed, 1.0 if settings.depth == "full" else QUICK_SHARE)
             if not why and flops > _MOST_FLOPS:
                 why = f"each block computes too much of it: {flops / 1e9:.0f} GFLOP for the fewest blocks"
-            yield ProofRun(size.name, None if why else partial(run_sampled, sampled, kernel, settings), size.role, why)
+            sample = None if why else partial(run_sampled, sampled, kernel, settings)
+            yield ProofRun(size.name, sample, size.role, why, flops=flops)
 
 
 def _affordable(

@@ -6,6 +6,7 @@ sizes that overflows. Extents grow by powers of two, which all tiles and vectors
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,8 @@ from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Reduce, RowProblem
 from search_spaces.operators.transpose import ArrayMove
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.schedules.proxy import dealt_out
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.tcgen05_matmul.transposed import TCGEN05_MATMUL_TRANSPOSED
@@ -106,6 +109,16 @@ def _of_split(problem: Matmul, schedule: Schedule) -> int:
     return int(chosen.get("tile_k", 256)) * int(chosen.get("split_k", 1)) * problem.input_dtype.values
 
 
+def _growths_of_program(small: ProgramProblem, schedule: Schedule) -> Iterator[_Growth]:
+    """Along extents that blocks cut; far along the first one alone, as all are placed alike."""
+    tiles = dealt_out(small, schedule)
+    if tiles:
+        more = MANY_TILES if len(tiles) == 1 else math.isqrt(MANY_TILES)
+        yield _Growth("many tiles", {n: more * tile for n, tile in tiles.items()}, True, "many tiles")
+        name, tile = next(iter(tiles.items()))
+        yield _Growth(f"far {name}", {name: FAR_EXTENT // tile * tile}, False, "far")
+
+
 def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
     """Those of one role stand together."""
     match small:
@@ -115,6 +128,8 @@ def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
             yield _Growth("many rows", {"n": MANY}, True, "many tiles")
             yield _Growth("far rows", {"n": FAR_EXTENT}, False, "far")
             yield _Growth("long k", {"k": LONG // 8})
+        case ProgramProblem():
+            yield from _growths_of_program(small, schedule)
         case Reduce(axis="column"):
             yield _Growth("many columns", {"columns": MANY}, True, "many tiles")
             yield _Growth("far columns", {"columns": FAR_EXTENT}, False, "far")

@@ -1,7 +1,7 @@
 """Times, rates, schedules and tables as people read them."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -9,7 +9,6 @@ from rich import box
 from rich.table import Table
 
 from autosched.reporting.roofline import bound_by, known, roofline
-from autosched.samplers.first_choices import nvidia_heuristics
 from measurements.records.measurement import Provenance, Resources
 from measurements.records.policy import DEFAULT, NONE, described
 from measurements.records.record import Record
@@ -141,6 +140,15 @@ def reasons(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {number}" for name, number in ordered)
 
 
+def front(names: Sequence[str], parameters: Collection[str], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a Pareto front: objectives, then those of the parameters that differ."""
+    varying = [n for n in rows[0] if n in parameters and len({row[n] for row in rows}) > 1]
+    made = table(*names, *varying, right=[*names, *varying])
+    for row in rows:
+        made.add_row(*(f"{row[name]:.6g}" for name in names), *(str(row[name]) for name in varying))
+    return made
+
+
 def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> Table:
     """Return an open table with a line under its head. ``right`` aligns numbers, ``fold`` may take several lines."""
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, GAP - 1, 0, 0))
@@ -214,9 +222,9 @@ def record_facts(problem: Problem, record: Record) -> list[tuple[str, str]]:
     tools = ", ".join(name for name in (record.toolchain, record.driver and f"driver {record.driver}") if name)
     rows.append(("compiled by" if not is_library(record.schedule) else "version", tools or "unknown"))
     when = record.created.strftime("%Y-%m-%d %H:%M UTC")
-    proposer = (
-        f"proposed by {record.sampler}" if record.sampler == nvidia_heuristics.NAME else f"{record.sampler} sampler"
-    )
+    from autosched.samplers.first_choices.nvidia_heuristics import NAME  # with the samplers, which few tables need
+
+    proposer = f"proposed by {record.sampler}" if record.sampler == NAME else f"{record.sampler} sampler"
     rows.append(("found", f"{when}, record {record.id}, {proposer}, seed {record.seed}"))
     return rows
 

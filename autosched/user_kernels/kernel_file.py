@@ -221,6 +221,14 @@ class KernelFile:
         return tuple(a for a in self.arguments if a.kind != "scalar")
 
     @cached_property
+    def places(self) -> tuple[str, ...]:
+        """Where the files lie that are read later on. Equal kernels of two folders differ in them alone."""
+        fills = [a.fill for a in self.arguments if a.fill is not None]
+        functions = [self.reference.function, *(fill.function for fill in fills)]
+        paths = [fill.path for fill in fills] + ["" if f is None else f.path for f in functions]
+        return (*paths, *(() if self.reference.kernel is None else self.reference.kernel.places))
+
+    @cached_property
     def varying(self) -> tuple[str, ...]:
         """The parameters that types and tolerances of arguments depend on."""
         given = (e for a in self.arguments for e in (a.dtype_by, a.atol_by, a.rtol_by) if e is not None)
@@ -231,7 +239,7 @@ class KernelFile:
         text that is no type, and a tolerance that is not a number from 0 up."""
         if not self.varying:
             return self
-        return _under(self, tuple((name, config[name]) for name in self.varying))
+        return _under(self, self.places, tuple((name, config[name]) for name in self.varying))
 
     @cached_property
     def named_types(self) -> frozenset[str]:
@@ -271,7 +279,7 @@ class KernelFile:
 
 
 @lru_cache(maxsize=256)
-def _under(file: KernelFile, chosen: tuple[tuple[str, Value], ...]) -> KernelFile:
+def _under(file: KernelFile, places: tuple[str, ...], chosen: tuple[tuple[str, Value], ...]) -> KernelFile:
     known: dict[str, Result] = {n: float(v) if n in file.floats else v for n, v in chosen}
     return replace(file, is_under=True, arguments=tuple(_argument_under(a, known) for a in file.arguments))
 

@@ -230,9 +230,13 @@ class KernelProblem(Problem):
         return cls(**{**known, **sizes})
 
 
-@cache
 def problem_type(file: KernelFile) -> type[KernelProblem]:
     """Return the problem type of a kernel file: a frozen dataclass with a field for each size."""
+    return _problem_type(file, file.places)
+
+
+@cache
+def _problem_type(file: KernelFile, places: tuple[str, ...]) -> type[KernelProblem]:
     fields = [(name, "int", option(f"{name} of the problem", value)) for name, value in file.sizes]
     namespace = {"operator": file.name, "summary": file.summary, "file": file, "__module__": __name__}
     return dataclasses.make_dataclass(

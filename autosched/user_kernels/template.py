@@ -34,10 +34,14 @@ def operator(file: KernelFile) -> Operator:
     return Operator.of(problem_type(file))
 
 
-@cache
 def template(file: KernelFile) -> KernelTemplate:
-    """Return the kernel template of a kernel file; the same object for equal files. Without a cost in the file it has
-    no counts, so that its schedules cannot be ranked before they are measured."""
+    """Return the kernel template of a kernel file; the same object for equal files at one place. Without a cost in the
+    file it has no counts, so that its schedules cannot be ranked before they are measured."""
+    return _template(file, file.places)
+
+
+@cache
+def _template(file: KernelFile, places: tuple[str, ...]) -> KernelTemplate:
 
     @lru_cache(maxsize=64)
     def space(problem: KernelProblem, device: Device) -> Space:

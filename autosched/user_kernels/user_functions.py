@@ -7,6 +7,7 @@ given from Python runs here.
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 from collections.abc import Mapping
 from functools import cache
@@ -77,8 +78,16 @@ def _asked(
     return {"result": found if reply["mapping"] else found[""]}
 
 
+def _memory_limit() -> int | None:
+    """Half of what this machine has: a function that takes more fails, and nothing else does."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, OSError, ValueError):  # not on this system
+        return None
+
+
 @cache
 def _worker() -> tuple[Worker, threading.Lock]:
-    worker = Worker("autosched.user_kernels.function_worker")
+    worker = Worker("autosched.user_kernels.function_worker", memory_limit=_memory_limit())
     atexit.register(worker.close)
     return worker, threading.Lock()

@@ -61,6 +61,7 @@ class Kernel:
         defines: Mapping[str, str | int | float] | None = None,
         parameters_as: str = "",
         options: Sequence[str] = (),
+        compiler: str = "nvrtc",
         include: Sequence[str] = (),
         name: str = "",
         summary: str = "",
@@ -79,7 +80,7 @@ class Kernel:
         name = name or called.partition("<")[0].rpartition("::")[2].strip()
         launch = {"block": block, "grid": grid, "problem_size": problem_size, "cluster": cluster}
         divisors = {"grid_div_x": grid_div_x, "grid_div_y": grid_div_y, "grid_div_z": grid_div_z}
-        kernel = {"name": name, "options": list(options), "include": list(include)}
+        kernel = {"name": name, "options": list(options), "include": list(include), "compiler": compiler}
         given = {
             "entry": entry,
             "source": str(source) if is_path else "",

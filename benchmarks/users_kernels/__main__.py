@@ -66,8 +66,8 @@ def collect(case: Case, hub: Path, number: int, known: Sequence[Counted], pool: 
         began = time.monotonic()
         compiled = pool.compile(kernel.template.kernel(problem, schedule, chip), chip.arch)
         counting = cpu_seconds()
-        found = counted(kernel.template, problem, schedule, chip)
-        counts = None if found is None else found[0]
+        steps = counted(kernel.template, problem, schedule, chip)
+        counts = None if steps is None else steps[0]
         resources = None
         if isinstance(compiled, Compiled):
             r = compiled.resources

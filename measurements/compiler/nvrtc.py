@@ -20,6 +20,7 @@ from search_spaces.templates.headers import Headers, included
 
 PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
 OPTIONS = ("-std=c++17", "--ptxas-options=-v")
+NVCC = "--compiler=nvcc"  # among the options of a kernel that nvcc compiles instead (nvcc.py)
 PTX_OPTIONS = ("-std=c++17", "-lineinfo", "-default-device")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from functools import lru_cache
+from types import ModuleType
 
-from measurements.compiler.nvrtc import compile_source, compile_to_ptx
+from measurements.compiler import nvrtc
 from measurements.workers.messages import Message
 from measurements.workers.worker import serve
 from search_spaces.templates.headers import Headers
@@ -23,7 +24,7 @@ def handle(request: Message) -> Message:
     headers = _decoded(bytes(request.blobs[request["headers"]]))
     if request.get("ptx"):
         return _ptx(request, headers)
-    output = compile_source(
+    output = _compiler(request).compile_source(
         request["source"], request["entry"], request["arch"], headers, request["options"], request.get("then", ())
     )
     answer = Message({"cubin": None, "entry": output.entry, "log": output.log, "seconds": output.seconds})
@@ -33,10 +34,18 @@ def handle(request: Message) -> Message:
     return answer
 
 
+def _compiler(request: Message) -> ModuleType:
+    if nvrtc.NVCC not in request["options"]:
+        return nvrtc
+    from measurements.compiler import nvcc  # with what starts processes, which others need not wait for
+
+    return nvcc
+
+
 def _ptx(request: Message, headers: Headers) -> Message:
     with suppress(OSError):  # a folder that is gone: nothing is found there
         os.chdir(request["folder"])
-    output = compile_to_ptx(
+    output = _compiler(request).compile_to_ptx(
         request["source"], request["entry"], request["arch"], headers, request["options"], request.get("then", ())
     )
     answer = Message({"text": None, "entry": output.entry, "log": output.log, "seconds": output.seconds})

@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
-from measurements.compiler.nvrtc import OPTIONS, CompilerOutput, NvrtcMissing, toolchain_version
+from measurements.compiler.nvcc import NvccMissing, nvcc_version
+from measurements.compiler.nvrtc import NVCC, OPTIONS, CompilerOutput, NvrtcMissing, toolchain_version
 from measurements.files.text import harmless, one_line
 from measurements.records.measurement import Resources, Status
 from measurements.workers.messages import Message
@@ -145,7 +146,13 @@ class CompilePool:
         if self._closed:
             raise WorkerClosed("the compile pool is closed")
         options = (*self._options, *kernel.compile_options)
-        key = CompileCache.key(kernel, arch, options, self.toolchain)
+        toolchain = self.toolchain
+        if NVCC in options:
+            try:
+                toolchain = nvcc_version()
+            except NvccMissing as error:
+                return CompileFailure(Status.COMPILE_ERROR, str(error))
+        key = CompileCache.key(kernel, arch, options, toolchain)
         known = self.cache.load(key)
         if known is not None:
             return known
@@ -195,7 +202,7 @@ class CompilePool:
             compile_seconds=output.seconds,
             log=log,
             arch=arch,
-            toolchain=self.toolchain,
+            toolchain=toolchain,
             steps=steps if kernel.then else (),
         )
 

@@ -1,6 +1,6 @@
 """Runs kernels without a GPU: numbers, races, bounds, barriers, and memory transactions, on the CPU."""
 
-from measurements.emulator.build import cache_folder, emulator_version
+from measurements.emulator.build import cache_folder, check_ready, emulator_version
 from measurements.emulator.emulator import EmulationJob, emulate, emulate_many, emulate_ptx
 from measurements.emulator.findings import Emulation, Finding, FindingKind, GlobalSite, SharedSite, by_cause
 from measurements.emulator.host import (
@@ -36,6 +36,7 @@ __all__ = [
     "cache_folder",
     "check_compiler",
     "check_host",
+    "check_ready",
     "emulate",
     "emulate_blocks",
     "emulate_many",

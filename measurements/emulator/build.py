@@ -11,11 +11,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 from measurements.emulator.host import (
     HostCompiler,
     HostFailure,
+    check_host,
+    check_nvrtc,
     compile_to,
     emulator_folder,
     host_compiler,
@@ -23,7 +26,7 @@ from measurements.emulator.host import (
 )
 from measurements.emulator.seal import intact, seal
 from measurements.emulator.work_folders import build_folder
-from measurements.files.cache_folder import CacheUnusable, cannot_write, put
+from measurements.files.cache_folder import CacheUnusable, cannot_write, check_writable, put
 from measurements.files.text import harmless
 from search_spaces.templates.headers import Headers
 
@@ -35,8 +38,10 @@ CACHE_BYTES = 512 * 2**20
 CACHE_KEEP_SECONDS = 3600.0  # files younger than this are never pruned: another process may be about to load them
 
 CACHE_NOTE_SECONDS = 600.0  # between two notes that a file is in use
+PRUNE_EVERY = 64  # programs that a process adds, between two looks at all files
 
 _RUNNER = "runner-"
+_added = count()
 _INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 RUNTIME_FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off")
 
@@ -69,12 +74,29 @@ def _lock(path: Path) -> Iterator[None]:
         yield
 
 
+def check_ready(*, source: bool = True) -> None:
+    """``check_host``, but where the runner is there already, the compiler, which nothing needs then, compiles nothing.
+    Raises HostFailure."""
+    try:
+        there = intact(emulator_folder() / _name_of(host_compiler(), RUNTIME_FLAGS))
+        check_writable(emulator_folder())
+    except (CacheUnusable, OSError):
+        there = False
+    if not there:
+        check_host(source=source)
+    elif source:
+        check_nvrtc()
+
+
+def _name_of(compiler: HostCompiler, flags: tuple[str, ...]) -> str:
+    return f"{_RUNNER}{_digest(compiler, flags, Headers.from_folder(RUNTIME).digest)}"
+
+
 def runner(extra_flags: tuple[str, ...] = ()) -> Path:
     """Return the program that runs launches; built on first use. Raises HostFailure."""
     compiler = host_compiler()
     flags = (*RUNTIME_FLAGS, *extra_flags)
-    digest = _digest(compiler, flags, Headers.from_folder(RUNTIME).digest)
-    path = cache_folder() / f"{_RUNNER}{digest}"
+    path = cache_folder() / _name_of(compiler, flags)
     if intact(path):
         used(path)
         return path
@@ -169,6 +191,13 @@ def used(path: Path) -> None:
         os.utime(path)
 
 
+def prune_sometimes(folder: Path) -> None:
+    """Call ``prune`` for the first program that this process adds, and then for one in PRUNE_EVERY: it looks at every
+    file, and there are thousands."""
+    if next(_added) % PRUNE_EVERY == 0:
+        prune(folder)
+
+
 def prune(folder: Path) -> None:
     """Delete the programs, objects and runners used longest ago while all together have more than CACHE_BYTES."""
     entries = []
@@ -177,10 +206,13 @@ def prune(folder: Path) -> None:
             if file.name.endswith((".program", ".o")) or file.name.startswith(_RUNNER):
                 with suppress(FileNotFoundError):  # another process prunes too
                     status = file.stat()
-                    entries.append((status.st_mtime, status.st_size, Path(file.path)))
+                    entries.append((status.st_mtime, status.st_size, file.path))
     total = sum(size for _, size, _ in entries)
+    if total <= CACHE_BYTES:
+        return
     for last_use, size, path in sorted(entries):
         if total <= CACHE_BYTES or time.time() - last_use < CACHE_KEEP_SECONDS:
             return
-        path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(path)
         total -= size

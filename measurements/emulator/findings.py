@@ -40,6 +40,7 @@ class FindingKind(StrEnum):
     MISSING_WGMMA_FENCE = "missing_wgmma_fence"  # registers that were written since the last wgmma.fence
     MISSING_PROXY_FENCE = "missing_proxy_fence"  # generic writes that wgmma or a bulk copy reads
     MBARRIER_MISUSE = "mbarrier_misuse"  # too many arrivals, a lapped phase, use without or before initialization
+    MISSING_MBARRIER_FENCE = "missing_mbarrier_fence"  # behind the initialization of one that another block copies to
     BLOCK_EXITED = "block_exited"  # shared memory of a block of the cluster that may have exited
     HEAP_MISUSE = "heap_misuse"  # memory that was freed, or that malloc did not return
     UNSET_SYMBOL = "unset_symbol"  # a __constant__ or __device__ variable that is read and that nobody sets
@@ -142,13 +143,16 @@ class GlobalSite:
         return self.sectors / self.requests
 
 
-# What compilers leave out, as ptxas makes no instruction of it: Triton, and CuTe in CUTLASS's tutorials.
-_LEFT_OUT = frozenset({FindingKind.MISSING_TCGEN05_FENCE, FindingKind.MISSING_TCGEN05_WAIT})
+# What compilers leave out: what ptxas makes no instruction of (Triton, CuTe in CUTLASS's tutorials), and a fence behind
+# mbarrier.init whose order the barrier of the cluster, which releases and acquires, gives as well.
+_LEFT_OUT = frozenset(
+    {FindingKind.MISSING_TCGEN05_FENCE, FindingKind.MISSING_TCGEN05_WAIT, FindingKind.MISSING_MBARRIER_FENCE}
+)
 
 
 def of_compiled_code(emulation: Emulation) -> Emulation:
-    """Return the launch of PTX whose source is not here: a tcgen05.fence or wait that is missing is a note to its
-    compiler."""
+    """Return the launch of PTX whose source is not here: a tcgen05.fence or wait, or a fence of mbarriers, that
+    is missing is a note to its compiler."""
     graded = [replace(f, grade="note") if f.kind in _LEFT_OUT else f for f in emulation.findings]
     return emulation.with_findings(graded) if graded else emulation
 

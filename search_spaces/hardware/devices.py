@@ -238,6 +238,7 @@ def device_of(product: Product, *, derived: bool = False) -> Device:
     )
 
 
+DEFAULT_DEVICE = "h200"  # where none is named and no GPU answers
 DEVICES: tuple[Device, ...] = tuple(device_of(product) for product in PRODUCTS)
 
 _LIST = "autosched devices lists all names"

@@ -6,16 +6,18 @@ import dataclasses
 import hashlib
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from search_spaces.arrays import FloatArray
-from search_spaces.operators.problem import Array, Operand, Problem, option, standard_normal
+from search_spaces.operators.part import Indices, grid, rectangles
+from search_spaces.operators.problem import Array, Operand, Part, Problem, option, standard_normal
 from search_spaces.programs.builder import Program
 from search_spaces.programs.language import ir
+from search_spaces.programs.language.independence import independent
 from search_spaces.programs.language.interpret import interpret, rounded
 from search_spaces.programs.language.ir import Trace
 from search_spaces.programs.language.place_inputs import place_inputs
@@ -76,6 +78,20 @@ class ProgramProblem(Problem):
                 found[o.name] = rng.integers(low, high, o.shape).astype(o.dtype.storage)
         return found
 
+    def parts(self, places: Indices) -> Iterator[Part]:
+        """Rows and columns of a matrix that the program computes one without the other."""
+        trace, (out, *more) = self.usual_trace(), [o for o in self.operands() if o.role != "input"]
+        names = dict(self.program.arguments)[out.name].sizes
+        free = independent(trace)
+        if more or out.role != "output" or len(names) != 2 or not free.keys() & set(names):
+            return
+        for rows, columns in rectangles(places, out.shape[1]):
+            chosen = {n: at for n, at in zip(names, (rows, columns), strict=True) if n in free}
+            every = {n: chosen.get(n, np.arange(size)) for n, size in self.sizes.items()}
+            problem = dataclasses.replace(self, **{n: at.size for n, at in chosen.items()})
+            found = {o.name: _lattice(o, dict(self.program.arguments)[o.name].sizes, every) for o in self.operands()}
+            yield Part(problem, {n: at for n, at in found.items() if n != out.name}, {out.name: found[out.name]})
+
     @property
     def multiplied_as(self) -> str:
         """The type that the products multiply; "" without products."""
@@ -104,6 +120,12 @@ class ProgramProblem(Problem):
         if data.get("computes") != computes(cls.program):
             raise ValueError(f"this was recorded when the program {cls.program.name} was another one")
         return super().from_json({k: v for k, v in data.items() if k != "computes"})
+
+
+def _lattice(operand: Operand, names: tuple[str, ...], every: Mapping[str, Indices]) -> Indices:
+    """Return the places of an operand's elements at some places of each extent."""
+    strides = [math.prod(operand.shape[d + 1 :]) for d in range(len(names))]
+    return grid(0, *((every[name], stride) for name, stride in zip(names, strides, strict=True)))
 
 
 SAMPLED = 512  # blocks whose turns are counted

@@ -17,7 +17,9 @@ from search_spaces.spaces.schedule import Schedule
 
 HERE = Path(__file__).parent
 # Those in folders run as PTX only: others are for both engines.
-CASES = sorted([*HERE.glob("*.json"), *(p for folder in ("wgmma", "eight_bit") for p in HERE.glob(f"{folder}/*.json"))])
+CASES = sorted(
+    [*HERE.glob("*.json"), *(p for folder in ("wgmma", "eight_bit", "tma") for p in HERE.glob(f"{folder}/*.json"))]
+)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)

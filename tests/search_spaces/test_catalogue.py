@@ -103,10 +103,10 @@ def test_candidates_are_of_the_problem_s_operator_each_with_why_it_is_out() -> N
 def test_templates_for_a_problem_are_those_that_can_compute_it() -> None:
     catalogue.register(NEWER, OTHER)
     assert [t.name for t in catalogue.templates_for(PROBLEM, H200)] == [
-        *("matmul", "wgmma_matmul", "wgmma_matmul_transposed", "other")
+        *("matmul", "wgmma_matmul", "wgmma_matmul_transposed", "tma_matmul", "other")
     ]
     later = replace(H200, sm=100, arch="sm_100")
-    assert [t.name for t in catalogue.templates_for(PROBLEM, later)] == ["matmul", "newer", "other"]
+    assert [t.name for t in catalogue.templates_for(PROBLEM, later)] == ["matmul", "tma_matmul", "newer", "other"]
 
 
 def test_without_any_template_it_says_why() -> None:

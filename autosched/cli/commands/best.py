@@ -3,7 +3,8 @@
 ``--json``: ``database`` and ``best``, a list of records (``Record.to_json``), one for each problem and device, each
 with its ``provenance``, ``timing`` in seconds and ``schedule``, and besides ``flops_per_second``, and ``trials`` and
 ``ok``: how many of its provenance there are, and how many of them have a time, ``stale``: what has changed in the code
-of the kernel since it was timed, and ``proof_lacks``: what its full proof had no run for, and why.
+of the kernel since it was timed, ``proof_lacks``: what its full proof had no run for, and why, and with several
+objectives ``front``: the trials that no other one beats in all of them (``trial_table.row``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +22,12 @@ from autosched.cli.terminal.output import print_json, say, show, stdout_console
 from autosched.dispatch.database import device_name
 from autosched.proofs import stored_proof
 from autosched.reporting import formatting
+from autosched.tuning import trial_table
+from autosched.tuning.objectives import Objectives
+from autosched.tuning.trial_table import Row
 from measurements.files.text import one_line
 from measurements.records.record import Record
+from measurements.records.vendor_library import is_library
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
@@ -43,6 +48,7 @@ class Best:
     trials: int
     ok: int
     stale: tuple[str, ...]
+    front: tuple[Row, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -51,6 +57,7 @@ class Best:
             "ok": self.ok,
             "stale": list(self.stale),
             "proof_lacks": list(stored_proof.lacks(self.record.proof)),
+            **({"front": list(self.front)} if self.front else {}),
         }
 
 
@@ -62,6 +69,14 @@ def best(
         str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")
     ] = None,
     device: Annotated[str | None, device_option("every one in the database")] = None,
+    objective: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--objective",
+            metavar="NAME[:max]",
+            help="Choose by this number of a trial, smaller or :max; again for a Pareto front.  [default: seconds]",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Show the best schedule of a problem, or of all of an operator.
@@ -80,7 +95,9 @@ def best(
     store = Store.open(db, create=False)
     with bad_input():
         device = None if device is None else device_name(store, device)
-    found = _find(store, operator, problem, device)
+    with bad_input():
+        objectives = Objectives.of(objective or None)
+        found = _find(store, operator, problem, device, objectives)
     if json:
         print_json({"database": store.name, "best": [b.to_json() for b in found]})
     if not found:
@@ -93,11 +110,13 @@ def best(
         if problem is None and len({b.problem for b in found}) > 1:
             _show_table(console, found)
         else:
-            _show_each(console, found)
+            _show_each(console, found, objectives)
     return 0
 
 
-def _find(store: "Store", operator: Operator, problem: Problem | None, device: str | None) -> list[Best]:
+def _find(
+    store: "Store", operator: Operator, problem: Problem | None, device: str | None, objectives: Objectives
+) -> list[Best]:
     summaries = [s for s in store.problems(operator.name) if s.works and device in (None, s.device)]
     counts = {(s.problem_key, s.device, s.provenance, s.policy): (s.trials, s.ok) for s in summaries}
     wanted: dict[tuple[str, str], ProblemSummary] = {}
@@ -108,6 +127,9 @@ def _find(store: "Store", operator: Operator, problem: Problem | None, device: s
     for s in wanted.values():
         one = problem or store.problem(s)
         record = store.best(one, s.device)
+        front: tuple[Row, ...] = ()
+        if record is not None and not objectives.is_time:
+            record, front = _by(objectives, one, store.entry(s))
         if record is not None:
             where = _known(s.device)
             try:
@@ -118,8 +140,23 @@ def _find(store: "Store", operator: Operator, problem: Problem | None, device: s
                     raise
                 say(f"left out: {error}")
                 continue
-            found.append(Best(one, record, *counts[s.problem_key, s.device, record.provenance, record.policy], changed))
+            told = counts[s.problem_key, s.device, record.provenance, record.policy]
+            found.append(Best(one, record, *told, changed, front))
     return found
+
+
+def _by(objectives: Objectives, problem: Problem, records: Sequence[Record]) -> tuple[Record | None, tuple[Row, ...]]:
+    """Return the record that is best by the first objective, and the Pareto front of several. Raises ValueError for an
+    objective that no trial has."""
+    newest = [r for r in {r.schedule: r for r in records}.values() if r.measurement.ok and not is_library(r.schedule)]
+    rows = trial_table.rows(problem, newest)
+    objectives.check(dict.fromkeys(key for row in rows for key in row))
+    costs = [objectives.costs(problem, r.schedule, r.measurement) for r in newest]
+    able = [i for i, cost in enumerate(costs) if cost is not None]
+    if not able:
+        return None, ()
+    chosen = newest[min(able, key=lambda i: costs[i] or ())]
+    return chosen, tuple(objectives.front(problem, newest)) if len(objectives.names) > 1 else ()
 
 
 def _known(name: str) -> Device | None:
@@ -130,7 +167,7 @@ def _known(name: str) -> Device | None:
         return None
 
 
-def _show_each(console: Console, found: Sequence[Best]) -> None:
+def _show_each(console: Console, found: Sequence[Best], objectives: Objectives) -> None:
     for i, b in enumerate(found):
         if i:
             console.print()
@@ -145,6 +182,9 @@ def _show_each(console: Console, found: Sequence[Best]) -> None:
         show(console, formatting.facts(facts))
         console.print()
         show(console, formatting.decisions(b.record.schedule, console.width))
+        if b.front:
+            console.print(f"\nPareto front of {', '.join(objectives.names)}")
+            show(console, formatting.front(objectives.names, b.record.schedule.values, b.front))
 
 
 def _show_table(console: Console, found: Sequence[Best]) -> None:

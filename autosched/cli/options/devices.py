@@ -5,9 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from autosched.cli.terminal.errors import InputError
-from autosched.tuning.backends import DEFAULT_DEVICE
-from measurements.runners.cuda.runner import cuda_available, cuda_device
-from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice, device
+from search_spaces.hardware.devices import DEFAULT_DEVICE, DEVICES, Device, UnknownDevice, device
 
 LIST_NOTE = "autosched devices lists them"
 
@@ -47,6 +45,8 @@ def target(name: str | None) -> Device:
 
 def gpu_here() -> Device | None:
     """Return the GPU of this machine, None where none answers or it is of a kind that no row describes."""
+    from measurements.runners.cuda.runner import cuda_available, cuda_device  # a device that is named needs none
+
     if not cuda_available()[0]:
         return None
     try:

@@ -28,10 +28,10 @@ from measurements.emulator import (
     suppress,
 )
 from measurements.emulator.architecture import source_arch
-from measurements.emulator.demangle import demangled
 from measurements.emulator.findings import of_compiled_code
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Function, Module, Number
+from measurements.files.demangle import demangled
 from search_spaces.operators.problem import Array
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Launch, Size3

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from measurements.emulator.demangle import demangled
+from measurements.files.demangle import demangled
 from search_spaces.operators.problem import Array
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)

@@ -36,7 +36,7 @@ from autosched.samplers.bayes.acquisition import expected_improvement, likely_op
 from autosched.samplers.bayes.coordinates import Coordinates
 from autosched.samplers.bayes.pool import Pool
 from autosched.samplers.bayes.settings import Settings
-from autosched.samplers.first_choices.descent import descended
+from autosched.samplers.first_choices.descent import descended, starting_points
 from autosched.samplers.first_choices.guesses import LEAST, Guesses
 from cost_models import feasibility, gaussian_process
 from cost_models.covariance import Columns, Hyperparameters, coordinates
@@ -291,7 +291,7 @@ class BayesSampler(Sampler):
         if self._prior is None:
             return None
         if self._by_guess is None:
-            random = self._space.sample(self._settings.trust.guessed, self._seed)
+            random = starting_points(self._space, self._settings.trust.guessed, self._seed)
             guesses = self._prior.log_seconds(random)
             assert guesses is not None
             order = [i for i in np.argsort(-guesses, kind="stable").tolist() if math.isfinite(guesses[i])]

@@ -39,12 +39,12 @@ def default_choice(problem: Problem, device: Device, templates: TemplateSet | No
     costed = TemplateSet([template for template in usable if template.counts is not None])
     if not len(costed):
         return None
-    from autosched.samplers.first_choices.descent import descended
+    from autosched.samplers.first_choices.descent import descended, starting_points
     from autosched.samplers.first_choices.prior import AnalyticPrior
 
     space = costed.space(problem, device)
     prior = AnalyticPrior(costed, problem, device)
-    found = descended(space, prior, space.sample(SAMPLES, SEED))
+    found = descended(space, prior, starting_points(space, SAMPLES, SEED))
     return DefaultChoice(found[0], math.exp(prior.log_seconds(found[:1])[0])) if found else None
 
 

@@ -4,13 +4,12 @@
 samplers and trials.
 """
 
-from autosched.tuning.backends.backend import BACKENDS, DEFAULT_DEVICE, Backend, BackendError, Gpus
+from autosched.tuning.backends.backend import BACKENDS, Backend, BackendError, Gpus
 from autosched.tuning.backends.choosing import choose
 from autosched.tuning.backends.estimates import TRAINED, Estimate, TrainedEstimate
 
 __all__ = [
     "BACKENDS",
-    "DEFAULT_DEVICE",
     "TRAINED",
     "Backend",
     "BackendError",

@@ -16,7 +16,6 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
 BACKENDS = ("auto", "cuda", "estimate", "ray", "replay")
-DEFAULT_DEVICE = "h200"  # where none is named and no GPU answers
 
 Gpus = Sequence[int] | Literal["all"]  # numbers as CUDA counts them
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autosched.tuning.backends.backend import BACKENDS, DEFAULT_DEVICE, Backend, BackendError, Gpus
+from autosched.tuning.backends.backend import BACKENDS, Backend, BackendError, Gpus
 from autosched.tuning.backends.cluster import of_cluster
 from autosched.tuning.backends.estimates import TRAINED, Estimate, TrainedEstimate
 from autosched.tuning.backends.gpus import UsableGpus, checked_numbers, probe, wanted_device
@@ -18,7 +18,7 @@ from measurements.runners.cuda.runner import CudaOptions, CudaRunner
 from measurements.runners.estimate import EstimateRunner, Predict
 from measurements.runners.fleet.cluster import Fleet
 from search_spaces.catalogue import templates_for
-from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import DEFAULT_DEVICE, Device
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem, whole_number
 from search_spaces.templates.template import KernelTemplate, TemplateSet

@@ -71,7 +71,7 @@ def read_arguments(
             if kind == "output" and fill is not None and any(n not in sizes for e in shape for n in e.names):
                 table.fail("an output with contents has a shape over sizes alone", "shape")
             given_tolerances = _tolerance(tolerances, name, chosen) if kind in ("output", "inout") else {}
-            atol, rtol = (_usual(given_tolerances.get(key), usual) for key in ("atol", "rtol"))
+            atol, rtol = (tolerances.attempt(key, _usual, given_tolerances.get(key), usual) for key in ("atol", "rtol"))
             atol_by, rtol_by = (
                 e if isinstance(e := given_tolerances.get(key), Expression) else None for key in ("atol", "rtol")
             )

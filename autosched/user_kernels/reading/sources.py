@@ -10,6 +10,8 @@ from typing import Any
 from autosched.user_kernels.document import Table, read_text
 from autosched.user_kernels.function_traits import traits
 from autosched.user_kernels.kernel_file import Reference, UserFunction
+from measurements.compiler.nvcc import find_nvcc
+from measurements.compiler.nvrtc import NVCC
 from search_spaces.templates.headers import included
 
 PASSINGS = ("define", "constexpr", "struct", "template")
@@ -75,6 +77,9 @@ def _entry(table: Table, sources: Sequence[str]) -> tuple[str, str]:
 def read_options(kernel: Table) -> tuple[str, ...]:
     """Return the compile options, without those that make no difference."""
     options = []
+    if kernel.choice("compiler", ("nvrtc", "nvcc"), "nvrtc") == "nvcc":
+        kernel.attempt("compiler", find_nvcc)
+        options.append(NVCC)
     for option in kernel.listed("options"):
         if not isinstance(option, str) or not (_OPTIONS.fullmatch(option) or _IMPLIED.fullmatch(option)):
             hint = (
@@ -102,7 +107,7 @@ def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tupl
             path = next((f / name for f in folders if (f / name).exists() and not (f / name).is_dir()), None)
             if path is not None and (PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts):
                 kernel.fail(f'#include "{name}" leads out of the folder: list its folder in include', "include")
-            if path is None and name in _OF_THE_HOST:
+            if path is None and name in _OF_THE_HOST and kernel.values.get("compiler") != "nvcc":
                 headers[name] = _OF_THE_HOST[name]
             elif path is not None and name not in headers:
                 headers[name] = read_text(path, kernel, "include")

@@ -132,6 +132,9 @@ def main() -> int:
     parser.add_argument("--launch-limit", type=float, default=60.0, help="CPU seconds of a launch")
     parser.add_argument("--time-limit", type=float, default=100.0, help="CPU seconds of a program")
     parser.add_argument("--build-limit", type=float, default=300.0, help="seconds of a build")
+    parser.add_argument(
+        "--limits", default="", help="what the page says of limits, where the journal's runs had several"
+    )
     options = parser.parse_args()
     journal = options.journal or options.folder / "strangers.jsonl"
     runs = journal_of(journal)
@@ -151,7 +154,7 @@ def main() -> int:
             flush=True,
         )
     known = {p.name for p in programs} - set(TABLE.left_out)
-    limits = (
+    limits = options.limits or (
         f"Limits: {options.launch_limit:g} CPU seconds of a launch, {options.time_limit:g} of a program; "
         f"device {options.device}, PTX for sm_{options.sm}."
     )

@@ -32,6 +32,7 @@ def page(runs: Sequence[Run], table: Table, limits: str = "") -> str:
     verdicts = Counter(r.verdict for r in runs)
     ended = sum(verdicts[v] for v in ENDED)
     faults = [(r, f) for r in runs for f in r.findings if f.get("grade", "fault") == "fault" and f["kind"] != "timeout"]
+    launching = len(runs) - sum(verdicts[v] for v in ("no launch", "not built", "refused"))
     with_faults = len({r.program for r, _ in faults})
     lines = [
         f"# Other people's programs under `autosched run`, {datetime.now(UTC):%Y-%m-%d}",
@@ -41,7 +42,7 @@ def page(runs: Sequence[Run], table: Table, limits: str = "") -> str:
         "command line are small, with one repetition (`benchmarks/emulator/strangers/programs.toml`).",
         *([limits] if limits else []),
         "",
-        f"**{ended} of the {len(runs)} programs that were run came to their end** with at least one launch. "
+        f"**{ended} of the {launching} programs that launch a kernel came to their end** ({len(runs)} were tried). "
         f"Faults were found in {with_faults}.",
         "",
         "| programs | that |",

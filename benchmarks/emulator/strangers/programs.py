@@ -112,7 +112,6 @@ def cmake_command(folder: Path, sm: int) -> list[str]:
     apart = ["-rdc=true"] if "CUDA_SEPARABLE_COMPILATION ON" in text else []
     return [
         "nvcc",
-        "-O2",
         "-std=c++17",
         "--extended-lambda",
         f"-arch=sm_{sm}",

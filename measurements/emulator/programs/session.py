@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from measurements.emulator.build import runner
-from measurements.emulator.demangle import demangled
 from measurements.emulator.emulator import machine_failures, run_job
 from measurements.emulator.findings import Emulation, Finding, FindingKind, of_compiled_code
 from measurements.emulator.order import ASCENDING, Order
@@ -39,6 +38,7 @@ from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Module, Number, Symbol
 from measurements.emulator.suppression import Suppression, suppress
 from measurements.emulator.work_folders import temporary_folder
+from measurements.files.demangle import demangled
 from search_spaces.hardware.devices import Device
 
 _ARENA_BASE, _ARENA_BYTES = 0x3000_0000_0000, 2**43  # addresses that neither Linux nor the sanitizers give out

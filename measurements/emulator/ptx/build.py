@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from measurements.compiler.nvrtc import PTX_OPTIONS, NvrtcMissing, toolchain_version
+from measurements.compiler.nvcc import NvccMissing, nvcc_version
+from measurements.compiler.nvrtc import NVCC, PTX_OPTIONS, NvrtcMissing, toolchain_version
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 from measurements.emulator.architecture import ptx_arch
-from measurements.emulator.build import cache_folder, prune, used
+from measurements.emulator.build import cache_folder, prune_sometimes, used
 from measurements.emulator.findings import Emulation, EmulationStatus
-from measurements.emulator.host import check_nvrtc
+from measurements.emulator.host import HostFailure, check_nvrtc
 from measurements.emulator.ptx.digest import digest_of
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.program import NotExecutable, translate
@@ -76,7 +77,7 @@ def compile_to_program(kernel: Kernel) -> CompiledKernel:
     HostFailure without NVRTC, or where the cache cannot be written.
     """
     started = time.monotonic()
-    toolchain = check_nvrtc()
+    toolchain = _toolchain(kernel)
     arch, options = ptx_arch(kernel), (*PTX_OPTIONS, *kernel.compile_options)
     path = _place(toolchain, arch, *options, kernel.entry, kernel.source, kernel.headers.digest)
     if intact(path):
@@ -91,6 +92,15 @@ def compile_to_program(kernel: Kernel) -> CompiledKernel:
     if output.text is None:
         raise KernelCompileError("compile_error", error_reason(output.log), output.log, time.monotonic() - started)
     return _publish(path, output.text, output.entry, started)
+
+
+def _toolchain(kernel: Kernel) -> str:
+    if NVCC not in kernel.compile_options:
+        return check_nvrtc()
+    try:
+        return nvcc_version()
+    except NvccMissing as error:
+        raise HostFailure(str(error)) from None
 
 
 def ptx_digest(kernel: Kernel) -> str | None:
@@ -128,7 +138,7 @@ def _publish(path: Path, text: str, entry: str, started: float) -> CompiledKerne
         raise KernelCompileError("unsupported", str(error), "", time.monotonic() - started) from error
     places = "\n".join(program.places)
     publish(path, sealed(f"{_DIGEST}{digest_of(text)}\n{program.text}".encode() + _PLACES + places.encode()))
-    prune(path.parent)
+    prune_sometimes(path.parent)
     return CompiledKernel(path, time.monotonic() - started, False)
 
 

@@ -130,6 +130,7 @@ const char* kind_name(Kind kind) {
     case Kind::missing_wgmma_fence: return "missing_wgmma_fence";
     case Kind::missing_proxy_fence: return "missing_proxy_fence";
     case Kind::mbarrier_misuse: return "mbarrier_misuse";
+    case Kind::missing_mbarrier_fence: return "missing_mbarrier_fence";
     case Kind::block_exited: return "block_exited";
     case Kind::heap_misuse: return "heap_misuse";
     case Kind::unset_symbol: return "unset_symbol";

@@ -50,6 +50,7 @@ enum class Kind {
   missing_wgmma_fence,
   missing_proxy_fence,
   mbarrier_misuse,
+  missing_mbarrier_fence,
   block_exited,
   heap_misuse,
   unset_symbol,

@@ -37,7 +37,7 @@ class _Counter:
 
     def __init__(self, found: Inference, config: Config, made: Numbers) -> None:
         self.found, self.config, self.made = found, config, made
-        self.instructions = self.wavefronts = self.load_bytes = self.store_bytes = self.flops = 0.0
+        self.instructions = self.special = self.wavefronts = self.load_bytes = self.store_bytes = self.flops = 0.0
         self.barriers = 0
         keys = in_shared(found, config)
         self.staged: dict[str, StagedNumbers | BoxedNumbers] = {s.name: placed(s, config, made) for s in keys.values()}
@@ -126,6 +126,8 @@ class _Counter:
                     rounding = 0.5 if result.dtype.bits == 16 else 0.0
                     cost = rounding if function == "cast" else FUNCTIONS[function].cost
                     self.instructions += cost * of.registers * warps * times
+                    if function != "cast":
+                        self.special += FUNCTIONS[function].special * of.registers * warps * times
                 case ir.Load(_, window):
                     if (result.id, spread) in self.keys:
                         if self.keys[result.id, spread].loop is None:
@@ -230,6 +232,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         if main is None
         else max(1, round(_average(found.trace, found.loops[main], found.trace.turns()) / splits)),
         stages=1 if main is None else stages[main],
+        special=counter.special,
         barriers_per_iteration=_barriers(config, made, stages[main], boxed) if main is not None else 0,
         drains=1 if boxed else 0,
         drain_instructions=ending,

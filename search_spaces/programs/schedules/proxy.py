@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
+from search_spaces.programs.language.independence import independent
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.memory import stages_of
 from search_spaces.programs.problem import ProgramProblem
@@ -33,6 +34,12 @@ def proxy(problem: ProgramProblem, schedule: Schedule) -> ProgramProblem:
     except ValueError:
         return problem
     return smaller
+
+
+def dealt_out(problem: ProgramProblem, schedule: Schedule) -> dict[str, int]:
+    """Return the sizes that blocks of ``schedule`` cut, one part without the other, with the extent of a tile."""
+    trace = choices(problem).inference(schedule.values).trace
+    return {name: trace.tile[axis] for name, axis in independent(trace).items()}
 
 
 def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:

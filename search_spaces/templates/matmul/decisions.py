@@ -117,22 +117,8 @@ def whole_tile(problem: Matmul, row: intrinsics.TensorIntrinsic) -> bool:
     return problem.reduced_axis is not None or row.c.layout is None
 
 
-def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
-    """Return derived columns, shared by rules, code generation and cost models."""
-    element_bytes = problem.input_dtype.bytes
-    names = {operand: operand_names(problem, operand) for operand in "ab"}
-    operands: tuple[tuple[OperandSide, str], ...] = (("a", "m"), ("b", "n"))
-
-    def staging(rows: IntArray, cols: IntArray, threads: IntArray, copy: TextColumn) -> IntArray:
-        return (copy == "ld.global") * ceil_div(rows * cols * element_bytes, 4 * threads)
-
-    def fragments(axis: str) -> Callable[..., Any]:
-        extent = each(lambda name: getattr(intrinsics.intrinsic(name), axis))
-        return lambda tile, sg_layout, intrinsic: tile // (sg_layout * extent(intrinsic))
-
-    def fragment_registers(operand: OperandSide, axis: str) -> Callable[..., Any]:
-        count, each_one = fragments(axis), each(lambda name: intrinsics.intrinsic(name).fragment(operand).registers)
-        return lambda tile, sg_layout, intrinsic: count(tile, sg_layout, intrinsic) * each_one(intrinsic)
+def epilogue_attributes(problem: Matmul) -> tuple[Attribute, ...]:
+    """Return the shared memory that results pass through on their way out."""
 
     def epilogue_line(tile_n: int, sg_layout_n: int, intrinsic: str) -> int:
         whole = whole_tile(problem, intrinsics.intrinsic(intrinsic))
@@ -143,6 +129,63 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         if whole_tile(problem, row):
             return tile_m * epilogue_line * 4
         return sg_layout_m * sg_layout_n * row.m * epilogue_line * problem.out_dtype.bytes
+
+    return (
+        Attribute(
+            "epilogue_line",
+            each(epilogue_line),
+            "elements from one row to the next of results in shared memory: f32 where they are a whole tile of out, "
+            "else of out's type, of one subgroup",
+        ),
+        Attribute(
+            "epilogue_bytes",
+            each(epilogue_bytes),
+            "shared memory that results pass through: a whole tile, or a row of fragments of each subgroup",
+        ),
+    )
+
+
+def fragment_attributes() -> tuple[Attribute, ...]:
+    """Return how many fragments of out a subgroup has, and the registers of those of a and b for one step of k."""
+    operands: tuple[tuple[OperandSide, str], ...] = (("a", "m"), ("b", "n"))
+
+    def fragments(axis: str) -> Callable[..., Any]:
+        extent = each(lambda name: getattr(intrinsics.intrinsic(name), axis))
+        return lambda tile, sg_layout, intrinsic: tile // (sg_layout * extent(intrinsic))
+
+    def fragment_registers(operand: OperandSide, axis: str) -> Callable[..., Any]:
+        count, each_one = fragments(axis), each(lambda name: intrinsics.intrinsic(name).fragment(operand).registers)
+        return lambda tile, sg_layout, intrinsic: count(tile, sg_layout, intrinsic) * each_one(intrinsic)
+
+    return (
+        *(
+            Attribute(
+                f"fragments_{axis}",
+                fragments(axis),
+                f"fragments of out along {axis} of a subgroup",
+                names=axis_names(axis),
+            )
+            for axis in "mn"
+        ),
+        *(
+            Attribute(
+                f"fragment_registers_{operand}",
+                fragment_registers(operand, axis),
+                f"registers of {operand}'s fragments",
+                names=axis_names(axis),
+            )
+            for operand, axis in operands
+        ),
+    )
+
+
+def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
+    """Return derived columns, shared by rules, code generation and cost models."""
+    element_bytes = problem.input_dtype.bytes
+    names = {operand: operand_names(problem, operand) for operand in "ab"}
+
+    def staging(rows: IntArray, cols: IntArray, threads: IntArray, copy: TextColumn) -> IntArray:
+        return (copy == "ld.global") * ceil_div(rows * cols * element_bytes, 4 * threads)
 
     return (
         *tiling(problem).attributes(),
@@ -171,17 +214,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             lambda staging_a, staging_b: staging_a + staging_b,
             "registers of a thread that copy operands",
         ),
-        Attribute(
-            "epilogue_line",
-            each(epilogue_line),
-            "elements from one row to the next of results in shared memory: f32 where they are a whole tile of out, "
-            "else of out's type, of one subgroup",
-        ),
-        Attribute(
-            "epilogue_bytes",
-            each(epilogue_bytes),
-            "shared memory that results pass through: a whole tile, or a row of fragments of each subgroup",
-        ),
+        *epilogue_attributes(problem),
         Attribute(
             "shared_bytes",
             lambda stage_bytes, stages, epilogue, epilogue_bytes, stream_k: (
@@ -195,24 +228,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             lambda tile_m, tile_n, threads: ceil_div(tile_m * tile_n, problem.sums_of_register * threads),
             "accumulators of a thread, in registers: two of f16 share one",
         ),
-        *(
-            Attribute(
-                f"fragments_{axis}",
-                fragments(axis),
-                f"fragments of out along {axis} of a subgroup",
-                names=axis_names(axis),
-            )
-            for axis in "mn"
-        ),
-        *(
-            Attribute(
-                f"fragment_registers_{operand}",
-                fragment_registers(operand, axis),
-                f"registers of {operand}'s fragments",
-                names=axis_names(axis),
-            )
-            for operand, axis in operands
-        ),
+        *fragment_attributes(),
         Attribute(
             "registers",
             lambda accumulators, fragment_registers_a, fragment_registers_b, fragment_buffers, staging: (

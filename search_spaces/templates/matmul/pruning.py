@@ -50,24 +50,24 @@ LEAST_RESULTS = 32  # of a thread: 32 x 32 results of a warp, whose reads of fra
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Rules that leave out schedules which a simpler or smaller one equals or beats."""
     return (
-        *_tile_size_rules(problem),
+        *tile_size_rules(problem),
         _code_size_rule(),
         *_copy_pruning(problem, "a"),
         *_copy_pruning(problem, "b"),
         *_stage_rules(problem),
         raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
-        *_tensor_core_rules(problem, device),
+        *tensor_core_rules(problem, device),
         *_mma_rules(problem, device),
         *_whole_copies(problem, device, "a"),
         *_whole_copies(problem, device, "b"),
-        _rounding_rule(device),
+        rounding_rule(device),
         _spill_rule(problem, device),
-        _split_pruning(problem, device),
+        split_pruning(problem, device),
         *stream_k_pruning(problem, device, MIN_BLOCKS[-1]),
     )
 
 
-def _tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
+def tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
     of_k = problem.blocks.word_elements if problem.blocks else 32 // problem.input_dtype.bytes
     smallest = {"m": 16, "n": 16, "k": of_k}
 
@@ -83,7 +83,7 @@ def _tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
     return size_rule("m"), size_rule("n"), size_rule("k")
 
 
-def _tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+def tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Tensor cores multiply at least 8 times as fast as CUDA cores, unless their fragments are mostly padding; and
     mma.sync, whose accumulators and operands are known lane by lane, needs no f32 tile in shared memory, no row of
     wmma's stride, and half its loads of shared memory."""
@@ -113,19 +113,10 @@ def _reads_both(problem: Matmul) -> bool:
     return problem.input_dtype.bytes == 2 or (problem.order_a == "row" and problem.order_b == "col")
 
 
-def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return what nobody would choose for mma.sync."""
-    element_bytes = problem.input_dtype.bytes
-    split = tiling(problem)
+def part_rules(problem: Matmul, device: Device, threads: str = "threads") -> tuple[Rule, ...]:
+    """Return parts of subgroups, and tiles, that are too small for mma.sync. ``threads`` names those that multiply."""
     is_mma = each(lambda intrinsic: intrinsics.intrinsic(intrinsic).unit == "mma")
-    results = each(lambda name: intrinsics.intrinsic(name).results)
-    depth = each(lambda name: intrinsics.intrinsic(name).k)
     enough = 2 * FULL_WAVES * device.sm_count
-
-    def whole(tile_k: IntArray, intrinsic: TextColumn, k_unroll: IntArray, accumulators: IntArray) -> BoolArray:
-        longer = accumulators * 2 * k_unroll > BODY_LIMIT * results(intrinsic)
-        kept: BoolArray = ~is_mma(intrinsic) | np.equal(tile_k, depth(intrinsic) * k_unroll) | longer
-        return kept
 
     def wave_rule(axis: str) -> Rule:
         extent = int(getattr(problem, axis))
@@ -142,6 +133,43 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             f"a tile of {{tile_m}}x{{tile_n}} is narrow along {axis}: twice as wide it loads less for its arithmetic, "
             f"and still gives each of the {device.sm_count} SMs of {device.name} {FULL_WAVES} blocks or more",
         )
+
+    return (
+        Rule(
+            "warp_part",
+            lambda threads, accumulators, intrinsic: (
+                ~is_mma(intrinsic)
+                | (threads <= FEW_THREADS)
+                | (accumulators >= LEAST_RESULTS // problem.sums_of_register)
+            ),
+            "{threads} threads with {accumulators} accumulators each: parts of a subgroup under 32 x 32 read more of "
+            "shared memory than they multiply, and fewer subgroups would do",
+            names={"threads": threads},
+        ),
+        Rule(
+            "fragment_pairs",
+            lambda sg_data_n, fragments_n, intrinsic: (
+                ~is_mma(intrinsic) | (sg_data_n % 16 == 0) | (fragments_n % 2 == 1)
+            ),
+            "sg_data_n is {sg_data_n}, but one ldmatrix fills two fragments of b that lie side by side",
+        ),
+        wave_rule("m"),
+        wave_rule("n"),
+    )
+
+
+def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    """Return what nobody would choose for mma.sync."""
+    element_bytes = problem.input_dtype.bytes
+    split = tiling(problem)
+    is_mma = each(lambda intrinsic: intrinsics.intrinsic(intrinsic).unit == "mma")
+    results = each(lambda name: intrinsics.intrinsic(name).results)
+    depth = each(lambda name: intrinsics.intrinsic(name).k)
+
+    def whole(tile_k: IntArray, intrinsic: TextColumn, k_unroll: IntArray, accumulators: IntArray) -> BoolArray:
+        longer = accumulators * 2 * k_unroll > BODY_LIMIT * results(intrinsic)
+        kept: BoolArray = ~is_mma(intrinsic) | np.equal(tile_k, depth(intrinsic) * k_unroll) | longer
+        return kept
 
     def conflict_free(layout: str, rows: int, cols: int, intrinsic: str, operand: OperandSide) -> bool:
         row, parsed = intrinsics.intrinsic(intrinsic), parse_layout(layout, rows, cols)
@@ -167,25 +195,7 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             whole,
             "k_unroll is {k_unroll}, but all steps of tile_k = {tile_k} fit: their addresses become constants",
         ),
-        Rule(
-            "warp_part",
-            lambda threads, accumulators, intrinsic: (
-                ~is_mma(intrinsic)
-                | (threads <= FEW_THREADS)
-                | (accumulators >= LEAST_RESULTS // problem.sums_of_register)
-            ),
-            "{threads} threads with {accumulators} accumulators each: parts of a subgroup under 32 x 32 read more of "
-            "shared memory than they multiply, and fewer subgroups would do",
-        ),
-        Rule(
-            "fragment_pairs",
-            lambda sg_data_n, fragments_n, intrinsic: (
-                ~is_mma(intrinsic) | (sg_data_n % 16 == 0) | (fragments_n % 2 == 1)
-            ),
-            "sg_data_n is {sg_data_n}, but one ldmatrix fills two fragments of b that lie side by side",
-        ),
-        wave_rule("m"),
-        wave_rule("n"),
+        *part_rules(problem, device),
         Rule(
             "stages_overlap",
             lambda stages, tile_k, split_k, copy_a, copy_b: (
@@ -235,7 +245,7 @@ def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tupl
     )
 
 
-def _rounding_rule(device: Device) -> Rule:
+def rounding_rule(device: Device) -> Rule:
     """Two buffers of fragments that are rounded, where ptxas compiles them without spills."""
     rounds = each(lambda name: intrinsics.intrinsic(name).rounds)
 
@@ -281,7 +291,7 @@ def _spill_rule(problem: Matmul, device: Device) -> Rule:
     )
 
 
-def _split_pruning(problem: Matmul, device: Device) -> Rule:
+def split_pruning(problem: Matmul, device: Device) -> Rule:
     """Prune splits of k where all SMs are busy: they fill idle SMs, but adding up the parts costs time."""
     enough = FULL_WAVES * device.sm_count
 

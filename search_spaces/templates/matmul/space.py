@@ -48,10 +48,12 @@ def space(problem: Matmul, device: Device) -> Space:
 def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Rules without which the kernel does not compile, launch or compute ``problem``."""
     return (
-        *_map_rules(),
-        *_intrinsic_rules(problem, device),
+        *map_rules(),
+        *intrinsic_rules(problem, device),
+        _unroll_rule(),
         *_fragment_rules(),
-        *_block_scale_rules(problem),
+        *scale_words_rule(problem),
+        *_scale_unroll_rule(problem),
         *_operand_rules(problem, "a"),
         *_operand_rules(problem, "b"),
         tiling(problem).split_rule(),
@@ -72,7 +74,9 @@ def _why_not_dealt_out(tile: int, sg_layout: int, sg_data: int) -> str | None:
     return "subgroups would share its parts" if wg_map.wraps((tile, 1))[0] else None
 
 
-def _map_rules() -> tuple[Rule, ...]:
+def map_rules() -> tuple[Rule, ...]:
+    """Return that the wg_map of out deals out the whole tile."""
+
     def map_rule(axis: str) -> Rule:
         def why_not(tile: int, sg_layout: int, sg_data: int) -> str | None:
             reason = _why_not_dealt_out(tile, sg_layout, sg_data)
@@ -86,7 +90,10 @@ def _map_rules() -> tuple[Rule, ...]:
     return map_rule("m"), map_rule("n")
 
 
-def _intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+def intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    """Return that whole fragments make up a tile, and that the device, the precision and the epilogue allow the
+    intrinsic."""
+
     def fragment_rule(column: str, axis: str) -> Rule:
         return Rule(
             f"fragments_{axis}",
@@ -114,12 +121,6 @@ def _intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             )
         return None
 
-    def uneven(tile_k: int, intrinsic: str, k_unroll: int) -> str | None:
-        steps = tile_k // intrinsics.intrinsic(intrinsic).k
-        if steps % k_unroll == 0:
-            return None
-        return f"k_unroll is {k_unroll}, which does not divide the {steps} steps of {intrinsic} in tile_k = {tile_k}"
-
     return (
         fragment_rule("sg_data_m", "m"),
         fragment_rule("sg_data_n", "n"),
@@ -131,8 +132,17 @@ def _intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         ),
         Rule.refusing("precision", inexact),
         Rule.refusing("epilogue", no_route),
-        Rule.refusing("k_unroll", uneven),
     )
+
+
+def _unroll_rule() -> Rule:
+    def uneven(tile_k: int, intrinsic: str, k_unroll: int) -> str | None:
+        steps = tile_k // intrinsics.intrinsic(intrinsic).k
+        if steps % k_unroll == 0:
+            return None
+        return f"k_unroll is {k_unroll}, which does not divide the {steps} steps of {intrinsic} in tile_k = {tile_k}"
+
+    return Rule.refusing("k_unroll", uneven)
 
 
 def _operand_rules(problem: Matmul, operand: OperandSide) -> tuple[Rule, ...]:
@@ -141,12 +151,10 @@ def _operand_rules(problem: Matmul, operand: OperandSide) -> tuple[Rule, ...]:
     return operand_rules(operand, operand, operand_names(problem, operand), axis, extent, element_bytes)
 
 
-def _block_scale_rules(problem: Matmul) -> tuple[Rule, ...]:
-    """Return what scales in registers need: whole words of four for a k-tile, which steps known to the compiler
-    index."""
+def scale_words_rule(problem: Matmul) -> tuple[Rule, ...]:
+    """Return that a k-tile has whole words of four scales."""
     if not problem.blocks:
         return ()
-
     word = problem.blocks.word_elements
 
     def words(tile_k: int) -> str | None:
@@ -154,13 +162,21 @@ def _block_scale_rules(problem: Matmul) -> tuple[Rule, ...]:
             return None
         return f"tile_k is {tile_k}, but a word of scales is of {word} elements along k"
 
+    return (Rule.refusing("scale_words", words),)
+
+
+def _scale_unroll_rule(problem: Matmul) -> tuple[Rule, ...]:
+    """Return that scales in registers are indexed by steps known to the compiler."""
+    if not problem.blocks:
+        return ()
+
     def unrolled(tile_k: int, intrinsic: str, k_unroll: int) -> str | None:
         steps = tile_k // intrinsics.intrinsic(intrinsic).k
         if steps == k_unroll:
             return None
         return f"k_unroll is {k_unroll}, but scales in registers need all {steps} steps of tile_k = {tile_k} unrolled"
 
-    return Rule.refusing("scale_words", words), Rule.refusing("scale_unroll", unrolled)
+    return (Rule.refusing("scale_unroll", unrolled),)
 
 
 def _fragment_rules() -> tuple[Rule, ...]:

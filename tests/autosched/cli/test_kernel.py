@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from store_records import record
 
 from autosched.cli import main
 from autosched.cli.options.kernel import expanded
 from autosched.cli.terminal.errors import InputError
+from autosched.user_kernels.user_kernel import Kernel
+from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
+from measurements.store.store import Store
+from search_spaces.spaces.schedule import Schedule
 
 SOURCE = """\
 extern "C" __global__ void twice(float* out, const float* x, int n) {
@@ -187,6 +193,33 @@ def test_best_of_the_only_problem_needs_no_size_and_shows_the_configuration(
     assert run("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "1", "--db", db)[0] == 0
     status, out, _ = run("best", "--kernel", path, "--db", db)
     assert status == 0 and out.startswith("twice n=77 on h200") and re.search(r"block_size_x +\d+", out)
+
+
+def test_best_goes_by_any_number_of_a_trial_and_lists_the_front(write: Write, run: Run, tmp_path: Path) -> None:
+    path, db = write(), str(tmp_path / "own.db")
+    kernel = Kernel.from_file(path)
+    problem = kernel.problem()
+    with Store.open(db) as store:
+        for block, seconds, registers in ((32, 3e-6, 10), (64, 1e-6, 30), (128, 2e-6, 20), (256, 4e-6, 40)):
+            resources = Resources(registers, 0, 0, 0, 0, 0)
+            found = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing.estimate(seconds), resources=resources)
+            made = record(Schedule("twice", (("block_size_x", block),)), found, problem)
+            store.append(replace(made, template_version=kernel.template.version, fingerprint="{}"))
+    best = ("best", "--kernel", path, "--db", db, "--json")
+
+    def block_of(*objective: str) -> int:
+        status, out, said = run(*best, *objective)
+        assert status == 0, said
+        return int(json.loads(out)["best"][0]["schedule"]["block_size_x"])
+
+    assert (block_of(), block_of("--objective", "registers"), block_of("--objective", "seconds:max")) == (64, 32, 256)
+    both = ("--objective", "registers", "--objective", "GB/s:max")
+    front = json.loads(run(*best, *both)[1])["best"][0]["front"]
+    assert [row["block_size_x"] for row in front] == [32, 128, 64]
+    assert "Pareto front of registers, GB/s" in run(*best[:-1], *both)[1]
+    for wrong, said in (("quux", "there is no objective 'quux'"), ("registers:least", "must be min or max")):
+        status, _, err = run(*best, "--objective", wrong)
+        assert status == 2 and said in err and len(err.splitlines()) == 1
 
 
 def test_estimates_that_cannot_tell_candidates_apart_are_said(write: Write, run: Run, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
 from search_spaces.templates.template import TemplateSet
 
 Run = Callable[..., tuple[int, str, str]]
@@ -67,7 +68,7 @@ def test_what_does_not_compile_fails_and_what_has_no_verdict_is_unproven(
             yield dataclasses.replace(passes(problem, schedule), status=status, reason="why")
 
     monkeypatch.setattr(command, "emulate_all", emulated)
-    monkeypatch.setattr(command, "check_host", lambda: None)
+    monkeypatch.setattr(command, "check_ready", lambda: None)
     assert (asked := run("verify", "matmul", *SMALL, "--sample", "2"))[0] == 1
     assert f"2 of 2 {word}" in asked[1]
     document = json.loads(run("verify", "matmul", *SMALL, "--sample", "2", "--json")[1])
@@ -119,7 +120,7 @@ class FakeEmulator:
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEmulator:
     made = FakeEmulator()
     monkeypatch.setattr(command, "emulate_all", made)
-    monkeypatch.setattr(command, "check_host", lambda: None)
+    monkeypatch.setattr(command, "check_ready", lambda: None)
     return made
 
 
@@ -254,11 +255,42 @@ def test_nothing_stored_is_no(run: Run, fake: FakeEmulator) -> None:
     assert (status, json.loads(out)["candidates"]) == (1, [])
 
 
+def test_a_schedule_of_a_file_is_verified_without_counting_a_space(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = schedules()[0]
+    Path("mine.json").write_text(json.dumps({"template": schedule.template, "schedule": schedule.to_json()}))
+
+    def counted(self: Space) -> int:
+        raise AssertionError("the space was counted")
+
+    monkeypatch.setattr(Space, "count", counted)
+    status, out, err = run("verify", "matmul", *SMALL, "--schedule", "mine.json", "--device", "h200")
+    assert (status, err) == (0, "")
+    assert out.splitlines()[1] == "1 schedule from mine.json" and out.splitlines()[-1].startswith("all 1 pass")
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "complaint"),
+    [
+        ({}, ("--sample", "1"), "leave out --sample and --db"),
+        ({}, ("--db", "a.db"), "leave out --sample and --db"),
+        ({"stages": 77}, (), "stages"),
+        ({"tile_m": 8, "tile_n": 8}, (), ""),
+    ],
+)
+def test_a_schedule_of_a_file_that_is_none(
+    run: Run, change: dict[str, int], more: tuple[str, ...], complaint: str
+) -> None:
+    schedule = schedules()[0].replace(**change)
+    Path("mine.json").write_text(json.dumps(schedule.to_json()))
+    status, out, err = run("verify", "matmul", *SMALL, "--schedule", "mine.json", "--device", "h200", *more)
+    assert (status, out, err.count("\n")) == (2, "", 1) and complaint in err
+
+
 def test_a_missing_compiler_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise HostCompilerMissing("the emulator needs a C++ compiler: install g++")
 
-    monkeypatch.setattr(command, "check_host", missing)
+    monkeypatch.setattr(command, "check_ready", missing)
     assert run("verify", "matmul", *SMALL) == (2, "", "autosched: the emulator needs a C++ compiler: install g++\n")
 
 
@@ -268,7 +300,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(run: Run, monkeypatch: pytes
         yield  # a generator, as the real one
 
     monkeypatch.setattr(command, "emulate_all", refused)
-    monkeypatch.setattr(command, "check_host", lambda: None)
+    monkeypatch.setattr(command, "check_ready", lambda: None)
     status, _, err = run("verify", "matmul", *SMALL, "--json")
     assert status == 2
     assert (
@@ -283,7 +315,7 @@ def test_too_little_memory_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch
         yield  # a generator, as the real one
 
     monkeypatch.setattr(command, "emulate_all", exhausted)
-    monkeypatch.setattr(command, "check_host", lambda: None)
+    monkeypatch.setattr(command, "check_ready", lambda: None)
     status, out, err = run("verify", "matmul", *SMALL, "--json")
     assert (status, out, err.count("\n")) == (2, "", 1) and "not enough memory" in err
 

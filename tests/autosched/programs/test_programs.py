@@ -18,6 +18,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.programs.builder import Builder, InOut, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matmul.template import MATMUL
@@ -332,3 +333,36 @@ def test_attention_has_few_instructions(d: int, most: int) -> None:
     kinds = dict(loop.kinds)
     assert loop.instructions <= most and kinds["tensor"] == d, kinds
     assert result.resources.spill_store_bytes == 0
+
+
+def test_stores_of_the_hand_written_template_share_a_pointer() -> None:
+    """128x128 results of eight warps: addresses are constants away from one, and whole tiles need no tests."""
+    try:
+        nvdisasm()
+    except DisassemblerMissing as missing:
+        pytest.skip(str(missing))
+    schedule = {
+        "tile_m": 128, "tile_n": 128, "tile_k": 32, "sg_layout_m": 2, "sg_layout_n": 4, "sg_data_m": 64,
+        "sg_data_n": 32, "layout_a": "swizzle(2,3,3)", "copy_a": "cp.async", "vector_a": 8, "copy_columns_a": 4,
+        "layout_b": "swizzle(3,3,4)", "copy_b": "cp.async", "vector_b": 8, "copy_columns_b": 16,
+        "intrinsic": "mma_m16n8k16_f16", "stages": 3, "k_unroll": 2, "fragment_buffers": 1, "epilogue": "registers",
+        "split_k": 1, "stream_k": 0, "batch_mapping": "outer", "min_blocks": 1, "raster": "row",
+    }  # fmt: skip
+    kernel = MATMUL.kernel(
+        Matmul(m=4096, n=4096, k=4096, a="f16", out="f32"), Schedule.from_json("matmul", schedule), A100
+    )
+    with CompilePool() as pool:
+        ((_, result),) = pool.compile_many([kernel], A100.arch)
+    assert not isinstance(result, CompileFailure), result.reason
+    kinds = mix(disassemble(result.cubin, result.entry))
+    assert kinds.instructions <= 360, kinds  # 346; 530 with a pointer for each row
+
+
+def test_special_functions_are_counted() -> None:
+    """One exp2 for each score of attention, by a unit that is slower than the others."""
+    made = example("attention", "attention")
+    p = problem(made, h=1, g=1, s=1024, d=64)
+    space = template(made).space(p, A100)
+    work = counts(p, space.config(space.sample(1, 1)[0]), A100)
+    scores = work.blocks * work.special * 32
+    assert 1024 * 1024 <= scores <= 1.3 * 1024 * 1024

@@ -125,7 +125,7 @@ class TestEndToEnd:
         assert result.best is not None, [r.measurement.reason for r in result.trials]
         assert result.best.measurement.resources is not None
         used = {r.schedule.template for r in result.trials}
-        assert used <= {"matmul", "wgmma_matmul", "wgmma_matmul_transposed"}
+        assert used <= {"matmul", "wgmma_matmul", "wgmma_matmul_transposed", "tma_matmul"}
         assert {r.template_version for r in result.trials} == {template(name).version for name in used}
         again = tune(PROBLEM, trials=1, **arguments)  # now the best is proven
         assert again.earlier == 4

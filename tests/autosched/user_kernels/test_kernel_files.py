@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from autosched import tune
@@ -81,3 +83,31 @@ def test_options_reach_the_compiler() -> None:
     kernel = add("define", options=["--use_fast_math"])
     schedule = Schedule("add", (("threads", 32), ("tile", 1)))
     assert kernel.template.kernel(kernel.problem(), schedule, H200).compile_options == ("--use_fast_math",)
+
+
+def test_equal_files_of_two_folders_read_their_own_folder(tmp_path: Path) -> None:
+    """Of files that say the same, the second is not the first: that one's folder may be gone."""
+    kernels = []
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "k.cu").write_text("__global__ void k(float* x, const float* y) { x[threadIdx.x] = y[threadIdx.x]; }")
+        (folder / "r.py").write_text("def same(y):\n    return y\n")
+        (folder / "k.toml").write_text(
+            """
+            argument = [
+              { name = "x", kind = "output", dtype = "f32", shape = 32 },
+              { name = "y", kind = "input", dtype = "f32", shape = 32 },
+            ]
+            kernel = { source = "k.cu", entry = "k", name = "two_folders" }
+            parameters = { b = [1, 2] }
+            launch = { block = 32, grid = "b" }
+            reference = { python = "r.py:same" }
+            """
+        )
+        kernels.append(Kernel.from_file(folder / "k.toml"))
+    first, second = (kernel.problem() for kernel in kernels)
+    assert kernels[0] == kernels[1] and first.to_json() == second.to_json()
+    shutil.rmtree(tmp_path / "first")
+    inputs = second.random_inputs(0)
+    np.testing.assert_array_equal(second.reference(inputs)["x"], inputs["y"])

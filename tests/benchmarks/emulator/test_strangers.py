@@ -10,7 +10,7 @@ import pytest
 from benchmarks.emulator.strangers.__main__ import Run, conclude, journal_of
 from benchmarks.emulator.strangers.limited import ends_within
 from benchmarks.emulator.strangers.page import page
-from benchmarks.emulator.strangers.programs import MOST_THINGS, arguments_of, programs_in, scaled
+from benchmarks.emulator.strangers.programs import MOST_THINGS, arguments_of, cmake_command, programs_in, scaled
 from benchmarks.emulator.strangers.table import TABLE, Table
 
 MAKEFILE = "run: $(program)\n\t$(LAUNCHER) ./$(program) 4096 4096 7 100 \n"
@@ -34,6 +34,25 @@ def test_programs_are_folders_with_a_makefile_and_files_with_a_main(tmp_path: Pa
     assert (mode, repeat) == ("7", "1")
     assert MOST_THINGS // 4 < int(width) * int(height) <= MOST_THINGS
     assert arguments_of(found[0], {"a": ["1", "2"]}) == ["1", "2"]
+
+
+def test_programs_of_cmake_are_built_where_they_need_the_runtime_alone(tmp_path: Path) -> None:
+    needs_others = "add_executable(blas blas.cu)\ntarget_link_libraries(blas PUBLIC CUDA::cublas)\n"
+    apart = (
+        "# add_executable(old old.cu)\nadd_executable(sum sum.cu host.cpp)\n"
+        "target_link_libraries(sum PRIVATE OpenMP::OpenMP_CXX)\n"
+        "set_target_properties(sum PROPERTIES CUDA_SEPARABLE_COMPILATION ON)\n"
+    )
+    for name, text in (("blas", needs_others), ("sum", apart)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "CMakeLists.txt").write_text(text)
+        (tmp_path / name / f"{name}.cu").write_text(SOURCE)
+    (tmp_path / "Common").mkdir()
+    assert [p.name for p in programs_in(tmp_path)] == ["sum"]
+    command = cmake_command(tmp_path / "sum", 80)
+    assert {"-rdc=true", "-arch=sm_80", "-fopenmp", str(tmp_path / "Common")} < set(command)
+    assert command[command.index("sum.cu") :][:2] == ["sum.cu", "host.cpp"] and command[-2:] == ["-o", "sum"]
+    assert cmake_command(tmp_path / "blas", 80) == []
 
 
 @pytest.mark.parametrize(
@@ -80,10 +99,11 @@ def test_the_page_counts_ends_and_says_who_read_a_finding(tmp_path: Path) -> Non
     runs = [
         Run("p", verdict="pass", launches=2, findings=[race]),
         Run("q", verdict="time limit", why="60 s", launches=1),
+        Run("r", verdict="no launch"),
     ]
     table = Table(readings=[{"program": "p", "kind": "global_race", "judged": "true", "why": "no barrier"}])
     text = page(runs, table)
-    assert "**1 of the 2 programs that were run came to their end**" in text
+    assert "**1 of the 2 programs that launch a kernel came to their end** (3 were tried)" in text
     assert "| p | global_race | p.cu:3 | 2 | true | no barrier |" in text
     assert "| q |  | time limit | 60 s |" in text
     assert "not read" in page(runs, Table())

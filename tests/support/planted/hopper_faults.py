@@ -52,7 +52,7 @@ FAULTS = (
     Fault("no proxy fence before the store", _PROXY, "", (K.MISSING_PROXY_FENCE,), True),
     Fault("exits while its peer uses it", "  sync_cluster();\n}\n", "}\n", (K.BLOCK_EXITED,), True),
     # Barriers.
-    Fault("initialization is not fenced", _INIT_FENCE, "", (K.MBARRIER_MISUSE,), True),
+    Fault("initialization is not fenced", _INIT_FENCE, "", (K.MISSING_MBARRIER_FENCE,), True),
     Fault("initialization is not waited for", "__syncthreads();", "", (K.MBARRIER_MISUSE,)),
     Fault("one barrier is not initialized", "init(empty + 8 * s, 1);", "", (K.MBARRIER_MISUSE,)),
     Fault("too many bytes expected", "A_BYTES + B_BYTES);\n", "A_BYTES + B_BYTES + 128);\n", (K.BARRIER_NOT_REACHED,)),

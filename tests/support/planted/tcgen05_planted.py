@@ -449,7 +449,7 @@ PLANTED = (
     Planted(
         "barriers that the other block does not see",
         "a pair",
-        K.MBARRIER_MISUSE,
+        K.MISSING_MBARRIER_FENCE,
         "    ptx::fence_mbarrier_init();\n",
         "",
     ),

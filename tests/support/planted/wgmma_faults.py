@@ -228,7 +228,7 @@ FAULTS = (
     WgmmaFault("exits before its cluster", ALONG_M,
                "ptx::cluster_arrive();\n      ptx::cluster_wait();\n", "", (K.BLOCK_EXITED,)),
     WgmmaFault("its cluster does not know of its barriers", ALONG_M, "ptx::fence_mbarrier_init();", "",
-               (K.MBARRIER_MISUSE,)),
+               (K.MISSING_MBARRIER_FENCE,)),
     WgmmaFault("begins before its cluster", ALONG_M, "    sync();\n", "    ptx::barrier_sync();\n",
                (K.MBARRIER_MISUSE, K.BLOCK_EXITED)),
     WgmmaFault("copies for itself alone", ALONG_N, "blocks_along_n << rank_m()", "1u << Plan::rank()",

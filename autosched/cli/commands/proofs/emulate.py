@@ -20,28 +20,12 @@ from autosched.cli.options.problem import real_number, whole_number
 from autosched.cli.terminal.errors import MOST_SEED, NO, InputError, bad_input, within
 from autosched.cli.terminal.findings import print_findings
 from autosched.cli.terminal.output import print_json, stdout_console
-from measurements.emulator import HostFailure, Suppression, check_host
+from measurements.emulator import HostFailure, Suppression, check_ready
 from measurements.emulator.findings import Grade
 from measurements.files.bounded import read_bounded
 
 _MOST_BYTES = 1 << 26  # of a source or of PTX
 _TOLERANCE = 1e-5  # relative, of --expect
-
-
-def expanded(arguments: Sequence[str]) -> list[str]:
-    """``verify FILE ...`` of a kernel, and ``verify --ptx FILE ...``, an earlier spelling, as ``emulate FILE ...``.
-
-    Every other command line is left as it is; a Python file is for ``verify_python``."""
-    if len(arguments) < 2 or arguments[0] != "verify":
-        return list(arguments)
-    if Path(arguments[1]).suffix != ".py" and Path(arguments[1]).is_file():
-        return ["emulate", *arguments[1:]]
-    for k, a in enumerate(arguments[1:], 1):
-        if a == "--ptx" and k + 1 < len(arguments):
-            return ["emulate", arguments[k + 1], *arguments[1:k], *arguments[k + 2 :]]
-        if a.startswith("--ptx="):
-            return ["emulate", a.removeprefix("--ptx="), *arguments[1:k], *arguments[k + 1 :]]
-    return list(arguments)
 
 
 def emulate(
@@ -129,7 +113,7 @@ def emulate(
     values, outputs = read_arguments(argument or [], rng)
     symbols = dict(_assignment("--symbol", text, rng) for text in symbol or [])
     wanted = {_position(text, len(values)): read_array(text.partition("=")[2], "--expect") for text in expect or []}
-    check_host(source=is_source)
+    check_ready(source=is_source)
     with bad_input():
         run = run_kernel(
             program,

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from autosched.cli.options import schedule_file
 from autosched.cli.options.devices import DEVICE_NOTE, DeviceOption, target
 from autosched.cli.options.launch import LaunchesOption, OrderOption, TurnsOption, order_from
 from autosched.cli.options.problem import maybe_problem, problem_from, whole_number
+from autosched.cli.options.schedule_file import KEYS
 from autosched.cli.options.stored import refuse_unusable
 from autosched.cli.options.stored_proofs import StoredProof, keep_proof, proof_lines
 from autosched.cli.options.templates import TemplateOption
@@ -35,6 +37,7 @@ from autosched.cli.terminal.errors import (
     STOPPED,
     InputError,
     bad_input,
+    listed,
     within,
 )
 from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
@@ -43,7 +46,7 @@ from autosched.proofs.proof import FAILING, Verification
 from autosched.proofs.proof import verify as emulate_all
 from autosched.proofs.run import Depth, LaunchOverride
 from autosched.reporting import formatting
-from measurements.emulator import SharedSite, check_host
+from measurements.emulator import SharedSite, check_ready
 from measurements.files.text import without_password
 from measurements.records.measurement import Status
 from measurements.records.record import Record
@@ -90,6 +93,15 @@ def verify(
     seed: Annotated[
         int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sample and of the inputs.")
     ] = 0,
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            "--schedule",
+            metavar="FILE",
+            help="Verify this one, and draw none. FILE (- for stdin) holds an object of its parameters, or a JSON "
+            f"document of ours with one schedule under {listed(KEYS, 'or')}.",
+        ),
+    ] = None,
     device: DeviceOption = None,
     template: TemplateOption = None,
     workers: Annotated[
@@ -111,17 +123,21 @@ def verify(
     own = None if chosen == LaunchOverride() and order is None else chosen
     if own is not None and db is not None:
         raise InputError("--order, --turns and --launches are not for --db: stored proofs have orders of their own")
+    if schedule is not None and not (db is None and sample is None):
+        raise InputError("--schedule names the one schedule to verify: leave out --sample and --db")
     if sample is not None:
         within("--sample", sample, 1, MOST_SAMPLES)
     within("--seed", seed, 0, MOST_SEED)
     if workers is not None:
         within("--workers", workers, 1, MOST_WORKERS)
     where = target(device)
-    if db is None:
+    if schedule is not None:
+        work = _given(problem_from(operator, given), where, template, schedule)
+    elif db is None:
         work = _sampled(problem_from(operator, given), where, template, sample or DEFAULT_SAMPLE, seed)
     else:
         work = _of_database(db, operator, maybe_problem(operator, given), where, sample)
-    check_host()  # raises before anything is printed, if nothing can be emulated here
+    check_ready()  # raises before anything is printed, if nothing can be emulated here
     started = time.monotonic()
     console = stdout_console()
     interrupted = False
@@ -225,6 +241,16 @@ class _Work:
             "interrupted": interrupted,
             "candidates": candidates,
         }
+
+
+def _given(problem: Problem, device: Device, template: Sequence[str] | None, file: str) -> _Work:
+    """Return the schedule of a file, of which no space need be counted."""
+    with bad_input():
+        usable = templates_for(problem, device, template or None)
+    schedule = schedule_file.read(file, {t.name: t.space(problem, device).parameters for t in usable})
+    with bad_input():
+        usable.of(schedule).config(problem, schedule, device)
+    return _Work([(problem, [schedule])], "from " + ("stdin" if file == "-" else file))
 
 
 def _sampled(problem: Problem, device: Device, template: Sequence[str] | None, count: int, seed: int) -> _Work:

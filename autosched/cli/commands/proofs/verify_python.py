@@ -20,35 +20,6 @@ from autosched.cli.terminal.errors import NO, InputError
 from autosched.cli.terminal.output import print_json, stderr_console, stdout_console
 from measurements.emulator import check_host
 
-COMMAND = "verify --python FILE"  # as usage errors name it
-
-
-def expanded(arguments: Sequence[str]) -> list[str]:
-    """``verify --python FILE ...`` and ``verify FILE.py ...`` as the command that they stand for; every other command
-    line as it is. Raises InputError for a program whose kernels are not Triton's."""
-    if len(arguments) > 1 and arguments[0] == "verify" and _is_program(arguments[1]):
-        return [COMMAND, "--python", *arguments[1:]]
-    asked = any(a == "--python" or a.startswith("--python=") for a in arguments)
-    if len(arguments) > 1 and arguments[0] == "verify" and asked:
-        return [COMMAND, *arguments[1:]]
-    return list(arguments)
-
-
-def _is_program(file: str) -> bool:
-    """Whether it is a Python file with Triton kernels."""
-    path = Path(file)
-    if path.suffix != ".py" or not path.is_file():
-        return False
-    from autosched.proofs.emulate.kernel_files import NoKernelFile, front_end_of
-
-    try:
-        found = front_end_of(path)
-    except NoKernelFile as error:
-        raise InputError(str(error)) from None
-    if found is not None and found.instead:
-        raise InputError(f"{path} holds kernels of {found.name}: {found.instead}")
-    return True
-
 
 def verify_python(
     python: Annotated[

@@ -22,14 +22,22 @@ from rich.console import Console
 
 from autosched.cli.options.devices import DeviceOption
 from autosched.cli.options.problem import one_of, problem_from, whole_number
+from autosched.cli.options.search import (
+    BackendOption,
+    JsonOption,
+    NoVerifyOption,
+    SamplerOption,
+    SecondsOption,
+    SeedOption,
+)
 from autosched.cli.options.templates import TemplateOption
 from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, within
 from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.terminal.output_files import check_outputs, replaceable
 from autosched.cli.terminal.progress import TuneDisplay
 from autosched.reporting import formatting
-from autosched.samplers import BRUTE_FORCE, DEFAULT, samplers
-from autosched.tuning.backends import BACKENDS, Gpus
+from autosched.samplers import BRUTE_FORCE, DEFAULT
+from autosched.tuning.backends import Gpus
 from autosched.tuning.effort import EFFORTS
 from autosched.user_kernels.c_header import c_header as header_of
 from autosched.user_kernels.problem import KernelProblem
@@ -44,10 +52,6 @@ if TYPE_CHECKING:
     from autosched.tuning.winner.paired_timing import Remeasurement
 
 DEFAULT_TRIALS = 64
-SecondsOption = Annotated[
-    float | None,
-    typer.Option("--seconds", metavar="S", help="Propose nothing more after S seconds (default: no limit)."),
-]
 
 
 def tune(
@@ -78,17 +82,9 @@ def tune(
     ] = None,
     device: DeviceOption = None,
     template: TemplateOption = None,
-    backend: Annotated[
-        str,
-        typer.Option("--backend", parser=one_of(BACKENDS), metavar="|".join(BACKENDS), help="Where times come from."),
-    ] = "auto",
-    sampler: Annotated[
-        str,
-        typer.Option(
-            "--sampler", parser=one_of(samplers()), metavar="|".join(samplers()), help="What proposes schedules."
-        ),
-    ] = DEFAULT,
-    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")] = 0,
+    backend: BackendOption = "auto",
+    sampler: SamplerOption = DEFAULT,
+    seed: SeedOption = 0,
     min_gain: Annotated[
         float | None,
         typer.Option("--min-gain", metavar="G", help="End once less than this part of the time can be gained."),
@@ -98,9 +94,7 @@ def tune(
         int | None,
         typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time (default one per core)."),
     ] = None,
-    no_verify: Annotated[
-        bool, typer.Option("--no-verify", help="Without a GPU: do not emulate each new best before it is called best.")
-    ] = False,
+    no_verify: NoVerifyOption = False,
     proof_seconds: Annotated[
         float | None,
         typer.Option(
@@ -160,7 +154,7 @@ def tune(
         str | None,
         typer.Option("--c-header", metavar="FILE", help="With --kernel: write the best parameters as a C header."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: JsonOption = False,
 ) -> int:
     """Search for the fastest schedule, every trial kept in a database.
 
@@ -294,23 +288,9 @@ def show_result(console: Console, result: "TuneResult", db: str) -> None:
     show(console, formatting.facts([*formatting.record_facts(result.problem, result.best), *rows]))
     if result.front:
         console.print()
-        show(console, _front_table(result))
+        show(console, formatting.front(result.objectives.names, result.best.schedule.values, result.front))
     console.print()
     show(console, formatting.decisions(result.best.schedule, console.width))
-
-
-def _front_table(result: "TuneResult") -> Any:
-    """Return the Pareto front: objectives, then the parameters that differ."""
-    names = result.objectives.names
-    varying = [n for n in result.front[0] if n in _parameters(result) and len({r[n] for r in result.front}) > 1]
-    table = formatting.table(*names, *varying, right=[*names, *varying])
-    for row in result.front:
-        table.add_row(*(f"{row[name]:.6g}" for name in names), *(str(row[name]) for name in varying))
-    return table
-
-
-def _parameters(result: "TuneResult") -> set[str]:
-    return set() if result.best is None else set(result.best.schedule.values)
 
 
 def _remeasured_facts(remeasured: "Remeasurement") -> list[tuple[str, str]]:

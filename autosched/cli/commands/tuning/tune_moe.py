@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +13,7 @@ import typer
 
 from autosched.cli.options.devices import DeviceOption, gpu_here, target
 from autosched.cli.options.problem import whole_number
+from autosched.cli.options.search import JsonOption
 from autosched.cli.terminal.errors import InputError, bad_input, within
 from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.terminal.progress import Counter
@@ -22,16 +22,7 @@ from autosched.reporting import formatting
 if TYPE_CHECKING:
     from autosched.triton.configs.tuning.sidecar import TunedLayer
 
-COMMAND = "tune --moe FILE"  # as usage errors name it
 FormatOption = Annotated[str, typer.Option("--format", metavar="NAME", help="vllm or sglang.")]
-
-
-def expanded(arguments: Sequence[str]) -> list[str]:
-    """``tune --moe FILE ...`` as the command that it stands for; any other command line as it is."""
-    asked = any(a.partition("=")[0] == "--moe" for a in arguments)
-    if len(arguments) > 1 and arguments[0] == "tune" and asked:
-        return [COMMAND, *arguments[1:]]
-    return list(arguments)
 
 
 def tune_moe(
@@ -60,7 +51,7 @@ def tune_moe(
         typer.Option("--measure", help="Time these first choices on the GPU of this machine; the fastest is taken."),
     ] = False,
     db: Annotated[str | None, typer.Option("--db", metavar="DB", help="Also keep the records here.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: JsonOption = False,
 ) -> int:
     """Write the configurations of a layer for every batch size, and a sidecar that says where they come from.
 

@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autosched.cli.commands.tuning.tune import SecondsOption
 from autosched.cli.options.devices import DeviceOption, target
 from autosched.cli.options.problem import one_of, whole_number
+from autosched.cli.options.search import (
+    BackendOption,
+    JsonOption,
+    NoVerifyOption,
+    SamplerOption,
+    SecondsOption,
+    SeedOption,
+)
 from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.errors import (
     MOST_SEED,
@@ -29,8 +36,7 @@ from autosched.cli.terminal.errors import (
 )
 from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
 from autosched.reporting import formatting
-from autosched.samplers import DEFAULT, samplers
-from autosched.tuning.backends import BACKENDS
+from autosched.samplers import DEFAULT
 from autosched.tuning.backends.cluster import cluster
 from measurements.files.text import without_password
 from measurements.store.errors import StoreError
@@ -43,15 +49,6 @@ if TYPE_CHECKING:
 EFFORTS = {"model": 1, "quick": 16, "full": 128}  # schedules to try of each problem, in the mean
 _TRIALS = 256
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-COMMAND = "tune --suite FILE"  # as usage errors name it
-
-
-def expanded(arguments: Sequence[str]) -> list[str]:
-    """``tune --suite FILE ...`` as the command that it stands for; every other command line as it is."""
-    asked = any(a.partition("=")[0] in ("--suite", "--from") for a in arguments)
-    if len(arguments) > 1 and arguments[0] == "tune" and arguments[1].startswith("-") and asked:
-        return [COMMAND, *arguments[1:]]
-    return list(arguments)
 
 
 def tune_suite(
@@ -81,17 +78,9 @@ def tune_suite(
         ),
     ] = None,
     device: DeviceOption = None,
-    backend: Annotated[
-        str,
-        typer.Option("--backend", parser=one_of(BACKENDS), metavar="|".join(BACKENDS), help="Where times come from."),
-    ] = "auto",
-    sampler: Annotated[
-        str,
-        typer.Option(
-            "--sampler", parser=one_of(samplers()), metavar="|".join(samplers()), help="What proposes schedules."
-        ),
-    ] = DEFAULT,
-    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")] = 0,
+    backend: BackendOption = "auto",
+    sampler: SamplerOption = DEFAULT,
+    seed: SeedOption = 0,
     seconds: SecondsOption = None,
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="T", help="How long to search, such as 90s, 30m or 2h.")
@@ -102,13 +91,11 @@ def tune_suite(
     workers: Annotated[
         int | None, typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time.")
     ] = None,
-    no_verify: Annotated[
-        bool, typer.Option("--no-verify", help="Without a GPU: do not emulate each new best before it is called best.")
-    ] = False,
+    no_verify: NoVerifyOption = False,
     model: Annotated[
         str | None, typer.Option("--model", metavar="MODEL", help="Start from this file of 'train'.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: JsonOption = False,
 ) -> int:
     """Tune many problems, such as the layers of a model, under one budget.
 

@@ -4,25 +4,25 @@
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autosched.cli.commands.tuning.tune import DEFAULT_TRIALS, SecondsOption, finish
+from autosched.cli.commands.tuning.tune import DEFAULT_TRIALS, finish
 from autosched.cli.options.devices import DeviceOption, target
-from autosched.cli.options.problem import one_of, whole_number
+from autosched.cli.options.problem import whole_number
+from autosched.cli.options.search import JsonOption, NoVerifyOption, SamplerOption, SecondsOption, SeedOption
 from autosched.cli.options.triton import loaded, made, sizes
 from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, STOPPED, InputError, bad_input, within
 from autosched.cli.terminal.output import stderr_console, stdout_console
 from autosched.cli.terminal.progress import TuneDisplay
-from autosched.samplers import BRUTE_FORCE, DEFAULT, samplers
+from autosched.samplers import BRUTE_FORCE, DEFAULT
 from measurements.store.errors import StoreError
 
 if TYPE_CHECKING:
     from autosched.triton.tuning.search import TritonTuning
 
-COMMAND = "tune --triton FILE:FUNCTION"  # as usage errors name it
 TritonOption = Annotated[
     str, typer.Option("--triton", metavar="FILE:FUNCTION", help="A function decorated with @triton.jit.")
 ]
@@ -43,14 +43,6 @@ RuleOption = Annotated[
     list[str] | None,
     typer.Option("--rule", metavar="EXPR", help="What every configuration must satisfy: 'BM * BN <= 16384'."),
 ]
-
-
-def expanded(arguments: Sequence[str]) -> list[str]:
-    """``tune --triton FILE:FUNCTION ...`` as the command that it stands for; any other command line as it is."""
-    asked = any(a.partition("=")[0] == "--triton" for a in arguments)
-    if len(arguments) > 1 and arguments[0] == "tune" and asked:
-        return [COMMAND, *arguments[1:]]
-    return list(arguments)
 
 
 def tune_triton(
@@ -89,13 +81,8 @@ def tune_triton(
         ),
     ] = None,
     device: DeviceOption = None,
-    sampler: Annotated[
-        str,
-        typer.Option(
-            "--sampler", parser=one_of(samplers()), metavar="|".join(samplers()), help="What proposes configurations."
-        ),
-    ] = DEFAULT,
-    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")] = 0,
+    sampler: SamplerOption = DEFAULT,
+    seed: SeedOption = 0,
     seconds: SecondsOption = None,
     workers: Annotated[
         int | None,
@@ -106,10 +93,8 @@ def tune_triton(
             help="Compilers at a time (default one per core; 0: this process).",
         ),
     ] = None,
-    no_verify: Annotated[
-        bool, typer.Option("--no-verify", help="Do not emulate each new best before it is called best.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    no_verify: NoVerifyOption = False,
+    json: JsonOption = False,
 ) -> int:
     """Search for the fastest configuration of a Triton kernel for a device that is not here.
 

@@ -77,6 +77,28 @@ struct SharedLayout {
   }
 };
 
+// A tile of boxes as TMA writes them: Width elements of every line, behind them the next ones of every line, under the
+// swizzle of that width. What lies further on is found as in SharedLayout.
+template <int Rows, int Cols, bool Transposed, int Width, class Swizzled>
+struct BoxedLayout {
+  static constexpr int lines = Transposed ? Cols : Rows;
+  static constexpr bool splits = true;
+
+  __host__ __device__ static constexpr int period() { return Swizzled::period; }
+  __host__ __device__ static constexpr int linear(int row, int col) {
+    const int at_line = Transposed ? col : row, at = Transposed ? row : col;
+    return at / Width * (lines * Width) + at_line * Width + at % Width;
+  }
+  __host__ __device__ static constexpr int offset(int row, int col) {
+    return Swizzled::template apply<Width>(linear(row, col));
+  }
+  __host__ __device__ static constexpr int low_bits(int row, int col) { return linear(row, col) & (period() - 1); }
+  __host__ __device__ static constexpr int flips(int row, int col) {
+    return Swizzled::template apply<Width>(low_bits(row, col));
+  }
+  __host__ __device__ static constexpr int adds(int row, int col) { return linear(row, col) & ~(period() - 1); }
+};
+
 // Bytes from the beginning of a tile to the element (rows, cols) on from (row, col). The former are known after
 // unrolling, the latter depend on the thread; where they share no bit below the layout's period (`Split`), each part is
 // computed alone.

@@ -140,7 +140,7 @@ struct Matmul {
   }
   __device__ static __forceinline__ typename Loop::Scales scales_of(const Work& work, const unsigned char* scale_a,
                                                                     const unsigned char* scale_b) {
-    if constexpr (Loop::block_scaled) {
+    if constexpr (scales_blocks<I>(0)) {
       return {scale_a, scale_b, work};
     } else {
       return {};

@@ -132,6 +132,8 @@ int device_attribute(int attribute) {
     case 81: return n("shared_per_sm");
     case 97: return n("shared_per_block");
     case 106: return n("max_blocks_per_sm");
+    case 108: return persisting_l2_bytes();
+    case 109: return policy_window_bytes();
     case 111: return n("reserved_shared_per_block");
     case 120: return n("major") >= 9;
     default: return 0;

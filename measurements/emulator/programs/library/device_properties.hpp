@@ -42,6 +42,11 @@ class FieldWriter {
   std::size_t at_ = 0;
 };
 
+// Of the L2 three quarters at most may be set aside for accesses that persist, in GPUs since sm_80 (CUDA C++ Programming
+// Guide, "L2 Set-Aside Cache for Persisting Accesses"); the largest window of addresses is that of an A100.
+inline int persisting_l2_bytes() { return fact("major") < 8 ? 0 : static_cast<int>(fact("l2_bytes") / 4 * 3); }
+inline int policy_window_bytes() { return fact("major") < 8 ? 0 : 134213632; }
+
 inline void fill_properties(void* to, DeviceProperties layout) {
   const bool old = layout != DeviceProperties::cuda13;  // clocks and modes, which CUDA 13 has dropped
   const int clock = static_cast<int>(fact("clock_khz"));
@@ -61,12 +66,12 @@ inline void fill_properties(void* to, DeviceProperties layout) {
   w.numbers({32768, 32768, 2048, 32768, 32768, 2046});
   w.size(512).numbers({1, 0, 0, 0, 0, 0, 3, 1});  // surfaceAlignment, concurrentKernels to unifiedAddressing
   if (old) w.number(static_cast<std::uint64_t>(clock));  // memoryClockRate
-  w.number(5120).number(fact("l2_bytes")).number(0).number(fact("max_threads_per_sm")).numbers({1, 1, 1});
+  w.number(5120).number(fact("l2_bytes")).numbers({persisting_l2_bytes()}).number(fact("max_threads_per_sm")).numbers({1, 1, 1});
   w.size(fact("shared_per_sm")).number(65536).numbers({1, 0, 0, 0});  // registers, managedMemory, the board
   if (old) w.number(2);  // singleToDoublePrecisionPerfRatio
   w.numbers({0, 1, 1, 1, 1});  // pageableMemoryAccess to cooperativeLaunch
   if (old) w.number(0);  // cooperativeMultiDeviceLaunch
-  w.size(fact("shared_per_block")).numbers({0, 0}).number(fact("max_blocks_per_sm")).number(0);
+  w.size(fact("shared_per_block")).numbers({0, 0}).number(fact("max_blocks_per_sm")).numbers({policy_window_bytes()});
   w.size(fact("reserved_shared_per_block"));
   if (layout == DeviceProperties::cuda11) return;
   w.numbers({1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}).number(fact("major") >= 9).number(0);

@@ -12,7 +12,7 @@ import autosched
 from autosched import Struct, Surface, TensorMapOf, Texture
 from autosched.proofs.emulate.emulate import EmulatedLaunch
 from autosched.proofs.emulate.kernel_signature import find_kernel, parameters_of
-from measurements.emulator.demangle import demangled
+from measurements.files.demangle import demangled
 
 pytestmark = [needs_nvrtc, needs_compiler]
 

@@ -76,7 +76,7 @@ MUTATIONS = (
         "fragment_row(i), step * I::k",
         "fragment_row(i), 0",
     ),
-    Mutation("column tail stored", FMA_ODD, MATMUL, "if (col + e < C::n)", "if (col + e <= C::n)"),
+    Mutation("column tail stored", FMA_ODD, MATMUL, "columns >= columns_left", "columns > columns_left"),
     Mutation(
         "fragments of the next k-tile before it has landed",
         TWO_BUFFERS,
@@ -91,7 +91,7 @@ MUTATIONS = (
         "held[(step + 1) % 2].load",
         "held[step % 2].load",
     ),
-    Mutation("row tail stored", FMA_ODD, MATMUL, "if (row >= C::m) continue;", "if (row > C::m) continue;"),
+    Mutation("row tail stored", FMA_ODD, MATMUL, "rows >= rows_left", "rows > rows_left"),
     Mutation("row tail of the shared epilogue", WMMA, MATMUL, "m0 + row >= C::m", "m0 + row > C::m"),
     Mutation("column tail of the shared epilogue", WMMA, MATMUL, "n0 + col >= C::n", "n0 + col > C::n"),
     Mutation(

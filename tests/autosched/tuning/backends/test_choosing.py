@@ -233,7 +233,7 @@ class TestEstimate:
     ) -> None:
         silent, resources = TemplateSet([dataclasses.replace(MATMUL, counts=None)]), Resources(40, 0, 0, 0, 0, 0)
         executed = LaunchCounts(64, 128, 1, 10, (("fma.rn.f32", 1e4),), 1e4, *[100.0] * 7, 0.0, 1e6, 0, 10**6)
-        monkeypatch.setattr("autosched.tuning.backends.estimates.counted", lambda *_: executed)
+        monkeypatch.setattr("autosched.tuning.backends.estimates.counted", lambda *_: (executed,))
         seconds = launch_time(executed, H200, CompiledResources(40)).seconds
         assert Estimate(H200, silent)(candidate, resources) == seconds
         monkeypatch.setattr("autosched.tuning.backends.estimates.counted", lambda *_: None)

@@ -134,7 +134,7 @@ def test_every_kind_has_a_case() -> None:
     of_ptx = {K.UNSET_SYMBOL, K.UNDEFINED_REGISTER, K.WRONG_STATE_SPACE, K.OUT_OF_BOUNDS_LOCAL, K.CRASH, K.HEAP_MISUSE,
               K.LAUNCH_LIMIT}  # fmt: skip
     of_hopper = {K.WGMMA_IN_FLIGHT, K.BULK_COPY_IN_FLIGHT, K.MISSING_WGMMA_FENCE, K.MISSING_PROXY_FENCE,
-                 K.MBARRIER_MISUSE, K.BLOCK_EXITED}  # fmt: skip
+                 K.MBARRIER_MISUSE, K.MISSING_MBARRIER_FENCE, K.BLOCK_EXITED}  # fmt: skip
     of_blackwell = {K.TCGEN05_IN_FLIGHT, K.MISSING_TCGEN05_FENCE, K.MISSING_TCGEN05_WAIT, K.TENSOR_MEMORY_MISUSE,
                     K.UNINITIALIZED_TENSOR_MEMORY}  # fmt: skip
     assert {case.kind for case in CASES} == set(FindingKind) - of_ptx - of_hopper - of_blackwell

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import subprocess
 import sys
@@ -138,6 +139,7 @@ def test_cache_is_pruned_oldest_first(
         os.utime(path, (time.time() - age, time.time() - age))
     assert build.runner() == here  # which is in use from now on
     monkeypatch.setattr(build, "CACHE_BYTES", 1)
+    monkeypatch.setattr(build, "_added", itertools.count())  # the next program is this process's first
     compiled = compile_to_program(kernel_of(source(7.0), ARGUMENTS))
     kept = {"new.program", compiled.path.name, here.name}
     assert {

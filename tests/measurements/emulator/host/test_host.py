@@ -13,7 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from measurements.emulator import Emulation, HostFailure, cache_folder, check_host, emulate, host, host_compiler
+from measurements.emulator import (
+    Emulation,
+    HostFailure,
+    cache_folder,
+    check_host,
+    check_ready,
+    emulate,
+    host,
+    host_compiler,
+)
 from measurements.emulator import emulator as emulator_module
 from measurements.emulator.build import runner
 from measurements.emulator.host import FROM_STDIN, compile_to
@@ -96,7 +105,17 @@ def test_a_broken_compiler_is_a_failure_of_this_machine(compiler: Compiler, scri
 
 def test_kernels_need_no_compiler_once_the_runner_is_there(run: Run, compiler: Compiler) -> None:
     compiler("exit 1")
+    check_ready()
     assert run(SOURCE, ARGUMENTS, INPUTS).ok
+
+
+def test_without_a_runner_the_compiler_is_asked_first(
+    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler("exit 1")
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "empty"))
+    with pytest.raises(HostFailure, match="cannot compile an empty program"):
+        check_ready()
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ FIRST = LEFT_OUT | {"missing_proxy_fence"}
         ("01_mma_sm100", 128, 256, 128, FIRST),
         ("02_mma_tma_sm100", 128, 256, 128, LEFT_OUT),
         ("03_mma_tma_multicast_sm100", 512, 1024, 64, LEFT_OUT),
-        ("04_mma_tma_2sm_sm100", 512, 1024, 64, LEFT_OUT | {"mbarrier_misuse"}),
+        ("04_mma_tma_2sm_sm100", 512, 1024, 64, LEFT_OUT),
         ("05_mma_tma_epi_sm100", 512, 1024, 64, LEFT_OUT),
     ],
 )

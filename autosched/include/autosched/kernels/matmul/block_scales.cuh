@@ -135,4 +135,7 @@ struct BlockScales {
   }
 };
 
+template <class C>
+using ScalesOf = conditional<scales_blocks<typename C::Intrinsic>(0), BlockScales<C>, NoBlockScales>;
+
 }  // namespace autosched

@@ -94,24 +94,31 @@ struct MatmulEpilogue {
     }
   }
 
+  // All addresses are constants away from the lane's first: a pointer to each row would take two registers and a product.
   __device__ static __forceinline__ void store_from_registers(Accumulators& acc, const Ends<C>& ends, Out* out, int m0,
                                                               int n0, int warp_m, int warp_n, int lane) {
     constexpr int run = I::c_run;
     constexpr int vector = common_vector<run>(C::n);
+    constexpr bool cut_rows = C::m % C::tile_m != 0, cut_columns = C::n % C::tile_n != 0;
+    const int row0 = m0 + warp_m * C::sg_data_m + I::c_row(lane, 0);
+    const int col0 = n0 + warp_n * C::sg_data_n + I::c_col(lane, 0);
+    const int rows_left = C::m - row0, columns_left = C::n - col0;
+    Out* const first = out + static_cast<long long>(row0) * C::n;
 #pragma unroll
     for (int i = 0; i < C::fragments_m; ++i) {
 #pragma unroll
       for (int r = 0; r < I::c_registers / run; ++r) {
-        const int row = m0 + warp_m * C::sg_data_m + Warp::fragment_row(i) + I::c_row(lane, r);
-        if (row >= C::m) continue;
-        Out* out_row = out + static_cast<long long>(row) * C::n;
-        const float of_row = ends.of_row(row);
+        const int rows = Warp::fragment_row(i) + I::c_row(0, r);
+        if (cut_rows && rows >= rows_left) continue;
+        const float of_row = ends.of_row(row0 + rows);
 #pragma unroll
         for (int j = 0; j < C::fragments_n; ++j) {
-          const int col = n0 + warp_n * C::sg_data_n + Warp::fragment_col(j) + I::c_col(lane, r);
 #pragma unroll
           for (int e = 0; e < run; e += vector) {
-            if (col + e < C::n) finish<C, vector>(acc[i][j].x, r * run + e, ends, of_row, out_row, col + e);
+            const int columns = Warp::fragment_col(j) + e;
+            if (cut_columns && columns >= columns_left) continue;
+            Out* const out_row = first + static_cast<long long>(rows) * C::n;
+            finish<C, vector>(acc[i][j].x, r * run + e, ends, of_row, out_row, col0 + columns);
           }
         }
       }

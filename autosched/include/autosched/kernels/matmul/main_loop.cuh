@@ -1,6 +1,7 @@
 // The main loop of a matmul: copies of later k-tiles overlap the arithmetic of this one.
 #pragma once
 #include <autosched/kernels/matmul/block_scales.cuh>
+#include <autosched/kernels/matmul/fragments.cuh>
 #include <autosched/kernels/matmul/loader.cuh>
 #include <autosched/kernels/matmul/operands.cuh>
 #include <autosched/kernels/matmul/warp_tile.cuh>
@@ -16,45 +17,10 @@ struct MatmulLoop {
   using Loader = MatmulLoader<C>;
   using Warp = WarpTile<C>;
   using Accumulators = typename Warp::Accumulators;
-  static constexpr bool block_scaled = scales_blocks<I>(0);
-  using Scales = conditional<block_scaled, BlockScales<C>, NoBlockScales>;
+  using Scales = ScalesOf<C>;
   using Words = typename Scales::Words;
 
-  // The fragments of a warp for one step of the intrinsic along k.
-  struct Fragments {
-    typename I::FragmentA a[C::fragments_m];
-    typename I::FragmentB b[C::fragments_n];
-
-    __device__ __forceinline__ void load(unsigned tile, int step, int warp_m, int warp_n, int lane) {
-#pragma unroll
-      for (int i = 0; i < C::fragments_m; ++i) {
-        I::template load_a<A>(a[i], tile, warp_m * C::sg_data_m, Warp::fragment_row(i), step * I::k, lane);
-      }
-#pragma unroll
-      for (int j = 0; j < C::fragments_n; j += B::group) {
-        I::template load_b<B, B::group>(&b[j], tile + A::stage_bytes, step * I::k, warp_n * C::sg_data_n,
-                                        Warp::fragment_col(j), lane);
-      }
-    }
-    __device__ __forceinline__ void multiply(Accumulators& acc, const Words& scales, int step) const {
-      if constexpr (block_scaled) {
-        multiply_from<0>(acc, scales, step);
-      } else {
-#pragma unroll
-        for (int i = 0; i < C::fragments_m; ++i) {
-#pragma unroll
-          for (int j = 0; j < C::fragments_n; ++j) I::template multiply<A, B>(acc[i][j], a[i], b[j]);
-        }
-      }
-    }
-    // Which lanes have the scales of a fragment is part of the instruction.
-    template <int At>
-    __device__ __forceinline__ void multiply_from(Accumulators& acc, const Words& scales, int step) const {
-      constexpr int i = At / C::fragments_n, j = At % C::fragments_n;
-      I::template multiply_scaled<i % 2, j % 4>(acc[i][j], a[i], b[j], scales.of_a(i, step), scales.of_b(j, step));
-      if constexpr (At + 1 < C::fragments_m * C::fragments_n) multiply_from<At + 1>(acc, scales, step);
-    }
-  };
+  using Fragments = MatmulFragments<C, A, B>;
   static constexpr int tile_steps = C::tile_k / I::k;
   static constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;  // k-tiles loaded before the first is used
 

@@ -129,15 +129,22 @@ struct WgmmaPlan {
   // so multiplies and shifts nothing.
   struct Place {
     unsigned shared;
-    unsigned start;        // of the stage, as descriptors of wgmma have it
+    unsigned start;        // of the stage, in units of 16 bytes: of its address, or as descriptors of wgmma have it
     unsigned barrier = 0;  // its barriers, behind the first ones
     unsigned parity = 0;   // of the rounds done
 
-    __device__ __forceinline__ explicit Place(unsigned shared) : shared(shared), start(encoded_start(shared)) {}
+    __device__ __forceinline__ explicit Place(unsigned shared) : shared(shared), start(shared >> 4) {}
+    __device__ __forceinline__ Place for_descriptors() const {
+      Place place = *this;
+      place.start = encoded_start(shared);
+      return place;
+    }
+    // Where the stage lies, of a place for copies.
+    __device__ __forceinline__ unsigned tile() const { return 16 * start; }
+    // And of one for descriptors, whose start is this one.
     __device__ __forceinline__ unsigned tile_at(unsigned start) const {
       return shared + 16 * (start - encoded_start(shared));
     }
-    __device__ __forceinline__ unsigned tile() const { return tile_at(start); }
     __device__ __forceinline__ unsigned full() const { return shared + unsigned(barriers_at) + barrier; }
     // That the stage before this one is empty: beside the barrier that consumers have at hand when they release it.
     __device__ __forceinline__ unsigned empty_before() const { return full() + 8; }
@@ -157,6 +164,7 @@ struct WgmmaPlan {
         parity ^= 1u;
       }
     }
+    // Of a place for descriptors.
     __device__ __forceinline__ void skip(int tiles) {
       const unsigned stages = barrier / 16 + unsigned(tiles), stage = stages % unsigned(C::stages);
       parity ^= stages / unsigned(C::stages) & 1u;

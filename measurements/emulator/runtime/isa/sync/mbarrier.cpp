@@ -2,6 +2,8 @@
 // come. What a thread knows when it arrives, those know who have seen the phase end.
 #include "sync/mbarrier.hpp"
 
+#include "memory/tensor_memory.hpp"
+
 #include <cstdio>
 #include <unordered_map>
 
@@ -321,9 +323,9 @@ Mbarrier* mbarrier_at(std::uint32_t address, const char* instruction, bool to_en
   // Within a block, a barrier is enough: Triton's kernels have no more.
   const bool fenced = m.fenced || rank_of_address(address) == self->rank;
   if (!check_mbarrier_visible(address, instruction, to_engine) && to_engine && !fenced) {
-    FINDING(mbarrier_misuse, self->site,
-            "%s: %s uses the mbarrier at %s, whose initialization at %s no fence.mbarrier_init or fence.proxy.async makes visible to bulk copies",
-            describe_self().c_str(), instruction, describe_shared(address).c_str(), place(m.site).c_str());
+    FINDING_OF_TWO(missing_mbarrier_fence, grade_of_missing_fences, self->site, m.site,
+                   "%s: %s uses the mbarrier at %s, whose initialization at %s no fence.mbarrier_init or fence.proxy.async makes visible to bulk copies",
+                   describe_self().c_str(), instruction, describe_shared(address).c_str(), place(m.site).c_str());
     m.fenced = true;
   }
   return &m;

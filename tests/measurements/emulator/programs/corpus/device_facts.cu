@@ -22,6 +22,9 @@ int main() {
               p.maxBlocksPerMultiProcessor == 32 && p.regsPerMultiprocessor == 65536 && p.maxThreadsPerMultiProcessor == 2048 &&
               p.cooperativeLaunch == 1 && p.clusterLaunch == 1 && p.managedMemory == 1 && p.concurrentKernels == 1 &&
               p.reservedSharedMemPerBlock == 1024 && p.unifiedAddressing == 1 && p.totalConstMem == 65536 && p.maxGridSize[1] == 65535;
+  int persisting = 0;
+  CHECK(cudaDeviceGetAttribute(&persisting, cudaDevAttrMaxPersistingL2CacheSize, 0));
+  good = good && persisting == p.persistingL2CacheMaxSize && persisting == p.l2CacheSize / 4 * 3 && p.accessPolicyMaxWindowSize > 0;
   cudaFuncAttributes f;
   CHECK(cudaFuncGetAttributes(&f, bounded));
   good = good && f.maxThreadsPerBlock == 128;

@@ -1,0 +1,190 @@
+// C = epilogue(A * B) by mma.sync: one block computes a tile of C, of one split of K. TMA fills a ring of stages, which one
+// warp asks for; the others multiply from it. A stage has an mbarrier that says that it is full, and one that it is empty, so
+// that no warp waits for another one that multiplies.
+//
+// Config: the parameters and attributes of search_spaces/templates/tma_matmul/space.py, and what its lowering.py adds:
+//   problem    m, n, k, batch, order_a, order_b, scale, has_bias, activation, reduction (none),
+//              and the types T (of A and B) and Out
+//   Intrinsic  what multiplies fragments; of one with block scales also scale_order and scale_blocks (of a line)
+//   operands   LayoutA, LayoutB (BoxedLayout); with _a and _b: how the intrinsic reads the tile: access (rows or trans),
+//              access_vector (its elements), leading_dimension (0)
+#pragma once
+#include <autosched/common/choice.cuh>
+#include <autosched/common/finish.cuh>
+#include <autosched/intrinsics/mma_sync.cuh>
+#include <autosched/intrinsics/wgmma.cuh>
+#include <autosched/kernels/matmul/epilogue.cuh>
+#include <autosched/kernels/matmul/fragments.cuh>
+#include <autosched/kernels/matmul/operands.cuh>
+#include <autosched/kernels/matmul/split_k.cuh>
+#include <autosched/kernels/matmul/warp_tile.cuh>
+#include <autosched/kernels/matmul/work.cuh>
+#include <autosched/ptx/barrier.cuh>
+#include <autosched/ptx/mbarrier.cuh>
+#include <autosched/ptx/shared_memory.cuh>
+#include <autosched/ptx/tensor_map/tensor_map.cuh>
+#include <autosched/ptx/warp/elect.cuh>
+#include <autosched/ptx/warp/shuffle.cuh>
+#include <autosched/tile/box_ring.cuh>
+
+namespace autosched {
+
+template <class Config>
+struct TmaMatmul {
+  // The threads that multiply, which are what the parts of `matmul` go by.
+  struct C : Config {
+    static constexpr int threads = Config::threads - 32, consumers = threads / 32, stream_k = 0;
+  };
+  using I = typename C::Intrinsic;
+  using T = typename C::T;
+  using Out = typename C::Out;
+  using A = ReadA<C>;
+  using B = ReadB<C>;
+  using BoxesA = WgmmaOperand<T, C::tile_m, C::tile_k, A::row_major, C::swizzle_a>;
+  using BoxesB = WgmmaOperand<T, C::tile_n, C::tile_k, !B::row_major, C::swizzle_b>;
+  using Fragments = MatmulFragments<C, A, B>;
+  using Scales = ScalesOf<C>;
+  using Words = typename Scales::Words;
+  using Warp = WarpTile<C>;
+  using Work = MatmulWork<C>;
+  using Accumulators = typename Warp::Accumulators;
+  using Place = tile::BoxPlace<C>;
+  static constexpr int tile_steps = C::tile_k / I::k;
+  static constexpr int barriers_at = C::shared_bytes - 16 * C::stages;
+
+  static_assert(C::tile_m % (C::sg_layout_m * C::sg_data_m) == 0 && C::tile_n % (C::sg_layout_n * C::sg_data_n) == 0,
+                "rule wg_map: sg_layout x sg_data must divide the workgroup tile");
+  static_assert(C::sg_data_m % I::m == 0 && C::sg_data_n % I::n == 0 && C::tile_k % I::k == 0,
+                "rule fragments: sg_data and tile_k must be multiples of the intrinsic's shape");
+  static_assert(C::threads == C::sg_layout_m * C::sg_layout_n * 32 && C::threads + 32 <= 1024,
+                "rule threads: 32 of each subgroup and of the warp that asks TMA, at most 1024 a block");
+  static_assert(BoxesA::bytes == C::stage_bytes_a && BoxesB::bytes == C::stage_bytes_b,
+                "rule layout: boxes fill a stage without gaps");
+  static constexpr int repeats = 8 * (C::swizzle_a > C::swizzle_b ? C::swizzle_a : C::swizzle_b);
+  static_assert(BoxesA::bytes % repeats == 0 && BoxesB::bytes % repeats == 0,
+                "rule layout: tiles begin where the pattern of their swizzle does");
+  static_assert(BoxesA::lines <= 256 && BoxesB::lines <= 256, "rule layout: a box has at most 256 lines");
+  static_assert(C::fragment_buffers == 1 || tile_steps % 2 == 0,
+                "rule fragment_steps: two buffers of fragments alternate over an even number of steps");
+  static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
+                "rule split_k: every split needs a k-tile, and together they have all of them");
+  static_assert(C::stages * C::stage_bytes <= barriers_at && (C::epilogue != "shared" || C::epilogue_bytes <= barriers_at),
+                "rule shared_memory: the stages, or results, and the barriers must fit into the block's shared memory");
+  static_assert(sizeof(Accumulators) == C::accumulators * sizeof(typename Warp::Sum),
+                "rule accumulators: the fragments of a warp must make up its part of the tile");
+
+  __device__ static __forceinline__ void run(const ptx::TensorMap& a, const ptx::TensorMap& b, const Ends<C>& ends, Out* out,
+                                             float* partials, unsigned* counters, const unsigned char* block_scale_a,
+                                             const unsigned char* block_scale_b) {
+    const unsigned shared = ptx::shared_memory();
+    if (threadIdx.x == 0) {
+      tile::init_ring<C>(shared + unsigned(barriers_at));
+      ptx::fence_mbarrier_init();  // TMA, too, sees them
+    }
+    ptx::barrier_sync();
+    const Work work = Work::alone();
+    const Place place(shared, shared + unsigned(barriers_at));
+    // By a shuffle, behind which ptxas knows that all lanes have the same.
+    if (int(ptx::shfl_idx(threadIdx.x / 32, 0)) == C::consumers) {
+      if (ptx::elect()) produce(a, b, work, place);
+      return;
+    }
+    Accumulators acc = {};
+    if constexpr (scales_blocks<I>(0)) {
+      multiply(acc, {block_scale_a, block_scale_b, work}, work, place);
+    } else {
+      multiply(acc, Scales{}, work, place);
+    }
+    if constexpr (C::split_k > 1) {
+      const int output_tile = (work.batch * C::tiles_m + work.tile.m) * C::tiles_n + work.tile.n;
+      if (!combine_splits<C>(acc, shared, partials, counters + output_tile, output_tile, work.split)) return;
+    }
+    out += static_cast<long long>(work.batch) * C::m * C::n;
+    MatmulEpilogue<C>::store(acc, shared, ends.of_matrix(work.batch), out, work.m0(), work.n0(), work.warp_m(),
+                             work.warp_n(), work.lane());
+  }
+
+  // One thread: fills every stage as soon as it is empty.
+  __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, const Work& work,
+                                                 Place place) {
+#pragma unroll 1
+    for (int t = 0; t < work.count; ++t, place.advance()) {
+      while (!ptx::mbarrier_try_wait(place.empty(), place.parity ^ 1u)) {  // the first round finds all stages empty
+      }
+      ptx::mbarrier_arrive_expect_tx(place.full(), C::stage_bytes);
+      const int k0 = (work.first + t) * C::tile_k;
+      load<BoxesA>(a, place.tile, work.m0(), k0, work.batch, place.full());
+      load<BoxesB>(b, place.tile + unsigned(C::stage_bytes_a), work.n0(), k0, work.batch, place.full());
+    }
+  }
+  template <class Boxes>
+  __device__ static __forceinline__ void load(const ptx::TensorMap& map, unsigned to, int mn0, int k0, int batch,
+                                              unsigned full) {
+    constexpr bool along_k = Boxes::major == 0;
+#pragma unroll
+    for (int i = 0; i < Boxes::boxes; ++i) {
+      ptx::load_box(to + unsigned(i * Boxes::box_bytes), map, (along_k ? k0 : mn0) + i * Boxes::width, along_k ? mn0 : k0,
+                    batch, full, ptx::Evict::normally);
+    }
+  }
+
+  // The warps that multiply: the products of all k-tiles.
+  __device__ static __forceinline__ void multiply(Accumulators& acc, Scales scales, const Work& work, Place place) {
+    const int warp_m = work.warp_m(), warp_n = work.warp_n(), lane = work.lane();
+    const auto release = [&] {
+      ptx::warp_sync();  // all lanes have read
+      if (lane == 0) ptx::mbarrier_arrive(place.empty());
+      place.advance();
+    };
+    Words words = scales.take();
+    if constexpr (C::fragment_buffers == 2) {
+      // Those of the next step are loaded while this one is multiplied, also from one stage to the next.
+      Fragments held[2];
+      tile::wait_phase(place.full(), place.parity);
+      held[0].load(place.tile, 0, warp_m, warp_n, lane);
+#pragma unroll 1
+      for (int left = work.count; left > 0; --left) {
+        const Words next = scales.take();
+#pragma unroll
+        for (int step = 0; step < tile_steps; ++step) {
+          if (step + 1 < tile_steps) {
+            held[(step + 1) % 2].load(place.tile, step + 1, warp_m, warp_n, lane);
+          } else {
+            release();  // all fragments of this k-tile are in registers
+            if (left > 1) {
+              tile::wait_phase(place.full(), place.parity);
+              held[0].load(place.tile, 0, warp_m, warp_n, lane);
+            }
+          }
+          held[step % 2].multiply(acc, words, step);
+        }
+        words = next;
+      }
+    } else {
+#pragma unroll 1
+      for (int left = work.count; left > 0; --left) {
+        const Words next = scales.take();
+        tile::wait_phase(place.full(), place.parity);
+#pragma unroll
+        for (int step = 0; step < tile_steps; ++step) {
+          Fragments fragments;
+          fragments.load(place.tile, step, warp_m, warp_n, lane);
+          if (step + 1 == tile_steps) release();
+          fragments.multiply(acc, words, step);
+        }
+        words = next;
+      }
+    }
+  }
+};
+
+template <class Config>
+__device__ __forceinline__ void tma_matmul(const ptx::TensorMap& a, const ptx::TensorMap& b, const float* scale_a,
+                                           const float* scale_b, const typename Config::Out* bias,
+                                           typename Config::Out* out, float* partials, unsigned* counters,
+                                           const unsigned char* block_scale_a = nullptr,
+                                           const unsigned char* block_scale_b = nullptr) {
+  TmaMatmul<Config>::run(a, b, {bias, scale_a, scale_b}, out, partials, counters, block_scale_a, block_scale_b);
+}
+
+}  // namespace autosched

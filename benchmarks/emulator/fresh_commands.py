@@ -1,0 +1,144 @@
+"""CPU seconds of ``autosched verify`` as a command of its own: one schedule of each operator, quickly and fully.
+
+    python -m benchmarks.emulator.fresh_commands [--before TREE] [--depth quick full] [--repeats 3] > fresh_proofs.md
+
+``--before`` is the tree of an earlier commit, whose commands run in turns with those of this one. Seconds are user and
+system, of the command and all its processes; that of a quick proof is the least of ``--repeats``. The cache has nothing
+but the runner at first: "new" is the first proof of a kernel, which NVRTC compiles, "again" a later one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from measurements.emulator import cache_folder
+from measurements.emulator.build import runner
+
+HERE = Path(__file__).resolve().parents[2]
+COMMANDS = {
+    "matmul": "matmul -m 4096 -n 4096 -k 4096 --dtype f16 --template matmul",
+    "matvec": "matvec -m 1 -n 4096 -k 4096",
+    "softmax": "softmax --rows 4096 --columns 4096",
+    "layernorm": "layernorm --rows 4096 --columns 4096",
+    "rmsnorm": "rmsnorm --rows 4096 --columns 4096",
+    "reduce": "reduce --rows 4096 --columns 4096",
+    "transpose": "transpose --rows 4096 --columns 4096",
+    "copy": "copy --rows 4096 --columns 4096",
+}
+DEVICE = "a100"
+
+
+def seconds_of(tree: Path, cache: Path, arguments: Sequence[str]) -> float:
+    """Return the CPU seconds of a command, which must say that the schedule passes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-m", "autosched", *arguments, "--device", DEVICE],
+        cwd=tree, env={**os.environ, "AUTOSCHED_CACHE_DIR": str(cache)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(arguments)}: {done.stdout[-500:]}{done.stderr[-500:]}")
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def drawn(problem: Sequence[str], folder: Path) -> Path:
+    """Return the file of the schedule that ``--sample 1`` draws."""
+    command = [sys.executable, "-m", "autosched", "space", *problem, "--sample", "1", "--json", "--device", DEVICE]
+    out = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout
+    file = folder / f"{problem[0]}.json"
+    file.write_text(json.dumps({"samples": json.loads(out)["samples"]}))
+    return file
+
+
+def with_runner(folder: Path, tree: Path) -> Path:
+    """Return a cache that holds the runner of ``tree`` alone."""
+    kept = folder / "emulator"
+    kept.mkdir(parents=True)
+    for file in cache_folder().glob("runner-*"):
+        shutil.copy2(file, kept / file.name)
+    seconds_of(tree, folder, ["verify", "copy", "--rows", "8", "--columns", "8", "--sample", "1"])  # else it is built
+    return folder
+
+
+def quick(before: Path | None, repeats: int, folder: Path) -> list[str]:
+    """Return the table of quick proofs."""
+    trees = {"now": HERE, **({} if before is None else {"before": before})}
+    caches = {name: with_runner(folder / name, tree) for name, tree in trees.items()}
+    ways = {
+        **({} if before is None else {"before, `--sample 1`": ("before", "--sample 1")}),
+        "now, `--sample 1`": ("now", "--sample 1"),
+        "now, `--schedule`": ("now", "--schedule"),
+    }
+    rows: dict[str, list[float]] = {}
+    lines = [f"| quick | new, now | {' | '.join(ways)} |", "|---" * (len(ways) + 2) + "|"]
+    for name, text in COMMANDS.items():
+        problem = text.split()
+        file = drawn(problem, folder)
+        chosen = {"--sample 1": ["--sample", "1"], "--schedule": ["--schedule", str(file)]}
+        new = {tree: seconds_of(trees[tree], caches[tree], ["verify", *problem, "--sample", "1"]) for tree in trees}
+        least = {way: float("inf") for way in ways}
+        for _ in range(repeats):
+            for way, (tree, how) in ways.items():
+                took = seconds_of(trees[tree], caches[tree], ["verify", *problem, *chosen[how]])
+                least[way] = min(least[way], took)
+        rows[name] = [new["now"], *least.values()]
+        lines.append(f"| {name} | {' | '.join(f'{s:.2f}' for s in rows[name])} |")
+        print(lines[-1], file=sys.stderr, flush=True)
+    medians = [statistics.median(column) for column in zip(*rows.values(), strict=True)]
+    return [*lines, f"| **median** | {' | '.join(f'**{s:.2f}**' for s in medians)} |"]
+
+
+def full(folder: Path) -> list[str]:
+    """Return the table of full proofs, once each, of kernels that nobody has compiled yet."""
+    cache, seconds = with_runner(folder / "full", HERE), {}
+    for name, text in COMMANDS.items():
+        file = drawn(text.split(), folder)
+        seconds[name] = seconds_of(HERE, cache, ["verify", *text.split(), "--schedule", str(file), "--full"])
+        print(f"| {name} | {seconds[name]:.1f} |", file=sys.stderr, flush=True)
+    lines = [f"| {name} | {s:.1f} |" for name, s in seconds.items()]
+    return [
+        "| full | new, `--schedule` |",
+        "|---|---|",
+        *lines,
+        f"| **median** | **{statistics.median(seconds.values()):.1f}** |",
+    ]
+
+
+def main() -> int:
+    """Measure, and print the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", type=Path, help="a tree of an earlier commit")
+    parser.add_argument("--depth", nargs="+", choices=("quick", "full"), default=["quick", "full"])
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    runner()
+    with tempfile.TemporaryDirectory(prefix="fresh-commands-") as place:
+        tables = []
+        if "quick" in arguments.depth:
+            tables.append(quick(arguments.before, arguments.repeats, Path(place)))
+        if "full" in arguments.depth:
+            tables.append(full(Path(place)))
+    load = os.getloadavg()[2]
+    print(
+        f"# Proofs as commands of their own\n`python -m benchmarks.emulator.fresh_commands`, "
+        f"{datetime.now(UTC):%Y-%m-%d}, a 2-core x86-64 machine with a load of {load:.0f}.\n"
+        f"CPU seconds, user and system, of `autosched verify` for {DEVICE}: Python's start, imports, NVRTC are\n"
+        "among them. A busy machine makes them longer. Goals, in the median: a quick proof 0.5 s, a full one 10 s.\n"
+    )
+    print("\n\n".join("\n".join(table) for table in tables))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""Whether sampled schedules pass ``verify`` on GPUs that nobody here has: tensor memory, block scales, sm_75.
+
+    python -m benchmarks.emulator.sampled_proofs [--only NAME ...] [--count N] [--log FILE] > sampled_proofs.md
+
+Each schedule is drawn from the pruned space of a random problem and proven as ``verify`` proves it, quickly. ``--log``
+keeps what is done, a JSON line each, and a later call goes on behind it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from autosched.proofs.proof import verify_one
+from benchmarks.emulator.speed import cpu
+from search_spaces.catalogue import template, templates_for
+from search_spaces.hardware.devices import Device, device
+from search_spaces.hardware.dtypes import FLOAT_DTYPES
+from search_spaces.operators.block_scales import SCALE_ORDERS
+from search_spaces.operators.copy import Copy
+from search_spaces.operators.matmul import EPILOGUES, REDUCTIONS, Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import KINDS, LayerNorm, Reduce, RmsNorm, Softmax
+from search_spaces.operators.transpose import ELEMENT_BYTES, Transpose
+from search_spaces.templates.template import TemplateSet
+
+BLOCK_SCALED = ("mxf8", "mxf4", "nvf4")
+PLAIN = ("bf16", "f16", "f32", "e4m3", "e5m2", "i8")
+B200, RTX5090, T4 = device("b200"), device("rtx5090"), device("t4")
+
+
+def tensor_memory(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
+    """Every type on a B200, each fourth of the plain ones with few rows."""
+    kind = (*PLAIN, *BLOCK_SCALED)[i % 9]
+    few = kind in PLAIN and i // 9 % 4 == 3
+    m, n, k = (int(x) for x in rng.integers((1, 1, 1), (90 if few else 900, 80, 30)))
+    fp8 = kind in ("e4m3", "e5m2")
+    scales = ("none", "tensor", "row_column") if fp8 or kind in BLOCK_SCALED else ("none",)
+    problem = Matmul(
+        m, 8 * n, 64 * k, a=kind, order_b="col", batch=int(rng.choice((1, 3))),
+        out=str(rng.choice(("bf16", "f32"))) if kind in BLOCK_SCALED else "",
+        scale_order="tiled" if kind in BLOCK_SCALED else "",
+        epilogue="none" if kind == "i8" else str(rng.choice(EPILOGUES)),
+        scale=str(rng.choice((*scales, "block") if fp8 and not few else scales)),
+    )  # fmt: skip
+    return problem, B200, templates_for(problem, B200, ["tcgen05_matmul_transposed" if few else "tcgen05_matmul"])
+
+
+def block_scales(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
+    """Types of blocks with a scale on an RTX 5090."""
+    m, n, k = (int(x) for x in rng.integers((1, 1, 1), (400, 300, 60)))
+    problem = Matmul(
+        m, n, 32 * k, a=BLOCK_SCALED[i % 3], scale_order=SCALE_ORDERS[i // 3 % 2], batch=int(rng.choice((1, 3))),
+        out=str(rng.choice(("bf16", "f32"))), epilogue=str(rng.choice(EPILOGUES)),
+        reduction=str(rng.choice(REDUCTIONS)), scale=str(rng.choice(("none", "tensor", "row_column"))),
+    )  # fmt: skip
+    return problem, RTX5090, templates_for(problem, RTX5090, ["matmul"])
+
+
+def turing(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
+    """Every operator on a T4, half of them matmuls."""
+    m, n, k = (int(x) for x in rng.integers((1, 1, 1), (200, 40, 40)))
+    floats = [str(rng.choice([*FLOAT_DTYPES])) for _ in range(2)]
+    order = ("row", "col")
+    kind = ("f16", "i8", "f16", "bf16", "f32")[i // 2 % 5]
+    problems: Sequence[Callable[[], Problem]] = (
+        lambda: Softmax(m, 13 * n, dtype=floats[0], out=floats[1]),
+        lambda: LayerNorm(m, 13 * n, dtype=floats[0], out=floats[1]),
+        lambda: RmsNorm(m, 13 * n, dtype=floats[0], out=floats[1]),
+        lambda: Reduce(m, 13 * n, dtype=floats[0], kind=(one := str(rng.choice([*KINDS]))),
+                       axis=str(rng.choice(("row", "column"))), out="u32" if one == "argmax" else floats[1]),
+        lambda: Matvec(1 + m % 16, 8 * n, 16 * k, x=str(rng.choice(("f16", "f32", "bf16")))),
+        lambda: Transpose(m, 8 * n, batch=2, dtype=str(rng.choice([*ELEMENT_BYTES]))),
+        lambda: Copy(m, 8 * n, dtype=str(rng.choice([*ELEMENT_BYTES]))),
+    )  # fmt: skip
+    if i % 2:
+        problem = problems[i // 2 % len(problems)]()
+    else:
+        problem = Matmul(
+            m, 8 * n, 16 * k, a=kind, order_a="row" if kind == "i8" else str(rng.choice(order)),
+            order_b="col" if kind == "i8" else str(rng.choice(order)), acc="f16" if i % 20 == 4 else "",
+            epilogue="none" if kind == "i8" else str(rng.choice(EPILOGUES)),
+        )  # fmt: skip
+    return problem, T4, templates_for(problem, T4)
+
+
+Draw = Callable[[int, np.random.Generator], tuple[Problem, Device, TemplateSet]]
+LISTS: dict[str, tuple[int, Draw]] = {
+    "tcgen05 on b200": (300, tensor_memory),
+    "block scales on rtx5090": (100, block_scales),
+    "sm_75 on t4": (100, turing),
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of one schedule; ``seconds`` are of the CPU, those of the space not among them."""
+
+    name: str
+    index: int
+    problem: str
+    template: str
+    schedule: str
+    status: str
+    reason: str
+    seconds: float
+
+
+def judge(name: str, index: int) -> Judged:
+    """Draw schedule ``index`` of the list ``name`` and prove it."""
+    draw = LISTS[name][1]
+    problem, on, usable = draw(index, np.random.default_rng((index, 2026)))
+    (schedule,) = usable.space(problem, on).sample(1, seed=index)
+    before = cpu()
+    done = verify_one(template(schedule.template), problem, schedule, on)
+    return Judged(
+        name, index, problem.key(), schedule.template, schedule.key(), done.status, done.reason, cpu() - before
+    )
+
+
+def _known(log: Path | None) -> list[Judged]:
+    if log is None or not log.exists():
+        return []
+    return [Judged(**json.loads(line)) for line in log.read_text().splitlines()]
+
+
+def table(judged: Sequence[Judged]) -> str:
+    """Return the page: a row each list, and those that failed."""
+    lines = [
+        "# Sampled schedules of GPUs that nobody here has",
+        f"`python -m benchmarks.emulator.sampled_proofs`, {datetime.now(UTC):%Y-%m-%d}, on a 2-core x86-64 machine",
+        "without a GPU. Each schedule is drawn from the space of a random problem and proven quickly, as by `verify`.",
+        "CPU seconds of the proof, user and system, in one process.",
+        "",
+        "| schedules | passed | of | median s | most s |",
+        "|---|---|---|---|---|",
+    ]
+    for name in LISTS:
+        of = [j for j in judged if j.name == name]
+        if of:
+            seconds = [j.seconds for j in of]
+            passed = sum(j.status == "ok" for j in of)
+            lines.append(f"| {name} | {passed} | {len(of)} | {statistics.median(seconds):.2f} | {max(seconds):.1f} |")
+    failed = [j for j in judged if j.status != "ok"]
+    lines += ["", "None failed." if not failed else "Failed:"]
+    lines += [f"- {j.name} {j.index}: {j.problem}: {j.status}: {j.reason}" for j in failed]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Judge what the log lacks, print the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=list(LISTS), choices=list(LISTS))
+    parser.add_argument("--count", type=int, help="so many of each list")
+    parser.add_argument("--log", type=Path)
+    arguments = parser.parse_args()
+    judged = _known(arguments.log)
+    done = {(j.name, j.index) for j in judged}
+    for name in arguments.only:
+        for index in range(arguments.count or LISTS[name][0]):
+            if (name, index) in done:
+                continue
+            judged.append(judge(name, index))
+            if arguments.log:
+                with arguments.log.open("a") as log:
+                    log.write(json.dumps(asdict(judged[-1])) + "\n")
+            if judged[-1].status != "ok":
+                print(f"{time.strftime('%H:%M:%S')} {judged[-1]}", file=sys.stderr, flush=True)
+    print(table(judged))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

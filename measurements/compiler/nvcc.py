@@ -1,0 +1,117 @@
+"""nvcc, NVIDIA's compiler driver, in place of NVRTC: for sources with host code, or with headers that only it takes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+from measurements.compiler.nvrtc import NVCC, PROGRAM_NAME, CompilerOutput, PtxOutput
+from measurements.files.demangle import demangled
+from search_spaces.templates.headers import Headers
+
+SECONDS = 300.0  # that one compile may take
+_NOT_OURS = (NVCC, "-default-device", "-minimal", "-dopt=on")  # what is for NVRTC alone, or for us
+_SPELLED = {"-std=c++17": "-std=c++17", "--ptxas-options=-v": "-Xptxas=-v"}
+
+
+class NvccMissing(ValueError):
+    """There is no nvcc here. The message is one line."""
+
+
+def find_nvcc() -> str:
+    """Return the path of nvcc. Raises NvccMissing."""
+    found = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+    if found is None:
+        raise NvccMissing("nvcc was not found: install the CUDA toolkit, or leave out compiler")
+    return found
+
+
+@cache
+def nvcc_version() -> str:
+    """For example "nvcc 13.0.88": part of what a compile is known by. Raises NvccMissing."""
+    done = subprocess.run([find_nvcc(), "--version"], capture_output=True, text=True, check=False, timeout=60)
+    found = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
+    return f"nvcc {found[1] if found else 'of unknown version'}"
+
+
+def compile_source(
+    source: str, entry: str, arch: str, headers: Headers, options: Sequence[str], then: Sequence[str] = ()
+) -> CompilerOutput:
+    """As ``nvrtc.compile_source``. Raises NvccMissing."""
+    content, names, log, seconds = _compiled(source, (entry, *then), arch, headers, options, "-cubin")
+    if content is None:
+        return CompilerOutput(None, entry, log, seconds)
+    return CompilerOutput(content, names[0], log, seconds, tuple(names[1:]))
+
+
+def compile_to_ptx(
+    source: str, entry: str, arch: str, headers: Headers, options: Sequence[str], then: Sequence[str] = ()
+) -> PtxOutput:
+    """As ``nvrtc.compile_to_ptx``. Raises NvccMissing."""
+    content, names, log, seconds = _compiled(source, (entry, *then), arch, headers, options, "-ptx")
+    return PtxOutput(None if content is None else content.decode(errors="replace"), names[0], log, seconds)
+
+
+def _compiled(
+    source: str, entries: Sequence[str], arch: str, headers: Headers, options: Sequence[str], kind: str
+) -> tuple[bytes | None, list[str], str, float]:
+    """Return the code (None where it failed), the names of the functions in it, what nvcc said, and the seconds."""
+    nvcc, started = find_nvcc(), time.perf_counter()
+    # An instance of a template is made where its address is taken.
+    instances = [e for e in dict.fromkeys(entries) if "<" in e]
+    taken = ", ".join(f"reinterpret_cast<const void*>(&{e})" for e in instances)
+    text = source + (
+        f"\n__attribute__((used)) static const void* autosched_instances[] = {{{taken}}};\n" if taken else ""
+    )
+    with tempfile.TemporaryDirectory(prefix="autosched-nvcc-") as name:
+        folder = Path(name)
+        for header, given_text in headers.files:
+            place = PurePosixPath(header)
+            if place.is_absolute() or ".." in place.parts:
+                return None, list(entries), f"error: the header {header} leads out of the folder", 0.0
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            (folder / place).write_text(given_text)
+        (folder / PROGRAM_NAME).write_text(text)
+        given = [_SPELLED.get(o, o) for o in options if o not in _NOT_OURS]
+        command = [nvcc, kind, f"-arch={arch}", "-I.", *given, "-o", "out", PROGRAM_NAME]
+        try:
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, errors="replace", check=False, timeout=SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            return None, list(entries), f"error: not compiled within {SECONDS:g} s", time.perf_counter() - started
+        log, seconds = (done.stdout + done.stderr).strip(), time.perf_counter() - started
+        if done.returncode != 0:
+            return None, list(entries), log or f"error: nvcc ended with status {done.returncode}", seconds
+        content = (folder / "out").read_bytes()
+    there = _functions(content, log, kind)
+    names = [_lowered(entry, there) for entry in entries]
+    missing = next((e for e, n in zip(entries, names, strict=True) if not n), None)
+    if missing is not None:
+        return None, list(entries), f"error: no function {missing} was compiled", seconds
+    return content, names, log, seconds
+
+
+def _functions(content: bytes, log: str, kind: str) -> list[str]:
+    if kind == "-ptx":
+        return re.findall(r"\.entry\s+([\w$]+)", content.decode(errors="replace"))
+    return re.findall(r"Compiling entry function '([^']+)'", log)
+
+
+def _lowered(entry: str, there: Sequence[str]) -> str:
+    """Return the name of an entry in the code; "" where it is not there, or nobody can tell which one it is."""
+    plain = re.sub(r"\s+", "", entry)
+    if plain in there:
+        return plain
+    named = [
+        name for name in there if re.search(rf"(^|[\s:]){re.escape(entry.partition('<')[0])}[<(]", demangled(name))
+    ]
+    exact = [name for name in named if re.sub(r"\s+", "", demangled(name)).rpartition("(")[0].endswith(plain)]
+    found = exact or named
+    return found[0] if len(found) == 1 else ""

@@ -1,0 +1,126 @@
+"""Sizes along which results of a program do not depend on each other: a few rows of them are the same program's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.places import resolve
+
+
+@lru_cache(maxsize=256)
+def independent(trace: ir.Trace) -> Mapping[str, int]:
+    """Return the names of the extents that blocks cut into tiles, with the axis of the grid, and along which no
+    operation joins elements or tells one place from another."""
+    plain = resolve(trace)
+    names = dict.fromkeys(name for a in trace.arrays for name in a.sizes)
+    found = {name: _Along(plain, name).axis() for name in names}
+    return {name: axis for name, axis in found.items() if axis is not None}
+
+
+class _Mixed(Exception):
+    """Elements along the extent meet, or their places matter."""
+
+
+class _Along:
+    """``axes``: the dimension of each value that lies along the extent, or None."""
+
+    def __init__(self, trace: ir.Trace, name: str) -> None:
+        self.trace, self.name = trace, name
+        self.block: int | None = None  # the axis of the grid that cuts it
+        self.axes: dict[int, int | None] = {}
+        self.states: dict[int, int | None] = {}
+
+    def axis(self) -> int | None:
+        """Return the axis of the grid; None where elements meet."""
+        try:
+            for _ in range(2):  # what a turn leaves in states, the next one reads
+                self._run(self.trace.operations)
+        except _Mixed:
+            return None
+        return self.block
+
+    def _run(self, operations: tuple[ir.Operation, ...]) -> None:
+        for operation in operations:
+            match operation:
+                case ir.Loop():
+                    self._check_place(operation.first, operation.stop)
+                    self._run(operation.body)
+                case ir.If():
+                    self._check_place(operation.place)
+                    self._run(operation.body)
+                case ir.Store(value, window):
+                    along = self._window(window)
+                    if along is None or self.axes[value.id] not in (None, along):
+                        raise _Mixed
+                case ir.AtomicRmw():
+                    raise _Mixed
+                case ir.Set(state, value):
+                    self.states[state] = self._one(self.states.get(state), self.axes[value.id])
+                case ir.Prefetch() | ir.Move():
+                    pass
+                case _:
+                    self.axes[operation.result.id] = self._of(operation)
+
+    def _of(self, operation: ir.Computing) -> int | None:
+        match operation:
+            case ir.Load(_, window):
+                return self._window(window)
+            case ir.Coordinates(_, _, base):
+                self._check_place(base)
+                return None
+            case ir.Read(_, state):
+                return self.states.get(state)
+            case ir.Transpose(_, value):
+                own = self.axes[value.id]
+                return None if own is None else 1 - own
+            case ir.Reduce(_, _, value, dimension) | ir.Broadcast(_, value, dimension):
+                own = self.axes[value.id]
+                if own == dimension:
+                    raise _Mixed
+                return own
+            case ir.Mma(_, a, b, c):
+                left, right = self.axes[a.id], self.axes[b.id]
+                if left == 1 or right == 0:
+                    raise _Mixed
+                own = self._one(left, right)
+                return own if c is None else self._one(own, self.axes[c.id])
+            case ir.Map() | ir.Convert():
+                found: int | None = None
+                for value in ir.inputs(operation):
+                    found = self._one(found, self.axes[value.id])
+                return found
+        return None
+
+    def _one(self, first: int | None, second: int | None) -> int | None:
+        if first is not None and second is not None and first != second:
+            raise _Mixed
+        return second if first is None else first
+
+    def _window(self, window: ir.Window) -> int | None:
+        """Return the dimension along the extent; where it lies must follow from the block alone."""
+        names = window.array.sizes
+        if window.index is not None or window.array.role == "shared" or self.name in names[:-2]:
+            raise _Mixed
+        matrix = names[-2:] if len(names) > 1 else ("", names[0])
+        matrix = matrix[::-1] if window.turned else matrix
+        along = [d for d in (0, 1) if matrix[d] == self.name]
+        if len(along) > 1:
+            raise _Mixed
+        for d in along:
+            axes = [a for a, size in enumerate(self.trace.tile) if window.at[d] == Index("block", a) * size]
+            fits = axes and window.shape[d] == self.trace.tile[axes[0]] and self.block in (None, axes[0])
+            if not fits:
+                raise _Mixed
+            self.block = axes[0]
+        self._check_place(*window.array.lead, *(window.at[d] for d in (0, 1) if d not in along))
+        return along[0] if along else None
+
+    def _check_place(self, *places: Index) -> None:
+        """Check that no place depends on the block's along the extent."""
+        for place in places:
+            if place.kind == "block" and place.number == self.block:
+                raise _Mixed
+            self._check_place(*place.args)

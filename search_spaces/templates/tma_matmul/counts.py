@@ -1,0 +1,80 @@
+"""What one schedule demands of the machine: counts that follow from the config, not times."""
+
+from __future__ import annotations
+
+import math
+
+from search_spaces.hardware.costs.bank_conflicts import fragment_traffic
+from search_spaces.hardware.costs.cost_counts import CostCounts
+from search_spaces.hardware.costs.data_movement import SECTOR_BYTES
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.intrinsics import intrinsic
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.config import Config
+from search_spaces.templates.common.boxes import SIDES
+from search_spaces.templates.common.compiled_registers import compiled_registers
+from search_spaces.templates.common.matmul_traffic import dram_bytes
+from search_spaces.templates.matmul.counts import MORE_REGISTERS
+from search_spaces.templates.matmul.decisions import tile_shape
+from search_spaces.templates.matmul.lowering import tile, wg_maps
+from search_spaces.templates.tma_matmul.lowering import box, boxes
+
+OF_STAGE = 16  # instructions of a warp to wait for a stage, to release it and to step on
+
+
+def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
+    """Return the cost counts of a valid config."""
+    tile_m, tile_n, tile_k = tile(config)
+    stages, split_k, steps = config.integers("stages", "split_k", "tiles_of_split")
+    fragments_m, fragments_n = config.integers("fragments_m", "fragments_n")
+    row = intrinsic(config.text("intrinsic"))
+    warps = config.integer("multiplying_threads") // device.warp_size
+    element = problem.input_dtype.bytes
+
+    reads = [
+        (fragment_traffic(row, side, box(problem, config, side), element), boxes(problem, config, side))
+        for side in SIDES
+    ]
+    # Subgroups that own the same part of an operand each read its fragments.
+    sharers = [
+        math.prod(m.sharers(tile_shape(side, tile_m, tile_n, tile_k)))
+        for side, m in zip(SIDES, wg_maps(config)[:2], strict=True)
+    ]
+    stage_bytes = config.integer("stage_bytes")
+    wavefronts = stage_bytes / device.shared_bytes_per_cycle + sum(
+        read.wavefronts * count * s for (read, count), s in zip(reads, sharers, strict=True)
+    )
+    multiplies = fragments_m * fragments_n * tile_k // row.k * warps * row.instructions
+    loads = sum(read.instructions * count * s for (read, count), s in zip(reads, sharers, strict=True))
+    copies = 2 * sum(count for _, count in reads) + OF_STAGE  # of the warp that asks TMA
+    issued = multiplies + 2 * loads + copies + OF_STAGE * warps
+
+    results = tile_m * tile_n
+    out_bytes = results * problem.out_dtype.bytes
+    stored_bytes, epilogue_wavefronts = float(out_bytes), 3 * out_bytes / device.shared_bytes_per_cycle
+    if config["epilogue"] == "registers":
+        # A store of registers has a row of a fragment in a piece: part of a sector, and a line of L1 of its own.
+        piece = row.n * problem.out_dtype.bytes
+        stored_bytes *= max(1.0, SECTOR_BYTES / piece)
+        epilogue_wavefronts = out_bytes / min(piece, device.shared_bytes_per_cycle)
+    partial_bytes = 4.0 * results if split_k > 1 else 0.0
+    finishing = 4.0 * results / device.warp_size
+    return CostCounts(
+        blocks=config.integer("blocks"),
+        threads=config.integer("threads"),
+        shared_bytes=config.integer("shared_bytes"),
+        registers=compiled_registers(config, device, more=MORE_REGISTERS),
+        unit=row.unit,
+        operand_dtype="i8" if problem.a == "i8" else row.rated_as,
+        flops=2.0 * tile_m * tile_n * tile_k * problem.input_dtype.values * steps,
+        instructions=issued * steps + finishing,
+        shared_wavefronts=wavefronts * steps + epilogue_wavefronts,
+        load_bytes=stage_bytes * steps + partial_bytes,
+        store_bytes=stored_bytes / split_k + partial_bytes,
+        dram_bytes=dram_bytes(problem, config, device),
+        iterations=steps,
+        stages=stages,
+        barriers_per_iteration=0.0,  # no warp that multiplies waits for another
+        refills=config["fragment_buffers"] == 1,
+        run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
+    )

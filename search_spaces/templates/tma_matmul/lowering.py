@@ -1,0 +1,138 @@
+"""From a config to the kernel of ``autosched/kernels/tma_matmul.cuh``: boxes, tensor maps, workspaces."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.dtypes import F32, U32
+from search_spaces.hardware.intrinsics import intrinsic
+from search_spaces.hardware.requirements import Access, OperandSide, Refusal
+from search_spaces.hardware.wgmma import line_bytes
+from search_spaces.layouts.shared_layout import SharedLayout, hardware_swizzle
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Operand
+from search_spaces.spaces.config import Config
+from search_spaces.templates.common.boxes import SIDES, box_of
+from search_spaces.templates.device_source import DeviceSource
+from search_spaces.templates.kernel import Argument, Kernel
+from search_spaces.templates.matmul.decisions import tile_shape
+from search_spaces.templates.matmul.lowering import tile
+from search_spaces.templates.tensor_map import TensorMap
+
+SOURCE = DeviceSource("autosched/kernels/tma_matmul.cuh", "autosched::tma_matmul")
+
+# Of autosched::tma_matmul, behind its a and b.
+_CALL = ("scale_a", "scale_b", "bias", "out", "partials", "counters")
+_BLOCK_SCALES = ("block_scale_a", "block_scale_b")
+
+
+def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
+    """Where one box of an operand's tile lies in shared memory."""
+    extent = config.integer("tile_m" if side == "a" else "tile_n")
+    found = box_of(problem, side, extent, config.integer("tile_k"), config.integer(f"swizzle_{side}"))
+    if isinstance(found, str):
+        raise ValueError(found)
+    return found
+
+
+def boxes(problem: Matmul, config: Config, side: OperandSide) -> int:
+    """Boxes of an operand's stage."""
+    whole = config.integer(f"stage_bytes_{side}") // problem.input_dtype.bytes
+    return whole // math.prod(box(problem, config, side).shape)
+
+
+def access(problem: Matmul, config: Config, side: OperandSide) -> Access:
+    """How the intrinsic reads an operand's boxes."""
+    row = intrinsic(config.text("intrinsic"))
+    answer = row.requirement(side, box(problem, config, side), problem.input_dtype.bytes)
+    if isinstance(answer, Refusal):
+        raise ValueError(answer.reason)
+    return answer
+
+
+def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
+    """How TMA copies ``operand``, which is a side of ``problem``: a box of one matrix at a time."""
+    layout = box(problem, config, side)
+    swizzles: dict[int, Literal["32B", "64B", "128B"]] = {32: "32B", 64: "64B", 128: "128B"}
+    promotions: dict[int, Literal["L2_128B", "L2_256B"]] = {128: "L2_128B", 256: "L2_256B"}
+    return TensorMap.dense(
+        f"{operand.name}_map",
+        operand,
+        (1, layout.lines, layout.line),
+        swizzle=swizzles[config.integer(f"swizzle_{side}")],
+        l2_promotion=promotions[config.integer("l2_promotion")],
+    )
+
+
+def workspaces(config: Config) -> tuple[Operand, ...]:
+    """Of split-K: partial sums in the order of the accumulators, and one arrival counter for every tile of out."""
+    split_k, blocks, accumulators, threads = config.integers("split_k", "blocks", "accumulators", "multiplying_threads")
+    if split_k == 1:
+        return ()
+    return (
+        Operand("partials", "workspace", F32, (blocks // split_k, split_k, accumulators, threads)),
+        Operand("counters", "workspace", U32, (blocks // split_k,), zeroed=True),
+    )
+
+
+def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
+    """Return the kernel of a valid config."""
+    a, b, *rest = problem.operands()
+    maps = tuple(tensor_map(problem, config, side, operand) for side, operand in zip(SIDES, (a, b), strict=True))
+    constants: dict[str, int | bool | float | str] = {
+        "m": problem.m,
+        "n": problem.n,
+        "k": problem.depth,
+        **{
+            name: getattr(problem, name)
+            for name in ("batch", "order_a", "order_b", "scale", "has_bias", "activation", "reduction")
+        },
+        "stream_k": 0,
+        "launched_blocks": config.integer("blocks"),
+    }
+    if problem.blocks:
+        constants |= {"scale_order": problem.scale_order, "scale_blocks": problem.scale_blocks}
+    element, row = problem.input_dtype.c_name, intrinsic(config.text("intrinsic"))
+    types = {"T": element, "Out": problem.out_dtype.c_name, "Intrinsic": row.c_name(element, element)}
+    for side in SIDES:
+        types[f"Layout{side.upper()}"] = _boxed(problem, config, side)
+        read = access(problem, config, side)
+        constants |= {f"access_{side}": read.mode, f"access_vector_{side}": read.vector, f"leading_dimension_{side}": 0}
+    arguments: tuple[Argument, ...] = (*maps, *rest, *workspaces(config))
+    names = {argument.name for argument in arguments}
+    inner = config["batch_mapping"] == "inner"
+    return SOURCE.kernel(
+        config,
+        constants=constants,
+        types=types,
+        arguments=arguments,
+        call=(
+            *(tensor_map.name for tensor_map in maps),
+            *(name if name in names else "nullptr" for name in (*_CALL, *(_BLOCK_SCALES if problem.blocks else ()))),
+        ),
+        blocks=config.integer("blocks"),
+        cooperating=(
+            config.integer("split_k"),
+            math.prod(config.integers("tiles_m", "tiles_n")) * (problem.batch if inner else 1),
+        ),
+        includes=(row.header,) if row.header else (),
+    )
+
+
+def _boxed(problem: Matmul, config: Config, side: OperandSide) -> str:
+    """Return the C++ type of the layout of an operand's tile (autosched/common/shared_layout.cuh)."""
+    swizzle = config.integer(f"swizzle_{side}")
+    element_bytes = problem.input_dtype.bytes
+    fields = (
+        *map(str, tile_shape(side, *tile(config))),
+        str(box(problem, config, side).transposed).lower(),
+        str(line_bytes(swizzle) // element_bytes),
+        hardware_swizzle(_span(swizzle), element_bytes).c_name,
+    )
+    return f"autosched::BoxedLayout<{', '.join(fields)}>"
+
+
+def _span(swizzle: int) -> Literal[32, 64, 128]:
+    return 32 if swizzle == 32 else 64 if swizzle == 64 else 128

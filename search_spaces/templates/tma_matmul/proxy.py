@@ -1,0 +1,16 @@
+"""The same schedule on a problem small enough to emulate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.matmul.decisions import tiling
+
+
+def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
+    """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original (``Tiling.proxy``): enough
+    k-tiles of a split to reuse each stage, and two matrices of the batch."""
+    m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
+    return replace(problem, m=m, n=n, k=k * problem.input_dtype.values, batch=min(problem.batch, 2))

@@ -1,0 +1,279 @@
+"""The schedules of matmuls by mma.sync from stages that TMA fills: those that can run, and those worth a try.
+
+The kernel is ``autosched/kernels/tma_matmul.cuh``; its ``static_assert``s carry the names of the rules here.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.hardware import intrinsics
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.fragments import WARP
+from search_spaces.hardware.requirements import OperandSide, Refusal
+from search_spaces.hardware.wgmma import alignment
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.columns import TextColumn, ceil_div
+from search_spaces.spaces.each import each
+from search_spaces.spaces.parameters import Parameter, categorical, ordinal
+from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.common.boxes import SIDES, along_k, box_of
+from search_spaces.templates.common.launch_rules import device_rules, register_limit
+from search_spaces.templates.common.raster import raster, raster_rule
+from search_spaces.templates.matmul.decisions import (
+    REGISTER_OVERHEAD,
+    epilogue_attributes,
+    fragment_attributes,
+    tiling,
+)
+from search_spaces.templates.matmul.pruning import (
+    BODY_LIMIT,
+    BUFFER_REGISTERS,
+    part_rules,
+    rounding_rule,
+    split_pruning,
+    tensor_core_rules,
+    tile_size_rules,
+)
+from search_spaces.templates.matmul.space import intrinsic_rules, map_rules, scale_words_rule
+from search_spaces.templates.tma_matmul.problem import rows_of
+
+BARRIER_BYTES = 16  # of shared memory for each stage: two mbarriers
+SWIZZLES = (32, 64, 128)
+FEW_STAGES = 3  # one that is multiplied, and two on their way
+
+
+@lru_cache(maxsize=64)
+def space(problem: Matmul, device: Device) -> Space:
+    """All schedules of ``problem`` on ``device``."""
+    return Space(
+        "tma_matmul",
+        parameters(problem, device),
+        attributes(problem),
+        validity_constraints(problem, device),
+        pruning_rules(problem, device),
+        stratified_by="intrinsic",
+    )
+
+
+def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
+    """Return the domains, before any rule applies."""
+    tiles = (16, 32, 64, 96, 128, 192, 256)
+    sg_data = (8, 16, 32, 48, 64, 96, 128)
+    return (
+        ordinal("tile_m", tiles, "rows of the workgroup tile of out"),
+        ordinal("tile_n", tiles, "columns of the workgroup tile of out"),
+        ordinal(
+            "tile_k", tuple(b // problem.input_dtype.bytes for b in (32, 64, 128, 256)), "depth of one pipeline stage"
+        ),
+        categorical("intrinsic", tuple(row.name for row in rows_of(problem, device)), "what multiplies fragments"),
+        ordinal("sg_layout_m", (1, 2, 4, 8), "subgroups along m (wg_map of out)"),
+        ordinal("sg_layout_n", (1, 2, 4, 8), "subgroups along n (wg_map of out)"),
+        ordinal("sg_data_m", sg_data, "rows of one subgroup's sub-tile (wg_map of out)"),
+        ordinal("sg_data_n", sg_data, "columns of one subgroup's sub-tile (wg_map of out)"),
+        ordinal("swizzle_a", SWIZZLES, "bytes that the swizzle of a's boxes spans"),
+        ordinal("swizzle_b", SWIZZLES, "bytes that the swizzle of b's boxes spans"),
+        ordinal("stages", (2, 3, 4, 5, 6, 8), "k-tiles in shared memory at a time", deeper=True),
+        ordinal(
+            "fragment_buffers", (1, 2), "steps of k whose fragments a warp holds: with 2, the next are loaded early"
+        ),
+        categorical("epilogue", ("registers", "shared"), "route of the accumulators to memory"),
+        ordinal("min_blocks", (1, 2, 3), "blocks per SM that registers are limited for"),
+        ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
+        raster(),
+        categorical(
+            "batch_mapping",
+            ("outer", "inner") if problem.batch > 1 else ("outer",),
+            "whether the batch is the slowest or the fastest block index",
+        ),
+        ordinal("l2_promotion", (128, 256), "bytes around what TMA asks for that L2 takes from DRAM"),
+    )
+
+
+def attributes(problem: Matmul) -> tuple[Attribute, ...]:
+    """Return derived columns, shared by rules, code generation and cost models."""
+    element_bytes = problem.input_dtype.bytes
+    return (
+        *tiling(problem).attributes(),
+        Attribute(
+            "multiplying_threads",
+            lambda sg_layout_m, sg_layout_n: sg_layout_m * sg_layout_n * WARP,
+            "threads of a block that multiply",
+        ),
+        Attribute("threads", lambda multiplying_threads: multiplying_threads + WARP, "threads of a block"),
+        Attribute("stage_bytes_a", lambda tile_m, tile_k: tile_m * tile_k * element_bytes, "shared bytes of a's stage"),
+        Attribute("stage_bytes_b", lambda tile_n, tile_k: tile_n * tile_k * element_bytes, "shared bytes of b's stage"),
+        Attribute(
+            "stage_bytes",
+            lambda stage_bytes_a, stage_bytes_b: stage_bytes_a + stage_bytes_b,
+            "shared bytes of one stage",
+        ),
+        *epilogue_attributes(problem),
+        Attribute(
+            "shared_bytes",
+            lambda stage_bytes, stages, epilogue, epilogue_bytes: (
+                np.maximum(stage_bytes * stages, epilogue_bytes * (epilogue == "shared")) + BARRIER_BYTES * stages
+            ),
+            "dynamic shared memory of a block",
+        ),
+        Attribute(
+            "accumulators",
+            lambda tile_m, tile_n, multiplying_threads: ceil_div(
+                tile_m * tile_n, problem.sums_of_register * multiplying_threads
+            ),
+            "accumulators of a thread, in registers: two of f16 share one",
+        ),
+        *fragment_attributes(),
+        Attribute(
+            "registers",
+            lambda accumulators, fragment_registers_a, fragment_registers_b, fragment_buffers: (
+                accumulators + fragment_buffers * (fragment_registers_a + fragment_registers_b) + REGISTER_OVERHEAD
+            ),
+            "registers of a thread, a lower estimate",
+        ),
+    )
+
+
+def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    """Rules without which the kernel does not compile, launch or compute ``problem``."""
+    return (
+        *map_rules(),
+        *intrinsic_rules(problem, device),
+        *scale_words_rule(problem),
+        *(_layout_rule(problem, side, device) for side in SIDES),
+        Rule(
+            "fragment_steps",
+            each(
+                lambda fragment_buffers, tile_k, intrinsic: (
+                    fragment_buffers == 1 or tile_k // intrinsics.intrinsic(intrinsic).k % 2 == 0
+                )
+            ),
+            "two buffers of fragments alternate over an even number of steps, which {intrinsic} does not make of "
+            "tile_k = {tile_k}",
+        ),
+        tiling(problem).split_rule(),
+        *tiling(problem).grid_rules(parameters(problem, device)),
+        *device_rules(device),
+    )
+
+
+def _layout_rule(problem: Matmul, side: OperandSide, device: Device) -> Rule:
+    element_bytes, row = problem.input_dtype.bytes, rows_of(problem, device)[0]
+
+    def why_not(extent: int, tile_k: int, swizzle: int, other: int) -> str | None:
+        box = box_of(problem, side, extent, tile_k, swizzle)
+        if isinstance(box, str):
+            return box
+        stage, repeats = extent * tile_k * element_bytes, alignment(max(swizzle, other))
+        if stage % repeats:
+            return f"a stage of {side} has {stage} bytes, but the wider swizzle repeats after {repeats}"
+        answer = row.requirement(side, box, element_bytes)
+        return answer.reason if isinstance(answer, Refusal) else None
+
+    return Rule.refusing(
+        f"layout_{side}",
+        why_not,
+        f"whole boxes make up the tile of {side}, and ldmatrix reads their layout",
+        names={
+            "extent": "tile_m" if side == "a" else "tile_n",
+            "swizzle": f"swizzle_{side}",
+            "other": "swizzle_b" if side == "a" else "swizzle_a",
+        },
+    )
+
+
+def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    """Rules that leave out schedules which a simpler or smaller one equals or beats."""
+    split = tiling(problem)
+    return (
+        *tile_size_rules(problem),
+        _code_size_rule(),
+        *(_swizzle_rule(problem, side) for side in SIDES),
+        Rule(
+            "stages",
+            lambda stages, tile_k, split_k: (stages <= split.tiles_of_split(tile_k, split_k)) | np.equal(stages, 2),
+            f"{{stages}} stages are more than the k-tiles of a split (k = {problem.depth}, tile_k = {{tile_k}}, "
+            "split_k = {split_k})",
+        ),
+        _few_stages_rule(problem, device),
+        raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
+        *tensor_core_rules(problem, device),
+        *part_rules(problem, device, threads="multiplying_threads"),
+        rounding_rule(device),
+        _spill_rule(device),
+        split_pruning(problem, device),
+    )
+
+
+def _swizzle_rule(problem: Matmul, side: OperandSide) -> Rule:
+    """Wider swizzles have no conflicts and fewer boxes."""
+    element_bytes = problem.input_dtype.bytes
+
+    def widest(across: IntArray, swizzle: IntArray) -> BoolArray:
+        line = across * element_bytes
+        wide: BoolArray = np.equal(swizzle, 128) | np.not_equal(line % (2 * swizzle), 0)
+        return wide
+
+    across = "tile_k" if along_k(problem, side) else "tile_m" if side == "a" else "tile_n"
+    return Rule(
+        f"swizzle_{side}",
+        widest,
+        f"boxes of {side} of {{swizzle}} bytes, but twice as wide ones make up the {{across}} elements of a line: they "
+        "are fewer, and cost no conflicts",
+        names={"across": across, "swizzle": f"swizzle_{side}"},
+    )
+
+
+def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
+    split = tiling(problem)
+
+    def enough(
+        stages: IntArray, tile_k: IntArray, split_k: IntArray, stage_bytes: IntArray, min_blocks: IntArray
+    ) -> BoolArray:
+        room = device.shared_per_sm // min_blocks - device.reserved_shared_per_block
+        hidden: BoolArray = (
+            (stages >= FEW_STAGES)
+            | (split.tiles_of_split(tile_k, split_k) < FEW_STAGES)
+            | ((stage_bytes + BARRIER_BYTES) * FEW_STAGES > room)
+        )
+        return hidden
+
+    return Rule(
+        "few_stages",
+        enough,
+        f"{{stages}} stages hide less of what loads take than {FEW_STAGES}, for which shared memory has room",
+    )
+
+
+def _code_size_rule() -> Rule:
+    results = each(lambda name: intrinsics.intrinsic(name).results)
+    depth = each(lambda name: intrinsics.intrinsic(name).k)
+
+    def short(accumulators: IntArray, intrinsic: TextColumn, tile_k: IntArray) -> BoolArray:
+        fits: BoolArray = accumulators * tile_k <= BODY_LIMIT * results(intrinsic) * depth(intrinsic)
+        return fits
+
+    return Rule(
+        "code_size",
+        short,
+        f"{{accumulators}} accumulators with all of tile_k = {{tile_k}} unrolled make a loop body of over {BODY_LIMIT} "
+        "arithmetic instructions",
+    )
+
+
+def _spill_rule(device: Device) -> Rule:
+    def fits(registers: IntArray, fragment_buffers: IntArray, threads: IntArray, min_blocks: IntArray) -> BoolArray:
+        more = np.where(fragment_buffers > 1, BUFFER_REGISTERS, 0)
+        enough: BoolArray = np.equal(more, 0) | (registers + more <= register_limit(device, threads, min_blocks))
+        return enough
+
+    return Rule(
+        "spilled_registers",
+        fits,
+        "about {registers} registers a thread, with {fragment_buffers} buffers of fragments, are so many for {threads} "
+        "threads with {min_blocks} blocks per SM that ptxas would spill",
+    )

@@ -1,0 +1,40 @@
+"""The kernel template of matmuls by mma.sync from stages that TMA fills."""
+
+from __future__ import annotations
+
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.config import Config
+from search_spaces.templates.common.boxes import SIDES
+from search_spaces.templates.drawing import Drawing
+from search_spaces.templates.matmul.lowering import WALK, tile, wg_maps
+from search_spaces.templates.template import KernelTemplate
+from search_spaces.templates.tma_matmul.counts import counts
+from search_spaces.templates.tma_matmul.lowering import SOURCE, box, lower
+from search_spaces.templates.tma_matmul.problem import supports
+from search_spaces.templates.tma_matmul.proxy import proxy
+from search_spaces.templates.tma_matmul.space import space
+
+
+def _drawings(problem: Matmul, config: Config, device: Device) -> tuple[Drawing, ...]:
+    *_, out = wg_maps(config)
+    element = problem.input_dtype.bytes
+    return (
+        Drawing("subgroups of the tile of out", out, tile(config)[:2]),
+        *(Drawing(f"a box of {side}", box(problem, config, side), element_bytes=element) for side in SIDES),
+    )
+
+
+TMA_MATMUL = KernelTemplate(
+    name="tma_matmul",
+    summary="TMA fills a ring of stages, by a warp of its own, that others multiply from by mma.sync",
+    operators=("matmul",),
+    source=SOURCE,
+    space=space,
+    lower=lower,
+    supports=supports,
+    counts=counts,
+    proxy=proxy,
+    drawings=_drawings,
+    walk=WALK,
+)

@@ -1,0 +1,28 @@
+"""Faults of the list of unseen ones that show at large sizes alone, and cost a quick proof next to nothing."""
+
+from __future__ import annotations
+
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+from autosched.proofs.proof import verify_one
+from benchmarks.emulator.unseen_faults import FAULTS, judge
+from search_spaces.catalogue import template
+
+pytestmark = [needs_compiler, needs_nvrtc]
+LARGE = {
+    "rows of a transposed out in 32 bits": "far columns",
+    "64 counters for all tiles": "far rows",
+    "rows summed over 48 tiles at most": "many columns of tiles",
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_quick_proofs_report_them_and_pass_what_is_right(name: str, nightly: bool) -> None:
+    if not nightly and name != next(iter(LARGE)):
+        pytest.skip("with --nightly")
+    (fault,) = (f for f in FAULTS if f.name == name)
+    assert judge(fault, "quick")["run"] == LARGE[name]
+    done = verify_one(template(fault.template), fault.problem, fault.schedule(), fault.where)
+    assert done.ok, done.reason
+    assert LARGE[name] in {run.name for run in done.runs}

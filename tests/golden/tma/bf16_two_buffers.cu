@@ -1,0 +1,70 @@
+// grid (6, 1, 1), block (288, 1, 1), 122976 bytes of dynamic shared memory
+#include <autosched/kernels/tma_matmul.cuh>
+
+struct Config {
+  using T = autosched::bf16;
+  using Out = autosched::bf16;
+  using Intrinsic = autosched::MmaSync<autosched::bf16>;
+  using LayoutA = autosched::BoxedLayout<128, 32, false, 32, autosched::Swizzle<2, 3, 3>>;
+  using LayoutB = autosched::BoxedLayout<32, 192, false, 64, autosched::Swizzle<3, 3, 3>>;
+  static constexpr int m = 300;
+  static constexpr int n = 264;
+  static constexpr int k = 520;
+  static constexpr int batch = 1;
+  static constexpr autosched::Choice order_a = "row";
+  static constexpr autosched::Choice order_b = "row";
+  static constexpr autosched::Choice scale = "none";
+  static constexpr bool has_bias = true;
+  static constexpr autosched::Choice activation = "gelu";
+  static constexpr autosched::Choice reduction = "none";
+  static constexpr int stream_k = 0;
+  static constexpr int launched_blocks = 6;
+  static constexpr autosched::Choice access_a = "rows";
+  static constexpr int access_vector_a = 8;
+  static constexpr int leading_dimension_a = 0;
+  static constexpr autosched::Choice access_b = "trans";
+  static constexpr int access_vector_b = 8;
+  static constexpr int leading_dimension_b = 0;
+  static constexpr int tile_m = 128;
+  static constexpr int tile_n = 192;
+  static constexpr int tile_k = 32;
+  static constexpr autosched::Choice intrinsic = "mma_m16n8k16_bf16";
+  static constexpr int sg_layout_m = 1;
+  static constexpr int sg_layout_n = 8;
+  static constexpr int sg_data_m = 128;
+  static constexpr int sg_data_n = 8;
+  static constexpr int swizzle_a = 64;
+  static constexpr int swizzle_b = 128;
+  static constexpr int stages = 6;
+  static constexpr int fragment_buffers = 2;
+  static constexpr autosched::Choice epilogue = "registers";
+  static constexpr int min_blocks = 1;
+  static constexpr int split_k = 1;
+  static constexpr autosched::Choice raster = "column";
+  static constexpr autosched::Choice batch_mapping = "outer";
+  static constexpr int l2_promotion = 128;
+  static constexpr int tiles_m = 3;
+  static constexpr int tiles_n = 2;
+  static constexpr int tiles_k = 17;
+  static constexpr int tiles_of_split = 17;
+  static constexpr int blocks = 6;
+  static constexpr int multiplying_threads = 256;
+  static constexpr int threads = 288;
+  static constexpr int stage_bytes_a = 8192;
+  static constexpr int stage_bytes_b = 12288;
+  static constexpr int stage_bytes = 20480;
+  static constexpr int epilogue_line = 32;
+  static constexpr int epilogue_bytes = 8192;
+  static constexpr int shared_bytes = 122976;
+  static constexpr int accumulators = 96;
+  static constexpr int fragments_m = 8;
+  static constexpr int fragments_n = 3;
+  static constexpr int fragment_registers_a = 32;
+  static constexpr int fragment_registers_b = 6;
+  static constexpr int registers = 196;
+};
+
+extern "C" __global__ void __launch_bounds__(288, 1)
+autosched_tma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, const autosched::bf16* __restrict__ bias, autosched::bf16* __restrict__ out) {
+  autosched::tma_matmul<Config>(a_map, b_map, nullptr, nullptr, bias, out, nullptr, nullptr);
+}

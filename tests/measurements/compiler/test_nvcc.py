@@ -1,0 +1,111 @@
+"""nvcc in place of NVRTC: instances of templates, several functions, host code, and what is said without it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+from autosched.proofs.proof import verify_one
+from autosched.user_kernels.document import KernelFileError
+from autosched.user_kernels.user_kernel import Kernel
+from measurements.compiler import nvcc
+from measurements.compiler.nvcc import NvccMissing
+from measurements.compiler.nvrtc import NVCC
+from measurements.compiler.pool import Compiled, CompileFailure, CompilePool
+from search_spaces.hardware.devices import device
+from search_spaces.templates.headers import Headers
+
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+SOURCE = """
+#include <cstdio>
+#include <vector>
+#include "scaled.cuh"
+template <typename T, int B>
+__global__ void scale(T* out, const T* x, int n) {
+  int i = blockIdx.x * B + threadIdx.x;
+  if (i < n) out[i] = scaled(x[i]);
+}
+__global__ void other(float* out) { out[threadIdx.x] = 1; }
+int main() {
+  std::vector<float> nothing(3);
+  scale<double, 7><<<1, 7>>>(nullptr, nullptr, 0);
+  return std::printf("%zu", nothing.size());
+}
+"""
+HEADERS = Headers.of({"scaled.cuh": "template <typename T> __device__ T scaled(T x) { return 3 * x; }\n"})
+OPTIONS = ("-std=c++17", "--ptxas-options=-v", NVCC)
+
+
+@needs_nvcc
+def test_the_instance_that_was_asked_for_is_the_entry() -> None:
+    found = nvcc.compile_source(SOURCE, "scale<float, 64>", "sm_80", HEADERS, OPTIONS, ["other"])
+    assert found.cubin is not None and (found.entry, found.then) == ("_Z5scaleIfLi64EEvPT_PKS0_i", ("_Z5otherPf",))
+    wrong = nvcc.compile_source(SOURCE.replace("3 * x", "3 *"), "missing", "sm_80", HEADERS, OPTIONS)
+    assert wrong.cubin is None and "no function missing was compiled" in wrong.log
+
+
+@needs_nvcc
+@needs_nvrtc
+@needs_compiler
+def test_a_kernel_file_asks_for_it(tmp_path: Path) -> None:
+    (tmp_path / "scaled.cuh").write_text(dict(HEADERS.files)["scaled.cuh"])
+    (tmp_path / "scale.cu").write_text(SOURCE)
+    made = kernel(tmp_path / "scale.cu")
+    problem, a100 = made.problem(), device("a100")
+    (schedule,) = made.template.space(problem, a100).sample(1, 0)
+    done = verify_one(made.template, problem, schedule, a100)
+    assert done.ok, done.reason
+    with CompilePool(workers=1) as pool:
+        compiled = pool.compile(made.template.kernel(problem, schedule, a100), "sm_80")
+    assert isinstance(compiled, Compiled) and compiled.toolchain.startswith("nvcc ")
+
+
+def test_where_it_is_not_there_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scale.cu").write_text(SOURCE)
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
+    with pytest.raises(KernelFileError, match=r"compiler: nvcc was not found") as raised:
+        kernel(tmp_path / "scale.cu")
+    assert "\n" not in str(raised.value)
+    with pytest.raises(NvccMissing):
+        nvcc.find_nvcc()
+    with pytest.raises(KernelFileError, match="'gcc' is not known"):
+        kernel(tmp_path / "scale.cu", compiler="gcc")
+
+
+def test_a_pool_without_it_fails_the_kernel_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    (tmp_path / "scale.cu").write_text(SOURCE)
+    monkeypatch.setattr(nvcc, "find_nvcc", lambda: "nvcc")
+    monkeypatch.setattr("autosched.user_kernels.reading.sources.find_nvcc", lambda: "nvcc")
+    made, a100 = kernel(tmp_path / "scale.cu"), device("a100")
+    (schedule,) = made.template.space(made.problem(), a100).sample(1, 0)
+
+    def missing() -> str:
+        raise NvccMissing("nvcc was not found")
+
+    monkeypatch.setattr("measurements.compiler.pool.nvcc_version", missing)
+    with CompilePool(workers=1) as pool:
+        failed = pool.compile(made.template.kernel(made.problem(), schedule, a100), "sm_80")
+    assert isinstance(failed, CompileFailure) and failed.reason == "nvcc was not found"
+
+
+def kernel(source: Path, **more: Any) -> Kernel:
+    given: dict[str, Any] = {
+        "name": "by_nvcc",
+        "compiler": "nvcc",
+        "parameters": {"b": [32, 64]},
+        "sizes": {"n": 100},
+        "block": "b",
+        "grid": "ceil_div(n, b)",
+        "arguments": [
+            {"name": "out", "kind": "output", "dtype": "f32", "shape": "n"},
+            {"name": "x", "kind": "input", "dtype": "f32", "shape": "n"},
+            {"name": "n", "kind": "scalar", "value": "n"},
+        ],
+        "reference": lambda x: 3 * x,
+    }
+    return Kernel(source, "scale<float, b>", **{**given, **more})

@@ -1,0 +1,39 @@
+"""Extents along which results of a program do not meet, and parts of a problem against the whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.programs.loading import load_program, problem
+from search_spaces.programs.language.independence import independent
+
+
+@pytest.mark.parametrize(
+    ("place", "sizes", "wanted"),
+    [
+        ("programs/gemm_relu.py", {"m": 300, "n": 200, "k": 64}, {"m": 0, "n": 1}),
+        ("programs/matmul_softmax.py", {"m": 300, "n": 64, "k": 64}, {"m": 0}),  # rows meet along n
+        ("seeds/gemm_reduction.py", {"m": 300, "n": 200, "k": 64}, {}),  # blocks add to one place
+        ("programs/embedding.py:embedding", {"tokens": 60, "words": 20, "d": 300}, {}),  # a tile says places
+        ("programs/cross_entropy.py", {"m": 40, "n": 1100}, {"m": 0}),
+    ],
+)
+def test_extents_that_blocks_cut(place: str, sizes: dict[str, int], wanted: dict[str, int]) -> None:
+    p = problem(load_program(f"examples/{place}"), **sizes)
+    found = dict(independent(p.usual_trace()))
+    assert {n: axis for n, axis in found.items() if n in sizes} == wanted
+
+
+def test_parts_are_the_whole_ones() -> None:
+    p = problem(load_program("examples/programs/gemm_relu.py"), m=150, n=140, k=40)
+    inputs = p.random_inputs(1)
+    whole = p.reference(inputs)["out"].reshape(-1)
+    places = np.unique(np.random.default_rng(0).integers(0, 150, 9)[:, None] * 140 + np.array([0, 3, 90, 139]))
+    seen = 0
+    for part in p.parts(places):
+        given = {name: inputs[name].reshape(-1)[at] for name, at in part.inputs.items()}
+        at = part.outputs["out"]
+        np.testing.assert_allclose(part.problem.reference(given)["out"], whole[at], rtol=1e-12, atol=1e-12)
+        seen += at.size
+    assert seen == places.size

@@ -1,0 +1,131 @@
+"""Faults planted in tma_matmul: waits, releases and counts that are missing or wrong, boxes in the wrong place."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from header_edits import edited
+from kernels import generate
+
+from measurements.emulator import FindingKind
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+
+K = FindingKind
+WRONG = "wrong_result"
+KERNEL = "autosched/kernels/tma_matmul.cuh"
+_RING = "autosched/tile/box_ring.cuh"
+_LAYOUT = "autosched/common/shared_layout.cuh"
+
+SMALL: dict[str, int | str] = {
+    "tile_m": 64, "tile_n": 64, "tile_k": 64, "intrinsic": "mma_m16n8k16_bf16", "sg_layout_m": 2, "sg_layout_n": 1,
+    "sg_data_m": 32, "sg_data_n": 64, "swizzle_a": 128, "swizzle_b": 128, "stages": 2, "fragment_buffers": 1,
+    "epilogue": "registers", "min_blocks": 1, "split_k": 1, "raster": "row", "batch_mapping": "outer",
+    "l2_promotion": 128,
+}  # fmt: skip
+# Changes of the small schedule, and of the problem.
+CASES: dict[str, tuple[dict[str, int | str], dict[str, Any]]] = {
+    "plain": ({}, {}),
+    "two buffers": ({"fragment_buffers": 2, "stages": 3, "epilogue": "shared"}, {"epilogue": "bias"}),
+    "lines of both along m and n": (
+        {"tile_n": 128, "sg_data_n": 64},
+        {"order_a": "col", "order_b": "row", "m": 152, "n": 136},
+    ),
+    "wide boxes of k": ({"tile_k": 128}, {"k": 640}),
+    "splits": ({"split_k": 2, "epilogue": "shared"}, {"k": 640}),
+    "batch": ({}, {"batch": 2, "m": 64, "n": 64}),
+    "nvf4": (
+        {"intrinsic": "mma_m16n8k64_nvf4", "tile_k": 128, "fragment_buffers": 2},
+        {"a": "nvf4", "k": 1024, "out": "bf16"},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Planted:
+    """In the kernel of a case ``old`` becomes ``new``, wherever ``header`` has it. ``found`` is what is reported."""
+
+    name: str
+    case: str
+    found: str
+    old: str
+    new: str
+    header: str = KERNEL
+
+    def problem(self) -> Matmul:
+        return Matmul(**{"m": 150, "n": 72, "k": 320, "a": "bf16", "order_b": "col", **CASES[self.case][1]})
+
+    def schedule(self) -> Schedule:
+        return Schedule("tma_matmul", tuple((SMALL | CASES[self.case][0]).items()))
+
+    def right_kernel(self) -> Kernel:
+        return generate(self.problem(), self.schedule(), device("rtx5090" if self.case == "nvf4" else "h200"))
+
+    def kernel(self) -> Kernel:
+        right = self.right_kernel()
+        headers = edited(right.headers, self.header, self.old, self.new, everywhere=True)
+        return dataclasses.replace(right, headers=headers)
+
+
+_FULL = "tile::wait_phase(place.full(), place.parity);"
+_RELEASE = "if (lane == 0) ptx::mbarrier_arrive(place.empty());"
+PLANTED = (
+    Planted("nobody waits for a stage", "plain", K.UNINITIALIZED_SHARED_READ, _FULL, ""),
+    Planted("nobody waits for a stage, two buffers", "two buffers", K.BARRIER_NOT_REACHED, _FULL, ""),
+    Planted("the other phase is waited for", "plain", K.ASYNC_READ_BEFORE_WAIT,
+            _FULL, "tile::wait_phase(place.full(), place.parity ^ 1u);"),
+    Planted("a stage is not released", "plain", K.BARRIER_NOT_REACHED, _RELEASE, ""),
+    Planted("every lane releases", "plain", K.BARRIER_NOT_REACHED, _RELEASE, "ptx::mbarrier_arrive(place.empty());"),
+    Planted("lanes are not waited for", "plain", K.SHARED_RACE, "ptx::warp_sync();  // all lanes have read", ""),
+    Planted("released before it is read", "plain", K.ASYNC_READ_BEFORE_WAIT, "if (step + 1 == tile_steps) release();",
+            "if (step == 0) release();"),
+    Planted("one warp releases for all", "plain", K.BARRIER_NOT_REACHED,
+            _RELEASE, "if (lane == 0 && warp_m == 0) ptx::mbarrier_arrive(place.empty());"),
+    Planted("a full stage is filled again", "plain", K.MBARRIER_MISUSE,
+            "while (!ptx::mbarrier_try_wait(place.empty(), place.parity ^ 1u)) {", "while (false) {"),
+    Planted("stages are not empty at first", "plain", K.BARRIER_NOT_REACHED,
+            "place.parity ^ 1u)) {", "place.parity)) {"),
+    Planted("a's bytes alone are expected", "plain", K.ASYNC_READ_BEFORE_WAIT, "(place.full(), C::stage_bytes)",
+            "(place.full(), C::stage_bytes_a)"),
+    Planted("more bytes are expected", "plain", K.BARRIER_NOT_REACHED, "(place.full(), C::stage_bytes)",
+            "(place.full(), C::stage_bytes + 16)"),
+    Planted("b lies on a", "plain", K.SHARED_RACE,
+            "place.tile + unsigned(C::stage_bytes_a), work.n0()", "place.tile, work.n0()"),
+    Planted("rows of another tile", "plain", WRONG, "(a, place.tile, work.m0(),", "(a, place.tile, work.n0(),"),
+    Planted("every split begins at 0", "splits", WRONG, "(work.first + t) * C::tile_k", "t * C::tile_k"),
+    Planted("the first matrix for all", "batch", WRONG, "k0, work.batch, place.full());\n      load<BoxesB>",
+            "k0, 0, place.full());\n      load<BoxesB>"),
+    Planted("the first box for all", "wide boxes of k", WRONG, " + i * Boxes::width", ""),
+    Planted("boxes overlap", "wide boxes of k", K.SHARED_RACE, "unsigned(i * Boxes::box_bytes)",
+            "unsigned(i * Boxes::box_bytes / 2)"),
+    Planted("lines for columns", "lines of both along m and n", WRONG, "along_k ? mn0 : k0,", "along_k ? k0 : mn0,"),
+    Planted("barriers are used before they are made", "plain", K.MBARRIER_MISUSE,
+            "ptx::barrier_sync();\n    const Work work",
+            "const Work work"),
+    Planted("all lanes ask", "plain", K.MBARRIER_MISUSE, "if (ptx::elect()) produce", "produce"),
+    Planted("a k-tile more", "plain", K.BULK_COPY_IN_FLIGHT, "t < work.count; ++t", "t < work.count + 1; ++t"),
+    Planted("the producer stays at its stage", "plain", K.SHARED_RACE, "++t, place.advance())", "++t)"),
+    Planted("a step is loaded twice", "two buffers", WRONG, "place.tile, step + 1,", "place.tile, step,"),
+    Planted("a stage is waited for that never comes", "two buffers", K.BARRIER_NOT_REACHED,
+            "if (left > 1) {", "if (left > 0) {"),
+    Planted("steps in one buffer", "two buffers", WRONG, "held[step % 2].multiply", "held[0].multiply"),
+    Planted("the first scales for all", "nvf4", WRONG, "words = next;", ""),
+    Planted("one counter for all tiles", "splits", K.GLOBAL_RACE,
+            "counters + output_tile, output_tile", "counters, output_tile"),
+    Planted("results of the first matrix", "batch", K.GLOBAL_RACE,
+            "out += static_cast<long long>(work.batch) * C::m * C::n;", ""),
+    Planted("one release is enough", "plain", K.BARRIER_NOT_REACHED, "unsigned(16 * stage + 8), C::consumers)",
+            "unsigned(16 * stage + 8), 1)", _RING),
+    Planted("the ring is short", "two buffers", K.INVALID_ARGUMENT,
+            "if (++stage == C::stages) {", "if (++stage == C::stages - 1) {",
+            _RING),
+    Planted("parity stays", "plain", K.ASYNC_READ_BEFORE_WAIT, "parity ^= 1u;", "", _RING),
+    Planted("boxes side by side", "wide boxes of k", WRONG,
+            "at / Width * (lines * Width)", "at / Width * Width", _LAYOUT),
+    Planted("lines as wide as the tile", "wide boxes of k", K.OUT_OF_BOUNDS_SHARED,
+            "+ at_line * Width", "+ at_line * 2 * Width", _LAYOUT),
+)  # fmt: skip

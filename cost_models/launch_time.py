@@ -1,5 +1,8 @@
 """Time of any launch from what its blocks execute and move (``LaunchCounts``), its compiled resources, a device row.
 
+Counts come from whoever has them: the emulator, where there is code to run; sizes alone, where a whole space is ranked
+before anything is compiled. Both are rows of one ``LaunchTable``.
+
 In SM cycles. A block keeps each pipe busy for its instructions times 32 over the pipe's rate: issue (four schedulers),
 FMA (with integer multiplications), integer and logic, special functions and conversions, f64, tensor cores, L1
 (wavefronts of shared memory, lines of global requests, spills), L2 (sectors that L1 has not seen). Pipes overlap in
@@ -13,17 +16,20 @@ and fits to recordings of other kernels did not improve on. docs/reference/estim
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from cost_models.analytic import DRAM_EFFICIENCY, LAUNCH_SECONDS, SM_PORT_BYTES, SPECIAL_RATE
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.costs.data_movement import SECTOR_BYTES
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
-from search_spaces.hardware.costs.ptx_costs import by_pipe, f64_rate, tensor_flops
+from search_spaces.hardware.costs.ptx_costs import Pipe, by_pipe, f64_rate, tensor_flops
 from search_spaces.hardware.devices import Device, occupancy
+
+Floats = npt.NDArray[np.float64]
 
 OVERLAP = 2.0  # exponent with which times of pipes add up: 1 is none, infinity is all
 EXPOSED = 0.3  # of a chain of dependent instructions that nothing hides, where one block lives on an SM
@@ -58,6 +64,57 @@ class LaunchTime:
     dram_seconds: float
 
 
+@dataclass(frozen=True, eq=False)
+class LaunchTable:
+    """Launches, an element of each array a launch: counts as in ``LaunchCounts``, per block but for ``dram_bytes``, and
+    compiled resources as in ``CompiledResources``. ``shared_bytes`` are static and dynamic ones. Of the chain,
+    ``chain_loads`` wait one after another for what L1 does not hold, ``CHAIN_LOAD`` cycles each. Arrays broadcast."""
+
+    blocks: Floats
+    threads: Floats
+    code: Floats
+    executed: Mapping[str, Floats]
+    chain_cycles: Floats
+    chain_loads: Floats
+    shared_wavefronts: Floats
+    wavefronts: Floats
+    unique_sectors: Floats
+    store_sectors: Floats
+    atomic_sectors: Floats
+    dram_bytes: Floats
+    shared_bytes: Floats
+    registers: Floats
+    spill_bytes: Floats
+
+    @classmethod
+    def of(cls, counts: LaunchCounts, resources: CompiledResources) -> LaunchTable:
+        """Return a table of one launch."""
+        same = (
+            *("blocks", "threads", "code", "chain_cycles", "shared_wavefronts", "wavefronts"),
+            *("unique_sectors", "store_sectors", "atomic_sectors", "dram_bytes"),
+        )
+        return cls(
+            **{name: np.array([getattr(counts, name)], np.float64) for name in same},
+            executed={operation: np.array([times]) for operation, times in counts.executed},
+            chain_loads=np.array([counts.chain_cycles / CHAIN_LOAD]),  # the emulator does not say which part waits
+            shared_bytes=np.array([counts.dynamic_shared_bytes + resources.static_shared_bytes], np.float64),
+            registers=np.array([resources.registers], np.float64),
+            spill_bytes=np.array([resources.spill_bytes], np.float64),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LaunchTimes:
+    """As ``LaunchTime``, an element of each array a launch; ``seconds`` are infinite where no block fits."""
+
+    seconds: Floats
+    occupancy: Floats
+    pipes: dict[str, Floats]
+    waiting: Floats
+    sm_seconds: Floats
+    dram_seconds: Floats
+
+
 def launch_time(
     counts: LaunchCounts,
     device: Device,
@@ -66,35 +123,48 @@ def launch_time(
     exposed: float = EXPOSED,
     cold: bool = False,
 ) -> LaunchTime:
-    """Estimate a launch. ``exposed`` is the share of a chain that the warps of its own block do not hide. ``cold``:
-    L2 holds nothing before it, so that blocks that run first wait for DRAM, and later ones for L2.
-
-    Raises ValueError where the block does not fit on the device.
-    """
-    shared = counts.dynamic_shared_bytes + resources.static_shared_bytes
-    registers = min(resources.registers, device.max_registers_per_thread)
-    resident = int(occupancy(device, counts.threads, registers, shared))
-    if resident < 1:
+    """Estimate one launch, as ``launch_times`` does. Raises ValueError where the block does not fit on the device."""
+    table = LaunchTable.of(counts, resources)
+    found = launch_times(table, device, exposed=exposed, cold=cold)
+    if not np.isfinite(found.seconds[0]):
         raise ValueError(
-            f"a block of {counts.threads} threads, {registers} registers a thread and {shared} bytes of shared memory "
-            f"does not fit on {device.name}"
+            f"a block of {counts.threads} threads, {_held(table, device)[0]:.0f} registers a thread and "
+            f"{table.shared_bytes[0]:.0f} bytes of shared memory does not fit on {device.name}"
         )
-    per_sm = math.ceil(counts.blocks / device.sm_count)
-    resident = min(resident, per_sm)
-    pipes = _pipes(counts, device, resources)
-    busy = float(np.sum(np.array(list(pipes.values())) ** OVERLAP) ** (1.0 / OVERLAP))
-    chain = counts.chain_cycles
+    return LaunchTime(
+        float(found.seconds[0]),
+        int(found.occupancy[0]),
+        {name: float(cycles[0]) for name, cycles in found.pipes.items()},
+        float(found.waiting[0]),
+        float(found.sm_seconds[0]),
+        float(found.dram_seconds[0]),
+    )
+
+
+def launch_times(launches: LaunchTable, device: Device, *, exposed: float = EXPOSED, cold: bool = False) -> LaunchTimes:
+    """Estimate launches. ``exposed`` is the share of a chain that the warps of its own block do not hide. ``cold``:
+    L2 holds nothing before it, so that blocks that run first wait for DRAM, and later ones for L2."""
+    t = launches
+    fits = t.shared_bytes <= device.shared_per_block
+    whole = (t.threads, _held(t, device), np.where(fits, t.shared_bytes, 0.0))
+    held = np.asarray(occupancy(device, *(np.ceil(n).astype(np.int64) for n in whole)), np.float64)
+    fits &= held >= 1
+    per_sm = np.ceil(t.blocks / device.sm_count)
+    resident = np.minimum(np.maximum(held, 1.0), per_sm)
+    pipes = _pipes(t, device)
+    busy = sum(cycles**OVERLAP for cycles in pipes.values()) ** (1.0 / OVERLAP)
+    chain = t.chain_cycles
     if cold:
-        first = min(1.0, resident * device.sm_count / counts.blocks)
-        chain *= 1.0 + (max(MEMORY_SECONDS * device.clock_hz / CHAIN_LOAD, 1.0) - 1.0) * first
+        first = np.minimum(1.0, resident * device.sm_count / t.blocks)
+        chain = chain + t.chain_loads * max(MEMORY_SECONDS * device.clock_hz - CHAIN_LOAD, 0.0) * first
     waiting = exposed * chain / resident + START / resident
     # Blocks come and go on their own: the last of many do not wait for a whole wave, but an SM is half empty for one.
-    share = counts.blocks / device.sm_count + TAIL * resident if per_sm > 4 * resident else float(per_sm)
-    cycles = max(share * (busy + waiting), chain + START)
+    share = np.where(per_sm > 4 * resident, t.blocks / device.sm_count + TAIL * resident, per_sm)
+    cycles = np.maximum(share * (busy + waiting), chain + START)
     sm_seconds = cycles / device.clock_hz
-    dram_seconds = counts.dram_bytes / (device.dram_bandwidth * DRAM_EFFICIENCY)
-    seconds = math.hypot(sm_seconds, dram_seconds) + LAUNCH_SECONDS
-    return LaunchTime(seconds, resident, pipes, waiting, sm_seconds, dram_seconds)
+    dram_seconds = t.dram_bytes / (device.dram_bandwidth * DRAM_EFFICIENCY)
+    seconds = np.where(fits, np.hypot(sm_seconds, dram_seconds) + LAUNCH_SECONDS, np.inf)
+    return LaunchTimes(seconds, np.where(fits, resident, 0.0), pipes, waiting, sm_seconds, dram_seconds)
 
 
 def least_seconds(counts: LaunchCounts, stated: CostCounts, device: Device) -> float:
@@ -108,35 +178,43 @@ def least_seconds(counts: LaunchCounts, stated: CostCounts, device: Device) -> f
     return max(stated.flops * stated.blocks / peak, stated.dram_bytes / device.dram_bandwidth)
 
 
-def _pipes(counts: LaunchCounts, device: Device, resources: CompiledResources) -> dict[str, float]:
+def _held(t: LaunchTable, device: Device) -> Floats:
+    """Return the registers that a thread holds: what is beyond the device's most is spilled."""
+    return np.minimum(t.registers, device.max_registers_per_thread)
+
+
+def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
     """Cycles that one block keeps each pipe of an SM busy."""
-    warps = math.ceil(counts.threads / device.warp_size)
-    executed = by_pipe(counts.executed)
-    instructions = sum(executed.values())
-    repeats = instructions / warps / max(counts.code, 1)  # of an instruction of the code, on average
-    spills = resources.spill_bytes / 4 * warps * max(repeats, 1.0)
-    multiplied = executed.get("imad", 0.0)
+    warps = np.ceil(t.threads / device.warp_size)
+    executed = by_pipe(t.executed)
+    nothing = np.zeros_like(t.blocks)
+
+    def of(pipe: Pipe) -> Floats:
+        return executed.get(pipe, nothing)
+
+    instructions = sum(executed.values(), nothing)
+    repeats = instructions / warps / np.maximum(t.code, 1.0)  # of an instruction of the code, on average
+    spills = t.spill_bytes / 4 * warps * np.maximum(repeats, 1.0)
     lanes = device.warp_size
     fma_rate = device.fma_flops_per_cycle / 2
-    port = min(SM_PORT_BYTES, device.l2_bandwidth / device.clock_hz / min(device.sm_count, counts.blocks))
-    sectors = counts.unique_sectors + counts.store_sectors + ATOMIC_SECTORS * counts.atomic_sectors
-    sectors += SPILL_SECTORS * spills
+    port = np.minimum(SM_PORT_BYTES, device.l2_bandwidth / device.clock_hz / np.minimum(device.sm_count, t.blocks))
+    sectors = t.unique_sectors + t.store_sectors + ATOMIC_SECTORS * t.atomic_sectors + SPILL_SECTORS * spills
     return {
         "issue": (instructions + spills) / device.schedulers_per_sm,
-        "fma": (executed.get("fma", 0.0) + multiplied) * lanes / fma_rate,
-        "integer": max(executed.get("alu", 0.0), multiplied) * lanes / INTEGER_RATE,
-        "special": executed.get("special", 0.0) * lanes / SPECIAL_RATE,
-        "f64": executed.get("f64", 0.0) * lanes / f64_rate(device.sm),
-        "tensor": _tensor_cycles(counts, device),
-        "shared": counts.shared_wavefronts,
-        "L1": counts.wavefronts + spills + executed.get("constant", 0.0),
+        "fma": (of("fma") + of("imad")) * lanes / fma_rate,
+        "integer": np.maximum(of("alu"), of("imad")) * lanes / INTEGER_RATE,
+        "special": of("special") * lanes / SPECIAL_RATE,
+        "f64": of("f64") * lanes / f64_rate(device.sm),
+        "tensor": _tensor_cycles(t, device),
+        "shared": t.shared_wavefronts,
+        "L1": t.wavefronts + spills + of("constant"),
         "L2": sectors * SECTOR_BYTES / port,
     }
 
 
-def _tensor_cycles(counts: LaunchCounts, device: Device) -> float:
-    cycles = 0.0
-    for operation, times in counts.executed:
+def _tensor_cycles(t: LaunchTable, device: Device) -> Floats:
+    cycles = np.zeros_like(t.blocks)
+    for operation, times in t.executed.items():
         flops, dtype = tensor_flops(operation)
         if not flops:
             continue
@@ -145,5 +223,5 @@ def _tensor_cycles(counts: LaunchCounts, device: Device) -> float:
         except ValueError:  # of an older or a newer device's: as fast as f16
             rate = device.tensor_rate("f16")
         rate *= 1.0 if operation.startswith("wgmma") else device.mma_sync_fraction
-        cycles += times * flops / rate * device.clock_hz / device.tensor_clock_hz
+        cycles = cycles + times * flops / rate * device.clock_hz / device.tensor_clock_hz
     return cycles

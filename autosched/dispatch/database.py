@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from autosched.dispatch.provenance import KernelProvenance, NoSchedule
 from autosched.dispatch.resolve_cache import ResolvedCache
-from measurements.files.text import first_line
+from measurements.files.text import first_line, without_password
 from measurements.records.measurement import Provenance
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
@@ -47,6 +47,9 @@ class Database:
         self._checked: dict[Problem, Record] = {}  # the best that was last given, whose schedule is valid
         if not ResolvedCache(path).known:
             self._open()
+
+    def __repr__(self) -> str:
+        return f"Database({without_password(str(self._path))!r})"
 
     def _open(self) -> Store:
         from measurements.store.store import Store

@@ -1,4 +1,5 @@
-"""Time of a Triton launch from what its blocks executed in the emulator, and what its cubin says of resources."""
+"""The time of Triton launches, all of them: a compiled one from what its blocks executed in the emulator and what its
+cubin says of resources, one that nobody has compiled from counts by sizes (``configs/tuning/layer_counts.py``)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import replace
 
 from autosched.proofs.launch_counting import CountedRun, averaged
 from autosched.triton.cubin import cubin_resources
-from cost_models.launch_time import CompiledResources, LaunchTime, launch_time
+from cost_models.launch_time import CompiledResources, LaunchTable, LaunchTimes, launch_times
 from search_spaces.hardware.costs.data_movement import SECTOR_BYTES
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import Device
@@ -20,16 +21,14 @@ def estimated_seconds(launch: Launch, runs: Sequence[CountedRun], cubin: bytes, 
     """ESTIMATED seconds of a launch; 0 where a run has not ended, infinity where a block does not fit on the device."""
     if any(r.emulation.status not in ("ok", "findings") for r in runs):
         return 0.0
-    try:
-        return triton_time(triton_counts(launch, runs), device, compiled_resources(cubin)).seconds
-    except ValueError:
-        return float("inf")
+    counted = LaunchTable.of(triton_counts(launch, runs), compiled_resources(cubin))
+    return float(triton_times(counted, device).seconds[0])
 
 
-def triton_time(counts: LaunchCounts, device: Device, resources: CompiledResources) -> LaunchTime:
-    """Estimate a launch of Triton's code, with a cold L2. Its warps meet at a barrier whenever a tile has arrived, so
-    that none of them hides what another waits for. Raises ValueError where the block does not fit on the device."""
-    return launch_time(counts, device, resources, exposed=1.0, cold=True)
+def triton_times(launches: LaunchTable, device: Device) -> LaunchTimes:
+    """Estimate launches of Triton's code, with a cold L2. Its warps meet at a barrier whenever a tile has arrived, so
+    that none of them hides what another waits for."""
+    return launch_times(launches, device, exposed=1.0, cold=True)
 
 
 def triton_counts(launch: Launch, runs: Sequence[CountedRun]) -> LaunchCounts:

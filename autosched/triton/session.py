@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -12,21 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from autosched.proofs.blocks_on_inputs import chosen_blocks
 from autosched.proofs.launch_counting import CountedRun
 from autosched.triton.described import LaunchFailed, described_launch
 from autosched.triton.driver import TritonLaunch, activated
 from autosched.triton.estimate import estimated_seconds
 from autosched.triton.pretended_cuda import PretendedCuda
+from autosched.triton.sample import Sample, sampled
 from autosched.triton.sizes import named, provoking_sizes
 from autosched.triton.storages import Storages, UndefinedMemory, storage_bytes
-from measurements.emulator import ASCENDING, Emulation, Finding, FindingKind, Order, emulate_ptx
+from measurements.emulator import ASCENDING, Emulation, Finding, Order, emulate_ptx
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 from search_spaces.operators.problem import Array
 
-# Of a block, by another that is not run.
-_WAITING = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 _OURS = ("autosched.", "triton.", "torch.", "contextlib", "functools")
 
 
@@ -50,8 +47,8 @@ class ProofSettings:
         time_limit: CPU seconds of one run of a launch.
         blocks: of a launch that has more, only so many run: the first ones, the last ones, and some in between. The
             memory that such a launch writes counts as filled, with zeros where no block that ran has written; values
-            that the program computes from it are not its own. None: all run. A launch whose blocks wait for others
-            runs whole.
+            that the program computes from it are not its own. None: all run. Where blocks wait for others, those run,
+            too, or all do.
     """
 
     orders: tuple[Order, ...] = (ASCENDING,)
@@ -181,7 +178,7 @@ class Session:
         arguments, described = described_launch(launch, self.storages)
         inputs, memory = arguments.inputs(), arguments.memory()
 
-        blocks = _sample(described.grid, self.settings.blocks)
+        blocks = sampled(described.grid, self.settings.blocks)
 
         def run(order: Order, calls: int = 1, perturb: bool = False, count: bool = False) -> Emulation:
             return emulate_ptx(
@@ -199,8 +196,12 @@ class Session:
 
         first, *others = self.settings.orders
         runs = [(first.name, run(first, count=True))]
-        if blocks is not None and any(f.kind in _WAITING for f in runs[0][1].findings):
-            blocks = None
+        sample = Sample(described.grid, blocks)
+        while (cause := sample.waits(runs[0][1])) is not None:
+            blocks = sample.widened(runs[0][1])
+            if blocks == sample.blocks:  # wider ones have had their time
+                raise LaunchFailed(f"{launch.name}, launched at {where}: unsupported: {cause}")
+            sample.blocks = blocks
             runs = [(first.name, run(first, count=True))]
         ctas = described.cluster[0]  # run together
         ran = described.blocks if blocks is None else ctas * len({block // ctas for block in blocks})
@@ -323,16 +324,6 @@ def emulate(
     if not session.launches:
         raise ValueError("nothing was launched: pass a kernel with its grid, kernel[grid], and its arguments")
     return session.launches[-1]
-
-
-def _sample(grid: tuple[int, int, int], most: int | None) -> tuple[int, ...] | None:
-    """Return the blocks that run: neighbours along each axis, that meet at their edges, then far ones. None where all
-    do."""
-    total = math.prod(grid)
-    if most is None or total <= most:
-        return None
-    near = [n for n in (0, 1, grid[0], grid[0] * grid[1]) if n < total]
-    return tuple(sorted(list(dict.fromkeys([0, total - 1, *near, *chosen_blocks(grid, most, seed=0)]))[:most]))
 
 
 def _line(launch: LaunchRecord, finding: Finding) -> str:

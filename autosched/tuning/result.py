@@ -138,7 +138,8 @@ class TuneResult:
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the best, where its time comes from, and what came of the trials."""
         best = self.best
-        facts = [("problem", self.problem.key()), ("device", self.device.name)]
+        sizes = {name: value for name, value in self.problem.to_json().items() if name != "operator"}
+        facts = [("problem", f"{self.problem.operator}: {_listed(sizes)}"), ("device", self.device.name)]
         if best is None or best.seconds is None:
             facts.append(("best", "nothing has worked yet"))
         else:

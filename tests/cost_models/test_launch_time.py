@@ -95,7 +95,7 @@ def test_spills_in_loops_count_each_time() -> None:
     ],
 )
 def test_operations_keep_their_pipes_busy(operation: str, pipes: dict[str, float]) -> None:
-    assert by_pipe([(operation, 1.0)]) == pipes
+    assert by_pipe({operation: 1.0}) == pipes
     assert dict(costs(operation)) == pipes
 
 

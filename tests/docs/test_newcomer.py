@@ -13,9 +13,7 @@ import typer
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli.app import build
-from autosched.cli.commands.proofs.verify_python import expanded as python_expanded
-from autosched.cli.commands.tuning.tune_moe import expanded as moe_expanded
-from autosched.cli.commands.tuning.tune_triton import expanded as triton_expanded
+from autosched.cli.options import spellings
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -45,11 +43,7 @@ def test_commands_and_their_options_exist() -> None:
             words = [w for w in shlex.split(part.split(" > ")[0]) if w not in ("...", "\\")]
             if not words or words[0] != "autosched":
                 continue
-            command, context, rest = (
-                root,
-                typer.Context(root),
-                moe_expanded(triton_expanded(python_expanded(words[1:]))),
-            )
+            command, context, rest = root, typer.Context(root), spellings.expanded(words[1:])
             while rest and hasattr(command, "list_commands") and rest[0] in command.list_commands(context):
                 command, rest = command.get_command(context, rest[0]), rest[1:]
             known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)} | {"--help", "-h"}

@@ -36,9 +36,11 @@ def test_the_workflow_runs_what_everybody_runs() -> None:
         ("autosched re", {"replay", "report"}),
         ("autosched tune soft", {"softmax"}),
         ("autosched report --ag", {"--against"}),
+        ("autosched tune softmax --device h2", {"h200", "h200_nvl", "h20", "h20_3e"}),
+        ("autosched best matmul --device rtx20", {"rtx2060", "rtx2070", "rtx2080", "rtx2080ti"}),
     ],
 )
-def test_the_shell_completes_commands_and_options(words: str, expected: set[str]) -> None:
+def test_the_shell_completes_commands_options_and_devices(words: str, expected: set[str]) -> None:
     environment = {
         **os.environ,
         "_AUTOSCHED_COMPLETE": "complete_bash",

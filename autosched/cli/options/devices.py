@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from autosched.cli.terminal.errors import InputError
-from search_spaces.hardware.devices import DEFAULT_DEVICE, Device, UnknownDevice, device
+from search_spaces.hardware.devices import DEFAULT_DEVICE, DEVICES, Device, UnknownDevice, device
 
 LIST_NOTE = "autosched devices lists them"
 
@@ -13,8 +13,16 @@ LIST_NOTE = "autosched devices lists them"
 def device_option(default: str) -> Any:
     """``--device``, whose help says what it is by ``default``."""
     return typer.Option(
-        "--device", metavar="D", help=f"GPU, such as h100, rtx4090 or t4: {LIST_NOTE} (default: {default})."
+        "--device",
+        metavar="D",
+        help=f"GPU, such as h100, rtx4090 or t4: {LIST_NOTE} (default: {default}).",
+        autocompletion=_names,
     )
+
+
+def _names(incomplete: str) -> list[str]:
+    """Return what a shell may complete the name of a device to."""
+    return [row.name for row in DEVICES if row.name.startswith(incomplete)]
 
 
 DeviceOption = Annotated[str | None, device_option(f"that of this machine, else {DEFAULT_DEVICE}")]

@@ -66,5 +66,5 @@ def _is_program(path: Path) -> bool:
     except NoKernelFile as error:
         raise InputError(str(error)) from None
     if found is not None and found.instead:
-        raise InputError(f"{path} holds kernels of {found.name}: {found.instead}")
+        raise InputError(f"{path} {found.refusal}")
     return True

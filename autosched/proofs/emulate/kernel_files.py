@@ -43,6 +43,11 @@ class FrontEnd:
     modules: tuple[str, ...]
     instead: str = ""
 
+    @property
+    def refusal(self) -> str:
+        """What to say of a file that holds its kernels."""
+        return f"holds kernels of {self.name}: {self.instead}"
+
 
 # The most particular first: a CuTe program may import Triton, too.
 FRONT_ENDS = (

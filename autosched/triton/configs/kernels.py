@@ -73,7 +73,7 @@ def fused_moe_kernel(
     depth = tl.where(expert < 0, 0, K)
     expert = tl.maximum(expert, 0)
 
-    wrapped = columns.to(tl.int64) % N  # beyond the last column lies the next expert, or nothing
+    wrapped = (columns % N).to(tl.int64)  # beyond the last column lies the next expert, or nothing
     k = tl.arange(0, BLOCK_SIZE_K)
     rows = assigned // top_k
     a_at = a_ptr + rows[:, None] * stride_am + k[None, :] * stride_ak

@@ -8,12 +8,16 @@ Programming Guide, "Throughput of Native Arithmetic Instructions" (results per c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 Pipe = Literal["fma", "imad", "alu", "special", "f64", "tensor", "memory", "constant", "control"]
 Costs = tuple[tuple[Pipe, float], ...]
+T = TypeVar("T", float, npt.NDArray[np.float64])
 
 IN_PLACE = "+immediate"  # of "ld.const.f32+immediate": an address known to the compiler, an operand of another one
 
@@ -96,10 +100,11 @@ def tensor_flops(operation: str) -> tuple[float, str]:
     return 2.0 * m * n * k / warps, named
 
 
-def by_pipe(executed: Iterable[tuple[str, float]]) -> dict[Pipe, float]:
-    """Instructions of warps by pipe, for PTX operations and how often they were executed."""
-    found: dict[Pipe, float] = {}
-    for operation, times in executed:
+def by_pipe(executed: Mapping[str, T]) -> dict[Pipe, T]:
+    """Instructions of warps by pipe, for PTX operations and how often they were executed: a number, or an array with
+    one for each of some launches."""
+    found: dict[Pipe, T] = {}
+    for operation, times in executed.items():
         for pipe, weight in costs(operation):
-            found[pipe] = found.get(pipe, 0.0) + weight * times
+            found[pipe] = found[pipe] + weight * times if pipe in found else weight * times
     return found

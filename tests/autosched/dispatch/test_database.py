@@ -467,5 +467,10 @@ class TestOnGpu:
         assert torch.allclose(out.float(), a.float() @ b.float(), atol=0.2, rtol=0.02)
 
 
+def test_it_is_shown_by_its_path(tmp_path: Path) -> None:
+    Store.open(tmp_path / "best.db").close()
+    assert repr(Database(tmp_path / "best.db")) == f"Database({str(tmp_path / 'best.db')!r})"
+
+
 def test_the_module_does_not_load_cupy() -> None:
     assert not hasattr(database_module, "cupy")

@@ -15,10 +15,10 @@ triton = pytest.importorskip("triton", reason="Triton is not installed: pip inst
 import triton_program_kernels as kernels  # noqa: E402
 
 from autosched.cli import main  # noqa: E402
-from autosched.triton import QUICK, ProofSettings, emulated  # noqa: E402
+from autosched.triton import QUICK, LaunchFailed, ProofSettings, emulated, sample  # noqa: E402
 from autosched.triton.fidelity import fidelity_of  # noqa: E402
 from autosched.triton.sizes import provoking_sizes  # noqa: E402
-from measurements.emulator import FindingKind  # noqa: E402
+from measurements.emulator import Emulation, Finding, FindingKind  # noqa: E402
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
 
@@ -56,6 +56,47 @@ def test_blocks_that_wait_for_others_run_whole() -> None:
         kernels.wait_for_the_middle[(60,)](torch.zeros(1, dtype=torch.int32), o, num_warps=1)
     assert session.launches[0].left_out == 0 and o.tolist() == list(range(60))
     assert fidelity_of(session).not_run == ()
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_sample_grows_by_what_its_blocks_wait_for(monkeypatch: pytest.MonkeyPatch, swap: bool) -> None:
+    """An atomic that changes nothing asks, too, in a loop in which warps meet at barriers."""
+    monkeypatch.setattr(sample, "_CHEAP", 0.0)  # as where a block takes seconds
+    with emulated("h100", proof=SOME) as session:
+        o = torch.empty(99, 64, dtype=torch.int32)
+        kernels.wait_by_atomics[(99,)](torch.zeros(99, dtype=torch.int32), o, 2, SWAP=swap, num_warps=2)
+    (launch,) = session.launches
+    assert session.ok and 0 < launch.left_out < 93
+    assert torch.equal(o[0], torch.arange(64, dtype=torch.int32))
+    assert fidelity_of(session).not_run == (f"wait_by_atomics: {99 - launch.left_out} of 99",)
+
+
+def test_a_wait_that_outlasts_its_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "_CHEAP", 0.0)
+    monkeypatch.setattr(sample.Sample, "widened", lambda self, run: self.blocks)
+    arguments = torch.zeros(103, dtype=torch.int32), torch.empty(100, 64, dtype=torch.int32)
+    with emulated("h100", proof=SOME), pytest.raises(LaunchFailed) as caught:
+        kernels.wait_by_atomics[(100,)](*arguments, 2, SWAP=True, num_warps=2)
+    said = str(caught.value)
+    assert ": unsupported: " in said and "triton_program_kernels.py:" in said
+    assert "outside of the 6 that ran of 100" in said and "byte 8 of locks" in said
+
+
+def test_wider_samples_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = Finding(FindingKind.DEADLOCK, "thread (0, 0, 0) of block (3, 1, 0) waits here for ever", "k.py", 7)
+    run = Emulation("findings", {}, (finding,), (), (), executed=(("add.s32", 4 * 10**7),))
+    wide = sample.Sample((10, 10, 1), (0, 13, 99))
+    reason = wide.waits(run)
+    assert reason is not None and reason.startswith("k.py:7: ")
+    wide.blocks = wide.widened(run)
+    assert wide.blocks == (0, 11, 12, 13, 14, 15, 99)
+    wide.blocks = wide.widened(run)
+    assert wide.blocks == (0, *range(9, 18), 99)
+    assert wide.widened(run) == wide.blocks, "they have executed 12e7 instructions"
+    few = replace(run, executed=(("add.s32", 10**4),))
+    assert sample.Sample((10, 10, 1), (0, 13, 99)).widened(few) is None
+    assert sample.Sample((2, 2, 1), (0, 3)).widened(replace(run, findings=())) is None
+    assert sample.Sample((4, 2, 1), (0, 3, 7)).widened(run) == (0, 3, 5, 6, 7)
 
 
 def test_a_sample_needs_a_block() -> None:

@@ -38,7 +38,7 @@ def test_model_tries_the_models_choice_alone(tmp_path: Path) -> None:
     assert choice is not None and record.schedule == choice.schedule and record.sampler == "model"
     # A notebook shows it, and nothing of it is taken for HTML.
     shown = dataclasses.replace(result, stopped="<b>no</b> & more")._repr_html_()
-    assert shown.startswith("<table><tr><th>problem</th>") and "(ESTIMATED)" in shown
+    assert shown.startswith(f"<table><tr><th>problem</th><td>{PROBLEM.operator}: ") and "(ESTIMATED)" in shown
     assert "&lt;b&gt;no&lt;/b&gt; &amp; more" in shown and "row_reduction: " in shown
     nothing = dataclasses.replace(result, best=None, trials=())._repr_html_()
     assert "nothing has worked yet" in nothing and "0, 0 with a time" in nothing

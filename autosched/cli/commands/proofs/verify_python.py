@@ -21,6 +21,17 @@ from autosched.cli.terminal.output import print_json, stderr_console, stdout_con
 from measurements.emulator import check_host
 
 
+def _of_another_front_end(path: Path) -> str:
+    """Return a line for a program whose kernels are not Triton's; "" for others."""
+    from autosched.proofs.emulate.kernel_files import NoKernelFile, front_end_of
+
+    try:
+        found = front_end_of(path)
+    except NoKernelFile:  # no Python, which the failure says
+        return ""
+    return f"{path} {found.refusal}" if found is not None and found.instead else ""
+
+
 def verify_python(
     python: Annotated[
         str,
@@ -113,6 +124,8 @@ def verify_python(
     elif not proof.session.launches:
         found = "the program launched no Triton kernel"
     line(found)
+    if not proof.session.launches and (hint := _of_another_front_end(path)):
+        line(hint)
     return 0 if proof.ok else NO
 
 

@@ -11,7 +11,7 @@ from autosched.triton.configs.file_names import Format
 from autosched.triton.configs.installed import kernel_for
 from autosched.triton.configs.launches import parameters_of, true_launch
 from autosched.triton.configs.layer import Layer
-from autosched.triton.configs.tuning.time_model import tokens_of_experts
+from autosched.triton.configs.tuning.layer_counts import tokens_of_experts
 from autosched.triton.configs.tuning.tune_layer import Measure
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from autosched.triton.configs.layer import Layer
+from autosched.triton.configs.tuning.layer_counts import estimated_seconds
 from autosched.triton.configs.tuning.sidecar import Choice, TunedLayer
-from autosched.triton.configs.tuning.time_model import estimated_seconds
 from autosched.triton.tuning.problem import PREFIX, TritonProblem, problem_type
 from autosched.version import VERSION
 from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing

@@ -8,9 +8,9 @@ from typing import Any
 
 from autosched.triton.configs.file_names import Format, file_device_of_row
 from autosched.triton.configs.layer import Layer
+from autosched.triton.configs.tuning.layer_counts import Columns, as_config, estimated_seconds, tuner_space
 from autosched.triton.configs.tuning.pool import JudgePool
 from autosched.triton.configs.tuning.sidecar import Choice, TunedLayer
-from autosched.triton.configs.tuning.time_model import Columns, as_config, estimated_seconds, tuner_space
 from search_spaces.hardware.devices import Device
 
 CANDIDATES = 4

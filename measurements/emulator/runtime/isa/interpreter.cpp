@@ -108,10 +108,16 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
   // Warps that meet at barriers in between get old answers in other loops, too: one that waits changes nothing, neither
   // in memory nor in its registers.
   if (!idle_polls.met() || idle_polls.vain() < std::uint64_t{patience_before_state} * warp_count) return;
+  // But for when values are ready, which counts.cpp writes down: a warp that waits gets later and later.
+  static std::vector<unsigned char> registers;
+  registers.assign(w.registers, w.registers + program.register_bytes);
+  for (const Function& f : program.functions) {
+    for (const Span& r : f.registers) reinterpret_cast<Register*>(&registers[r.offset])->ready = 0;
+  }
   std::uint64_t state = 0;
-  for (std::size_t at = 0; at + 8 <= program.register_bytes; at += 8) {
+  for (std::size_t at = 0; at + 8 <= registers.size(); at += 8) {
     std::uint64_t word;
-    std::memcpy(&word, w.registers + at, 8);
+    std::memcpy(&word, &registers[at], 8);
     state = mix(state, word);
   }
   std::uint64_t& before = w.states[&i];

@@ -125,6 +125,16 @@ def test_other_front_ends_are_refused_by_name(tmp_path: Path, program: str, name
     assert f"holds kernels of {name}: {found.instead}" in said and said.count("\n") == 1
 
 
+def test_a_program_of_another_front_end_that_is_run_all_the_same(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    path = tmp_path / "kernel.py"
+    path.write_text("try:\n    from numba import cuda\nexcept ImportError:\n    pass\n")
+    assert main(["verify", "--device", "h100", "--python", str(path)]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "launched no Triton kernel" in said and "holds kernels of numba-cuda: write the PTX" in said
+
+
 def test_triton_programs_are_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("triton")

@@ -15,8 +15,11 @@ pytest.importorskip("triton", reason="Triton is not installed: pip install 'auto
 
 from autosched.cli import main
 from autosched.triton.configs.layer import Layer, ModelError, layer_of_model
-from autosched.triton.configs.tuning.time_model import estimated_seconds, tuner_space
+from autosched.triton.configs.tuning import layer_counts
+from autosched.triton.configs.tuning.layer_counts import estimated_seconds, tuner_space
 from autosched.triton.configs.tuning.tune_layer import NothingSound, first_choices, tune_layer
+from cost_models.launch_time import LaunchTable
+from search_spaces.hardware.costs.ptx_costs import by_pipe, tensor_flops
 from search_spaces.hardware.devices import device
 
 MIXTRAL = Layer(8, 4096, 14336, 2)
@@ -197,3 +200,51 @@ def test_what_cannot_be_tuned_is_one_line(tmp_path, monkeypatch, capsys, argumen
     assert main(["tune", *arguments]) == 2
     said = capsys.readouterr()
     assert words in said.err and said.err.count("\n") == 1 and not Path("x").exists()
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "dtype", "block", "tile", "warps"),
+    [
+        ("h100", "", None, (16, 64, 64), 4),
+        ("h100", "", None, (64, 128, 64), 4),
+        ("h100", "fp8_w8a8", None, (64, 64, 128), 4),
+        ("a100", "", None, (64, 64, 64), 8),
+    ],
+)
+def test_counts_by_sizes_are_those_of_the_compiled_kernel(monkeypatch, name, dtype, block, tile, warps) -> None:
+    """One estimator: what sizes say of a configuration is about what the emulator counts in its compiled code."""
+    from autosched.triton import ProofSettings, emulated, session
+    from autosched.triton.configs.installed import kernel_for
+    from autosched.triton.configs.launches import parameters_of, true_launch
+    from autosched.triton.estimate import compiled_resources, triton_counts, triton_times
+
+    counted = []
+    monkeypatch.setattr(
+        session, "estimated_seconds", lambda launch, runs, cubin, row: counted.append((launch, runs, cubin)) or 1.0
+    )
+    row, layer = device(name), Layer(2, 512, 256, 1, dtype, block)
+    config = dict(zip(("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K"), tile, strict=True))
+    config |= {"GROUP_SIZE_M": 1, "num_warps": warps, "num_stages": 3}
+    tokens, rows = (64, 64), 128
+    kernel = kernel_for("vllm", moe=True).function
+    monkeypatch.setattr(layer_counts, "tokens_of_experts", lambda *_: tokens)
+    with emulated(name, proof=ProofSettings(blocks=1), pretend_cuda=False):
+        grid, arguments = true_launch(
+            parameters_of(kernel), layer.file_name("x"), config, tokens, 1, layer.matmuls[0], "cpu"
+        )
+        kernel[grid](**arguments)
+    ((launch, runs, cubin),) = counted
+    found = LaunchTable.of(triton_counts(launch, runs), compiled_resources(cubin))
+    ours = layer_counts.launch_table(layer_counts.Columns.of([config]), layer, rows, *layer.matmuls[0], row)
+    for exact in ("blocks", "threads", "unique_sectors", "store_sectors"):
+        assert getattr(ours, exact) == pytest.approx(getattr(found, exact), rel=0.03), exact
+    for about in ("chain_cycles", "shared_wavefronts", "wavefronts", "shared_bytes", "dram_bytes"):
+        assert 0.7 < getattr(ours, about)[0] / getattr(found, about)[0] < 1.4, about
+    by_size, by_emulator = by_pipe(ours.executed), by_pipe(found.executed)
+    assert sum(by_size.values()) == pytest.approx(sum(by_emulator.values()), rel=0.35)
+    flops = [sum(float(t[0]) * tensor_flops(o)[0] for o, t in table.executed.items()) for table in (ours, found)]
+    assert flops[0] == pytest.approx(flops[1], rel=0.01)
+    times = [float(triton_times(table, row).seconds[0]) for table in (ours, found)]
+    assert times[0] == pytest.approx(times[1], rel=0.35)

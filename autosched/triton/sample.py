@@ -1,0 +1,72 @@
+"""Which blocks of a large launch run: a sample, and what its blocks wait for."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from autosched.proofs.blocks_on_inputs import chosen_blocks
+from measurements.emulator import Emulation, Finding, FindingKind
+
+_WAITING = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
+_BLOCK = re.compile(r"block \((\d+), (\d+), (\d+)\)")
+# Instructions of warps: launches of about as many run whole, in seconds; and those of all samples that are too small.
+_CHEAP, _MOST = 5e6, 1e8
+
+
+def sampled(grid: tuple[int, int, int], most: int | None) -> tuple[int, ...] | None:
+    """Return the blocks that run: neighbours along each axis, that meet at their edges, then far ones. None where all
+    do."""
+    total = math.prod(grid)
+    if most is None or total <= most:
+        return None
+    near = [n for n in (0, 1, grid[0], grid[0] * grid[1]) if n < total]
+    return tuple(sorted(list(dict.fromkeys([0, total - 1, *near, *chosen_blocks(grid, most, seed=0)]))[:most]))
+
+
+@dataclass
+class Sample:
+    """Some ``blocks`` of a launch, None where all run."""
+
+    grid: tuple[int, int, int]
+    blocks: tuple[int, ...] | None
+    _executed: int = 0
+    _waited: Counter[int] = field(default_factory=Counter)
+
+    def waits(self, run: Emulation) -> str | None:
+        """Return why the sample is too small: one of its blocks waits for another that did not run. None where it is
+        not."""
+        waiting = self._waiting(run)
+        if self.blocks is None or waiting is None:
+            return None
+        where = f"{waiting.file}:{waiting.line}: " if waiting.file else ""
+        return (
+            f"{where}a block waits for what a block outside of the {len(self.blocks)} that ran of "
+            f"{math.prod(self.grid)} does: {waiting.message}; let all run"
+        )
+
+    def widened(self, run: Emulation) -> tuple[int, ...] | None:
+        """Return the sample with neighbours of the block that waits, twice as many each time that it does; None, which
+        is all blocks, where these execute little; the same where all samples have executed a lot."""
+        assert self.blocks is not None
+        total = math.prod(self.grid)
+        waiting = self._waiting(run)
+        found = _BLOCK.search(waiting.message) if waiting is not None else None
+        executed = sum(times for _, times in run.executed)
+        self._executed += executed
+        if found is None or executed / len(self.blocks) * total <= _CHEAP:
+            return None
+        if self._executed > _MOST:
+            return self.blocks
+        x, y, z = map(int, found.groups())
+        block = (z * self.grid[1] + y) * self.grid[0] + x
+        self._waited[block] += 1
+        far = 2 ** self._waited[block]
+        wider = {*self.blocks, *range(max(block - far, 0), min(block + far + 1, total))}
+        return tuple(sorted(wider)) if len(wider) < total else None
+
+    @staticmethod
+    def _waiting(run: Emulation) -> Finding | None:
+        return next((f for f in run.findings if f.kind in _WAITING), None)

@@ -1,0 +1,272 @@
+"""The tuned-configuration files that vLLM and SGLang ship, judged: ``python -m benchmarks.triton.config_files``.
+
+``FORMAT --device h100 --dtype fp8_w8a8 ...`` judges what the installed package ships for these devices and types, as
+``autosched check --format`` does: each distinct configuration of an architecture is compiled, must fit, and is proven
+with the package's own kernel. What came of it is a line of ``--journal``; what has one is not judged again, so that a
+long run can be cut into short ones (``--seconds``). ``--out PAGE`` writes the page of what the journal has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from autosched.triton.configs.file_names import FORMATS, FileName, Format
+from autosched.triton.configs.files import Entry, NoConfigs, read_folder
+from autosched.triton.configs.tuning.pool import JudgePool
+
+_FOLDERS: dict[Format, tuple[str, ...]] = {
+    "vllm": ("model_executor/layers",),
+    "sglang": ("srt/layers", "kernels/ops"),
+}
+_NAMES = {"vllm": "vLLM", "sglang": "SGLang"}
+_KEPT = "\n## By `autosched check` itself\n"  # a section of the page that stays as it is
+_HEADINGS = (
+    *("kernel", "device", "type", "entries", "distinct", "sound", "wrong", "broken", "unproven", "no kernel"),
+    *("not judged", "spill", "shared bytes, at most", "error"),
+)
+_WORDS = (
+    "An entry is *sound* if its kernel compiles for the device, fits in shared memory and registers, and computes in "
+    "the emulator what float64 does, without a race, an access out of bounds or an undefined value, at sizes with last "
+    "blocks, last columns, a last part of the loop, an expert without rows and one of another rank.",
+    "",
+    "*Distinct*: entries of one architecture, type, tile, warps and stages are proven once, with the GROUP_SIZE_M of "
+    "the first of them: it orders the blocks, and no more. *Broken*: does not compile, does not fit, or is no "
+    "configuration. *No kernel*: the package's kernel cannot be called with that type here. *Spill*: distinct "
+    "configurations whose registers do. *Error*: the largest, over what rounding and sums in f32 allow.",
+)
+_RIGHT, _WRONG, _BROKEN = ("sound",), ("wrong",), ("compile_error", "too_large")
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """One entry of a file for a device with a row here."""
+
+    format: Format
+    name: FileName
+    entry: Entry
+
+    @property
+    def key(self) -> str:
+        """Return what is judged once, whatever GROUP_SIZE_M; "" of an entry that is none."""
+        device = self.name.device
+        if self.entry.fault or device is None:
+            return ""
+        config = {name: value for name, value in self.entry.config if name != "GROUP_SIZE_M"}
+        return f"{self.format} {JudgePool.key(self.name, config, device)}"
+
+    @property
+    def dtype(self) -> str:
+        return self.name.dtype or "bf16"
+
+    @property
+    def group(self) -> tuple[str, str, str, str]:
+        """Format, kernel, device and type: a line of the page."""
+        device = self.name.device
+        kernel = "experts" if self.name.is_moe else "matmul in blocks"
+        return (
+            self.format,
+            kernel,
+            device.name if device else "",
+            self.dtype + " in blocks" * bool(self.name.block_shape),
+        )
+
+
+def shipped(format: Format) -> list[Shipped]:
+    """All entries of the installed package, for devices with a row here. Raises NoConfigs."""
+    spec = find_spec(format)
+    roots = list(spec.submodule_search_locations or ()) if spec is not None else []
+    folders = [folder for root in roots for part in _FOLDERS[format] if (folder := Path(root) / part).is_dir()]
+    if not folders:
+        raise NoConfigs(
+            f"{format} is not installed: pip install --no-deps --target FOLDER {format}, and PYTHONPATH=FOLDER"
+        )
+    found = []
+    for folder in folders:
+        try:
+            files = read_folder(folder, format)[0]
+        except NoConfigs:
+            continue
+        found += [Shipped(format, f.name, entry) for f in files if f.name.device is not None for entry in f.entries]
+    return found
+
+
+def judge_all(entries: Sequence[Shipped], journal: Path, known: Mapping[str, Any], workers: int, seconds: float) -> int:
+    """Judge what ``known`` lacks, each line as soon as it is there; return how many are left after ``seconds``."""
+    often = Counter(e.key for e in entries if e.key and e.key not in known)
+    first = {e.key: e for e in reversed(entries)}
+    jobs = {key: first[key] for key, _ in often.most_common()}
+    until = time.monotonic() + seconds
+    left = 0
+    with JudgePool(entries[0].format, workers=workers) as pool, journal.open("a") as out:
+
+        def judge(entry: Shipped) -> bool:
+            if time.monotonic() > until:
+                return False
+            device = entry.name.device
+            assert device is not None
+            found, took = pool.judged(entry.name, dict(entry.entry.config), device)
+            line = {"key": entry.key, "seconds": took, "day": f"{datetime.now(UTC):%Y-%m-%d}", **found}
+            out.write(json.dumps(line) + "\n")
+            out.flush()
+            if found["status"] != "sound":
+                print(f"{entry.key}: {found['status']}: {found['reason']}", flush=True)
+            return True
+
+        with ThreadPoolExecutor(workers) as threads:
+            left = sum(not done for done in threads.map(judge, jobs.values()))
+    print(f"{len(jobs) - left} of {len(jobs)} judged, {left} left", flush=True)
+    return left
+
+
+def read_journal(journal: Path) -> dict[str, Any]:
+    lines = journal.read_text().splitlines() if journal.exists() else []
+    return {row["key"]: row for row in map(json.loads, lines)}
+
+
+@dataclass
+class Line:
+    """What came of a device's entries of one type."""
+
+    entries: int = 0
+    faults: int = 0
+    keys: set[str] = field(default_factory=set)
+    verdicts: Counter[str] = field(default_factory=Counter)
+
+    def take(self, entry: Shipped, known: Mapping[str, Any]) -> None:
+        self.entries += 1
+        if not entry.key:
+            self.faults += 1
+            return
+        self.keys.add(entry.key)
+        self.verdicts[known[entry.key]["status"] if entry.key in known else "not judged"] += 1
+
+    def row(self, known: Mapping[str, Any]) -> str:
+        rows = [known[key] for key in self.keys if key in known]
+        count = self.verdicts
+        shared = max((r.get("shared_bytes", 0) for r in rows), default=0)
+        error = max((r.get("error_over_bound", 0.0) for r in rows), default=0.0)
+        cells = [
+            *(self.entries, len(self.keys)),
+            *(sum(count[s] for s in kinds) for kinds in (_RIGHT, _WRONG)),
+            sum(count[s] for s in _BROKEN) + self.faults,
+            *(count["unproven"], count["no_kernel"], count["not judged"]),
+            *(sum(bool(r.get("local_bytes")) for r in rows), f"{shared:,}", f"{error:.2f}"),
+        ]
+        return " | ".join(map(str, cells))
+
+
+def page(entries: Sequence[Shipped], known: Mapping[str, Any], command: str) -> str:
+    """Return the page of results. Devices and types of which nothing was judged are listed in one line."""
+    groups: dict[tuple[str, str, str, str], Line] = defaultdict(Line)
+    for entry in entries:
+        groups[entry.group].take(entry, known)
+    judged = {group: line for group, line in groups.items() if line.keys & known.keys()}
+    rows = [known[key] for key in {k for line in judged.values() for k in line.keys} & known.keys()]
+    days = sorted({r["day"] for r in rows})
+    tritons = ", ".join(sorted({r["triton"] for r in rows if r.get("triton")}))
+    kernels = "; ".join(sorted({r["kernel"] for r in rows if r.get("kernel")}))
+    minutes = sum(r["seconds"] for r in rows) / 60
+    lines = [
+        "# Tuned-configuration files of vLLM and SGLang",
+        "",
+        f"Written by `{command}`; judged {_span(days)} on a machine without a GPU ({platform.machine()}, "
+        f"{os.cpu_count()} cores shared with other work) with Triton {tritons}, in {minutes:.0f} minutes for "
+        f"{len(rows)} distinct configurations. The files come with the packages (wheels of PyPI, Apache-2.0; they "
+        "are not in this repository). Proven were the packages' own kernels, read from their installed files: "
+        f"{kernels}. Where the model puts these entries is in [moe_winners.md](moe_winners.md).",
+        "",
+        *_WORDS,
+        "",
+    ]
+    for format in FORMATS:
+        mine = {group: line for group, line in sorted(judged.items()) if group[0] == format}
+        if not mine:
+            continue
+        lines += [
+            f"## {_NAMES[format]}",
+            "",
+            f"| {' | '.join(_HEADINGS)} |",
+            f"|---|---|---|{'---:|' * (len(_HEADINGS) - 3)}",
+            *(
+                f"| {kernel} | {device} | {kind} | {line.row(known)} |"
+                for (_, kernel, device, kind), line in mine.items()
+            ),
+            f"| **all** | | | {_total(mine.values()).row(known)} |",
+            "",
+        ]
+        if rest := [
+            f"{group[1]} {group[2]} {group[3]} ({line.entries})"
+            for group, line in sorted(groups.items())
+            if group[0] == format and group not in judged
+        ]:
+            lines += [f"Not judged in this run: {', '.join(rest)}.", ""]
+    reasons = Counter((r["status"], r["reason"]) for r in rows if r["status"] != "sound")
+    reasons += Counter(("broken", e.entry.fault) for e in entries if e.entry.fault and e.group in judged)
+    if reasons:
+        listed = (f"- {status}: {reason} ({count})" for (status, reason), count in sorted(reasons.items()))
+        lines += ["## Not sound", "", *listed, ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _total(lines: Iterator[Line] | Any) -> Line:
+    total = Line()
+    for line in lines:
+        total.entries += line.entries
+        total.faults += line.faults
+        total.keys |= line.keys
+        total.verdicts += line.verdicts
+    return total
+
+
+def _span(days: Sequence[str]) -> str:
+    return "never" if not days else f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.triton.config_files", description=__doc__)
+    parser.add_argument("format", nargs="?", choices=FORMATS, help="of which package; none: write the page alone")
+    parser.add_argument("--device", action="append", help="only this row; may be repeated")
+    parser.add_argument("--dtype", action="append", help="only this type (bf16, fp8_w8a8 ...); may be repeated")
+    parser.add_argument("--journal", type=Path, default=Path("config_files.jsonl"))
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after so many")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="the page that is written")
+    given = parser.parse_args()
+    left = 0
+    try:
+        if given.format is not None:
+            entries = [
+                e
+                for e in shipped(given.format)
+                if (given.device is None or e.group[2] in given.device)
+                and (given.dtype is None or e.dtype in given.dtype)
+            ]
+            if not entries:
+                parser.error("the package ships nothing for these devices and types")
+            known = read_journal(given.journal)
+            left = judge_all(entries, given.journal, known, given.workers, given.seconds)
+        if given.out is not None:
+            everything = [e for format in FORMATS if find_spec(format) is not None for e in shipped(format)]
+            command = f"python -m benchmarks.triton.config_files --out {given.out}"
+            _, heading, kept = given.out.read_text().partition(_KEPT) if given.out.exists() else ("", "", "")
+            given.out.write_text(page(everything, read_journal(given.journal), command) + heading + kept)
+    except NoConfigs as error:
+        parser.error(str(error))
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -63,7 +63,7 @@ def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool
 def test_8_bit_floats_are_multiplied_by_scales_of_one(name: str) -> None:
     """GeForce cards do so at twice the rate."""
     problem = Matmul(100, 72, 192, a=name, scale="row_column")
-    space = space_of(problem, RTX5090)
+    space = template("matmul").space(problem, RTX5090)
     schedule = next(s for s in space.sample(64, seed=2) if s["intrinsic"] == f"mma_m16n8k32_{name}_unit_scales")
     proof = verify_one(template("matmul"), problem, schedule, RTX5090, depth="quick")
     assert proof.ok, proof.reason

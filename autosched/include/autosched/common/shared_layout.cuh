@@ -96,7 +96,7 @@ struct BoxedLayout {
   __host__ __device__ static constexpr int flips(int row, int col) {
     return Swizzled::template apply<Width>(low_bits(row, col));
   }
-  __host__ __device__ static constexpr int adds(int row, int col) { return linear(row, col) & ~(period() - 1); }
+  __host__ __device__ static constexpr int adds(int row, int col) { return linear(row, col) - low_bits(row, col); }
 };
 
 // Bytes from the beginning of a tile to the element (rows, cols) on from (row, col). The former are known after

@@ -33,9 +33,10 @@ struct WgmmaOperand {
   static constexpr int stride = AlongK || Swizzle ? group_bytes : box_bytes;
   static constexpr unsigned long long mode = Swizzle == 128 ? 1 : Swizzle == 64 ? 2 : Swizzle == 32 ? 3 : 0;
 
-  // The descriptor of a tile that starts at `address`: a multiple of what the swizzle repeats after.
+  // The descriptor of a tile that starts at `address`, a multiple of what the swizzle repeats after, in a block that is alone
+  // in its cluster: whose rank, 0, needs no mask.
   __device__ static __forceinline__ unsigned long long descriptor(unsigned address) {
-    return base(encoded_start(address)) + from_base(0, 0);
+    return base((unsigned(leading >> 4) << 16) + (address >> 4));
   }
   // The same as a base and what to add to it for multiplication `step` along k and row or column `at`: one addition of
   // ptxas for each. Shared memory ends before 2^18 bytes, so adding to the start carries into no other field.

@@ -99,7 +99,9 @@ struct MatmulEpilogue {
                                                               int n0, int warp_m, int warp_n, int lane) {
     constexpr int run = I::c_run;
     constexpr int vector = common_vector<run>(C::n);
-    constexpr bool cut_rows = C::m % C::tile_m != 0, cut_columns = C::n % C::tile_n != 0;
+    // Long activations keep their conditions: without branches ptxas interleaves all of them, and spills.
+    constexpr bool is_long = C::activation != "none" && C::activation != "relu";
+    constexpr bool cut_rows = is_long || C::m % C::tile_m != 0, cut_columns = is_long || C::n % C::tile_n != 0;
     const int row0 = m0 + warp_m * C::sg_data_m + I::c_row(lane, 0);
     const int col0 = n0 + warp_n * C::sg_data_n + I::c_col(lane, 0);
     const int rows_left = C::m - row0, columns_left = C::n - col0;

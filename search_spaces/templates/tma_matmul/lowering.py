@@ -9,8 +9,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.hardware.requirements import Access, OperandSide, Refusal
-from search_spaces.hardware.wgmma import line_bytes
-from search_spaces.layouts.shared_layout import SharedLayout, hardware_swizzle
+from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Operand
 from search_spaces.spaces.config import Config
@@ -123,16 +122,7 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
 
 def _boxed(problem: Matmul, config: Config, side: OperandSide) -> str:
     """Return the C++ type of the layout of an operand's tile (autosched/common/shared_layout.cuh)."""
-    swizzle = config.integer(f"swizzle_{side}")
-    element_bytes = problem.input_dtype.bytes
-    fields = (
-        *map(str, tile_shape(side, *tile(config))),
-        str(box(problem, config, side).transposed).lower(),
-        str(line_bytes(swizzle) // element_bytes),
-        hardware_swizzle(_span(swizzle), element_bytes).c_name,
-    )
+    one = box(problem, config, side)
+    (swizzle,) = one.steps
+    fields = (*map(str, tile_shape(side, *tile(config))), str(one.transposed).lower(), str(one.line), swizzle.c_name)
     return f"autosched::BoxedLayout<{', '.join(fields)}>"
-
-
-def _span(swizzle: int) -> Literal[32, 64, 128]:
-    return 32 if swizzle == 32 else 64 if swizzle == 64 else 128

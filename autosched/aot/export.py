@@ -81,7 +81,8 @@ def _recorded(
             continue
         if not is_operator(summary.operator):
             skipped(
-                f"{summary.operator} is not known here: give its kernel file with --kernel, or its program with --program"
+                f"{summary.operator} is not known here: give its kernel file with --kernel, or its program with "
+                "--program"
             )
             continue
         wanted[store.problem(summary), summary.device] = None

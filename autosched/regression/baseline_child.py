@@ -1,8 +1,8 @@
 """Run by the Python of a baseline environment, as a script: what its autosched makes of stored schedules.
 
-A JSON object on stdin (``kernels``, paths of kernel files; ``programs``, FILE[:NAME] of tile programs; ``entries``, each with problem, template, schedule, device)
-becomes one on stdout (``entries``, in the same order: a kernel and its program, or an ``error``). It uses what
-autosched has had since 0.1, and nothing of the environment that calls it.
+A JSON object on stdin (``kernels``, paths of kernel files; ``programs``, FILE[:NAME] of tile programs; ``entries``,
+each with problem, template, schedule, device) becomes one on stdout (``entries``, in the same order: a kernel and its
+program, or an ``error``). It uses what autosched has had since 0.1, and nothing of the environment that calls it.
 """
 
 import base64

@@ -52,8 +52,8 @@ class CheckOptions:
 def selected(store: Store, options: CheckOptions) -> list[Entry | Finding]:
     """Return the entries that ``options`` name; those that cannot be looked at are findings already.
 
-    Raises ValueError for kernel files and programs that cannot be used, CannotCheck where the database holds nothing of what
-    ``options`` name.
+    Raises ValueError for kernel files and programs that cannot be used, CannotCheck where the database holds nothing of
+    what ``options`` name.
     """
     for file in options.kernel_files:
         Kernel.from_file(file).register()

@@ -114,8 +114,8 @@ def _entry(
     if not is_library(record.schedule) and name not in (t.name for t in templates()):
         return _unreadable(
             summary,
-            f"its best schedule is one of {name!r:.60}, a kernel template that is not known here: give its tile program "
-            "(--program FILE), or install the package that has it",
+            f"its best schedule is one of {name!r:.60}, a kernel template that is not known here: give its tile "
+            "program (--program FILE), or install the package that has it",
         )
     noise = 0.0
     if guard is not None:

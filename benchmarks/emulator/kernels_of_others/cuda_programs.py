@@ -87,8 +87,9 @@ def build(recipe: Mapping[str, Any], source: Path, workshop: Workshop) -> Path:
     to = source.with_suffix(".run")
     if to.exists():
         return to
+    architecture = f"-gencode=arch={recipe['arch']},code={recipe['arch']}"
     include = [f"-I{workshop.include}"] if workshop.include else []
-    options = ["-cudart", "shared", "-lineinfo", "-w", f"-arch={recipe['arch']}", *recipe["flags"], *include]
+    options = ["-cudart", "shared", "-lineinfo", "-w", architecture, *recipe["flags"], *include]
     objects = []
     for name in (source.name, *recipe.get("with", [])):
         objects.append(str(Path(name).with_suffix(".o")))
@@ -103,7 +104,7 @@ def build(recipe: Mapping[str, Any], source: Path, workshop: Workshop) -> Path:
             "nvcc",
             "-cudart",
             "shared",
-            f"-arch={recipe['arch']}",
+            architecture,
             *objects,
             str(stubs),
             str(_BLAS),
@@ -146,15 +147,9 @@ def run(recipe: Mapping[str, Any], program: Path, source: Path, kernel: str, wor
     place = f"{workshop.work}/{recipe['name'].replace('/', '+')}/"
     document = json.loads(json.dumps(document).replace(place, ""))
     verdict, why = judged(recipe, said.replace(place, ""), document, late=late)
+    launches, findings = document.get("launches", 0), document.get("findings", [])
     return Outcome(
-        recipe["name"],
-        source.name,
-        kernel,
-        verdict,
-        why,
-        document.get("launches", 0),
-        seconds,
-        document.get("findings", []),
+        recipe["name"], source.name, kernel, verdict, why, launches=launches, seconds=seconds, findings=findings
     )
 
 

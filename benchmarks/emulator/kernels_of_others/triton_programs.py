@@ -49,7 +49,15 @@ def run_triton(recipe: Mapping[str, Any], kernel: str, workshop: Workshop) -> Ou
     else:
         verdict = "no launch" if not failure else "died"
     return Outcome(
-        recipe["name"], recipe["program"], kernel, verdict, " ".join(failure.split())[:300], launches, seconds, findings
+        recipe["name"],
+        recipe["program"],
+        kernel,
+        verdict,
+        " ".join(failure.split())[:300],
+        launches,
+        seconds,
+        document.get("triton", ""),
+        findings,
     )
 
 
@@ -70,16 +78,13 @@ def _run_here(program: str, kernel: str, device: str, folder: str, limit: str, r
                 "kernel": launch.kernel, "launch": number, "count": f.count,
             }  # fmt: skip
             findings.setdefault((f.grade, f.kind, f.file, f.line), row)
-    Path(report).write_text(
-        json.dumps(
-            {
-                "failure": proof.failure,
-                "launches": len(proof.session.launches),
-                "findings": list(findings.values()),
-                "triton": triton.__version__,
-            }
-        )
-    )
+    document = {
+        "failure": proof.failure,
+        "launches": len(proof.session.launches),
+        "triton": triton.__version__,
+        "findings": list(findings.values()),
+    }
+    Path(report).write_text(json.dumps(document))
 
 
 if __name__ == "__main__":

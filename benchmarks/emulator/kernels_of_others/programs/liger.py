@@ -10,7 +10,7 @@ ROWS, COLUMNS = 6, 200
 
 
 def _randn(*shape, requires_grad=True, seed=0):
-    made = torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+    made = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
     return made.to("cuda").requires_grad_(requires_grad)
 
 

@@ -2,6 +2,9 @@
 
 import sys
 
+import first_configuration  # noqa: F401
+
+# isort: split
 import torch
 import torch.nn.functional as F
 from fla.modules.l2norm import l2norm

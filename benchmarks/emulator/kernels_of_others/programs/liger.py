@@ -236,7 +236,7 @@ def neighborhood_attention():
         q,
         k,
         v,
-        tolerance=2e-3,
+        tolerance=1e-2,  # products in tf32
     )
 
 

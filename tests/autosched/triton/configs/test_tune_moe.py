@@ -211,6 +211,8 @@ def test_what_cannot_be_tuned_is_one_line(tmp_path, monkeypatch, capsys, argumen
         ("h100", "", None, (64, 128, 64), 4),
         ("h100", "fp8_w8a8", None, (64, 64, 128), 4),
         ("a100", "", None, (64, 64, 64), 8),
+        ("b200", "", None, (128, 128, 64), 4),
+        ("b200", "fp8_w8a8", None, (64, 128, 128), 4),
     ],
 )
 def test_counts_by_sizes_are_those_of_the_compiled_kernel(monkeypatch, name, dtype, block, tile, warps) -> None:

@@ -150,6 +150,7 @@ def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
     """Return the page of results, but for what people have written under it."""
     lines = [
         "# Derived counts against hand-written ones, on recorded Triton matmuls",
+        "",
         f"Written by `{command}` on {datetime.now(UTC):%Y-%m-%d} on a machine without a GPU ({platform.machine()}, "
         f"{os.cpu_count()} cores), Triton {triton.__version__}, on AutoHeuristic's recordings (see "
         "[model_against_measured.md](model_against_measured.md); they are not part of this repository). Problems are "

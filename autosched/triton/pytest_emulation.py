@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -41,7 +41,7 @@ class TritonEmulation:
         return (yield from self._watched())
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[Any]:
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, Any, Any]:
         report = yield
         lines = self._faults()
         if lines and report.outcome == "passed":

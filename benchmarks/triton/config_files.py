@@ -250,8 +250,8 @@ def _hopper_bf16(entries: Sequence[Shipped], known: Mapping[str, Any]) -> str:
     minutes = sum(known[key]["seconds"] for key in done) / 60
     return (
         f"vLLM's bf16 experts on Hopper are {len({e.entry.config for e in mine})} distinct configurations, {len(keys)} "
-        f"where GROUP_SIZE_M is no matter, in {len(mine)} entries: {len(done)} of {len(keys)} are judged, one after the "
-        f"other in {minutes:.0f} minutes."
+        f"where GROUP_SIZE_M is no matter, in {len(mine)} entries: {len(done)} of {len(keys)} are judged, one after "
+        f"the other in {minutes:.0f} minutes."
     )
 
 

@@ -95,8 +95,8 @@ def _conversion(qualifiers: Iterable[str]) -> Costs:
 def tensor_flops(operation: str) -> tuple[float, str]:
     """Flops of a warp's part of a matrix instruction, and the type that it multiplies; (0, "") of others.
 
-    One thread alone executes tcgen05.mma, all of it, and its shape and type follow it: "tcgen05.mma.cta_group::1.kind::f16
-    .m128n256k16.bf16".
+    One thread alone executes tcgen05.mma, all of it. Its shape and type follow its qualifiers:
+    "tcgen05.mma.cta_group::1.kind::f16.m128n256k16.bf16".
     """
     found = re.search(r"\bm(\d+)n(\d+)k(\d+)\b", operation)
     opcode, *qualifiers = operation.split(".")
@@ -104,10 +104,8 @@ def tensor_flops(operation: str) -> tuple[float, str]:
         return 0.0, ""
     m, n, k = map(int, found.groups())
     types = [q for q in qualifiers if re.fullmatch(r"(f|bf|tf|s|u|e\dm|b)\d+", q)]
-    if opcode == "tcgen05":
-        multiplied = types[-1]
-    else:
-        multiplied = types[1] if len(types) > 2 else "f16"  # d, a, b, (c); wmma of f16 names d and c alone
+    # d, a, b, (c); wmma of f16 names d and c alone, tcgen05 that of a.
+    multiplied = types[-1] if opcode == "tcgen05" else types[1] if len(types) > 2 else "f16"
     warps = 4 if opcode == "wgmma" else 1
     kind = next((q.removeprefix("kind::") for q in qualifiers if q.startswith("kind::")), "")
     return 2.0 * m * n * k / warps, _KIND_RATES.get(kind) or _RATES.get(multiplied, multiplied)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,6 +75,28 @@ def refuse_too_many(name: str, document: Mapping[str, Any]) -> None:
     for key, section in (("sections", document), *document.items()):
         if isinstance(section, (Mapping, list, tuple)) and len(section) > MOST_ENTRIES:
             raise KernelFileError(f"{name}: {key}: there are more than {MOST_ENTRIES} of these")
+
+
+def refuse_unprintable(document: Mapping[str, Any], places: Places) -> None:
+    """Raise KernelFileError for a text that a terminal would obey instead of showing it: much of it is shown."""
+    waiting: list[tuple[Keys, Any]] = [((), document)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, Mapping):
+            for key in value:
+                if isinstance(key, str) and not _is_shown(key):
+                    raise places.error(path, f"the key {key!a:.60} has a character that cannot be printed")
+            waiting += [((*path, key), inner) for key, inner in value.items()]
+        elif isinstance(value, (list, tuple)):
+            waiting += [((*path, position), inner) for position, inner in enumerate(value)]
+        elif isinstance(value, str) and not _is_shown(value):
+            raise places.error(path, f"{value!a:.60} has a character that cannot be printed")
+
+
+def _is_shown(text: str) -> bool:
+    return (text.isascii() and text.isprintable()) or not any(
+        unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in text if c not in "\n\r\t"
+    )
 
 
 _HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]")

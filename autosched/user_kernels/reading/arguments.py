@@ -18,7 +18,7 @@ from autosched.user_kernels.document import Table
 from autosched.user_kernels.expressions import Expression, suggestion
 from autosched.user_kernels.kernel_file import Argument, Fetch, Fill
 from autosched.user_kernels.lowering import operand, texture
-from autosched.user_kernels.reading.sources import callable_reference, python_reference
+from autosched.user_kernels.reading.sources import callable_reference, python_reference, read_limits
 from measurements.files.npy import open_npy
 from search_spaces.hardware.dtype_names import DTYPE_NAMES, dtype_of
 from search_spaces.hardware.dtypes import DType
@@ -180,6 +180,10 @@ def _fill(table: Table, dtype: DType, folder: Path) -> Fill:
         "python": (),
         "array": (),
     }
+    limits = None
+    if isinstance(given, Mapping) and "python" in given:
+        limits = table.table("fill")
+        given = {key: value for key, value in given.items() if key not in ("time_limit", "memory_limit")}
     kind, value = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else (given, None)
     if not isinstance(kind, str) or kind not in usual:
         names = ", ".join(name for name in usual if name != "array")
@@ -191,7 +195,10 @@ def _fill(table: Table, dtype: DType, folder: Path) -> Fill:
         traits = f"{array.dtype.str}{array.shape}".encode() + np.ascontiguousarray(array).tobytes()
         return Fill("array", content=hashlib.sha256(traits).hexdigest(), array=array)
     if kind == "python":
-        made = callable_reference(value) if callable(value) else python_reference(table, folder, "fill", value)
+        if callable(value):
+            made = callable_reference(value)
+        else:
+            made = python_reference(table, folder, "fill", value, read_limits(limits) if limits else (0.0, 0))
         return Fill("python", content=made.content, path=made.name, function=made.function)
     if kind == "file":
         if not isinstance(value, str):

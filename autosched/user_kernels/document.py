@@ -13,6 +13,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.expressions import Expression, from_function, parse, suggestion
 from autosched.user_kernels.function_traits import function_text
+from measurements.files.bounded import read_bounded
 
 Keys = tuple[str | int, ...]
 P = ParamSpec("P")
@@ -244,12 +245,15 @@ def read_text(path: Path, table: Table, key: str) -> str:
         most = MOST_TEXT if key else MOST_DOCUMENT
         if path.stat().st_size > most:
             table.fail(f"{path if key else 'this'} has more than {most >> 20} MiB", key)
-        return path.read_text(encoding="utf-8-sig")
+        content = read_bounded(path, most)  # what a system makes up as it is read has no size before
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except KernelFileError:
         raise
     except UnicodeDecodeError:
         table.fail(f"{path.name if key else 'this'} is not UTF-8 text", key)
     except OSError as error:
         table.fail(f"cannot read {path if key else 'it'}: {(error.strerror or str(error)).lower()}", key)
-    except ValueError:  # a NUL is part of no path
+    except ValueError as error:  # a NUL is part of no path
+        if "\0" not in str(path):
+            table.fail(f"{path if key else 'this'} cannot be used: {error}", key)
         table.fail(f"{str(path)!r} is not a name of a file", key)

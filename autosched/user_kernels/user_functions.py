@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -110,31 +111,45 @@ class _FunctionWorker:
         self._lock = threading.Lock()
         self._pid: int | None = None
         self._empty = 0  # bytes that the process holds before any function is run
+        self._failed: tuple[float, Any, str] = (0.0, None, "")  # when, what was asked, why
         atexit.register(self._worker.close)
 
     def ask(
         self, request: Mapping[str, Any], blobs: Mapping[str, Any], told: str, seconds: float, most: int
     ) -> Message:
-        """Return the reply. Raises KernelFileError."""
+        """Return the reply. Raises KernelFileError, at once where the same function has failed for somebody else while
+        this one waited for its turn."""
+        asked, same = time.monotonic(), (request["path"], request["name"], request["numbers"])
         with self._lock:
+            when, what, why = self._failed
+            if when > asked and what == same:
+                raise KernelFileError(why)
             try:
-                self._start()
-                with MemoryWatch(self._worker, self._empty + most) as watch:
-                    return self._worker.request(request, seconds, blobs)
-            except WorkerTimeout:
+                return self._answer(request, blobs, told, seconds, most)
+            except KernelFileError as error:
+                self._failed = (time.monotonic(), same, str(error))
+                raise
+
+    def _answer(
+        self, request: Mapping[str, Any], blobs: Mapping[str, Any], told: str, seconds: float, most: int
+    ) -> Message:
+        self._start()
+        watch = MemoryWatch(self._worker, self._empty + most)
+        try:
+            with watch:
+                return self._worker.request(request, seconds, blobs)
+        except WorkerTimeout:
+            raise KernelFileError(
+                f"{told} did not answer within {seconds:.3g} s: if it needs longer, "
+                f"write time_limit = {_rounded(10 * seconds)} beside it, in seconds"
+            ) from None
+        except (WorkerDied, WorkerFailed) as error:
+            if watch.exceeded:
                 raise KernelFileError(
-                    f"{told} did not answer within {seconds:.3g} s: if it needs longer, "
-                    f"write time_limit = {_rounded(10 * seconds)} beside it, in seconds"
+                    f"{told} took more than {most / (1 << 30):.2g} GiB of memory: if it needs more, "
+                    f"write memory_limit = {_rounded(10 * most / (1 << 30))} beside it, in GiB"
                 ) from None
-            except WorkerDied as error:
-                if watch.exceeded:
-                    raise KernelFileError(
-                        f"{told} took more than {most / (1 << 30):.2g} GiB of memory: if it needs more, "
-                        f"write memory_limit = {_rounded(10 * most / (1 << 30))} beside it, in GiB"
-                    ) from None
-                raise KernelFileError(f"{told} ended its process without an answer: {one_line(str(error))}") from None
-            except WorkerFailed as error:
-                raise KernelFileError(f"{told} ended its process without an answer: {one_line(str(error))}") from None
+            raise KernelFileError(f"{told} ended its process without an answer: {one_line(str(error))}") from None
 
     def _start(self) -> None:
         self._worker.start()

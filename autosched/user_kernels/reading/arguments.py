@@ -27,6 +27,7 @@ from search_spaces.templates.texture import MODES
 
 _KINDS = ("input", "output", "inout", "workspace", "scalar", "constant", "texture")
 _MOST_TYPES = 1 << 12  # configurations that one type may depend on
+_MOST_DIMENSIONS = 16  # of an array; numpy has 64
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -58,6 +59,10 @@ def read_arguments(
             (dtype, by), given = _dtype(table, parameters, chosen), table.listed("shape")
             if not given:
                 table.fail('shape is missing: give the sizes of the array, such as shape = ["height", "width"]')
+            if len(given) > _MOST_DIMENSIONS:
+                table.fail(f"an array has at most {_MOST_DIMENSIONS} dimensions, not {len(given)}", "shape")
+            if name in types:
+                table.fail(f"the name {name!r} is taken: give the array another one", "name")
             varies = kind in ("output", "workspace")
             known: Mapping[str, Type] = types if varies else dict.fromkeys(sizes, "int")
             shape = tuple(table.expression("shape", e, known, ("int",)) for e in given)

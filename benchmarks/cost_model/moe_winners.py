@@ -158,8 +158,8 @@ def page(vllm: Path, sglang: Path) -> str:
         "space has about one time there: a winner that the model puts a few percent behind its first choice has half "
         "of the space before it. That is L40S and L20. On H100 the model is wrong about narrow tiles: many GPUs chose "
         "16 x 32 x 128 and 16 x 32 x 256 for up to 256 rows, for which it sees more reads of L2 and no gain. From "
-        "1,024 rows on its first choices are the files'. Charging short runs of memory with 64 bytes each halved L40S's "
-        "percentile and made RTX PRO 6000's worse; it is not in.",
+        "1,024 rows on its first choices are the files'. Charging short runs of memory with 64 bytes each halved "
+        "L40S's percentile and made RTX PRO 6000's worse; it is not in.",
         "",
         *why_weak({"vLLM": of_vllm[0], "SGLang": of_sglang[0]}),
     ]

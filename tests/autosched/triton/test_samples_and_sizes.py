@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,10 +191,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert document["fidelity"]["sizes"] == ["n=16", "n=17", "n=18"]
     assert main([*command, str(path), "--limit", "4"]) == 1
     out = capsys.readouterr().out
-    assert (
-        re.search(r"the program was ended after 4.0 s(, while \w+ was emulated)?; nothing was found", out)
-        and "1 launches of 1 kernels" in out
-    )
+    assert "the program was ended after 4.0 s; nothing was found" in out and "1 launches of 1 kernels" in out
 
 
 @pytest.mark.parametrize(

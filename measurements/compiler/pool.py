@@ -52,10 +52,19 @@ class CompileFailure:
 
 
 class CompilePool:
-    """Compiles on ``workers`` processes (default: one per usable core), each owned by one thread.
+    """Compile on several processes, each owned by one thread.
 
-    ``time_limit`` is in seconds per kernel; the compiler that overruns it is killed. Raises NvrtcMissing, and
-    ValueError for a worker count or limit that is not positive.
+    Args:
+        cache: Where cubins are kept; None for the user's.
+        workers: How many processes; None for one per usable core.
+        time_limit: Seconds per kernel; the compiler that overruns it is killed.
+        options: Of NVRTC.
+        worker_module: What the processes run.
+        python_path: What they add to ``sys.path``.
+
+    Raises:
+        NvrtcMissing: There is no NVRTC here.
+        ValueError: A worker count or limit that is not positive.
     """
 
     def __init__(

@@ -101,12 +101,6 @@ def held(wg_map: WgMap, shape: Sequence[int]) -> tuple[BoolArray, BoolArray]:
     return masks[0], masks[1]
 
 
-def converts_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
-    """Whether every subgroup already holds, under ``source``, all that ``result`` gives it: the conversion then needs
-    no shared memory."""
-    return source.subgroups == result.subgroups and _holds(held(source, shape), held(result, shape))
-
-
 def transposes_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
     """Whether every subgroup already holds, transposed, all that ``result`` gives it of the transposed vector of
     ``shape``: the transpose then stays within each subgroup's registers."""

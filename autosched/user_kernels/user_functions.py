@@ -27,9 +27,19 @@ SECONDS = 600.0  # that one call may take
 
 
 def call(function: UserFunction, told: str, numbers: Mapping[str, int | float], arrays: Mapping[str, Any]) -> Any:
-    """Return what ``function`` returns for those of ``numbers`` and ``arrays`` that its parameters name.
+    """Call a user's function with those of ``numbers`` and ``arrays`` that its parameters name.
 
-    Raises KernelFileError, one line that begins with ``told``, where it fails, or does not answer within ``SECONDS``.
+    Args:
+        function: In a file, which a process of its own runs, or given as an object.
+        told: What the error begins with.
+        numbers: By name.
+        arrays: By name.
+
+    Returns:
+        What it returns.
+
+    Raises:
+        KernelFileError: One line: it fails, asks for another name, or does not answer within ``SECONDS``.
     """
     if function.given is not None:
         found: Mapping[str, Any] = answer(function.given, {**numbers, **arrays})

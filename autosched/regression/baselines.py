@@ -95,15 +95,21 @@ class EnvironmentBaseline:
         entries: What is compared.
         pool: Keeps the cubins that come back.
         kernel_files: Are read there, in their order.
+        programs: Likewise, files of tile programs.
 
     Raises:
         BaselineError: The environment does not answer.
     """
 
     def __init__(
-        self, python: str, entries: Sequence[Entry], pool: KnownPrograms, kernel_files: Sequence[str] = ()
+        self,
+        python: str,
+        entries: Sequence[Entry],
+        pool: KnownPrograms,
+        kernel_files: Sequence[str] = (),
+        programs: Sequence[str] = (),
     ) -> None:
-        self._answers = _ask(python, entries, kernel_files)
+        self._answers = _ask(python, entries, kernel_files, programs)
         self._pool = pool
         self._places = {entry.position: i for i, entry in enumerate(entries)}
 
@@ -124,9 +130,12 @@ class EnvironmentBaseline:
         return Baseline(dataclasses.replace(candidate, kernel=kernel), why)
 
 
-def _ask(python: str, entries: Sequence[Entry], kernel_files: Sequence[str]) -> list[Mapping[str, Any]]:
+def _ask(
+    python: str, entries: Sequence[Entry], kernel_files: Sequence[str], programs: Sequence[str]
+) -> list[Mapping[str, Any]]:
     request = {
         "kernels": [str(Path(file).absolute()) for file in kernel_files],
+        "programs": [str(Path(place).absolute()) for place in programs],
         "entries": [
             {
                 "problem": entry.problem.to_json(),

@@ -119,7 +119,7 @@ def _call(name: str, tensors: tuple[Any, ...], *options: Any) -> Any:
 
 
 def matmul(a: Any, b: Any, bias: Any = None, *, activation: str = "none", precision: str = "tf32") -> Any:
-    """Compute ``activation(a @ b + bias)``, differentiably: see ``autosched.matmul``.
+    """Compute ``activation(a @ b + bias)`` with a gradient: see ``autosched.matmul``.
 
     Args:
         a: (..., m, k), of a type that ``autosched.matmul`` takes.
@@ -156,7 +156,7 @@ def rmsnorm(x: Any, weight: Any, *, eps: float = 1e-5) -> Any:
 
 
 def layernorm(x: Any, weight: Any, bias: Any, *, eps: float = 1e-5) -> Any:
-    """Compute ``(x - mean) / sqrt(variance + eps) * weight + bias`` along the last axis, differentiably.
+    """Compute ``(x - mean) / sqrt(variance + eps) * weight + bias`` along the last axis, with a gradient.
 
     Args:
         x: (..., columns), of f16, bf16 or f32.

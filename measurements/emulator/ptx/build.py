@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from measurements.compiler.nvcc import NvccMissing, nvcc_version
+from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NVCC, PTX_OPTIONS, NvrtcMissing, toolchain_version
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
@@ -99,7 +99,7 @@ def _toolchain(kernel: Kernel) -> str:
     if NVCC not in kernel.compile_options:
         return check_nvrtc()
     try:
-        return nvcc_version()
+        return toolchain_of(kernel.compile_options)
     except NvccMissing as error:
         raise HostFailure(str(error)) from None
 

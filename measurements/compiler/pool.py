@@ -15,7 +15,7 @@ from typing import Self
 
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
 from measurements.compiler.nvcc import NvccMissing, nvcc_version
-from measurements.compiler.nvrtc import NVCC, OPTIONS, CompilerOutput, NvrtcMissing, toolchain_version
+from measurements.compiler.nvrtc import NVCC, OPTIONS, CompilerOutput, NvrtcMissing, loaded_version
 from measurements.files.text import harmless, one_line
 from measurements.records.measurement import Resources, Status
 from measurements.workers.messages import Message
@@ -72,7 +72,7 @@ class CompilePool:
             raise ValueError(f"workers must be at least 1, not {workers}")
         if not time_limit > 0:
             raise ValueError(f"the compile time limit must be positive, not {time_limit} s")
-        self.toolchain = toolchain_version()
+        self.toolchain = loaded_version()
         self.cache = cache or CompileCache()
         self.workers = workers or usable_cores()
         self.time_limit = time_limit

@@ -10,15 +10,11 @@ from pathlib import Path
 
 from measurements.compiler.nvcc import NvccMissing, nvcc_version
 from measurements.compiler.nvrtc import NVCC, PTX_OPTIONS, NvrtcMissing, toolchain_version
-from measurements.compiler.pool import error_reason
-from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 from measurements.emulator.architecture import ptx_arch
 from measurements.emulator.build import cache_folder, prune_sometimes, used
 from measurements.emulator.findings import Emulation, EmulationStatus
 from measurements.emulator.host import HostFailure, check_nvrtc
 from measurements.emulator.ptx.digest import digest_of
-from measurements.emulator.ptx.parser import PtxError, parse
-from measurements.emulator.ptx.program import NotExecutable, translate
 from measurements.emulator.seal import intact, sealed, unsealed
 from measurements.files.cache_folder import publish
 from search_spaces.templates.kernel import Kernel
@@ -83,6 +79,15 @@ def compile_to_program(kernel: Kernel) -> CompiledKernel:
     if intact(path):
         used(path)
         return CompiledKernel(path, time.monotonic() - started, True)
+    text, entry = _compiled(kernel, arch, options, started)
+    return _publish(path, text, entry, started)
+
+
+def _compiled(kernel: Kernel, arch: str, options: tuple[str, ...], started: float) -> tuple[str, str]:
+    """Return the PTX and the entry's name in it."""
+    from measurements.compiler.pool import error_reason  # most programs are there already: nothing is compiled
+    from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
+
     try:
         output = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, (*options, _MINIMAL))
         if output.text is None:
@@ -91,7 +96,7 @@ def compile_to_program(kernel: Kernel) -> CompiledKernel:
         raise KernelCompileError(stopped.status, str(stopped), "", time.monotonic() - started) from stopped
     if output.text is None:
         raise KernelCompileError("compile_error", error_reason(output.log), output.log, time.monotonic() - started)
-    return _publish(path, output.text, output.entry, started)
+    return output.text, output.entry
 
 
 def _toolchain(kernel: Kernel) -> str:
@@ -130,6 +135,9 @@ def ptx_to_program(text: str, entry: str = "") -> CompiledKernel:
 
 
 def _publish(path: Path, text: str, entry: str, started: float) -> CompiledKernel:
+    from measurements.emulator.ptx.parser import PtxError, parse
+    from measurements.emulator.ptx.program import NotExecutable, translate
+
     try:
         program = translate(parse(text), entry)
     except PtxError as error:

@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from measurements.compiler.cubin_cache import CompileCache, Compiled
-from measurements.compiler.nvrtc import OPTIONS, toolchain_version
+from measurements.compiler.nvrtc import OPTIONS, loaded_version
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.records.measurement import Status
 from measurements.runners.fleet.actors import SentProgram
@@ -26,7 +26,7 @@ class FleetCompilers(CompilePool):
     """
 
     def __init__(self, fleet: Fleet, cache: CompileCache | None = None) -> None:
-        self.toolchain = toolchain_version()
+        self.toolchain = loaded_version()
         self.cache = cache or CompileCache()
         self.workers = max(fleet.compilers.members, 1)
         self._fleet = fleet

@@ -240,9 +240,16 @@ void write_touched_outputs(int file) {
     const auto count = static_cast<std::uint32_t>(
         std::min(page_bytes, b.spec.bytes - page.index * page_bytes) / b.spec.element_bytes);
     writer.assign(count, ~0u);
+    Stamp last;  // neighbours are mostly of one warp
+    std::uint32_t block = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const Stamp write = b.write(first + i);
-      if (write.epoch != 0) writer[i] = block_in_grid(block_of_epoch(write.epoch), rank_of(write.who));
+      if (write.epoch == 0) continue;
+      if (write.epoch != last.epoch || warp_of(write.who) != warp_of(last.who)) {
+        block = block_in_grid(block_of_epoch(write.epoch), rank_of(write.who));
+        last = write;
+      }
+      writer[i] = block;
     }
     const auto number = static_cast<std::uint32_t>(&b - buffers.data());
     put(&number, sizeof number);

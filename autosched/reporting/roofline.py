@@ -48,8 +48,10 @@ def roofline(problem: Problem, chip: Device) -> Roofline:
             peak = max(peak, chip.tensor_peak(rated))
         if isinstance(problem, Matmul) and kind in FP8 and chip.has("block_scale_mma"):
             peak = max(peak, chip.tensor_peak(UNIT_SCALED_AS))
-    elif getattr(problem, "multiplied_as", "") in dict(chip.tensor_flops_per_cycle):  # of a tile program
-        peak = max(peak, chip.tensor_peak(problem.multiplied_as))
+    elif (multiplied := getattr(problem, "multiplied_as", "")) in dict(
+        chip.tensor_flops_per_cycle
+    ):  # of a tile program
+        peak = max(peak, chip.tensor_peak(multiplied))
     return Roofline(problem, peak, chip.dram_bandwidth)
 
 

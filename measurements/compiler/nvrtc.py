@@ -177,8 +177,8 @@ def loaded_version() -> str:
 
 
 def _wheel_version() -> str | None:
-    """The version of the wheel whose library the bindings will load: cuda.pathfinder takes that of a wheel before all
-    others. None where there is no such wheel, or bindings older than cuda.pathfinder."""
+    """Return the version of the wheel whose library the bindings will load, as cuda.pathfinder takes that of a wheel
+    before all others. None where there is no such wheel, or bindings older than cuda.pathfinder."""
     try:
         if importlib.util.find_spec("cuda.bindings") is None or importlib.util.find_spec("cuda.pathfinder") is None:
             return None

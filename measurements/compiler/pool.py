@@ -34,7 +34,6 @@ __all__ = [
     "error_reason",
     "over_limits",
     "parse_resources",
-    "toolchain_version",
     "why_not_launched",
 ]
 

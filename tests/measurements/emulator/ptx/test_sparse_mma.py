@@ -119,7 +119,7 @@ def kept_of(mma: SparseMma, rng: np.random.Generator) -> tuple[npt.NDArray[np.in
 
 
 def metadata_of(mma: SparseMma, fields: npt.NDArray[np.int64], rng: np.random.Generator) -> list[int]:
-    """The word of each lane; those of lanes that are not selected mean nothing."""
+    """Return the word of each lane; those of lanes that are not selected mean nothing."""
     words = rng.integers(0, 2**32, 32).tolist()
     per_row = fields.shape[1]
     lanes = 16 * per_row * 2 // 32 // 8  # of each four
@@ -182,7 +182,7 @@ ret; }}
 
 
 def words_of(mma: SparseMma, kept: Numbers, b: Numbers, c: Numbers, metadata: list[int]) -> npt.NDArray[np.uint64]:
-    """The registers of each lane: of a, b and c, then the metadata."""
+    """Return the registers of each lane: of a, b and c, then the metadata."""
     lanes = []
     for lane in range(32):
         at_a, at_b, at_c = of_lane(mma, lane)

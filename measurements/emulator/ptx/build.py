@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from measurements.compiler.nvcc import NvccMissing, nvcc_version
 from measurements.compiler.nvrtc import NVCC, PTX_OPTIONS, NvrtcMissing, toolchain_version
@@ -18,6 +19,9 @@ from measurements.emulator.ptx.digest import digest_of
 from measurements.emulator.seal import intact, sealed, unsealed
 from measurements.files.cache_folder import publish
 from search_spaces.templates.kernel import Kernel
+
+if TYPE_CHECKING:
+    from measurements.emulator.ptx.syntax import Module
 
 # Leaves out textures and the types of CUDA's runtime, and makes the same PTX a tenth faster. What needs them, and all
 # where NVRTC is too old for it, is compiled without it.
@@ -124,22 +128,23 @@ def _digest_of(path: Path) -> str:
         return file.readline().removeprefix(_DIGEST).rstrip()
 
 
-def ptx_to_program(text: str, entry: str = "") -> CompiledKernel:
-    """PTX text as a program for the runner. Raises KernelCompileError (compile_error, unsupported), HostFailure."""
+def ptx_to_program(text: str, entry: str = "", module: Module | None = None) -> CompiledKernel:
+    """PTX text as a program for the runner. ``module``: the text, where it has been parsed already. Raises
+    KernelCompileError (compile_error, unsupported), HostFailure."""
     started = time.monotonic()
     path = _place("text", entry, text)
     if intact(path):
         used(path)
         return CompiledKernel(path, time.monotonic() - started, True)
-    return _publish(path, text, entry, started)
+    return _publish(path, text, entry, started, module)
 
 
-def _publish(path: Path, text: str, entry: str, started: float) -> CompiledKernel:
+def _publish(path: Path, text: str, entry: str, started: float, module: Module | None = None) -> CompiledKernel:
     from measurements.emulator.ptx.parser import PtxError, parse
     from measurements.emulator.ptx.program import NotExecutable, translate
 
     try:
-        program = translate(parse(text), entry)
+        program = translate(module or parse(text), entry)
     except PtxError as error:
         raise KernelCompileError("compile_error", str(error), "", time.monotonic() - started) from error
     except NotExecutable as error:

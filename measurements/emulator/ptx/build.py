@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from measurements.compiler.nvcc import NvccMissing, nvcc_version
+from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NVCC, PTX_OPTIONS, NvrtcMissing, toolchain_version
 from measurements.emulator.architecture import ptx_arch
 from measurements.emulator.build import cache_folder, prune_sometimes, used
@@ -107,7 +107,7 @@ def _toolchain(kernel: Kernel) -> str:
     if NVCC not in kernel.compile_options:
         return check_nvrtc()
     try:
-        return nvcc_version()
+        return toolchain_of(kernel.compile_options)
     except NvccMissing as error:
         raise HostFailure(str(error)) from None
 

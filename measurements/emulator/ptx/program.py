@@ -7,9 +7,8 @@ import struct
 from dataclasses import dataclass, field
 
 from measurements.emulator.ptx.async_forms import async_form
-from measurements.emulator.ptx.block_scaled_forms import block_scaled_form
 from measurements.emulator.ptx.forms import Form, Source, Unsupported, call_parts, form_of
-from measurements.emulator.ptx.sparse_mma_forms import sparse_mma_form
+from measurements.emulator.ptx.mma_forms import block_scaled_form, sparse_mma_form
 from measurements.emulator.ptx.syntax import (
     TYPE_BYTES,
     Address,

@@ -92,7 +92,21 @@ def emulated_problem(template: KernelTemplate, problem: Problem, schedule: Sched
 def plan(
     template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, settings: ProofSettings
 ) -> ProofPlan:
-    """Return the proof of one schedule. Raises ValueError where the schedule is none for ``problem``."""
+    """Return the proof of one schedule: which runs it has, of which none has been made.
+
+    Args:
+        template: Generates the kernels.
+        problem: What is computed; where it is large, a smaller one is emulated whole.
+        schedule: What is proven.
+        device: The GPU that kernels are generated for.
+        settings: Depth, seed and limits.
+
+    Returns:
+        The named runs, in the order in which they are made.
+
+    Raises:
+        ValueError: The schedule is none for ``problem``.
+    """
     small = emulated_problem(template, problem, schedule)
     true, cut = template.kernel(problem, schedule, device), template.kernel(small, schedule, device)
     return ProofPlan(_runs(template, problem, true, small, cut, schedule, device, settings))
@@ -305,7 +319,19 @@ def true_size_run(
     device: Device,
     settings: ProofSettings,
 ) -> ProofRun:
-    """Return some blocks of the problem as it was asked for; all where it is small enough."""
+    """Return the run of some blocks of the problem as it was asked for; of all where it is small enough.
+
+    Args:
+        template: Generates the kernel.
+        problem: What was asked for.
+        small: What is emulated whole; where it is ``problem``, the first run does this one, too.
+        schedule: What is proven.
+        device: The GPU.
+        settings: A quick proof takes a share of the blocks of a full one.
+
+    Returns:
+        The run, or why it is left out.
+    """
     if small == problem:
         return ProofRun("true size, emulated whole", None, "true size", run_by_first=True)
     large, kernel = at_true_size(
@@ -326,8 +352,24 @@ def true_size_run(
 def at_true_size(
     template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, seed: int, share: float = 1.0
 ) -> tuple[Problem, Kernel]:
-    """``problem``, with a shorter k where already the fewest blocks that are sampled would take too long: those of a
-    persistent launch compute many tiles each. ``share``: of the time of a full proof."""
+    """Return ``problem`` and its kernel, with a shorter k where already the fewest blocks would take too long.
+
+    Blocks of a persistent launch compute many tiles each.
+
+    Args:
+        template: Generates the kernel.
+        problem: At its true size.
+        schedule: What is proven.
+        device: The GPU.
+        seed: Draws the blocks, whose work is counted.
+        share: Of the time of a full proof.
+
+    Returns:
+        The problem with the k that is run, and its kernel.
+
+    Raises:
+        ValueError: The schedule is none for ``problem``.
+    """
     whole = template.kernel(problem, schedule, device)
     flops = sampled_flops(problem, whole, seed, share)  # none of a transpose
     most = share * (_LARGE_FLOPS / 2 if whole.chained or whole.grid_may_shrink else _LARGE_FLOPS)
@@ -350,8 +392,19 @@ def stress_runs(
     *,
     of_cases: bool = False,
 ) -> Iterator[ProofRun]:
-    """Yield a run for each stress size, ``of_cases``: those that are for inputs of a certain case; one that cannot be
-    made where ``schedule`` is not valid at that size."""
+    """Yield a run for each stress size.
+
+    Args:
+        template: Generates the kernels.
+        small: The problem whose sizes are varied.
+        schedule: What is proven.
+        device: The GPU.
+        settings: Depth, seed and limits.
+        of_cases: Only sizes that are for inputs of a certain case.
+
+    Yields:
+        Runs; one that cannot be made where ``schedule`` is not valid at that size, or arrays are too large.
+    """
     for largest in stress_sizes(small, schedule):
         if of_cases and not largest.case:
             continue

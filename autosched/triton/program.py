@@ -61,11 +61,27 @@ def run_program(
     function: str = "",
     sizes: Mapping[str, tuple[int, int]] | None = None,
 ) -> ProgramProof:
-    """Run the file as ``python FILE ARGUMENTS`` would; with ``function``, import it and call that one with sizes that
-    provoke (``Session.at_sizes``), from the least to the most of each. ``quiet``: what it prints goes to
-    stderr. After ``seconds`` it is ended, and the result is of the launches until then; call from the main thread.
+    """Run a file as ``python FILE ARGUMENTS`` would, with every Triton launch emulated. Call it from the main thread.
 
-    Raises UnknownDevice, HostFailure and OSError. Whatever the program raises is part of the result.
+    Args:
+        path: The program.
+        arguments: Its ``sys.argv[1:]``.
+        device: The GPU that kernels are compiled for, and that torch is told of.
+        proof: Seeds, orders and limits of each launch.
+        quiet: What it prints goes to stderr.
+        seconds: After so many it is ended, and the result is of the launches until then; None for no limit.
+        function: Instead of running the file, import it and call this one with sizes that provoke
+            (``Session.at_sizes``); "" runs the file.
+        sizes: The least and the most of each size, by name of its parameter.
+
+    Returns:
+        What was launched, what was found, and what the program raised, whatever that is.
+
+    Raises:
+        UnknownDevice: No row describes the device.
+        HostFailure: This machine cannot emulate.
+        OSError: The file cannot be read.
+        ValueError: ``seconds`` is not positive.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")

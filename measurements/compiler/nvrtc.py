@@ -58,11 +58,21 @@ def compile_source(
     options: Sequence[str] = OPTIONS,
     then: Sequence[str] = (),
 ) -> CompilerOutput:
-    """Compile CUDA C++ for ``arch`` (for example "sm_90a").
+    """Compile CUDA C++ to a cubin. There is no time limit.
 
-    ``entry`` is a function's name or a name expression (NVRTC, Accessing Lowered Names), ``then`` are further ones.
-    Headers are found by the names
-    in the includes, and CUDA's own where this machine has them. Raises NvrtcMissing. There is no time limit.
+    Args:
+        source: The text.
+        entry: A function's name or a name expression (NVRTC, Accessing Lowered Names).
+        arch: For example "sm_90a".
+        headers: Texts by the names in the includes; CUDA's own are found where this machine has them.
+        options: Of NVRTC, without the architecture.
+        then: Further entries, of a pipeline.
+
+    Returns:
+        The cubin (None where the compiler refused), lowered names, log and seconds.
+
+    Raises:
+        NvrtcMissing: There is no NVRTC here.
     """
     nvrtc = _nvrtc()
     with _compiled(source, (entry, *then), arch, headers, options) as (program, log, seconds, failed):
@@ -133,9 +143,21 @@ def compile_to_ptx(
     options: Sequence[str] = PTX_OPTIONS,
     then: Sequence[str] = (),
 ) -> PtxOutput:
-    """Compile CUDA C++ to PTX for ``arch`` ("compute_80"), with the line of the source that each instruction is of.
+    """Compile CUDA C++ to PTX, with the line of the source that each instruction is of.
 
-    As ``compile_source`` otherwise; ``entry`` may be empty, for a source whose kernels are ``extern "C"``.
+    Args:
+        source: The text.
+        entry: As of ``compile_source``; may be empty, for a source whose kernels are ``extern "C"``.
+        arch: For example "compute_80".
+        headers: As of ``compile_source``.
+        options: Of NVRTC, without the architecture.
+        then: Further entries that must be there.
+
+    Returns:
+        The PTX (None where the compiler refused), the lowered name, log and seconds.
+
+    Raises:
+        NvrtcMissing: There is no NVRTC here.
     """
     nvrtc = _nvrtc()
     with _compiled(source, (entry, *then), arch, headers, options) as (program, log, seconds, failed):

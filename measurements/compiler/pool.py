@@ -51,11 +51,20 @@ class CompileFailure:
 
 
 class CompilePool:
-    """Compiles on ``workers`` processes (default: one per usable core), each owned by one thread.
+    """Compile on several processes, each owned by one thread.
 
-    ``time_limit`` is in seconds per kernel; the compiler that overruns it is killed. ``toolchain`` is the compiler that
-    the kernels with ``compile_options`` get: one of them chooses nvcc. Raises NvrtcMissing, and ValueError without
-    nvcc, and for a worker count or limit that is not positive.
+    Args:
+        cache: Where cubins are kept; None for the user's.
+        workers: How many processes; None for one per usable core.
+        time_limit: Seconds per kernel; the compiler that overruns it is killed.
+        options: Of NVRTC.
+        compile_options: Of the kernels that ``toolchain`` is for: one of them chooses nvcc.
+        worker_module: What the processes run.
+        python_path: What they add to ``sys.path``.
+
+    Raises:
+        NvrtcMissing: There is no NVRTC here.
+        ValueError: There is no nvcc where an option asks for it, or a worker count or limit that is not positive.
     """
 
     def __init__(

@@ -40,7 +40,23 @@ def compile_to_ptx(
     options: Sequence[str] = PTX_OPTIONS,
     then: Sequence[str] = (),
 ) -> PtxOutput:
-    """As ``nvrtc.compile_to_ptx``, for at most COMPILE_SECONDS. Raises CompilerStopped, NvrtcMissing."""
+    """Compile CUDA C++ to PTX in another process, for at most COMPILE_SECONDS.
+
+    Args:
+        source: The text.
+        entry: As of ``nvrtc.compile_to_ptx``.
+        arch: For example "compute_80".
+        headers: Texts by the names in the includes.
+        options: Of NVRTC, without the architecture.
+        then: Further entries that must be there.
+
+    Returns:
+        As ``nvrtc.compile_to_ptx``.
+
+    Raises:
+        CompilerStopped: It took too long, or the process died.
+        NvrtcMissing: There is no NVRTC here.
+    """
     toolchain_version()
     request = {
         "ptx": True,

@@ -183,7 +183,20 @@ def _scale(a: ArraySpec | None, b: ArraySpec | None, sizes: tuple[list[int], int
 
 
 def matvec_plan(x: ArraySpec, w: ArraySpec, *, out: ArraySpec | None, dtype: str | None) -> Plan:
-    """``x @ w.T``: x (k,) or (m, k) with m up to 16, w (n, k)."""
+    """Return the plan of ``x @ w.T``.
+
+    Args:
+        x: (k,) or (m, k) with m up to 16, dense.
+        w: (n, k), dense, of x's type.
+        out: The array of the result, (n,) or (m, n); None for a new one.
+        dtype: Of the result; None for that of ``out``, else of ``x``.
+
+    Returns:
+        The plan, whose result has x's leading axes and n.
+
+    Raises:
+        ValueError: Other shapes, types or strides.
+    """
     if x.ndim not in (1, 2) or w.ndim != 2 or x.shape[-1] != w.shape[1]:
         raise ValueError(f"matvec takes x (k,) or (m, k) and w (n, k), not {_shapes(x, w)}")
     _dense("x", x)
@@ -204,7 +217,21 @@ def softmax_plan(x: ArraySpec, *, out: ArraySpec | None, dtype: str | None) -> P
 
 
 def rmsnorm_plan(x: ArraySpec, weight: ArraySpec, *, out: ArraySpec | None, eps: float, dtype: str | None) -> Plan:
-    """Along the last axis."""
+    """Return the plan of an RMS norm along the last axis.
+
+    Args:
+        x: (..., columns), dense.
+        weight: (columns,), of x's type.
+        out: The array of the result, of x's shape; None for a new one.
+        eps: Added to the mean of the squares.
+        dtype: Of the result; None for that of ``out``, else of ``x``.
+
+    Returns:
+        The plan.
+
+    Raises:
+        ValueError: Other shapes, types or strides.
+    """
     rows, columns, kind = _rows("rmsnorm", x)
     _vector("weight", weight, columns, kind)
     problem = RmsNorm(rows=rows, columns=columns, dtype=kind, out=_out_type(out, dtype, kind), eps=eps)
@@ -214,7 +241,22 @@ def rmsnorm_plan(x: ArraySpec, weight: ArraySpec, *, out: ArraySpec | None, eps:
 def layernorm_plan(
     x: ArraySpec, weight: ArraySpec, bias: ArraySpec, *, out: ArraySpec | None, eps: float, dtype: str | None
 ) -> Plan:
-    """Along the last axis."""
+    """Return the plan of a layer norm along the last axis.
+
+    Args:
+        x: (..., columns), dense.
+        weight: (columns,), of x's type.
+        bias: (columns,), of x's type.
+        out: The array of the result, of x's shape; None for a new one.
+        eps: Added to the variance.
+        dtype: Of the result; None for that of ``out``, else of ``x``.
+
+    Returns:
+        The plan.
+
+    Raises:
+        ValueError: Other shapes, types or strides.
+    """
     rows, columns, kind = _rows("layernorm", x)
     _vector("weight", weight, columns, kind)
     _vector("bias", bias, columns, kind)
@@ -223,7 +265,21 @@ def layernorm_plan(
 
 
 def reduce_plan(x: ArraySpec, *, out: ArraySpec | None, kind: str, axis: int, dtype: str | None) -> Plan:
-    """Along the last axis, or along the first."""
+    """Return the plan of a reduction along the last axis, or along the first.
+
+    Args:
+        x: At least one axis, dense.
+        out: The array of the result, without the axis; None for a new one.
+        kind: "sum", "max", "mean", "sumsq" or "argmax".
+        axis: -1 or the number of the last axis, or 0.
+        dtype: Of the result; None for that of ``out``, else of ``x``, and u32 for argmax.
+
+    Returns:
+        The plan.
+
+    Raises:
+        ValueError: Another axis, shape or type.
+    """
     if axis not in (-1, 0, x.ndim - 1):
         raise ValueError(f"reduce works along the first axis or the last, not along axis {axis} of {x.shape}")
     first = axis == 0 and x.ndim > 1

@@ -247,11 +247,16 @@ class CompiledKernel(LoadedKernel):
     """A kernel of ours or of a user's, loaded from its cubin."""
 
     def __init__(self, cp: Any, launch: Launch, cubin: str, provenance: KernelProvenance) -> None:
-        """Load ``cubin`` (the path of a file, no longer needed afterwards) on the current GPU; ``launch.entry`` is the
-        function's name in it.
+        """Load a cubin on the current GPU.
 
-        Raises LaunchRefused for a kernel that was compiled for a different launch, and cupy's errors where it does not
-        load.
+        Args:
+            cp: The cupy module.
+            launch: Grid, block and operands; ``launch.entry`` is the function's name in the cubin.
+            cubin: The path of a file, no longer needed afterwards.
+            provenance: Where the kernel comes from.
+
+        Raises:
+            LaunchRefused: The cubin was compiled for a different launch; and cupy's errors where it does not load.
         """
         super().__init__(cp, launch.operands, provenance)
         self._loaded = LoadedLaunch(cp, launch, cubin)

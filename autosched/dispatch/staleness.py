@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from measurements.compiler.nvcc import NvccMissing, toolchain_of
+from measurements.compiler.nvrtc import NVCC
 from measurements.records.measurement import Provenance
 from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
@@ -28,9 +30,17 @@ UNKNOWN = Environment()
 def stale_reasons(
     record: Record, device: Device, here: Environment, template: KernelTemplate | None, kernel: Kernel | None
 ) -> tuple[str, ...]:
-    """One phrase for each thing that is another one than when ``record`` was timed.
+    """Say what is another thing than when ``record`` was timed.
 
-    ``kernel`` is what its schedule gives for its own problem today, None where that is not known.
+    Args:
+        record: The best one of a problem.
+        device: The GPU of now.
+        here: Compiler, driver, CUDA and library of now; "" is not compared.
+        template: That of the schedule today; None where there is none, as for the library.
+        kernel: What the schedule gives for its own problem today; None where that is not known.
+
+    Returns:
+        One phrase for each change, such as "driver 570.1 to 580.2"; empty where nothing has changed.
     """
     before_info = record.runner_info
     changed = []
@@ -41,10 +51,20 @@ def stale_reasons(
     if is_library(record.schedule):
         pairs = [("library", record.toolchain, here.library)]
     else:
-        pairs = [("compiler", record.toolchain, here.toolchain)]
+        pairs = [("compiler", record.toolchain, _compiler(template, here))]
     if record.provenance is not Provenance.ESTIMATED:
         pairs += [("driver", record.driver, here.driver), ("CUDA", before_info.cuda, here.cuda)]
     if record.device == device.name:
         pairs.append(("SMs", before_info.sm_count, str(device.sm_count)))
     changed += [f"{what} {before} to {now}" for what, before, now in pairs if before and now and before != now]
     return tuple(changed)
+
+
+def _compiler(template: KernelTemplate | None, here: Environment) -> str:
+    """Return the compiler that kernels of the template get here; "" where that is not known."""
+    if template is None or NVCC not in template.compile_options or not here.toolchain:
+        return here.toolchain
+    try:
+        return toolchain_of(template.compile_options)
+    except NvccMissing:
+        return ""

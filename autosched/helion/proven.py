@@ -89,10 +89,27 @@ class ProvenConfigs:
 def proven(
     kernel: Any, args: Sequence[Any], *, device: str | Device, compare: Comparison | None = None
 ) -> ProvenConfigs:
-    """Return the filter of configurations of a ``@helion.kernel`` for ``args``, tensors of small sizes: each is
-    emulated.
+    """Return the filter of configurations of a ``@helion.kernel``: each is emulated.
 
-    ``compare(expected, found)`` raises AssertionError where results differ; by default they agree within 2% of their
-    values and 0.02. Raises ValueError for an unknown device.
+    Args:
+        kernel: What ``@helion.kernel`` made.
+        args: Tensors of small sizes.
+        device: The name of the GPU that is emulated, or its row.
+        compare: ``compare(expected, found)`` raises AssertionError where results differ; None: they agree within 2% of
+            their values and 0.02.
+
+    Raises:
+        ValueError: An unknown device.
+        @ autosched/helion/search.py::SampledSearch
+
+    Args:
+        bound: Helion's bound kernel.
+        args: What it is called with.
+        database: Where every trial is kept; None for the usual one.
+        device: The GPU; None for the emulated one.
+        trials: How many configurations.
+        sampler: By name.
+        seed: Of all that is drawn.
+        filtered: Proves a configuration before it is called the best; None proves none.
     """
     return ProvenConfigs(kernel, args, device if isinstance(device, Device) else device_row(device), compare)

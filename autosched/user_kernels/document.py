@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.expressions import Expression, from_function, parse, suggestion
 from autosched.user_kernels.function_traits import function_text
+from measurements.files.bounded import read_bounded
 
 Keys = tuple[str | int, ...]
 P = ParamSpec("P")
@@ -76,6 +78,28 @@ def refuse_too_many(name: str, document: Mapping[str, Any]) -> None:
             raise KernelFileError(f"{name}: {key}: there are more than {MOST_ENTRIES} of these")
 
 
+def refuse_unprintable(document: Mapping[str, Any], places: Places) -> None:
+    """Raise KernelFileError for a text that a terminal would obey instead of showing it: much of it is shown."""
+    waiting: list[tuple[Keys, Any]] = [((), document)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, Mapping):
+            for key in value:
+                if isinstance(key, str) and not _is_shown(key):
+                    raise places.error(path, f"the key {key!a:.60} has a character that cannot be printed")
+            waiting += [((*path, key), inner) for key, inner in value.items()]
+        elif isinstance(value, (list, tuple)):
+            waiting += [((*path, position), inner) for position, inner in enumerate(value)]
+        elif isinstance(value, str) and not _is_shown(value):
+            raise places.error(path, f"{value!a:.60} has a character that cannot be printed")
+
+
+def _is_shown(text: str) -> bool:
+    return (text.isascii() and text.isprintable()) or not any(
+        unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in text if c not in "\n\r\t"
+    )
+
+
 _HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[\w-]+))*)\s*=(?!=)""")
@@ -135,7 +159,20 @@ class Table:
         raise self.places.error((*self.path, *keys), message)
 
     def attempt(self, key: str | int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what ``function`` gives; its ValueError becomes one with the place of ``key``."""
+        """Call a function of a value of this table, so that its error names the place.
+
+        Args:
+            key: The value's.
+            function: What is called.
+            args: Its arguments.
+            kwargs: Its arguments by name.
+
+        Returns:
+            What it returns.
+
+        Raises:
+            KernelFileError: It raised ValueError; the text has the line of ``key``.
+        """
         try:
             return function(*args, **kwargs)
         except KernelFileError:
@@ -144,7 +181,17 @@ class Table:
             self.fail(str(error), key)
 
     def expression(self, key: str | int, given: Any, types: Mapping[str, Type], kinds: Sequence[Type]) -> Expression:
-        """``given``, the value of ``key`` or a part of it, as an expression of one of the types ``kinds``."""
+        """Read an expression.
+
+        Args:
+            key: The value's, for errors.
+            given: The value of ``key`` or a part of it: a text, a number, or a Python function.
+            types: Of the names that it may use.
+            kinds: Types that it may have, the preferred one first.
+
+        Raises:
+            KernelFileError: It is none, uses another name, or has another type.
+        """
         if callable(given):
             return from_function(given, function_text(given), "float" if "float" in kinds else kinds[0], types)
         if isinstance(given, bool) or not isinstance(given, (str, int, float)):
@@ -160,7 +207,17 @@ class Table:
         return key in self.values
 
     def get(self, key: str, kinds: type | tuple[type, ...], what: str, default: Any = None) -> Any:
-        """Return the value of ``key``, or ``default``; None for none makes the key required."""
+        """Return the value of ``key``.
+
+        Args:
+            key: Its name.
+            kinds: Types that it may have; a bool is no int.
+            what: What it must be, for errors.
+            default: Where it is missing; None makes it required.
+
+        Raises:
+            KernelFileError: It is missing, or of another type.
+        """
         if key not in self:
             if default is None:
                 self.fail(f"{key} is missing: give {what}")
@@ -221,12 +278,15 @@ def read_text(path: Path, table: Table, key: str) -> str:
         most = MOST_TEXT if key else MOST_DOCUMENT
         if path.stat().st_size > most:
             table.fail(f"{path if key else 'this'} has more than {most >> 20} MiB", key)
-        return path.read_text(encoding="utf-8-sig")
+        content = read_bounded(path, most)  # what a system makes up as it is read has no size before
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except KernelFileError:
         raise
     except UnicodeDecodeError:
         table.fail(f"{path.name if key else 'this'} is not UTF-8 text", key)
     except OSError as error:
         table.fail(f"cannot read {path if key else 'it'}: {(error.strerror or str(error)).lower()}", key)
-    except ValueError:  # a NUL is part of no path
+    except ValueError as error:  # a NUL is part of no path
+        if "\0" not in str(path):
+            table.fail(f"{path if key else 'this'} cannot be used: {error}", key)
         table.fail(f"{str(path)!r} is not a name of a file", key)

@@ -115,18 +115,27 @@ def emulate(
     perturb: bool = False,
     calls: int = 1,
 ) -> Emulation:
-    """Compile ``kernel`` to PTX with NVRTC and execute its launch, or those of a pipeline, once on the CPU.
+    """Compile ``kernel`` to PTX with NVRTC and execute its launch, or those of a pipeline, on the CPU.
 
-    ``inputs`` holds an array for each operand of role input or inout, in its storage type and shape. Outputs, and
-    workspaces that are not zeroed, hold bytes of 0xFF before the launch. ``time_limit`` is the CPU seconds of the
-    launch, without the compile. ``check=False`` leaves out races and initialisation (bounds, alignment, deadlocks
-    and counts stay) and is faster. ``order`` is that of the blocks and of the turns of threads. ``perturb``: the
-    approximate functions of PTX err as much as the PTX ISA allows. ``calls``: how often all of that is done, each time
-    on what the one before has left, but for outputs, which hold 0xFF again.
+    Outputs, and workspaces that are not zeroed, hold bytes of 0xFF before the launch.
 
-    Raises HostFailure where this machine is the problem (no NVRTC, no C++ compiler for the runner, a broken one, no
-    memory, a full disk), and ValueError for inputs that do not fit or a launch that no GPU supports. A kernel that does
-    not compile or does not terminate is a status of the result.
+    Args:
+        kernel: Source, launch and operands.
+        inputs: An array for each operand of role input or inout, in its storage type and shape.
+        time_limit: CPU seconds of the launch, without the compile.
+        check: False leaves out races and initialisation (bounds, alignment, deadlocks and counts stay) and is faster.
+        order: Of the blocks and of the turns of threads.
+        perturb: The approximate functions of PTX err as much as the PTX ISA allows.
+        calls: How often all of that is done, each time on what the one before has left, but for outputs, which hold
+            0xFF again.
+
+    Returns:
+        The outputs, findings and counts. A kernel that does not compile or does not terminate is a status.
+
+    Raises:
+        HostFailure: This machine is the problem: no NVRTC, no C++ compiler for the runner, a broken one, no memory, a
+            full disk.
+        ValueError: Inputs that do not fit, or a launch that no GPU supports.
     """
     with machine_failures():
         arrays = _check(kernel, inputs, time_limit)
@@ -158,11 +167,27 @@ def emulate_ptx(
     count: bool = False,
     blocks: Sequence[int] | None = None,
 ) -> Emulation:
-    """Execute PTX text of any compiler: the kernel ``launch.entry``, or the only one where that is empty.
+    """Execute PTX text of any compiler, without NVRTC.
 
-    Needs no NVRTC; otherwise as ``emulate``. ``memory``: pointers into arrays, bytes that hold no value, and addresses
-    that lie in arrays. ``count``: what is executed is counted. ``blocks``: only these of the grid run, and the rest of
-    their clusters. Raises ValueError for those that it lacks.
+    Args:
+        text: A PTX module.
+        launch: Grid, block and operands; ``launch.entry`` is the kernel, or "" for the only one.
+        inputs: As of ``emulate``.
+        time_limit: As of ``emulate``.
+        check: As of ``emulate``.
+        order: As of ``emulate``.
+        perturb: As of ``emulate``.
+        calls: As of ``emulate``.
+        memory: Pointers into arrays, bytes that hold no value, and addresses that lie in arrays.
+        count: Whether what is executed is counted.
+        blocks: Only these of the grid run, and the rest of their clusters; None for all.
+
+    Returns:
+        As ``emulate``.
+
+    Raises:
+        HostFailure: This machine is the problem.
+        ValueError: As of ``emulate``, and blocks that the grid lacks.
     """
     if blocks is not None and not (blocks and min(blocks) >= 0 and max(blocks) < math.prod(launch.grid)):
         raise ValueError(f"blocks must be some of the {math.prod(launch.grid)} of the grid")
@@ -469,7 +494,21 @@ def run_blocks(
 
 
 def run_job(compiled: CompiledKernel, text: str, folder: Path, time_limit: float) -> Emulation:
-    """Run the launch that ``text`` describes (runtime/main.cpp) on the file ``data`` of ``folder``."""
+    """Run a launch that is described as a text.
+
+    Args:
+        compiled: The program of the kernel.
+        text: The launch, in the format of runtime/main.cpp.
+        folder: Holds the operands in the file ``data``, which the runner rewrites.
+        time_limit: CPU seconds; the runner stops itself, and is killed well after.
+
+    Returns:
+        The emulation, without outputs.
+
+    Raises:
+        HostFailure: The runner cannot be built or started, or dies of something else than the kernel.
+        OSError: ``folder`` cannot be written.
+    """
     program = runner()
     job, data, report = folder / "job", folder / "data", folder / "report"
     job.write_text(text)
@@ -553,10 +592,8 @@ class _Events:
         counts: dict[int, int] = {}
         lowered: dict[int, str] = {}  # faults that have turned out to be notes
         printed: list[str] = []
-        for line in text.splitlines(keepends=True):
-            if not line.endswith("\n"):
-                continue
-            event = json.loads(line)
+        complete = text.rpartition("\n")[0]
+        for event in json.loads(f"[{complete.replace(chr(10), ',')}]"):  # all at once: there may be thousands
             match event.pop("event"):
                 case "finding":
                     kind = FindingKind(event["kind"])
@@ -580,6 +617,8 @@ class _Events:
                 case "executed":
                     place = places.get(event["function"])
                     operation = "" if place is None else _operation(place.ptx)
+                    if event["shape"]:
+                        operation = f"{operation}.{event['shape']}"
                     self.executed[operation] = self.executed.get(operation, 0) + event["times"]
                     self.code += bool(costs(operation))
                 case "chains":

@@ -105,10 +105,24 @@ def emulate_blocks(
     check: bool = True,
     count: bool = False,
 ) -> SparseEmulation:
-    """Compile ``kernel`` and run ``blocks`` of its grid alone, in ``order``, on ``inputs``, or on some drawn from
-    ``seed``. Without ``check`` nobody knows which blocks wrote what. ``count``: what is executed is counted.
+    """Compile ``kernel`` and run some blocks of its grid alone, on operands that may be larger than memory.
 
-    Raises ValueError for blocks that the grid lacks, and otherwise as ``emulate`` does.
+    Args:
+        kernel: Source, launch and operands.
+        blocks: Numbers in the grid.
+        seed: Draws the inputs where none are given.
+        order: Of the blocks and of the turns of threads.
+        time_limit: CPU seconds of the launch.
+        inputs: A file with the inputs; None for drawn ones.
+        check: Without it nobody knows which blocks wrote what.
+        count: Whether what is executed is counted.
+
+    Returns:
+        The emulation, and what was written where.
+
+    Raises:
+        ValueError: Blocks that the grid lacks, or inputs that cannot be drawn.
+        HostFailure: This machine is the problem.
     """
     if inputs is not None:
         contents = _in_file(inputs)
@@ -133,10 +147,25 @@ def emulate_ptx_blocks(
     count: bool = False,
     memory: Memory = PLAIN_MEMORY,
 ) -> SparseEmulation:
-    """Run ``blocks`` of a launch of PTX text alone, otherwise as ``emulate_blocks``. ``memory`` as in ``emulate_ptx``,
-    but all bytes hold values.
+    """Run some blocks of a launch of PTX text alone, otherwise as ``emulate_blocks``.
 
-    Raises ValueError for blocks that the grid lacks and for a ``memory`` with flags, and otherwise as ``emulate_ptx``.
+    Args:
+        text: A PTX module.
+        launch: Grid, block and operands.
+        blocks: Numbers in the grid.
+        inputs: A file with the inputs.
+        order: Of the blocks and of the turns of threads.
+        time_limit: CPU seconds of the launch.
+        check: Without it nobody knows which blocks wrote what.
+        count: Whether what is executed is counted.
+        memory: As of ``emulate_ptx``, but all bytes hold values.
+
+    Returns:
+        As ``emulate_blocks``.
+
+    Raises:
+        ValueError: Blocks that the grid lacks, a ``memory`` with flags; and as ``emulate_ptx``.
+        HostFailure: This machine is the problem.
     """
     if memory.defined:
         raise ValueError("some blocks alone are emulated on memory whose bytes all hold values")

@@ -129,7 +129,14 @@ class Comparing(Protocol):
 def runnable(
     candidate: Candidate, result: Compiled | CompileFailure, device: Device, provenance: Provenance
 ) -> Compiled | Measurement:
-    """Return what was compiled, if ``device`` can launch it; otherwise the measurement that says why not."""
+    """Return what was compiled, if ``device`` can launch it; otherwise the measurement that says why not.
+
+    Args:
+        candidate: Has the launch.
+        result: What the compiler made of it.
+        device: The GPU.
+        provenance: Of the measurement.
+    """
     if isinstance(result, CompileFailure):
         return Measurement(result.status, provenance, result.reason)
     reason = why_not_launched(candidate.kernel, result, device)

@@ -155,13 +155,36 @@ def space_of(
     rules: Sequence[RuleText] = (),
     default: Mapping[str, Any] | None = None,
 ) -> TritonSpace:
-    """Return the space of a function whose arguments of the names ``fixed`` are given.
+    """Return the space of a function some of whose arguments are given.
 
-    ``given`` has the values of each parameter that may vary: a ``tl.constexpr`` of the function, or a launch option.
-    Without it they are those of the function's own list of configurations; where there is none, powers of two for
-    constants that are called like tiles or groups. ``default`` has the values to start from and to compare with.
+    Args:
+        function: The kernel.
+        fixed: Names of the arguments that are given.
+        given: Values of each parameter that may vary: a ``tl.constexpr`` of the function, or a launch option. None for
+            the function's own list of configurations; where there is none, powers of two for constants that are called
+            like tiles or groups.
+        rules: Conditions on the parameters.
+        default: Values to start from and to compare with; None for the first of each.
 
-    Raises SpaceError, one line that names the parameter.
+    Raises:
+        SpaceError: One line that names the parameter.
+        @ autosched/helion/estimates.py::EstimateProvider
+
+    Args:
+        kernel: The bound kernel.
+        settings: Helion's; not used.
+        config_spec: Helion's; not used.
+        args: CPU tensors at the sizes that count.
+        log: Helion's; not used.
+        autotune_metrics: Where Helion counts configurations.
+        device: The GPU that times are of.
+        @ autosched/helion/proven.py::ProvenConfigs
+
+    Args:
+        kernel: What ``@helion.kernel`` made.
+        args: Tensors of small sizes, which are copied to the CPU.
+        device: The GPU that is emulated.
+        compare: As of ``proven``; None for the usual tolerance.
     """
     name = f"triton:{function.name}"
     if given is None and function.configs:

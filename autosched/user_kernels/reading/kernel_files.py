@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from autosched.user_kernels.arithmetic import Type
-from autosched.user_kernels.document import KernelFileError, Places, Table, read_text, read_toml, refuse_too_many
+from autosched.user_kernels.document import (
+    KernelFileError,
+    Places,
+    Table,
+    read_text,
+    read_toml,
+    refuse_too_many,
+    refuse_unprintable,
+)
 from autosched.user_kernels.expressions import Expression, suggestion, value_list
 from autosched.user_kernels.kernel_file import (
     BLOCK,
@@ -32,6 +40,7 @@ from autosched.user_kernels.reading.sources import (
     python_reference,
     read_entries,
     read_headers,
+    read_limits,
     read_options,
 )
 from search_spaces.operators.problem import Problem, whole_number
@@ -110,10 +119,19 @@ def read_document(
     judge: Callable[..., Any] | None = None,
     _within: tuple[Path, ...] = (),
 ) -> KernelFile:
-    """Return the kernel of a document with the keys of a TOML file; names of files are relative to ``folder``.
+    """Return the kernel of a document with the keys of a TOML file.
 
-    ``source`` stands for the text of the source file, ``reference`` for the function of ``reference.python``, ``judge``
-    for that of ``reference.verify``. Raises KernelFileError.
+    Args:
+        document: The keys.
+        places: Lines of the keys, for errors.
+        folder: Names of files are relative to it.
+        default_name: The kernel's, where the document has none; None makes it required.
+        source: Stands for the text of the source file; None to read that.
+        reference: Stands for the function of ``reference.python``.
+        judge: Stands for that of ``reference.verify``.
+
+    Raises:
+        KernelFileError: With the place of what is wrong.
     """
     reader = _Reader(Table(document, places), folder)
     return reader.read(default_name, source, reference, judge, _within)
@@ -136,6 +154,7 @@ class _Reader:
     ) -> KernelFile:
         top, kernel = self.top, self.top.table("kernel")
         refuse_too_many(top.places.name, top.values)
+        refuse_unprintable(top.values, top.places)
         for section in top.values:
             if section not in _SECTIONS:
                 top.fail(f"unknown key {section!r}, {suggestion(section, _SECTIONS)}", section)
@@ -329,13 +348,13 @@ class _Reader:
             return Reference("constants", repr(constants), UserFunction("constants", given=_constants(constants)))
         if len(given) + (function is not None) + (judge is not None) > 1:
             table.fail("give one reference: python, kernel, or verify")
-        made = Reference() if function is None else callable_reference(function)
+        made, limits = Reference() if function is None else callable_reference(function), read_limits(table)
         if judge is not None:
             made = replace(callable_reference(judge), judges=True)
         if given == ["verify"]:
-            made = replace(python_reference(table, self.folder, "verify"), judges=True)
+            made = replace(python_reference(table, self.folder, "verify", limits=limits), judges=True)
         if given == ["python"]:
-            made = python_reference(table, self.folder)
+            made = python_reference(table, self.folder, limits=limits)
         elif given == ["kernel"]:
             path = self.folder / table.text("kernel")
             if path.resolve() in within:
@@ -352,8 +371,10 @@ class _Reader:
             if made.function is not None:
                 table.fail("a Python function has no config", "config")
             made = Reference(made.name, made.content, None, made.kernel, _config(table.table("config"), parameters))
+        if "memory_limit" in table and made.function is None:
+            table.fail("a kernel that is the reference takes the memory of its arrays: leave this out", "memory_limit")
         table.done()
-        return made
+        return made if made.function is not None else replace(made, time_limit=limits[0])
 
 
 def _constants(values: Mapping[str, float]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
@@ -14,6 +15,7 @@ from measurements.compiler.nvcc import find_nvcc
 from measurements.compiler.nvrtc import NVCC
 from search_spaces.templates.headers import included
 
+_LARGEST_LIMIT = 1e5  # seconds, a day, and GiB
 PASSINGS = ("define", "constexpr", "struct", "template")
 _ENTRY = re.compile(r"((?:[A-Za-z_]\w*::)*([A-Za-z_]\w*))\s*(<.*>)?", re.ASCII | re.DOTALL)
 
@@ -43,8 +45,17 @@ _OF_THE_HOST = {
 def read_entries(
     kernel: Table, steps: Sequence[Table], sources: Sequence[str], texts: list[str]
 ) -> tuple[str, tuple[str, ...]]:
-    """How parameters reach the source, and the entry functions, which are in ``sources``: the source and what it
-    includes. ``texts`` are the parameters whose values are texts."""
+    """Return how parameters reach the source, and the entry functions.
+
+    Args:
+        kernel: The table of the kernel.
+        steps: Those of a pipeline; empty for one launch.
+        sources: The source and what it includes, which the functions must be in.
+        texts: Parameters whose values are texts.
+
+    Raises:
+        KernelFileError: A function that is not there, or parameters that cannot be passed so.
+    """
     if steps and "entry" in kernel:
         kernel.fail("each [[step]] names its own function: leave the kernel's out", "entry")
     found = [_entry(table, sources) for table in (steps or [kernel])]
@@ -94,7 +105,18 @@ def read_options(kernel: Table) -> tuple[str, ...]:
 
 
 def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tuple[tuple[str, str], ...]:
-    """(name, text) of everything that the source includes, and that lies beside it or in a folder of ``include``."""
+    """Return (name, text) of everything that the source includes, and that lies beside it or in a folder of
+    ``include``.
+
+    Args:
+        kernel: The table of the kernel.
+        source: The text.
+        folder: That of the kernel file, which ``include`` is relative to.
+        beside: That of the source.
+
+    Raises:
+        KernelFileError: A folder that is not there, or an include that leads out of it.
+    """
     folders = [beside]
     for given in kernel.listed("include"):
         if not isinstance(given, str) or not (folder / given).is_dir():
@@ -115,8 +137,36 @@ def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tupl
     return tuple(sorted(headers.items()))
 
 
-def python_reference(table: Table, folder: Path, key: str = "python", text: Any = None) -> Reference:
-    """Return the function that ``key = "file.py:function"`` names; its file is run when it is first needed."""
+def read_limits(table: Table) -> tuple[float, int]:
+    """Return the seconds and the bytes of memory that a function, or a kernel, is given beside it; 0 where it says
+    nothing."""
+    seconds = _positive(table, "time_limit", "seconds") if "time_limit" in table else 0.0
+    gib = _positive(table, "memory_limit", "GiB of memory") if "memory_limit" in table else 0.0
+    return seconds, math.ceil(gib * (1 << 30))
+
+
+def _positive(table: Table, key: str, unit: str) -> float:
+    value = float(table.get(key, (int, float), f"a number of {unit}"))
+    if not 0 < value <= _LARGEST_LIMIT:
+        table.fail(f"this must be a number of {unit}, more than 0 and at most {_LARGEST_LIMIT:g}", key)
+    return value
+
+
+def python_reference(
+    table: Table, folder: Path, key: str = "python", text: Any = None, limits: tuple[float, int] = (0.0, 0)
+) -> Reference:
+    """Return the function that ``key = "file.py:function"`` names; its file is run when it is first needed.
+
+    Args:
+        table: What has the key.
+        folder: Files are relative to it.
+        key: Its name.
+        text: Its value; None to read it.
+        limits: Seconds and bytes of memory that the function may take; 0 for the usual.
+
+    Raises:
+        KernelFileError: There is no such file, or no function of that name in it.
+    """
     text = table.text(key) if text is None else text
     file, _, name = text.rpartition(":") if isinstance(text, str) else ("", "", "")
     if not file or not name.isidentifier():
@@ -126,7 +176,9 @@ def python_reference(table: Table, folder: Path, key: str = "python", text: Any 
     if not re.search(rf"^(def|class)\s+{name}\b|^{name}\s*=|^from .* import .*\b{name}\b", content, re.MULTILINE):
         table.fail(f"{file} has no function {name!r}", key)
     place = table.places.at((*table.path, key))
-    return Reference(text, f"{text}\n{content}", UserFunction(name, str(path), content), place=place)
+    seconds, memory = limits
+    function = UserFunction(name, str(path), content, time_limit=seconds, memory_limit=memory)
+    return Reference(text, f"{text}\n{content}", function, place=place)
 
 
 def callable_reference(function: Callable[..., Any]) -> Reference:

@@ -31,8 +31,8 @@ def page(
         f"# Kernels of other people's repositories in the emulator, {datetime.now(UTC):%Y-%m-%d}",
         f"`python -m benchmarks.emulator.kernels_of_others`, {platform.machine()}, Python {python}, no GPU.",
         f"Limits: {options.launch_limit:g} CPU seconds of a launch, {options.time_limit:g} of a program.",
-        "Each kernel is compared with the reference of its repository, or with torch. Sizes are made small, and",
-        "nothing else is changed (`recipes.toml`).",
+        "Each kernel is compared with the reference of its repository, or with torch. Sizes are made small; that and",
+        "all else that is changed in the programs' sources is in `recipes.toml`.",
         "",
         f"**{ran} of {len(outcomes)} kernels ran to their end, {verdicts['right']} of them right.** "
         f"Faults were found in {len(faulty)}: {of_faults}.",

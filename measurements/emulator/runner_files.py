@@ -149,7 +149,14 @@ def _kind(element: str) -> int:
 
 
 def write_data(path: Path, kernel: Launch, arrays: Mapping[str, Array], memory: Memory) -> None:
-    """Write what operands hold before the launch: inputs, zeros, or 0xFF for nothing."""
+    """Write what operands hold before the launch: inputs, zeros, or 0xFF for nothing.
+
+    Args:
+        path: The file.
+        kernel: Has the operands.
+        arrays: The inputs, by name.
+        memory: May put other operands in their place, and flags behind them.
+    """
     operands = memory.operands(kernel)
     offsets = offsets_of(operands)
     with path.open("wb") as file:

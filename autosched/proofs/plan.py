@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
-from autosched.proofs.blocks_on_inputs import runs_of_blocks
 from autosched.proofs.coverage import Role
 from autosched.proofs.launch_limits import why_refused
 from autosched.proofs.run import (
@@ -137,7 +136,12 @@ def _runs(
     why = why_refused(true, device, cut)
     if why:
         yield ProofRun("launch limits", partial(refused, problem, settings.seed, why))
-    alone = runs_of_blocks(problem, true, settings) if small == problem and not why else []
+    if small == problem and not why:
+        from autosched.proofs.blocks_on_inputs import runs_of_blocks  # with what reads kernel files
+
+        alone = runs_of_blocks(problem, true, settings)
+    else:
+        alone = []
     if alone:
         yield from _made(alone)
         if settings.depth == "full":
@@ -422,8 +426,7 @@ def stress_runs(
             kernel = fewer_blocks(kernel)
         most = _STREAMED_FLOPS if kernel.chained else _WHOLE_FLOPS
         if size.whole and size.problem.flops <= most and size.problem.min_bytes <= _WHOLE_BYTES:
-            inputs = _inputs_of(size, settings.seed)
-            make = partial(run_whole, size.problem, kernel, inputs, Order("alternating"), settings)
+            make = partial(_run_size, size, kernel, settings)
             yield ProofRun(size.name, make, size.role, flops=size.problem.flops)
         else:
             sampled, kernel = _affordable(template, size, kernel, schedule, device, settings.seed)
@@ -447,6 +450,10 @@ def _affordable(
     with suppress(ValueError):
         return shorter, template.kernel(shorter, schedule, device)
     return size.problem, kernel
+
+
+def _run_size(size: StressSize, kernel: Kernel, settings: ProofSettings) -> Run:
+    return run_whole(size.problem, kernel, _inputs_of(size, settings.seed), Order("alternating"), settings)
 
 
 def _inputs_of(size: StressSize, seed: int) -> StressInputs:

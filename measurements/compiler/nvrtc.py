@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import re
 import sys
@@ -20,6 +21,7 @@ from search_spaces.templates.headers import Headers, included
 
 PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
 OPTIONS = ("-std=c++17", "--ptxas-options=-v")
+WHEEL = "nvidia-cuda-nvrtc"  # of CUDA 13; of older ones with a suffix
 NVCC = "--compiler=nvcc"  # among the options of a kernel that nvcc compiles instead (nvcc.py)
 PTX_OPTIONS = ("-std=c++17", "-lineinfo", "-default-device")
 
@@ -172,10 +174,21 @@ def compile_to_ptx(
 
 @cache
 def toolchain_version() -> str:
-    """For example "nvrtc 13.0.88": part of every compile's identity. Raises NvrtcMissing."""
+    """For example "nvrtc 13.0.88": part of every compile's identity. Raises NvrtcMissing.
+
+    Most proofs find their programs compiled: for the version alone NVRTC, which takes as long to load as a small proof,
+    is not loaded where it comes from a wheel.
+    """
+    wheel = _wheel_version()
+    return loaded_version() if wheel is None else f"nvrtc {wheel}"
+
+
+@cache
+def loaded_version() -> str:
+    """As ``toolchain_version``, but NVRTC is loaded: it works. Raises NvrtcMissing."""
     major, minor = _call(_nvrtc(), "nvrtcVersion")
     version = f"{major}.{minor}"
-    for wheel in ("nvidia-cuda-nvrtc", f"nvidia-cuda-nvrtc-cu{major}"):
+    for wheel in (WHEEL, f"{WHEEL}-cu{major}"):
         try:
             exact = importlib.metadata.version(wheel)
         except importlib.metadata.PackageNotFoundError:
@@ -183,6 +196,21 @@ def toolchain_version() -> str:
         if exact.startswith(f"{version}."):  # else the library came from elsewhere, a system's CUDA toolkit
             return f"nvrtc {exact}"
     return f"nvrtc {version}"
+
+
+def _wheel_version() -> str | None:
+    """Return the version of the wheel whose library the bindings will load, as cuda.pathfinder takes that of a wheel
+    before all others. None where there is no such wheel, or bindings older than cuda.pathfinder."""
+    try:
+        if importlib.util.find_spec("cuda.bindings") is None or importlib.util.find_spec("cuda.pathfinder") is None:
+            return None
+        major = importlib.metadata.version("cuda-bindings").partition(".")[0]
+        wheel = importlib.metadata.distribution(WHEEL if int(major) >= 13 else f"{WHEEL}-cu{major}")
+    except (ImportError, ValueError):  # of metadata: PackageNotFoundError
+        return None
+    libraries = [file for file in wheel.files or () if file.name == f"libnvrtc.so.{major}"]
+    there = wheel.version.startswith(f"{major}.") and any(Path(str(file.locate())).is_file() for file in libraries)
+    return wheel.version if there else None
 
 
 @cache

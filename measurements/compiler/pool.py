@@ -15,7 +15,7 @@ from typing import Self
 
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
-from measurements.compiler.nvrtc import OPTIONS, CompilerOutput, NvrtcMissing, toolchain_version
+from measurements.compiler.nvrtc import NVCC, OPTIONS, CompilerOutput, NvrtcMissing, loaded_version
 from measurements.files.text import harmless, one_line
 from measurements.records.measurement import Resources, Status
 from measurements.workers.messages import Message
@@ -34,7 +34,6 @@ __all__ = [
     "error_reason",
     "over_limits",
     "parse_resources",
-    "toolchain_version",
     "why_not_launched",
 ]
 
@@ -84,6 +83,8 @@ class CompilePool:
         if not time_limit > 0:
             raise ValueError(f"the compile time limit must be positive, not {time_limit} s")
         self.toolchain = toolchain_of(compile_options)
+        if NVCC not in compile_options:
+            loaded_version()  # one that does not load is said now, and not of each kernel
         self.cache = cache or CompileCache()
         self.workers = workers or usable_cores()
         self.time_limit = time_limit

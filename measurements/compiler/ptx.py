@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from measurements.compiler.nvrtc import PTX_OPTIONS, PtxOutput, toolchain_version
+from measurements.compiler.nvrtc import PTX_OPTIONS, PtxOutput, loaded_version, toolchain_version
 from measurements.compiler.pool import COMPILER_MODULE, MEMORY_LIMIT
 from measurements.files.text import harmless
 from measurements.workers.messages import Message
@@ -86,10 +86,12 @@ def _answer(worker: Worker, request: dict[str, object], headers: Headers) -> Mes
         except WorkerTimeout:
             raise CompilerStopped("compile_timeout", f"not compiled within {COMPILE_SECONDS:g} s") from None
         except WorkerFailed as error:
+            loaded_version()  # raises where NVRTC, and not the source, is why
             raise CompilerStopped("compile_error", f"the compiler failed: {error}") from None
         except WorkerDied as error:
             # One crash may have another cause (the out-of-memory killer); a second is due to this source.
             if last_try:
+                loaded_version()
                 raise CompilerStopped("compile_error", f"the compiler crashed: {error}") from None
     raise AssertionError("unreachable")
 

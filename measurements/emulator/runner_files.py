@@ -217,10 +217,8 @@ class Report:
         counts: dict[int, int] = {}
         lowered: dict[int, str] = {}  # faults that have turned out to be notes
         printed: list[str] = []
-        for line in text.splitlines(keepends=True):
-            if not line.endswith("\n"):
-                continue
-            event = json.loads(line)
+        complete = text.rpartition("\n")[0]
+        for event in json.loads(f"[{complete.replace(chr(10), ',')}]"):  # all at once: there may be thousands
             match event.pop("event"):
                 case "finding":
                     kind = FindingKind(event["kind"])

@@ -109,6 +109,9 @@ def compare(
     wanted = np.broadcast_to(reference, shape).reshape(-1)
     allowed = np.broadcast_to(tolerance, shape).reshape(-1)
     exact = wanted.dtype.kind in "iu"
+    comparable = not signed_zeros and exact == (flat.dtype == wanted.dtype)
+    if comparable and np.array_equal(flat if exact else dtype.load(flat), wanted):
+        return Check(True, 0.0)
     worst, wrong, first = 0.0, 0, -1
     for start in range(0, flat.size, _CHUNK):
         part = slice(start, start + _CHUNK)

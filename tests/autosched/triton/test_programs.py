@@ -91,6 +91,28 @@ def test_a_program_that_proves_nothing(
     assert expected in capsys.readouterr().out
 
 
+COMPILED_FOR_EVER = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def unrolled(o):
+    x = tl.load(o)
+    for i in tl.static_range(1_000_000):
+        x += i * x
+    tl.store(o, x)
+
+unrolled[(1,)](torch.zeros(1, device="cuda"))
+"""
+
+
+def test_a_program_that_the_compiler_takes_too_long_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(COMPILED_FOR_EVER)
+    assert verify("--python", str(path), "--device", "h100", "--limit", "2") == 1
+    assert "the program was ended after 2.0 s, while Triton compiled unrolled; nothing" in capsys.readouterr().out
+
+
 def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify("--python", str(tmp_path / "absent.py"), "--device", "h100") == 2
     assert "absent.py: no such file" in capsys.readouterr().err
@@ -107,3 +129,38 @@ def test_the_plug_in(tmp_path: Path, extra: int, status: int) -> None:
     assert "1 Triton launches emulated for h100" in done.stdout
     if extra:
         assert "out_of_bounds_global" in done.stdout and "test_twice.py:11" in done.stdout
+
+
+AROUND = """
+import pytest, torch
+from twice import DEVICE, twice
+
+@pytest.fixture
+def doubled():
+    return twice(torch.rand(200, device=DEVICE))
+
+def test_with_a_fixture(doubled):
+    pass
+
+def test_that_fails_anyway():
+    twice(torch.rand(200, device=DEVICE))
+    assert 0, "another reason"
+
+def test_without_a_launch():
+    pass
+"""
+
+
+def test_the_plug_in_sees_launches_outside_of_tests(tmp_path: Path) -> None:
+    """A fixture's, one of a test that fails anyway, and a module's own."""
+    program(tmp_path, 3).rename(tmp_path / "twice.py")
+    (tmp_path / "test_around.py").write_text(AROUND)
+    (tmp_path / "test_module.py").write_text("import torch, twice\ntwice.twice(torch.rand(200, device='cuda'))\n")
+    plain = ["-p", "no:cacheprovider", "--autosched-triton", "h100", "--continue-on-collection-errors"]
+    command = [sys.executable, "-m", "pytest", "-q", *plain, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 failed, 1 passed" in done.stdout and "2 errors" in done.stdout
+    assert "ERROR at setup of test_with_a_fixture" in done.stdout and "another reason" in done.stdout
+    assert "ERROR collecting test_module.py" in done.stdout
+    assert done.stdout.count("twice.py:11: out_of_bounds_global") >= 3

@@ -1,6 +1,7 @@
 """What the two matmuls of a layer execute and move, for every configuration at once: counted from sizes alone.
 
 Nothing is compiled, so that a tuner's whole space is ranked in milliseconds and only the first few need a compiler.
+Those are ranked again by what the compiled kernel does (``derived_counts.py``).
 These are the counts that the emulator finds in the compiled kernel (a test compares them), and their time is that of
 any Triton launch (``autosched/triton/estimate.py``). Tokens choose experts evenly and independently.
 
@@ -85,7 +86,17 @@ def as_config(config: dict[str, int]) -> Config:
 
 
 def estimated_seconds(configs: list[dict[str, int]], layer: Layer, rows: int, device: Device) -> Floats:
-    """ESTIMATED seconds of both matmuls for a batch of ``rows``, by configuration; infinity where no block fits."""
+    """Estimate both matmuls of a layer for a batch, by configuration.
+
+    Args:
+        configs: Tiles, warps and stages of each.
+        layer: Experts, sizes and types.
+        rows: Tokens of the batch.
+        device: The GPU.
+
+    Returns:
+        ESTIMATED seconds, [configs]; infinity where no block fits.
+    """
     c = Columns.of(configs)
     times = [triton_times(launch_table(c, layer, rows, n, k, device), device).seconds for n, k in layer.matmuls]
     return np.asarray(sum(times))
@@ -100,14 +111,24 @@ def tokens_of_experts(experts: int, top_k: int, rows: int) -> tuple[int, ...]:
 
 
 def launch_table(c: Columns, layer: Layer, rows: int, n: int, k: int, device: Device) -> LaunchTable:
-    """Count the matmul of ``n`` columns and depth ``k``."""
+    """Count what one matmul of a layer executes, by configuration.
+
+    Args:
+        c: The configurations, a column for each of their values.
+        layer: Experts, sizes and types.
+        rows: Tokens of the batch, dealt out evenly among the experts.
+        n: Columns of the weights of one expert.
+        k: Their depth.
+        device: The GPU, which decides whether wgmma or mma.sync multiplies.
+
+    Returns:
+        Counts of a launch in each row.
+    """
     tokens = np.array(tokens_of_experts(layer.experts, layer.top_k, rows))
-    by_tile = {int(m): int(np.ceil(tokens / m).sum()) for m in np.unique(c.m)}
-    row_blocks = np.array([by_tile[int(m)] for m in c.m], dtype=np.float64)
-    blocks = row_blocks * np.ceil(n / c.n)
+    blocks = _row_blocks(c, layer, rows) * np.ceil(n / c.n)
     depth = np.minimum(c.k, min(layer.block_shape)) if layer.block_shape else c.k
     turns = np.ceil(k / depth)
-    valid = np.minimum(rows * layer.top_k / row_blocks, c.m)  # rows of a tile that a token has
+    valid = rows_of_blocks(c, layer, rows)
     copied = (c.m * layer.row_bytes + c.n * layer.weight_bytes) * depth  # bytes of a turn, of 16 for each copy
     asked = (valid * layer.row_bytes + c.n * layer.weight_bytes) * depth
     stored = valid * c.n * 2
@@ -140,6 +161,17 @@ def launch_table(c: Columns, layer: Layer, rows: int, n: int, k: int, device: De
         # Each is stored and loaded in a turn.
         spill_bytes=2 * 4 * np.maximum(needed - device.max_registers_per_thread, 0.0),
     )
+
+
+def rows_of_blocks(c: Columns, layer: Layer, rows: int) -> Floats:
+    """Rows of a tile that a token has, on average."""
+    return np.asarray(np.minimum(rows * layer.top_k / _row_blocks(c, layer, rows), c.m))
+
+
+def _row_blocks(c: Columns, layer: Layer, rows: int) -> Floats:
+    tokens = np.array(tokens_of_experts(layer.experts, layer.top_k, rows))
+    by_tile = {int(m): int(np.ceil(tokens / m).sum()) for m in np.unique(c.m)}
+    return np.array([by_tile[int(m)] for m in c.m], dtype=np.float64)
 
 
 def shared_bytes(c: Columns, layer: Layer, device: Device) -> Floats:

@@ -39,7 +39,7 @@ def peelable(found: Inference) -> frozenset[int]:
 
 
 def tail_names(inferences: Iterable[Inference]) -> dict[int, str]:
-    """Return the parameter of each loop that is peelable with some choice of sizes, by the loop's place."""
+    """Return the parameter of each loop that can be peeled with some choice of sizes, by the loop's place."""
     places = sorted({list(i.loops).index(number) for i in inferences for number in peelable(i)})
     return {place: "tail" if len(places) == 1 else f"tail_{place + 1}" for place in places}
 

@@ -157,8 +157,8 @@ def run_perturbed(problem: Problem, kernel: Kernel, given: StressInputs, seed: i
 
 
 def run_sampled(problem: Problem, kernel: Kernel, settings: ProofSettings, walked: bool = False) -> Run:
-    """Return some blocks of a launch that is too large to be emulated whole. ``walked``: another run asks all blocks for
-    their tiles."""
+    """Return some blocks of a launch that is too large to be emulated whole. ``walked``: another run asks all blocks
+    for their tiles."""
     share = 1.0 if settings.depth == "full" else QUICK_SHARE
     found = prove_blocks(problem, kernel, settings.seed, limit=settings.time_limit, share=share, walked=walked)
     reason = found.reason

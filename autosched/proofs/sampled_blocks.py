@@ -102,8 +102,8 @@ def prove_blocks(
     share: float = 1.0,
     walked: bool = False,
 ) -> SampledRun:
-    """Run ``sampled_blocks`` and compare every element that they wrote; raises as ``emulate_blocks`` does. ``walked``: the
-    tiles of all blocks are known to make up the output."""
+    """Run ``sampled_blocks`` and compare every element that they wrote; raises as ``emulate_blocks`` does. ``walked``:
+    the tiles of all blocks are known to make up the output."""
     blocks = sampled_blocks(problem, kernel, seed, share)
     done = emulate_blocks(kernel, blocks, seed=seed, order=order, time_limit=limit)
     open_chain = (kernel.chained or kernel.window > 1) and len(blocks) < math.prod(kernel.grid)

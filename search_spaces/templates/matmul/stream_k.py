@@ -93,7 +93,7 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def exchanged_rule() -> Rule:
-    """Sums are exchanged by the accumulators of a lane."""
+    """Return that the accumulators of a lane are known, which blocks exchange."""
     return Rule(
         "stream_k_intrinsic",
         each(lambda intrinsic, stream_k: stream_k == 0 or intrinsics.intrinsic(intrinsic).unit == "mma"),

@@ -120,15 +120,17 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         *epilogue_attributes(problem),
         Attribute(
             "result_bytes",
-            lambda epilogue, epilogue_bytes, stream_k: (
-                np.where(epilogue == "shared", epilogue_bytes, FLAG_BYTES * (stream_k > 0))
+            lambda epilogue, epilogue_bytes, stream_k: np.where(
+                epilogue == "shared", epilogue_bytes, FLAG_BYTES * (stream_k > 0)
             ),
             "shared memory of results: that of the stages, which are read by then, or with stream_k besides",
         ),
         Attribute(
             "shared_bytes",
             lambda stage_bytes, stages, result_bytes, stream_k: (
-                np.where(stream_k > 0, stage_bytes * stages + result_bytes, np.maximum(stage_bytes * stages, result_bytes))
+                np.where(
+                    stream_k > 0, stage_bytes * stages + result_bytes, np.maximum(stage_bytes * stages, result_bytes)
+                )
                 + BARRIER_BYTES * stages
             ),
             "dynamic shared memory of a block",

@@ -219,9 +219,7 @@ def test_what_rounding_registers_leaves_out_spills_and_its_neighbours_do_not() -
     ],
     ids=["bf16", "ieee", "few results", "few columns"],
 )
-def test_cuda_cores_multiply_several_results_a_thread_where_there_are_enough(
-    problem: Matmul, one_result: bool
-) -> None:
+def test_cuda_cores_multiply_several_results_a_thread_where_there_are_enough(problem: Matmul, one_result: bool) -> None:
     rows = {str(schedule["intrinsic"]) for schedule in space(problem, TURING).sample(64, seed=0)}
     assert any(intrinsic(name).c.registers == 1 for name in rows) == one_result
     assert any(intrinsic(name).c.registers > 1 for name in rows)

@@ -222,6 +222,6 @@ def _tensor_cycles(t: LaunchTable, device: Device) -> Floats:
             rate = device.tensor_rate(dtype)
         except ValueError:  # of an older or a newer device's: as fast as f16
             rate = device.tensor_rate("f16")
-        rate *= 1.0 if operation.startswith("wgmma") else device.mma_sync_fraction
+        rate *= 1.0 if operation.startswith(("wgmma", "tcgen05")) else device.mma_sync_fraction
         cycles = cycles + times * flops / rate * device.clock_hz / device.tensor_clock_hz
     return cycles

@@ -80,7 +80,10 @@ def _recorded(
         if not summary.works or device not in (None, summary.device):
             continue
         if not is_operator(summary.operator):
-            skipped(f"{summary.operator} is not known here: give its kernel file with --kernel")
+            skipped(
+                f"{summary.operator} is not known here: give its kernel file with --kernel, or its program with "
+                "--program"
+            )
             continue
         wanted[store.problem(summary), summary.device] = None
     return list(wanted)

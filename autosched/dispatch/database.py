@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # what takes long to import is imported where the database it
     from autosched.dispatch.lookup import Answer
     from measurements.records.record import Record
     from measurements.store.store import Store
+    from search_spaces.programs.builder import Program
 
 __all__ = ["Database", "NoSchedule", "NotTuned", "StaleSchedule", "device_name"]
 
@@ -64,16 +66,21 @@ class Database:
         return self._opened or self._open()
 
     def best(
-        self, problem: Problem, device: str | Device | None = None, provenance: Provenance | str | None = None
+        self,
+        problem: Problem | Program,
+        device: str | Device | None = None,
+        provenance: Provenance | str | None = None,
+        **sizes: int,
     ) -> Record | None:
         """Return the best record of exactly this problem and device, as ``Store.best`` ranks them; None if there is
         none.
 
         Without ``device``: the GPU of this machine where one answers, else the only device that has times of the
         problem. Raises NoSchedule where there are several, because times of different devices are not compared, and
-        for a schedule that is not valid today; ValueError for an invalid problem, device or provenance.
+        for a schedule that is not valid today; ValueError for an invalid problem, device or provenance. ``problem`` may
+        be a tile program, with its ``sizes``.
         """
-        Problem.check(problem)
+        problem = _problem(problem, sizes)
         kind = None if provenance is None else _provenance(provenance)
         if device is None:
             gpu = _gpu_row()
@@ -86,15 +93,18 @@ class Database:
             self._checked[problem] = record
         return record
 
-    def look_up(self, problem: Problem, device: str | Device | None = None, *, exact: bool = False) -> Answer:
+    def look_up(
+        self, problem: Problem | Program, device: str | Device | None = None, *, exact: bool = False, **sizes: int
+    ) -> Answer:
         """Which kernel this database gives for ``problem`` on ``device``, and why: ``lookup`` has the rules.
 
         Needs no GPU, and compiles nothing. Without ``device`` as in ``best``. With ``exact``, only what was
         tuned for this problem on this device. Raises NoSchedule, and ValueError for an invalid problem or device.
+        ``problem`` may be a tile program, with its ``sizes``.
         """
         from autosched.dispatch.lookup import look_up
 
-        Problem.check(problem)
+        problem = _problem(problem, sizes)
         if device is None:
             device = _gpu_row() or self._only_device(problem)
         if device is None:
@@ -102,18 +112,19 @@ class Database:
         row = device if isinstance(device, Device) else device_row(device)
         return look_up(self._store, problem, row, exact=exact)
 
-    def kernel(self, problem: Problem, *, exact: bool = False) -> LoadedKernel:
+    def kernel(self, problem: Problem | Program, *, exact: bool = False, **sizes: int) -> LoadedKernel:
         """Return the kernel for ``problem`` on the current GPU, compiled and loaded: ``out = kernel(a, b)``.
 
         What was tuned for it, else for the nearest problem, else what the time model chooses: ``lookup`` has the rules,
         ``kernel.provenance`` says which it is. Warns NotTuned or StaleSchedule, once for each problem. With
         ``exact``, only what was tuned for this very problem and GPU. Raises NoSchedule where nothing can be used,
         RuntimeUnavailable where kernels cannot be compiled or called, and ValueError for what is not a problem.
+        ``problem`` may be a tile program, with its ``sizes``: ``database.kernel(program, m=4096, n=4096, k=4096)``.
         """
         from autosched.dispatch.kernel import CompiledKernel, RuntimeUnavailable, cupy_module
         from measurements.runners.cuda.device import gpu_here
 
-        Problem.check(problem)
+        problem = _problem(problem, sizes)
         cp = cupy_module()
         try:
             gpu = gpu_here(cp)
@@ -161,6 +172,20 @@ class Database:
         if len(devices) > 1:
             raise NoSchedule(f"{self._store.name} has this problem for {', '.join(devices)}: name one of them")
         return devices[0] if devices else None
+
+
+def _problem(problem: Problem | Program, sizes: Mapping[str, int]) -> Problem:
+    """Return a problem, or that of a tile program. Raises ValueError for what is neither."""
+    if isinstance(problem, Problem) and not sizes:
+        return problem
+    from search_spaces.programs.builder import Program
+
+    if isinstance(problem, Program):
+        from autosched.programs.loading import problem as problem_of
+
+        return problem_of(problem, **sizes)
+    Problem.check(problem)
+    raise ValueError(f"sizes ({', '.join(sizes)}) are of a tile program: {problem} has its own")
 
 
 def device_name(store: Store, device: str | Device) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from measurements.compiler.nvcc import NvccMissing, toolchain_of
+from measurements.compiler.nvrtc import NVCC
 from measurements.records.measurement import Provenance
 from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
@@ -41,10 +43,20 @@ def stale_reasons(
     if is_library(record.schedule):
         pairs = [("library", record.toolchain, here.library)]
     else:
-        pairs = [("compiler", record.toolchain, here.toolchain)]
+        pairs = [("compiler", record.toolchain, _compiler(template, here))]
     if record.provenance is not Provenance.ESTIMATED:
         pairs += [("driver", record.driver, here.driver), ("CUDA", before_info.cuda, here.cuda)]
     if record.device == device.name:
         pairs.append(("SMs", before_info.sm_count, str(device.sm_count)))
     changed += [f"{what} {before} to {now}" for what, before, now in pairs if before and now and before != now]
     return tuple(changed)
+
+
+def _compiler(template: KernelTemplate | None, here: Environment) -> str:
+    """Return the compiler that kernels of the template get here; "" where that is not known."""
+    if template is None or NVCC not in template.compile_options or not here.toolchain:
+        return here.toolchain
+    try:
+        return toolchain_of(template.compile_options)
+    except NvccMissing:
+        return ""

@@ -65,7 +65,8 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         filtered: ProvenConfigs | None,
     ) -> None:
         self.device = active_device() if device is None else device
-        on_gpu = any(isinstance(a, torch.Tensor) and a.is_cuda for a in args)
+        # A tensor of a pretended GPU says that it is on one; its storage does not.
+        on_gpu = any(isinstance(a, torch.Tensor) and a.untyped_storage().device.type != "cpu" for a in args)
         self.provenance = Provenance.MEASURED if on_gpu else Provenance.ESTIMATED
         provider = LocalBenchmarkProvider if on_gpu else partial(EstimateProvider, device=self.device)
         super().__init__(bound, args, provider)

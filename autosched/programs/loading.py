@@ -91,6 +91,17 @@ def register_beside(beside: Beside) -> None:
     register(beside.template(), replace=True)
 
 
+def register_place(place: str) -> Program | Beside:
+    """Make what ``place`` names known to the catalogue of this process. Raises ProgramError as ``load`` does, and
+    ValueError as ``register_program``."""
+    found = load(place)
+    if isinstance(found, Beside):
+        register_beside(found)
+    else:
+        register_program(found)
+    return found
+
+
 def problem(program: Program, **sizes: int) -> ProgramProblem:
     """Return the problem of these sizes, for ``tune``, ``Database.kernel`` and the rest. Registers the program.
 

@@ -11,7 +11,8 @@ import json
 from typing import Any
 
 from autosched.proofs.coverage import Coverage
-from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
+from measurements.compiler.nvcc import NvccMissing, toolchain_of
+from measurements.compiler.nvrtc import NvrtcMissing
 from measurements.emulator import emulator_version, ptx_digest
 from measurements.files.text import one_line
 from search_spaces.templates.kernel import Kernel
@@ -26,7 +27,7 @@ def identity(kernel: Kernel | None) -> dict[str, str | None]:
     digest = None if kernel is None else ptx_digest(kernel)
     return {
         "emulator": emulator_version(),
-        "compiler": None if digest is None else toolchain_version(),
+        "compiler": None if kernel is None or digest is None else toolchain_of(kernel.compile_options),
         "ptx": digest,
     }
 
@@ -45,9 +46,11 @@ def stale_reason(proof: str | None, kernel: Kernel) -> str:
     if said.get("ptx") is None:
         return "its proof does not say of which PTX it is"
     try:
-        here = toolchain_version()
+        here = toolchain_of(kernel.compile_options)
     except NvrtcMissing:
         return "its PTX cannot be compared: NVRTC is not installed"
+    except NvccMissing as error:
+        return f"its PTX cannot be compared: {error}"
     if said.get("compiler") != here:
         return f"its proof is of the PTX of {str(said.get('compiler'))[:40]}, and this is {here}"
     if said["ptx"] != ptx_digest(kernel):

@@ -110,13 +110,13 @@ def _of_split(problem: Matmul, schedule: Schedule) -> int:
 
 
 def _growths_of_program(small: ProgramProblem, schedule: Schedule) -> Iterator[_Growth]:
-    """Along extents that blocks cut; far along the first one alone, as all are placed alike."""
+    """Along extents that blocks cut. Places far down are lines of an array; far across, lines are far apart."""
     tiles = dealt_out(small, schedule)
     if tiles:
         more = MANY_TILES if len(tiles) == 1 else math.isqrt(MANY_TILES)
         yield _Growth("many tiles", {n: more * tile for n, tile in tiles.items()}, True, "many tiles")
-        name, tile = next(iter(tiles.items()))
-        yield _Growth(f"far {name}", {name: FAR_EXTENT // tile * tile}, False, "far")
+        for name, tile in tiles.items():
+            yield _Growth(f"far {name}", {name: FAR_EXTENT // tile * tile}, False, "far")
 
 
 def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:

@@ -1,8 +1,8 @@
 """Run by the Python of a baseline environment, as a script: what its autosched makes of stored schedules.
 
-A JSON object on stdin (``kernels``, paths of kernel files; ``entries``, each with problem, template, schedule, device)
-becomes one on stdout (``entries``, in the same order: a kernel and its program, or an ``error``). It uses what
-autosched has had since 0.1, and nothing of the environment that calls it.
+A JSON object on stdin (``kernels``, paths of kernel files; ``programs``, FILE[:NAME] of tile programs; ``entries``,
+each with problem, template, schedule, device) becomes one on stdout (``entries``, in the same order: a kernel and its
+program, or an ``error``). It uses what autosched has had since 0.1, and nothing of the environment that calls it.
 """
 
 import base64
@@ -24,6 +24,11 @@ def main() -> int:
 
         for path in request["kernels"]:
             Kernel.from_file(path).register()
+    if request["programs"]:
+        from autosched.programs.loading import register_place
+
+        for place in request["programs"]:
+            register_place(place)
     with CompilePool(workers=1) as pool:
         answers = [_answer(entry, pool) for entry in request["entries"]]
     json.dump({"entries": [{"version": VERSION, **answer} for answer in answers]}, sys.stdout)

@@ -90,13 +90,18 @@ class EnvironmentBaseline:
     """The kernels that the autosched and the compiler of another Python environment make of the stored schedules.
 
     ``python`` is the interpreter of that environment, such as a virtual environment with the base branch installed.
-    ``kernel_files`` are read there. Raises BaselineError where it does not answer.
+    ``kernel_files`` and ``programs`` are read there. Raises BaselineError where it does not answer.
     """
 
     def __init__(
-        self, python: str, entries: Sequence[Entry], pool: KnownPrograms, kernel_files: Sequence[str] = ()
+        self,
+        python: str,
+        entries: Sequence[Entry],
+        pool: KnownPrograms,
+        kernel_files: Sequence[str] = (),
+        programs: Sequence[str] = (),
     ) -> None:
-        self._answers = _ask(python, entries, kernel_files)
+        self._answers = _ask(python, entries, kernel_files, programs)
         self._pool = pool
         self._places = {entry.position: i for i, entry in enumerate(entries)}
 
@@ -117,9 +122,12 @@ class EnvironmentBaseline:
         return Baseline(dataclasses.replace(candidate, kernel=kernel), why)
 
 
-def _ask(python: str, entries: Sequence[Entry], kernel_files: Sequence[str]) -> list[Mapping[str, Any]]:
+def _ask(
+    python: str, entries: Sequence[Entry], kernel_files: Sequence[str], programs: Sequence[str]
+) -> list[Mapping[str, Any]]:
     request = {
         "kernels": [str(Path(file).absolute()) for file in kernel_files],
+        "programs": [str(Path(place).absolute()) for place in programs],
         "entries": [
             {
                 "problem": entry.problem.to_json(),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from autosched.programs.loading import register_place
 from autosched.regression.baselines import DatabaseBaseline, EnvironmentBaseline, KnownPrograms, RecordedBaseline
 from autosched.regression.entries import Entry, entries
 from autosched.regression.judging import Limits
@@ -33,7 +34,8 @@ class CannotCheck(ValueError):
 class CheckOptions:
     """``operators`` and ``device`` restrict the entries. ``against`` is a database, ``baseline`` the Python of another
     environment: where a timed check takes its baselines from; by default from the records. ``kernel_files`` describe
-    kernels of the user that the database may hold, ``baseline_kernel_files`` those of the baseline environment."""
+    kernels of the user that the database may hold, ``baseline_kernel_files`` those of the baseline environment, and
+    ``programs`` name tile programs of the user, FILE[:NAME]."""
 
     limits: Limits = field(default_factory=Limits)
     effort: Effort = field(default_factory=Effort)
@@ -44,16 +46,19 @@ class CheckOptions:
     baseline: str = ""
     kernel_files: tuple[str, ...] = ()
     baseline_kernel_files: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
 
 
 def selected(store: Store, options: CheckOptions) -> list[Entry | Finding]:
     """Return the entries that ``options`` name; those that cannot be looked at are findings already.
 
-    Raises ValueError for kernel files that cannot be used, CannotCheck where the database holds nothing of what
-    ``options`` name.
+    Raises ValueError for kernel files and programs that cannot be used, CannotCheck where the database holds nothing of
+    what ``options`` name.
     """
     for file in options.kernel_files:
         Kernel.from_file(file).register()
+    for place in options.programs:
+        register_place(place)
     found = entries(store, options.limits, operators=options.operators, device=options.device)
     held = ", ".join(sorted({f"{s.operator} on {s.device}" for s in store.problems() if s.works}))
     if held and not found and (options.operators or options.device):
@@ -121,7 +126,7 @@ def timed_on(
     here = [entry for entry in good if entry.device.name == device.name]
     baselines: Baselines = RecordedBaseline()
     if options.baseline:
-        baselines = EnvironmentBaseline(options.baseline, here, pool, options.baseline_kernel_files)
+        baselines = EnvironmentBaseline(options.baseline, here, pool, options.baseline_kernel_files, options.programs)
     other = Store.open(options.against, create=False) if options.against else None
     try:
         if other is not None:

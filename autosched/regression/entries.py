@@ -15,6 +15,7 @@ from measurements.files.text import one_line
 from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
 from measurements.store.store import ProblemSummary, Store, StoreError
+from search_spaces.catalogue import templates
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
@@ -109,6 +110,13 @@ def _entry(
         where = device or device_row(summary.device)
     except UnknownDevice as error:
         return _unreadable(summary, f"{error}; give the device of this machine a row, or check on that machine")
+    name = record.schedule.template
+    if not is_library(record.schedule) and name not in (t.name for t in templates()):
+        return _unreadable(
+            summary,
+            f"its best schedule is one of {name!r:.60}, a kernel template that is not known here: give its tile "
+            "program (--program FILE), or install the package that has it",
+        )
     noise = 0.0
     if guard is not None:
         noise = guard.noise or 0.0

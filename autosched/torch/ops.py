@@ -79,6 +79,8 @@ for _name, _schema in SCHEMAS.items():
 
 # Overloads, which are called faster than the packets that they are in.
 _OVERLOADS = {name: getattr(torch.ops.autosched, name).default for name in OPERATORS}
+_MATMUL = _OVERLOADS["matmul"]
+_grad_enabled = torch.is_grad_enabled
 
 
 class _Differentiable(torch.autograd.Function):  # type: ignore[misc] # torch has no types here
@@ -109,7 +111,7 @@ class _Differentiable(torch.autograd.Function):  # type: ignore[misc] # torch ha
 
 
 def _call(name: str, tensors: tuple[Any, ...], *options: Any) -> Any:
-    if torch.is_grad_enabled():
+    if _grad_enabled():
         for tensor in tensors:
             if tensor is not None and tensor.requires_grad:
                 return _Differentiable.apply(name, options, *tensors)
@@ -118,8 +120,9 @@ def _call(name: str, tensors: tuple[Any, ...], *options: Any) -> Any:
 
 def matmul(a: Any, b: Any, bias: Any = None, *, activation: str = "none", precision: str = "tf32") -> Any:
     """``activation(a @ b + bias)`` for a (..., m, k) and b (k, n), or (..., k, n): see ``autosched.matmul``."""
-    if bias is None and activation == "none" and precision == "tf32":  # what is given is parsed at every call
-        return _call("matmul", (a, b))
+    plain = bias is None and activation == "none" and precision == "tf32"
+    if plain and not (_grad_enabled() and (a.requires_grad or b.requires_grad)):
+        return _MATMUL(a, b)  # written out, because the dispatcher parses what is given and `_call` loops
     return _call("matmul", (a, b, bias), activation, precision)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -53,7 +53,8 @@ class PretendedCuda(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         if func is torch.device:
-            return func(*args, **kwargs)
+            index = args[0] if args else kwargs.get("device")
+            return func("cuda", index) if _is_index(index) else func(*args, **kwargs)
         attribute = getattr(func, "__self__", None)  # where the function is the getter of one
         if attribute is torch.Tensor.device:
             real = func(*args, **kwargs)
@@ -72,7 +73,7 @@ class PretendedCuda(TorchFunctionMode):  # type: ignore[misc]
         if "pin_memory" in kwargs:
             kwargs["pin_memory"] = False
         if "device" in kwargs:
-            kwargs["device"] = on_cpu(kwargs["device"])
+            kwargs["device"] = _CPU if _is_index(kwargs["device"]) else on_cpu(kwargs["device"])
         return func(*[on_cpu(a) for a in args], **kwargs)
 
 
@@ -110,6 +111,11 @@ def on_cpu(value: Any) -> Any:
     return value
 
 
+def _is_index(value: Any) -> bool:
+    """Whether it is a GPU by its number, as ``torch.cuda.current_device()`` gives it."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _moved(func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> torch.Tensor:
     """Leave a tensor that moves to the GPU; copy one that moves to the host, which later launches do not change."""
     tensor = args[0]
@@ -117,14 +123,30 @@ def _moved(func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> torch.Ten
         return tensor
     if name == "cpu":
         return tensor.clone()
-    wanted = kwargs.pop("device", None)
-    rest = list(args[1:])
-    if rest and (isinstance(rest[0], torch.device | str | int) and not isinstance(rest[0], bool)):
-        wanted = rest.pop(0)
-    kwargs.pop("non_blocking", None)
-    to_host = wanted is not None and torch.device(wanted).type == "cpu"
-    result = func(tensor, *[on_cpu(a) for a in rest], **kwargs) if rest or kwargs else tensor
+    wanted, changes = _destination(args[1:], kwargs)
+    to_host = wanted is not None and not _is_index(wanted) and torch.device(wanted).type == "cpu"
+    result = func(tensor, **changes) if changes else tensor
     return result.clone() if to_host and result is tensor else result
+
+
+def _destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the device that ``Tensor.to`` is given in one of its three forms, and by name what else it changes."""
+    first, *rest = args or (None,)
+    if isinstance(first, torch.dtype | torch.Tensor):
+        given = {"dtype" if isinstance(first, torch.dtype) else "other": first}
+        names: tuple[str, ...] = ("non_blocking", "copy")
+    else:
+        given = {"device": first} if args else {}
+        names = ("dtype", "non_blocking", "copy")
+    given |= dict(zip(names, rest, strict=False)) | kwargs
+    other = given.pop("other", None)
+    if other is not None:
+        given |= {"device": other.device, "dtype": other.dtype}
+    wanted = given.pop("device", None)
+    given.pop("non_blocking", None)
+    if given.get("dtype") is None:
+        given.pop("dtype", None)
+    return wanted, given
 
 
 class PretendedStream:
@@ -238,6 +260,7 @@ def _answers(device: Device, clock: Callable[[], float]) -> dict[str, Any]:
         "get_device_name": answer(name),
         "get_device_capability": answer((major, minor)),
         "get_device_properties": answer(properties),
+        "_get_device_properties": answer(properties),  # of torch built with CUDA; torch's compiler calls what calls it
         "get_arch_list": answer([f"sm_{device.sm}"]),
         "is_bf16_supported": answer(True),
         "synchronize": answer(None),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -29,16 +29,45 @@ class TritonEmulation:
         self._session = self._stack.enter_context(emulated(self._device, proof=self._proof, check=False))
 
     @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[Any]:
+        return (yield from self._watched())
+
+    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[Any]:
-        session = self._session
-        if session is None:
-            return (yield)
-        session.launches.clear()
-        result = yield
-        self._launches += len(session.launches)
-        if lines := session.fault_lines():
+        return (yield from self._watched())
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[Any]:
+        return (yield from self._watched())
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, Any, Any]:
+        report = yield
+        lines = self._faults()
+        if lines and report.outcome == "passed":
+            report.outcome, report.longrepr, report.result = "failed", "\n".join(lines), []
+        return report
+
+    def _watched(self) -> Iterator[Any]:
+        """Fail what launched a fault; what fails for another reason says of the fault, too."""
+        try:
+            result = yield
+        except BaseException as error:
+            if lines := self._faults():
+                error.add_note("\n".join(lines))
+            raise
+        if lines := self._faults():
             raise FaultyLaunches("\n".join(lines))
         return result
+
+    def _faults(self) -> list[str]:
+        """Those of the launches since the last call."""
+        if self._session is None:
+            return []
+        lines = self._session.fault_lines()
+        self._launches += len(self._session.launches)
+        self._session.launches.clear()
+        return lines
 
     def pytest_unconfigure(self) -> None:
         self._stack.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.expressions import Expression, from_function, parse, suggestion
 from autosched.user_kernels.function_traits import function_text
+from measurements.files.bounded import read_bounded
 
 Keys = tuple[str | int, ...]
 P = ParamSpec("P")
@@ -74,6 +76,28 @@ def refuse_too_many(name: str, document: Mapping[str, Any]) -> None:
     for key, section in (("sections", document), *document.items()):
         if isinstance(section, (Mapping, list, tuple)) and len(section) > MOST_ENTRIES:
             raise KernelFileError(f"{name}: {key}: there are more than {MOST_ENTRIES} of these")
+
+
+def refuse_unprintable(document: Mapping[str, Any], places: Places) -> None:
+    """Raise KernelFileError for a text that a terminal would obey instead of showing it: much of it is shown."""
+    waiting: list[tuple[Keys, Any]] = [((), document)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, Mapping):
+            for key in value:
+                if isinstance(key, str) and not _is_shown(key):
+                    raise places.error(path, f"the key {key!a:.60} has a character that cannot be printed")
+            waiting += [((*path, key), inner) for key, inner in value.items()]
+        elif isinstance(value, (list, tuple)):
+            waiting += [((*path, position), inner) for position, inner in enumerate(value)]
+        elif isinstance(value, str) and not _is_shown(value):
+            raise places.error(path, f"{value!a:.60} has a character that cannot be printed")
+
+
+def _is_shown(text: str) -> bool:
+    return (text.isascii() and text.isprintable()) or not any(
+        unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in text if c not in "\n\r\t"
+    )
 
 
 _HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]")
@@ -221,12 +245,15 @@ def read_text(path: Path, table: Table, key: str) -> str:
         most = MOST_TEXT if key else MOST_DOCUMENT
         if path.stat().st_size > most:
             table.fail(f"{path if key else 'this'} has more than {most >> 20} MiB", key)
-        return path.read_text(encoding="utf-8-sig")
+        content = read_bounded(path, most)  # what a system makes up as it is read has no size before
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except KernelFileError:
         raise
     except UnicodeDecodeError:
         table.fail(f"{path.name if key else 'this'} is not UTF-8 text", key)
     except OSError as error:
         table.fail(f"cannot read {path if key else 'it'}: {(error.strerror or str(error)).lower()}", key)
-    except ValueError:  # a NUL is part of no path
+    except ValueError as error:  # a NUL is part of no path
+        if "\0" not in str(path):
+            table.fail(f"{path if key else 'this'} cannot be used: {error}", key)
         table.fail(f"{str(path)!r} is not a name of a file", key)

@@ -7,6 +7,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ import numpy as np
 
 from measurements.workers.messages import Message
 from measurements.workers.worker import serve
+
+_MOST_TEXT = 10_000  # characters of what is said
+_MOST_ARRAYS = 1000
 
 
 def answer(function: Callable[..., Any], given: Mapping[str, Any], file: str = "") -> dict[str, Any]:
@@ -33,12 +37,20 @@ def answer(function: Callable[..., Any], given: Mapping[str, Any], file: str = "
     except BaseException as error:  # the user's code may raise anything, and may want to exit
         frames = traceback.extract_tb(error.__traceback__)
         lines = [f.lineno for f in frames if file and Path(f.filename).name == Path(file).name]
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        return {"error": said, "line": lines[-1] if lines else None}
+        return {"error": _said(error), "line": lines[-1] if lines else None}
+
+
+def _said(error: BaseException) -> str:
+    try:
+        text = str(error)[:_MOST_TEXT]
+    except Exception:  # the user's class may do anything here, too
+        text = ""
+    return " ".join(f"{type(error).__name__}: {text}".split())
 
 
 def handle(request: Message) -> Message:
-    """``path`` and ``name`` of the function, ``numbers`` and ``arrays`` (dtype, shape, blob) that it may ask for."""
+    """``path`` and ``name`` of the function, ``numbers`` and ``arrays`` (dtype, shape, blob) that it may ask for, and
+    ``answer_bytes``, which the arrays of an answer may have."""
     given: dict[str, Any] = dict(request["numbers"])
     for name, (dtype, shape, blob) in request["arrays"].items():
         given[name] = np.frombuffer(bytes(request.blobs[blob]), np.dtype(dtype)).reshape(shape).copy()
@@ -48,12 +60,11 @@ def handle(request: Message) -> Message:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        return Message({"error": said, "line": None})
+        return Message({"error": _said(error), "line": None})
     found = answer(function, given, request["path"])
     if "result" not in found:
         return Message(found)
-    return _encoded(found["result"])
+    return _encoded(found["result"], request["answer_bytes"])
 
 
 @lru_cache(maxsize=16)
@@ -69,24 +80,29 @@ def loaded(path: str, content: str, name: str) -> Callable[..., Any]:
     return found
 
 
-def _encoded(result: Any) -> Message:
+def _encoded(result: Any, most: int) -> Message:
+    """Return the reply with a result; of arrays beyond ``most`` bytes the shape alone, which is a wrong one."""
     message = Message({})
     if result is None or isinstance(result, (str, bool, np.bool_)):
-        message["plain"] = result if result is None or isinstance(result, str) else bool(result)
+        message["plain"] = bool(result) if isinstance(result, np.bool_) else result
+        if isinstance(result, str):
+            message["plain"] = result[:_MOST_TEXT]
         return message
     arrays: dict[str, Any] = {}
-    for name, value in result.items() if isinstance(result, Mapping) else [("", result)]:
+    for name, value in islice(result.items(), _MOST_ARRAYS) if isinstance(result, Mapping) else [("", result)]:
         try:
             array = np.ascontiguousarray(value)
         except (TypeError, ValueError):  # rows of different lengths
             array = np.array(None)
+        key = str(name)[:_MOST_TEXT]
         if array.dtype.kind not in "fiub":
-            arrays[str(name)] = None
+            arrays[key] = None
             continue
-        arrays[str(name)] = [array.dtype.str, list(np.shape(value)), message.attach(array.tobytes())]
+        most -= array.nbytes
+        arrays[key] = [array.dtype.str, list(np.shape(value)), message.attach(array.tobytes()) if most >= 0 else None]
     message["arrays"], message["mapping"] = arrays, isinstance(result, Mapping)
     return message
 
 
 if __name__ == "__main__":
-    serve(handle)
+    serve(handle, store_bytes=0)  # what is kept would count as memory of the functions

@@ -43,12 +43,14 @@ class Step:
 @dataclass(frozen=True, eq=False)
 class UserFunction:
     """A Python function of the user's: ``given`` from Python, or ``name`` in the file ``path``, whose text is
-    ``content``."""
+    ``content``, with the seconds and the bytes of memory that a call of it may take, 0 where the file does not say."""
 
     name: str
     path: str = ""
     content: str = ""
     given: Callable[..., Any] | None = None
+    time_limit: float = 0.0
+    memory_limit: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,8 @@ class Reference:
     """What the outputs are compared with: what a Python ``function`` gives for the inputs, or what another ``kernel``
     gives with its parameters at ``config`` (the kernel's own defaults where it does not name them). Without a function
     and a kernel it is the kernel itself at ``config``. A function that ``judges`` is given the outputs, too, and says
-    whether they are right. ``place`` is where the kernel file names it, if one does."""
+    whether they are right. ``place`` is where the kernel file names it, if one does; ``time_limit`` are seconds of the
+    CPU that a kernel may be emulated for, 0 where the file does not say."""
 
     name: str = ""
     content: str = ""
@@ -129,6 +132,7 @@ class Reference:
     config: tuple[tuple[str, Value], ...] = ()
     judges: bool = False
     place: str = field(default="", compare=False, repr=False)
+    time_limit: float = field(default=0.0, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -222,11 +226,17 @@ class KernelFile:
 
     @cached_property
     def places(self) -> tuple[str, ...]:
-        """Where the files lie that are read later on. Equal kernels of two folders differ in them alone."""
+        """Where the files lie that are read later on, and what their functions may take. Equal kernels of two folders
+        differ in them alone."""
         fills = [a.fill for a in self.arguments if a.fill is not None]
         functions = [self.reference.function, *(fill.function for fill in fills)]
         paths = [fill.path for fill in fills] + ["" if f is None else f.path for f in functions]
-        return (*paths, *(() if self.reference.kernel is None else self.reference.kernel.places))
+        limits = [0 if f is None else (f.time_limit, f.memory_limit) for f in functions]
+        return (
+            *paths,
+            repr((self.reference.time_limit, limits)),
+            *(() if self.reference.kernel is None else self.reference.kernel.places),
+        )
 
     @cached_property
     def varying(self) -> tuple[str, ...]:

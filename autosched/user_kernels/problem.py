@@ -23,7 +23,7 @@ from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import DRAWN, Array, Operand, Problem, option, standard_normal
 from search_spaces.spaces.parameters import Value
 
-_EMULATION_SECONDS = 600.0  # that a kernel which is the reference of another one may take
+_EMULATION_SECONDS = 60.0  # of the CPU, that a kernel which is the reference may take where its file does not say
 
 
 class KernelProblem(Problem):
@@ -85,10 +85,8 @@ class KernelProblem(Problem):
         """Return what a function fills an input with, from sizes, ``seed``, and the inputs before it."""
         told = f"{a.place}{': ' if a.place else ''}the fill {function.name} of {a.name}"
         dtypes = {b.name: b.dtype for b in self.file.arrays}
-        found = call(
-            function, told, {**self.sizes, "seed": seed}, {n: _values(dtypes[n], v) for n, v in before.items()}
-        )
-        wanted = self.operand(a)
+        wanted, known = self.operand(a), {n: _values(dtypes[n], v) for n, v in before.items()}
+        found = call(function, told, {**self.sizes, "seed": seed}, known, wanted.size)
         array = np.asarray(found)
         if array.dtype.kind not in "fiub" or array.shape != wanted.shape:
             raise KernelFileError(f"{told} gives {_kind_of(array)}, which must be {wanted.shape} numbers")
@@ -108,10 +106,11 @@ class KernelProblem(Problem):
         if reference.function is None:
             own = {a.name: a.dtype for a in self.file.arrays}
             other = reference.kernel or self.file
-            computed, types = _emulated(other, self.sizes, dict(reference.config), inputs, own)
+            limit = reference.time_limit or _EMULATION_SECONDS
+            computed, types = _emulated(other, self.sizes, dict(reference.config), inputs, own, limit)
             return {o.name: _exact(types[o.name], computed[o.name]) for o in outputs}
         told = self._told
-        result = call(reference.function, told, self._numbers, self._read(inputs))
+        result = call(reference.function, told, self._numbers, self._read(inputs), sum(o.size for o in outputs))
         found = result if isinstance(result, Mapping) else {outputs[0].name: result}
         if set(found) != {o.name for o in outputs}:
             names = ", ".join(o.name for o in outputs)
@@ -250,9 +249,10 @@ def _emulated(
     chosen: Mapping[str, Value],
     inputs: Mapping[str, Array],
     types: Mapping[str, DType],
+    limit: float,
 ) -> tuple[Mapping[str, Array], Mapping[str, DType]]:
     """Return what a kernel computes at its defaults, but for what is ``chosen``, and the types of its arrays; ``types``
-    are those of ``inputs``. Raises KernelFileError where it does not."""
+    are those of ``inputs``. Raises KernelFileError where it does not, or takes longer than ``limit`` seconds."""
     config = {p.name: chosen.get(p.name, p.default) for p in file.parameters}
     sizes = {name: sizes.get(name, usual) for name, usual in file.sizes}
     read = [a.name for a in file.arguments if a.fill is not None]
@@ -267,7 +267,12 @@ def _emulated(
     for a in file.arrays:  # another configuration may have other types
         if a.name in given and given[a.name].dtype != np.dtype(a.dtype.storage) and a.name in types:
             given[a.name] = a.dtype.store(_values(types[a.name], given[a.name]))
-    run = emulate(lower(file, sizes, config), given, time_limit=_EMULATION_SECONDS, check=False)
+    run = emulate(lower(file, sizes, config), given, time_limit=limit, check=False)
+    if run.status == "timeout":
+        raise KernelFileError(
+            f"{told} was not emulated within {limit:g} s: if it needs longer, write time_limit = "
+            f"{10 * limit:g} under [reference], in seconds"
+        )
     if run.status not in ("ok", "findings"):
         raise KernelFileError(f"{told} cannot be emulated ({run.status}): {run.reason}")
     return run.outputs, {a.name: a.dtype for a in file.arrays}

@@ -71,6 +71,7 @@ def _template(file: KernelFile, places: tuple[str, ...]) -> KernelTemplate:
         counts=None if file.bytes is None and file.flops is None else counts,
         proxy=proxy if file.proxy else None,
         content=file.content,
+        compile_options=file.options,
     )
 
 

@@ -1,7 +1,7 @@
 """Functions of the user's that give references, judge outputs, or fill inputs: called so that they can end nothing.
 
-One that a file names runs in a process of its own: one that exits, crashes or hangs has not answered. One that was
-given from Python runs here.
+One that a file names runs in a process of its own, for a limited time and in limited memory: one that exits, crashes,
+hangs or takes too much has not answered. One that was given from Python runs here.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -19,22 +20,37 @@ from autosched.user_kernels.document import KernelFileError
 from autosched.user_kernels.function_worker import answer
 from autosched.user_kernels.kernel_file import UserFunction
 from measurements.files.text import one_line
-from measurements.workers.messages import digest_of
+from measurements.workers.memory_watch import MemoryWatch, written_bytes
+from measurements.workers.messages import Message, digest_of
 from measurements.workers.transport import WorkerDied, WorkerFailed, WorkerTimeout
 from measurements.workers.worker import Worker
 
-SECONDS = 600.0  # that one call may take
+# What a call may take where its file does not say; arrays have to travel, and are calculated with.
+SECONDS = 8.0  # with the start of a command, ten
+BYTES_PER_SECOND = 32 << 20  # of the arrays that it gets and gives
+MEMORY = 384 << 20
+ARRAYS_IN_MEMORY = 8  # times the bytes of the arrays
+_ANSWER = 1 << 16  # bytes of an answer besides its arrays
 
 
-def call(function: UserFunction, told: str, numbers: Mapping[str, int | float], arrays: Mapping[str, Any]) -> Any:
+def call(
+    function: UserFunction,
+    told: str,
+    numbers: Mapping[str, int | float],
+    arrays: Mapping[str, Any],
+    elements: int = 0,
+) -> Any:
     """Return what ``function`` returns for those of ``numbers`` and ``arrays`` that its parameters name.
 
-    Raises KernelFileError, one line that begins with ``told``, where it fails, or does not answer within ``SECONDS``.
+    ``elements`` is how many numbers it should give: of an array with far more, nothing but the shape is true.
+
+    Raises KernelFileError, one line that begins with ``told``, where it fails, or takes more time or memory than it
+    may.
     """
     if function.given is not None:
         found: Mapping[str, Any] = answer(function.given, {**numbers, **arrays})
     else:
-        found = _asked(function, told, numbers, arrays)
+        found = _asked(function, told, numbers, arrays, elements)
     if "error" in found:
         at = f" at line {found['line']}" if found.get("line") else ""
         raise KernelFileError(f"{told} fails{at}: {one_line(str(found['error']))}")
@@ -44,7 +60,11 @@ def call(function: UserFunction, told: str, numbers: Mapping[str, int | float], 
 
 
 def _asked(
-    function: UserFunction, told: str, numbers: Mapping[str, int | float], arrays: Mapping[str, Any]
+    function: UserFunction,
+    told: str,
+    numbers: Mapping[str, int | float],
+    arrays: Mapping[str, Any],
+    elements: int,
 ) -> Mapping[str, Any]:
     blobs: dict[str, Any] = {}
     sent = {}
@@ -52,34 +72,102 @@ def _asked(
         content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         sent[name] = [array.dtype.str, list(array.shape), digest_of(content)]
         blobs[sent[name][2]] = content
+    answer_bytes = np.dtype(np.longdouble).itemsize * elements + _ANSWER
+    of_arrays = sum(array.nbytes for array in arrays.values()) + answer_bytes
     request = {
         "path": function.path,
         "content": function.content,
         "name": function.name,
         "numbers": dict(numbers),
         "arrays": sent,
+        "answer_bytes": answer_bytes,
     }
-    worker, lock = _worker()
-    with lock:
-        try:
-            reply = worker.request(request, SECONDS, blobs)
-        except WorkerTimeout:
-            raise KernelFileError(f"{told} did not answer within {SECONDS:g} s") from None
-        except (WorkerDied, WorkerFailed) as error:
-            raise KernelFileError(f"{told} ended its process without an answer: {one_line(str(error))}") from None
+    seconds = function.time_limit or SECONDS + of_arrays / BYTES_PER_SECOND
+    memory = function.memory_limit or MEMORY + ARRAYS_IN_MEMORY * of_arrays
+    reply = _worker().ask(request, blobs, told, seconds, memory)
     if "error" in reply or "unknown" in reply:
         return reply
     if "plain" in reply:
         return {"result": reply["plain"]}
-    found = {
-        name: np.array(None) if a is None else np.frombuffer(bytes(reply.blobs[a[2]]), a[0]).reshape(a[1])
-        for name, a in reply["arrays"].items()
-    }
+    found = {name: _array(reply, given) for name, given in reply["arrays"].items()}
     return {"result": found if reply["mapping"] else found[""]}
 
 
-def _memory_limit() -> int | None:
-    """Half of what this machine has: a function that takes more fails, and nothing else does."""
+def _array(reply: Message, given: Any) -> Any:
+    """Return an array of the reply; one that did not come along is zeros, which take no memory."""
+    if given is None:
+        return np.array(None)
+    dtype, shape, blob = given
+    if blob is None:
+        return np.broadcast_to(np.zeros((), dtype), shape)
+    return np.frombuffer(bytes(reply.blobs[blob]), dtype).reshape(shape)
+
+
+class _FunctionWorker:
+    """The process that the functions of files run in, a new one where they have left too much behind in it."""
+
+    def __init__(self) -> None:
+        self._worker = Worker("autosched.user_kernels.function_worker", memory_limit=_half_of_the_machine())
+        self._lock = threading.Lock()
+        self._pid: int | None = None
+        self._empty = 0  # bytes that the process holds before any function is run
+        self._failed: tuple[float, Any, str] = (0.0, None, "")  # when, what was asked, why
+        atexit.register(self._worker.close)
+
+    def ask(
+        self, request: Mapping[str, Any], blobs: Mapping[str, Any], told: str, seconds: float, most: int
+    ) -> Message:
+        """Return the reply. Raises KernelFileError, at once where the same function has failed for somebody else while
+        this one waited for its turn."""
+        asked, same = time.monotonic(), (request["path"], request["name"], request["numbers"])
+        with self._lock:
+            when, what, why = self._failed
+            if when > asked and what == same:
+                raise KernelFileError(why)
+            try:
+                return self._answer(request, blobs, told, seconds, most)
+            except KernelFileError as error:
+                self._failed = (time.monotonic(), same, str(error))
+                raise
+
+    def _answer(
+        self, request: Mapping[str, Any], blobs: Mapping[str, Any], told: str, seconds: float, most: int
+    ) -> Message:
+        self._start()
+        watch = MemoryWatch(self._worker, self._empty + most)
+        try:
+            with watch:
+                return self._worker.request(request, seconds, blobs)
+        except WorkerTimeout:
+            raise KernelFileError(
+                f"{told} did not answer within {seconds:.3g} s: if it needs longer, "
+                f"write time_limit = {_rounded(10 * seconds)} beside it, in seconds"
+            ) from None
+        except (WorkerDied, WorkerFailed) as error:
+            if watch.exceeded:
+                raise KernelFileError(
+                    f"{told} took more than {most / (1 << 30):.2g} GiB of memory: if it needs more, "
+                    f"write memory_limit = {_rounded(10 * most / (1 << 30))} beside it, in GiB"
+                ) from None
+            raise KernelFileError(f"{told} ended its process without an answer: {one_line(str(error))}") from None
+
+    def _start(self) -> None:
+        self._worker.start()
+        if self._pid == self._worker.pid and self._pid is not None:
+            if written_bytes(self._pid) <= self._empty + MEMORY // 2:
+                return
+            self._worker.stop()
+            self._worker.start()
+        self._pid = self._worker.pid
+        self._empty = 0 if self._pid is None else written_bytes(self._pid)
+
+
+def _rounded(number: float) -> str:
+    return f"{float(f'{number:.1g}'):g}"
+
+
+def _half_of_the_machine() -> int | None:
+    """Return half of the memory that this machine has: a function that takes more address space fails."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (AttributeError, OSError, ValueError):  # not on this system
@@ -87,7 +175,5 @@ def _memory_limit() -> int | None:
 
 
 @cache
-def _worker() -> tuple[Worker, threading.Lock]:
-    worker = Worker("autosched.user_kernels.function_worker", memory_limit=_memory_limit())
-    atexit.register(worker.close)
-    return worker, threading.Lock()
+def _worker() -> _FunctionWorker:
+    return _FunctionWorker()

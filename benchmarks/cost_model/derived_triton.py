@@ -9,9 +9,13 @@ matmuls with its hand-written counts (``model_against_measured``), on the same p
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +33,12 @@ from benchmarks.cost_model.model_against_measured import FITTED, comparable, pre
 from cost_models.trees.evaluation import rank_correlation, regret
 from measurements.records.measurement import Status
 
+HEADING = (
+    "| device | m n k | configurations | Spearman, derived | by hand | first choice, derived | by hand |\n"
+    "|---|---|---|---|---|---|---|"
+)
+GOAL = 0.02  # of Spearman's correlation
+KEPT = "\n## What was found\n"  # a section of the page that stays as it is
 MOST_STEPS = 2.0e10  # flops of the blocks of a column: what longer ones cost is many seconds of emulation
 
 
@@ -96,13 +106,101 @@ def derived(recorded: Recorded) -> np.ndarray:
     return np.array(seconds)
 
 
+@dataclass(frozen=True)
+class Row:
+    """A problem: Spearman's correlation with the recorded times, and how much slower than the fastest the first choice
+    is, both by derived counts and by the hand-written ones."""
+
+    device: str
+    problem: str
+    configs: int
+    derived: float
+    by_hand: float
+    first_derived: float
+    first_by_hand: float
+
+    def cells(self) -> list[str]:
+        ranks = (f"{self.derived:.3f}", f"{self.by_hand:.3f}")
+        return [self.device, self.problem, str(self.configs), *ranks, *self._first()]
+
+    def _first(self) -> tuple[str, str]:
+        return f"{self.first_derived:.1%}", f"{self.first_by_hand:.1%}"
+
+
+def compared(recorded: Recorded) -> Row | None:
+    """None where fewer than three configurations have both estimates."""
+    ours, hand, seconds = derived(recorded), predicted(recorded), np.array(recorded.seconds)
+    known = np.isfinite(ours)
+    ours, hand, seconds = ours[known], hand[known], seconds[known]
+    if len(ours) < 3:
+        return None
+    p = recorded.problem
+    ranks = rank_correlation(ours, seconds), rank_correlation(hand, seconds)
+    firsts = regret(ours, seconds), regret(hand, seconds)
+    return Row(recorded.device.name, f"{p.m} {p.n} {p.k}", len(ours), *ranks, *firsts)
+
+
+def median_row(rows: Sequence[Row]) -> Row:
+    """Return the median of each column, of one device's rows."""
+    values = np.median([(r.derived, r.by_hand, r.first_derived, r.first_by_hand) for r in rows], axis=0)
+    return Row(rows[0].device, f"median of {len(rows)}", sum(r.configs for r in rows), *map(float, values))
+
+
+def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
+    """Return the page of results, but for what people have written under it."""
+    lines = [
+        "# Derived counts against hand-written ones, on recorded Triton matmuls",
+        "",
+        f"Written by `{command}` on {datetime.now(UTC):%Y-%m-%d} on a machine without a GPU ({platform.machine()}, "
+        f"{os.cpu_count()} cores), Triton {triton.__version__}, on AutoHeuristic's recordings (see "
+        "[model_against_measured.md](model_against_measured.md); they are not part of this repository). Problems are "
+        "drawn from the judging files.",
+        "",
+        "*Derived*: each configuration of torch's template is compiled by Triton for the recorded device, some of its "
+        "blocks are emulated at the true sizes, and the general time model (`cost_models/launch_time.py`) ranks them. "
+        "It is what `autosched tune --triton` ranks by, and what `autosched tune --moe` ranks its first choices by, "
+        "which counts by sizes have chosen ([moe_winners.md](moe_winners.md)). *By hand*: the model of matmuls with "
+        "the counts that people wrote down, fitted to other files of the same recordings. First choice: how much "
+        "slower than the fastest.",
+        "",
+        HEADING,
+    ]
+    medians = {device: median_row(rows) for device, rows in by_device.items()}
+    for device, rows in by_device.items():
+        lines += [_line(row) for row in rows]
+        lines.append(_line(medians[device], bold=True))
+    off = {device: m.derived - m.by_hand for device, m in medians.items()}
+    said = ", ".join(
+        f"{medians[device].derived:.3f} against {medians[device].by_hand:.3f} on {device}" for device in off
+    )
+    reached = "reached" if min(off.values()) > -GOAL else "missed"
+    further = [f"{r.problem} on {r.device} by {r.by_hand - r.derived:.3f}" for r in _further(by_device)]
+    count = sum(map(len, by_device.values()))
+    lines += [
+        "",
+        f"The goal, derived counts within {GOAL} of the hand-written ones, is **{reached} in the median** of these "
+        f"{count} problems: {said}. Further off than that: {', '.join(further) or 'none'}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _further(by_device: Mapping[str, Sequence[Row]]) -> list[Row]:
+    return [r for rows in by_device.values() for r in rows if r.by_hand - r.derived > GOAL]
+
+
+def _line(row: Row, bold: bool = False) -> str:
+    device, *cells = row.cells()
+    return f"| {device} | {' | '.join(f'**{c}**' if bold else c for c in cells)} |"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cost_model.derived_triton", description=__doc__)
     parser.add_argument("folder", type=Path, help="where the *_mm.txt files are")
     parser.add_argument("--problems", type=int, default=12, help="of each device, drawn from the judging files")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="the page that is written")
     given = parser.parse_args(arguments)
-    by_device: dict[str, list[Recorded]] = {}
+    drawn: dict[str, list[Recorded]] = {}
     try:
         for path in files(given.folder):
             if path.stem not in FITTED:
@@ -110,30 +208,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     p = recorded.problem
                     small = p.m * p.k + p.k * p.n + p.m * p.n < 2**27 and 2.0 * 128 * 128 * p.k < MOST_STEPS
                     if comparable(recorded) and small:
-                        by_device.setdefault(recorded.device.name, []).append(recorded)
+                        drawn.setdefault(recorded.device.name, []).append(recorded)
     except (OSError, NotARecording) as error:
         print(f"benchmarks.cost_model.derived_triton: {error}", file=sys.stderr)
         return 2
-    print("| device | m n k | configurations | Spearman, derived | by hand | first choice, derived | by hand |")
-    print("|---|---|---|---|---|---|---|")
-    for device, found in sorted(by_device.items()):
-        rows = []
+    print(HEADING)
+    by_device: dict[str, list[Row]] = {}
+    for device, found in sorted(drawn.items()):
         for recorded in random.Random(given.seed).sample(found, min(given.problems, len(found))):
-            ours, hand, seconds = derived(recorded), predicted(recorded), np.array(recorded.seconds)
-            known = np.isfinite(ours)
-            ours, hand, seconds = ours[known], hand[known], seconds[known]
-            if len(ours) < 3:
-                continue
-            ranks = rank_correlation(ours, seconds), rank_correlation(hand, seconds)
-            rows.append((*ranks, regret(ours, seconds), regret(hand, seconds)))
-            p = recorded.problem
-            a, b, c, d = rows[-1]
-            print(f"| {device} | {p.m} {p.n} {p.k} | {len(ours)} | {a:.3f} | {b:.3f} | {c:.1%} | {d:.1%} |", flush=True)
-        a, b, c, d = np.median(np.array(rows), axis=0)
-        print(
-            f"| {device} | **median of {len(rows)}** | | **{a:.3f}** | **{b:.3f}** | **{c:.1%}** | **{d:.1%}** |",
-            flush=True,
-        )
+            row = compared(recorded)
+            if row is not None:
+                by_device.setdefault(device, []).append(row)
+                print(_line(row), flush=True)
+        print(_line(median_row(by_device[device]), bold=True), flush=True)
+    if given.out is not None:
+        options = f"--problems {given.problems} --seed {given.seed} --out {given.out}"
+        _, heading, kept = given.out.read_text().partition(KEPT) if given.out.exists() else ("", "", "")
+        command = f"python -m benchmarks.cost_model.derived_triton FOLDER {options}"
+        given.out.write_text(page(by_device, command) + heading + kept)
     return 0
 
 

@@ -69,6 +69,10 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         {**_IN_TURN, "tiles_of_block": 2, "cluster_m": 2, "cluster_n": 2, "store_buffers": 1},
     ),
     "narrow_boxes": (Matmul(72, 24, 200, a="f16", order_b="col"), {**_ALONE, "tile_n": 8, "store_buffers": 1}),
+    "boxes_of_one_tile": (  # with fewer columns than the tile has
+        Matmul(72, 24, 200, a="f16", order_b="col", epilogue="bias"),
+        {**_ALONE, "tile_n": 32, "store_buffers": 1},
+    ),
     "copied": (Matmul(67, 40, 322, a="f16", order_b="col"), {**_ALONE, "stages": 3, "in_flight": 0}),
     "copied_by_group": (
         Matmul(130, 132, 200, a="bf16", order_b="row", epilogue="silu"),
@@ -95,6 +99,10 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
     "scaled_blocks": (
         Matmul(131, 136, 400, a="e4m3", batch=2, scale="block"),
         {**_BOTH, "tile_n": 64, "tile_k": 128, "in_flight": 0},
+    ),
+    "scaled_in_turn": (
+        Matmul(131, 136, 272, a="e4m3", scale="block"),
+        {**_IN_TURN, "tile_n": 64, "tile_k": 128, "in_flight": 0},
     ),
     "scaled_splits": (
         Matmul(67, 136, 784, a="e4m3", scale="block"),
@@ -125,6 +133,10 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
     "fragments": (
         Matmul(131, 104, 264, a="bf16", order_b="row", epilogue="relu"),
         {**_BOTH, "tile_n": 48, "swizzle_b": 32, "a_from": "registers", "in_flight": 0},
+    ),
+    "fragments_of_two": (  # consumers, of two fragments each
+        Matmul(260, 40, 136, a="f16", order_b="col"),
+        {**_BOTH, "tile_m": 256, "tile_n": 24, "a_from": "registers", "in_flight": 0, "swizzle_b": 32},
     ),
     "fragments_of_columns": (
         Matmul(136, 72, 200, a="f16", order_a="col", order_b="col"),

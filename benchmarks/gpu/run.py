@@ -42,6 +42,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from autosched.programs.loading import register_place
 from autosched.samplers import DEFAULT, sampler
 from autosched.samplers.first_choices.prior import prior_of
 from autosched.tuning.in_flight import InFlightLimit
@@ -69,9 +70,10 @@ from measurements.runners.base import Candidate, Entrant, RunnerStopped
 from measurements.runners.cuda.libraries.baselines import OTHERS
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available, cuda_device
 from measurements.workers.worker import Worker, WorkerDied, WorkerTimeout
-from search_spaces.catalogue import template, templates_for
+from search_spaces.catalogue import operator, template, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
+from search_spaces.programs.beside import Beside
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel as Compilable
 
@@ -489,6 +491,23 @@ def _junit(path: Path) -> dict[str, int]:
     return {"passed": counts["tests"] - failed - counts["skipped"], "failed": failed, "skipped": counts["skipped"]}
 
 
+def _of_program(place: str, sizes: Sequence[str]) -> tuple[str, Problem]:
+    """Return the name and the problem of a tile program, or of the operator whose templates it stands beside, and
+    register it. Raises ValueError."""
+    program = register_place(place)
+    known = operator(program.operator if isinstance(program, Beside) else program.name)
+    numbers: dict[str, int] = {}
+    for text in sizes:
+        name, _, number = text.partition("=")
+        if not number.isdecimal() or name not in (option.name for option in known.options):
+            raise ValueError(f"--size {text} is not a size of {place}: write NAME=N")
+        numbers[name] = int(number)
+    missing = [o.name for o in known.options if o.default is None and o.name not in numbers]
+    if missing:
+        raise ValueError(f"{place} needs {' and '.join(f'--size {name}=N' for name in missing)}")
+    return program.name, known.make(**{o.field: numbers[o.name] for o in known.options if o.name in numbers})
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, required=True, help="how long it may take")
@@ -496,6 +515,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trials", type=int, default=2000, help="at most, per shape (default 2000)")
     parser.add_argument("--kernel", nargs="+", default=(), metavar="FILE", help="only the kernels of these files")
+    parser.add_argument("--program", metavar="FILE[:NAME]", help="only this tile program, at the sizes of --size")
+    parser.add_argument("--size", action="append", default=[], metavar="NAME=N", help="with --program: a size of it")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="do these alone (default: all)")
     given = parser.parse_args(arguments)
     if not (given.minutes > 0 and math.isfinite(given.minutes)):
@@ -506,6 +527,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kernels = [Kernel.from_file(path) for path in given.kernel]
         for kernel in kernels:
             kernel.register()
+        own = [(kernel.file.name, problem) for kernel in kernels for problem in kernel.problems]
+        if given.program is not None:
+            own.append(_of_program(given.program, given.size))
+        elif given.size:
+            parser.error("--size is for --program FILE[:NAME]")
     except ValueError as error:
         parser.error(str(error))
     began = time.monotonic()
@@ -532,9 +558,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = CudaOptions(seed=given.seed, launch_limit=1.0)
         runner = CudaRunner(device, pool, options=options)
         try:
-            own = tuple((kernel.file.name, problem) for kernel in kernels for problem in kernel.problems)
             parts = ("others",) if own else tuple(given.parts)
-            plan = Plan(seconds, given.out, seed=given.seed, trials=given.trials, parts=parts, own=own)
+            plan = Plan(seconds, given.out, seed=given.seed, trials=given.trials, parts=parts, own=tuple(own))
             return Benchmark(plan, device, runner).run()
         except OSError as error:
             print(f"benchmarks.gpu: {given.out} cannot be written ({error}); what is there is kept", file=sys.stderr)

@@ -190,6 +190,8 @@ def page(entries: Sequence[Shipped], known: Mapping[str, Any], command: str) -> 
         "",
         *_WORDS,
         "",
+        _hopper_bf16(entries, known),
+        "",
     ]
     for format in FORMATS:
         mine = {group: line for group, line in sorted(judged.items()) if group[0] == format}
@@ -213,12 +215,44 @@ def page(entries: Sequence[Shipped], known: Mapping[str, Any], command: str) -> 
             if group[0] == format and group not in judged
         ]:
             lines += [f"Not judged in this run: {', '.join(rest)}.", ""]
-    reasons = Counter((r["status"], r["reason"]) for r in rows if r["status"] != "sound")
-    reasons += Counter(("broken", e.entry.fault) for e in entries if e.entry.fault and e.group in judged)
-    if reasons:
-        listed = (f"- {status}: {reason} ({count})" for (status, reason), count in sorted(reasons.items()))
-        lines += ["## Not sound", "", *listed, ""]
+    not_sound: dict[tuple[str, str], list[Shipped]] = defaultdict(list)
+    for e in entries:
+        row = {"status": "broken", "reason": e.entry.fault} if e.entry.fault else known.get(e.key, {"status": "sound"})
+        if row["status"] != "sound" and e.group in judged:
+            not_sound[row["status"], row["reason"]].append(e)
+    if not_sound:
+        lines += ["## Not sound", "", *(_listed(*key, found) for key, found in sorted(not_sound.items())), ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _listed(status: str, reason: str, found: Sequence[Shipped]) -> str:
+    """One line for the entries of a reason, with the files and batch sizes that they are of."""
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for e in found:
+        sizes[f"{_NAMES[e.format]}, `{e.name.text(e.format)}`"].append(e.entry.size)
+    where = "; ".join(f"{name} at {', '.join(map(str, sorted(set(at))))} rows" for name, at in sorted(sizes.items()))
+    return f"- {status}: {reason}: {where}"
+
+
+def _hopper_bf16(entries: Sequence[Shipped], known: Mapping[str, Any]) -> str:
+    """How long vLLM's plain experts on Hopper took: of all files, those that most people run."""
+    mine = [
+        e
+        for e in entries
+        if e.group[:2] == ("vllm", "experts")
+        and e.dtype == "bf16"
+        and e.key
+        and e.name.device is not None
+        and e.name.device.arch == "sm_90a"
+    ]
+    keys = {e.key for e in mine}
+    done = keys & known.keys()
+    minutes = sum(known[key]["seconds"] for key in done) / 60
+    return (
+        f"vLLM's bf16 experts on Hopper are {len({e.entry.config for e in mine})} distinct configurations, {len(keys)} "
+        f"where GROUP_SIZE_M is no matter, in {len(mine)} entries: {len(done)} of {len(keys)} are judged, one after "
+        f"the other in {minutes:.0f} minutes."
+    )
 
 
 def _total(lines: Iterator[Line] | Any) -> Line:

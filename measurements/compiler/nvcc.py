@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from measurements.compiler.nvrtc import NVCC, PROGRAM_NAME, CompilerOutput, PtxOutput
+from measurements.compiler.nvrtc import NVCC, PROGRAM_NAME, CompilerOutput, PtxOutput, toolchain_version
 from measurements.files.demangle import demangled
 from search_spaces.templates.headers import Headers
 
@@ -38,6 +38,11 @@ def nvcc_version() -> str:
     done = subprocess.run([find_nvcc(), "--version"], capture_output=True, text=True, check=False, timeout=60)
     found = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
     return f"nvcc {found[1] if found else 'of unknown version'}"
+
+
+def toolchain_of(options: Sequence[str]) -> str:
+    """Return name and version of the compiler of a kernel with these options. Raises NvrtcMissing, NvccMissing."""
+    return nvcc_version() if NVCC in options else toolchain_version()
 
 
 def compile_source(

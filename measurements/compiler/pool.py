@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
-from measurements.compiler.nvcc import NvccMissing, nvcc_version
-from measurements.compiler.nvrtc import NVCC, OPTIONS, CompilerOutput, NvrtcMissing, toolchain_version
+from measurements.compiler.nvcc import NvccMissing, toolchain_of
+from measurements.compiler.nvrtc import OPTIONS, CompilerOutput, NvrtcMissing, toolchain_version
 from measurements.files.text import harmless, one_line
 from measurements.records.measurement import Resources, Status
 from measurements.workers.messages import Message
@@ -54,8 +54,9 @@ class CompileFailure:
 class CompilePool:
     """Compiles on ``workers`` processes (default: one per usable core), each owned by one thread.
 
-    ``time_limit`` is in seconds per kernel; the compiler that overruns it is killed. Raises NvrtcMissing, and
-    ValueError for a worker count or limit that is not positive.
+    ``time_limit`` is in seconds per kernel; the compiler that overruns it is killed. ``toolchain`` is the compiler that
+    the kernels with ``compile_options`` get: one of them chooses nvcc. Raises NvrtcMissing, and ValueError without
+    nvcc, and for a worker count or limit that is not positive.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class CompilePool:
         workers: int | None = None,
         time_limit: float = 60.0,
         options: Sequence[str] = OPTIONS,
+        compile_options: Sequence[str] = (),
         worker_module: str = COMPILER_MODULE,
         python_path: Sequence[str] = (),
     ) -> None:
@@ -72,7 +74,7 @@ class CompilePool:
             raise ValueError(f"workers must be at least 1, not {workers}")
         if not time_limit > 0:
             raise ValueError(f"the compile time limit must be positive, not {time_limit} s")
-        self.toolchain = toolchain_version()
+        self.toolchain = toolchain_of(compile_options)
         self.cache = cache or CompileCache()
         self.workers = workers or usable_cores()
         self.time_limit = time_limit
@@ -146,12 +148,10 @@ class CompilePool:
         if self._closed:
             raise WorkerClosed("the compile pool is closed")
         options = (*self._options, *kernel.compile_options)
-        toolchain = self.toolchain
-        if NVCC in options:
-            try:
-                toolchain = nvcc_version()
-            except NvccMissing as error:
-                return CompileFailure(Status.COMPILE_ERROR, str(error))
+        try:
+            toolchain = toolchain_of(options)
+        except NvccMissing as error:
+            return CompileFailure(Status.COMPILE_ERROR, str(error))
         key = CompileCache.key(kernel, arch, options, toolchain)
         known = self.cache.load(key)
         if known is not None:

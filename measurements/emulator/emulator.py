@@ -580,6 +580,8 @@ class _Events:
                 case "executed":
                     place = places.get(event["function"])
                     operation = "" if place is None else _operation(place.ptx)
+                    if event["shape"]:
+                        operation = f"{operation}.{event['shape']}"
                     self.executed[operation] = self.executed.get(operation, 0) + event["times"]
                     self.code += bool(costs(operation))
                 case "chains":

@@ -16,5 +16,5 @@ class UnknownOperator(StoreError):
     def __init__(self, database: str, operator: str) -> None:
         super().__init__(
             f"{database} holds problems of {operator!r:.60}, an operator that is not known here: give its kernel file "
-            "(--kernel FILE), or install the package that has it"
+            "(--kernel FILE) or its tile program (--program FILE), or install the package that has it"
         )

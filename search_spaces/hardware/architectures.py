@@ -46,6 +46,7 @@ FEATURES: dict[str, Feature] = {
         Feature("fp8_mma", "sm_89", "mma.sync m16n8k32 of e4m3 and e5m2"),
         Feature("native_fp8_mma", "sm_89", "fp8 mma.sync that is not converted to f16"),
         Feature("stmatrix", "sm_90", "stmatrix"),
+        Feature("bf16_atomics", "sm_90", "red and atom of bf16"),
         Feature("tma", "sm_90", "tensor maps, cp.async.bulk, mbarrier transactions"),
         Feature("clusters", "sm_90", "clusters of blocks with distributed shared memory"),
         Feature("multicast", "sm_90", "TMA multicast in hardware"),
@@ -72,6 +73,7 @@ _AMPERE = _TURING | {"mma_k16", "bf16", "cp_async", "l2_256b", "max_nan", "redux
 _ADA = _AMPERE | {"fp8_convert", "fp8_mma", "native_fp8_mma"}
 _SINCE_HOPPER = (_ADA - {"native_int4_mma", "native_fp8_mma"}) | {
     "stmatrix",
+    "bf16_atomics",
     "tma",
     "clusters",
     "programmatic_launch",

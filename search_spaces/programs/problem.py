@@ -39,8 +39,7 @@ class ProgramProblem(Problem):
 
     def usual_trace(self) -> Trace:
         """Return the program with the largest of its tile sizes, which computes the same as with all others."""
-        largest = {name: values[-1] for name, values in self.program.domains(self.sizes).items()}
-        return self.program.trace(self.sizes, largest)
+        return _usual_trace(self)
 
     def operands(self) -> tuple[Operand, ...]:
         return tuple(
@@ -87,7 +86,7 @@ class ProgramProblem(Problem):
             return
         for rows, columns in rectangles(places, out.shape[1]):
             chosen = {n: at for n, at in zip(names, (rows, columns), strict=True) if n in free}
-            every = {n: chosen.get(n, np.arange(size)) for n, size in self.sizes.items()}
+            every = {n: chosen[n] if n in chosen else np.arange(size) for n, size in self.sizes.items()}
             problem = dataclasses.replace(self, **{n: at.size for n, at in chosen.items()})
             found = {o.name: _lattice(o, dict(self.program.arguments)[o.name].sizes, every) for o in self.operands()}
             yield Part(problem, {n: at for n, at in found.items() if n != out.name}, {out.name: found[out.name]})
@@ -101,15 +100,7 @@ class ProgramProblem(Problem):
     @property
     def flops(self) -> float:
         """Of the products, over the arrays' extents; of a program without any, one for each element that it takes."""
-        trace = self.usual_trace()
-        covered = math.prod(b * t for b, t in zip(trace.blocks, trace.tile, strict=True))
-        inside = math.prod(trace.extent) / covered
-        total = 0.0
-        for operation, around in trace.walk():
-            if isinstance(operation, ir.Mma):
-                (m, k), n = operation.a.shape, operation.b.shape[1]
-                total += 2.0 * m * n * k * inside * _turns(trace, around)
-        return total or float(sum(o.size for o in self.operands() if o.role == "input"))
+        return _flops_of_products(self) or float(sum(o.size for o in self.operands() if o.role == "input"))
 
     def to_json(self) -> dict[str, Any]:
         return {**super().to_json(), "computes": computes(self.program)}
@@ -126,6 +117,25 @@ def _lattice(operand: Operand, names: tuple[str, ...], every: Mapping[str, Indic
     """Return the places of an operand's elements at some places of each extent."""
     strides = [math.prod(operand.shape[d + 1 :]) for d in range(len(names))]
     return grid(0, *((every[name], stride) for name, stride in zip(names, strides, strict=True)))
+
+
+@lru_cache(maxsize=256)
+def _usual_trace(problem: ProgramProblem) -> Trace:
+    largest = {name: values[-1] for name, values in problem.program.domains(problem.sizes).items()}
+    return problem.program.trace(problem.sizes, largest)
+
+
+@lru_cache(maxsize=256)
+def _flops_of_products(problem: ProgramProblem) -> float:
+    trace = _usual_trace(problem)
+    covered = math.prod(b * t for b, t in zip(trace.blocks, trace.tile, strict=True))
+    inside = math.prod(trace.extent) / covered
+    total = 0.0
+    for operation, around in trace.walk():
+        if isinstance(operation, ir.Mma):
+            (m, k), n = operation.a.shape, operation.b.shape[1]
+            total += 2.0 * m * n * k * inside * _turns(trace, around)
+    return total
 
 
 SAMPLED = 512  # blocks whose turns are counted

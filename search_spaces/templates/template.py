@@ -35,8 +35,8 @@ class KernelTemplate:
     the kernel of a config whose schedule is valid. Without ``counts`` a schedule cannot be ranked before it is
     measured. ``proxy`` gives the smallest problem with the same remainders, for the emulator; without one, problems are
     emulated as they are. ``walk`` tells which tiles each block computes (``autosched/kernels/matmul/walk.cuh``); its
-    configs have the attributes of ``Tiling``. The version covers ``content``, the code of these functions and the
-    device source, if any.
+    configs have the attributes of ``Tiling``. ``compile_options`` are those of all its kernels. The version covers
+    ``content``, the code of these functions and the device source, if any.
     """
 
     name: str
@@ -51,6 +51,7 @@ class KernelTemplate:
     drawings: Callable[[Any, Config, Device], tuple[Drawing, ...]] = lambda problem, config, device: ()
     content: str = ""
     walk: DeviceSource | None = None
+    compile_options: tuple[str, ...] = ()
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         """Why this template cannot compute ``problem`` on ``device``; None where it can."""
@@ -123,6 +124,12 @@ class TemplateSet:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    @property
+    def compile_options(self) -> tuple[str, ...]:
+        """What the kernels of all of them are compiled with."""
+        first, *others = [t.compile_options for t in self] or [()]
+        return tuple(option for option in first if all(option in more for more in others))
 
     def space(self, problem: Problem, device: Device) -> UnionSpace:
         """Every schedule of every one of these templates."""

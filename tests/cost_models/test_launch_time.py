@@ -108,6 +108,12 @@ def test_operations_keep_their_pipes_busy(operation: str, pipes: dict[str, float
         ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", (8192.0, "i8")),
         ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32", (8192.0, "f16")),
         ("wmma.load.a.sync.aligned.row.m16n16k16.shared.f16", (0.0, "")),
+        ("tcgen05.mma.cta_group::1.kind::f16.m128n256k16.bf16", (1048576.0, "bf16")),
+        ("tcgen05.mma.cta_group::2.kind::i8.m256n256k32.u8", (4194304.0, "i8")),
+        ("tcgen05.mma.cta_group::1.kind::f8f6f4.m128n64k32.e2m3", (524288.0, "e4m3")),
+        ("tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.m128n128k64.e2m1", (2097152.0, "nvf4")),
+        ("tcgen05.mma.cta_group::1.kind::f16", (0.0, "")),
+        ("tcgen05.ld.sync.aligned.32x32b.x128.b32", (0.0, "")),
         ("fma.rn.f32", (0.0, "")),
     ],
 )

@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 
 from autosched.cli.options.devices import device_option, target
+from autosched.cli.options.kernel import Programs
 from autosched.cli.options.problem import real_number, whole_number
 from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.errors import MOST_SEED, STOPPED, InputError, bad_input, within
@@ -91,6 +92,7 @@ def check(
         list[str] | None,
         typer.Option("--baseline-kernel", metavar="FILE", help="The same for the Python of --baseline."),
     ] = None,
+    program: Programs = None,
     operator: Annotated[
         list[str] | None, typer.Option("--operator", metavar="NAME", help="Only this operator; may be repeated.")
     ] = None,
@@ -198,7 +200,7 @@ def check(
 
 
 _OPTION_NAMES = (
-    *("against", "baseline", "kernel", "baseline_kernel", "operator", "device", "static"),
+    *("against", "baseline", "kernel", "baseline_kernel", "program", "operator", "device", "static"),
     *("max_slowdown", "floor", "growth", "rounds", "seconds", "no_emulate", "seed"),
 )
 
@@ -229,6 +231,7 @@ def _options(**given: Any) -> "CheckOptions":
             baseline=given["baseline"] or "",
             kernel_files=tuple(given["kernel"] or ()),
             baseline_kernel_files=tuple(given["baseline_kernel"] or given["kernel"] or ()),
+            programs=tuple(given["program"] or ()),
         )
 
 

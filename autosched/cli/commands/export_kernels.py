@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from autosched.cli.options.kernel import register_stored
 from autosched.cli.terminal.errors import NO, InputError, bad_input
 from autosched.cli.terminal.output import print_json, say
 from autosched.reporting import formatting
@@ -18,22 +19,21 @@ def export_kernels(
     ptx: bool,
     calls: str,
     kernel_files: Sequence[str],
+    programs: Sequence[str],
     json: bool,
 ) -> int:
     """Write the folder and say what is in it. Exit status 1 where nothing can be exported."""
     from autosched.aot import collect, write
     from autosched.dispatch.call_log import CallLogError
     from autosched.suites.logged_calls import read_calls
-    from autosched.user_kernels.user_kernel import Kernel
     from measurements.compiler.nvrtc import NvrtcMissing
     from measurements.store.store import Store
     from search_spaces.hardware.devices import device as device_row
 
     if calls and (device is None or operator is not None):
         raise InputError("--from takes every problem of the calls, on one device: give --device, and no --operator")
+    register_stored(programs, kernel_files)
     with bad_input():
-        for file in kernel_files:
-            Kernel.from_file(file).register()
         name = None if device is None else device_row(device).name
         problems = [member.problem for member in read_calls(calls).members] if calls else []
         try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autosched.cli.commands.export_kernels import export_kernels
+from autosched.cli.options.kernel import Programs, register_stored
 from autosched.cli.terminal.errors import NO, InputError, bad_input, shortened
 from autosched.cli.terminal.output import print_json, say, show, stdout_console
 from autosched.dispatch.validity import refuse_invalid
@@ -56,6 +57,10 @@ def export(
         list[str] | None,
         typer.Option("--kernel", metavar="FILE", help="With --cubin: a kernel file whose kernel the database holds."),
     ] = None,
+    program: Annotated[
+        list[str] | None,
+        typer.Option("--program", metavar="FILE[:NAME]", help="With --cubin: a tile program that the database holds."),
+    ] = None,
     json: Json = False,
 ) -> int:
     """Export the best schedules as JSON files for a repository, or as kernels that programs launch without autosched.
@@ -73,9 +78,9 @@ def export(
     if cubin and format is not None:
         raise InputError("--format is for --out FOLDER")
     if cubin:
-        return export_kernels(db, cubin, operator, device, ptx, calls, kernel or (), json)
-    if ptx or calls or kernel:
-        raise InputError("--ptx, --from and --kernel are for --cubin FOLDER")
+        return export_kernels(db, cubin, operator, device, ptx, calls, kernel or (), program or (), json)
+    if ptx or calls or kernel or program:
+        raise InputError("--ptx, --from, --kernel and --program are for --cubin FOLDER")
     try:
         if format is not None:
             made = _export_configs(Store.open(db, create=False), Path(out), format, device)
@@ -287,7 +292,7 @@ def migrate(*, db: Db = "", json: Json = False) -> int:
     return 0
 
 
-def check_db(*, db: Db = "", json: Json = False) -> int:
+def check_db(*, db: Db = "", program: Programs = None, json: Json = False) -> int:
     """Is a database whole?
 
     Whether all can be read, what is kept of its entries is what its trials say, and the best schedules are valid today;
@@ -297,6 +302,7 @@ def check_db(*, db: Db = "", json: Json = False) -> int:
     from measurements.store.store import Store
 
     _needs(db, "--db", "db check --db best.db")
+    register_stored(program)
     store = Store.open(db, create=False)
     found = maintenance.check(store)
     unknown: Counter[str] = Counter()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from autosched.cli.options.kernel import Programs, register_stored
 from autosched.cli.options.problem import whole_number
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, listed, within
 from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
@@ -51,6 +52,7 @@ def train(
         list[str] | None,
         typer.Option("--recording", metavar="FILE", help="Recording (.jsonl.gz) to learn from; may be repeated."),
     ] = None,
+    program: Programs = None,
     out: Annotated[
         str | None, typer.Option("--out", metavar="MODEL", help="The file to write the model to. (required)")
     ] = None,
@@ -90,6 +92,7 @@ def train(
         raise InputError("train needs times to learn from: give --db, --recording or --update")
     within("--seed", seed, 0, MOST_SEED // 2)
     place = replaceable(out)
+    register_stored(program)
     from dataclasses import replace
 
     from autosched.tuning.training_data import TrainingData, gather, usable
@@ -192,7 +195,7 @@ def _nothing(data: TrainingData, kind: str) -> str:
     if data.others and kind == "measured":
         return f"{found}, but {data.others} estimated ones: give --estimated to learn from these"
     if UNKNOWN_OPERATOR in data.left_out:
-        return f"{found}: a model learns from operators of this installation, not from the kernels of files"
+        return f"{found}: a model learns from operators of this installation and from tile programs (--program)"
     return f"{found}: tune first"
 
 

@@ -7,9 +7,16 @@ those of any operator. ``--size width=4096`` means ``--width 4096``; ``--set blo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
 
 from autosched.cli.terminal.errors import InputError, bad_input, listed
 
+Programs = Annotated[
+    list[str] | None,
+    typer.Option("--program", metavar="FILE[:NAME]", help="A tile program that the database holds; may be repeated."),
+]
 COMMANDS = (("space",), ("tune",), ("best",), ("verify",), ("db", "threshold"))
 
 
@@ -60,18 +67,16 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
 
 def _of_program(command: tuple[str, ...], place: str, given: Sequence[str], rest: Sequence[str]) -> list[str]:
     """Return the command line of a tile program, which is registered."""
-    from autosched.programs.loading import load, register_beside, register_program
+    from autosched.programs.loading import register_place
     from search_spaces import catalogue
     from search_spaces.programs.beside import Beside
     from search_spaces.programs.template import operator
 
     with bad_input():
-        program = load(place)
+        program = register_place(place)
         if isinstance(program, Beside):
-            register_beside(program)
             name, options = program.operator, catalogue.operator(program.operator).options
         else:
-            register_program(program)
             name, options = program.name, operator(program).options
     sizes = _sizes(given, {option.name: option.flags[-1] for option in options}, place)
     every = command == ("best",) and not given  # lists what is known of all sizes
@@ -80,6 +85,21 @@ def _of_program(command: tuple[str, ...], place: str, given: Sequence[str], rest
         if missing:
             raise InputError(f"{name} needs {listed([f'--size {o.name}=N' for o in missing])}")
     return [*command, name, *sizes, *rest]
+
+
+def register_stored(programs: Sequence[str] | None, kernels: Sequence[str] | None = None) -> None:
+    """Make known what a database holds problems of: programs, FILE[:NAME], and kernel files. Raises InputError."""
+    with bad_input():
+        if programs:
+            from autosched.programs.loading import register_place
+
+            for place in programs:
+                register_place(place)
+        if kernels:
+            from autosched.user_kernels.user_kernel import Kernel
+
+            for file in kernels:
+                Kernel.from_file(file).register()
 
 
 def _values(given: Sequence[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
+from typer.models import OptionInfo
 
 from autosched.cli.terminal.errors import STOPPED, InputError, bad_input, listed, shortened
 from search_spaces.operators.operator import Operator, Option
@@ -13,6 +14,8 @@ from search_spaces.operators.problem import Problem
 
 _PREFIX = "problem_"  # keeps names such as a matmul's "out" apart from the command's own parameters
 _METAVAR_WIDTH = 20  # longer lists of choices go into the help text
+
+OF_FILES = ("--kernel", "--program", "--size", "--set", "--help")  # options that commands do not see themselves
 
 Command = Callable[..., int]
 
@@ -25,7 +28,8 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
     """``command(operator, given, **its own options)`` as a function whose signature also holds the problem options.
 
     ``name`` is what users call the command. ``given`` maps the name of each problem option to its value, None where the
-    user left it out. Ctrl-C inside ``command`` ends it with status 130.
+    user left it out. Ctrl-C inside ``command`` ends it with status 130. Raises InputError where the command and the
+    operator have options of one name, as a size of a user's kernel may.
     """
 
     def run(**options: Any) -> int:
@@ -39,6 +43,13 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
             return STOPPED
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[2:]
+    taken = {*OF_FILES, *(flag for parameter in own for flag in _flags(parameter))}
+    for option in operator.options:
+        if taken & set(option.flags):
+            raise InputError(
+                f"{option.flags[-1]} is an option of 'autosched {name}', and {operator.name} calls a size so: "
+                "give that another name"
+            )
     parameters = [*(_parameter(o) for o in operator.options), *own]
     # typer reads both: the signature for order and defaults, the annotations for types
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -87,6 +98,13 @@ def one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
         return text
 
     return parse
+
+
+def _flags(parameter: inspect.Parameter) -> list[str]:
+    """Return the flags of a command's own option."""
+    declared = [m for m in getattr(parameter.annotation, "__metadata__", ()) if isinstance(m, OptionInfo)]
+    spelled = [part for info in declared for text in info.param_decls or () for part in text.split("/")]
+    return spelled or [f"--{parameter.name.replace('_', '-')}"]
 
 
 def _parameter(option: Option) -> inspect.Parameter:

@@ -27,12 +27,15 @@ from measurements.emulator import (
     emulate_ptx,
     suppress,
 )
+from measurements.emulator import emulate as emulate_kernel
 from measurements.emulator.architecture import source_arch
 from measurements.emulator.findings import of_compiled_code
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Function, Module, Number
 from measurements.files.demangle import demangled
 from search_spaces.operators.problem import Array
+from search_spaces.programs.builder import Program
+from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Launch, Size3
 
@@ -103,7 +106,7 @@ def emulate(
     *,
     kernel: str = "",
     arguments: Sequence[Any],
-    grid: Size,
+    grid: Size | None = None,
     block: Size | None = None,
     shared_bytes: int | None = None,
     outputs: Sequence[int] = (),
@@ -116,11 +119,13 @@ def emulate(
     order: Order | None = None,
     launches: int = 1,
     suppressions: Sequence[Suppression] = (),
+    device: str = "",
+    schedule: Schedule | Mapping[str, int | str] | None = None,
 ) -> EmulatedLaunch:
     """Run one launch of a kernel on the CPU, instruction by instruction of its PTX, and say what is wrong with it.
 
-    - ``program``: CUDA C++, PTX text, or what ``triton.compile`` returned for a CUDA target. NVRTC compiles the device
-      part of CUDA C++; what the host runs is left out, and standard headers may be included.
+    - ``program``: CUDA C++, PTX text, a tile program, or what ``triton.compile`` returned for a CUDA target. NVRTC
+      compiles the device part of CUDA C++; what the host runs is left out, and standard headers may be included.
     - ``kernel``: the name of its ``__global__`` function, or a name expression (``"scale<float, 4>"``); may be left
       out where there is one. In PTX a kernel is found by its mangled name, or by its name in C++.
     - ``arguments``: in the order of the parameters. A numpy array is a pointer to it; arrays that overlap on the host
@@ -146,10 +151,24 @@ def emulate(
       ``outputs``, which must be written again: what a launch does not leave as it found it shows.
     - ``suppressions``: findings that are expected (``measurements.emulator.Suppression``).
     - ``perturb``: approximate instructions (``ex2.approx``, ``rcp.approx``) err as much as the PTX ISA allows.
+    - ``device``, ``schedule``: of a tile program, which knows its launch: the arrays, in its order, say its sizes. By
+      default h200, and the schedule that the time model chooses.
 
     Raises ValueError for arguments that do not fit the kernel, NvrtcMissing for CUDA source without NVRTC, and
     HostFailure where this machine cannot emulate. A kernel that does not compile, crashes or never ends is a status.
     """
+    if isinstance(program, Program):
+        if kernel or grid is not None or block is not None or outputs or aliases or symbols or headers or options:
+            raise ValueError(
+                "a tile program knows its launch: give arguments, and device and schedule where it matters"
+            )
+        return _emulated_program(
+            program, arguments, device or "h200", schedule, order, suppressions, launches, perturb, time_limit
+        )
+    if device or schedule is not None:
+        raise ValueError("device and schedule are of a tile program")
+    if grid is None:
+        raise ValueError("a launch needs its grid: the blocks of it, for example grid=108")
     text, entry, failed = _ptx_of(program, kernel, headers or {}, options)
     if failed is not None:
         return EmulatedLaunch(failed, (None,) * len(arguments))
@@ -196,6 +215,34 @@ def emulate(
         if array in run.outputs:
             left[asked] = run.outputs[array].view(contents[name].dtype).reshape(contents[name].shape)
     return EmulatedLaunch(run, arrays, left, runs.orders, runs.not_run)
+
+
+def _emulated_program(
+    program: Program,
+    arguments: Sequence[Any],
+    device: str,
+    schedule: Schedule | Mapping[str, int | str] | None,
+    order: Order | None,
+    suppressions: Sequence[Suppression],
+    launches: int,
+    perturb: bool,
+    time_limit: float,
+) -> EmulatedLaunch:
+    from autosched.proofs.emulate.tile_program import inputs_of, kernel_of  # with spaces and time models
+
+    problem, kernel = kernel_of(program, arguments, device, schedule)
+    inputs = inputs_of(problem, arguments)
+
+    def in_order(order: Order) -> Emulation:
+        return emulate_kernel(kernel, inputs, time_limit=time_limit, perturb=perturb, order=order, calls=launches)
+
+    runs = in_orders(in_order, order, launches=launches, perturb=perturb, time_limit=time_limit)
+    left = runs.emulation.outputs
+    arrays = tuple(
+        left[name].view(given.dtype).reshape(given.shape) if name in left else given if left else None
+        for (name, _), given in zip(program.arguments, arguments, strict=True)
+    )
+    return EmulatedLaunch(suppress(runs.emulation, suppressions), arrays, {}, runs.orders, runs.not_run)
 
 
 def _aliased(arguments: Sequence[Any], aliases: Mapping[int, int | tuple[int, int]]) -> list[Any]:

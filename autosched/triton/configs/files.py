@@ -14,7 +14,8 @@ from measurements.files.text import one_line
 
 SIDECAR = ".autosched.json"  # what beside a file says what the format has no place for
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas")
-_TILES = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
+# With the least that Triton multiplies: rows and columns it fills up.
+_TILES = {"BLOCK_SIZE_M": 1, "BLOCK_SIZE_N": 1, "BLOCK_SIZE_K": 16}
 _NEEDED = (*_TILES, "GROUP_SIZE_M")
 _FOLDER_VERSION = re.compile(r"triton_(\d+)_(\d+)_(\d+)$")
 _MOST_BYTES = 2**20
@@ -132,9 +133,9 @@ def _fault(config: Mapping[str, int], name: FileName) -> str:
     missing = [key for key in _NEEDED if key not in config]
     if missing:
         return f"{' and '.join(missing)} is missing"
-    for key in _TILES:
-        if config[key] < 16 or config[key] & (config[key] - 1):
-            return f"{key} is {config[key]}, which is not a power of two of at least 16"
+    for key, least in _TILES.items():
+        if config[key] < least or config[key] & (config[key] - 1):
+            return f"{key} is {config[key]}, which is not a power of two" + f" of at least {least}" * (least > 1)
     if config["GROUP_SIZE_M"] < 1:
         return f"GROUP_SIZE_M is {config['GROUP_SIZE_M']}"
     warps = config.get("num_warps", 4)

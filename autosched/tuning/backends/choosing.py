@@ -12,6 +12,7 @@ from autosched.tuning.backends.estimates import TRAINED, Estimate, TrainedEstima
 from autosched.tuning.backends.gpus import UsableGpus, checked_numbers, probe, wanted_device
 from autosched.tuning.backends.replaying import headline_reason, of_recording, of_table
 from autosched.version import VERSION
+from measurements.compiler.nvcc import NvccMissing
 from measurements.compiler.pool import CompilePool, NvrtcMissing, cores_beside
 from measurements.records.policy import Policy
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
@@ -116,7 +117,7 @@ def _refuse_without_gpu(why_not: str, *, cuda: bool, other_policy: bool, gpus: b
 def _measuring(
     device: Device, gpus: tuple[int, ...], usable: TemplateSet, workers: int | None, options: CudaOptions
 ) -> Backend:
-    pool = _compilers(workers or cores_beside(len(gpus)))
+    pool = _compilers(workers or cores_beside(len(gpus)), usable)
     runner = CudaRunner(device, pool, gpus=gpus, options=options)
     headline = f"times are MEASURED on {'the GPU' if len(gpus) == 1 else f'{len(gpus)} GPUs'} of this machine"
     line, how = runner.describe(), str(options.policy)
@@ -131,7 +132,7 @@ def _estimating(
     model: TrainedModel | None,
     problem: Problem | None,
 ) -> Backend:
-    pool = _compilers(workers)
+    pool = _compilers(workers, usable)
     estimate: Predict = Estimate(device, usable)
     by = f"the analytic model of autosched {VERSION}"
     if model is not None and problem is not None:
@@ -142,8 +143,8 @@ def _estimating(
     return Backend(runner.name, runner, device, runner.describe(), pool, usable, headline=headline)
 
 
-def _compilers(workers: int | None) -> CompilePool:
+def _compilers(workers: int | None, usable: TemplateSet) -> CompilePool:
     try:
-        return CompilePool(workers=workers)
-    except NvrtcMissing as error:
+        return CompilePool(workers=workers, compile_options=usable.compile_options)
+    except (NvrtcMissing, NvccMissing) as error:
         raise BackendError(str(error)) from error

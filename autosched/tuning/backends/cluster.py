@@ -39,7 +39,7 @@ def of_cluster(
     try:
         kind = fleet.device(wanted)
         usable = TemplateSet(()) if problem is None else templates_for(problem, kind, templates)
-        pool = FleetCompilers(fleet)
+        pool = FleetCompilers(fleet, compile_options=usable.compile_options)
         runner = FleetRunner(fleet, kind, pool)
         headline = f"times are MEASURED on {runner.gpus} GPUs of a Ray cluster"
         return Backend(

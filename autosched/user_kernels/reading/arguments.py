@@ -18,7 +18,7 @@ from autosched.user_kernels.document import Table
 from autosched.user_kernels.expressions import Expression, suggestion
 from autosched.user_kernels.kernel_file import Argument, Fetch, Fill
 from autosched.user_kernels.lowering import operand, texture
-from autosched.user_kernels.reading.sources import callable_reference, python_reference
+from autosched.user_kernels.reading.sources import callable_reference, python_reference, read_limits
 from measurements.files.npy import open_npy
 from search_spaces.hardware.dtype_names import DTYPE_NAMES, dtype_of
 from search_spaces.hardware.dtypes import DType
@@ -27,6 +27,7 @@ from search_spaces.templates.texture import MODES
 
 _KINDS = ("input", "output", "inout", "workspace", "scalar", "constant", "texture")
 _MOST_TYPES = 1 << 12  # configurations that one type may depend on
+_MOST_DIMENSIONS = 16  # of an array; numpy has 64
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -58,6 +59,10 @@ def read_arguments(
             (dtype, by), given = _dtype(table, parameters, chosen), table.listed("shape")
             if not given:
                 table.fail('shape is missing: give the sizes of the array, such as shape = ["height", "width"]')
+            if len(given) > _MOST_DIMENSIONS:
+                table.fail(f"an array has at most {_MOST_DIMENSIONS} dimensions, not {len(given)}", "shape")
+            if name in types:
+                table.fail(f"the name {name!r} is taken: give the array another one", "name")
             varies = kind in ("output", "workspace")
             known: Mapping[str, Type] = types if varies else dict.fromkeys(sizes, "int")
             shape = tuple(table.expression("shape", e, known, ("int",)) for e in given)
@@ -180,6 +185,10 @@ def _fill(table: Table, dtype: DType, folder: Path) -> Fill:
         "python": (),
         "array": (),
     }
+    limits = None
+    if isinstance(given, Mapping) and "python" in given:
+        limits = table.table("fill")
+        given = {key: value for key, value in given.items() if key not in ("time_limit", "memory_limit")}
     kind, value = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else (given, None)
     if not isinstance(kind, str) or kind not in usual:
         names = ", ".join(name for name in usual if name != "array")
@@ -191,7 +200,10 @@ def _fill(table: Table, dtype: DType, folder: Path) -> Fill:
         traits = f"{array.dtype.str}{array.shape}".encode() + np.ascontiguousarray(array).tobytes()
         return Fill("array", content=hashlib.sha256(traits).hexdigest(), array=array)
     if kind == "python":
-        made = callable_reference(value) if callable(value) else python_reference(table, folder, "fill", value)
+        if callable(value):
+            made = callable_reference(value)
+        else:
+            made = python_reference(table, folder, "fill", value, read_limits(limits) if limits else (0.0, 0))
         return Fill("python", content=made.content, path=made.name, function=made.function)
     if kind == "file":
         if not isinstance(value, str):

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from autosched.user_kernels.arithmetic import Type
-from autosched.user_kernels.document import KernelFileError, Places, Table, read_text, read_toml, refuse_too_many
+from autosched.user_kernels.document import (
+    KernelFileError,
+    Places,
+    Table,
+    read_text,
+    read_toml,
+    refuse_too_many,
+    refuse_unprintable,
+)
 from autosched.user_kernels.expressions import Expression, suggestion, value_list
 from autosched.user_kernels.kernel_file import (
     BLOCK,
@@ -32,6 +40,7 @@ from autosched.user_kernels.reading.sources import (
     python_reference,
     read_entries,
     read_headers,
+    read_limits,
     read_options,
 )
 from search_spaces.operators.problem import Problem, whole_number
@@ -136,6 +145,7 @@ class _Reader:
     ) -> KernelFile:
         top, kernel = self.top, self.top.table("kernel")
         refuse_too_many(top.places.name, top.values)
+        refuse_unprintable(top.values, top.places)
         for section in top.values:
             if section not in _SECTIONS:
                 top.fail(f"unknown key {section!r}, {suggestion(section, _SECTIONS)}", section)
@@ -329,13 +339,13 @@ class _Reader:
             return Reference("constants", repr(constants), UserFunction("constants", given=_constants(constants)))
         if len(given) + (function is not None) + (judge is not None) > 1:
             table.fail("give one reference: python, kernel, or verify")
-        made = Reference() if function is None else callable_reference(function)
+        made, limits = Reference() if function is None else callable_reference(function), read_limits(table)
         if judge is not None:
             made = replace(callable_reference(judge), judges=True)
         if given == ["verify"]:
-            made = replace(python_reference(table, self.folder, "verify"), judges=True)
+            made = replace(python_reference(table, self.folder, "verify", limits=limits), judges=True)
         if given == ["python"]:
-            made = python_reference(table, self.folder)
+            made = python_reference(table, self.folder, limits=limits)
         elif given == ["kernel"]:
             path = self.folder / table.text("kernel")
             if path.resolve() in within:
@@ -352,8 +362,10 @@ class _Reader:
             if made.function is not None:
                 table.fail("a Python function has no config", "config")
             made = Reference(made.name, made.content, None, made.kernel, _config(table.table("config"), parameters))
+        if "memory_limit" in table and made.function is None:
+            table.fail("a kernel that is the reference takes the memory of its arrays: leave this out", "memory_limit")
         table.done()
-        return made
+        return made if made.function is not None else replace(made, time_limit=limits[0])
 
 
 def _constants(values: Mapping[str, float]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
@@ -14,6 +15,7 @@ from measurements.compiler.nvcc import find_nvcc
 from measurements.compiler.nvrtc import NVCC
 from search_spaces.templates.headers import included
 
+_LARGEST_LIMIT = 1e5  # seconds, a day, and GiB
 PASSINGS = ("define", "constexpr", "struct", "template")
 _ENTRY = re.compile(r"((?:[A-Za-z_]\w*::)*([A-Za-z_]\w*))\s*(<.*>)?", re.ASCII | re.DOTALL)
 
@@ -115,7 +117,24 @@ def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tupl
     return tuple(sorted(headers.items()))
 
 
-def python_reference(table: Table, folder: Path, key: str = "python", text: Any = None) -> Reference:
+def read_limits(table: Table) -> tuple[float, int]:
+    """Return the seconds and the bytes of memory that a function, or a kernel, is given beside it; 0 where it says
+    nothing."""
+    seconds = _positive(table, "time_limit", "seconds") if "time_limit" in table else 0.0
+    gib = _positive(table, "memory_limit", "GiB of memory") if "memory_limit" in table else 0.0
+    return seconds, math.ceil(gib * (1 << 30))
+
+
+def _positive(table: Table, key: str, unit: str) -> float:
+    value = float(table.get(key, (int, float), f"a number of {unit}"))
+    if not 0 < value <= _LARGEST_LIMIT:
+        table.fail(f"this must be a number of {unit}, more than 0 and at most {_LARGEST_LIMIT:g}", key)
+    return value
+
+
+def python_reference(
+    table: Table, folder: Path, key: str = "python", text: Any = None, limits: tuple[float, int] = (0.0, 0)
+) -> Reference:
     """Return the function that ``key = "file.py:function"`` names; its file is run when it is first needed."""
     text = table.text(key) if text is None else text
     file, _, name = text.rpartition(":") if isinstance(text, str) else ("", "", "")
@@ -126,7 +145,9 @@ def python_reference(table: Table, folder: Path, key: str = "python", text: Any 
     if not re.search(rf"^(def|class)\s+{name}\b|^{name}\s*=|^from .* import .*\b{name}\b", content, re.MULTILINE):
         table.fail(f"{file} has no function {name!r}", key)
     place = table.places.at((*table.path, key))
-    return Reference(text, f"{text}\n{content}", UserFunction(name, str(path), content), place=place)
+    seconds, memory = limits
+    function = UserFunction(name, str(path), content, time_limit=seconds, memory_limit=memory)
+    return Reference(text, f"{text}\n{content}", function, place=place)
 
 
 def callable_reference(function: Callable[..., Any]) -> Reference:

@@ -35,6 +35,7 @@ from measurements.emulator.programs.libraries import (
 from measurements.emulator.programs.link import link
 from measurements.emulator.ptx.build import CompiledKernel, KernelCompileError, ptx_to_program
 from measurements.emulator.ptx.parser import PtxError, parse
+from measurements.emulator.ptx.program import FUNCTION_BASE
 from measurements.emulator.ptx.syntax import Module, Number, Symbol
 from measurements.emulator.suppression import Suppression, suppress
 from measurements.emulator.work_folders import temporary_folder
@@ -42,10 +43,13 @@ from measurements.files.demangle import demangled
 from search_spaces.hardware.devices import Device
 
 _ARENA_BASE, _ARENA_BYTES = 0x3000_0000_0000, 2**43  # addresses that neither Linux nor the sanitizers give out
+_HEAP_BYTES = 2**40  # at its end: the heap of device code and the books of it (runtime/memory/global/heap.cpp)
 _SIZES = struct.Struct("<QQ")
 _NO_IMAGE, _INVALID_FUNCTION, _LAUNCH_FAILURE, _TIMEOUT, _ASSERTION, _NOT_SUPPORTED = 209, 98, 719, 702, 710, 801
 _CLOCK_KHZ = 1000
 _MANGLED = re.compile(r"\b_Z\w+")
+_STATIC_SHARED = re.compile(r"^static_shared (\d+)", re.M)
+_USES_HEAP = re.compile(r"\bheap\.(?:malloc|free)\b")
 
 
 class ProgramRefused(ValueError):
@@ -134,7 +138,7 @@ def run_program(
             environment = dict(os.environ)
             environment["LD_LIBRARY_PATH"] = ":".join(filter(None, (str(folder), environment.get("LD_LIBRARY_PATH"))))
             environment["LD_PRELOAD"] = ":".join([*preload, *filter(None, [environment.get("LD_PRELOAD")])])
-            environment["AUTOSCHED_PROGRAM"] = f"{theirs.fileno()} {arena} {_ARENA_BASE} {_ARENA_BYTES}"
+            environment["AUTOSCHED_PROGRAM"] = f"{theirs.fileno()} {arena} {_ARENA_BASE} {_ARENA_BYTES} {_HEAP_BYTES}"
             process = subprocess.Popen([str(program), *command[1:]], env=environment, pass_fds=(theirs.fileno(), arena))
             theirs.close()
             try:
@@ -247,6 +251,7 @@ class _Session:
         self.modules[number] = _Loaded(text, module)
         self.refused_cubin = False  # this stands for it
         lines = ["0"]
+        numbers = {name: FUNCTION_BASE + number for number, name in enumerate(module.functions)}
         for v in module.variables:
             if v.space not in ("global", "const"):
                 continue
@@ -262,9 +267,18 @@ class _Session:
                     data[at : at + v.element_bytes] = (bits & (1 << 8 * v.element_bytes) - 1).to_bytes(
                         v.element_bytes, "little"
                     )
-            lines.append(f"variable {v.name} {v.bytes} {data.hex() if v.initial else '-'}")
+            functions = {
+                k: numbers[initial.name] + initial.offset
+                for k, initial in enumerate(v.initial)
+                if isinstance(initial, Symbol) and initial.name in numbers
+            }
+            for k, address in functions.items():
+                data[k * 8 : k * 8 + 8] = address.to_bytes(8, "little")
+            # No host registers the table of a class's virtual functions, to which objects of later launches point, too.
+            kind = "table" if functions else "variable"
+            lines.append(f"{kind} {v.name} {v.bytes} {data.hex() if v.initial else '-'}")
             for k, initial in enumerate(v.initial):
-                if isinstance(initial, Symbol):
+                if isinstance(initial, Symbol) and k not in functions:
                     lines.append(f"relocation {v.name} {k * v.element_bytes} {initial.name} {initial.offset}")
         return "\n".join(lines)
 
@@ -276,15 +290,16 @@ class _Session:
             self.complain(f"the program's PTX has no kernel {demangled(name)}")
             return str(_INVALID_FUNCTION)
         try:
-            program = loaded.programs[name] = ptx_to_program(loaded.text, name)
+            program = loaded.programs[name] = ptx_to_program(loaded.text, name, loaded.module)
         except KernelCompileError as error:
             self.complain(f"{demangled(name)} cannot be emulated: {error.reason}")
             return str(_NOT_SUPPORTED)
         sizes = function.most_threads or function.exact_threads
         most = min(math.prod(sizes), 1024) if sizes else 1024
-        with program.path.open(errors="replace") as file:
-            shared = next((int(line.split()[1]) for line in file if line.startswith("static_shared ")), 0)
-        return " ".join(map(str, (0, most, shared, 0, *(p.bytes for p in function.parameters))))
+        text = program.path.read_text(errors="replace")
+        found = _STATIC_SHARED.search(text)
+        facts = (0, most, int(found[1]) if found else 0, 0, int(_USES_HEAP.search(text) is not None))
+        return " ".join(map(str, (*facts, *(p.bytes for p in function.parameters))))
 
     def misuse(self, rest: str, _: bytes) -> str:
         said = _MANGLED.sub(lambda name: demangled(name[0]), rest)
@@ -380,6 +395,7 @@ class _Launch:
     buffers: list[tuple[str, str, int, int, bool]] = field(default_factory=list)  # name, role, address, bytes, unset
     symbols: list[tuple[str, int]] = field(default_factory=list)
     textures: list[tuple[str, int, str]] = field(default_factory=list)  # handle, address, the rest
+    heap: tuple[int, int] = (8 << 20, 0)  # bytes of it that may be allotted, how often it was reset
 
     @classmethod
     def read(cls, text: str) -> _Launch:
@@ -397,6 +413,8 @@ class _Launch:
                     setattr(it, key, tuple(map(int, words)))
                 case "shared":
                     it.shared = int(rest)
+                case "heap":
+                    it.heap = (int(words[0]), int(words[1]))
                 case "argument":
                     it.arguments.append(rest)
                 case "buffer":
@@ -425,6 +443,7 @@ class _Launch:
             f"order_seed {order.seed}", f"resident {order.resident}",
             f"interleaved {int(order.blocks == 'interleaved')}",
             f"arena {arena} {_ARENA_BASE} {_ARENA_BYTES} {int(copied)}",
+            f"heap {_ARENA_BASE + _ARENA_BYTES - _HEAP_BYTES} {_HEAP_BYTES} {numbers(self.heap)} {int(copied)}",
         ]  # fmt: skip
         if order.blocks != "ascending":
             blocks = [int(b) for b in order.of(math.prod(self.grid))]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from measurements.compiler.nvcc import NvccMissing, nvcc_version
+from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NVCC, PTX_OPTIONS, NvrtcMissing, toolchain_version
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
@@ -19,6 +19,7 @@ from measurements.emulator.host import HostFailure, check_nvrtc
 from measurements.emulator.ptx.digest import digest_of
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.program import NotExecutable, translate
+from measurements.emulator.ptx.syntax import Module
 from measurements.emulator.seal import intact, sealed, unsealed
 from measurements.files.cache_folder import publish
 from search_spaces.templates.kernel import Kernel
@@ -98,7 +99,7 @@ def _toolchain(kernel: Kernel) -> str:
     if NVCC not in kernel.compile_options:
         return check_nvrtc()
     try:
-        return nvcc_version()
+        return toolchain_of(kernel.compile_options)
     except NvccMissing as error:
         raise HostFailure(str(error)) from None
 
@@ -119,19 +120,20 @@ def _digest_of(path: Path) -> str:
         return file.readline().removeprefix(_DIGEST).rstrip()
 
 
-def ptx_to_program(text: str, entry: str = "") -> CompiledKernel:
-    """PTX text as a program for the runner. Raises KernelCompileError (compile_error, unsupported), HostFailure."""
+def ptx_to_program(text: str, entry: str = "", module: Module | None = None) -> CompiledKernel:
+    """PTX text as a program for the runner. ``module``: the text, where it has been parsed already. Raises
+    KernelCompileError (compile_error, unsupported), HostFailure."""
     started = time.monotonic()
     path = _place("text", entry, text)
     if intact(path):
         used(path)
         return CompiledKernel(path, time.monotonic() - started, True)
-    return _publish(path, text, entry, started)
+    return _publish(path, text, entry, started, module)
 
 
-def _publish(path: Path, text: str, entry: str, started: float) -> CompiledKernel:
+def _publish(path: Path, text: str, entry: str, started: float, module: Module | None = None) -> CompiledKernel:
     try:
-        program = translate(parse(text), entry)
+        program = translate(module or parse(text), entry)
     except PtxError as error:
         raise KernelCompileError("compile_error", str(error), "", time.monotonic() - started) from error
     except NotExecutable as error:

@@ -28,6 +28,7 @@ from measurements.emulator.ptx.texture_forms import texture_form
 LANES = 32
 _HEAD = 32  # bytes before the values of a register
 _SHARED_WINDOW = 1024  # where static shared memory begins, as in runtime/memory/shared/memory.cpp
+FUNCTION_BASE = 4 << 60  # behind which the addresses of functions are, as in runtime/isa/ptx.hpp
 _PRINT = "vprintf"
 _HEAP_FUNCTIONS = ("malloc", "free")
 _STOPPING_FUNCTIONS = ("__assertfail", "__assert_fail")
@@ -123,6 +124,8 @@ class _Translation:
         self.shared_end = _SHARED_WINDOW
         self.globals: dict[str, int] = {}
         self.pending: list[str] = [entry]
+        self.calls_addresses = False
+        self.numbers = {name: number for number, name in enumerate(module.functions)}
         self.labels: dict[tuple[int, str], int] = {}
 
     def program(self) -> Program:
@@ -133,6 +136,9 @@ class _Translation:
             done += 1
             if done == len(self.pending):
                 self.variable_lines()  # tables of functions name more of them
+            if done == len(self.pending) and self.calls_addresses:
+                for name in self.with_addresses():
+                    self.frame(name)
         body = self.assembled()
         kernel = self.frames[self.entry]
         parameters = kernel.function.parameters
@@ -251,7 +257,8 @@ class _Translation:
         if v is not None:
             return f"v{width}:{self.global_index(symbol.name)}+{addend:x}"
         if symbol.name in self.module.functions and self.module.functions[symbol.name].is_defined:
-            return f"f{width}:{self.frame(symbol.name).index}+0"
+            self.frame(symbol.name)
+            return f"f{width}:{self.numbers[symbol.name]}+0"
         raise Unsupported
 
     # Code ---------------------------------------------------------------------------------------------------------
@@ -370,6 +377,7 @@ class _Translation:
             callee_frame = self.frame(target.name)
             callee = callee_frame.index
         else:
+            self.calls_addresses = True
             sources.append(Source(target))
         immediates: list[int | str] = [callee]
         for group in (results, arguments):
@@ -404,13 +412,22 @@ class _Translation:
 
         function = f.function
         if function.is_kernel:
-            return f"function {f.entry} {f.local_bytes} 0 0 {_kept(f)}"
+            return f"function {self.numbers[function.name]} {f.entry} {f.local_bytes} 0 0 {_kept(f)}"
         for p in (*function.results, *function.parameters):
             if p.space == "reg":
                 self.register(f, p.name)
         results, parameters = [r.name for r in function.results], [p.name for p in function.parameters]
-        head = f"function {f.entry} {f.local_bytes}"
+        head = f"function {self.numbers[function.name]} {f.entry} {f.local_bytes}"
         return f"{head} {spans(results, False)} {spans(parameters, False)} {_kept(f)}"
+
+    def with_addresses(self) -> list[str]:
+        """Return the functions whose addresses variables or functions of the module hold. A pointer to one, or to a
+        table of them (that of a class with virtual functions), may come from another launch."""
+        held = [value for v in self.module.variables for value in v.initial]
+        for f in self.module.functions.values():
+            held += [operand for i in f.body if i.opcode.startswith("mov") for operand in i.operands]
+        names = dict.fromkeys(value.name for value in held if isinstance(value, Symbol))
+        return [n for n in names if n in self.module.functions and self.module.functions[n].is_defined]
 
     def variable_lines(self) -> list[str]:
         lines, relocations = [], []
@@ -439,7 +456,8 @@ class _Translation:
             return f"relocation {variable} {offset} s {self.shared_offset(target)} {symbol.offset}"
         if target is not None:
             return f"relocation {variable} {offset} v {self.global_index(symbol.name)} {symbol.offset}"
-        return f"relocation {variable} {offset} f {self.frame(symbol.name).index} {symbol.offset}"
+        self.frame(symbol.name)
+        return f"relocation {variable} {offset} f {self.numbers[symbol.name]} {symbol.offset}"
 
 
 def _kept(f: _Frame) -> str:

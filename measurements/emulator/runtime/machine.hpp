@@ -280,13 +280,13 @@ struct BufferSpec {
   std::uint64_t seed = 0;
   void* address = nullptr;  // where it lies already, in memory that others have mapped
   bool unset = false;       // a variable of the program that has no value of its own, until something writes it
+  // Of each byte, whether it holds a value when the launch begins; nullptr: all do (`zeroed`), or none.
+  unsigned char* defined = nullptr;
 };
 inline int inputs_file = -1;
 // Reserves the buffers with guard zones; returns their addresses.
 std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs);
-// Which bytes of a buffer hold a value when the launch begins: those that are not 0.
-void set_defined_bytes(std::size_t buffer, std::vector<unsigned char> defined);
-// Of each byte: bit 0 where it holds a value now, bit 1 where the launch has written it.
+// Of each byte of a buffer with such flags: bit 0 where it holds a value now, bit 1 where the launch has written it.
 void flag_written_bytes(std::size_t buffer, unsigned char* flags);
 void start_block_global();
 // Accesses of one thread, at self->site, that are not counted. ``relaxed``: it does not race with atomics.
@@ -319,8 +319,13 @@ void release_tensor_maps(std::uint32_t lanes, bool whole, bool narrow);  // lane
 void acquire_tensor_map(const void* address, std::uint32_t lanes, bool narrow);
 void check_tensor_map_acquired(const void* address, const char* instruction);
 // The heap of device code (global/heap.cpp): addresses, 0 for none. At self->site.
+// One that lasts longer than this process lies in a region of the program's memory, with all that is known of it. ``most``:
+// bytes that may be there at a time. ``resets``: how often the host has emptied it. ``copied``: the region is a copy.
+void open_heap(void* region, std::size_t bytes, std::size_t most, std::uint64_t resets, bool copied);
+bool heap_is_used();  // by earlier launches
+std::size_t heap_used_bytes();  // of the buffer
 BufferSpec heap_spec();
-void place_heap(void* address);
+void keep_heap();  // for the next launch: which of its bytes hold a value
 std::uint64_t heap_malloc(std::uint64_t bytes);
 void heap_free(std::uint64_t address);
 // What can only be seen after a call: outputs that nobody wrote, workspaces that must be zero again.

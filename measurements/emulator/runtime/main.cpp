@@ -207,6 +207,13 @@ Job read_job(const char* path) {
       b.address = reinterpret_cast<void*>(address);
       job.buffers.push_back(b);
       job.offsets.push_back(0);
+    } else if (key == "heap") {
+      // Of the program, in the arena: where, how many bytes, cudaLimitMallocHeapSize, how often it was reset.
+      std::uint64_t address = 0, resets = 0;
+      std::size_t bytes = 0, limit = 0;
+      bool copied = false;
+      file >> address >> bytes >> limit >> resets >> copied;
+      open_heap(reinterpret_cast<void*>(address), bytes, limit, resets, copied);
     } else if (key == "symbol") {
       std::string name;
       std::size_t buffer = 0;
@@ -337,6 +344,7 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
       transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], false);
     }
   }
+  keep_heap();
   report_counts();
   if (launch.count) ptx::report_executed();
   report_end(finished ? "done" : "stopped", 0, "");
@@ -389,6 +397,12 @@ int run(int argc, char** argv) {
   allot_shared();
   for (const auto& [name, buffer] : job.symbols) ptx::bind_variable(name);
   for (const auto& [name, buffer] : job.fills) ptx::expect_filled(name);
+  std::vector<std::vector<unsigned char>> flags;
+  for (const auto& [buffer, offset] : job.defined) {
+    std::vector<unsigned char>& of_buffer = flags.emplace_back(job.buffers[buffer].bytes);
+    transfer(data, of_buffer.data(), of_buffer.size(), offset, true);
+    job.buffers[buffer].defined = of_buffer.data();
+  }
   std::vector<BufferSpec> specs = job.buffers;
   for (const BufferSpec& variable : ptx::variable_specs()) specs.push_back(variable);
   // {bytes, barrier}, as cooperative_groups/details/driver_abi.h has it.
@@ -411,11 +425,6 @@ int run(int argc, char** argv) {
   for (AddressInMemory& a : job.addresses) {
     std::memcpy(&a.stood, static_cast<char*>(buffers[a.buffer]) + a.at, sizeof a.stood);
     replace_address(buffers, a, a.stood, address_of(buffers, a.target));
-  }
-  for (const auto& [buffer, offset] : job.defined) {
-    std::vector<unsigned char> flags(job.buffers[buffer].bytes);
-    transfer(data, flags.data(), flags.size(), offset, true);
-    set_defined_bytes(buffer, std::move(flags));
   }
   std::vector<std::string> arguments;
   for (const auto& [kind, index] : job.parameters) {

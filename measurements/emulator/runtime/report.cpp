@@ -206,8 +206,8 @@ void report_global(SiteIndex site, const char* instruction, int bytes, std::uint
       .write();
 }
 
-void report_executed(SiteIndex site, std::uint64_t times) {
-  Line("executed").site(site).number("times", times).write();
+void report_executed(SiteIndex site, std::uint64_t times, const char* shape) {
+  Line("executed").site(site).number("times", times).text("shape", shape).write();
 }
 
 void report_chains(std::uint64_t warps, std::uint64_t cycles) {

@@ -93,7 +93,7 @@ void report_shared(SiteIndex site, const char* instruction, int bytes, std::uint
 void report_global(SiteIndex site, const char* instruction, int bytes, std::uint64_t requests, std::uint64_t sectors,
                    std::uint64_t unique, std::uint64_t fresh);
 // How often warps executed the instruction of a site, and how long their chains of dependent instructions were.
-void report_executed(SiteIndex site, std::uint64_t times);
+void report_executed(SiteIndex site, std::uint64_t times, const char* shape);
 void report_chains(std::uint64_t warps, std::uint64_t cycles);
 // The last words: status is "done", "stopped" (after a deadlock), "crashed" or "timeout". Also writes the counts of
 // the findings. Allocates nothing, as signal handlers call it.

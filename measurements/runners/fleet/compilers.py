@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from measurements.compiler.cubin_cache import CompileCache, Compiled
-from measurements.compiler.nvrtc import OPTIONS, toolchain_version
+from measurements.compiler.nvcc import toolchain_of
+from measurements.compiler.nvrtc import OPTIONS
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.records.measurement import Status
 from measurements.runners.fleet.actors import SentProgram
@@ -22,21 +24,22 @@ class FleetCompilers(CompilePool):
     """Compiles on the machines of ``fleet``, which stays the caller's to close. What they compile is kept in the cache
     of this machine, too, and what that holds is not compiled again.
 
-    Raises NvrtcMissing: the version of this machine's compiler is part of what times are of.
+    ``compile_options`` as in CompilePool. Raises NvrtcMissing and NvccMissing: the version of this machine's compiler
+    is part of what times are of.
     """
 
-    def __init__(self, fleet: Fleet, cache: CompileCache | None = None) -> None:
-        self.toolchain = toolchain_version()
+    def __init__(self, fleet: Fleet, cache: CompileCache | None = None, *, compile_options: Sequence[str] = ()) -> None:
+        self.toolchain = toolchain_of(compile_options)
         self.cache = cache or CompileCache()
         self.workers = max(fleet.compilers.members, 1)
         self._fleet = fleet
         self._headers: dict[str, Any] = {}
         self._guard = threading.Lock()
-        fleet.require_toolchain(self.toolchain)
+        fleet.require_toolchain(toolchain_of(()))
 
     def submit(self, kernel: Kernel, arch: str) -> Future[Compiled | CompileFailure]:
         result: Future[Compiled | CompileFailure] = Future()
-        key = CompileCache.key(kernel, arch, (*OPTIONS, *kernel.compile_options), self.toolchain)
+        key = CompileCache.key(kernel, arch, (*OPTIONS, *kernel.compile_options), toolchain_of(kernel.compile_options))
         known = self.cache.load(key)
         if known is not None:
             result.set_result(known)

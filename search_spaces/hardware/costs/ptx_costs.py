@@ -24,8 +24,12 @@ IN_PLACE = "+immediate"  # of "ld.const.f32+immediate": an address known to the 
 _SPECIAL = ("rcp", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh", "popc", "clz", "bfind", "brev")
 _MEMORY = ("ld", "st", "atom", "red", "ldmatrix", "stmatrix", "cp", "shfl", "tex", "surf", "suld", "sust")
 _CONTROL = ("bra", "brx", "ret", "exit", "bar", "barrier", "call", "vote", "match", "redux", "fence", "membar")
+_TCGEN05: dict[str, Pipe] = {"mma": "tensor", "ld": "memory", "st": "memory", "cp": "memory"}
 _HALVES = ("f16", "f16x2", "bf16", "bf16x2")
 _F64_RATES = {80: 32.0, 90: 64.0, 100: 64.0, 103: 64.0}  # by compute capability; the others have 2
+# What device rows call the rate of a kind with scales, and of a type.
+_KIND_RATES = {"mxf8f6f4": "mxf8", "mxf4": "mxf4", "mxf4nvf4": "nvf4"}
+_RATES = {"s8": "i8", "u8": "i8", "s4": "i4", "u4": "i4", "e2m3": "e4m3", "e3m2": "e4m3", "e2m1": "e4m3"}
 
 
 def f64_rate(sm: int) -> float:
@@ -49,6 +53,8 @@ def costs(operation: str) -> Costs:
         return (("control", 1.0),)
     if opcode in ("mma", "wmma", "wgmma"):
         return (("tensor", 1.0),)
+    if opcode == "tcgen05":
+        return ((_TCGEN05.get(qualifiers[0], "control"), 1.0),)
     if opcode == "cvt":
         return _conversion(qualifiers)
     if kind == "f64":
@@ -87,17 +93,22 @@ def _conversion(qualifiers: Iterable[str]) -> Costs:
 
 @lru_cache(maxsize=1024)
 def tensor_flops(operation: str) -> tuple[float, str]:
-    """Flops of a warp's part of a matrix instruction, and the type that it multiplies; (0, "") of others."""
+    """Flops of a warp's part of a matrix instruction, and the type that it multiplies; (0, "") of others.
+
+    One thread alone executes tcgen05.mma, all of it. Its shape and type follow its qualifiers:
+    "tcgen05.mma.cta_group::1.kind::f16.m128n256k16.bf16".
+    """
     found = re.search(r"\bm(\d+)n(\d+)k(\d+)\b", operation)
     opcode, *qualifiers = operation.split(".")
-    if found is None or opcode not in ("mma", "wgmma", "wmma") or "load" in qualifiers or "store" in qualifiers:
+    if found is None or opcode not in ("mma", "wgmma", "wmma", "tcgen05") or {"load", "store"} & {*qualifiers}:
         return 0.0, ""
     m, n, k = map(int, found.groups())
     types = [q for q in qualifiers if re.fullmatch(r"(f|bf|tf|s|u|e\dm|b)\d+", q)]
-    multiplied = types[1] if len(types) > 2 else "f16"  # d, a, b, (c); wmma of f16 names d and c alone
+    # d, a, b, (c); wmma of f16 names d and c alone, tcgen05 that of a.
+    multiplied = types[-1] if opcode == "tcgen05" else types[1] if len(types) > 2 else "f16"
     warps = 4 if opcode == "wgmma" else 1
-    named = {"s8": "i8", "u8": "i8", "s4": "i4", "u4": "i4"}.get(multiplied, multiplied)
-    return 2.0 * m * n * k / warps, named
+    kind = next((q.removeprefix("kind::") for q in qualifiers if q.startswith("kind::")), "")
+    return 2.0 * m * n * k / warps, _KIND_RATES.get(kind) or _RATES.get(multiplied, multiplied)
 
 
 def by_pipe(executed: Mapping[str, T]) -> dict[Pipe, T]:

@@ -203,6 +203,29 @@ REDUCTIONS = {
 }
 
 
+@dataclass(frozen=True)
+class Atomic:
+    """What atomic_rmw does: the reduction of an element in memory and one of the value. ``red``: the operation of
+    memory's own that does it, for f32 and i32, "" where threads compare and swap."""
+
+    reduction: str
+    types: tuple[str, ...]
+    red: str = ""
+
+
+_STORED_FLOATS = ("f32", "f16", "bf16")
+ATOMICS = {
+    "addf": Atomic("add", _STORED_FLOATS, "add"),
+    "addi": Atomic("add", _WHOLE, "add"),
+    "mulf": Atomic("mul", _STORED_FLOATS),
+    "muli": Atomic("mul", _WHOLE),
+    **{kind: Atomic(kind, _STORED_FLOATS) for kind in ("maximumf", "minimumf", "maxnumf", "minnumf")},
+    "maxs": Atomic("maxsi", _WHOLE, "max"),
+    "mins": Atomic("minsi", _WHOLE, "min"),
+    **{kind: Atomic(kind, _WHOLE, kind[:-1]) for kind in ("andi", "ori", "xori")},
+}
+
+
 def number_code(number: float, type_: DType) -> str:
     """Return a constant in CUDA C++."""
     if type_.name == "bool":

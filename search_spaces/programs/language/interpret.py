@@ -7,7 +7,7 @@ operation (running error analysis). The tile sizes do not change the result beyo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,7 @@ from search_spaces.arrays import BoolArray, FloatArray, IntArray
 from search_spaces.hardware.dtypes import F32, SMALLEST, DType
 from search_spaces.operators.problem import Array, sum_growth
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.functions import FUNCTIONS, REDUCTIONS, U
+from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS, REDUCTIONS, U
 from search_spaces.programs.language.places import resolve
 
 TF32 = 2.0**-11  # unit roundoff
@@ -32,14 +32,38 @@ def interpret(trace: ir.Trace, inputs: Mapping[str, Array]) -> tuple[dict[str, F
     outputs = {a.name: np.full(a.full, np.nan) for a in trace.arrays if a.role == "output"}
     outputs |= {a.name: arrays[a.name].copy() for a in trace.arrays if a.role == "inout"}
     bounds = {name: np.zeros_like(values) for name, values in outputs.items()}
-    combined = {name: np.zeros_like(values) for name, values in outputs.items()}  # sizes and counts of what atomics add
+    combined = {name: Added.of(values) for name, values in outputs.items()}
     operations = resolve(trace).operations
     with np.errstate(all="ignore"):
         for block in itertools.product(*map(range, trace.blocks)):
             _Block(block, arrays, outputs, bounds, combined).run(operations)
-    for name, sizes in combined.items():
-        bounds[name] += 24 * U * sizes  # atomics add in any order
+    types = {a.name: a.dtype for a in trace.arrays}
+    for name, added in combined.items():
+        bounds[name] += added.bound(types[name])
     return outputs, bounds
+
+
+@dataclass(frozen=True)
+class Added:
+    """What atomics have added up in an array, in any order: sums of sizes, the first one that of what lay there, and
+    how many there were."""
+
+    sizes: FloatArray
+    counts: FloatArray
+
+    @classmethod
+    def of(cls, values: FloatArray) -> Added:
+        return cls(np.zeros_like(values), np.zeros_like(values))
+
+    def bound(self, type_: DType) -> FloatArray:
+        """Return the largest error of sums that are rounded to ``type_`` each time."""
+        most = int(self.counts.max(initial=0))
+        if type_ == F32:
+            growth = np.array([sum_growth(n) * U if n else 0.0 for n in range(most + 1)])
+        else:
+            growth = (1.0 + type_.unit_roundoff) ** np.arange(most + 1) - 1.0
+        found: FloatArray = growth[self.counts.astype(np.int64)] * self.sizes
+        return found if type_ == F32 or not type_.is_float else found + self.counts * SMALLEST[type_.name]
 
 
 @dataclass
@@ -48,7 +72,7 @@ class _Block:
     arrays: Mapping[str, FloatArray]
     outputs: Mapping[str, FloatArray]
     bounds: Mapping[str, FloatArray]
-    combined: Mapping[str, FloatArray]
+    combined: Mapping[str, Added]
     values: dict[int, Bounded] = field(default_factory=dict)
     states: dict[int, Bounded] = field(default_factory=dict)
     loops: dict[int, int] = field(default_factory=dict)
@@ -231,36 +255,53 @@ class _Block:
             part[...] = given[place]
 
     def _combine(self, kind: str, value: Bounded, window: ir.Window) -> None:
-        if window.index is not None:
-            self._combine_scattered(kind, value, window)
+        added = self.combined[window.array.name]
+        kept = [{window.array.name: a} for a in (added.sizes, added.counts)]
+        arrays = [self.outputs, self.bounds, *kept]
+        if window.index is None:
+            place = self._matrix(self.outputs, window)[1]
+            parts = [self._matrix(a, window)[0] for a in arrays]
+            joined = _combined(kind, window.array.dtype, parts, value[0][place], value[1][place])
+            for part, result in zip(parts, joined, strict=True):
+                part[...] = result
             return
-        part, place = self._matrix(self.outputs, window)
-        bound, _ = self._matrix(self.bounds, window)
-        given, error = value[0][place], value[1][place]
-        if kind in ("maxs", "mins"):
-            part[...] = (np.maximum if kind == "maxs" else np.minimum)(part, given)
-            return
-        if kind == "addf":
-            sizes, _ = self._matrix(self.combined, window)
-            sizes += np.abs(given) + np.abs(part) * (sizes == 0)
-        part += given
-        bound += error
-
-    def _combine_scattered(self, kind: str, value: Bounded, window: ir.Window) -> None:
         inside, (rows, columns) = self._scattered(window)
-        at, given, error = (rows[inside], columns[inside]), value[0][inside], value[1][inside]
-        part, bound = self._lines(self.outputs, window), self._lines(self.bounds, window)
-        if kind in ("maxs", "mins"):
-            (np.maximum if kind == "maxs" else np.minimum).at(part, at, given)
-            return
-        if kind == "addf":
-            sizes = self._lines(self.combined, window)
-            fresh = np.zeros_like(sizes)
-            fresh[at] = np.abs(part[at]) * (sizes[at] == 0)
-            sizes += fresh
-            np.add.at(sizes, at, np.abs(given))
-        np.add.at(part, at, given)
-        np.add.at(bound, at, error)
+        lines = [self._lines(a, window) for a in arrays]
+        places, given, error = rows[inside] * lines[0].shape[1] + columns[inside], value[0][inside], value[1][inside]
+        for chosen in _rounds(places):  # a place may come several times
+            at = np.unravel_index(places[chosen], lines[0].shape)
+            joined = _combined(kind, window.array.dtype, [a[at] for a in lines], given[chosen], error[chosen])
+            for line, result in zip(lines, joined, strict=True):
+                line[at] = result
+
+
+def _rounds(places: IntArray) -> Iterator[IntArray]:
+    """Yield positions in ``places``, each once, such that no place comes twice in a round."""
+    order = np.argsort(places, kind="stable")
+    first = np.searchsorted(places[order], places[order])
+    turn = np.arange(places.size) - first
+    for number in range(int(turn.max(initial=-1)) + 1):
+        yield order[turn == number]
+
+
+def _combined(
+    kind: str, type_: DType, parts: list[FloatArray], given: FloatArray, error: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return elements of an array, their bounds, and the sizes and counts of what was added, with a value's."""
+    part, bound, sizes, counts = parts
+    reduction = REDUCTIONS[ATOMICS[kind].reduction]
+    both = np.stack([part, given])
+    if not type_.is_float:
+        whole = np.asarray(reduction.on_numpy(both.astype(np.int64), axis=0)).astype(np.int64)
+        return whole.astype(np.int32).astype(np.float64), bound, sizes, counts
+    result = np.asarray(reduction.on_numpy(both, axis=0), dtype=np.float64)
+    if kind == "addf":
+        return result, bound + error, sizes + np.abs(given) + np.abs(part) * (counts == 0), counts + 1
+    if kind == "mulf":
+        product = np.abs(result)
+        most = (np.abs(part) + bound) * (np.abs(given) + error)
+        return result, most - product + type_.unit_roundoff * most + SMALLEST[type_.name], sizes, counts
+    return result, np.maximum(bound, error), sizes, counts
 
 
 def rounded(type_: DType, value: Bounded) -> Bounded:

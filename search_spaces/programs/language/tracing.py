@@ -14,7 +14,7 @@ from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language import index, ir
 from search_spaces.programs.language.distribution import subgroup_lanes
-from search_spaces.programs.language.functions import FUNCTIONS, REDUCTIONS
+from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS, REDUCTIONS
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape
 from search_spaces.programs.language.values import (
@@ -200,17 +200,18 @@ class Builder:
         self.add(ir.Store(tile.value, to, caller()))
 
     def atomic_rmw(self, kind: str, value: Tile | State, window: WindowHandle) -> None:
-        """Combine each element of the window with the value (RFC, atomic_rmw): addf, addi, maxs or mins."""
+        """Combine each element of the window with the value, in any order (RFC, atomic_rmw).
+
+        ``kind`` is addf, mulf, maximumf, minimumf, maxnumf or minnumf of f32, f16 and bf16, or addi, muli, maxs, mins,
+        andi, ori or xori of i32."""
         tile, to = value.tile(), window.window
         self._check_target("atomic_rmw", "atomic_rmw", tile, to)
         if to.array.role != "inout":
             fail("atomic_rmw", f"{to.array.name} must be InOut: what is combined has a value before")
-        wanted = {"addf": "f32", "addi": "i32", "maxs": "i32", "mins": "i32"}
-        if wanted.get(kind) != to.array.dtype.name:
-            fail(
-                "atomic_rmw",
-                f"{kind} of {to.array.dtype.name} is not offered: use addf of f32, addi, maxs or mins of i32",
-            )
+        name = to.array.dtype.name
+        if kind not in ATOMICS or name not in ATOMICS[kind].types:
+            known = ", ".join(k for k, row in ATOMICS.items() if name in row.types)
+            fail("atomic_rmw", f"{kind} of {name} is not offered: use {known}" if known else f"{name} is not combined")
         self.add(ir.AtomicRmw(kind, tile.value, to, caller()))
 
     def _check_target(self, operation: str, rule: str, tile: Tile, to: ir.Window) -> None:

@@ -105,8 +105,8 @@ class Code:
         if all(n == first for n in numbers):
             return str(first)
         if len(numbers) > 1 and numbers == tuple(first + i * (numbers[1] - first) for i in range(len(numbers))):
-            step = numbers[1] - first
-            text = index if step == 1 else f"{index} * {step}"
+            step, wide = numbers[1] - first, "ll" if _is_far(numbers) else ""
+            text = index if step == 1 else f"{index} * {step}{wide}"
             return text if first == 0 else f"({text} + {first})"
         return f"{self.table(numbers)}[{index}]"
 
@@ -114,6 +114,12 @@ class Code:
     def tables(self) -> list[str]:
         """Their definitions."""
         return [
-            f"__device__ constexpr int {name}[{len(numbers)}] = {{{', '.join(map(str, numbers))}}};"
+            f"__device__ constexpr {'long long' if _is_far(numbers) else 'int'} {name}[{len(numbers)}] = "
+            f"{{{', '.join(map(str, numbers))}}};"
             for numbers, name in self._tables.items()
         ]
+
+
+def _is_far(numbers: tuple[int, ...]) -> bool:
+    """Whether an int does not hold all of them, such as distances between lines of a wide array."""
+    return max(map(abs, numbers)) >= 1 << 31

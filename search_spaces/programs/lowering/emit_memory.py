@@ -9,6 +9,7 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Spread, Staged, of_index
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution, fold, turned
+from search_spaces.programs.language.functions import ATOMICS, REDUCTIONS
 from search_spaces.programs.language.ir import line_dimension
 from search_spaces.programs.lowering.emit_shared import WIDEST, SharedTiles
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
@@ -205,7 +206,8 @@ class MemoryAccess(SharedTiles):
         pointer, distance, names = self._access(window, of, source)
         type_, leader = window.array.dtype, of.leader(self.numbers.warps)
         atomic = isinstance(operation, ir.AtomicRmw)
-        width = 1 if atomic else self._width(window, of, WIDEST // type_.bytes)
+        halves = isinstance(operation, ir.AtomicRmw) and operation.kind == "addf" and type_.bits == 16
+        width = self._width(window, of, (2 if halves else 1) if atomic else WIDEST // type_.bytes)
         raw = ref.raw() if ref.kind == "array" else ref
         plain = raw.kind == "array" and raw.table is None
 
@@ -215,10 +217,14 @@ class MemoryAccess(SharedTiles):
 
         def text(r: str) -> str:
             to = f"{pointer} + {self.code.at(tuple(distance), r)}{self._far(window, places, r)}"
-            if isinstance(operation, ir.AtomicRmw):
-                call = {"addf": "add", "addi": "add", "maxs": "max", "mins": "min"}[operation.kind]
-                return f"if ({tested(r)}) ptx::reduce_{call}({to}, {raw.text(self.code, r)});"
+            if isinstance(operation, ir.AtomicRmw) and not halves:
+                return self._combining(operation, to, tested(r), ref.text(self.code, r))
             call = f"tile::store<{type_.c_name}, {width}>({to}"
+            if halves:
+                native = str(type_.name == "f16" or self.device.has("bf16_atomics")).lower()
+                call = f"if ({tested(r)}) tile::add_halves<{type_.c_name}, {width}, {native}>({to}"
+                numbers_ = ", ".join(raw.text(self.code, r if i == 0 else f"({r} + {i})") for i in range(width))
+                return f"{{ const float x[{width}] = {{{numbers_}}}; {call}, x); }}"
             if plain:
                 return f"{call}, &{raw.name}[{r}], {tested(r)});"
             numbers_ = ", ".join(raw.text(self.code, r if i == 0 else f"({r} + {i})") for i in range(width))
@@ -227,6 +233,18 @@ class MemoryAccess(SharedTiles):
 
         scattered = (*raw.scattered, *(() if places is None else places.scattered))
         self.code.each(of.registers, text, source, width=width, scattered=scattered)
+
+    def _combining(self, operation: ir.AtomicRmw, to: str, inside: str, value: str) -> str:
+        """Return a statement that combines an element in memory with a number."""
+        row, type_ = ATOMICS[operation.kind], operation.window.array.dtype
+        if row.red and type_.bits == 32:
+            return f"if ({inside}) ptx::reduce_{row.red}({to}, {value});"
+        register = register_type(type_)
+        joined = REDUCTIONS[row.reduction].code.format("y", "x")
+        return (
+            f"if ({inside}) {{ const {register} x = {value}; "
+            f"tile::combine({to}, [&]({register} y) {{ return {joined}; }}); }}"
+        )
 
     def _prefetch(self, operation: ir.Prefetch) -> None:
         """Prefetch with a thread for each line of 128 bytes of the window."""

@@ -6,6 +6,8 @@ The source names the lines of the user's file (``#line``), so that what the emul
 from __future__ import annotations
 
 from search_spaces.hardware.devices import Device
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.functions import ATOMICS
 from search_spaces.programs.lowering.emit import Emitter, grid_code
 from search_spaces.programs.planning.boxes import BoxedNumbers, box_map, box_struct
 from search_spaces.programs.planning.choices import choices
@@ -30,6 +32,7 @@ OF_BOXES = (
     "autosched/ptx/warp/shuffle.cuh",
 )
 THREAD = "[[maybe_unused]] const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;"
+OF_ATOMICS = "autosched/tile/atomics.cuh"
 OF_SPLITS = "autosched/tile/split.cuh"
 OF_UNITS = {"mma": "autosched/intrinsics/mma_sync.cuh", "fma": "autosched/intrinsics/fma.cuh"}
 
@@ -69,6 +72,9 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
         includes += OF_PRODUCTS
         includes.append(row.header or OF_UNITS[row.unit])
     threads, splits = config.integer("threads"), emitter.split.count if emitter.split is not None else 1
+    atomics = [s for s in found.stores if isinstance(s, ir.AtomicRmw)]
+    if any(not ATOMICS[s.kind].red or s.window.array.dtype.bits == 16 for s in atomics):
+        includes.append(OF_ATOMICS)
     if splits > 1:
         includes.append(OF_SPLITS)
     structs = "".join(

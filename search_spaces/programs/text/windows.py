@@ -167,7 +167,7 @@ class Windows(Names):
             self.found.note(s, f"a {value.value.dtype.name} vector goes to a {wanted.name} tile: it is rounded")
             value = value.cast(wanted.name)
         if s.op == "xetile.atomic_rmw":
-            kind = "addf" if s.kind in ("add", "addf") and wanted.name == "f32" else s.kind
+            kind = "addf" if s.kind in ("add", "addf") and wanted.is_float else s.kind
             kind = "addi" if s.kind == "add" and wanted.name == "i32" else kind
             self.p.atomic_rmw(kind, value, window)
         elif window.window.array.role == "inout":

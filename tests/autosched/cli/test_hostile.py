@@ -127,6 +127,21 @@ def test_train_says_that_it_was_given_a_cache_of_kernel_tuner(run: Run) -> None:
         ("[launch]", "[[problem]]\n" * 1001 + "[launch]", "problem: there are more than 1000"),
         ("[launch]", "#" * (1 << 20) + "\n[launch]", "more than 1 MiB"),
         ("n = 64", "n = 64\n_ = 1", "a size cannot be called '_'"),
+        ("n = 64", "n = 64\nself = 1", "a size cannot be called 'self'"),
+        ("n = 64", "n = 64\noperator = 1", "a size cannot be called 'operator'"),
+        ("n = 64", "n = 64\nsize = 1", "--size is an option of 'autosched space', and k calls a size so"),
+        ("n = 64", "n = 64\ndevice = 1", "--device is an option of 'autosched space', and k calls a size so"),
+        ('name = "x"', 'name = "b"', "the name 'b' is taken: give the array another one"),
+        ("[kernel]", '[kernel]\nsummary = "\\u001b[2J"', "kernel.summary: .* has a character that cannot be printed"),
+        ("[kernel]", '[kernel]\nsummary = "a\\u202eb"', "kernel.summary: .* has a character that cannot be printed"),
+        ("[launch]", '[[rule]]\nexpr = "b > 1"\nreason = "\\u009b2J"\n[launch]', "rule.*reason: .* cannot be printed"),
+        ("[launch]", '[metrics]\n"\\u001b[2J" = "1 / time"\n[launch]', "metrics: the key .* cannot be printed"),
+        ("x.npy", "\\u001b[2J.npy", "argument.2..fill.file: .* has a character that cannot be printed"),
+        ('shape = "n"', "shape = [" + '"n", ' * 900 + "]", "at most 16 dimensions, not 900"),
+        ("[launch]", '[reference]\npython = "pipe:f"\n[launch]', "pipe is not a regular file"),
+        ("[launch]", '[reference]\ntime_limit = -1\n[launch]', "a number of seconds, more than 0"),
+        ("[launch]", '[reference]\ntime_limit = inf\n[launch]', "a number of seconds, more than 0"),
+        ("[launch]", '[reference]\nmemory_limit = 1\n[launch]', "takes the memory of its arrays"),
         ('source = "k.cu"', 'source = "k.cu"\nname = "' + "a" * 101 + '"', "is not a name"),
         ("[launch]", '[[rule]]\nexpr = "b > 1"\nname = "b > 2"\n[[rule]]\nexpr = "b > 2"\n[launch]', "another rule"),
         ("[launch]", '[[rule]]\nexpr = "b > 1"\nname = "launch.block"\n[launch]', "a rule of the launch is called"),
@@ -166,6 +181,18 @@ def test_hostile_kernel_files(run: Run, old: str, new: str, said: str) -> None:
     status, out, err = run("space", "--kernel", "k.toml", "--device", "a100")
     assert (status, out, err.count("\n")) == (2, "", 1), err
     assert re.search(said, err), err
+
+
+@pytest.mark.parametrize("command", [("space",), ("verify",), ("tune", "--trials", "1", "--db", "b.db")])
+def test_references_one_after_another(run: Run, command: tuple[str, ...]) -> None:
+    Path("k.cu").write_text("__global__ void k(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }\n")
+    own = KERNEL.replace('fill = { file = "x.npy" }\n', "")
+    for number in range(1500):
+        name, following = f'[kernel]\nname = "k{number}"', f'[reference]\nkernel = "k{number + 1}.toml"\n'
+        Path(f"k{number}.toml").write_text(own.replace("[kernel]", name) + following)
+    Path("k1500.toml").write_text(own)
+    status, _, err = run(*command, "--kernel", "k0.toml", "--device", "a100")
+    assert status == 2 and err.count("\n") == 1 and "more than 20 kernels are references one after another" in err
 
 
 def test_a_scalar_that_its_type_cannot_hold_is_named(run: Run) -> None:

@@ -16,6 +16,7 @@ import helion.language as hl  # noqa: E402
 from autosched.helion import DatabaseBackend, autotuner, seeds  # noqa: E402
 from autosched.helion.emulating import emulating  # noqa: E402
 from autosched.helion.space import ConfigSpace  # noqa: E402
+from autosched.triton import emulated  # noqa: E402
 from measurements.records.measurement import Provenance, Status  # noqa: E402
 from measurements.store.store import Store  # noqa: E402
 from search_spaces.hardware.devices import device  # noqa: E402
@@ -44,6 +45,17 @@ def last_writer(x: torch.Tensor) -> torch.Tensor:
 
 def kernel_of(function, **settings):
     return helion.kernel(function, static_shapes=True, **settings)
+
+
+def test_times_of_a_pretended_gpu_are_estimates(tmp_path: Path) -> None:
+    """The program sees a GPU, and what is recorded says that there was none."""
+    database = tmp_path / "best.db"
+    kernel = kernel_of(doubled, autotuner_fn=autotuner(database, trials=2, seed=3))
+    with emulated("h100"):
+        x = torch.randn(64, 32, device="cuda")
+        torch.testing.assert_close(kernel(x), x * 2)
+    with Store.open(database, create=False) as store:
+        assert {(r.device, r.provenance) for r in store.trials()} == {("h100", Provenance.ESTIMATED)}
 
 
 def test_a_call_is_tuned_by_our_sampler_and_then_known(tmp_path: Path) -> None:

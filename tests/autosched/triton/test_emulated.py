@@ -43,6 +43,23 @@ def test_a_program_that_asks_for_cuda(session) -> None:
     assert sum(s.sectors for s in launch.emulation.global_sites) == 3 * 38
 
 
+def test_what_moves_to_the_gpu(session) -> None:
+    """Each form of ``Tensor.to``, as programs and ``Module.to`` write them."""
+    model = torch.nn.Linear(4, 3).to("cuda")
+    assert model.weight.is_cuda and model.to("cuda", torch.float16).weight.dtype is torch.float16
+    assert model.to(device="cuda", dtype=torch.bfloat16, non_blocking=True).bias.dtype is torch.bfloat16
+    x = torch.ones(2, 3, 4, 5)
+    assert x.to("cuda") is x and x.to("cuda:0", non_blocking=True) is x and x.to(0) is x and x.to(None, None, True) is x
+    assert x.to("cuda", torch.float16, True).dtype is torch.float16 and x.to("cuda", copy=True) is not x
+    assert x.to(torch.int32, True).dtype is torch.int32
+    assert x.to(torch.ones(1, dtype=torch.float64), True).dtype is torch.float64
+    assert x.to(memory_format=torch.channels_last).stride() == x.contiguous(memory_format=torch.channels_last).stride()
+    index = torch.cuda.current_device()
+    assert torch.zeros(3, device=index).is_cuda and torch.device(index) == torch.device("cuda", 0)
+    host = x.to("cpu")
+    assert host is not x and torch.equal(host, x)
+
+
 def test_on_cpu_tensors_without_pretence() -> None:
     with emulated("h100", pretend_cuda=False) as session:
         x = torch.arange(64, dtype=torch.float16)

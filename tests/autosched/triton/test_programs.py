@@ -107,3 +107,38 @@ def test_the_plug_in(tmp_path: Path, extra: int, status: int) -> None:
     assert "1 Triton launches emulated for h100" in done.stdout
     if extra:
         assert "out_of_bounds_global" in done.stdout and "test_twice.py:11" in done.stdout
+
+
+AROUND = """
+import pytest, torch
+from twice import DEVICE, twice
+
+@pytest.fixture
+def doubled():
+    return twice(torch.rand(200, device=DEVICE))
+
+def test_with_a_fixture(doubled):
+    pass
+
+def test_that_fails_anyway():
+    twice(torch.rand(200, device=DEVICE))
+    assert 0, "another reason"
+
+def test_without_a_launch():
+    pass
+"""
+
+
+def test_the_plug_in_sees_launches_outside_of_tests(tmp_path: Path) -> None:
+    """A fixture's, one of a test that fails anyway, and a module's own."""
+    program(tmp_path, 3).rename(tmp_path / "twice.py")
+    (tmp_path / "test_around.py").write_text(AROUND)
+    (tmp_path / "test_module.py").write_text("import torch, twice\ntwice.twice(torch.rand(200, device='cuda'))\n")
+    plain = ["-p", "no:cacheprovider", "--autosched-triton", "h100", "--continue-on-collection-errors"]
+    command = [sys.executable, "-m", "pytest", "-q", *plain, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 failed, 1 passed" in done.stdout and "2 errors" in done.stdout
+    assert "ERROR at setup of test_with_a_fixture" in done.stdout and "another reason" in done.stdout
+    assert "ERROR collecting test_module.py" in done.stdout
+    assert done.stdout.count("twice.py:11: out_of_bounds_global") >= 3

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from autosched.user_kernels.document import KernelFileError
 from autosched.user_kernels.kernel_file import KernelFile
 from autosched.user_kernels.problem import KernelProblem, problem_type
 from autosched.user_kernels.reading.kernel_files import read_file
@@ -218,3 +219,26 @@ def test_an_array_that_is_read_and_written(write: Write) -> None:
     inputs = one.random_inputs(0)
     assert [(o.name, o.role) for o in one.operands()] == [("out", "inout")]
     assert np.array_equal(one.reference(inputs)["out"], 4.0 * inputs["out"])
+
+
+def test_a_kernel_that_is_the_reference_has_a_time_limit(write: Write) -> None:
+    source = "__global__ void scale(float* out, const float* in, int width, float factor) { for (;;) __threadfence(); }"
+    python = '[reference]\npython = "reference.py:scale"'
+    changes = (python, "[reference]\ntime_limit = 0.1")
+    one = problem(read_file(write(TOML, changes, source=source)), width=64)
+    with pytest.raises(
+        KernelFileError, match=r"not emulated within 0\.1 s: .* write time_limit = 1 under \[reference\]"
+    ):
+        one.reference(one.random_inputs(0))
+
+
+def test_the_limits_of_a_function_are_those_of_the_file_that_was_read_last(write: Write) -> None:
+    python = '[reference]\npython = "reference.py:scale"'
+    files = [read_file(write(TOML, (python, f"{python}\ntime_limit = {limit}"))) for limit in (60, 70)]
+    assert files[0] == files[1]
+    limits = [problem_type(file).file.reference.function for file in files]
+    assert [f is not None and f.time_limit for f in limits] == [60, 70]
+    given = "fill = { python = 'reference.py:scale', time_limit = 5, memory_limit = 2 }"
+    file = read_file(write(TOML, ("fill = { uniform = [-1, 1] }", given)))
+    function = next(a.fill.function for a in file.arguments if a.fill is not None)
+    assert function is not None and (function.time_limit, function.memory_limit) == (5, 2 << 30)

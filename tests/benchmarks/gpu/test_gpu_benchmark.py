@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import zlib
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -37,6 +37,7 @@ from measurements.records.vendor_library import is_library
 from measurements.runners.base import Entrant, RunnerStopped
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available
 from measurements.runners.cuda.supervisor import Limits
+from search_spaces import catalogue
 from search_spaces.catalogue import BUILT_IN_PROBLEMS, templates
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -196,6 +197,38 @@ def test_the_whole_command_with_real_kernels_and_the_emulator(tmp_path, no_tests
     assert [(row["purpose"], row["trials"]) for row in results["shapes"]] == [("small", 4), ("transpose", 4)]
     assert results["left_out"] == ["the operator strange: it has no size"]
     assert "emulator: 2 of 2 candidates agree" in (out / "table.txt").read_text()
+
+
+@pytest.mark.parametrize(("program", "template"), [("gemm_relu", "gemm_relu"), ("matmul", "matmul")])
+def test_a_tile_program_by_the_command(tmp_path, no_tests, monkeypatch, capsys, program, template):
+    """Its own, and one that stands beside the templates of an operator."""
+    try:
+        host_compiler()
+        toolchain_version()
+    except (HostCompilerMissing, NvrtcMissing) as missing:
+        pytest.skip(str(missing))
+    environment = {simulated_gpu.SECONDS: "0.001", simulated_gpu.LOG: str(tmp_path / "log")}
+    monkeypatch.setattr(catalogue, "_catalogue", cache(catalogue._Catalogue))  # what is registered here stays here
+    monkeypatch.setattr(gpu, "cuda_available", lambda: (True, "it answers"))
+    monkeypatch.setattr(gpu, "cuda_device", lambda: H200)
+    monkeypatch.setattr(
+        gpu, "CudaRunner", partial(CudaRunner, worker_module=simulated_gpu.MODULE, worker_env=environment)
+    )
+    out, place = tmp_path / "out", str(ROOT / "examples" / "programs" / f"{program}.py")
+    asked = ["--minutes", "20", "--out", str(out), "--trials", "3", "--program", place]
+    sizes = ["--size", "m=33", "--size", "n=24", "--size", "k=40"]
+    assert gpu.main([*asked, *sizes]) == 0, capsys.readouterr().out
+    (row,) = json.loads((out / "results.json").read_text())["shapes"]
+    assert (row["trials"], row["problem"]["operator"]) == (3, template)
+    for wrong, why in (
+        (["--program", place, "--size", "m=33"], "needs --size"),
+        (["--program", place, "--size", "q=1"], "is not a size of"),
+        (["--size", "m=1"], "--size is for --program"),
+        (["--program", str(tmp_path / "none.py")], "there is no file"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            gpu.main(["--minutes", "20", "--out", str(out), *wrong])
+        assert why in capsys.readouterr().err
 
 
 def test_a_baseline_that_is_not_there_is_named_once(make_runner, tmp_path, no_tests):
@@ -368,7 +401,7 @@ def test_a_kill_during_the_tests_leaves_no_process(tmp_path, how):
     )
     program = f"""
 from pathlib import Path
-from functools import partial
+from functools import cache, partial
 from benchmarks.gpu import run as gpu, simulated_gpu
 from search_spaces.hardware.devices import device
 gpu.cuda_available, gpu.cuda_device = lambda: (True, "it answers"), lambda: device("h200")

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from needs import needs_compiler, needs_nvrtc
 
+from autosched import tune
+from autosched.dispatch.staleness import Environment, stale_reasons
+from autosched.proofs import stored_proof
 from autosched.proofs.proof import verify_one
 from autosched.user_kernels.document import KernelFileError
 from autosched.user_kernels.user_kernel import Kernel
 from measurements.compiler import nvcc
 from measurements.compiler.nvcc import NvccMissing
-from measurements.compiler.nvrtc import NVCC
+from measurements.compiler.nvrtc import NVCC, toolchain_version
 from measurements.compiler.pool import Compiled, CompileFailure, CompilePool
+from measurements.store.store import Store
 from search_spaces.hardware.devices import device
 from search_spaces.templates.headers import Headers
 
@@ -64,6 +70,29 @@ def test_a_kernel_file_asks_for_it(tmp_path: Path) -> None:
     assert isinstance(compiled, Compiled) and compiled.toolchain.startswith("nvcc ")
 
 
+@needs_nvcc
+@needs_nvrtc
+@needs_compiler
+def test_records_and_proofs_say_which_compiler_it_was(tmp_path: Path) -> None:
+    (tmp_path / "scaled.cuh").write_text(dict(HEADERS.files)["scaled.cuh"])
+    (tmp_path / "scale.cu").write_text(SOURCE)
+    made, a100 = kernel(tmp_path / "scale.cu"), device("a100")
+    result = tune(made.problem(), trials=1, database=tmp_path / "b.db", device="a100", workers=1)
+    assert result.best is not None and result.best.toolchain == nvcc.nvcc_version()
+    assert json.loads(result.best.fingerprint)["toolchain"] == nvcc.nvcc_version()
+    assert any(f"by {nvcc.nvcc_version()}" in line for line in result.lines)
+    with Store.open(tmp_path / "b.db") as store:
+        (record,) = store.trials()
+    assert record.proof is not None and json.loads(record.proof)["compiler"] == nvcc.nvcc_version()
+    built = made.template.kernel(made.problem(), record.schedule, a100)
+    assert stored_proof.stale_reason(record.proof, built) == ""
+    here = Environment(toolchain_version())
+    assert stale_reasons(record, a100, here, made.template, built) == ()
+    assert stale_reasons(record, a100, here, made.template, None) == ()  # as of a neighbour
+    older = replace(record, toolchain="nvcc 1.2.3")
+    assert stale_reasons(older, a100, here, made.template, built) == (f"compiler nvcc 1.2.3 to {nvcc.nvcc_version()}",)
+
+
 def test_where_it_is_not_there_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "scale.cu").write_text(SOURCE)
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
@@ -87,7 +116,7 @@ def test_a_pool_without_it_fails_the_kernel_alone(tmp_path: Path, monkeypatch: p
     def missing() -> str:
         raise NvccMissing("nvcc was not found")
 
-    monkeypatch.setattr("measurements.compiler.pool.nvcc_version", missing)
+    monkeypatch.setattr(nvcc, "nvcc_version", missing)
     with CompilePool(workers=1) as pool:
         failed = pool.compile(made.template.kernel(made.problem(), schedule, a100), "sm_80")
     assert isinstance(failed, CompileFailure) and failed.reason == "nvcc was not found"

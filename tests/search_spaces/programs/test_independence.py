@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -37,3 +39,14 @@ def test_parts_are_the_whole_ones() -> None:
         np.testing.assert_allclose(part.problem.reference(given)["out"], whole[at], rtol=1e-12, atol=1e-12)
         seen += at.size
     assert seen == places.size
+
+
+def test_parts_of_far_rows_are_small() -> None:
+    """Places along an extent that a part cuts are not listed."""
+    rows = 1 << 29
+    p = problem(load_program("examples/programs/gemm_relu.py"), m=rows, n=140, k=40)
+    tracemalloc.start()
+    (part,) = p.parts(np.array([(rows - 1) * 140 + 7], dtype=np.int64))
+    assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    tracemalloc.stop()
+    assert (part.problem.m, part.problem.n) == (1, 1)

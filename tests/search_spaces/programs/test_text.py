@@ -22,10 +22,8 @@ DOCUMENTS = Path(__file__).parent / "documents"
 REFUSED = {
     "table update_tile_offset": "stores nothing",
     "table prefetch_tile": "stores nothing",
-    "table atomic_rmw": "add of bf16 is not offered",
     "line 123": "stores nothing",
     "line 139": "stores nothing",
-    "line 143": "addf of bf16 is not offered",
     "line 196": "a row-major memref has no tile of order [0, 1] (RFC, appendix 1)",
     "line 234": "stores nothing",
     "line 252": "stores nothing",

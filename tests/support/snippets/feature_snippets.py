@@ -12,6 +12,7 @@ PTX: dict[str, str] = {
     "fp8_mma": 'asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%0,%0,%0}, {%1,%1,%1,%1}, '
     '{%1,%1}, {%0,%0,%0,%0};" : "+f"(f) : "r"(r));',
     "stmatrix": 'asm volatile("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%0};" :: "r"(r) : "memory");',
+    "bf16_atomics": 'asm volatile("red.global.add.noftz.bf16 [%0], %1;" :: "l"(p), "h"(h) : "memory");',
     "tma": 'asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes '
     '[%0], [%1, {%0, %0}], [%0];" :: "r"(r), "l"(p) : "memory");',
     "clusters": 'asm volatile("mapa.shared::cluster.u32 %0, %0, 1;" : "+r"(r));'

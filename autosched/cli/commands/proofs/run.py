@@ -5,6 +5,7 @@
 ``emulated_seconds``.
 """
 
+import signal
 import sys
 from json import dumps
 from pathlib import Path
@@ -123,7 +124,8 @@ def _summarize(result: ProgramResult) -> None:
     what += f" and {notes} note{'s' if notes != 1 else ''}" if notes else ""
     times = f"{launches} launch{'es' if launches != 1 else ''}"
     lacks = f"; {len(lacking)} thing{'s are' if len(lacking) != 1 else ' is'} not emulated" if lacking else ""
-    _line(f"{what} in {times}, emulated in {result.emulated_seconds:.1f} s{lacks}")
+    died = f"; the program was ended by {signal.Signals(-result.status).name}" if result.status < 0 else ""
+    _line(f"{what} in {times}, emulated in {result.emulated_seconds:.1f} s{lacks}{died}")
 
 
 def _line(text: str) -> None:

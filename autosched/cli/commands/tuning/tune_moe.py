@@ -55,8 +55,9 @@ def tune_moe(
 ) -> int:
     """Write the configurations of a layer for every batch size, and a sidecar that says where they come from.
 
-    The time model ranks the space of vLLM's own tuner; its first choice that Triton compiles for the device, that fits
-    and that is proven in the emulator is taken. No GPU is asked, and times are ESTIMATED, unless --measure is given.
+    The time model ranks the space of vLLM's own tuner. Its first choices are compiled by Triton for the device, proven
+    in the emulator, and ranked again by what the compiled kernels do: the fastest is taken. No GPU is asked, and times
+    are ESTIMATED, unless --measure is given.
     """
     from autosched.triton.configs.file_names import FORMATS
 

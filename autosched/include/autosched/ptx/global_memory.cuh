@@ -78,6 +78,51 @@ __device__ __forceinline__ void reduce_min(int* address, int value) {
   asm volatile("red.global.min.s32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
 
+__device__ __forceinline__ void reduce_and(int* address, int value) {
+  asm volatile("red.global.and.b32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+__device__ __forceinline__ void reduce_or(int* address, int value) {
+  asm volatile("red.global.or.b32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+__device__ __forceinline__ void reduce_xor(int* address, int value) {
+  asm volatile("red.global.xor.b32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+// Of 16 bits, one element or two side by side in a word; of bf16 since sm_90.
+__device__ __forceinline__ void reduce_add_f16(void* address, unsigned short value) {
+  asm volatile("red.global.add.noftz.f16 [%0], %1;" ::"l"(address), "h"(value) : "memory");
+}
+__device__ __forceinline__ void reduce_add_f16x2(void* address, unsigned values) {
+  asm volatile("red.global.add.noftz.f16x2 [%0], %1;" ::"l"(address), "r"(values) : "memory");
+}
+__device__ __forceinline__ void reduce_add_bf16(void* address, unsigned short value) {
+  asm volatile("red.global.add.noftz.bf16 [%0], %1;" ::"l"(address), "h"(value) : "memory");
+}
+__device__ __forceinline__ void reduce_add_bf16x2(void* address, unsigned values) {
+  asm volatile("red.global.add.noftz.bf16x2 [%0], %1;" ::"l"(address), "r"(values) : "memory");
+}
+// What lies there now becomes `to` if it is `from`; it comes back either way.
+__device__ __forceinline__ unsigned short compare_and_swap(unsigned short* address, unsigned short from,
+                                                           unsigned short to) {
+  unsigned short old;
+  asm volatile("atom.global.cas.b16 %0, [%1], %2, %3;" : "=h"(old) : "l"(address), "h"(from), "h"(to) : "memory");
+  return old;
+}
+__device__ __forceinline__ unsigned compare_and_swap(unsigned* address, unsigned from, unsigned to) {
+  unsigned old;
+  asm volatile("atom.global.cas.b32 %0, [%1], %2, %3;" : "=r"(old) : "l"(address), "r"(from), "r"(to) : "memory");
+  return old;
+}
+__device__ __forceinline__ unsigned short ld_relaxed(const unsigned short* address) {
+  unsigned short value;
+  asm volatile("ld.relaxed.gpu.global.b16 %0, [%1];" : "=h"(value) : "l"(address) : "memory");
+  return value;
+}
+__device__ __forceinline__ unsigned ld_relaxed(const unsigned* address) {
+  unsigned value;
+  asm volatile("ld.relaxed.gpu.global.b32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+  return value;
+}
+
 // Ask for a line to be near (prefetch.global): in L1, or in L2.
 __device__ __forceinline__ void prefetch_l1(const void* address) {
   asm volatile("prefetch.global.L1 [%0];" ::"l"(address));

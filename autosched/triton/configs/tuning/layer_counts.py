@@ -1,6 +1,7 @@
 """What the two matmuls of a layer execute and move, for every configuration at once: counted from sizes alone.
 
 Nothing is compiled, so that a tuner's whole space is ranked in milliseconds and only the first few need a compiler.
+Those are ranked again by what the compiled kernel does (``derived_counts.py``).
 These are the counts that the emulator finds in the compiled kernel (a test compares them), and their time is that of
 any Triton launch (``autosched/triton/estimate.py``). Tokens choose experts evenly and independently.
 
@@ -102,12 +103,10 @@ def tokens_of_experts(experts: int, top_k: int, rows: int) -> tuple[int, ...]:
 def launch_table(c: Columns, layer: Layer, rows: int, n: int, k: int, device: Device) -> LaunchTable:
     """Count the matmul of ``n`` columns and depth ``k``."""
     tokens = np.array(tokens_of_experts(layer.experts, layer.top_k, rows))
-    by_tile = {int(m): int(np.ceil(tokens / m).sum()) for m in np.unique(c.m)}
-    row_blocks = np.array([by_tile[int(m)] for m in c.m], dtype=np.float64)
-    blocks = row_blocks * np.ceil(n / c.n)
+    blocks = _row_blocks(c, layer, rows) * np.ceil(n / c.n)
     depth = np.minimum(c.k, min(layer.block_shape)) if layer.block_shape else c.k
     turns = np.ceil(k / depth)
-    valid = np.minimum(rows * layer.top_k / row_blocks, c.m)  # rows of a tile that a token has
+    valid = rows_of_blocks(c, layer, rows)
     copied = (c.m * layer.row_bytes + c.n * layer.weight_bytes) * depth  # bytes of a turn, of 16 for each copy
     asked = (valid * layer.row_bytes + c.n * layer.weight_bytes) * depth
     stored = valid * c.n * 2
@@ -139,6 +138,17 @@ def launch_table(c: Columns, layer: Layer, rows: int, n: int, k: int, device: De
         # Each is stored and loaded in a turn.
         spill_bytes=2 * 4 * np.maximum(needed - device.max_registers_per_thread, 0.0),
     )
+
+
+def rows_of_blocks(c: Columns, layer: Layer, rows: int) -> Floats:
+    """Rows of a tile that a token has, on average."""
+    return np.asarray(np.minimum(rows * layer.top_k / _row_blocks(c, layer, rows), c.m))
+
+
+def _row_blocks(c: Columns, layer: Layer, rows: int) -> Floats:
+    tokens = np.array(tokens_of_experts(layer.experts, layer.top_k, rows))
+    by_tile = {int(m): int(np.ceil(tokens / m).sum()) for m in np.unique(c.m)}
+    return np.array([by_tile[int(m)] for m in c.m], dtype=np.float64)
 
 
 def shared_bytes(c: Columns, layer: Layer, device: Device) -> Floats:

@@ -7,9 +7,11 @@ import queue
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import asdict
 from typing import Any, Self
 
 from autosched.triton.configs.file_names import FileName, Format
+from autosched.triton.configs.layer import Layer
 from measurements.compiler.pool import usable_cores
 from measurements.files.text import one_line
 from measurements.workers.transport import WorkerError, WorkerFailed, WorkerTimeout
@@ -29,6 +31,7 @@ class JudgePool:
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         self._stack = ExitStack()
         self._known: dict[str, tuple[Mapping[str, Any], float]] = {}
+        self._counted: dict[str, Mapping[str, Any]] = {}
 
     def __enter__(self) -> Self:
         for _ in range(self.workers):
@@ -52,22 +55,33 @@ class JudgePool:
         key = self.key(name, config, device)
         if key not in self._known:
             began = time.monotonic()
-            worker = self._idle.get()
-            try:
-                found = self._asked(worker, name, config, device)
-            finally:
-                self._idle.put(worker)
-            self._known[key] = found, time.monotonic() - began
+            request = {
+                "format": self._format,
+                "name": name.text(self._format),
+                "config": dict(config),
+                "device": device.name,
+                "prove": self._prove,
+            }
+            self._known[key] = self._asked(request), time.monotonic() - began
         return self._known[key]
 
-    def _asked(self, worker: Worker, name: FileName, config: Mapping[str, int], device: Device) -> Mapping[str, Any]:
-        request = {
-            "format": self._format,
-            "name": name.text(self._format),
-            "config": dict(config),
-            "device": device.name,
-            "prove": self._prove,
-        }
+    def counted(self, layer: Layer, rows: int, config: Mapping[str, int], device: Device) -> float | None:
+        """ESTIMATED seconds of a batch by counts of the compiled kernel; None where it cannot be counted."""
+        key = json.dumps([asdict(layer), rows, device.name, sorted(config.items())])
+        if key not in self._counted:
+            request = {
+                "format": self._format,
+                "layer": asdict(layer),
+                "rows": rows,
+                "config": dict(config),
+                "device": device.name,
+            }
+            self._counted[key] = self._asked(request)
+        seconds = self._counted[key].get("seconds")
+        return None if seconds is None else float(seconds)
+
+    def _asked(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        worker = self._idle.get()
         try:
             return worker.request(request, _TIMEOUT)
         except WorkerFailed as error:  # our own fault: say so, and go on with the others
@@ -76,3 +90,5 @@ class JudgePool:
             return {"status": "unproven", "reason": f"it took more than {_TIMEOUT:.0f} s"}
         except WorkerError as error:
             return {"status": "compile_error", "reason": one_line(f"the compiler ended the process: {error}")}
+        finally:
+            self._idle.put(worker)

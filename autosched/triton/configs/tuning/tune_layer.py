@@ -1,9 +1,12 @@
-"""Chooses a configuration for each batch size of a layer: ranked by sizes, compiled, proven, timed where a GPU is."""
+"""Chooses a configuration for each batch size of a layer: ranked by sizes, the first few compiled, proven, and ranked
+again by what the compiled kernel does, or timed where a GPU is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from autosched.triton.configs.file_names import Format, file_device_of_row
@@ -53,43 +56,68 @@ def tune_layer(
     measure: Measure | None = None,
     told: Callable[[str], None] = lambda note: None,
 ) -> TunedLayer:
-    """Return the first sound one of the model's ``candidates`` for each batch size, or the fastest by ``measure``.
+    """Return for each batch size one of the model's ``candidates``: the fastest sound one by ``measure``, or, where no
+    GPU is, by counts of the compiled kernel. Those that spill registers come last then.
 
     ``told`` is called for every batch size. Raises NothingSound, and ValueError for a device without a name in files.
     """
     name = layer.file_name(file_device_of_row(device, format))
-    ranked = {m: first_choices(layer, m, device, candidates) for m in rows}
     choices, kernel, triton = [], "", ""
+
+    def examined(config: dict[str, int], m: int) -> tuple[Mapping[str, Any], float | None]:
+        found, _ = pool.judged(name, config, device)
+        counts = measure is None and found["status"] == "sound"
+        return found, pool.counted(layer, m, config, device) if counts else None
+
     with ThreadPoolExecutor(pool.workers) as threads:
         try:
             for m in rows:
-                jobs = [threads.submit(pool.judged, name, config, device) for config, _ in ranked[m]]
-                best: Choice | None = None
+                ranked = first_choices(layer, m, device, candidates)
+                sound: list[_Sound] = []
                 refused: list[str] = []
-                for (config, estimate), job in zip(ranked[m], jobs, strict=True):
-                    if best is not None and measure is None and not best.proof.get("local_bytes"):
-                        job.cancel()  # what the model puts behind it is not needed
-                        continue
-                    found, _ = job.result()
+                examinations = threads.map(partial(examined, m=m), [config for config, _ in ranked])
+                for (config, estimate), (found, counted) in zip(ranked, examinations, strict=True):
                     kernel, triton = found.get("kernel", kernel), found.get("triton", triton)
                     compiled = bool(found.get("registers"))  # what the emulator lacks an instruction of has some, too
-                    if found["status"] != "sound" and not (found["status"] == "unproven" and compiled):
+                    if found["status"] == "sound" or (found["status"] == "unproven" and compiled):
+                        sound.append(_Sound(config, found, estimate, counted))
+                    else:
                         refused.append(found["reason"])
-                        continue
-                    seconds = estimate if measure is None else measure(layer, m, config)
-                    spills = bool(found.get("local_bytes"))
-                    if measure is None and best is not None and spills:
-                        continue
-                    if best is None or measure is None or seconds < (best.seconds or 0.0):
-                        best = Choice(m, as_config(config), seconds, _PROVENANCE[measure is not None], _proof(found))
-                if best is None:
+                if not sound:
                     why = refused[0] if refused else f"none of its configurations fits on {device.name}"
                     raise NothingSound(f"no configuration for {m} rows: {why}")
-                choices.append(best)
+                choices.append(_fastest(sound, layer, m, measure))
                 told("")
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
     return TunedLayer(layer, device, tuple(choices), triton, kernel)
+
+
+@dataclass(frozen=True)
+class _Sound:
+    """A candidate that may be taken: ESTIMATED seconds by sizes, and by counts where it can be counted."""
+
+    config: dict[str, int]
+    found: Mapping[str, Any]
+    by_sizes: float
+    counted: float | None
+
+
+def _fastest(sound: Sequence[_Sound], layer: Layer, rows: int, measure: Measure | None) -> Choice:
+    if measure is not None:
+        seconds = [measure(layer, rows, s.config) for s in sound]
+    else:  # one estimate is compared with its like alone
+        counted = [s.counted for s in sound if s.counted is not None]
+        seconds = counted if len(counted) == len(sound) else [s.by_sizes for s in sound]
+    spills = [measure is None and bool(s.found.get("local_bytes")) for s in sound]
+    best = min(range(len(sound)), key=lambda k: (spills[k], seconds[k]))
+    return Choice(
+        rows,
+        as_config(sound[best].config),
+        seconds[best],
+        _PROVENANCE[measure is not None],
+        _proof(sound[best].found),
+    )
 
 
 _PROVENANCE = {False: "estimated", True: "measured"}

@@ -31,9 +31,9 @@ class Session {
  public:
   Session() {
     const char* told = std::getenv("AUTOSCHED_PROGRAM");
-    unsigned long long base = 0, bytes = 0;
+    unsigned long long base = 0, bytes = 0, of_heap = 0;
     int arena = -1;
-    if (told == nullptr || std::sscanf(told, "%d %d %llu %llu", &socket_, &arena, &base, &bytes) != 4) {
+    if (told == nullptr || std::sscanf(told, "%d %d %llu %llu %llu", &socket_, &arena, &base, &bytes, &of_heap) != 5) {
       stop("this library stands in for CUDA's where there is no GPU: start the program by 'autosched run PROGRAM'");
     }
     void* at = mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE,
@@ -41,6 +41,7 @@ class Session {
     if (at != reinterpret_cast<void*>(base)) stop("the memory of the emulated device cannot be mapped: raise ulimit -v");
     begin = next = base;
     end = base + bytes;
+    heap = end - of_heap;
     std::istringstream facts(ask("hello"));
     for (std::string key, value; facts >> key && std::getline(facts >> std::ws, value);) {
       if (key == "name") name = value;
@@ -61,7 +62,10 @@ class Session {
   }
 
   std::recursive_mutex mutex;
-  std::uint64_t begin = 0, next = 0, end = 0;
+  std::uint64_t begin = 0, next = 0, heap = 0, end = 0;
+  std::size_t heap_limit = std::size_t{8} << 20;
+  unsigned heap_resets = 0;
+  bool heap_used = false;
   std::string name;
   std::map<std::string, std::uint64_t> numbers;
   std::map<std::uint64_t, Allocation> allocations;  // by address
@@ -148,12 +152,25 @@ int lacking(const char* function) {
   return failed(not_supported);
 }
 
+int limit_heap(std::size_t bytes) {
+  Session& s = session();
+  const Lock lock(s.mutex);
+  if (s.heap_used) return failed(invalid_value);
+  return s.heap_limit = bytes, success;
+}
+void reset_heap() {
+  Session& s = session();
+  const Lock lock(s.mutex);
+  if (s.heap_used) ++s.heap_resets;
+  s.heap_used = false;
+}
+
 void* allocate(std::size_t bytes, Allocation::Kind kind, const char* function) {
   Session& s = session();
   const Lock lock(s.mutex);
   const std::size_t body = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   const bool on_device = kind != Allocation::Kind::host && kind != Allocation::Kind::variable;
-  if (body + gap > s.end - s.next || (on_device && s.used + bytes > s.numbers["memory_bytes"])) return nullptr;
+  if (body + gap > s.heap - s.next || (on_device && s.used + bytes > s.numbers["memory_bytes"])) return nullptr;
   const std::uint64_t address = s.next + gap;
   s.next = address + body;
   std::string name = function;
@@ -263,7 +280,8 @@ int load(Module* module) {
   std::istringstream answer(session().ask("module " + std::to_string(module->id), module->image, module->bytes));
   answer >> module->error;
   std::string name;
-  for (std::string key; answer >> key;) {  // variable NAME BYTES HEX, relocation NAME OFFSET TARGET ADDEND
+  // variable NAME BYTES HEX, table NAME BYTES HEX (of addresses of functions), relocation NAME OFFSET TARGET ADDEND
+  for (std::string key; answer >> key;) {
     std::size_t number = 0;
     std::string value;
     answer >> name >> number >> value;
@@ -274,7 +292,7 @@ int load(Module* module) {
       return nullptr;
     };
     Variable* v = of(name);
-    if (v == nullptr && key == "variable" && module->adopts) v = add_variable(module, name.c_str(), number, false, false);
+    if (v == nullptr && (key == "table" || (key == "variable" && module->adopts))) v = add_variable(module, name.c_str(), number, false, false);
     if (key == "relocation") {
       std::uint64_t addend = 0;
       answer >> addend;
@@ -315,7 +333,7 @@ int learn(Kernel* kernel) {
   kernel->error = load(kernel->module);
   if (kernel->error != success) return kernel->error;
   std::istringstream answer(session().ask("kernel " + std::to_string(kernel->module->id) + " " + kernel->name));
-  answer >> kernel->error >> kernel->most_threads >> kernel->static_shared >> kernel->local;
+  answer >> kernel->error >> kernel->most_threads >> kernel->static_shared >> kernel->local >> kernel->uses_heap;
   for (unsigned bytes; answer >> bytes;) kernel->parameters.push_back(bytes);
   return kernel->error;
 }
@@ -344,7 +362,7 @@ int run(const Launch& launch) {
   text << "launch\nmodule " << k->module->id << "\nkernel " << k->name << "\ngrid " << launch.grid.x << " " << launch.grid.y << " "
        << launch.grid.z << "\nblock " << launch.block.x << " " << launch.block.y << " " << launch.block.z << "\ncluster "
        << launch.cluster.x << " " << launch.cluster.y << " " << launch.cluster.z << "\nshared " << launch.shared << "\ncooperative "
-       << launch.cooperative << "\n";
+       << launch.cooperative << "\nheap " << s.heap_limit << " " << s.heap_resets << "\n";
   for (std::size_t n = 0; n < k->parameters.size(); ++n) {
     text << "argument " << hex(launch.arguments[n], k->parameters[n]) << "\n";
   }
@@ -360,6 +378,7 @@ int run(const Launch& launch) {
     }
   }
   for (const auto& [handle, line] : s.textures) text << "texture " << handle << " " << line << "\n";
+  s.heap_used = s.heap_used || k->uses_heap;
   std::fflush(nullptr);  // what was printed before comes first
   std::istringstream answer(s.ask(text.str()));
   int error = success, stays = 0;

@@ -71,6 +71,7 @@ struct Kernel {
   int error = success;
   std::vector<unsigned> parameters;  // bytes
   unsigned most_threads = 1024, static_shared = 0, local = 0;
+  bool uses_heap = false;  // calls malloc or free
   unsigned most_dynamic = 48 * 1024;  // bytes of shared memory, which an attribute raises
 };
 
@@ -108,6 +109,10 @@ const std::string& device_name();
 void complain_misuse(const std::string& text);
 int lacking(const char* function);  // not_supported
 void complain_machine_code();       // made known at the end, if no PTX is loaded in its place
+
+// The heap of device code. No launch may have used it before its size is set.
+int limit_heap(std::size_t bytes);
+void reset_heap();
 
 void* allocate(std::size_t bytes, Allocation::Kind kind, const char* function);
 int release(const void* address, const char* function);

@@ -302,14 +302,16 @@ API int cudaGetDeviceProperties(void* to, int device) {
 }
 API int cudaDeviceSynchronize() { return failed(sticky_error()); }
 API int cudaThreadSynchronize() { return failed(sticky_error()); }
-API int cudaDeviceReset() { return success; }
+API int cudaDeviceReset() { return reset_heap(), success; }
 API int cudaThreadExit() { return success; }
 namespace {
 std::size_t limits[16] = {1024, 1 << 20, 8 << 20, 2, 2048, 128, 0};
+constexpr int heap_size = 2;  // cudaLimitMallocHeapSize
 int cache_config = 0, shared_config = 0;
 }  // namespace
 API int cudaDeviceSetLimit(int limit, std::size_t value) {
   if (limit < 0 || limit >= 16) return failed(invalid_value);
+  if (limit == heap_size && limit_heap(value) != success) return invalid_value;
   return limits[limit] = value, success;
 }
 API int cudaDeviceGetLimit(std::size_t* value, int limit) {

@@ -19,10 +19,7 @@ class FieldWriter {
     return *this;
   }
   FieldWriter& size(std::uint64_t value) { return put(static_cast<std::size_t>(value)); }
-  FieldWriter& zeros(int count) {
-    while (count-- > 0) put(0);
-    return *this;
-  }
+  void zeros_up_to(std::size_t end) { std::memset(to_ + at_, 0, end - at_); }
   FieldWriter& bytes(const char* from, std::size_t count, std::size_t room) {
     std::memset(to_ + at_, 0, room);
     std::memcpy(to_ + at_, from, std::min(count, room));
@@ -75,7 +72,7 @@ inline void fill_properties(void* to, DeviceProperties layout) {
   w.size(fact("reserved_shared_per_block"));
   if (layout == DeviceProperties::cuda11) return;
   w.numbers({1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}).number(fact("major") >= 9).number(0);
-  w.zeros(layout == DeviceProperties::cuda13 ? 64 : 60);
+  w.zeros_up_to(layout == DeviceProperties::cuda13 ? 1008 : 1032);  // the size of the structure
 }
 
 }  // namespace autosched::program

@@ -98,7 +98,7 @@ API int cuDevicePrimaryCtxGetState(int, unsigned* flags, int* active) { return *
 API int cuCtxCreate(void** to, unsigned, int) { return *to = &context, success; }
 BOTH(cuCtxCreate, (void** to, unsigned flags, int device), (to, flags, device))
 API int cuCtxCreate_v4(void** to, void*, unsigned, int) { return *to = &context, success; }
-API int cuCtxDestroy(void*) { return success; }
+API int cuCtxDestroy(void*) { return reset_heap(), success; }
 BOTH(cuCtxDestroy, (void* c), (c))
 API int cuCtxSetCurrent(void*) { return success; }
 API int cuCtxGetCurrent(void** to) { return *to = initialized ? &context : nullptr, success; }
@@ -108,7 +108,10 @@ API int cuCtxPopCurrent(void** to) { return (to != nullptr ? *to = &context : nu
 BOTH(cuCtxPopCurrent, (void** to), (to))
 API int cuCtxGetDevice(int* device) { return *device = 0, success; }
 API int cuCtxSynchronize() { return failed(sticky_error()); }
-API int cuCtxSetLimit(int, std::size_t) { return success; }
+API int cuCtxSetLimit(int limit, std::size_t value) {
+  constexpr int heap_size = 2;  // CU_LIMIT_MALLOC_HEAP_SIZE
+  return limit == heap_size ? limit_heap(value) : success;
+}
 API int cuCtxSetCacheConfig(int) { return success; }
 
 API int cuModuleLoadData(void** to, const void* image) {

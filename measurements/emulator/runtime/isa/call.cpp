@@ -110,8 +110,10 @@ void call(Warp& w, const Instruction& i, std::uint32_t pc, Lanes active) {
     std::int64_t callee = i.immediate[0];
     if (callee < 0) {
       const std::uint64_t address = w.values<std::uint64_t>(i.source(0))[k];
-      callee = static_cast<std::int64_t>(address & ~window_mask);
-      if ((address & window_mask) != function_base || callee >= static_cast<std::int64_t>(program.functions.size())) {
+      const auto known = std::find_if(program.functions.begin(), program.functions.end(),
+                                      [address](const Function& f) { return (function_base | f.number) == address; });
+      callee = known - program.functions.begin();
+      if (known == program.functions.end()) {
         FINDING(wrong_state_space, i.site, "%s calls %#llx, which is not the address of a function",
                 describe_self().c_str(), static_cast<unsigned long long>(address));
         w.pc[k] = pc + 1;

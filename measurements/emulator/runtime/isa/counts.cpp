@@ -1,6 +1,8 @@
 #include "isa/counts.hpp"
 
+#include <map>
 #include <string_view>
+#include <unordered_map>
 
 #include "memory/counting.hpp"
 
@@ -11,10 +13,15 @@ namespace {
 // A load that is the first of its block for one of its sectors comes from L2 or from DRAM.
 constexpr std::uint32_t arithmetic = 4, doubles = 8, multiplied = 33, special = 22, divided = 40, from_shared = 26, from_l1 = 36,
                         from_constant = 6, from_memory = 480, atomic = 480, exchanged = 24;
+// From the last tcgen05.mma before a commit to the mbarrier that says so. Of no microbenchmark: with it, a turn of a loop is
+// as long as the configurations that won on B200 say (autosched/triton/configs/tuning/layer_counts.py).
+constexpr std::uint32_t products_done = 300;
 
 std::vector<std::uint64_t> counts;           // by instruction
 std::vector<std::uint16_t> latencies;        // by instruction; 0: it is part of another one in machine code
 std::uint64_t warps_ended = 0, cycles = 0;   // of the chains of all warps
+std::map<std::pair<std::uint32_t, std::string>, std::uint64_t> products;  // times, by instruction and shape
+std::unordered_map<std::uint32_t, std::uint32_t> committed;  // of the block: when the mbarrier at an address completes
 
 std::uint16_t latency_of(const Instruction& i) {
   const std::string_view name = i.row->name;
@@ -74,6 +81,7 @@ void begin_counting(Warp& w) {
       copying_of.push_back(copying(i));
     }
   }
+  committed.clear();
   w.block_began = w.latest = w.issued = w.copying = 0;
   w.copied.clear();
   for (const Span& r : program.functions[0].registers) w.head(r.offset).ready = 0;
@@ -109,14 +117,31 @@ void note_executed(Warp& w, const Instruction& i, std::uint32_t pc) {
   w.issued = 0;
 }
 
+void note_product(const Instruction& i, const std::string& shape) {
+  ++products[{static_cast<std::uint32_t>(&i - program.code.data()), shape}];
+}
+
+void note_products_committed(const Warp& w, std::uint32_t address) {
+  committed[address] = std::max(w.latest, w.block_began) + products_done;
+}
+
+void note_phase_seen(Warp& w, std::uint32_t address) {
+  const auto found = committed.find(address);
+  if (found != committed.end()) w.block_began = std::max(w.block_began, found->second);
+}
+
 void end_counting(const Warp& w) {
   ++warps_ended;
   cycles += std::max(w.latest, w.block_began + w.issued);
 }
 
 void report_executed() {
+  for (const auto& [what, times] : products) {
+    emulator::report_executed(program.code[what.first].site, times, what.second.c_str());
+    counts[what.first] -= std::min(counts[what.first], times);
+  }
   for (std::size_t pc = 0; pc < counts.size(); ++pc) {
-    if (counts[pc] != 0) emulator::report_executed(program.code[pc].site, counts[pc]);
+    if (counts[pc] != 0) emulator::report_executed(program.code[pc].site, counts[pc], "");
   }
   emulator::report_chains(warps_ended, cycles);
 }

@@ -328,7 +328,7 @@ bool load_program(const char* path) {
       program.parameters.resize(std::max<std::size_t>(program.parameters.size(), s.offset + s.bytes));
     } else if (word == "function") {
       Function f;
-      in.read(f.entry), in.read(f.local_bytes);
+      in.read(f.number), in.read(f.entry), in.read(f.local_bytes);
       f.results = read_spans(in);
       f.parameters = read_spans(in);
       f.registers = read_spans(in);
@@ -393,12 +393,11 @@ std::vector<BufferSpec> variable_specs() {
   for (const Variable& v : variables) {
     if (!v.bound) specs.push_back(v.spec);
   }
-  if (program.uses_heap) specs.push_back(heap_spec());
+  if (program.uses_heap || heap_is_used()) specs.push_back(heap_spec());
   return specs;
 }
 
 void place_variables(const std::vector<void*>& addresses) {
-  if (program.uses_heap) place_heap(addresses.back());
   auto address = addresses.begin();
   for (Variable& v : variables) {
     if (v.bound) continue;

@@ -128,6 +128,7 @@ struct Span {
   bool is_register = false;
 };
 struct Function {
+  std::uint64_t number = 0;  // in the module: behind function_base its address, the same for every kernel
   std::uint32_t entry = 0;
   std::uint32_t local_bytes = 0;
   std::vector<Span> registers;  // all of its own

@@ -45,6 +45,11 @@ def test_our_own_kernels_are_right(shape: str) -> None:
     assert 0 < found.error_over_bound <= 1 and found.registers > 0 and found.shared_bytes > 0
 
 
+@pytest.mark.parametrize("tile", [{"BLOCK_SIZE_M": 8}, {"BLOCK_SIZE_N": 8}])
+def test_tiles_smaller_than_a_multiplication_are_right(tile: dict[str, int]) -> None:
+    assert judge("vllm", parse_file_name(SHAPES["bf16"][0]), SMALL | tile, device("h100"), prove=True).status == "sound"
+
+
 def test_sglang_28019_the_default_does_not_fit_consumer_blackwell() -> None:
     name = parse_file_name("E=8,N=7168,device_name=X,dtype=fp8_w8a8.json")
     found = judge("sglang", name, DEFAULT, device("rtx5090"), prove=True)

@@ -87,6 +87,12 @@ def test_a_good_file(tmp_path: Path) -> None:
     assert [entry.size for entry in file.entries] == [1, 64] and not any(entry.fault for entry in file.entries)
 
 
+def test_tiles_of_few_rows_or_columns_are_legal(tmp_path: Path) -> None:
+    """Triton fills them up to what the tensor cores multiply; vLLM ships files with BLOCK_SIZE_M of 8."""
+    small = {"1": GOOD | {"BLOCK_SIZE_M": 8}, "2": GOOD | {"BLOCK_SIZE_N": 8}}
+    assert not any(entry.fault for entry in read_file(write(tmp_path, f"{H100}.json", small)).entries)
+
+
 def test_the_version_may_be_the_folder_s(tmp_path: Path) -> None:
     assert read_file(write(tmp_path / "triton_3_4_0", f"{H100}.json", {"1": GOOD})).triton == "3.4.0"
 
@@ -107,7 +113,8 @@ def test_faults_of_a_file(tmp_path: Path, text: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"BLOCK_SIZE_M": 48}, "BLOCK_SIZE_M is 48"), ({"BLOCK_SIZE_K": 8}, "BLOCK_SIZE_K is 8"),
+        ({"BLOCK_SIZE_M": 48}, "BLOCK_SIZE_M is 48"), ({"BLOCK_SIZE_N": 0}, "BLOCK_SIZE_N is 0"),
+        ({"BLOCK_SIZE_K": 8}, "BLOCK_SIZE_K is 8"),
         ({"num_warps": 3}, "num_warps is 3"), ({"num_warps": 64}, "num_warps is 64"),
         ({"num_stages": -1}, "num_stages"),
         ({"GROUP_SIZE_M": 0}, "GROUP_SIZE_M is 0"), ({"num_warps": "4"}, 'num_warps is "4"'),

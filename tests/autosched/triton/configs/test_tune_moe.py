@@ -88,13 +88,16 @@ def test_first_choices_differ_in_time() -> None:
 
 
 class Judged:
-    """Stands for a pool: ``verdicts`` of the candidates in their order."""
+    """Stands for a pool: ``verdicts`` and ``seconds`` (by counts) of the candidates in their order."""
 
     workers = 1
 
-    def __init__(self, *verdicts: dict[str, object]) -> None:
-        self.verdicts = list(verdicts)
+    def __init__(self, *verdicts: dict[str, object], seconds: tuple[float | None, ...] = (1.0, 2.0, 3.0, 4.0)) -> None:
+        self.verdicts, self.seconds = list(verdicts), seconds
         self.seen: list[dict[str, int]] = []
+
+    def counted(self, layer, rows, config, row):
+        return self.seconds[self.seen.index(config)]
 
     def judged(self, name, config, row):
         if config not in self.seen:
@@ -119,6 +122,19 @@ def test_the_first_sound_candidate_is_taken() -> None:
             tuned(Judged({"status": status, "reason": "much"}))
     (choice,) = tuned(Judged({"status": "unproven", "reason": "lacks", "registers": 40})).choices
     assert choice.proof["status"] == "unproven", "compiled and fits; the file beside it says that it is not proven"
+
+
+def test_counts_of_the_compiled_kernels_rank_candidates_again() -> None:
+    ranked = first_choices(MIXTRAL, 64, device("h200"), 4)
+    (choice,) = tuned(Judged({}, seconds=(4.0, 2.0, 1.0, 3.0))).choices
+    assert (dict(choice.config), choice.seconds) == (ranked[2][0], 1.0)
+    wrong = {"status": "wrong", "reason": "no"}
+    (choice,) = tuned(Judged({}, {}, wrong, {}, seconds=(4.0, 2.0, 1.0, 3.0))).choices
+    assert (dict(choice.config), choice.seconds) == (ranked[1][0], 2.0)
+    (choice,) = tuned(Judged({}, {"local_bytes": 8}, {}, seconds=(4.0, 1.0, 2.0, 3.0))).choices
+    assert dict(choice.config) == ranked[2][0], "what spills is last"
+    (choice,) = tuned(Judged({}, seconds=(4.0, None, 1.0, 3.0))).choices
+    assert (dict(choice.config), choice.seconds) == ranked[0], "estimates of two kinds are not compared"
 
 
 def test_times_of_a_gpu_decide_where_there_are_some() -> None:
@@ -211,6 +227,8 @@ def test_what_cannot_be_tuned_is_one_line(tmp_path, monkeypatch, capsys, argumen
         ("h100", "", None, (64, 128, 64), 4),
         ("h100", "fp8_w8a8", None, (64, 64, 128), 4),
         ("a100", "", None, (64, 64, 64), 8),
+        ("b200", "", None, (128, 128, 64), 4),
+        ("b200", "fp8_w8a8", None, (64, 128, 128), 4),
     ],
 )
 def test_counts_by_sizes_are_those_of_the_compiled_kernel(monkeypatch, name, dtype, block, tile, warps) -> None:
@@ -218,6 +236,7 @@ def test_counts_by_sizes_are_those_of_the_compiled_kernel(monkeypatch, name, dty
     from autosched.triton import ProofSettings, emulated, session
     from autosched.triton.configs.installed import kernel_for
     from autosched.triton.configs.launches import parameters_of, true_launch
+    from autosched.triton.configs.tuning.derived_counts import derived_table
     from autosched.triton.estimate import compiled_resources, triton_counts, triton_times
 
     counted = []
@@ -246,5 +265,7 @@ def test_counts_by_sizes_are_those_of_the_compiled_kernel(monkeypatch, name, dty
     assert sum(by_size.values()) == pytest.approx(sum(by_emulator.values()), rel=0.35)
     flops = [sum(float(t[0]) * tensor_flops(o)[0] for o, t in table.executed.items()) for table in (ours, found)]
     assert flops[0] == pytest.approx(flops[1], rel=0.01)
-    times = [float(triton_times(table, row).seconds[0]) for table in (ours, found)]
+    derived = derived_table("vllm", layer, rows, config, layer.matmuls[0], row)
+    times = [float(triton_times(table, row).seconds[0]) for table in (ours, found, derived)]
     assert times[0] == pytest.approx(times[1], rel=0.35)
+    assert times[2] == pytest.approx(times[1], rel=0.05), "one block stands for all"

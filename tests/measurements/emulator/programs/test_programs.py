@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,7 +28,7 @@ CORPUS = Path(__file__).parent / "corpus"
 QUICK = ("symbols", "managed_list", "overrun")
 CLEAN = (
     "vector_add", "reduction", "matrix_mul", "histogram", "convolution", "textures", "managed_list", "batched",
-    "streams", "cooperative", "device_facts", "symbols", "stencil", "frontier", "graphs",
+    "streams", "cooperative", "device_facts", "symbols", "stencil", "frontier", "graphs", "sorting",
 )  # fmt: skip
 
 Build = Callable[..., Path]
@@ -147,6 +148,44 @@ def test_what_kernels_print_keeps_its_place(build: Build) -> None:
     assert done.stdout.splitlines() == [
         "before", "device 0 says hello 0.00", "device 1 says hello 1.50", "after",
     ]  # fmt: skip
+
+
+def test_the_heap_of_the_device_lasts_from_launch_to_launch(build: Build) -> None:
+    done = run(build("device_heap"), options=("--more-orders",))
+    assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
+    assert "nothing was found" in done.stderr
+
+
+@pytest.mark.nightly
+def test_the_heap_has_the_size_that_the_program_sets(build: Build) -> None:
+    done = run(build("device_heap", "-DFULL"))
+    assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("option", "line", "said"),
+    [
+        ("-DFREED", "// read", "heap_misuse in read(int, int*)"),
+        ("-DTWICE", "// drop", "heap_misuse in drop(Shape**, int)"),
+        ("-DUNSET", "// read", "uninitialized_global_read in read(int, int*)"),
+        ("-DOVERRUN", "// read", "out_of_bounds_global in read(int, int*)"),
+        ("-DRESET", "// read", "freed by cudaDeviceReset in an earlier launch"),
+    ],
+)
+def test_faults_of_later_launches_in_the_heap_are_found(build: Build, option: str, line: str, said: str) -> None:
+    done = run(build("device_heap", option))
+    assert done.returncode == 1 and said in done.stderr
+    source = (CORPUS / "device_heap.cu").read_text().splitlines()
+    at = next(k for k, text in enumerate(source, 1) if text.endswith(line))
+    assert f"device_heap.cu:{at}" in done.stderr
+
+
+@pytest.mark.nightly
+def test_a_program_that_dies_is_said_to(build: Build) -> None:
+    done = run(build("dies"))
+    assert done.returncode == 128 + signal.SIGSEGV
+    assert "nothing was found in 1 launch" in done.stderr and "the program was ended by SIGSEGV" in done.stderr
 
 
 @pytest.mark.nightly

@@ -2,6 +2,7 @@
 // until its end is waited for, whoever touches what it reads or writes is reported. So numbers do not depend on when the
 // hardware gets to it.
 #include "isa/matrix/tcgen05.hpp"
+#include "isa/counts.hpp"
 
 #include <algorithm>
 
@@ -269,6 +270,7 @@ void commit(Warp& w, const Instruction& i, Lanes active) {
       }
       Mbarrier* m = mbarrier_at(address_in_block(address, rank), name);
       if (m == nullptr) continue;
+      if (launch.count) note_products_committed(w, m->address);
       if (rank != self->rank) touch_block(rank, a.issued != 0 ? who_of(a.actor, whole_warp) : self->who,
                                           a.issued != 0 ? last_tensor_epoch(a) : clocks.now[self->warp]);
       arrive_behind(*m, w.index, k, a.issued != 0 ? a.actor : 0, a.issued != 0 ? last_tensor_epoch(a) : 0, name);

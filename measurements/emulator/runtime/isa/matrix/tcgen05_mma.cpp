@@ -1,9 +1,11 @@
 // tcgen05.mma: PTX ISA 9.7.16.10. One thread multiplies what lies in shared memory (A also in tensor memory) onto tensor
 // memory, for its block or for a pair of blocks, each of which has its rows of A and D, and half of the columns of B.
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "isa/arithmetic/encodings.hpp"
+#include "isa/counts.hpp"
 #include "products.hpp"
 #include "isa/arithmetic/round.hpp"
 #include "isa/matrix/tcgen05.hpp"
@@ -127,6 +129,11 @@ bool read_product(std::uint32_t bits, std::int64_t kind, unsigned blocks, unsign
   }
   p.k = kind == kind_tf32 ? 8 : kind == kind_f16 ? 16 : is_packed(kind) ? 64 : 32;
   return true;
+}
+
+std::string shape_of(const Product& p) {
+  constexpr const char* names[] = {"f16", "bf16", "tf32", "u8", "s8", "e4m3", "e5m2", "e2m3", "e3m2", "e2m1", ""};
+  return "m" + std::to_string(p.m) + "n" + std::to_string(p.n) + "k" + std::to_string(p.k) + "." + names[static_cast<int>(p.a)];
 }
 
 // Which lane and column of D has row m and column n of it: PTX ISA 9.7.16.10.5. `m` counts in the block.
@@ -389,6 +396,7 @@ void mma(Warp& w, const Instruction& i, Lanes active) {
     o.power = static_cast<int>(i.immediate[5]);
     Product p;
     if (!read_product(descriptor, kind, blocks, o.scale_block, p)) return;
+    if (launch.count) note_product(i, shape_of(p));
     if (kind == kind_i8) {
       multiply_blocks<std::uint32_t>(p, o);
     } else if (is_scaled(kind)) {

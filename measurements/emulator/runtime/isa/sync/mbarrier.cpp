@@ -2,6 +2,7 @@
 // come. What a thread knows when it arrives, those know who have seen the phase end.
 #include "sync/mbarrier.hpp"
 
+#include "isa/counts.hpp"
 #include "memory/tensor_memory.hpp"
 
 #include <cstdio>
@@ -211,6 +212,7 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
       objects[k] = m;
       learning |= static_cast<Lanes>(!(i.flags & by_l2)) << k;
       idle_polls = 0;
+      if (launch.count) note_phase_seen(w, m->address);
     } else {
       if (awaited == 0) awaited = m->phase + 1;
       self->polls = true;

@@ -187,15 +187,21 @@ std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
   return addresses;
 }
 
-void set_defined_bytes(std::size_t buffer, std::vector<unsigned char> defined) {
-  buffers[buffer].defined = std::move(defined);
+void keep_heap() {
+  for (const Buffer& b : buffers) {
+    if (b.spec.role != BufferSpec::Role::heap) continue;
+    const std::size_t used = std::min(heap_used_bytes(), b.spec.bytes);
+    for (std::size_t cell = 0; cell * b.cell_bytes < used; ++cell) {
+      if (b.written(cell)) std::memset(b.spec.defined + cell * b.cell_bytes, 1, b.cell_bytes);
+    }
+  }
 }
 
 void flag_written_bytes(std::size_t buffer, unsigned char* flags) {
   const Buffer& b = buffers[buffer];
   for (std::size_t i = 0; i < b.spec.bytes; ++i) {
     const bool written = b.written(i / b.cell_bytes);
-    flags[i] = static_cast<unsigned char>((b.defined[i] != 0 || written ? 1 : 0) | (written ? 2 : 0));
+    flags[i] = static_cast<unsigned char>((b.spec.defined[i] != 0 || written ? 1 : 0) | (written ? 2 : 0));
   }
 }
 

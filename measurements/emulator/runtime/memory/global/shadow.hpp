@@ -41,7 +41,6 @@ struct Buffer {
   unsigned cell_bytes;
   unsigned char* touched;  // of a sparse launch: one a page, whether it has its content
   SiteIndex unset_read = 0;  // of a variable that nothing has set: where it is read
-  std::vector<unsigned char> defined = {};  // of each byte, whether it holds a value; empty: all do, or none
   std::size_t elements() const { return spec.bytes / spec.element_bytes; }
   std::size_t cells() const { return spec.bytes / cell_bytes + 1; }
   bool writable() const { return spec.role != BufferSpec::Role::input; }
@@ -49,8 +48,8 @@ struct Buffer {
   Stamp write(std::size_t cell) const { return stamp_of(writes[cell] & ~was_read); }
   // Whether what a cell stands for held a value when the launch began.
   bool held_value(std::size_t cell) const {
-    if (defined.empty()) return spec.zeroed;
-    const unsigned char* first = defined.data() + cell * cell_bytes;
+    if (spec.defined == nullptr) return spec.zeroed;
+    const unsigned char* first = spec.defined + cell * cell_bytes;
     return std::all_of(first, first + cell_bytes, [](unsigned char flag) { return flag != 0; });
   }
 };

@@ -10,9 +10,19 @@ __global__ void reverse(int* x, int n) {
 }
 __global__ void __launch_bounds__(128) bounded(int* x) { x[threadIdx.x] = 1; }
 int main() {
-  cudaDeviceProp p;
-  std::memset(&p, 0xff, sizeof p);
+  struct {
+    cudaDeviceProp properties;
+    unsigned char behind[64];
+  } room;
+  std::memset(&room, 0xff, sizeof room);
+  cudaDeviceProp& p = room.properties;
   CHECK(cudaGetDeviceProperties(&p, 0));
+  for (const unsigned char c : room.behind) {
+    if (c != 0xff) return verdict(false);
+  }
+  for (const char* c = reinterpret_cast<const char*>(p.reserved); c != reinterpret_cast<const char*>(p.reserved + 1); ++c) {
+    if (*c != 0) return verdict(false);
+  }
   int count = 0, processors = 0;
   CHECK(cudaGetDeviceCount(&count));
   CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));

@@ -1,0 +1,145 @@
+"""What nobody means, as a user runs it: one line, exit 2, in bounded time and memory, and nothing compared is no pass.
+
+What a command that is not run needs of both is bounded in ``test_hostile.py``; here code of the file's own is run.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from measurements.workers.memory_watch import written_bytes
+
+KERNEL = """\
+[kernel]
+source = "k.cu"
+entry = "k"
+[sizes]
+n = 32
+[parameters]
+b = [32]
+[launch]
+block = "b"
+grid = "1"
+[[argument]]
+name = "y"
+kind = "output"
+dtype = "f32"
+shape = "n"
+[[argument]]
+name = "x"
+kind = "input"
+dtype = "f32"
+shape = "n"
+"""
+MORE_MEMORY = 512 << 20  # than without what is hostile
+HANGS = 60.0  # seconds: no limit of ours is as long
+
+
+def run(folder: Path, *command: str) -> tuple[int, str, int]:
+    """Run a command in ``folder``. Return its status, what it says on standard error, and the most bytes that it and
+    all that it started held."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    with (folder / "err").open("w+b") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "autosched", *command, "--kernel", "k.toml", "--device", "a100"],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=err,
+        )
+        most, deadline = 0, time.monotonic() + HANGS
+        try:
+            while process.poll() is None:
+                most = max(most, written_bytes(process.pid))
+                assert time.monotonic() < deadline, "it hangs"
+                time.sleep(0.02)
+        finally:
+            process.kill()
+            process.wait()
+        err.seek(0)
+        return process.returncode, err.read().decode(), most
+
+
+def write(folder: Path, more: str, reference: str = "") -> None:
+    (folder / "k.cu").write_text("__global__ void k(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }\n")
+    (folder / "k.toml").write_text(KERNEL + more)
+    (folder / "r.py").write_text(reference)
+
+
+@pytest.fixture(scope="module")
+def harmless(tmp_path_factory: pytest.TempPathFactory) -> int:
+    """Bytes that the command takes with a reference that means well."""
+    folder = tmp_path_factory.mktemp("harmless")
+    write(folder, '[reference]\npython = "r.py:f"\n', "def f(x):\n    return x\n")
+    status, err, most = run(folder, "verify")
+    assert (status, err) == (0, "")
+    return most
+
+
+GROWS = "blocks = []\n    while True:\n        blocks.append(bytearray(b'x') * (1 << 20))"
+CHILDREN = """\
+import os, time
+    for i in range(20):
+        if os.fork() == 0:
+            block = bytearray(b'x') * (1 << 28)
+            time.sleep(60)
+    time.sleep(60)"""
+NAMES = "return {str(i) * 1000: 1.0 for i in range(10**6)}"
+WRITES = """\
+import os
+    while True:
+        for to in range(1, 9):
+            try: os.write(to, b'1' * 65536)
+            except OSError: pass"""
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (GROWS, "took more than 0.38 GiB of memory: if it needs more, write memory_limit = 4 beside it, in GiB"),
+        (CHILDREN, "took more than 0.38 GiB of memory"),
+        (NAMES, "took more than 0.38 GiB of memory"),
+        (WRITES, "ended its process without an answer"),
+        ("import numpy as np; return np.broadcast_to(1.0, (1 << 40,))", "MemoryError"),
+        ("raise ValueError('x' * (1 << 28))", "fails at line 2: ValueError: xxx"),
+        ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
+        ("import os; os._exit(0)", "ended its process without an answer"),
+        (
+            "import os, time\n    if os.fork() == 0:\n        os.setsid(); time.sleep(9)\n    os._exit(0)",
+            "ended its process without an answer",
+        ),
+    ],
+)
+def test_a_reference_takes_no_more_than_it_may(body: str, said: str, tmp_path: Path, harmless: int) -> None:
+    write(tmp_path, '[reference]\npython = "r.py:f"\n', f"def f(x):\n    {body}\n")
+    status, err, most = run(tmp_path, "verify")
+    assert status == 2 and err.count("\n") == 1 and said in err, err
+    assert most < harmless + MORE_MEMORY
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        '[reference]\npython = "r.py:f"\ntime_limit = 1\n',
+        '[reference]\nverify = "r.py:f"\ntime_limit = 1\n',
+        'fill = { python = "r.py:f", time_limit = 1 }\n',
+    ],
+)
+def test_a_function_that_never_answers(more: str, tmp_path: Path) -> None:
+    write(tmp_path, more, "import time\ndef f(**given):\n    time.sleep(1000)\n")
+    status, err, _ = run(tmp_path, "verify")
+    assert status == 2 and err.count("\n") == 1, err
+    assert "did not answer within 1 s: if it needs longer, write time_limit = 10 beside it, in seconds" in err
+
+
+def test_nothing_compared_is_no_winner(tmp_path: Path) -> None:
+    write(tmp_path, '[reference]\npython = "r.py:f"\n', "def f(x):\n    raise SystemExit(0)\n")
+    status, err, _ = run(tmp_path, "tune", "--trials", "1", "--db", "b.db")
+    assert status == 2 and err.count("\n") == 1 and "fails at line 2: SystemExit: 0" in err

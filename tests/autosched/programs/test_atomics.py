@@ -1,0 +1,97 @@
+"""atomic_rmw of every kind and type: numbers in the emulator within the interpreter's bounds, in any order."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autosched.programs.loading import problem
+from measurements.emulator import ASCENDING, Order, emulate
+from search_spaces.hardware.devices import device
+from search_spaces.programs.builder import Builder, InOut, Input, Program, program
+from search_spaces.programs.language.functions import ATOMICS
+from search_spaces.programs.language.ir import Array
+from search_spaces.programs.template import template
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+
+CASES = [(kind, type_) for kind, row in ATOMICS.items() for type_ in row.types]
+
+
+def combining(kind: str, type_: str, places: bool = False) -> Program:
+    """Four blocks along k combine their rows with those of out, or with the rows that a tile says."""
+
+    def body(p: Builder, x: Array, ids: Array, out: Array) -> None:
+        (n,) = p.blocks((x.shape[0],), (16,))
+        rows = p.load(p.window(ids, (n, 0), (16, 1), column=True), padding=-1)
+        value = p.load(p.window(x, (n, 0), (16, 32)))
+        p.atomic_rmw(kind, value, p.window(out, (rows, 0) if places else (0, 0), (16, 32)))
+
+    made = program(x=Input("k n", type_), ids=Input("k", "i32"), out=InOut("m n", type_))(body)
+    return Program(f"atomic_{kind}_{type_}_{places}", *list(vars(made).values())[1:])
+
+
+Change = Callable[[Kernel], Kernel]
+
+
+def proven(
+    made: Program, where: str, sizes: dict[str, int], seed: int, width: int = 1, changed: Change | None = None
+) -> str:
+    p, row = problem(made, **sizes), device(where)
+    own = template(made)
+    assert own.why_not(p, row) is None
+    inputs = p.random_inputs(seed)
+    wanted, bounds = p.expected(inputs)
+    schedule = next(s for s in own.space(p, row).valid.sample(40, seed) if s.integer("width_1") >= width)
+    kernel = own.kernel(p, schedule, row)
+    kernel = changed(kernel) if changed else kernel
+    (out,) = (o for o in p.operands() if o.role == "inout")
+    for order in (ASCENDING, Order("random", seed=seed)):
+        run = emulate(kernel, inputs, time_limit=60.0, order=order)
+        assert run.status == "ok", (run.reason, schedule)
+        error = np.abs(out.dtype.load(run.outputs["out"]) - wanted["out"])
+        assert np.all((error <= bounds["out"]) | np.isnan(wanted["out"])), (schedule, error.max())
+    return kernel.source
+
+
+@pytest.mark.parametrize(("kind", "type_"), CASES)
+def test_all_kinds(kind: str, type_: str) -> None:
+    """Of a matrix whose last line has an odd number of elements, so that no pair is whole, and an even one."""
+    seed = CASES.index((kind, type_))
+    proven(combining(kind, type_), "a100", {"k": 60, "n": 31 if seed % 2 else 32, "m": 13}, seed)
+
+
+@pytest.mark.parametrize("type_", ["f16", "bf16"])
+@pytest.mark.parametrize("where", ["a100", "h100", "t4"])
+def test_halves_are_added_by_what_a_device_has(type_: str, where: str) -> None:
+    if (type_, where) == ("bf16", "t4"):
+        return  # Turing does not convert to bf16
+    native = str(type_ == "f16" or where == "h100").lower()
+    for n, count in ((32, 2), (31, 1)):
+        source = proven(combining("addf", type_), where, {"k": 64, "n": n, "m": 16}, 3, width=2)
+        assert f"tile::add_halves<autosched::{type_}, {count}, {native}>" in source
+
+
+@pytest.mark.parametrize("type_", ["bf16", "i32"])
+def test_places_that_come_twice(type_: str) -> None:
+    proven(combining("addf" if type_ == "bf16" else "muli", type_, places=True), "a100", {"k": 40, "n": 32, "m": 9}, 5)
+
+
+def test_a_lost_element_is_found() -> None:
+    """Threads that were in between do not begin again."""
+
+    def changed(kernel: Kernel) -> Kernel:
+        texts = dict(kernel.headers.files)
+        name, old = "autosched/tile/atomics.cuh", "    if (seen == old) return;\n    old = seen;\n  }\n}\n\n// The V"
+        assert texts[name].count(old) == 1
+        texts[name] = texts[name].replace(old, "    return;\n  }\n}\n\n// The V")
+        return dataclasses.replace(kernel, headers=Headers.of(texts))
+
+    sizes = {"k": 40, "n": 32, "m": 9}
+    made = combining("muli", "i32", places=True)
+    proven(made, "a100", sizes, 5)
+    with pytest.raises(AssertionError):
+        proven(made, "a100", sizes, 5, changed=changed)

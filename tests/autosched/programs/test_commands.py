@@ -1,0 +1,66 @@
+"""Commands about a database that holds tile programs, with ``--program`` and without it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parents[3] / "examples" / "programs"
+GEMM, MATMUL = str(PROGRAMS / "gemm_relu.py"), str(PROGRAMS / "matmul.py")
+QUICK = ("--no-verify", "--proof-seconds", "0", "--device", "a100")
+SIZES = ("--size", "m=96", "--size", "n=64", "--size", "k=64")
+
+
+def told(*arguments: str, status: int = 0) -> str:
+    """Run a command in a process of its own, where nothing is registered; return what it prints, on one line."""
+    run = subprocess.run([sys.executable, "-m", "autosched", *arguments], capture_output=True, text=True, timeout=300)
+    assert run.returncode == status, run.stdout + run.stderr
+    return " ".join((run.stdout + run.stderr).split())
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    place = str(tmp_path_factory.mktemp("programs") / "best.db")
+    told("tune", "--program", GEMM, *SIZES, *QUICK, "--trials", "10", "--db", place)
+    return place
+
+
+def test_stored_programs_are_checked(database: str) -> None:
+    unknown = told("check", "--static", "--db", database, status=2)
+    assert "cannot compare" in unknown and "(--program FILE)" in unknown
+    assert "same" in told("check", "--static", "--db", database, "--program", GEMM)
+    assert "not judged: 1 best schedule of gemm_relu" in told("db", "check", "--db", database)
+    assert told("db", "check", "--db", database, "--program", GEMM) == "nothing is wrong"
+    assert "has no program other" in told("check", "--static", "--db", database, "--program", f"{GEMM}:other", status=2)
+
+
+def test_stored_programs_are_exported(database: str, tmp_path: Path) -> None:
+    folder = tmp_path / "kernels"
+    alone = told("export", "--cubin", str(folder), "--db", database, status=1)
+    assert "gemm_relu is not known here: give its kernel file with --kernel, or its program with --program" in alone
+    told("export", "--cubin", str(folder), "--ptx", "--db", database, "--program", GEMM)
+    (kernel,) = json.loads((folder / "manifest.json").read_text("utf-8"))["kernels"]
+    assert "gemm_relu" in str(kernel["problem"])
+    assert list((folder / "cubins").glob("*.cubin")) and list((folder / "ptx").glob("*.ptx"))
+    refused = told("export", "--out", str(tmp_path), "--db", database, "--program", GEMM, status=2)
+    assert "--program are for --cubin FOLDER" in refused
+
+
+def test_stored_programs_are_learned_from_and_reported(database: str, tmp_path: Path) -> None:
+    model, page = str(tmp_path / "model.json"), tmp_path / "report.html"
+    assert "gemm_relu" in told("train", "--estimated", "--db", database, "--program", GEMM, "--out", model)
+    told("report", "--db", database, "--program", GEMM, "--out", str(page))
+    assert "gemm_relu" in page.read_text("utf-8")
+
+
+def test_a_winner_of_a_program_beside_the_templates(tmp_path: Path) -> None:
+    place = str(tmp_path / "union.db")
+    told("tune", "--program", MATMUL, "--template", "matmul_program", *SIZES, *QUICK, "--trials", "2", "--db", place)
+    unknown = told("check", "--static", "--db", place, status=2)
+    assert "'matmul_program', a kernel template that is not known here: give its tile program" in unknown
+    assert "same" in told("check", "--static", "--db", place, "--program", MATMUL)
+    assert "matmul_program" in told("best", "--program", MATMUL, *SIZES, "--device", "a100", "--db", place)

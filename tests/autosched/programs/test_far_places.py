@@ -1,0 +1,40 @@
+"""Places of programs beyond 2^31 elements: along lines of memory, and from a line to the next one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autosched.programs.loading import load_program, problem
+from autosched.proofs.proof import verify_one
+from search_spaces.hardware.devices import device
+from search_spaces.programs.lowering.elements import Code
+from search_spaces.programs.template import template
+
+A100 = device("a100")
+PROGRAM = str(Path(__file__).parents[3] / "examples" / "programs" / "gemm_relu.py")
+
+
+def test_distances_that_an_int_does_not_hold() -> None:
+    code, far = Code(), 1 << 29
+    assert code.at(tuple(range(0, 5 * far, far)), "r") == f"r * {far}ll"
+    assert code.at((0, 1, far, far + 1), "r") == "table_1[r]"
+    assert code.at((0, 1, 8 * far, 8 * far + 1), "r") == "table_2[r]"
+    assert [line.split(" table")[0] for line in code.tables] == [
+        "__device__ constexpr int",
+        "__device__ constexpr long long",
+    ]
+
+
+@pytest.mark.parametrize("store", ["direct", "turned"])
+def test_lines_far_apart(store: str) -> None:
+    """A full proof has places far down and far across."""
+    made = load_program(PROGRAM)
+    p, own = problem(made, m=80, n=72, k=32), template(made)
+    schedule = next(
+        s for s in own.space(p, A100).sample(60, 0) if s.values["store_1"] == store and s.values["split_k"] == 1
+    )
+    found = verify_one(own, p, schedule, A100, depth="full")
+    assert found.status == "ok", found.reason
+    assert {"far m", "far n"} <= {run["name"] for run in found.proof()["runs"]}

@@ -1,0 +1,77 @@
+"""Tile programs from Python: emulated on arrays, and looked up in a database by their sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import autosched
+from autosched.programs.loading import load_program, problem
+from measurements.records.measurement import Provenance
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.programs.template import template
+
+PROGRAM = str(Path(__file__).parents[3] / "examples" / "programs" / "gemm_relu.py")
+
+
+def arrays(m: int = 70, n: int = 40, k: int = 32) -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal(shape).astype("f2") for shape in ((m, k), (k, n)))
+    return [a, b, rng.standard_normal(n).astype("f4"), np.zeros((m, n), "f2")]
+
+
+@pytest.mark.parametrize("where", ["a100", ""])
+def test_a_program_is_emulated_on_arrays(where: str) -> None:
+    """By default on an H200."""
+    made, given = load_program(PROGRAM), arrays()
+    done = autosched.emulate(made, arguments=given, device=where)
+    assert done.ok, done.reason
+    a, b, bias = (x.astype("f8") for x in given[:3])
+    np.testing.assert_allclose(done.arrays[-1], np.maximum(a @ b + bias, 0), rtol=2e-3, atol=2e-2)
+    assert not given[-1].any(), "the arrays given are not changed"
+    assert len(done.orders) == 2
+
+
+def test_a_schedule_is_emulated() -> None:
+    made, given = load_program(PROGRAM), arrays()
+    p, a100 = problem(made, m=70, n=40, k=32), device("a100")
+    schedule = template(made).space(p, a100).sample(1, 3)[0]
+    assert autosched.emulate(made, arguments=given, device="a100", schedule=schedule).ok
+    assert autosched.emulate(made, arguments=given, device="a100", schedule=dict(schedule.items)).ok
+
+
+def test_what_does_not_fit_is_one_line() -> None:
+    made, (a, b, bias, out) = load_program(PROGRAM), arrays()
+    for given, why in (
+        ([a, b, bias], "takes the arrays a, b, bias, out, not 3 arguments"),
+        ([a, b[:-1], bias, out], "b has 31 along k, which is 32 in an array before it"),
+        ([a.astype("f4"), b, bias, out], "elements of 2 bytes"),
+        ([a, b, 1.0, out], "bias is an array, not float"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            autosched.emulate(made, arguments=given)
+    with pytest.raises(ValueError, match="a tile program knows its launch"):
+        autosched.emulate(made, arguments=[a, b, bias, out], grid=1)
+    with pytest.raises(ValueError, match="a launch needs its grid"):
+        autosched.emulate("__global__ void f() {}", arguments=[], block=1)
+
+
+def test_a_database_takes_programs_and_sizes(tmp_path: Path) -> None:
+    made, place = load_program(PROGRAM), tmp_path / "best.db"
+    p = problem(made, m=70, n=40, k=32)
+    result = autosched.tune(p, trials=2, device="a100", database=place, verify=False, progress=None)
+    assert result.best is not None
+    database = autosched.Database(place)
+    best = database.best(made, "a100", Provenance.ESTIMATED, m=70, n=40, k=32)
+    assert best is not None and best.schedule == result.best.schedule
+    assert database.best(made, "a100", m=70, n=40, k=64) is None
+    assert database.look_up(made, "a100", m=70, n=40, k=32).provenance.schedule == best.schedule
+    with pytest.raises(autosched.RuntimeUnavailable):
+        database.kernel(made, m=70, n=40, k=32)
+    with pytest.raises(ValueError, match="gemm_relu"):
+        database.best(made, "a100", m=70)
+    with pytest.raises(ValueError, match=r"sizes \(m\) are of a tile program"):
+        database.best(Matmul(m=8, n=8, k=8), "a100", m=70)

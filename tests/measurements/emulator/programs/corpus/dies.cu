@@ -1,0 +1,8 @@
+// The host reads where nothing is, after a launch.
+#include "check.h"
+__global__ void nothing() {}
+int main() {
+  nothing<<<1, 1>>>();
+  volatile int* nowhere = nullptr;
+  return *nowhere;
+}

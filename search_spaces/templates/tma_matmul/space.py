@@ -22,7 +22,7 @@ from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.boxes import SIDES, along_k, box_of
-from search_spaces.templates.common.launch_rules import device_rules, register_limit
+from search_spaces.templates.common.launch_rules import device_rules, scheduler_limit
 from search_spaces.templates.common.raster import raster, raster_rule
 from search_spaces.templates.matmul.decisions import (
     REGISTER_OVERHEAD,
@@ -44,6 +44,9 @@ from search_spaces.templates.matmul.stream_k import launched_blocks, stream_k, s
 from search_spaces.templates.tma_matmul.problem import rows_of
 
 BARRIER_BYTES = 16  # of shared memory for each stage: two mbarriers
+# With which a thread keeps its place among the parts of tiles: with 94 counted, of 96, ptxas spilled 12 bytes (NVRTC
+# 13.5, sm_120, 2026-11-24).
+WALK_REGISTERS = 8
 FLAG_BYTES = 16  # of a word that threads tell each other who came first
 MIN_BLOCKS = (1, 2, 3)
 SWIZZLES = (32, 64, 128)
@@ -284,14 +287,16 @@ def _code_size_rule() -> Rule:
 
 
 def _spill_rule(device: Device) -> Rule:
-    def fits(registers: IntArray, fragment_buffers: IntArray, threads: IntArray, min_blocks: IntArray) -> BoolArray:
-        more = np.where(fragment_buffers > 1, BUFFER_REGISTERS, 0)
-        enough: BoolArray = np.equal(more, 0) | (registers + more <= register_limit(device, threads, min_blocks))
+    def fits(
+        registers: IntArray, fragment_buffers: IntArray, threads: IntArray, min_blocks: IntArray, stream_k: IntArray
+    ) -> BoolArray:
+        more = BUFFER_REGISTERS * (fragment_buffers > 1) + WALK_REGISTERS * (stream_k > 0)
+        enough: BoolArray = registers + more <= scheduler_limit(device, threads, min_blocks)
         return enough
 
     return Rule(
         "spilled_registers",
         fits,
-        "about {registers} registers a thread, with {fragment_buffers} buffers of fragments, are so many for {threads} "
-        "threads with {min_blocks} blocks per SM that ptxas would spill",
+        "about {registers} registers a thread, with {fragment_buffers} buffers of fragments and stream_k = {stream_k}, "
+        "are so many for {threads} threads with {min_blocks} blocks per SM that ptxas would spill",
     )

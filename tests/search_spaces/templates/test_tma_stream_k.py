@@ -6,11 +6,12 @@ import math
 
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
+from search_spaces.templates.common.launch_rules import scheduler_limit
 from search_spaces.templates.common.stream_k import LEAST_IDLE, STOPS_TO_EXCHANGE
 from search_spaces.templates.tma_matmul.counts import counts
 from search_spaces.templates.tma_matmul.lowering import lower
 from search_spaces.templates.tma_matmul.proxy import proxy
-from search_spaces.templates.tma_matmul.space import BARRIER_BYTES, FLAG_BYTES, space
+from search_spaces.templates.tma_matmul.space import BARRIER_BYTES, FLAG_BYTES, WALK_REGISTERS, space
 
 RTX5090 = device("rtx5090")
 PROBLEM = Matmul(4096, 4096, 4096, a="bf16", order_b="col")
@@ -62,3 +63,13 @@ def test_all_tiles_are_counted_and_the_exchange_besides() -> None:
         assert dealt.blocks * dealt.store_bytes > whole.blocks * whole.store_bytes
         assert dealt.instructions * dealt.blocks > whole.instructions * whole.blocks
         assert dealt.drains > STOPS_TO_EXCHANGE > whole.drains == 0 == dealt.restarts
+
+
+def test_an_odd_warp_leaves_the_others_fewer_registers() -> None:
+    """The registers of an SM are those of four schedulers, of which one has five of 17 warps."""
+    found = {threads: int(scheduler_limit(RTX5090, threads, 1)) for threads in (256, 288, 512, 544)}
+    assert found == {256: 255, 288: 168, 512: 128, 544: 96}
+    for schedule in SAMPLES:
+        config = space(PROBLEM, RTX5090).config(schedule)
+        limit = scheduler_limit(RTX5090, config.integer("threads"), config.integer("min_blocks"))
+        assert config.integer("registers") + WALK_REGISTERS <= limit

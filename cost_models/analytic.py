@@ -114,19 +114,36 @@ class Analysis:
 
 
 def predict(work: CostCounts, device: Device, *, registers: int | None = None, spill_bytes: int = 0) -> float:
-    """Seconds of one launch. ``registers`` and ``spill_bytes`` (stores plus loads) per thread as the compiler reports.
+    """Predict the seconds of one launch.
 
-    Without ``registers``, the estimate in ``work`` is used, and whatever exceeds the device's limits counts as
-    spilled. Raises ValueError where the block does not fit on the device or a count is negative, NaN or infinite.
+    Args:
+        work: What the launch demands of the machine.
+        device: The GPU.
+        registers: Of a thread, as the compiler reports. None takes the estimate in ``work``, and whatever exceeds the
+            device's limits counts as spilled.
+        spill_bytes: Stores plus loads of a thread, as the compiler reports.
+
+    Raises:
+        ValueError: The block does not fit on the device, or a count is negative, NaN or infinite.
     """
     given = None if registers is None else [registers]
     return float(analyse([work], device, registers=given, spill_bytes=[spill_bytes]).seconds[0])
 
 
 def busy(work: CostCounts, device: Device, *, registers: int | None = None, spill_bytes: int = 0) -> dict[str, float]:
-    """Return the part of the predicted time for which each resource of the device is busy with one launch, 0..1.
+    """Return for which part of the predicted time each resource of the device is busy with one launch.
 
-    Raises ValueError as ``predict`` does.
+    Args:
+        work: What the launch demands of the machine.
+        device: The GPU.
+        registers: As of ``predict``.
+        spill_bytes: As of ``predict``.
+
+    Returns:
+        Parts from 0 to 1, by the resource's name.
+
+    Raises:
+        ValueError: As of ``predict``.
     """
     a = analyse([work], device, registers=None if registers is None else [registers], spill_bytes=[spill_bytes])
     seconds = float(a.seconds[0])
@@ -151,7 +168,20 @@ def analyse(
     registers: Sequence[int] | IntArray | None = None,
     spill_bytes: Sequence[int] | IntArray | None = None,
 ) -> Analysis:
-    """``predict`` for n launches at once, with what led to the times. Raises ValueError as ``predict`` does."""
+    """Predict n launches at once, with what led to the times.
+
+    Args:
+        works: What each launch demands of the machine.
+        device: The GPU.
+        registers: [n], of a thread; None for the estimates in ``works``.
+        spill_bytes: [n], stores plus loads of a thread; None for none beyond what ``registers`` imply.
+
+    Returns:
+        Seconds and the cycles of each pipe, [n].
+
+    Raises:
+        ValueError: As of ``predict``.
+    """
     w = CostColumns.of(works)
     resident, spilled = _residency(w, device, registers, spill_bytes)
     clock = device.clock_hz

@@ -258,10 +258,20 @@ def meaning(name: str) -> str:
 
 
 def features(templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: Device) -> FeatureTable:
-    """Features of n schedules, each of one of ``templates``, for a problem on a device; n may be 0.
+    """Compute the features of n schedules.
 
-    Raises ValueError for a schedule of a template that is not there or has no cost counts, with other parameters or
-    with a value outside the domain of the problem's space, or for one that does not fit on the device.
+    Args:
+        templates: Those of the schedules, each with cost counts.
+        problem: What is computed.
+        schedules: n of them; n may be 0.
+        device: The GPU.
+
+    Returns:
+        A row for each schedule.
+
+    Raises:
+        ValueError: A schedule of a template that is not there or has no cost counts, with other parameters or with a
+            value outside the domain of the problem's space, or one that does not fit on the device.
     """
     rows: dict[str, list[int]] = {template.name: [] for template in templates}
     for i, schedule in enumerate(schedules):

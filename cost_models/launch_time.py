@@ -123,7 +123,18 @@ def launch_time(
     exposed: float = EXPOSED,
     cold: bool = False,
 ) -> LaunchTime:
-    """Estimate one launch, as ``launch_times`` does. Raises ValueError where the block does not fit on the device."""
+    """Estimate one launch by what the emulator counted.
+
+    Args:
+        counts: Instructions, bytes and chains of the launch.
+        device: The GPU.
+        resources: Registers and memory, as ptxas allotted them.
+        exposed: As of ``launch_times``.
+        cold: As of ``launch_times``.
+
+    Raises:
+        ValueError: The block does not fit on the device.
+    """
     table = LaunchTable.of(counts, resources)
     found = launch_times(table, device, exposed=exposed, cold=cold)
     if not np.isfinite(found.seconds[0]):
@@ -142,8 +153,17 @@ def launch_time(
 
 
 def launch_times(launches: LaunchTable, device: Device, *, exposed: float = EXPOSED, cold: bool = False) -> LaunchTimes:
-    """Estimate launches. ``exposed`` is the share of a chain that the warps of its own block do not hide. ``cold``:
-    L2 holds nothing before it, so that blocks that run first wait for DRAM, and later ones for L2."""
+    """Estimate launches by what the emulator counted.
+
+    Args:
+        launches: A row for each.
+        device: The GPU.
+        exposed: The share of a chain that the warps of its own block do not hide.
+        cold: L2 holds nothing before a launch, so that blocks that run first wait for DRAM, and later ones for L2.
+
+    Returns:
+        Seconds, blocks of an SM, and cycles of each pipe; infinite seconds where no block fits.
+    """
     t = launches
     fits = t.shared_bytes <= device.shared_per_block
     whole = (t.threads, _held(t, device), np.where(fits, t.shared_bytes, 0.0))

@@ -44,12 +44,19 @@ def uses_wgmma(chip: Device, config: TritonConfig) -> bool:
 def counts(
     problem: Matmul, chip: Device, alignment: tuple[int, int], config: TritonConfig, *, own_buffers: bool = False
 ) -> CostCounts:
-    """Return what torch's template demands of the machine: tiles of a and b go to shared memory by cp.async, ``stages``
-    of them in flight, and from there to ldmatrix and mma.sync, or to wgmma; blocks walk in bands of 8 rows of tiles.
-    ``alignment``: bytes up to 16 to which the contiguous lines of a and of b are aligned, the widest copy of each.
+    """Count what torch's Triton template demands of the machine.
 
-    With ``own_buffers`` each stage has a buffer of its own and loads need not wait for the arithmetic of their step,
-    as in CUTLASS's kernels; Triton's loop of mma.sync has a buffer less."""
+    Tiles of a and b go to shared memory by cp.async, ``stages`` of them in flight, and from there to ldmatrix and
+    mma.sync, or to wgmma; blocks walk in bands of 8 rows of tiles.
+
+    Args:
+        problem: Sizes and types.
+        chip: The GPU.
+        alignment: Bytes up to 16 to which the contiguous lines of a and of b are aligned, the widest copy of each.
+        config: Tiles, warps and stages.
+        own_buffers: Each stage has a buffer of its own and loads need not wait for the arithmetic of their step, as in
+            CUTLASS's kernels; Triton's loop of mma.sync has a buffer less.
+    """
     element, ieee = problem.input_dtype.bytes, problem.a == "f32" and problem.precision == "ieee"
     m, n, k, warps = config.block_m, config.block_n, config.block_k, config.warps
     threads, tile, wgmma = 32 * warps, m * n, uses_wgmma(chip, config)

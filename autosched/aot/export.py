@@ -48,11 +48,23 @@ def collect(
     with_ptx: bool = False,
     skipped: Callable[[str], None] = lambda why: None,
 ) -> tuple[ExportedKernel, ...]:
-    """Return the kernels of the best schedules of ``store``, of one operator or device where they are named, compiled.
+    """Return the kernels of the best schedules of ``store``, compiled.
 
-    With ``problems``, those that ``Database.kernel`` would give for them on ``device``: the recorded one, the nearest
-    one, or the time model's choice. ``skipped`` hears of each problem that has no kernel, and why. Raises NvrtcMissing,
-    and ValueError for an unknown device.
+    Args:
+        store: The database, which is only read.
+        operator: Only problems of this operator; None for all.
+        device: Only winners on the device of this name; None for all.
+        problems: Instead of what was recorded, what ``Database.kernel`` would give for these on ``device``: the
+            recorded one, the nearest one, or the time model's choice.
+        with_ptx: Whether PTX goes along, which newer GPUs can run.
+        skipped: Called with one line for each problem that has no kernel.
+
+    Returns:
+        The kernels, each with its cubin, launch, proof and provenance.
+
+    Raises:
+        NvrtcMissing: There is no compiler.
+        ValueError: An unknown device, or ``problems`` without one.
     """
     asked: Iterable[tuple[Problem, str]]
     if problems:

@@ -24,10 +24,19 @@ class NotPortable(ValueError):
 def over_sizes(
     expression: Expression, sizes: Collection[str], known: Mapping[str, Result], derived: Mapping[str, Expression]
 ) -> str:
-    """Return the text of ``expression`` over ``sizes``, where ``known`` names have values and ``derived`` are
-    attributes.
+    """Return the text of ``expression`` over ``sizes`` alone.
 
-    Raises NotPortable for a Python function, and for what grows without end.
+    Args:
+        expression: Of a kernel file: a dimension of the grid, an array's shape.
+        sizes: Names that stay names, the problem's.
+        known: Values of other names, such as parameters of the schedule.
+        derived: Expressions of attributes, which are put in.
+
+    Returns:
+        An expression of integers with the operators of Python and C++.
+
+    Raises:
+        NotPortable: It is a Python function, or grows without end.
     """
     tree = _Folded(frozenset(sizes), known, derived).visit(_tree(expression))
     text = ast.unparse(_simplified(tree, frozenset(sizes)))

@@ -49,7 +49,17 @@ class PortableLaunch:
 
 
 def portable(problem: Problem, schedule: Schedule, launch: Launch, device: Device) -> PortableLaunch:
-    """Return the launch of ``schedule`` for ``problem``, for as many other sizes as its code serves."""
+    """Return the launch of ``schedule`` for ``problem``, for as many other sizes as its code serves.
+
+    Args:
+        problem: What the kernel computes.
+        schedule: A valid one of it.
+        launch: Its launch at the sizes of ``problem``.
+        device: The GPU that it is compiled for.
+
+    Returns:
+        Expressions over the sizes that may differ; numbers where none may, as in kernels whose code knows its sizes.
+    """
     if isinstance(problem, KernelProblem):
         free = _free_sizes(problem.file, schedule)
         try:

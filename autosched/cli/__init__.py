@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from autosched.cli.terminal import interrupts, streams
 from autosched.cli.terminal.errors import BAD_INPUT, NO, STOPPED
+from autosched.version import VERSION
 
 __all__ = ["main"]
 
@@ -34,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    if list(arguments) == ["--version"]:  # waits for no command to be built
+        print(f"autosched {VERSION}")
+        return 0
     # Before numpy is imported: proofs and compilations run one a core, and threads of BLAS that wait for each other on
     # busy cores took twenty times the CPU of one in the references of proofs.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -76,7 +76,30 @@ def matmul_plan(
     block_format: str = "",
     scale_order: str = "row",
 ) -> Plan:
-    """``activation(scales * (a @ b) + bias)``: a (..., m, k), b (k, n) or with the same leading axes as a."""
+    """``activation(scales * (a @ b) + bias)``: a (..., m, k), b (k, n) or with the same leading axes as a.
+
+    Args:
+        a: (..., m, k); its last two axes may lie exchanged (column-major).
+        b: (k, n), or with the leading axes of ``a``.
+        bias: (n,); None for none.
+        scale_a: As of ``autosched.matmul``: one element, one for each row, or one for each 128 of k.
+        scale_b: Likewise of the columns; both are given or neither.
+        block_scale_a: Scales of blocks of k, for ``block_format``.
+        block_scale_b: Likewise of b.
+        out: The array of the result; None for a new one.
+        activation: What is applied at the end, or "none".
+        precision: Of f32: "tf32" or "ieee".
+        acc: "f16" adds up in f16; "" as usual.
+        dtype: Of the result; None for that of ``out``, else of ``a``.
+        block_format: "mxf8", "mxf4" or "nvf4"; "" for plain types.
+        scale_order: How block scales lie: "row" or "tiled".
+
+    Returns:
+        The problem, the operands in the order of the arrays, and shape and type of the result.
+
+    Raises:
+        ValueError: Shapes, types or strides that no kernel takes; one line says which.
+    """
     if a.ndim < 2 or b.ndim < 2:
         raise ValueError(f"matmul takes matrices, not {_shapes(a, b)}: use matvec for vectors")
     *lead, m, k = a.shape
@@ -183,7 +206,20 @@ def _scale(a: ArraySpec | None, b: ArraySpec | None, sizes: tuple[list[int], int
 
 
 def matvec_plan(x: ArraySpec, w: ArraySpec, *, out: ArraySpec | None, dtype: str | None) -> Plan:
-    """``x @ w.T``: x (k,) or (m, k) with m up to 16, w (n, k)."""
+    """Return the plan of ``x @ w.T``.
+
+    Args:
+        x: (k,) or (m, k) with m up to 16, dense.
+        w: (n, k), dense, of x's type.
+        out: The array of the result, (n,) or (m, n); None for a new one.
+        dtype: Of the result; None for that of ``out``, else of ``x``.
+
+    Returns:
+        The plan, whose result has x's leading axes and n.
+
+    Raises:
+        ValueError: Other shapes, types or strides.
+    """
     if x.ndim not in (1, 2) or w.ndim != 2 or x.shape[-1] != w.shape[1]:
         raise ValueError(f"matvec takes x (k,) or (m, k) and w (n, k), not {_shapes(x, w)}")
     _dense("x", x)
@@ -204,7 +240,21 @@ def softmax_plan(x: ArraySpec, *, out: ArraySpec | None, dtype: str | None) -> P
 
 
 def rmsnorm_plan(x: ArraySpec, weight: ArraySpec, *, out: ArraySpec | None, eps: float, dtype: str | None) -> Plan:
-    """Along the last axis."""
+    """Return the plan of an RMS norm along the last axis.
+
+    Args:
+        x: (..., columns), dense.
+        weight: (columns,), of x's type.
+        out: The array of the result, of x's shape; None for a new one.
+        eps: Added to the mean of the squares.
+        dtype: Of the result; None for that of ``out``, else of ``x``.
+
+    Returns:
+        The plan.
+
+    Raises:
+        ValueError: Other shapes, types or strides.
+    """
     rows, columns, kind = _rows("rmsnorm", x)
     _vector("weight", weight, columns, kind)
     problem = RmsNorm(rows=rows, columns=columns, dtype=kind, out=_out_type(out, dtype, kind), eps=eps)
@@ -214,7 +264,22 @@ def rmsnorm_plan(x: ArraySpec, weight: ArraySpec, *, out: ArraySpec | None, eps:
 def layernorm_plan(
     x: ArraySpec, weight: ArraySpec, bias: ArraySpec, *, out: ArraySpec | None, eps: float, dtype: str | None
 ) -> Plan:
-    """Along the last axis."""
+    """Return the plan of a layer norm along the last axis.
+
+    Args:
+        x: (..., columns), dense.
+        weight: (columns,), of x's type.
+        bias: (columns,), of x's type.
+        out: The array of the result, of x's shape; None for a new one.
+        eps: Added to the variance.
+        dtype: Of the result; None for that of ``out``, else of ``x``.
+
+    Returns:
+        The plan.
+
+    Raises:
+        ValueError: Other shapes, types or strides.
+    """
     rows, columns, kind = _rows("layernorm", x)
     _vector("weight", weight, columns, kind)
     _vector("bias", bias, columns, kind)
@@ -223,7 +288,21 @@ def layernorm_plan(
 
 
 def reduce_plan(x: ArraySpec, *, out: ArraySpec | None, kind: str, axis: int, dtype: str | None) -> Plan:
-    """Along the last axis, or along the first."""
+    """Return the plan of a reduction along the last axis, or along the first.
+
+    Args:
+        x: At least one axis, dense.
+        out: The array of the result, without the axis; None for a new one.
+        kind: "sum", "max", "mean", "sumsq" or "argmax".
+        axis: -1 or the number of the last axis, or 0.
+        dtype: Of the result; None for that of ``out``, else of ``x``, and u32 for argmax.
+
+    Returns:
+        The plan.
+
+    Raises:
+        ValueError: Another axis, shape or type.
+    """
     if axis not in (-1, 0, x.ndim - 1):
         raise ValueError(f"reduce works along the first axis or the last, not along axis {axis} of {x.shape}")
     first = axis == 0 and x.ndim > 1

@@ -55,8 +55,17 @@ def as_gpu_array(cp: Any, name: str, array: Any) -> Any:
 
 
 def check_apart(names: Sequence[str], starts: Sequence[int], sizes: Sequence[int], written: int) -> None:
-    """Raise ValueError where the array at position ``written`` shares memory with another: kernels read inputs as if
-    nothing wrote them. ``sizes`` are bytes."""
+    """Refuse a written array that shares memory with another: kernels read inputs as if nothing wrote them.
+
+    Args:
+        names: Of the arrays, for the error.
+        starts: Their first addresses.
+        sizes: Their bytes.
+        written: The position of the one that the kernel writes.
+
+    Raises:
+        ValueError: It overlaps one of the others.
+    """
     low = starts[written]
     high = low + sizes[written]
     for i, start in enumerate(starts):
@@ -91,7 +100,18 @@ def split_outputs(outputs: Sequence[Operand], out: Any) -> tuple[Any, ...]:
 
 
 def check_array(operand: Operand, shape: tuple[int, ...], dtype: str, c_contiguous: bool, address: int) -> None:
-    """Raise ValueError for an array that the kernel would misread; ``address`` is that of its first element."""
+    """Refuse an array that the kernel would misread.
+
+    Args:
+        operand: What the kernel takes there.
+        shape: Of the array; one leading axis of extent 1 may be left out.
+        dtype: The name of its type, numpy's or torch's.
+        c_contiguous: Whether it is dense and C-contiguous.
+        address: Of its first element, in bytes.
+
+    Raises:
+        ValueError: One line that says which of these is wrong, and what to do.
+    """
     name, wanted = operand.name, operand.shape
     if dtype not in (operand.dtype.storage, torch_type(operand.dtype)):
         raise ValueError(f"{name} must hold {operand.dtype.name}, not {dtype}: convert it")

@@ -217,6 +217,13 @@ class BoundKernel:
     """A kernel and its arrays, which it keeps alive. ``result`` is what every call gives, and writes anew.
 
     It runs on the stream that is current when it is called.
+
+    Args:
+        result: The array that every call gives and writes anew.
+        bound: Launches on the current stream of cupy.
+        elsewhere: Makes the caller's stream cupy's current one for the launch: that of torch, where arrays are tensors.
+        is_current: Whether it is already.
+        arrays: What is kept alive.
     """
 
     __slots__ = ("_arrays", "_bound", "_elsewhere", "_is_current", "result")
@@ -247,11 +254,16 @@ class CompiledKernel(LoadedKernel):
     """A kernel of ours or of a user's, loaded from its cubin."""
 
     def __init__(self, cp: Any, launch: Launch, cubin: str, provenance: KernelProvenance) -> None:
-        """Load ``cubin`` (the path of a file, no longer needed afterwards) on the current GPU; ``launch.entry`` is the
-        function's name in it.
+        """Load a cubin on the current GPU.
 
-        Raises LaunchRefused for a kernel that was compiled for a different launch, and cupy's errors where it does not
-        load.
+        Args:
+            cp: The cupy module.
+            launch: Grid, block and operands; ``launch.entry`` is the function's name in the cubin.
+            cubin: The path of a file, no longer needed afterwards.
+            provenance: Where the kernel comes from.
+
+        Raises:
+            LaunchRefused: The cubin was compiled for a different launch; and cupy's errors where it does not load.
         """
         super().__init__(cp, launch.operands, provenance)
         self._loaded = LoadedLaunch(cp, launch, cubin)

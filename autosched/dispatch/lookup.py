@@ -69,11 +69,23 @@ def look_up(
     usable: Usable = lambda kernel: None,
     library: Library = lambda problem: "",
 ) -> Answer:
-    """Return the answer of ``store``. ``usable`` says why a kernel cannot be used here, or None: it may compile it;
-    ``library`` gives the version of the vendor's library, and raises ValueError where a problem cannot be given to it.
+    """Return the answer of ``store`` for a problem: a recorded kernel, the nearest one, the library, or the model's
+    choice.
 
-    With ``exact``, nothing but the record of this problem on this device. Raises NoSchedule where there is none, or
-    nothing can be used at all.
+    Args:
+        store: The database.
+        problem: What is to be computed.
+        device: The GPU that it runs on.
+        here: Compiler, driver and CUDA of now, to say what is another one than when a record was timed.
+        exact: Nothing but the record of this problem on this device.
+        usable: Says why a kernel cannot be used here, or None. It may compile it.
+        library: Gives the version of the vendor's library, and raises ValueError where a problem cannot be given to it.
+
+    Returns:
+        The kernel, or the library, with its provenance.
+
+    Raises:
+        NoSchedule: There is no record with ``exact``, or nothing can be used at all.
     """
     search = _LookUp(store, problem, device, here, usable, library)
     record = store.best(problem, device.name)

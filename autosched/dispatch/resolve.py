@@ -23,9 +23,21 @@ from search_spaces.templates.kernel import Kernel
 
 
 def resolve(gpu: GpuHere, store: Store, problem: Problem, *, exact: bool, cache: ResolvedCache) -> Resolved:
-    """Return what ``store`` gives for ``problem`` on ``gpu``, compiled, and kept in ``cache``.
+    """Return what ``store`` gives for ``problem``, compiled, and kept in ``cache``.
 
-    Raises NoSchedule, and RuntimeUnavailable where there is no compiler.
+    Args:
+        gpu: The GPU that is here, with driver and CUDA.
+        store: The database.
+        problem: What is to be computed.
+        exact: Nothing but the record of this problem on this GPU.
+        cache: Where the next process finds the answer.
+
+    Returns:
+        The launch, its cubin and its provenance; without a cubin where the library is called.
+
+    Raises:
+        NoSchedule: As of ``look_up``.
+        RuntimeUnavailable: There is no compiler.
     """
     compiled: dict[str, Compiled] = {}
     try:

@@ -80,7 +80,14 @@ class ResolvedCache:
         return None
 
     def store(self, problem: Problem, gpu: GpuHere, resolved: Resolved, template_module: str) -> None:
-        """Keep an answer; ``template_module`` is where its template is stated, "" for the library."""
+        """Keep an answer; one of a problem or template of another package is not kept, since its code is not watched.
+
+        Args:
+            problem: What was asked for.
+            gpu: The GPU that is here.
+            resolved: The answer.
+            template_module: The module that states its template, "" for the library.
+        """
         ours = type(problem).__module__.startswith(_OURS) and (template_module or _OURS).startswith(_OURS)
         if self._folder is None or not ours:
             return

@@ -30,9 +30,17 @@ UNKNOWN = Environment()
 def stale_reasons(
     record: Record, device: Device, here: Environment, template: KernelTemplate | None, kernel: Kernel | None
 ) -> tuple[str, ...]:
-    """One phrase for each thing that is another one than when ``record`` was timed.
+    """Say what is another thing than when ``record`` was timed.
 
-    ``kernel`` is what its schedule gives for its own problem today, None where that is not known.
+    Args:
+        record: The best one of a problem.
+        device: The GPU of now.
+        here: Compiler, driver, CUDA and library of now; "" is not compared.
+        template: That of the schedule today; None where there is none, as for the library.
+        kernel: What the schedule gives for its own problem today; None where that is not known.
+
+    Returns:
+        One phrase for each change, such as "driver 570.1 to 580.2"; empty where nothing has changed.
     """
     before_info = record.runner_info
     changed = []

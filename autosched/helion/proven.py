@@ -25,6 +25,12 @@ class ProvenConfigs:
     fault in the emulator and gives what the default configuration gives; else None.
 
     ``accepted`` are those that passed, ``refused`` the others with a line on why. A configuration is emulated once.
+
+    Args:
+        kernel: What ``@helion.kernel`` made.
+        args: Tensors of small sizes, which are copied to the CPU.
+        device: The GPU that is emulated.
+        compare: As of ``proven``; None for the usual tolerance.
     """
 
     def __init__(self, kernel: Any, args: Sequence[Any], device: Device, compare: Comparison | None) -> None:
@@ -89,10 +95,16 @@ class ProvenConfigs:
 def proven(
     kernel: Any, args: Sequence[Any], *, device: str | Device, compare: Comparison | None = None
 ) -> ProvenConfigs:
-    """Return the filter of configurations of a ``@helion.kernel`` for ``args``, tensors of small sizes: each is
-    emulated.
+    """Return the filter of configurations of a ``@helion.kernel``: each is emulated.
 
-    ``compare(expected, found)`` raises AssertionError where results differ; by default they agree within 2% of their
-    values and 0.02. Raises ValueError for an unknown device.
+    Args:
+        kernel: What ``@helion.kernel`` made.
+        args: Tensors of small sizes.
+        device: The name of the GPU that is emulated, or its row.
+        compare: ``compare(expected, found)`` raises AssertionError where results differ; None: they agree within 2% of
+            their values and 0.02.
+
+    Raises:
+        ValueError: An unknown device.
     """
     return ProvenConfigs(kernel, args, device if isinstance(device, Device) else device_row(device), compare)

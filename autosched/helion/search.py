@@ -50,7 +50,18 @@ _STATUSES = {
 
 
 class SampledSearch(BaseSearch):  # type: ignore[misc]
-    """Satisfies Helion's ``BaseAutotuner``. Times are Helion's on a GPU, else ESTIMATED for ``device``."""
+    """Satisfies Helion's ``BaseAutotuner``. Times are Helion's on a GPU, else ESTIMATED for ``device``.
+
+    Args:
+        bound: Helion's bound kernel.
+        args: What it is called with.
+        database: Where every trial is kept; None for the usual one.
+        device: The GPU; None for the emulated one.
+        trials: How many configurations.
+        sampler: By name.
+        seed: Of all that is drawn.
+        filtered: Proves a configuration before it is called the best; None proves none.
+    """
 
     def __init__(
         self,
@@ -208,14 +219,25 @@ def autotuner(
     prove: bool = True,
     proof_args: Sequence[Any] | None = None,
 ) -> Callable[..., SampledSearch]:
-    """Make Helion's setting ``autotuner_fn``: what ``database`` holds for a call, else a search of ``trials``
-    configurations by one of our samplers. Every trial is kept there.
+    """Make Helion's setting ``autotuner_fn``: what a database holds for a call, else a search by one of our samplers.
 
-    On a GPU Helion times them; of CPU tensors, times are ESTIMATED for ``device``, by default the emulated one.
-    Before a configuration is called the best it is emulated on ``proof_args``, tensors of small sizes, by default the
-    arguments themselves: it must have no fault, and compute what Helion's default does.
+    On a GPU Helion times configurations; of CPU tensors, times are ESTIMATED. Every trial is kept.
 
-    Raises ValueError for an unknown device or sampler, and for numbers that are none.
+    Args:
+        database: A path or an SQLAlchemy URL; None for the usual one.
+        device: The name of the GPU that estimates are for, or its row; None for the emulated one.
+        trials: How many configurations a search tries.
+        sampler: What is tried next, by name.
+        seed: Of all that is drawn.
+        prove: Whether a configuration is emulated before it is called the best: it must have no fault, and compute what
+            Helion's default does.
+        proof_args: Tensors of small sizes to prove on; None for the arguments themselves.
+
+    Returns:
+        The function for the setting.
+
+    Raises:
+        ValueError: An unknown device or sampler, and numbers that are none.
     """
     check_sampler(sampler, seed)
     trials = whole_number("trials", trials, 1)
@@ -251,8 +273,25 @@ def seeds(
     prove: bool = True,
     proof_args: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Find configurations for Helion's setting ``autotune_seed_configs``: the ``count`` best of ``trials`` by their
-    ESTIMATED times on ``device``, found without a GPU. Arguments as for ``autotuner``; raises what its search does."""
+    """Find configurations for Helion's setting ``autotune_seed_configs`` without a GPU.
+
+    Args:
+        kernel: What ``@helion.kernel`` made.
+        args: What it is called with; tensors are copied to the CPU.
+        device: The name of the GPU that estimates are for, or its row.
+        count: How many are returned at most.
+        trials: How many are tried.
+        database: Where every trial is kept; None for the usual one.
+        seed: Of all that is drawn.
+        prove: As of ``autotuner``.
+        proof_args: As of ``autotuner``.
+
+    Returns:
+        The best by their ESTIMATED times, the fastest first.
+
+    Raises:
+        ValueError: An unknown device.
+    """
     row = device_named(device) if isinstance(device, str) else device
     here = tuple(a.detach().cpu() if isinstance(a, torch.Tensor) else a for a in args)
     make = autotuner(database, device=row, trials=trials, seed=seed, prove=prove, proof_args=proof_args)

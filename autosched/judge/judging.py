@@ -50,8 +50,21 @@ class _Seen:
 
 
 def judge(submission: Path, task: Task, device: Device, *, full: bool = False, tolerance: float = 0.0) -> Verdict:
-    """``full``: each launch in several orders of blocks and threads, and once more. ``tolerance`` is a relative error,
-    0 for what the type of the output allows. Raises HostFailure, and TaskError where the submission is none.
+    """Judge a submission by emulating what it launches on every case of a task.
+
+    Args:
+        submission: The file, which is imported and run: give it a process of its own (``run_judge``).
+        task: Cases, each with inputs and a reference.
+        device: The GPU that kernels are compiled for.
+        full: Whether each launch runs in several orders of blocks and threads, and once more.
+        tolerance: A relative error; 0 for what the type of the output allows.
+
+    Returns:
+        One status with its reasons; what the submission raises is one of them.
+
+    Raises:
+        TaskError: The submission is none.
+        HostFailure: This machine cannot emulate.
     """
     seen = _Seen()
     call: Callable[[Any], Any] | None = None

@@ -34,7 +34,25 @@ def run_judge(
     time_limit: float = TIME_LIMIT,
     memory_limit: int = MEMORY_LIMIT,
 ) -> Verdict:
-    """Raise Refused, and WorkerError where the process cannot be started."""
+    """Judge a submission in a process of its own, with limits.
+
+    Args:
+        submission: The file.
+        task: A KernelBench file, or a ``task.yml`` of KernelBot's.
+        device: The GPU that kernels are compiled for.
+        sizes: Replace numbers of the task, by name; None for its own.
+        full: As of ``judge``.
+        tolerance: As of ``judge``.
+        time_limit: Seconds of the whole judgement.
+        memory_limit: Bytes of the process.
+
+    Returns:
+        The verdict; a process that is killed is one.
+
+    Raises:
+        Refused: The task or the submission cannot be used; one line.
+        WorkerError: The process cannot be started.
+    """
     request = {
         "submission": str(submission.resolve()),
         "task": str(task.resolve()),

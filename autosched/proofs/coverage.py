@@ -35,11 +35,6 @@ class Coverage:
     roles: tuple[RoleCoverage, ...]
 
     @property
-    def complete(self) -> bool:
-        """Whether each role has a run."""
-        return all(role.runs for role in self.roles)
-
-    @property
     def lacks(self) -> tuple[str, ...]:
         """One short text for each thing that is missing."""
         return tuple(role.lacks for role in self.roles if role.lacks)

@@ -33,10 +33,22 @@ _LOADS, _STORES, _ATOMICS = ("ld", "cp.async", "wmma.load"), ("st", "wmma.store"
 def counted(
     template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device
 ) -> tuple[LaunchCounts, ...] | None:
-    """``count_launch`` of each launch of a schedule, on the problem's random inputs; None also where these are too
-    large. What a launch of a pipeline reads and an earlier one has written is taken to be zeros.
+    """Count what the launches of a schedule execute, on the problem's random inputs.
 
-    Raises ValueError for a schedule that is not valid, and as ``count_launch`` and the problem's inputs do.
+    What a launch of a pipeline reads and an earlier one has written is taken to be zeros.
+
+    Args:
+        template: Generates the kernel.
+        problem: What is computed, at its true size.
+        schedule: A valid one.
+        device: The GPU.
+
+    Returns:
+        The counts of each launch in their order; None where the inputs have more than MOST_BYTES, and where
+        ``count_launch`` gives none or this machine cannot emulate.
+
+    Raises:
+        ValueError: The schedule is not valid; and as ``count_launch`` and the problem's inputs do.
     """
     kernel, problem = template.kernel(problem, schedule, device), problem.under(schedule.values)
     if problem.min_bytes > MOST_BYTES:

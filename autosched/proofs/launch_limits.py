@@ -117,9 +117,12 @@ def _launch(kernel: Kernel, device: Device, limits: Limits, static: int, blocks:
 
 
 def _instructions(device: Device, instructions: tuple[str, ...]) -> str:
-    for instruction in instructions:
-        for pattern, needs in _COMPILED:
-            if pattern.match(instruction) and not _has(device, needs):
+    lacking = [(pattern, needs) for pattern, needs in _COMPILED if not _has(device, needs)]
+    # The first of each operation, without the predicate that guards it.
+    plain = (i.partition(" ")[2].lstrip() if i.startswith("@") else i for i in reversed(instructions))
+    for instruction in reversed({i.partition(" ")[0]: i for i in plain}.values()):
+        for pattern, needs in lacking:
+            if pattern.match(instruction):
                 since = f"sm_{needs} and later" if isinstance(needs, int) else ", ".join(needs)
                 return f"{device.name} ({device.arch}) lacks an instruction, which is for {since}: {instruction}"
     return ""

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
-from autosched.proofs.blocks_on_inputs import runs_of_blocks
 from autosched.proofs.coverage import Role
 from autosched.proofs.launch_limits import why_refused
 from autosched.proofs.run import (
@@ -93,7 +92,21 @@ def emulated_problem(template: KernelTemplate, problem: Problem, schedule: Sched
 def plan(
     template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, settings: ProofSettings
 ) -> ProofPlan:
-    """Return the proof of one schedule. Raises ValueError where the schedule is none for ``problem``."""
+    """Return the proof of one schedule: which runs it has, of which none has been made.
+
+    Args:
+        template: Generates the kernels.
+        problem: What is computed; where it is large, a smaller one is emulated whole.
+        schedule: What is proven.
+        device: The GPU that kernels are generated for.
+        settings: Depth, seed and limits.
+
+    Returns:
+        The named runs, in the order in which they are made.
+
+    Raises:
+        ValueError: The schedule is none for ``problem``.
+    """
     small = emulated_problem(template, problem, schedule)
     true, cut = template.kernel(problem, schedule, device), template.kernel(small, schedule, device)
     return ProofPlan(_runs(template, problem, true, small, cut, schedule, device, settings))
@@ -123,7 +136,12 @@ def _runs(
     why = why_refused(true, device, cut)
     if why:
         yield ProofRun("launch limits", partial(refused, problem, settings.seed, why))
-    alone = runs_of_blocks(problem, true, settings) if small == problem and not why else []
+    if small == problem and not why:
+        from autosched.proofs.blocks_on_inputs import runs_of_blocks  # with what reads kernel files
+
+        alone = runs_of_blocks(problem, true, settings)
+    else:
+        alone = []
     if alone:
         yield from _made(alone)
         if settings.depth == "full":
@@ -301,7 +319,19 @@ def true_size_run(
     device: Device,
     settings: ProofSettings,
 ) -> ProofRun:
-    """Return some blocks of the problem as it was asked for; all where it is small enough."""
+    """Return the run of some blocks of the problem as it was asked for; of all where it is small enough.
+
+    Args:
+        template: Generates the kernel.
+        problem: What was asked for.
+        small: What is emulated whole; where it is ``problem``, the first run does this one, too.
+        schedule: What is proven.
+        device: The GPU.
+        settings: A quick proof takes a share of the blocks of a full one.
+
+    Returns:
+        The run, or why it is left out.
+    """
     if small == problem:
         return ProofRun("true size, emulated whole", None, "true size", run_by_first=True)
     large, kernel = at_true_size(
@@ -323,8 +353,24 @@ def true_size_run(
 def at_true_size(
     template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, seed: int, share: float = 1.0
 ) -> tuple[Problem, Kernel]:
-    """``problem``, with a shorter k where already the fewest blocks that are sampled would take too long: those of a
-    persistent launch compute many tiles each. ``share``: of the time of a full proof."""
+    """Return ``problem`` and its kernel, with a shorter k where already the fewest blocks would take too long.
+
+    Blocks of a persistent launch compute many tiles each.
+
+    Args:
+        template: Generates the kernel.
+        problem: At its true size.
+        schedule: What is proven.
+        device: The GPU.
+        seed: Draws the blocks, whose work is counted.
+        share: Of the time of a full proof.
+
+    Returns:
+        The problem with the k that is run, and its kernel.
+
+    Raises:
+        ValueError: The schedule is none for ``problem``.
+    """
     whole = template.kernel(problem, schedule, device)
     flops = sampled_flops(problem, whole, seed, share)  # none of a transpose
     most = share * (_LARGE_FLOPS / 2 if whole.chained or whole.grid_may_shrink else _LARGE_FLOPS)
@@ -347,8 +393,19 @@ def stress_runs(
     *,
     of_cases: bool = False,
 ) -> Iterator[ProofRun]:
-    """Yield a run for each stress size, ``of_cases``: those that are for inputs of a certain case; one that cannot be
-    made where ``schedule`` is not valid at that size."""
+    """Yield a run for each stress size.
+
+    Args:
+        template: Generates the kernels.
+        small: The problem whose sizes are varied.
+        schedule: What is proven.
+        device: The GPU.
+        settings: Depth, seed and limits.
+        of_cases: Only sizes that are for inputs of a certain case.
+
+    Yields:
+        Runs; one that cannot be made where ``schedule`` is not valid at that size, or arrays are too large.
+    """
     for largest in stress_sizes(small, schedule):
         if of_cases and not largest.case:
             continue
@@ -370,8 +427,7 @@ def stress_runs(
             kernel = fewer_blocks(kernel)
         most = _STREAMED_FLOPS if kernel.chained else _WHOLE_FLOPS
         if size.whole and size.problem.flops <= most and size.problem.min_bytes <= _WHOLE_BYTES:
-            inputs = _inputs_of(size, settings.seed)
-            make = partial(run_whole, size.problem, kernel, inputs, Order("alternating"), settings)
+            make = partial(_run_size, size, kernel, settings)
             yield ProofRun(size.name, make, size.role, flops=size.problem.flops)
         else:
             sampled, kernel = _affordable(template, size, kernel, schedule, device, settings.seed)
@@ -395,6 +451,10 @@ def _affordable(
     with suppress(ValueError):
         return shorter, template.kernel(shorter, schedule, device)
     return size.problem, kernel
+
+
+def _run_size(size: StressSize, kernel: Kernel, settings: ProofSettings) -> Run:
+    return run_whole(size.problem, kernel, _inputs_of(size, settings.seed), Order("alternating"), settings)
 
 
 def _inputs_of(size: StressSize, seed: int) -> StressInputs:

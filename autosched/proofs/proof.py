@@ -197,9 +197,26 @@ def verify_one(
     budget: float | None = None,
     asked: LaunchOverride | None = None,
 ) -> Verification:
-    """``Prover.prove`` of one schedule of ``template`` on inputs drawn from ``seed``, until a run fails or the proof
-    has taken more than ``budget`` seconds. ``time_limit`` is that of one launch; ``asked`` is one that the proof alone
-    would not make. Raises as that does."""
+    """Prove one schedule: run after run, until one fails.
+
+    Args:
+        template: Generates the kernels.
+        problem: What is computed.
+        schedule: What is proven.
+        device: The GPU that kernels are generated for; none is used.
+        seed: Of the inputs.
+        time_limit: CPU seconds of one launch.
+        depth: "quick" or "full".
+        budget: No run starts once the proof has taken more than so many seconds; None for as long as it takes.
+        asked: A launch that the proof alone would not make: another order, or several launches.
+
+    Returns:
+        What was run, and what it found.
+
+    Raises:
+        ValueError: The schedule is none for ``problem``.
+        HostFailure: This machine cannot emulate.
+    """
     settings = ProofSettings(depth, seed, time_limit, budget, asked)
     return Prover(template, problem, device, settings).prove(schedule)
 
@@ -216,7 +233,26 @@ def verify(
     depth: Depth = "quick",
     asked: LaunchOverride | None = None,
 ) -> Iterator[Verification]:
-    """``verify_one`` for each schedule, ``workers`` at a time (default: one per usable core), in their order."""
+    """Prove schedules, several at a time.
+
+    Args:
+        templates: Those of the schedules.
+        problem: What is computed.
+        schedules: What is proven.
+        device: The GPU that kernels are generated for; none is used.
+        seed: Of the inputs.
+        workers: How many are proven at a time; None for one per usable core.
+        time_limit: CPU seconds of one launch.
+        depth: "quick" or "full".
+        asked: A launch that the proofs alone would not make.
+
+    Yields:
+        The verification of each schedule, in their order.
+
+    Raises:
+        ValueError: A schedule is none for ``problem``.
+        HostFailure: This machine cannot emulate.
+    """
     with ThreadPoolExecutor(workers or usable_cores()) as pool:
         yield from pool.map(
             lambda s: verify_one(
@@ -237,8 +273,22 @@ def prove(
 ) -> Iterator[Run]:
     """Emulate ``kernel`` on random inputs, then on sets of stress ones; the first run that fails is the last.
 
-    Quick, one set is emulated in any case, more while their operands stay under ``EMULATED_BYTES`` together, and for a
-    small problem (``AGAIN_BYTES``) those of other seeds. Raises HostFailure where this machine cannot emulate.
+    A quick proof emulates one set in any case, more while their operands stay under ``EMULATED_BYTES`` together, and
+    for a small problem (``AGAIN_BYTES``) those of other seeds.
+
+    Args:
+        problem: What the kernel computes: its inputs, reference and tolerances.
+        kernel: Any kernel with the operands of ``problem``.
+        seed: Of the inputs.
+        time_limit: CPU seconds of one launch.
+        depth: "quick" or "full".
+        execute: Runs the whole launch, by default in the emulator.
+
+    Yields:
+        Each run, as it is done.
+
+    Raises:
+        HostFailure: This machine cannot emulate.
     """
     settings = ProofSettings(depth, seed, time_limit, execute=execute)
     for item in plan_of_kernel(problem, kernel, settings):

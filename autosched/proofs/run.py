@@ -96,8 +96,26 @@ def run_whole(
     keep_outputs: bool = False,
     same_as: Mapping[str, Array] | None = None,
 ) -> Run:
-    """Launch ``kernel`` on inputs ``given`` (of ``seed``) and compare all that it computes; with ``same_as``, the
-    outputs of an earlier run on the same inputs, also bit by bit with these."""
+    """Launch ``kernel`` on inputs and compare all that it computes.
+
+    Args:
+        problem: Gives the reference and the tolerances.
+        kernel: What is launched.
+        given: The inputs and the names of their cases.
+        order: Of blocks and turns.
+        settings: Where what follows is None, theirs is taken.
+        seed: That the inputs were drawn from, for the result.
+        execute: Runs the launch.
+        limit: CPU seconds of the launch.
+        keep_outputs: Whether the result keeps the arrays.
+        same_as: Outputs of an earlier run on the same inputs, which these must equal bit by bit.
+
+    Returns:
+        The run; a wrong number is the status ``wrong_result``.
+
+    Raises:
+        HostFailure: This machine cannot emulate.
+    """
     seed = settings.seed if seed is None else seed
     done = (execute or settings.execute)(kernel, given.inputs, time_limit=limit or settings.time_limit, order=order)
     if done.status not in ("ok", "findings"):
@@ -129,7 +147,18 @@ def run_again(
     settings: ProofSettings,
     same_as: Mapping[str, Array] | None = None,
 ) -> Run:
-    """Return the random inputs of a first run in another order, and as often as ``launch`` says."""
+    """Run the random inputs of a first run in another order, and as often as ``launch`` says.
+
+    Args:
+        problem: Gives the inputs and the reference.
+        kernel: What is launched; one that computes in place is launched once.
+        launch: The order, and how many launches, each on what the one before has left.
+        settings: Seed and limits; the limit is that of each launch.
+        same_as: Outputs of the first run, which these must equal bit by bit; None not to compare them.
+
+    Returns:
+        The run.
+    """
     # What is computed in place is another problem the second time.
     calls = 1 if any(o.role == "inout" for o in kernel.operands) else launch.launches
     given = StressInputs((RANDOM,), problem.random_inputs(settings.seed))
@@ -144,13 +173,35 @@ def run_again(
 def run_fewer_blocks(
     problem: Problem, kernel: Kernel, given: StressInputs, order: Order, settings: ProofSettings
 ) -> Run:
-    """``kernel`` launched with fewer blocks than it was planned for."""
+    """Launch ``kernel`` with fewer blocks than it was planned for, as on a GPU of which a part is taken.
+
+    Args:
+        problem: Gives the reference.
+        kernel: With the smaller grid.
+        given: The inputs.
+        order: Of blocks and turns.
+        settings: Limits.
+
+    Returns:
+        The run, whose reason names the blocks.
+    """
     run = run_whole(problem, kernel, given, order, settings)
     return replace(run, reason=f"{run.reason}; with {kernel.grid[0]} blocks alone" if run.reason else "")
 
 
 def run_perturbed(problem: Problem, kernel: Kernel, given: StressInputs, seed: int, settings: ProofSettings) -> Run:
-    """With approximate functions at the edge of the error that the PTX ISA allows."""
+    """Run with approximate functions at the edge of the error that the PTX ISA allows.
+
+    Args:
+        problem: Gives the reference.
+        kernel: What is launched.
+        given: The inputs.
+        seed: That the inputs were drawn from, for the result.
+        settings: Limits.
+
+    Returns:
+        The run.
+    """
     run = run_whole(problem, kernel, given, ASCENDING, settings, seed=seed, execute=partial(emulate, perturb=True))
     reason = f"{run.reason}; with approximate functions at the edge of their error" if run.reason else ""
     return replace(run, reason=reason, perturbed=True)

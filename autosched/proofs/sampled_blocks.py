@@ -50,18 +50,22 @@ def why_not_sampled(problem: Problem, kernel: Kernel) -> str:
     return "" if can_generate(kernel) else "its operands are of types, or used in ways, that sampled blocks do not have"
 
 
-def can_sample(problem: Problem, kernel: Kernel) -> bool:
-    """Whether some blocks can be proven without the rest (``why_not_sampled``)."""
-    return not why_not_sampled(problem, kernel)
-
-
 def sampled_blocks(problem: Problem, kernel: Kernel, seed: int, share: float = 1.0) -> tuple[int, ...]:
-    """Blocks of the first and the last results, of some that are powers of two away from these, and of random ones, as
-    far as there is time; with each block those that finish its result with it, and of a chain the next ones, which
-    share a result with it.
+    """Choose the blocks that are emulated where the whole grid would take too long.
 
-    An index that overflows, or an order of tiles that repeats itself, takes two blocks that are a power of two apart to
-    the same place. ``share``: of the time that a full proof has.
+    They are those of the first and the last results, of some that are powers of two away from these, and of random
+    ones, as far as there is time; with each block those that finish its result with it, and of a chain the next ones,
+    which share a result with it. An index that overflows, or an order of tiles that repeats itself, takes two blocks
+    that are a power of two apart to the same place.
+
+    Args:
+        problem: Says what a block computes: its flops and bytes.
+        kernel: Has the grid, and which blocks finish a result together.
+        seed: Draws the random ones.
+        share: Of the time that a full proof has.
+
+    Returns:
+        Numbers of blocks in the grid, each once.
     """
     count, stride = kernel.cooperating
     total = math.prod(kernel.grid)
@@ -87,7 +91,17 @@ def sampled_blocks(problem: Problem, kernel: Kernel, seed: int, share: float = 1
 
 
 def sampled_flops(problem: Problem, kernel: Kernel, seed: int, share: float = 1.0) -> float:
-    """Of all blocks that are run for ``sampled_blocks``: those of their clusters are, too."""
+    """Count the flops of all blocks that are run for ``sampled_blocks``: those of their clusters are, too.
+
+    Args:
+        problem: Has the flops of the whole.
+        kernel: Has the grid and the clusters.
+        seed: Draws the blocks.
+        share: Of the time that a full proof has.
+
+    Returns:
+        Flops; 0 for what only moves data.
+    """
     cluster = math.prod(kernel.cluster)
     clusters = {block // cluster for block in sampled_blocks(problem, kernel, seed, share)}
     return problem.flops * len(clusters) * cluster / math.prod(kernel.grid)
@@ -102,8 +116,23 @@ def prove_blocks(
     share: float = 1.0,
     walked: bool = False,
 ) -> SampledRun:
-    """Run ``sampled_blocks`` and compare every element that they wrote; raises as ``emulate_blocks`` does. ``walked``:
-    the tiles of all blocks are known to make up the output."""
+    """Run ``sampled_blocks`` and compare every element that they wrote.
+
+    Args:
+        problem: Gives the reference of any part of the outputs.
+        kernel: One that ``why_not_sampled`` has nothing against.
+        seed: Of the blocks and the inputs.
+        order: Of blocks and turns.
+        limit: CPU seconds of the launch.
+        share: Of the time that a full proof has.
+        walked: The tiles of all blocks are known to make up the output.
+
+    Returns:
+        The blocks, the status, and the emulation.
+
+    Raises:
+        HostFailure: This machine cannot emulate.
+    """
     blocks = sampled_blocks(problem, kernel, seed, share)
     done = emulate_blocks(kernel, blocks, seed=seed, order=order, time_limit=limit)
     open_chain = (kernel.chained or kernel.window > 1) and len(blocks) < math.prod(kernel.grid)

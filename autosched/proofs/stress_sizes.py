@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
 
 from autosched.proofs.coverage import Role
 from search_spaces.operators.input_cases import ALL_LARGEST
@@ -17,12 +18,13 @@ from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Reduce, RowProblem
 from search_spaces.operators.transpose import ArrayMove
-from search_spaces.programs.problem import ProgramProblem
-from search_spaces.programs.schedules.proxy import dealt_out
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.tcgen05_matmul.transposed import TCGEN05_MATMUL_TRANSPOSED
 from search_spaces.templates.wgmma_matmul.transposed import WGMMA_MATMUL_TRANSPOSED
+
+if TYPE_CHECKING:
+    from search_spaces.programs.problem import ProgramProblem
 
 LONG_STEPS = 72  # of a loop over tiles: every ring of stages has turned over many times
 MANY_TILES = 18  # more: two bands of the largest order of tiles
@@ -111,6 +113,8 @@ def _of_split(problem: Matmul, schedule: Schedule) -> int:
 
 def _growths_of_program(small: ProgramProblem, schedule: Schedule) -> Iterator[_Growth]:
     """Along extents that blocks cut. Places far down are lines of an array; far across, lines are far apart."""
+    from search_spaces.programs.schedules.proxy import dealt_out  # which other problems need not wait for
+
     tiles = dealt_out(small, schedule)
     if tiles:
         more = MANY_TILES if len(tiles) == 1 else math.isqrt(MANY_TILES)
@@ -128,8 +132,6 @@ def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
             yield _Growth("many rows", {"n": MANY}, True, "many tiles")
             yield _Growth("far rows", {"n": FAR_EXTENT}, False, "far")
             yield _Growth("long k", {"k": LONG // 8})
-        case ProgramProblem():
-            yield from _growths_of_program(small, schedule)
         case Reduce(axis="column"):
             yield _Growth("many columns", {"columns": MANY}, True, "many tiles")
             yield _Growth("far columns", {"columns": FAR_EXTENT}, False, "far")
@@ -156,6 +158,8 @@ def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
                 False,
                 "far",
             )
+        case _ if hasattr(small, "program"):
+            yield from _growths_of_program(cast("ProgramProblem", small), schedule)
 
 
 def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:

@@ -56,7 +56,18 @@ def walk_kernel(walk: DeviceSource, kernel: Kernel, most: int) -> Kernel:
 
 
 def run_walk(walk: DeviceSource, problem: Problem, config: Config, kernel: Kernel, settings: ProofSettings) -> Run:
-    """Ask all blocks of ``kernel``, that of ``config``, and compare what they say with the tiles of out."""
+    """Ask all blocks of ``kernel`` which tiles they walk, and compare what they say with the tiles of out.
+
+    Args:
+        walk: The device source that writes the walk down in place of computing.
+        problem: What the kernel computes.
+        config: The schedule with all that follows from it.
+        kernel: Of ``config``; the walk takes its grid and its definitions.
+        settings: The limit of the launch.
+
+    Returns:
+        The run; a tile that is left out, or walked twice, is a ``wrong_result``.
+    """
     blocks = config.integer("blocks")
     most = -(-blocks // math.prod(kernel.grid)) + 3  # stream-K: a part at both ends of its tiles
     asked = walk_kernel(walk, kernel, most)

@@ -87,10 +87,18 @@ class KnownPrograms(CompilePool):
 
 
 class EnvironmentBaseline:
-    """The kernels that the autosched and the compiler of another Python environment make of the stored schedules.
+    """Compare with the kernels that the autosched and the compiler of another Python environment make of the stored
+    schedules.
 
-    ``python`` is the interpreter of that environment, such as a virtual environment with the base branch installed.
-    ``kernel_files`` and ``programs`` are read there. Raises BaselineError where it does not answer.
+    Args:
+        python: The interpreter of that environment, such as a virtual environment with the base branch installed.
+        entries: What is compared.
+        pool: Keeps the cubins that come back.
+        kernel_files: Are read there, in their order.
+        programs: Likewise, files of tile programs.
+
+    Raises:
+        BaselineError: The environment does not answer.
     """
 
     def __init__(

@@ -71,10 +71,21 @@ def selected(store: Store, options: CheckOptions) -> list[Entry | Finding]:
 def check_database(
     database: str | Path, options: CheckOptions, *, static: bool, told: Told = lambda note: None
 ) -> Report:
-    """Check the entries of a database (a path or SQLAlchemy URL), which is only read.
+    """Check the entries of a database, which is only read.
 
-    ``told`` is called for every entry that is done. Raises StoreError for a database that cannot be used, CannotCheck
-    and other ValueErrors for what cannot be done here, HostFailure where emulating stops half-way.
+    Args:
+        database: A path or an SQLAlchemy URL.
+        options: Which entries, and against what.
+        static: Whether only what needs no GPU is checked: code, resources, numbers.
+        told: Called for every entry that is done.
+
+    Returns:
+        A finding for each entry, in their order.
+
+    Raises:
+        StoreError: The database cannot be used.
+        CannotCheck: This machine lacks what the check needs.
+        HostFailure: Emulating stops half-way.
     """
     with Store.open(database, create=False) as store:
         found = selected(store, options)
@@ -84,6 +95,20 @@ def check_database(
 
 
 def static_report(name: str, found: Sequence[Entry | Finding], options: CheckOptions, told: Told) -> Report:
+    """Check entries without a GPU: whether they compile to the same code and resources, and compute the right numbers.
+
+    Args:
+        name: Of the database, for the report.
+        found: Entries, and findings of those that cannot be looked at.
+        options: Whether numbers are emulated, and how.
+        told: Called for every entry that is done, with what is to be said of it.
+
+    Returns:
+        A finding for each of ``found``, in their order.
+
+    Raises:
+        CannotCheck: Numbers cannot be checked here.
+    """
     began = time.monotonic()
     good = [entry for entry in found if isinstance(entry, Entry)]
     done: list[Finding] = []
@@ -101,6 +126,21 @@ def static_report(name: str, found: Sequence[Entry | Finding], options: CheckOpt
 
 
 def timed_report(name: str, found: Sequence[Entry | Finding], options: CheckOptions, told: Told) -> Report:
+    """Time entries on the GPU of this machine.
+
+    Args:
+        name: Of the database, for the report.
+        found: Entries, and findings of those that cannot be looked at.
+        options: What they are compared with, and how long.
+        told: Called for every entry that is done.
+
+    Returns:
+        A finding for each of ``found``, in their order.
+
+    Raises:
+        CannotCheck: No GPU answers.
+        StoreError: The database to compare with cannot be used.
+    """
     if options.against:
         Store.open(options.against, create=False).close()  # what cannot be used is told before a GPU is asked for
     answers, why = cuda_available()
@@ -120,7 +160,24 @@ def timed_on(
     pool: KnownPrograms,
     start: Callable[[], Session],
 ) -> Report:
-    """As ``check_database``, on sessions that ``start`` makes on a GPU that ``device`` describes."""
+    """Time entries on sessions of a GPU that somebody else starts.
+
+    Args:
+        name: Of the database, for the report.
+        found: Entries, and findings of those that cannot be looked at.
+        options: What they are compared with, and how long.
+        told: Called for every entry that is done.
+        device: Describes the GPU; entries of another one are not compared.
+        pool: Compiles them.
+        start: Makes a session, in a process of its own.
+
+    Returns:
+        A finding for each of ``found``, in their order.
+
+    Raises:
+        StoreError: The database to compare with cannot be used.
+        BaselineError: The environment to compare with does not answer.
+    """
     began = time.monotonic()
     good = [entry for entry in found if isinstance(entry, Entry)]
     here = [entry for entry in good if entry.device.name == device.name]

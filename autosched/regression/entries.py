@@ -73,10 +73,19 @@ def entries(
     operators: Sequence[str] = (),
     device: Device | None = None,
 ) -> list[Entry | Finding]:
-    """Return what ``store`` holds, or only of some operators or one device, in the order it was first tried.
+    """Return what ``store`` holds, in the order it was first tried.
 
-    What cannot be looked at (an operator or a device that is not known here, a damaged trial) is a finding. The same
-    problem and device come once, with the provenance that ranks first.
+    The same problem and device come once, with the provenance that ranks first.
+
+    Args:
+        store: The database.
+        limits: What counts as slower, for entries that state no limit of their own.
+        operators: Only these; empty for all.
+        device: Only what was tuned for this one; None for all.
+
+    Returns:
+        Entries; what cannot be looked at (an operator or a device that is not known here, a damaged trial) is a
+        finding.
     """
     found: list[Entry | Finding] = []
     seen: set[tuple[str, str]] = set()

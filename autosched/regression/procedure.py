@@ -44,7 +44,17 @@ class Judgement:
 
 
 def until_decided(measure: Measure, limits: Limits, noise: float = 0.0, effort: Effort | None = None) -> Comparison:
-    """Time one entry, a number of rounds at a time, for as long as more of them could change the verdict."""
+    """Time one entry for as long as more rounds could change the verdict.
+
+    Args:
+        measure: Times so many more rounds.
+        limits: What counts as slower.
+        noise: Relative difference that two runs of one program show here; nothing below it is called slower.
+        effort: Rounds at a time, and limits of rounds and seconds; None for the usual.
+
+    Returns:
+        The comparison of all rounds.
+    """
     effort = effort or Effort()
     began, times = time.monotonic(), Times((), (), ())
     while True:

@@ -64,8 +64,15 @@ class Since:
 
 
 def since(then: AtTuning, ratio: Ratio, control: Ratio, control_seconds: float, limit: float) -> Since:
-    """``ratio`` is candidate over baseline and ``control`` control over baseline, both of now; ``limit`` is a slowdown
-    that the entry may have."""
+    """Compare an entry with its control, now and when it was tuned.
+
+    Args:
+        then: Times of both when the entry was tuned.
+        ratio: Candidate over baseline, now.
+        control: Control over baseline, now.
+        control_seconds: The control's median time, now.
+        limit: The slowdown that the entry may have, a share.
+    """
     timing, name = then.control.timing, then.control.name
     error = _ERRORS * math.hypot(error_of_median(then.entry), error_of_median(timing))
     before = then.entry.median / timing.median

@@ -79,10 +79,21 @@ def check_timed(
     effort: Effort,
     told: Told = lambda note: None,
 ) -> tuple[list[Finding], str]:
-    """Return a finding for each entry, in their order, and why the run as a whole is in doubt, "" where it is not.
+    """Time entries against their baselines, each pair in turns.
 
-    ``start`` makes a session on the GPU that ``device`` describes; entries of another device cannot be compared. A
-    second session, in a process of its own, is started for those that the first finds slower.
+    A second session, in a process of its own, is started for those that the first finds slower.
+
+    Args:
+        entries: What is timed.
+        device: Describes the GPU; entries of another one cannot be compared.
+        start: Makes a session.
+        pool: Compiles kernels.
+        baselines: What each entry is compared with.
+        effort: Rounds at a time, and limits.
+        told: Called with the verdict of every entry that is done.
+
+    Returns:
+        A finding for each entry, in their order, and why the run as a whole is in doubt, "" where it is not.
     """
     found: dict[int, Finding] = {}
     pairs: dict[int, _Pair] = {}

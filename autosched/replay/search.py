@@ -71,7 +71,24 @@ Make = Callable[[SearchSpace, int], Sampler]
 
 
 def search(table: Table, space: SearchSpace, sampler: Sampler, budget: int, seed: int, batch: int = 1) -> Search:
-    """Let ``sampler`` search ``space``, the one of ``table``, for at most ``budget`` evaluations."""
+    """Let ``sampler`` search ``space``, the one of ``table``, for at most ``budget`` evaluations.
+
+    Args:
+        table: The recorded times; every schedule that the sampler asks for must be in it.
+        space: What the sampler was made for. The search itself only asks the sampler.
+        sampler: A new one: what it was told before would count as known.
+        budget: How many evaluations, repeated ones included. The search ends sooner when the sampler has nothing left
+            to ask.
+        seed: Of the sampler; only kept in the result.
+        batch: How many schedules are asked for before the first of them is told, as on so many GPUs.
+
+    Returns:
+        The best time of the table over the best found, after each evaluation (0 while nothing has run, 1 at the
+        optimum), and the seconds that the sampler itself took for each.
+
+    Raises:
+        KeyError: The sampler asked for a schedule that the table lacks.
+    """
     best = 0.0
     quality: list[float] = []
     spent = 0.0
@@ -96,7 +113,20 @@ def search(table: Table, space: SearchSpace, sampler: Sampler, budget: int, seed
 def searches(
     table: Table, name: str, make: Make, *, budget: int, repeats: int, first_seed: int = 0, batch: int = 1
 ) -> Searches:
-    """``repeats`` searches with the seeds from ``first_seed`` on. ``make`` gives a new sampler of a space."""
+    """Search ``table`` ``repeats`` times, with the seeds from ``first_seed`` on.
+
+    Args:
+        table: The recorded times.
+        name: What the searches are called in the result: the sampler's name.
+        make: Gives a new sampler of a space for a seed.
+        budget: Evaluations of each search.
+        repeats: How many searches.
+        first_seed: The seed of the first; the next one has the next.
+        batch: How many schedules are out at a time.
+
+    Returns:
+        The searches, in the order of their seeds.
+    """
     space = table.space()
     found = [
         search(table, space, make(space, seed), budget, seed, batch) for seed in range(first_seed, first_seed + repeats)

@@ -22,9 +22,21 @@ from search_spaces.spaces.parameters import Value
 
 
 def write(store: Store, path: Path, operator: str | None = None, device: str | None = None) -> int:
-    """Write the studies of one operator and device, if given, over what the file ``path`` holds; how many there are.
+    """Write the problems of a database as Optuna studies, over what the file ``path`` holds.
 
-    Raises StoreError for a database that cannot be read, and OSError; the file then stays as it is.
+    Args:
+        store: The database, which is only read.
+        path: A journal file of Optuna's, as ``optuna-dashboard`` takes it. It is replaced as a whole, or stays as it
+            is.
+        operator: Only problems of this operator; None for all.
+        device: Only the device of this name; None for all.
+
+    Returns:
+        The number of studies; where it is 0, no file is written.
+
+    Raises:
+        StoreError: The database cannot be read.
+        OSError: The file cannot be written.
     """
     import optuna  # a second that other commands need not wait
     from optuna.storages import JournalStorage

@@ -83,10 +83,21 @@ def draw_distribution(
     """Draw which subgroups own which parts of a tile and, for a NestedLayout, which thread holds which element.
 
     A NestedLayout gives two panels: the tile by subgroup, cut into batches, and one batch of one subgroup by thread
-    (``t5`` is thread 5, ``r2`` the third of its elements there). ``subgroups`` above the ids in use shows the copies.
-    A WgMap needs the ``shape`` of the tile and gives one panel; sub-tiles dealt in later rounds are numbered.
-    Writes .svg or .png by the suffix of ``path`` and returns it. Raises ValueError for another suffix, a layout of
-    rank 0 or above 2, or a tile too large to be legible, and ImportError without matplotlib.
+    (``t5`` is thread 5, ``r2`` the third of its elements there). A WgMap gives one panel; sub-tiles dealt in later
+    rounds are numbered.
+
+    Args:
+        layout: Who owns what, of rank 1 or 2.
+        path: The file to write, whose suffix (.svg or .png) says the format.
+        shape: The tile in elements, which a WgMap needs; a NestedLayout has its own.
+        subgroups: How many there are, by default the ids in use; more of them show the copies.
+
+    Returns:
+        ``path``.
+
+    Raises:
+        ValueError: Another suffix, a layout of rank 0 or above 2, or a tile too large to be legible.
+        ImportError: matplotlib is not installed.
     """
     target = _checked(path)
     return render([_distribution_panels(layout, shape, subgroups)], target)
@@ -135,12 +146,24 @@ def draw_bank_map(
 ) -> Path:
     """Draw the bank of every 4-byte word of a tile and, beside it, the conflicts of every access of one kind.
 
-    Each lane takes ``access_bytes`` along the layout's lines (rows, or columns when transposed), by default the most
-    that the layout keeps together, at most 16. ``access`` is the block of (rows, columns) elements that one warp
-    covers, at most 32 lanes; by default it is one phase across the lines, for 16 bytes just what ldmatrix reads at
-    once. A block shows its cycles (wavefronts); green has no conflict. Writes .svg or .png by the suffix of ``path``
-    and returns it. Raises ValueError for another suffix, an access that does not divide the tile or that the layout
-    splits, or a tile too large to be legible, and ImportError without matplotlib.
+    A block shows its cycles (wavefronts); green has no conflict.
+
+    Args:
+        layout: Where the elements of the tile lie in shared memory.
+        path: The file to write, whose suffix (.svg or .png) says the format.
+        element_bytes: Of one element.
+        access: The block of (rows, columns) elements that one warp covers, at most 32 lanes; by default one phase
+            across the lines, for 16 bytes just what ldmatrix reads at once.
+        access_bytes: What each lane takes along the layout's lines (rows, or columns when transposed); by default the
+            most that the layout keeps together, at most 16.
+
+    Returns:
+        ``path``.
+
+    Raises:
+        ValueError: Another suffix, an access that does not divide the tile or that the layout splits, or a tile too
+            large to be legible.
+        ImportError: matplotlib is not installed.
     """
     target = _checked(path)
     return render([_bank_panels(layout, element_bytes, access, access_bytes)], target)

@@ -12,7 +12,6 @@ from search_spaces.hardware.devices import Device, UnknownDevice, device
 from search_spaces.operators.matmul import FP8, Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
-from search_spaces.programs.problem import ProgramProblem
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,10 @@ def roofline(problem: Problem, chip: Device) -> Roofline:
             peak = max(peak, chip.tensor_peak(rated))
         if isinstance(problem, Matmul) and kind in FP8 and chip.has("block_scale_mma"):
             peak = max(peak, chip.tensor_peak(UNIT_SCALED_AS))
-    if isinstance(problem, ProgramProblem) and problem.multiplied_as in dict(chip.tensor_flops_per_cycle):
-        peak = max(peak, chip.tensor_peak(problem.multiplied_as))
+    elif (multiplied := getattr(problem, "multiplied_as", "")) in dict(
+        chip.tensor_flops_per_cycle
+    ):  # of a tile program
+        peak = max(peak, chip.tensor_peak(multiplied))
     return Roofline(problem, peak, chip.dram_bandwidth)
 
 

@@ -64,10 +64,21 @@ def samplers() -> tuple[str, ...]:
 
 
 def sampler(name: str, space: SearchSpace, *, seed: int, prior: Prior | None = None, threads: int = 1) -> Sampler:
-    """Return a new sampler by its name. ``prior`` helps those that use one; ``threads`` are for training a model.
+    """Return a new sampler by its name.
 
-    Raises ValueError for an unknown name, a package's sampler that cannot be loaded, or a seed that is not a
-    non-negative integer.
+    Args:
+        name: "bayes", "evolution", "random", "tpe", "brute_force", or one that an installed package offers.
+        space: What it proposes schedules of.
+        seed: Of all that it draws, a non-negative integer: the same seed and the same results give the same proposals.
+        prior: What is known before the first trial; samplers that use none ignore it, others take the space's encoding.
+        threads: For those that train a model.
+
+    Returns:
+        The sampler, which knows of no trial yet.
+
+    Raises:
+        ValueError: An unknown name, a package's sampler that cannot be loaded or is none, or a seed that is not a
+            non-negative integer.
     """
     check(name, seed)
     factory = _OURS.get(name)

@@ -10,8 +10,14 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class SeededSampler(Sampler):
-    """``sampler`` with the ``advice`` of ``adviser``, schedules of its space, among its first proposals, behind its own
-    first one or, without ``own_first``, before it. It learns from them as from its own."""
+    """Put the schedules of an adviser among the first proposals of a sampler, which learns from them as from its own.
+
+    Args:
+        sampler: Proposes everything else.
+        advice: Schedules of its space, the best first; each is proposed once.
+        adviser: The name under which they are kept as the sampler of their trials.
+        own_first: Whether the sampler's own first proposal comes before them.
+    """
 
     def __init__(self, sampler: Sampler, advice: Sequence[Schedule], adviser: str, *, own_first: bool = True) -> None:
         self.name = sampler.name

@@ -154,13 +154,27 @@ def tune_suite(
     progress: Observer | None = None,
     **options: Any,
 ) -> SuiteResult:
-    """Share ``trials``, and ``seconds`` where they are given, among ``members``, into one ``database``; ``options`` are
-    those of ``autosched.tune``.
+    """Share ``trials``, and ``seconds`` where they are given, among ``members``, into one database.
 
     Every problem gets some trials first, then each next chunk goes to the one with the largest expected gain, with
     ``seconds`` the largest one per second. A search starts from what the others found (``warm_start``). Problems whose
-    turn has not come when the time is up, or at Ctrl-C, have no trial, and the best that the database holds. ``tell``
-    hears of every chunk. Raises ValueError as ``tune`` does, and for fewer trials than problems.
+    turn has not come when the time is up, or at Ctrl-C, have no trial, and the best that the database holds.
+
+    Args:
+        members: The problems with their weights; at least one.
+        trials: Of all together, at least one for each.
+        database: A path or an SQLAlchemy URL.
+        seconds: After so many no trial is proposed; None for no limit.
+        tell: Called after every chunk, with how all problems stand and the result of that chunk.
+        progress: Is told of every trial, as by ``tune``.
+        options: Further ones of ``autosched.tune``, the same for all members.
+
+    Returns:
+        How each member stands, in the order of the suite, and why the run ended early, if it did.
+
+    Raises:
+        SuiteError: No members, or fewer trials than members.
+        ValueError: As of ``tune``.
     """
     trials = whole_number("trials", trials, 1)
     if not members:

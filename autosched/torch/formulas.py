@@ -26,7 +26,21 @@ def product_type(kind: Any) -> Any:
 
 
 def matmul(a: Any, b: Any, bias: Any = None, activation: str = "none", precision: str = "tf32") -> Any:
-    """``activation(a @ b + bias)``. Raises ValueError for an unknown activation."""
+    """Compute ``activation(a @ b + bias)`` in plain torch, which Inductor can fuse.
+
+    Args:
+        a: (..., m, k).
+        b: (k, n), or (..., k, n).
+        bias: (n,); None for none.
+        activation: A key of the table of activations; "none" for nothing.
+        precision: Of f32; only kernels heed it.
+
+    Returns:
+        The product in the type that the operator gives; added up in f32, of int8 in int32.
+
+    Raises:
+        ValueError: An unknown activation.
+    """
     if activation not in _ACTIVATIONS:
         raise ValueError(f"unknown activation {activation!r}: use one of {', '.join(_ACTIVATIONS)}")
     exact = torch.int32 if a.dtype is torch.int8 else torch.float32
@@ -52,7 +66,17 @@ def rmsnorm(x: Any, weight: Any, eps: float = 1e-5) -> Any:
 
 
 def layernorm(x: Any, weight: Any, bias: Any, eps: float = 1e-5) -> Any:
-    """``(x - mean) / sqrt(variance + eps) * weight + bias`` along the last axis."""
+    """Compute ``(x - mean) / sqrt(variance + eps) * weight + bias`` along the last axis, in f32.
+
+    Args:
+        x: (..., columns).
+        weight: (columns,).
+        bias: (columns,).
+        eps: Added to the variance.
+
+    Returns:
+        Shape and type of ``x``.
+    """
     return functional.layer_norm(x.float(), (x.shape[-1],), weight.float(), bias.float(), eps).to(x.dtype)
 
 

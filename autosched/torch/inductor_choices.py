@@ -80,11 +80,18 @@ def choices(
 
     For each mm, addmm and bmm of f16, bf16 or f32 on a GPU called ``device`` Inductor gets one configuration of its
     Triton template: the recorded winner of ``database`` for these sizes, strides and versions of torch and Triton, else
-    the time model's first choice. So it times nothing, and every process and rank chooses alike. ``told`` hears of each
-    answer once. With ``record``, what ``database`` does not hold is left to Inductor, and its winner is kept as
-    measured: run it once with max_autotune on the GPU.
+    the time model's first choice. So it times nothing, and every process and rank chooses alike.
 
-    Raises ValueError for an unknown device, StoreError for a database that cannot be read.
+    Args:
+        database: A path or an SQLAlchemy URL; None for the model's choices alone.
+        device: The name of the GPU, or its row.
+        told: Hears of each answer once.
+        record: What ``database`` does not hold is left to Inductor, and its winner is kept as measured: run it once
+            with max_autotune on the GPU.
+
+    Raises:
+        ValueError: An unknown device, or ``record`` without a database.
+        StoreError: The database cannot be read.
     """
     row = device if isinstance(device, Device) else device_row(device)
     if record and database is None:
@@ -296,7 +303,21 @@ def _config_of(choice: Any) -> TritonConfig | None:
 
 
 def record_winner(database: str | Path, device: Device, key: str, config: TritonConfig, seconds: float) -> Record:
-    """Keep a measured winner for the problem ``key`` of Inductor's on ``device``."""
+    """Keep a measured winner for a problem of Inductor's.
+
+    Args:
+        database: A path or an SQLAlchemy URL.
+        device: The GPU that it was measured on.
+        key: The problem: operator, sizes, strides and types.
+        config: The winner.
+        seconds: Its time.
+
+    Returns:
+        The record as it was stored.
+
+    Raises:
+        StoreError: The database refuses it.
+    """
     record = Record(
         problem_key=key,
         schedule=Schedule("inductor", tuple(dataclasses.asdict(config).items())),

@@ -119,7 +119,21 @@ def _call(name: str, tensors: tuple[Any, ...], *options: Any) -> Any:
 
 
 def matmul(a: Any, b: Any, bias: Any = None, *, activation: str = "none", precision: str = "tf32") -> Any:
-    """``activation(a @ b + bias)`` for a (..., m, k) and b (k, n), or (..., k, n): see ``autosched.matmul``."""
+    """Compute ``activation(a @ b + bias)`` with a gradient: see ``autosched.matmul``.
+
+    Args:
+        a: (..., m, k), of a type that ``autosched.matmul`` takes.
+        b: (k, n), or (..., k, n), of a's type.
+        bias: (n,); None for none.
+        activation: "none" or one of ``autosched.matmul``'s.
+        precision: Of f32: "tf32" or "ieee".
+
+    Returns:
+        A new tensor (..., m, n), of the type that ``autosched.matmul`` gives.
+
+    Raises:
+        ValueError: Shapes, types or an activation that no kernel takes.
+    """
     plain = bias is None and activation == "none" and precision == "tf32"
     if plain and not (_grad_enabled() and (a.requires_grad or b.requires_grad)):
         return _MATMUL(a, b)  # written out, because the dispatcher parses what is given and `_call` loops
@@ -142,7 +156,20 @@ def rmsnorm(x: Any, weight: Any, *, eps: float = 1e-5) -> Any:
 
 
 def layernorm(x: Any, weight: Any, bias: Any, *, eps: float = 1e-5) -> Any:
-    """``(x - mean) / sqrt(variance + eps) * weight + bias`` along the last axis."""
+    """Compute ``(x - mean) / sqrt(variance + eps) * weight + bias`` along the last axis, with a gradient.
+
+    Args:
+        x: (..., columns), of f16, bf16 or f32.
+        weight: (columns,), of x's type.
+        bias: (columns,), of x's type.
+        eps: Added to the variance.
+
+    Returns:
+        A new tensor of x's shape and type.
+
+    Raises:
+        ValueError: Shapes or types that no kernel takes.
+    """
     return _call("layernorm", (x, weight, bias), eps)
 
 

@@ -174,7 +174,20 @@ def flattened(names: Sequence[Any], kinds: Sequence[Any], values: Sequence[Any])
 
 
 def scalar_bytes(name: str, kind: str, value: Any, parameter: Variable) -> bytes:
-    """Return a number as its parameter takes it."""
+    """Return a number as its parameter takes it.
+
+    Args:
+        name: Of the parameter, for the error.
+        kind: Triton's type of it, such as "i32" or "fp32".
+        value: The number.
+        parameter: As the PTX declares it, with its bytes.
+
+    Returns:
+        Little-endian bytes.
+
+    Raises:
+        ArgumentMismatch: The number does not fit the type.
+    """
     size = parameter.bytes
     if kind in ("fp16", "bf16", "fp32", "f32", "fp64"):
         if kind == "bf16" and size == 2:

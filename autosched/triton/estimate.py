@@ -18,7 +18,17 @@ _UNKNOWN_REGISTERS = 64  # of a thread, where there is no cubin
 
 
 def estimated_seconds(launch: Launch, runs: Sequence[CountedRun], cubin: bytes, device: Device) -> float:
-    """ESTIMATED seconds of a launch; 0 where a run has not ended, infinity where a block does not fit on the device."""
+    """Estimate a launch from what some of its blocks executed.
+
+    Args:
+        launch: Grid and block.
+        runs: Emulated parts of it, counted.
+        cubin: What ptxas made of it: registers, shared and local memory.
+        device: The GPU.
+
+    Returns:
+        ESTIMATED seconds; 0 where a run has not ended, infinity where a block does not fit on the device.
+    """
     if any(r.emulation.status not in ("ok", "findings") for r in runs):
         return 0.0
     counted = LaunchTable.of(triton_counts(launch, runs), compiled_resources(cubin))

@@ -311,10 +311,20 @@ def emulated(
 def emulate(
     launch: Callable[..., Any], *arguments: Any, device: str | Device, proof: ProofSettings = QUICK, **keywords: Any
 ) -> LaunchRecord:
-    """One launch: ``emulate(kernel[grid], x, y, BLOCK=128, device="h100")``.
+    """Emulate one launch: ``emulate(kernel[grid], x, y, BLOCK=128, device="h100")``.
 
-    Tensors and numpy arrays are changed in place, as by the kernel itself. Returns the record of the last launch,
-    also where it did not end. Raises ValueError where nothing is launched, and as ``emulated`` does.
+    Args:
+        launch: A Triton kernel with its grid, or any function that launches.
+        arguments: What it is called with; tensors and numpy arrays are changed in place, as by the kernel itself.
+        device: The name of the GPU that the kernel is compiled for, or its row.
+        proof: Seeds, orders and limits.
+        keywords: Constants and launch options by name.
+
+    Returns:
+        The record of the last launch, also where it did not end.
+
+    Raises:
+        ValueError: Nothing is launched; and as ``emulated`` does.
     """
     import torch
 

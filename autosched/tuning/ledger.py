@@ -66,14 +66,24 @@ class Trials(Protocol):
 
 
 class TrialLedger:
-    """Every record goes to the store before anything is made of it.
+    """Keep the trials of a run: every record goes to the store before anything is made of it.
 
-    ``generate`` makes kernels and raises ValueError for a schedule that it cannot serve; ``versions`` and
-    ``space_versions`` are those of the kernel templates and of their spaces, by name; ``proposer`` says who proposed a
-    schedule, as a rule the sampler of this run, and ``seed`` is that of this run. ``stored`` are the records of this
-    problem, device, provenance and policy (None: of any), ``known`` what was measured of a kernel, by its digest,
-    ``proofs`` those of this run as canonical JSON. ``fingerprint`` is that of the runner, once it has started.
-    ``objectives`` say what best means.
+    Args:
+        problem: What is computed.
+        device: What it is tuned for.
+        provenance: What makes the times: measured, estimated or replayed.
+        store: Where records go.
+        generate: Makes kernels, and raises ValueError for a schedule that it cannot serve.
+        proposer: Says who proposed a schedule, as a rule the sampler of this run.
+        seed: Of this run.
+        versions: Of the kernel templates, by name.
+        space_versions: Of their spaces, by name.
+        policy: How times are taken; records of another one are no part of this run. None: of any.
+        objectives: What best means, by default the time.
+
+    After ``open``, ``stored`` are the records of this problem, device, provenance and policy, ``known`` what was
+    measured of a kernel, by its digest, ``proofs`` those of this run as canonical JSON, and ``fingerprint`` that of the
+    runner, once it has started.
     """
 
     def __init__(
@@ -166,7 +176,17 @@ class TrialLedger:
     def record(
         self, schedule: Schedule, digest: str | None, measurement: Measurement, rank: int | None = None
     ) -> Record:
-        """Return a record of this run, not stored yet."""
+        """Return a record of this run, not stored yet.
+
+        Args:
+            schedule: What was tried.
+            digest: Of its kernel; None where none could be generated.
+            measurement: What came of it.
+            rank: Its place among the finalists, 1 for the winner; None for a trial.
+
+        Returns:
+            The record, with the run's problem, device, provenance of versions, seed and budget, made now (UTC).
+        """
         return Record(
             problem_key=self.problem.key(),
             schedule=schedule,

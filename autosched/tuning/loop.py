@@ -110,16 +110,23 @@ class Tuner:
         full: FullVerifier | None = None,
         proof_seconds: float = winner_proof.PROOF_SECONDS,
     ) -> TuneResult:
-        """Try ``trials`` more schedules, asking for none after ``seconds``, then re-measure the fastest where
-        the backend can, adding no rounds after ``final_seconds``.
+        """Try ``trials`` more schedules, then re-measure the fastest where the backend can, and prove the best.
 
-        The search ends before, once UNPROMISING proposals in a row are expected to shorten the best time by a part of
-        less than ``min_gain``, as far as the sampler knows. ``full`` proves the best at the end; if that fails, the
-        next one, for ``proof_seconds`` in all.
+        Args:
+            trials: How many more; those that the store holds do not count.
+            seconds: No trial is asked for after so many; infinite for no limit.
+            final_seconds: No round of re-measuring is added after so many.
+            earlier: The trials that the store holds of this problem, device and provenance; None to read them.
+            min_gain: The search ends before, once UNPROMISING proposals in a row are expected to shorten the best time
+                by less than this part of it, as far as the sampler knows.
+            full: Proves the best at the end; if that fails, the next one. None leaves it out.
+            proof_seconds: Of all proofs at the end together.
 
-        ``earlier`` are the trials that the store holds of this problem, device and provenance; read where not given.
+        Returns:
+            What was found, also after Ctrl-C and where the backend stopped: everything until then is kept.
 
-        Raises StoreError where the database refuses a record.
+        Raises:
+            StoreError: The database refuses a record.
         """
         book = self._book
         self._started, self._wanted = time.monotonic(), trials

@@ -27,9 +27,19 @@ def schedules_of_table(
 ) -> tuple[Table, dict[Schedule, Measurement]]:
     """Return the table of a file, and its measurements by the schedules of ``problem`` that its configurations are.
 
-    A parameter that the file lacks must have one value; configurations with values that the problem does not have are
-    left out. Raises TableError where nothing fits, or where the file varies what the problem has
-    no parameter for.
+    Args:
+        path: The file, in a format that ``measurements.tables`` reads.
+        problem: What its kernel computes.
+        templates: One, whose parameters have the names of the file's. A parameter that the file lacks must have one
+            value.
+        device: The GPU that the space is of.
+
+    Returns:
+        The table as it was read, and those of its measurements whose values the problem has.
+
+    Raises:
+        TableError: Nothing fits, there is more than one template, or the file varies what the problem has no parameter
+            for.
     """
     table = read_table(path)
     members = templates.space(problem, device).members

@@ -226,7 +226,22 @@ def build_tuner(
 ) -> Tuner:
     """Return the loop over the parts of ``chosen``, with a sampler that knows what ``start`` knows.
 
-    ``note`` is a line for people about ``verifier``, which judges new bests."""
+    Args:
+        problem: What is computed.
+        options: Those of ``tune``, validated.
+        chosen: The backend: what makes the times, of which templates, on which device.
+        space: The legal schedules of all its templates.
+        store: Where trials go.
+        start: What is known before the first trial.
+        verifier: Judges new bests; None where the runner compares results itself.
+        note: A line for people about ``verifier``.
+
+    Returns:
+        The loop; nothing has been started.
+
+    Raises:
+        ValueError: A sampler that cannot be loaded.
+    """
     advice = nvidia_heuristics.Advice()
     if chosen.schedules is None:  # a recording holds only its own
         advice = nvidia_heuristics.advice(chosen.templates, problem, chosen.device, start.prior)

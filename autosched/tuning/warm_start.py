@@ -102,8 +102,22 @@ def loaded(path: str | Path) -> TrainedModel:
 def from_model(
     model: TrainedModel, name: str, templates: TemplateSet, problem: Problem, device: Device, space: SearchSpace
 ) -> WarmStart:
-    """Return a start from a trained model. Raises ModelMismatch, a ValueError, where the model does not fit the
-    search."""
+    """Return a start from a trained model.
+
+    Args:
+        model: What ``autosched train`` wrote.
+        name: Of its file, for people.
+        templates: Those that are searched.
+        problem: What is computed.
+        device: The GPU.
+        space: The space of all ``templates``.
+
+    Returns:
+        The start, with a line for each doubt about the model: another device, shapes far from those that it knows.
+
+    Raises:
+        ModelMismatch: A ValueError: the model does not know the operator, or was trained on other features.
+    """
     part = model.of(problem)
     prior = LearnedPrior(_analytic(templates, problem, device, space), part)
     prior.log_seconds(space.sample(1, 0))  # raises ModelMismatch for other features
@@ -125,8 +139,20 @@ def from_other_problems(
     *,
     policy: str | None = None,
 ) -> WarmStart:
-    """Return a start from the times that a database holds of other problems of the operator; the analytic model's alone
-    where they are too few. The same database gives the same start."""
+    """Return a start from the times that a database holds of other problems of the operator.
+
+    Args:
+        store: The database; the same content gives the same start.
+        provenance: Only times of this provenance count.
+        templates: Those that are searched.
+        problem: What is computed; its own trials on ``device`` are left out.
+        device: The GPU; times on it are read first, then those on others, MOST_TIMES at most.
+        space: The space of all ``templates``.
+        policy: Only times taken so; None for any.
+
+    Returns:
+        The start; with the analytic model alone where there are fewer than FEWEST_TIMES.
+    """
     prior = prior_of(templates, problem, device, space)
     if not isinstance(prior, AnalyticPrior):
         return WarmStart(prior)

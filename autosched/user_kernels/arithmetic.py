@@ -55,7 +55,14 @@ def unary(function: Callable[[Array], Array], operand: Evaluate) -> Evaluate:
 
 
 def applied(operation: Operation, wide: Type, kind: Type, operands: Sequence[Evaluate]) -> Evaluate:
-    """``operation`` of operands that are first made ``wide``; more than two are combined from left to right."""
+    """Return an operation of operands as a function of columns.
+
+    Args:
+        operation: Of two or one arrays; gives values and where they are defined.
+        wide: The type that operands are first converted to.
+        kind: The type of the result; what it cannot hold is undefined.
+        operands: More than two are combined from left to right.
+    """
 
     def evaluate(look: Callable[[str], Array]) -> Pair:
         pairs = [operand(look) for operand in operands]
@@ -124,6 +131,15 @@ def either(parts: Sequence[Evaluate], stop: bool, kind: Type) -> Evaluate:
 
 
 def choice(test: Evaluate, then: Evaluate, otherwise: Evaluate, kind: Type) -> Evaluate:
+    """Return ``then if test else otherwise`` as a function of columns.
+
+    Args:
+        test: Says which one counts.
+        then: The value where it holds.
+        otherwise: The value elsewhere.
+        kind: The type of both; only the chosen one need be defined.
+    """
+
     def evaluate(look: Callable[[str], Array]) -> Pair:
         (asked, defined), (a, a_defined), (b, b_defined) = test(look), then(look), otherwise(look)
         chosen = truth(asked)

@@ -159,7 +159,20 @@ class Table:
         raise self.places.error((*self.path, *keys), message)
 
     def attempt(self, key: str | int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what ``function`` gives; its ValueError becomes one with the place of ``key``."""
+        """Call a function of a value of this table, so that its error names the place.
+
+        Args:
+            key: The value's.
+            function: What is called.
+            args: Its arguments.
+            kwargs: Its arguments by name.
+
+        Returns:
+            What it returns.
+
+        Raises:
+            KernelFileError: It raised ValueError; the text has the line of ``key``.
+        """
         try:
             return function(*args, **kwargs)
         except KernelFileError:
@@ -168,7 +181,17 @@ class Table:
             self.fail(str(error), key)
 
     def expression(self, key: str | int, given: Any, types: Mapping[str, Type], kinds: Sequence[Type]) -> Expression:
-        """``given``, the value of ``key`` or a part of it, as an expression of one of the types ``kinds``."""
+        """Read an expression.
+
+        Args:
+            key: The value's, for errors.
+            given: The value of ``key`` or a part of it: a text, a number, or a Python function.
+            types: Of the names that it may use.
+            kinds: Types that it may have, the preferred one first.
+
+        Raises:
+            KernelFileError: It is none, uses another name, or has another type.
+        """
         if callable(given):
             return from_function(given, function_text(given), "float" if "float" in kinds else kinds[0], types)
         if isinstance(given, bool) or not isinstance(given, (str, int, float)):
@@ -184,7 +207,17 @@ class Table:
         return key in self.values
 
     def get(self, key: str, kinds: type | tuple[type, ...], what: str, default: Any = None) -> Any:
-        """Return the value of ``key``, or ``default``; None for none makes the key required."""
+        """Return the value of ``key``.
+
+        Args:
+            key: Its name.
+            kinds: Types that it may have; a bool is no int.
+            what: What it must be, for errors.
+            default: Where it is missing; None makes it required.
+
+        Raises:
+            KernelFileError: It is missing, or of another type.
+        """
         if key not in self:
             if default is None:
                 self.fail(f"{key} is missing: give {what}")

@@ -110,11 +110,16 @@ def parse(text: str, names: Mapping[str, Type]) -> Expression:
 def from_function(
     function: Callable[[dict[str, Any]], Any], name: str, kind: Type, names: Mapping[str, Type]
 ) -> Expression:
-    """Return what ``function`` of a dict of all ``names`` gives, as an expression of type ``kind`` that is listed as
-    ``name``.
+    """Return a Python function as an expression.
 
     Rules about a function cannot be taken apart: it is called for each combination of the parameters. Where it raises,
     or gives something else, it has no value.
+
+    Args:
+        function: Takes a dict of all ``names``.
+        name: What it is listed as.
+        kind: The type of what it gives.
+        names: The names that it is given, with their types.
     """
     names = dict(names)  # of now: a reader adds to its own
 

@@ -25,7 +25,17 @@ def arguments_of(
     """Return the tables of arguments: arrays hold what they hold before each launch.
 
     What is written is what ``outputs`` or ``answer`` say, else every array whose parameter is not a pointer to const.
-    Raises ValueError for what is not an array and no number.
+
+    Args:
+        entry: The kernel's name.
+        source: Its text, which gives the arguments their names.
+        given: Arrays and numbers, in the order of the parameters.
+        answer: What each must hold after the launch, None for those that nothing is expected of; None for no answer.
+        outputs: Positions of what the kernel writes; None to find out.
+        constants: Arrays in constant memory, by the symbol's name.
+
+    Raises:
+        ValueError: An argument is neither an array nor a number.
     """
     parameters = _parameters(entry, source)
     tables: list[dict[str, Any]] = []
@@ -87,7 +97,14 @@ def answers(tables: Sequence[Mapping[str, Any]], answer: Sequence[Any] | None) -
 def judge(
     tables: Sequence[Mapping[str, Any]], verify: Callable[..., Any], answer: Sequence[Any] | None, atol: float
 ) -> Callable[..., Any]:
-    """Kernel Tuner's ``verify(answer, result, atol)`` as a function of the arrays by name."""
+    """Return Kernel Tuner's ``verify(answer, result, atol)`` as a function of the arrays by name.
+
+    Args:
+        tables: Of the arguments, in their order.
+        verify: The user's function; it may leave ``atol`` out.
+        answer: What it is given as such.
+        atol: An absolute tolerance.
+    """
     takes_atol = len(inspect.signature(verify).parameters) > 2 or "atol" in inspect.signature(verify).parameters
 
     def judged(answer: Any = answer, verify: Any = verify, atol: float = atol, **arrays: Any) -> bool:
@@ -103,7 +120,17 @@ def launch_of(
     block_size_names: Sequence[str],
     divisors: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Block and grid: ``block_size_names`` that are no parameters count 1."""
+    """Return block and grid as Kernel Tuner computes them.
+
+    Args:
+        problem_size: A number, a text, up to three of them, or a function of the parameters.
+        tune_params: The parameters with their values.
+        block_size_names: Of the block's axes; empty for block_size_x and so on. Names that are no parameters count 1.
+        divisors: ``grid_div_x`` and so on, where given; else the block's size divides.
+
+    Returns:
+        Keys of a kernel file.
+    """
     names = [*block_size_names, *(f"block_size_{a}" for a in _AXES)][:3] if block_size_names else []
     names = names or [f"block_size_{a}" for a in _AXES]
     block = [n if n in tune_params else 1 for n in names]

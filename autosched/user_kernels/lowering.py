@@ -48,8 +48,17 @@ def texture(argument: Argument, array: Operand) -> Texture:
 
 
 def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], arch: str = "") -> Kernel:
-    """Return the kernel of a configuration, which holds at least the parameters, for an architecture ("sm_90a") where
-    that is known. Raises KernelFileError for a scalar that its type cannot hold."""
+    """Return the kernel of a configuration.
+
+    Args:
+        file: What the kernel file says.
+        sizes: Of the problem.
+        config: At least the parameters.
+        arch: Such as "sm_90a"; "" where it is not known.
+
+    Raises:
+        KernelFileError: A scalar that its type cannot hold.
+    """
     file, values = file.under(config), file.values(sizes, config)
     first, *others = (_launch(file, step, values) for step in file.steps)
     return Kernel(

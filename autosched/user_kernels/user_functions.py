@@ -40,12 +40,20 @@ def call(
     arrays: Mapping[str, Any],
     elements: int = 0,
 ) -> Any:
-    """Return what ``function`` returns for those of ``numbers`` and ``arrays`` that its parameters name.
+    """Call a user's function with those of ``numbers`` and ``arrays`` that its parameters name.
 
-    ``elements`` is how many numbers it should give: of an array with far more, nothing but the shape is true.
+    Args:
+        function: In a file, which a process of its own runs, or given as an object.
+        told: What the error begins with.
+        numbers: By name.
+        arrays: By name.
+        elements: How many numbers it should give: of an array with far more, nothing but the shape is true.
 
-    Raises KernelFileError, one line that begins with ``told``, where it fails, or takes more time or memory than it
-    may.
+    Returns:
+        What it returns.
+
+    Raises:
+        KernelFileError: One line: it fails, asks for another name, or takes more time or memory than it may.
     """
     if function.given is not None:
         found: Mapping[str, Any] = answer(function.given, {**numbers, **arrays})

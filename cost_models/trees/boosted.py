@@ -128,12 +128,19 @@ class BoostedModel:
         settings: Settings | None = None,
         corrects: str | None = None,
     ) -> Self:
-        """Learn from X, float [n, d] with n >= 2, and measured seconds [n]; ``groups`` [n] names each row's problem.
+        """Learn from measured times. The same rows in the same order and the same settings give the same model.
 
-        ``corrects`` names the column that the trees correct.
-        NaN is a missing value: a tree learns at each branch where rows without it go. The same rows in the same order
-        and the same settings give the same model. Raises ValueError for infinite values, times that are not positive,
-        or shapes that do not match.
+        Args:
+            X: Features, float [n, d] with n >= 2. NaN is a missing value: a tree learns at each branch where rows
+                without it go.
+            seconds: [n], positive.
+            groups: [n], names each row's problem; None: all are of one.
+            names: Of the d features, different; None for x0, x1 and so on.
+            settings: Of the trees; None for the usual.
+            corrects: Names the column, log2 of a guess of seconds, that the trees correct; None for none.
+
+        Raises:
+            ValueError: Infinite values, times that are not positive, or shapes that do not match.
         """
         settings = settings or Settings()
         matrix = _matrix(X)

@@ -85,7 +85,17 @@ class CompileCache:
 
     @staticmethod
     def key(kernel: Kernel, arch: str, options: Sequence[str], toolchain: str) -> str:
-        """Return the identity of one compile, as hexadecimal SHA-256."""
+        """Return the identity of one compile: what gives the same cubin has the same key.
+
+        Args:
+            kernel: Its digest covers source, headers and definitions.
+            arch: Such as "sm_90a".
+            options: Of the compiler.
+            toolchain: The compiler's version.
+
+        Returns:
+            SHA-256, hexadecimal.
+        """
         identity = json.dumps([_FORMAT, kernel.digest, arch, list(options), toolchain])
         return hashlib.sha256(identity.encode()).hexdigest()
 
@@ -128,7 +138,23 @@ class CompileCache:
     ) -> Compiled:
         """Publish an entry, over whatever was there.
 
-        Raises OSError, for example when the disk is full, and ValueError as ``prepare`` does.
+        Args:
+            key: What ``key`` gives.
+            cubin: The program.
+            entry: The lowered name of its first kernel.
+            resources: Registers and memory of that.
+            compile_seconds: How long compiling took.
+            log: What the compiler printed.
+            arch: What it was compiled for.
+            toolchain: The compiler's version.
+            steps: The further kernels of a pipeline.
+
+        Returns:
+            The entry, as a later process will read it.
+
+        Raises:
+            OSError: For example a full disk.
+            ValueError: The folder cannot be used, as of ``prepare``.
         """
         if not self._cubins.is_dir():  # the one that ``prepare`` makes last
             self.prepare()

@@ -48,7 +48,22 @@ def toolchain_of(options: Sequence[str]) -> str:
 def compile_source(
     source: str, entry: str, arch: str, headers: Headers, options: Sequence[str], then: Sequence[str] = ()
 ) -> CompilerOutput:
-    """As ``nvrtc.compile_source``. Raises NvccMissing."""
+    """Compile CUDA C++ to a cubin by nvcc, for what NVRTC cannot.
+
+    Args:
+        source: The text; also its host part is read.
+        entry: A function's name or a name expression.
+        arch: For example "sm_90a".
+        headers: Texts by the names in the includes.
+        options: Of nvcc, without the architecture.
+        then: Further entries, of a pipeline.
+
+    Returns:
+        As ``nvrtc.compile_source``.
+
+    Raises:
+        NvccMissing: There is no nvcc here.
+    """
     content, names, log, seconds = _compiled(source, (entry, *then), arch, headers, options, "-cubin")
     if content is None:
         return CompilerOutput(None, entry, log, seconds)
@@ -58,7 +73,22 @@ def compile_source(
 def compile_to_ptx(
     source: str, entry: str, arch: str, headers: Headers, options: Sequence[str], then: Sequence[str] = ()
 ) -> PtxOutput:
-    """As ``nvrtc.compile_to_ptx``. Raises NvccMissing."""
+    """Compile CUDA C++ to PTX by nvcc, for what NVRTC cannot.
+
+    Args:
+        source: The text; also its host part is read.
+        entry: A function's name or a name expression.
+        arch: For example "compute_80".
+        headers: Texts by the names in the includes.
+        options: Of nvcc, without the architecture.
+        then: Further entries that must be there.
+
+    Returns:
+        As ``nvrtc.compile_to_ptx``.
+
+    Raises:
+        NvccMissing: There is no nvcc here.
+    """
     content, names, log, seconds = _compiled(source, (entry, *then), arch, headers, options, "-ptx")
     return PtxOutput(None if content is None else content.decode(errors="replace"), names[0], log, seconds)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import re
 import sys
@@ -20,6 +21,7 @@ from search_spaces.templates.headers import Headers, included
 
 PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
 OPTIONS = ("-std=c++17", "--ptxas-options=-v")
+WHEEL = "nvidia-cuda-nvrtc"  # of CUDA 13; of older ones with a suffix
 NVCC = "--compiler=nvcc"  # among the options of a kernel that nvcc compiles instead (nvcc.py)
 PTX_OPTIONS = ("-std=c++17", "-lineinfo", "-default-device")
 
@@ -56,11 +58,21 @@ def compile_source(
     options: Sequence[str] = OPTIONS,
     then: Sequence[str] = (),
 ) -> CompilerOutput:
-    """Compile CUDA C++ for ``arch`` (for example "sm_90a").
+    """Compile CUDA C++ to a cubin. There is no time limit.
 
-    ``entry`` is a function's name or a name expression (NVRTC, Accessing Lowered Names), ``then`` are further ones.
-    Headers are found by the names
-    in the includes, and CUDA's own where this machine has them. Raises NvrtcMissing. There is no time limit.
+    Args:
+        source: The text.
+        entry: A function's name or a name expression (NVRTC, Accessing Lowered Names).
+        arch: For example "sm_90a".
+        headers: Texts by the names in the includes; CUDA's own are found where this machine has them.
+        options: Of NVRTC, without the architecture.
+        then: Further entries, of a pipeline.
+
+    Returns:
+        The cubin (None where the compiler refused), lowered names, log and seconds.
+
+    Raises:
+        NvrtcMissing: There is no NVRTC here.
     """
     nvrtc = _nvrtc()
     with _compiled(source, (entry, *then), arch, headers, options) as (program, log, seconds, failed):
@@ -131,9 +143,21 @@ def compile_to_ptx(
     options: Sequence[str] = PTX_OPTIONS,
     then: Sequence[str] = (),
 ) -> PtxOutput:
-    """Compile CUDA C++ to PTX for ``arch`` ("compute_80"), with the line of the source that each instruction is of.
+    """Compile CUDA C++ to PTX, with the line of the source that each instruction is of.
 
-    As ``compile_source`` otherwise; ``entry`` may be empty, for a source whose kernels are ``extern "C"``.
+    Args:
+        source: The text.
+        entry: As of ``compile_source``; may be empty, for a source whose kernels are ``extern "C"``.
+        arch: For example "compute_80".
+        headers: As of ``compile_source``.
+        options: Of NVRTC, without the architecture.
+        then: Further entries that must be there.
+
+    Returns:
+        The PTX (None where the compiler refused), the lowered name, log and seconds.
+
+    Raises:
+        NvrtcMissing: There is no NVRTC here.
     """
     nvrtc = _nvrtc()
     with _compiled(source, (entry, *then), arch, headers, options) as (program, log, seconds, failed):
@@ -150,10 +174,21 @@ def compile_to_ptx(
 
 @cache
 def toolchain_version() -> str:
-    """For example "nvrtc 13.0.88": part of every compile's identity. Raises NvrtcMissing."""
+    """For example "nvrtc 13.0.88": part of every compile's identity. Raises NvrtcMissing.
+
+    Most proofs find their programs compiled: for the version alone NVRTC, which takes as long to load as a small proof,
+    is not loaded where it comes from a wheel.
+    """
+    wheel = _wheel_version()
+    return loaded_version() if wheel is None else f"nvrtc {wheel}"
+
+
+@cache
+def loaded_version() -> str:
+    """As ``toolchain_version``, but NVRTC is loaded: it works. Raises NvrtcMissing."""
     major, minor = _call(_nvrtc(), "nvrtcVersion")
     version = f"{major}.{minor}"
-    for wheel in ("nvidia-cuda-nvrtc", f"nvidia-cuda-nvrtc-cu{major}"):
+    for wheel in (WHEEL, f"{WHEEL}-cu{major}"):
         try:
             exact = importlib.metadata.version(wheel)
         except importlib.metadata.PackageNotFoundError:
@@ -161,6 +196,21 @@ def toolchain_version() -> str:
         if exact.startswith(f"{version}."):  # else the library came from elsewhere, a system's CUDA toolkit
             return f"nvrtc {exact}"
     return f"nvrtc {version}"
+
+
+def _wheel_version() -> str | None:
+    """Return the version of the wheel whose library the bindings will load, as cuda.pathfinder takes that of a wheel
+    before all others. None where there is no such wheel, or bindings older than cuda.pathfinder."""
+    try:
+        if importlib.util.find_spec("cuda.bindings") is None or importlib.util.find_spec("cuda.pathfinder") is None:
+            return None
+        major = importlib.metadata.version("cuda-bindings").partition(".")[0]
+        wheel = importlib.metadata.distribution(WHEEL if int(major) >= 13 else f"{WHEEL}-cu{major}")
+    except (ImportError, ValueError):  # of metadata: PackageNotFoundError
+        return None
+    libraries = [file for file in wheel.files or () if file.name == f"libnvrtc.so.{major}"]
+    there = wheel.version.startswith(f"{major}.") and any(Path(str(file.locate())).is_file() for file in libraries)
+    return wheel.version if there else None
 
 
 @cache

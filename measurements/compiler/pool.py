@@ -15,7 +15,7 @@ from typing import Self
 
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
-from measurements.compiler.nvrtc import OPTIONS, CompilerOutput, NvrtcMissing, toolchain_version
+from measurements.compiler.nvrtc import NVCC, OPTIONS, CompilerOutput, NvrtcMissing, loaded_version
 from measurements.files.text import harmless, one_line
 from measurements.records.measurement import Resources, Status
 from measurements.workers.messages import Message
@@ -34,7 +34,6 @@ __all__ = [
     "error_reason",
     "over_limits",
     "parse_resources",
-    "toolchain_version",
     "why_not_launched",
 ]
 
@@ -52,11 +51,20 @@ class CompileFailure:
 
 
 class CompilePool:
-    """Compiles on ``workers`` processes (default: one per usable core), each owned by one thread.
+    """Compile on several processes, each owned by one thread.
 
-    ``time_limit`` is in seconds per kernel; the compiler that overruns it is killed. ``toolchain`` is the compiler that
-    the kernels with ``compile_options`` get: one of them chooses nvcc. Raises NvrtcMissing, and ValueError without
-    nvcc, and for a worker count or limit that is not positive.
+    Args:
+        cache: Where cubins are kept; None for the user's.
+        workers: How many processes; None for one per usable core.
+        time_limit: Seconds per kernel; the compiler that overruns it is killed.
+        options: Of NVRTC.
+        compile_options: Of the kernels that ``toolchain`` is for: one of them chooses nvcc.
+        worker_module: What the processes run.
+        python_path: What they add to ``sys.path``.
+
+    Raises:
+        NvrtcMissing: There is no NVRTC here.
+        ValueError: There is no nvcc where an option asks for it, or a worker count or limit that is not positive.
     """
 
     def __init__(
@@ -75,6 +83,8 @@ class CompilePool:
         if not time_limit > 0:
             raise ValueError(f"the compile time limit must be positive, not {time_limit} s")
         self.toolchain = toolchain_of(compile_options)
+        if NVCC not in compile_options:
+            loaded_version()  # one that does not load is said now, and not of each kernel
         self.cache = cache or CompileCache()
         self.workers = workers or usable_cores()
         self.time_limit = time_limit

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from measurements.compiler.nvrtc import PTX_OPTIONS, PtxOutput, toolchain_version
+from measurements.compiler.nvrtc import PTX_OPTIONS, PtxOutput, loaded_version, toolchain_version
 from measurements.compiler.pool import COMPILER_MODULE, MEMORY_LIMIT
 from measurements.files.text import harmless
 from measurements.workers.messages import Message
@@ -40,7 +40,23 @@ def compile_to_ptx(
     options: Sequence[str] = PTX_OPTIONS,
     then: Sequence[str] = (),
 ) -> PtxOutput:
-    """As ``nvrtc.compile_to_ptx``, for at most COMPILE_SECONDS. Raises CompilerStopped, NvrtcMissing."""
+    """Compile CUDA C++ to PTX in another process, for at most COMPILE_SECONDS.
+
+    Args:
+        source: The text.
+        entry: As of ``nvrtc.compile_to_ptx``.
+        arch: For example "compute_80".
+        headers: Texts by the names in the includes.
+        options: Of NVRTC, without the architecture.
+        then: Further entries that must be there.
+
+    Returns:
+        As ``nvrtc.compile_to_ptx``.
+
+    Raises:
+        CompilerStopped: It took too long, or the process died.
+        NvrtcMissing: There is no NVRTC here.
+    """
     toolchain_version()
     request = {
         "ptx": True,
@@ -70,10 +86,12 @@ def _answer(worker: Worker, request: dict[str, object], headers: Headers) -> Mes
         except WorkerTimeout:
             raise CompilerStopped("compile_timeout", f"not compiled within {COMPILE_SECONDS:g} s") from None
         except WorkerFailed as error:
+            loaded_version()  # raises where NVRTC, and not the source, is why
             raise CompilerStopped("compile_error", f"the compiler failed: {error}") from None
         except WorkerDied as error:
             # One crash may have another cause (the out-of-memory killer); a second is due to this source.
             if last_try:
+                loaded_version()
                 raise CompilerStopped("compile_error", f"the compiler crashed: {error}") from None
     raise AssertionError("unreachable")
 

@@ -101,10 +101,21 @@ def probe(compiler: HostCompiler, folder: Path) -> None:
 def compile_to(
     built: Path, compiler: HostCompiler, arguments: Sequence[str], seconds: float, text: str = ""
 ) -> str | None:
-    """Compile what ``arguments`` name to ``built``: None where that worked, else what the compiler said.
+    """Compile C++ with the compiler of this machine.
 
-    ``text`` is what FROM_STDIN stands for. Raises HostFailure for a compiler that cannot be started, and
-    subprocess.TimeoutExpired after ``seconds``.
+    Args:
+        built: The file to write.
+        compiler: Path and flags.
+        arguments: What to compile, and how.
+        seconds: It is killed after so many.
+        text: What FROM_STDIN among ``arguments`` stands for.
+
+    Returns:
+        None where that worked, else what the compiler said.
+
+    Raises:
+        HostFailure: The compiler cannot be started.
+        subprocess.TimeoutExpired: It took longer than ``seconds``.
     """
     done = _run([compiler.path, *compiler.flags, *arguments, "-o", str(built)], seconds, text, built.parent)
     if done.returncode != 0:

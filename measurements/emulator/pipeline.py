@@ -33,8 +33,18 @@ class _Content:
 
 
 def run_steps(kernel: Kernel, inputs: Mapping[str, Array], calls: int, run: RunStep) -> Emulation:
-    """Run all launches of ``kernel`` as one emulation, made ``calls`` times, each on what the one before has left, but
-    for outputs, which hold nothing again. ``run`` executes one launch. The first that does not end is the result."""
+    """Run all launches of ``kernel`` as one emulation.
+
+    Args:
+        kernel: The first launch and those behind it.
+        inputs: An array for each operand of role input or inout of the whole.
+        calls: How often all is done, each time on what the one before has left, but for outputs, which hold nothing
+            again.
+        run: Executes one launch on arrays and memory.
+
+    Returns:
+        Counts and findings of all together; the first launch that does not end gives the status.
+    """
     contents = {o.name: _initial(o, inputs) for o in kernel.operands if o.role != "input"}
     done: list[Emulation] = []
     for call in range(calls):

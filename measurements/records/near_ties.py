@@ -68,10 +68,21 @@ def choose(
 ) -> Choice:
     """Return the winner of entrants timed in turns: the incumbent, else the simplest, of those as fast as the fastest.
 
-    ``times[i]`` are the times of entrant i, one per round; the lowest ``complexity`` is the simplest. As fast is
-    whoever is behind by ``tie`` at most. The ``incumbent`` has won before: it stays until it is shown to be slower by
-    more than twice ``tie``, as else one near the edge would come and go from run to run. Raises ValueError for no
-    entrants, for lists of different lengths, for times that are not positive, and for an incumbent that is not there.
+    The incumbent stays until it is shown to be slower by more than twice ``tie``, as else one near the edge would come
+    and go from run to run.
+
+    Args:
+        times: ``times[i]`` are the times of entrant i, one per round, positive.
+        complexity: By entrant; the lowest is the simplest.
+        tie: As fast is whoever is behind by this part of the time at most.
+        incumbent: The position of the one that has won before; None where none has.
+
+    Returns:
+        The winner's position, and how far each is behind.
+
+    Raises:
+        ValueError: No entrants, lists of different lengths, times that are not positive, or an incumbent that is not
+            there.
     """
     if not times or len(times) != len(complexity):
         raise ValueError(f"every entrant needs times and a complexity, got {len(times)} and {len(complexity)}")

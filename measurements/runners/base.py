@@ -123,13 +123,32 @@ class Comparing(Protocol):
         seed: int | None = None,
     ) -> tuple[Entrant, ...]:
         """Return an entrant for each candidate, one for the vendor's library if wanted, and one for each of
-        ``others``."""
+        ``others``.
+
+        Args:
+            candidates: At least one, of one problem.
+            rounds: How often each is timed, in turns.
+            library: Whether the vendor's library takes part.
+            others: Names of further baselines.
+            seed: Of the inputs and the order in each round; None for the runner's.
+
+        Raises:
+            ValueError: No candidates, several problems, less than one round, or unknown names.
+            RunnerStopped: The GPU cannot be used any more.
+        """
 
 
 def runnable(
     candidate: Candidate, result: Compiled | CompileFailure, device: Device, provenance: Provenance
 ) -> Compiled | Measurement:
-    """Return what was compiled, if ``device`` can launch it; otherwise the measurement that says why not."""
+    """Return what was compiled, if ``device`` can launch it; otherwise the measurement that says why not.
+
+    Args:
+        candidate: Has the launch.
+        result: What the compiler made of it.
+        device: The GPU.
+        provenance: Of the measurement.
+    """
     if isinstance(result, CompileFailure):
         return Measurement(result.status, provenance, result.reason)
     reason = why_not_launched(candidate.kernel, result, device)

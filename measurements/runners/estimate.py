@@ -17,10 +17,15 @@ Predict = Callable[..., float | None]
 
 
 class EstimateRunner(PoolRunner):
-    """``predict`` gives seconds for a candidate and what ptxas allotted to it, of a pipeline also to each of its
-    launches, or None where it cannot say; ``model`` names it and its version.
+    """Estimate times of compiled kernels.
 
-    The pool stays the caller's to close. ``why`` says why nothing is measured, for ``describe``.
+    Args:
+        device: The GPU that times are of.
+        compile_pool: Compiles, for registers and memory; it stays the caller's to close.
+        predict: Gives seconds for a candidate and what ptxas allotted to it, of a pipeline also to each of its
+            launches, or None where it cannot say.
+        model: Names it and its version.
+        why: Why nothing is measured, for ``describe``.
     """
 
     name = "estimate"

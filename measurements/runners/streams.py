@@ -28,11 +28,16 @@ class Call:
 
 
 class PoolStream(Call):
-    """A stream whose candidates a pool compiles for ``arch`` first.
+    """Stream candidates that a pool compiles first.
 
-    ``compiled`` is called with each program, or the failure, in a thread of the pool or in the one that adds. It puts
-    something into ``results``, now or later; of that ``finish`` makes (position, measurement, seconds of the GPU) in
-    the thread that iterates. ``closed`` is called when the stream is closed.
+    Args:
+        pool: Compiles.
+        arch: What for.
+        compiled: Called with each program, or the failure, in a thread of the pool or in the one that adds. It puts
+            something into ``results``, now or later.
+        finish: Makes (position, measurement, seconds of the GPU) of that in the thread that iterates; None to leave it
+            out.
+        closed: Called when the stream is closed.
     """
 
     def __init__(

@@ -153,7 +153,14 @@ def rank(connection: Connection, key: Mapping[str, Any], name: str) -> Winner | 
 
 
 def keep(connection: Connection, key: Mapping[str, Any], newest_id: int, winner: Winner | None) -> None:
-    """Store what ``rank`` found of the trials up to ``newest_id``, unless the entry has grown since."""
+    """Store what ``rank`` found, unless the entry has grown since.
+
+    Args:
+        connection: In a transaction of the caller's.
+        key: Problem, device, provenance and policy of the entry.
+        newest_id: The last trial that was ranked.
+        winner: None where no trial is ok.
+    """
     entry = ENTRIES.update().where(*_matches(ENTRIES, key), ENTRIES.c.newest_id == newest_id)
     connection.execute(entry.values(ranked_id=newest_id, **_cells(winner)))
 

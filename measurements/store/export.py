@@ -83,9 +83,21 @@ def text(document: Mapping[str, Any]) -> str:
 def write(
     store: Store, folder: str | os.PathLike[str], operator: str | None = None, device: str | None = None
 ) -> list[Path]:
-    """Write the files of an export into ``folder``, each whole or not at all, over those of before; returns them.
+    """Write the files of an export into a folder, each whole or not at all, over those of before.
 
-    Raises StoreError and ExportError as ``documents``, ExportError for what is not a folder, and OSError.
+    Args:
+        store: The database, which is only read.
+        folder: Is made where it is missing.
+        operator: Only problems of this operator; None for all.
+        device: Only the device of this name; None for all.
+
+    Returns:
+        The files.
+
+    Raises:
+        StoreError: The database cannot be read.
+        ExportError: ``folder`` is no folder, or a record cannot be exported.
+        OSError: A file cannot be written.
     """
     made = []
     target = Path(folder)

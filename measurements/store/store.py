@@ -194,7 +194,18 @@ class Store:
         policy: str | None = None,
         status: Status | None = None,
     ) -> list[Record]:
-        """Return the records that match everything given, in the order they were stored."""
+        """Return the records that match everything given, in the order they were stored.
+
+        Args:
+            problem: Only trials of this one; None for all.
+            device: Only those on the device of this name; None for all.
+            provenance: Measured, estimated or replayed; None for all.
+            policy: Only times taken so (a text of ``Policy``); None for all.
+            status: Only those that ended so; None for all.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
         columns = COLUMNS
         query = sa.select(*columns).where(*_where(problem, device, provenance, policy, status)).order_by(TRIALS.c.id)
         return self._read(query)
@@ -296,16 +307,26 @@ class Store:
     def best(
         self, problem: Problem, device: str, provenance: Provenance | None = None, policy: str | None = None
     ) -> Record | None:
-        """Return the fastest schedule by median time, on exactly this device; None if there is no ok trial.
+        """Return the fastest schedule by median time, on exactly this device.
 
-        One provenance is ranked, never a mixture: the one asked for, else measured before replayed before estimated.
-        So is one policy: the one asked for (a text of ``Policy``), else the default, else the first in the alphabet.
         Repeated trials of a schedule count as one, with the medians of their times and the sum of their repeats, in the
         newest record; only trials of the schedule's newest kernel count. A kernel with a wrong result on any device is
         never the best, nor is a schedule while its newest trial is unproven. The first one tried wins a tie.
 
         The winner of the newest paired re-measurement ranks before everything tried until then; only schedules tried
         since can beat it by their medians. The time of a re-measured schedule is that of its newest re-measurement.
+
+        Args:
+            problem: What is computed.
+            device: The name of the GPU.
+            provenance: One is ranked, never a mixture. None: measured before replayed before estimated.
+            policy: So is one policy (a text of ``Policy``). None: the default, else the first in the alphabet.
+
+        Returns:
+            The record; None if there is no ok trial.
+
+        Raises:
+            StoreError: The database cannot be read.
         """
         self._database.refuse_closed()
         problem_key = problem.key()

@@ -125,8 +125,17 @@ def to_t4(
     metrics: Sequence[Mapping[str, float]] | None = None,
     objectives: Sequence[str] = ("time",),
 ) -> dict[str, Any]:
-    """Measured configurations, each with its measurement and the moment it was made (ISO 8601), as a T4 document.
-    ``metrics`` are those of each, by name. ``read_t4`` knows ``kernel``, ``device``, ``provenance`` of ``metadata``."""
+    """Return measured configurations as a T4 document.
+
+    Args:
+        rows: Each with its configuration by name, its measurement, and the moment it was made (ISO 8601).
+        metadata: Of the document; ``read_t4`` knows ``kernel``, ``device`` and ``provenance`` of it.
+        metrics: Those of each row, by name; None for none.
+        objectives: Names of what was made small.
+
+    Raises:
+        ValueError: Not as many metrics as rows.
+    """
     return {
         "schema_version": "1.0.0",
         "metadata": dict(metadata),

@@ -20,11 +20,16 @@ _PIPE_READS = 16  # of 64 KiB: the largest pipe that Linux gives by default
 
 
 class Channel:
-    """Writes to one descriptor and reads from another, without blocking. They stay the caller's to close.
+    """Write to one descriptor and read from another, without blocking. They stay the caller's to close.
 
-    ``errors`` is drained meanwhile, so that a verbose child never blocks; ``pid`` is a child whose exit ends the
-    conversation, even while one of its own children keeps the pipes open. Blobs are sent once: the other end asks
-    again for those that it has forgotten.
+    Blobs are sent once: the other end asks again for those that it has forgotten.
+
+    Args:
+        reading: The descriptor that messages come from.
+        writing: The one that they go to.
+        errors: Is drained meanwhile, so that a verbose child never blocks; None where there is none.
+        pid: A child whose exit ends the conversation, even while one of its own children keeps the pipes open; None for
+            none.
     """
 
     def __init__(self, reading: int, writing: int, errors: int | None = None, pid: int | None = None) -> None:
@@ -55,10 +60,21 @@ class Channel:
     def ask(
         self, payload: Mapping[str, Any], blobs: Mapping[str, Buffer], deadline: float, **envelope: object
     ) -> Message:
-        """Return the answer to ``payload``, which needs ``blobs``, as the envelope that it came in.
+        """Return the answer to a question.
 
-        Raises TimeoutError after ``deadline`` (of ``time.monotonic``), EOFError where the other end is gone, ValueError
-        for a malformed answer.
+        Args:
+            payload: What is asked, as JSON.
+            blobs: What it needs, by digest; those that were sent before are not sent again.
+            deadline: Of ``time.monotonic``.
+            envelope: Further fields beside the payload.
+
+        Returns:
+            The envelope that the answer came in.
+
+        Raises:
+            TimeoutError: There is none until ``deadline``.
+            EOFError: The other end is gone.
+            ValueError: The answer is malformed.
         """
         self._questions += 1
         header = {"id": self._questions, "payload": payload, **envelope}

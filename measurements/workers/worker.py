@@ -42,10 +42,14 @@ Handler = Callable[[Message], Mapping[str, Any]]
 
 
 class Worker:
-    """One child process running ``module``, used by one thread at a time; ``kill`` and ``close`` may come from any.
+    """Own one child process, used by one thread at a time; ``kill`` and ``close`` may come from any.
 
-    ``env`` adds to the parent's environment, ``python_path`` to the child's ``sys.path``. ``memory_limit`` is in bytes
-    of address space (Linux). ``start_timeout`` seconds are for imports, and do not count as time of a request.
+    Args:
+        module: What the child runs.
+        env: Adds to the parent's environment.
+        python_path: Adds to the child's ``sys.path``.
+        memory_limit: Bytes of address space (Linux); None for no limit.
+        start_timeout: Seconds for imports, which do not count as time of a request.
     """
 
     def __init__(
@@ -305,9 +309,17 @@ def serve(handle: Handler, store_bytes: int = STORE_BYTES) -> None:
 def received(
     message: Message, store: BlobStore, hear: Callable[[], Message], send: Callable[[Mapping[str, Any]], None]
 ) -> Message:
-    """Return the request in ``message`` with all blobs that it needs, those asked for that ``store`` has not.
+    """Return a request with all blobs that it needs, those asked for that are not here.
 
-    Raises ValueError for bytes whose digest differs from the announced one.
+    Args:
+        message: As it came.
+        store: Keeps blobs from request to request.
+        hear: Waits for the next message.
+        send: Answers, to ask for blobs.
+
+    Raises:
+        ValueError: Bytes whose digest differs from the announced one.
+        EOFError: The other end is gone.
     """
     store.add(message)
     needs = message.get("needs", [])

@@ -391,10 +391,18 @@ def intrinsic(name: str) -> TensorIntrinsic:
 def intrinsics_for(
     a: str, tf32: bool, b: str = "", *, acc: str = "", device: Device | None = None
 ) -> tuple[TensorIntrinsic, ...]:
-    """Return the rows that multiply arrays stored as ``a`` and ``b`` (by default as ``a``) and add up in f16 if that is
-    ``acc``, else in f32 or i32; those that round f32 to tf32 only with ``tf32``, which changes nothing for other types.
-    Rows that a wider one has taken the place of are those of a ``device`` without that one. Raises ValueError for an
-    unknown type."""
+    """Return the rows that multiply arrays of some types.
+
+    Args:
+        a: The type that the left factor is stored as.
+        tf32: Whether f32 may be rounded to tf32; it changes nothing for other types.
+        b: The type of the right one; "" for that of ``a``.
+        acc: "f16" for rows that add up in f16; else f32 or i32.
+        device: Rows that a wider one has taken the place of are given for one without that; None for none of them.
+
+    Raises:
+        ValueError: An unknown type.
+    """
     left, right = a, b or a
     for name in (left, right):
         dtype(name, FACTOR_DTYPES)

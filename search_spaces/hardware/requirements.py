@@ -60,8 +60,14 @@ class Requirement(Protocol):
     def check(
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
-        """``layout`` has the shape of the whole operand tile in shared memory, whose first byte is aligned to at least
-        128 bytes; ``fragment`` is the shape that one instruction loads and divides the tile."""
+        """Say how an instruction reads an operand from shared memory, or why it cannot.
+
+        Args:
+            operand: "a" or "b".
+            layout: Has the shape of the whole operand tile, whose first byte is aligned to at least 128 bytes.
+            element_bytes: Of one element.
+            fragment: The shape that one instruction loads; it divides the tile.
+        """
         ...
 
 

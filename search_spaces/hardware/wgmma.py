@@ -74,8 +74,14 @@ class SwizzledBoxes:
 
 
 def box_layout(shape: tuple[int, int], transposed: bool, swizzle: Swizzle, element_bytes: int) -> SharedLayout:
-    """Return the layout that TMA gives a box of ``shape`` whose lines are the swizzle's width, or 16 bytes without
-    one."""
+    """Return the layout that TMA gives a box of ``shape``.
+
+    Args:
+        shape: (rows, columns) in elements; lines are the swizzle's width, or 16 bytes without one.
+        transposed: Whether lines run along columns.
+        swizzle: Its width in bytes, 0 for none.
+        element_bytes: Of one element.
+    """
     steps = () if swizzle == 0 else (hardware_swizzle(swizzle, element_bytes),)
     return SharedLayout(shape, transposed, steps)
 

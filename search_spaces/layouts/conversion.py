@@ -47,7 +47,21 @@ def to_simt(
     subgroup_size: int = 32,
     replicate_threads: bool = False,
 ) -> AnyArray:
-    """Distribute a whole tile over threads (``NestedLayout.distribute``)."""
+    """Distribute a whole tile over threads, as ``NestedLayout.distribute`` does.
+
+    Args:
+        tile: Of the layout's shape.
+        layout: Who holds what.
+        subgroups: How many there are; None for the ids that the layout uses.
+        subgroup_size: Threads of one.
+        replicate_threads: Whether surplus threads hold copies.
+
+    Returns:
+        As ``NestedLayout.distribute``.
+
+    Raises:
+        ValueError: The layout does not fit the tile or the threads.
+    """
     return layout.distribute(tile, subgroups, subgroup_size, replicate_threads)
 
 
@@ -63,9 +77,20 @@ def exchange(
     subgroup_size: int = 32,
     replicate_threads: bool = False,
 ) -> Exchange:
-    """How far elements travel from ``source`` to ``target`` (exact, where IREE's rule is conservative). A thread
-    that holds an element needs no other thread for it, so copies shorten the way. Raises ValueError if the layouts
-    are of different shapes or do not fit the threads."""
+    """Return how far elements travel from ``source`` to ``target`` (exact, where IREE's rule is conservative).
+
+    A thread that holds an element needs no other thread for it, so copies shorten the way.
+
+    Args:
+        source: Who holds what before.
+        target: Who holds it afterwards; of the same shape.
+        subgroups: How many there are.
+        subgroup_size: Threads of one.
+        replicate_threads: Whether surplus threads hold copies.
+
+    Raises:
+        ValueError: The layouts are of different shapes or do not fit the threads.
+    """
     if source.shape != target.shape:
         raise ValueError(
             f"the source distributes a tile of {list(source.shape)} but the target one of {list(target.shape)}"
@@ -93,9 +118,18 @@ def to_layout(
     """Convert a distributed array from ``source`` to ``target``.
 
     Where every thread already holds its elements, registers are renamed and ``shared`` stays unused. Otherwise all
-    threads store to shared memory at the offsets ``shared(row, col)`` (a SharedLayout, or any function of the tile's
-    coordinates), meet at a barrier, and load what the target gives them. Raises ValueError if ``shared`` is needed
-    and missing, if it gives two elements one offset, or if the layouts do not fit.
+    threads store to shared memory, meet at a barrier, and load what the target gives them.
+
+    Args:
+        distributed: [subgroups, threads, ...], as ``to_simt`` gives it.
+        source: Who holds what in it.
+        target: Who is to hold it.
+        shared: Offsets in shared memory by (row, col): a SharedLayout, or any function of the tile's coordinates. None
+            where it is not needed.
+        replicate_threads: Whether surplus threads hold copies.
+
+    Raises:
+        ValueError: ``shared`` is needed and missing, gives two elements one offset, or the layouts do not fit.
     """
     held = np.asarray(distributed)
     tile = source.undistribute(held, replicate_threads)

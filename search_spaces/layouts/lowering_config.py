@@ -226,10 +226,6 @@ class LoweringConfig:
             result.append(size)
         return tuple(result)
 
-    def accumulators_per_workgroup(self, shape: Sequence[int] | None = None) -> int:
-        """Accumulators a workgroup carries around the reduction loop: the tile without its appended dimensions."""
-        return math.prod(self.tile(shape)[: self.rank - self.appended])
-
     def accumulators_per_thread(self, shape: Sequence[int] | None = None) -> int:
         """Accumulator registers a thread carries around the reduction loop (one per accumulator of 32 bits)."""
         layout = self.to_nested(shape=shape)

@@ -114,11 +114,18 @@ class NestedLayout:
         subgroups: int | None = None,
         replicate_threads: bool = False,
     ) -> None:
-        """Raise ValueError unless the layout distributes a tile of ``shape`` over so many subgroups and threads.
+        """Refuse a layout that does not distribute a tile over so many subgroups and threads.
 
-        ``subgroup_size`` must equal the product of ``thread_tile``; with ``replicate_threads`` it may be a multiple of
-        the ids in use, and the surplus threads hold copies (the layout of a row's scale in a matrix fragment).
-        ``subgroups`` may exceed the ids in use, or wrap them: see ``rounds``.
+        Args:
+            shape: Of the tile; None not to check it.
+            subgroup_size: Must equal the product of ``thread_tile``; None not to check it.
+            subgroups: How many there are; they may exceed the ids in use, or wrap them: see ``rounds``. None not to
+                check them.
+            replicate_threads: ``subgroup_size`` may be a multiple of the ids in use, and the surplus threads hold
+                copies (the layout of a row's scale in a matrix fragment).
+
+        Raises:
+            ValueError: What does not fit.
         """
         if shape is not None:
             wanted = integer_tuple("shape", shape, 1)
@@ -202,10 +209,20 @@ class NestedLayout:
         subgroup_size: int = 32,
         replicate_threads: bool = False,
     ) -> AnyArray:
-        """Return what every thread holds of ``array``: ``[subgroups, threads, *batch, *outer, *element]``, or
-        ``[subgroups, threads, rounds, *batch, *outer, *element]`` where subgroups work in several ``rounds``.
+        """Return what every thread holds of an array.
 
-        ``subgroups`` defaults to the ids the layout uses. Raises ValueError as ``verify`` does.
+        Args:
+            array: Of the layout's shape.
+            subgroups: How many there are; None for the ids that the layout uses.
+            subgroup_size: Threads of one.
+            replicate_threads: Whether surplus threads hold copies.
+
+        Returns:
+            ``[subgroups, threads, *batch, *outer, *element]``, or ``[subgroups, threads, rounds, *batch, *outer,
+            *element]`` where subgroups work in several ``rounds``.
+
+        Raises:
+            ValueError: As of ``verify``.
         """
         values = np.asarray(array)
         count = self.subgroups if subgroups is None else subgroups
@@ -317,8 +334,20 @@ class NestedLayout:
         subgroup_strides: Iterable[int],
         thread_strides: Iterable[int],
     ) -> Self:
-        """Return the document's second builder: this layout with new leading dimensions, their levels given field by
-        field."""
+        """Return this layout with new leading dimensions: the document's second builder.
+
+        Args:
+            subgroup_tile: Subgroups along each new dimension.
+            batch_tile: Batches along each.
+            outer_tile: Outer elements along each.
+            thread_tile: Threads along each.
+            element_tile: Neighbouring elements of a thread along each.
+            subgroup_strides: Of the subgroup's number along each.
+            thread_strides: Of the thread's number along each.
+
+        Raises:
+            ValueError: They are not of one length, or make no layout.
+        """
         return type(self)(
             (*subgroup_tile, *self.subgroup_tile),
             (*batch_tile, *self.batch_tile),

@@ -231,12 +231,6 @@ class SharedLayout:
         """Return the composition: this layout, then ``steps`` on its offsets."""
         return SharedLayout(self.shape, self.transposed, self.steps + steps)
 
-    def same_function(self, other: "SharedLayout") -> bool:
-        """Whether both map every (row, col) to the same offset, however they are spelled."""
-        return self.shape == other.shape and (
-            self == other or (self.size == other.size and np.array_equal(self.offsets(), other.offsets()))
-        )
-
     # what is known about it -----------------------------------------------------------------------------------------
 
     @property

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from search_spaces.arrays import IntArray
 from search_spaces.layouts.nested_layout import NestedLayout
-from search_spaces.layouts.text import Reader, format_fields, integer_tuple, parse_attribute, parse_attributes
+from search_spaces.layouts.text import Reader, format_fields, integer_tuple, parse_attribute
 
 AnyArray = npt.NDArray[Any]
 
@@ -243,11 +243,6 @@ class WgMap:
         and so may the text. A ``tile_attr`` without ``wg`` is a tile of one subgroup: map ([1, 1], [1, 1]), which gives
         that subgroup all of any tile. Raises LayoutSyntaxError with the position, or ValueError."""
         return parse_attribute(text, _read)
-
-    @staticmethod
-    def parse_all(text: str) -> dict[str, WgMap]:
-        """All maps of ``text``, ``#alias = ...`` one after another, by ``#alias``. Raises as ``parse`` does."""
-        return parse_attributes(text, _read)
 
 
 _WG_MAP, _TILE_ATTR = ("#xetile.wg_map", "#wg_map"), ("#xetile.tile_attr", "#tile_attr")

@@ -17,8 +17,22 @@ from search_spaces.layouts.wg_map import WgMap
 
 
 def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str, ...]:
-    """Return maps of ``C[m, n] = A[m, k] @ B[k, n]``: one sg_layout, sg_data m and n as in C, one k, and every subgroup
-    holds all of k for the rows and columns it computes."""
+    """Return why the maps of ``C[m, n] = A[m, k] @ B[k, n]`` do not agree.
+
+    They must have one sg_layout, sg_data of m and n as in C and one of k, and every subgroup holds all of k for the
+    rows and columns that it computes.
+
+    Args:
+        a: Of A.
+        b: Of B.
+        c: Of C.
+        m: Rows of C.
+        n: Columns of C.
+        k: Columns of A.
+
+    Returns:
+        A sentence for each disagreement; empty where there is none.
+    """
     found = _check_shapes(("A", a, (m, k)), ("B", b, (k, n)), ("C", c, (m, n)))
     for name, operand in (("A", a), ("B", b)):
         if operand.sg_layout != c.sg_layout:
@@ -44,8 +58,18 @@ def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str
 def check_reduction(
     source: WgMap, result: WgMap, shape: Sequence[int], dim: int, size: int | None = None
 ) -> tuple[str, ...]:
-    """Return maps of a reduction of a vector of ``shape`` along ``dim``; ``size`` is ``reduction_size``, by default all
-    of ``dim``. The source's map must be the one derived from the result's."""
+    """Return why the maps of a reduction do not agree: the source's must be the one derived from the result's.
+
+    Args:
+        source: Of the vector that is reduced.
+        result: Of what comes of it.
+        shape: Of the vector.
+        dim: 0 or 1, which is reduced.
+        size: ``reduction_size``, neighbours that are joined; None for all of ``dim``.
+
+    Returns:
+        A sentence for each disagreement; empty where there is none.
+    """
     factor = shape[dim] if size is None else size
     if shape[dim] % factor:
         return (f"reduction_size is {factor} but dimension {dim} has {shape[dim]}: it must divide",)
@@ -56,8 +80,18 @@ def check_reduction(
 def check_broadcast(
     source: WgMap, result: WgMap, shape: Sequence[int], dim: int, size: int | None = None
 ) -> tuple[str, ...]:
-    """Return maps of a broadcast to a vector of ``shape`` along ``dim``; ``size`` is ``broadcast_size``, by default all
-    of ``dim``. The source's map must be the one derived from the result's."""
+    """Return why the maps of a broadcast do not agree: the source's must be the one derived from the result's.
+
+    Args:
+        source: Of the vector that is stretched.
+        result: Of what comes of it.
+        shape: Of the result.
+        dim: 0 or 1, which is stretched.
+        size: ``broadcast_size``, neighbours that an element fills; None for all of ``dim``.
+
+    Returns:
+        A sentence for each disagreement; empty where there is none.
+    """
     factor = shape[dim] if size is None else size
     if shape[dim] % factor:
         return (f"broadcast_size is {factor} but dimension {dim} has {shape[dim]}: it must divide",)
@@ -99,12 +133,6 @@ def held(wg_map: WgMap, shape: Sequence[int]) -> tuple[BoolArray, BoolArray]:
         np.put_along_axis(mask, origins[..., d] // wg_map.sg_data[d], True, axis=1)
         masks.append(np.repeat(mask, wg_map.sg_data[d], axis=1))
     return masks[0], masks[1]
-
-
-def converts_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
-    """Whether every subgroup already holds, under ``source``, all that ``result`` gives it: the conversion then needs
-    no shared memory."""
-    return source.subgroups == result.subgroups and _holds(held(source, shape), held(result, shape))
 
 
 def transposes_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:

@@ -18,8 +18,18 @@ Indices = npt.NDArray[np.int64]
 
 
 def scales_shape(order: str, batch: int, lines: int, blocks: int) -> tuple[int, ...]:
-    """Return the shape of the array: (batch, lines, blocks) for "row"; for "tiled" (batch, tiles of lines, tiles of
-    blocks, 32, 4, 4), where a line is tile * 128 + third last + 32 * second last index."""
+    """Return the shape of the array of scales.
+
+    Args:
+        order: "row" or "tiled".
+        batch: Matrices.
+        lines: Of each.
+        blocks: Along each line.
+
+    Returns:
+        (batch, lines, blocks) for "row"; for "tiled" (batch, tiles of lines, tiles of blocks, 32, 4, 4), where a line
+        is tile * 128 + third last + 32 * second last index.
+    """
     if order == "row":
         return batch, lines, blocks
     quarters = TILE_LINES // _LANES
@@ -27,7 +37,18 @@ def scales_shape(order: str, batch: int, lines: int, blocks: int) -> tuple[int, 
 
 
 def scale_places(order: str, lines: Indices, blocks: Indices, of_lines: int, of_blocks: int) -> Indices:
-    """Places in one matrix's scales of every line of ``lines`` with every block of ``blocks``: (lines, blocks)."""
+    """Return the places in one matrix's scales of every line of ``lines`` with every block of ``blocks``.
+
+    Args:
+        order: "row" or "tiled".
+        lines: Numbers of lines.
+        blocks: Numbers of blocks.
+        of_lines: How many lines the matrix has.
+        of_blocks: How many blocks each line has.
+
+    Returns:
+        [lines, blocks], indices of elements.
+    """
     line, block = lines[:, None], blocks[None, :]
     if order == "row":
         return line * of_blocks + block
@@ -38,7 +59,17 @@ def scale_places(order: str, lines: Indices, blocks: Indices, of_lines: int, of_
 
 
 def in_lines(order: str, stored: npt.NDArray[Any], lines: int, blocks: int) -> npt.NDArray[Any]:
-    """Return stored scales as (batch, lines, blocks), without what fills tiles up."""
+    """Return stored scales by line and block, without what fills tiles up.
+
+    Args:
+        order: "row" or "tiled".
+        stored: [batch, ...], as ``scales_shape`` says.
+        lines: Of each matrix.
+        blocks: Along each line.
+
+    Returns:
+        [batch, lines, blocks].
+    """
     at = scale_places(order, np.arange(lines), np.arange(blocks), lines, blocks)
     return stored.reshape(stored.shape[0], -1)[:, at]
 

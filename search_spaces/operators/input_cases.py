@@ -82,8 +82,19 @@ def places(rng: np.random.Generator, count: int, length: int) -> npt.NDArray[np.
 def mixed(
     cases: Sequence[InputCase], rng: np.random.Generator, count: int, length: int, dtype: DType
 ) -> Iterator[tuple[tuple[str, ...], FloatArray]]:
-    """Yield sets of ``count`` lines in which each case has a line, as many as that takes; then one for each case that
-    wants all lines of its set."""
+    """Yield sets of lines in which each case has a line, as many as that takes; then one for each case that wants all
+    lines of its set.
+
+    Args:
+        cases: What lines are to hold.
+        rng: Deals them out.
+        count: Lines of a set.
+        length: Elements of a line.
+        dtype: That they will be stored as.
+
+    Yields:
+        The names of a set's cases, and its lines, [count, length].
+    """
     shared = [case for case in cases if not case.everywhere]
     for first in range(0, len(shared), count):
         here = shared[first : first + count]

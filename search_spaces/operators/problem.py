@@ -27,10 +27,16 @@ DRAWN = 4_194_301  # the largest prime below 2^22
 
 
 def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, scale: float = 1.0) -> Array:
-    """Random values of standard deviation ``scale``, stored as ``dtype``; beyond DRAWN elements they repeat.
+    """Draw random values; beyond DRAWN elements they repeat.
 
     Drawing hundreds of millions would take longer than measuring a kernel. As the period is prime, it divides no stride
     of a tile or a row: an element read from the wrong place still has another value.
+
+    Args:
+        rng: Draws them.
+        shape: Of the array.
+        dtype: That they are stored as.
+        scale: Their standard deviation.
     """
     drawn = rng.standard_normal(dtype.values * min(math.prod(shape), DRAWN), dtype=np.float32)
     return np.resize(dtype.store(drawn * np.float32(scale)), shape)
@@ -48,8 +54,14 @@ def whole_number(name: str, value: Any, least: int) -> int:
 
 
 def option(help: str, default: Any = dataclasses.MISSING, *, flag: str = "", choices: tuple[str, ...] = ()) -> Any:
-    """Return a field of a problem that the command line sets: by ``flag``, or by its name. Without ``default`` it is
-    required; "" stands for a value that ``__post_init__`` takes from other fields."""
+    """Return a field of a problem that the command line sets.
+
+    Args:
+        help: Its text.
+        default: Without it the field is required; "" stands for a value that ``__post_init__`` takes from other fields.
+        flag: The option; "" for one by the field's name.
+        choices: What it may be; empty for anything.
+    """
     return dataclasses.field(default=default, metadata={"help": help, "flag": flag, "choices": choices})
 
 

@@ -33,9 +33,16 @@ def check_pairs(a: Sequence[object], b: Sequence[object]) -> None:
 
 
 def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray, legal: Legal) -> IntArray:
-    """Legal rows one move away from the row ``start``, and two moves away in tied parameters where those are few.
+    """Return legal rows one move away, and two moves away in tied parameters where those are few.
 
-    ``tied`` [parameters, parameters] says which pairs are, the first before the second.
+    Args:
+        parameters: Of the space.
+        tied: [parameters, parameters], which pairs are, the first before the second.
+        start: The row, [parameters].
+        legal: Says which rows are.
+
+    Returns:
+        [n, parameters].
     """
     steps = [p.neighbour_codes(int(code)) for p, code in zip(parameters, start, strict=True)]
     moved = np.repeat(np.arange(len(steps)), [len(codes) for codes in steps])
@@ -61,7 +68,18 @@ def _moved(start: IntArray, parameters: IntArray, codes: IntArray, legal: Legal)
 def mutate(
     parameters: Sequence[Parameter], parents: IntArray, rng: np.random.Generator, rate: float, legal: Legal
 ) -> IntArray:
-    """One legal mutant of each parent, or the parent itself. The rate is halved from round to round."""
+    """Return one legal mutant of each parent, or the parent itself.
+
+    Args:
+        parameters: Of the space.
+        parents: Rows, [n, parameters].
+        rng: Draws moves.
+        rate: The part of the parameters that move beside one that surely does; it is halved from round to round.
+        legal: Says which rows are.
+
+    Returns:
+        [n, parameters].
+    """
     movable = np.array([i for i, p in enumerate(parameters) if len(p.values) > 1], dtype=np.int64)
     if not len(movable):
         return parents
@@ -78,9 +96,18 @@ def mutate(
 
 
 def crossover(a: IntArray, b: IntArray, rng: np.random.Generator, legal: Legal) -> IntArray:
-    """One legal child of each pair of rows, different from both, or the row of ``a``.
+    """Return one legal child of each pair of rows, different from both, or the row of ``a``.
 
     Each proposal takes its own share of parameters from ``b``, so that some stay close to one parent.
+
+    Args:
+        a: Rows, [n, parameters].
+        b: Likewise.
+        rng: Draws shares.
+        legal: Says which rows are.
+
+    Returns:
+        [n, parameters].
     """
 
     def propose(origin: IntArray, attempt: int) -> IntArray:

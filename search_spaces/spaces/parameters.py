@@ -154,12 +154,35 @@ def ordinal(
     *,
     deeper: bool = False,
 ) -> Parameter:
-    """Return a parameter whose values have an order, such as tile sizes. Raises ValueError as Parameter does."""
+    """Return a parameter whose values have an order, such as tile sizes.
+
+    Args:
+        name: As schedules have it.
+        values: Different, in their order.
+        doc: What it decides, in a line.
+        default: The value to start from; None for the first.
+        before: What a schedule without a value means, made before there was such a parameter; None for nothing.
+        deeper: Whether more of it hides more of what loads take: of schedules guessed alike, the better one.
+
+    Raises:
+        ValueError: As of Parameter.
+    """
     return Parameter(name, tuple(values), doc, "ordinal", default, before, deeper)
 
 
 def categorical(
     name: str, values: Sequence[Value], doc: str = "", default: Value | None = None, before: Value | None = None
 ) -> Parameter:
-    """Return a parameter whose values have no order, such as layouts. Raises ValueError as Parameter does."""
+    """Return a parameter whose values have no order, such as layouts.
+
+    Args:
+        name: As schedules have it.
+        values: Different.
+        doc: What it decides, in a line.
+        default: As of ``ordinal``.
+        before: As of ``ordinal``.
+
+    Raises:
+        ValueError: As of Parameter.
+    """
     return Parameter(name, tuple(values), doc, "categorical", default, before)

@@ -33,10 +33,16 @@ def _below(bound: int, words: Iterator[int]) -> int:
 
 
 def draw_ranks(count: int, n: int, seed: int, replace: bool = False) -> list[int]:
-    """``n`` uniform ranks in [0, count); without ``replace`` all different, and at most ``count`` of them.
+    """Draw uniform ranks in [0, count). The first ranks of a longer draw are those of a shorter one.
 
-    The first ranks of a longer draw are those of a shorter one. Raises ValueError for a negative ``n`` or ``seed``,
-    or an empty range.
+    Args:
+        count: How many there are to draw from, of any size.
+        n: How many are drawn.
+        seed: Non-negative.
+        replace: Whether one may be drawn twice; else there are at most ``count``.
+
+    Raises:
+        ValueError: A negative ``n`` or ``seed``, or an empty range.
     """
     if n < 0:
         raise ValueError(f"cannot draw {n} samples: use 0 or more")

@@ -112,8 +112,14 @@ class Rule(_OfColumns):
     def refusing(
         cls, name: str, why_not: Callable[..., str | None], doc: str = "", *, names: Mapping[str, str] | None = None
     ) -> Self:
-        """Return the rule that refuses the values for which ``why_not`` gives a reason; it is made a function of
-        ``each``."""
+        """Return the rule that refuses the values for which ``why_not`` gives a reason.
+
+        Args:
+            name: As refusals name it.
+            why_not: Takes values of one schedule, and gives a sentence or None.
+            doc: What the rule is for.
+            names: The column that each of its parameters reads, where that has another name.
+        """
 
         @wraps(why_not)
         def allows(*values: Value, **named: Value) -> bool:

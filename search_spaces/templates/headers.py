@@ -105,7 +105,8 @@ def _read(folder: str, files: tuple[tuple[str, int, int], ...]) -> Headers:
     texts = {}
     for file, _, _ in files:
         try:
-            texts[Path(file).relative_to(folder).as_posix()] = Path(file).read_bytes().decode()
+            with open(file, "rb") as content:
+                texts[os.path.relpath(file, folder).replace(os.sep, "/")] = content.read().decode()
         except UnicodeDecodeError as error:
             raise ValueError(f"{file} is not UTF-8 text: convert it") from error
     return Headers.of(texts)

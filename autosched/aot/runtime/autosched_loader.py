@@ -145,7 +145,21 @@ class Kernels:
         return self.select_for(problem, sm, name, growth=growth)
 
     def select_for(self, problem: str, sm: int, name: str = "", *, growth: float = 1.0) -> Kernel:
-        """``select`` for a GPU that need not be here: ``sm`` is 90 for compute capability 9.0."""
+        """Select as ``select`` does, for a GPU that need not be here.
+
+        Args:
+            problem: Operator and sizes as in the manifest, such as "matmul m=4096 n=4096 k=4096".
+            sm: 90 for compute capability 9.0.
+            name: The GPU's name as its driver says it; kernels tuned on that one rank first. "" for any.
+            growth: A kernel of padded sizes may compute at most so many times as many elements; 1.0 takes none of them.
+
+        Returns:
+            The kernel, by the least distance from the problem that it was tuned for.
+
+        Raises:
+            NoKernel: Nothing here serves it; the text says why the last one does not.
+            ValueError: No kernel computes the operator, or ``problem`` is malformed.
+        """
         op, *words = problem.split()
         asked = dict(word.split("=", 1) for word in words)  # raises ValueError
         same = [e for e in self.entries if e["operator"] == op]
@@ -286,8 +300,18 @@ def describe(device: int) -> tuple[int, str]:
 
 
 class Kernel:
-    """A kernel for a problem. ``match`` is exact, nearest or padded; ``doublings`` how far it was tuned from here;
-    ``proof`` and ``provenance`` are the manifest's. Any number of threads may call it."""
+    """Launch one kernel for a problem. Any number of threads may call it.
+
+    Args:
+        folder: Where the cubin and the PTX of the manifest lie.
+        entry: Its entry of the manifest.
+        sizes: Of the problem, by name.
+        match: "exact", "nearest" or "padded".
+        doublings: How far the problem that it was tuned for is from here.
+        by_ptx: Whether the driver compiles it from PTX, for lack of a cubin for this GPU.
+
+    ``problem``, ``proof`` and ``provenance`` are the manifest's.
+    """
 
     def __init__(
         self,

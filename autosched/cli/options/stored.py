@@ -11,8 +11,17 @@ from search_spaces.operators.problem import Problem
 
 
 def refuse_unusable(name: str, problem: Problem, record: Record, device: Device | None) -> None:
-    """Raise InputError, which names the trial of the database ``name``, for a schedule that is not valid today: it was
-    edited, or another version wrote it. ``device`` is None for one that no row describes."""
+    """Refuse a stored schedule that is not valid today: it was edited, or another version wrote it.
+
+    Args:
+        name: Of the database, for the error.
+        problem: That of the record.
+        record: The trial.
+        device: None for one that no row describes.
+
+    Raises:
+        InputError: Names the trial and says what to do.
+    """
     try:
         refuse_invalid(problem, record, device)
     except ValueError as error:

@@ -67,7 +67,17 @@ def _recorded(db: str, operator: str) -> dict[str, list[Any]] | None:
 def loaded(
     place: str, param: Sequence[str] | None = None, rule: Sequence[str] | None = None, reference: str | None = None
 ) -> TritonTuning:
-    """Return the function at ``place``, with its space, rules and reference. Raises InputError."""
+    """Load a Triton function with what the options say of it.
+
+    Args:
+        place: "file.py:function".
+        param: Texts "name=1,2,4", in place of the function's own space; empty or None for that.
+        rule: Further conditions.
+        reference: "file.py:function" that computes what the kernel must; None for the function's own, if it has one.
+
+    Raises:
+        InputError: Triton is missing, or a file, a name or a text cannot be used.
+    """
     try:
         from autosched.triton.tuning.decorator import TunedFunction
         from autosched.triton.tuning.function import TritonFunction

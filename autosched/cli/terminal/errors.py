@@ -31,7 +31,17 @@ def bad_input() -> Iterator[None]:
 
 
 def within(flag: str, value: int, least: int, most: int) -> int:
-    """``value`` if it is neither too small nor too large. Raises InputError that names the option and the limit."""
+    """Return a number if it is neither too small nor too large.
+
+    Args:
+        flag: The option, for the error.
+        value: What was given.
+        least: The smallest that is allowed.
+        most: The largest.
+
+    Raises:
+        InputError: Names the option and the limit.
+    """
     if value < least:
         raise InputError(f"{flag} must be at least {least}, got {shortened(str(value))}")
     if value > most:

@@ -124,38 +124,49 @@ def emulate(
 ) -> EmulatedLaunch:
     """Run one launch of a kernel on the CPU, instruction by instruction of its PTX, and say what is wrong with it.
 
-    - ``program``: CUDA C++, PTX text, a tile program, or what ``triton.compile`` returned for a CUDA target. NVRTC
-      compiles the device part of CUDA C++; what the host runs is left out, and standard headers may be included.
-    - ``kernel``: the name of its ``__global__`` function, or a name expression (``"scale<float, 4>"``); may be left
-      out where there is one. In PTX a kernel is found by its mangled name, or by its name in C++.
-    - ``arguments``: in the order of the parameters. A numpy array is a pointer to it; arrays that overlap on the host
-      (a view, the same array twice) do so for the kernel. A number or numpy scalar is converted as C would, None is a
-      null pointer, a list of arrays an array of pointers, ``Struct`` a struct (``numpy.void`` and bytes are structs
-      without pointers), ``TensorMapOf`` a tensor map, ``Texture`` and ``Surface`` are such objects. The arrays given
-      are not changed. Of the pointers that Triton adds, that of its global scratch memory is made where the kernel
-      needs it; others that a compiler adds are null. An array whose type is not that of the parameter is refused, where
-      the source or a mangled name says what that is.
-    - ``symbols``: contents of ``__device__``, ``__constant__`` and ``__managed__`` variables by name, which come back
-      as ``symbols`` of the result; None for one that is only to be read.
-    - ``grid``, ``block``: one to three sizes each; ``shared_bytes``: dynamic shared memory. A Triton kernel knows its
-      block and its shared memory.
-    - ``outputs``: positions of arrays that the kernel fills: what is read or left before it is written is a finding.
-    - ``aliases``: ``{3: 0}`` passes the array of argument 0 as argument 3, too, as in place, and ``{3: (0, 64)}`` its
-      part from byte 64 on; what stands there is not used.
-    - ``headers``, ``options``: texts by include name, and options of NVRTC. CUDA's own headers are found by themselves
-      where a toolkit, or the wheel nvidia-cuda-runtime, is installed.
-    - ``order``: of blocks, and with a seed also of the turns of warps, lanes and atomics: what waits for nothing, and
-      is right by the luck of an order, is wrong in another one (``measurements.emulator.Order``). None: ascending, and
-      once more at random (autosched/proofs/emulate/orders.py).
-    - ``launches``: how often the kernel runs, one after another, each time on what the one before has left, but for
-      ``outputs``, which must be written again: what a launch does not leave as it found it shows.
-    - ``suppressions``: findings that are expected (``measurements.emulator.Suppression``).
-    - ``perturb``: approximate instructions (``ex2.approx``, ``rcp.approx``) err as much as the PTX ISA allows.
-    - ``device``, ``schedule``: of a tile program, which knows its launch: the arrays, in its order, say its sizes. By
-      default h200, and the schedule that the time model chooses.
+    Args:
+        program: CUDA C++, PTX text, a tile program, or what ``triton.compile`` returned for a CUDA target. NVRTC
+            compiles the device part of CUDA C++; what the host runs is left out, and standard headers may be included.
+        kernel: The name of its ``__global__`` function, or a name expression (``"scale<float, 4>"``); may be left out
+            where there is one. In PTX a kernel is found by its mangled name, or by its name in C++.
+        arguments: In the order of the parameters. A numpy array is a pointer to it; arrays that overlap on the host (a
+            view, the same array twice) do so for the kernel. A number or numpy scalar is converted as C would, None is
+            a null pointer, a list of arrays an array of pointers, ``Struct`` a struct (``numpy.void`` and bytes are
+            structs without pointers), ``TensorMapOf`` a tensor map, ``Texture`` and ``Surface`` are such objects. The
+            arrays given are not changed. Of the pointers that Triton adds, that of its global scratch memory is made
+            where the kernel needs it; others that a compiler adds are null. An array whose type is not that of the
+            parameter is refused, where the source or a mangled name says what that is.
+        grid: One to three sizes, in blocks; None for a tile program, which knows its launch: the arrays, in its order,
+            say its sizes.
+        block: One to three sizes, in threads; None for a Triton kernel, which knows it.
+        shared_bytes: Dynamic shared memory of a block; None for 0, and for a Triton kernel, which knows it.
+        outputs: Positions of arrays that the kernel fills: what is read or left before it is written is a finding.
+        aliases: ``{3: 0}`` passes the array of argument 0 as argument 3, too, as in place, and ``{3: (0, 64)}`` its
+            part from byte 64 on; what stands there is not used.
+        symbols: Contents of ``__device__``, ``__constant__`` and ``__managed__`` variables by name, which come back as
+            ``symbols`` of the result; None for one that is only to be read.
+        headers: Texts by include name. CUDA's own headers are found by themselves where a toolkit, or the wheel
+            nvidia-cuda-runtime, is installed.
+        options: Of NVRTC.
+        time_limit: CPU seconds of one run of all ``launches``, without the compile.
+        perturb: Approximate instructions (``ex2.approx``, ``rcp.approx``) err as much as the PTX ISA allows.
+        order: Of blocks, and with a seed also of the turns of warps, lanes and atomics: what waits for nothing, and is
+            right by the luck of an order, is wrong in another one (``measurements.emulator.Order``). None: ascending,
+            and once more at random (autosched/proofs/emulate/orders.py).
+        launches: How often the kernel runs, one after another, each time on what the one before has left, but for
+            ``outputs``, which must be written again: what a launch does not leave as it found it shows.
+        suppressions: Findings that are expected (``measurements.emulator.Suppression``).
+        device: That a tile program is compiled for; "" for h200, and for everything else.
+        schedule: Of a tile program; None for the one that the time model chooses, and for everything else.
 
-    Raises ValueError for arguments that do not fit the kernel, NvrtcMissing for CUDA source without NVRTC, and
-    HostFailure where this machine cannot emulate. A kernel that does not compile, crashes or never ends is a status.
+    Returns:
+        The status, the findings, the counts, and the arrays as the launch left them. A kernel that does not compile,
+        crashes or never ends is a status.
+
+    Raises:
+        ValueError: Arguments that do not fit the kernel.
+        NvrtcMissing: CUDA source without NVRTC.
+        HostFailure: This machine cannot emulate.
     """
     if isinstance(program, Program):
         if kernel or grid is not None or block is not None or outputs or aliases or symbols or headers or options:

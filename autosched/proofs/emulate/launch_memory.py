@@ -126,7 +126,21 @@ def pass_arguments(
     outputs: Sequence[int],
     symbols: Mapping[str, Array],
 ) -> LaunchMemory:
-    """Raise ValueError for what does not fit the kernel. ``symbols``: contents by the names that the PTX has."""
+    """Lay the arguments of a launch out in memory.
+
+    Args:
+        parameters: Of the kernel, as the PTX declares them.
+        signature: What the source or a mangled name says of their types; unknown where neither does.
+        given: Arrays, numbers, structs and so on, one for each parameter.
+        outputs: Positions of arrays that hold nothing before the launch.
+        symbols: Contents of module variables by the names that the PTX has.
+
+    Returns:
+        The operands of the launch, what they hold, and where pointers lie in them.
+
+    Raises:
+        ValueError: An argument does not fit its parameter; the text names both.
+    """
     return _Passing(parameters, signature, given, outputs, symbols).done()
 
 

@@ -23,8 +23,20 @@ class OrderedRuns:
 def in_orders(
     run: Callable[[Order], Emulation], order: Order | None, *, launches: int, perturb: bool, time_limit: float
 ) -> OrderedRuns:
-    """``run`` in ``order``; where that is None, in two orders, unless the first run shows that there is no time for
-    another one, or has not ended."""
+    """Run in ``order``; where that is None, in two orders.
+
+    The second is left out where the first run shows that there is no time for another one, or has not ended.
+
+    Args:
+        run: Emulates the launch in an order.
+        order: The only one; None for ascending, then one at random.
+        launches: How often each run launches the kernel, for what is said to be not run.
+        perturb: Whether approximate instructions err, likewise.
+        time_limit: CPU seconds that each run may take.
+
+    Returns:
+        The first run with the findings of both, the orders, and what was not run.
+    """
     asked = (order,) if order is not None else (ASCENDING, SEEDED)
     first = run(asked[0])
     done, found = [asked[0]], list(first.findings)

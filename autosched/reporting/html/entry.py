@@ -81,7 +81,20 @@ class Entry:
 
 
 def entries(store: Store, now: datetime, operator: str | None = None, device: str | None = None) -> tuple[Entry, ...]:
-    """Every problem and device of ``store``, or those asked for, in the order they first came."""
+    """List the problems and devices of ``store`` with what a report says of each, in the order they first came.
+
+    Args:
+        store: The database, which is only read.
+        now: The moment that ages of trials are counted from, with a time zone.
+        operator: Only problems of this operator; None for all.
+        device: Only trials on the device of this name; None for all.
+
+    Returns:
+        One entry for each problem and device, whatever its provenances and policies.
+
+    Raises:
+        StoreError: The database cannot be read.
+    """
     places: dict[tuple[str, str], list[ProblemSummary]] = {}
     for summary in store.problems(operator):
         if device in (None, summary.device):

@@ -75,9 +75,20 @@ def build(
     device: str | None = None,
     now: datetime | None = None,
 ) -> Report:
-    """Everything that the page of ``store`` shows, and how its winners differ from those of ``against``.
+    """Collect everything that the page of ``store`` shows, and how its winners differ from those of ``against``.
 
-    Raises StoreError for a database that cannot be read.
+    Args:
+        store: The database that is shown.
+        against: An older or another one; None leaves differences out.
+        operator: Only problems of this operator; None for all.
+        device: Only the device of this name; None for all.
+        now: The moment of the report, with a time zone; None for that of the call.
+
+    Returns:
+        What the template is filled with; nothing is written.
+
+    Raises:
+        StoreError: A database cannot be read.
     """
     now = datetime.now(UTC) if now is None else now
     found = entries(store, now, operator, device)

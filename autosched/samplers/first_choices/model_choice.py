@@ -51,8 +51,17 @@ def default_choice(problem: Problem, device: Device, templates: TemplateSet | No
 def predicted_seconds(
     templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: Device
 ) -> list[float]:
-    """Return the model's time of each schedule before it is compiled; infinite for one that does not fit on the
-    device."""
+    """Return the model's time of each schedule before it is compiled.
+
+    Args:
+        templates: Those of the schedules, each with cost counts.
+        problem: What is computed.
+        schedules: Valid ones of ``problem``.
+        device: The GPU that times are of.
+
+    Returns:
+        Seconds, in the order of ``schedules``; infinite for one that does not fit on the device.
+    """
     from autosched.samplers.first_choices.prior import AnalyticPrior
 
     logs = AnalyticPrior(templates, problem, device).log_seconds(schedules)

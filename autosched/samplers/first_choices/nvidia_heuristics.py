@@ -102,8 +102,18 @@ def installed() -> bool:
 
 
 def advice(templates: TemplateSet, problem: Problem, device: Device, prior: Prior) -> Advice:
-    """Return the schedules of ``templates`` that are nearest to what the library proposes, as ``prior`` completes them.
-    Nothing where it is not installed, and for problems and devices that it does not know."""
+    """Return the schedules of ``templates`` that are nearest to what nvMatmulHeuristics proposes.
+
+    Args:
+        templates: Where schedules are looked for.
+        problem: What is computed; only matmuls of types that the library knows get advice.
+        device: The GPU, by a name that the library knows.
+        prior: Decides what the library does not propose, such as layouts.
+
+    Returns:
+        At most a few schedules, the library's first choice first, and a line for people. Nothing where the library is
+        not installed, and for problems and devices that it does not know; where it fails, the line says so.
+    """
     if not isinstance(problem, Matmul) or not knows(problem, device) or not installed():
         return Advice()
     try:
@@ -177,8 +187,18 @@ def _configuration(row: Mapping[str, float]) -> Configuration:
 def nearest(
     configuration: Configuration, templates: TemplateSet, problem: Matmul, device: Device, prior: Prior
 ) -> Schedule | None:
-    """Return the schedule nearest to ``configuration``: of ``wgmma_matmul`` for wgmma where that is among
-    ``templates``, else of ``matmul`` by mma.sync; None where neither is, or nothing that ``prior`` expects to work."""
+    """Return the schedule nearest to ``configuration``.
+
+    Args:
+        configuration: What the library proposes: tile, instruction, stages, splits, cluster.
+        templates: ``wgmma_matmul`` serves those of wgmma where it is among them, else ``matmul`` by mma.sync.
+        problem: What is computed.
+        device: The GPU.
+        prior: Completes what the configuration leaves open.
+
+    Returns:
+        The schedule, or None where neither template is there, or nothing that ``prior`` expects to work.
+    """
     rows = {template.name: template for template in templates}
     if configuration.instruction_m == ROWS and "wgmma_matmul" in rows:
         row, decisions = rows["wgmma_matmul"], _wgmma(configuration)

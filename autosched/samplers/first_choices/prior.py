@@ -70,8 +70,17 @@ class AnalyticPrior:
 
 
 def prior_of(templates: TemplateSet, problem: Problem, device: Device, space: SearchSpace) -> Prior:
-    """Return what is known before the first trial: the analytic model where every template states its costs, else
-    nothing but the encoding of the space."""
+    """Return what is known before the first trial.
+
+    Args:
+        templates: Those that are searched.
+        problem: What is computed.
+        device: The GPU.
+        space: The space of all ``templates``, for the encoding.
+
+    Returns:
+        The analytic model where every template states its costs, else nothing but the encoding of the space.
+    """
     if all(template.counts is not None for template in templates):
         return AnalyticPrior(templates, problem, device)
     return EncodingPrior(space)

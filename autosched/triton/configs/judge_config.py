@@ -39,7 +39,21 @@ class Judgement:
 
 
 def judge(format: Format, name: FileName, config: Mapping[str, int], device: Device, *, prove: bool) -> Judgement:
-    """Raise HostFailure where this machine cannot emulate."""
+    """Judge one configuration of a file of vLLM or SGLang by compiling its kernel and emulating a small launch.
+
+    Args:
+        format: Whose file it is, which says the kernel.
+        name: What the file's name says: experts, sizes, types, block shape.
+        config: The configuration: BLOCK_SIZE_M, num_warps and so on.
+        device: The GPU.
+        prove: Whether the launch is emulated; else only compiled and checked against the device's limits.
+
+    Returns:
+        The status with its reason, and the resources of a block.
+
+    Raises:
+        HostFailure: This machine cannot emulate.
+    """
     kernel = kernel_for(format, name.is_moe)
     # vLLM's layers take no more of k at a time than share a scale, whatever the file says.
     clamped = format == "vllm" and name.is_moe

@@ -47,10 +47,19 @@ class _Operands:
 
 
 def small_launch(parameters: Sequence[str], name: FileName, config: Mapping[str, int], clamped: bool) -> SmallLaunch:
-    """Return the launch of a kernel with these parameters. ``clamped``: the program takes no more of k than share a
-    scale.
+    """Return a launch that is small enough to be emulated.
 
-    Raises NoSuchKernel.
+    Args:
+        parameters: Names of the kernel's parameters, which differ from version to version.
+        name: What the file's name says.
+        config: The configuration.
+        clamped: The program takes no more of k than share a scale.
+
+    Returns:
+        Grid, arguments, and what the output must be, within which bound.
+
+    Raises:
+        NoSuchKernel: No kernel for the file's type is known here.
     """
     if name.dtype not in TYPES:
         raise NoSuchKernel(f"no kernel for dtype={name.dtype} is known here, of {', '.join(t for t in TYPES if t)}")
@@ -173,9 +182,19 @@ def true_launch(
     shape: tuple[int, int],
     device: torch.device | str,
 ) -> tuple[tuple[int, int, int], dict[str, Any]]:
-    """Grid and arguments of one matmul of a layer at its true ``shape`` (columns, depth), to be timed.
+    """Return grid and arguments of one matmul of a layer at its true size, to be timed. Values are noise.
 
-    Values are noise, and nothing is expected of them. Raises NoSuchKernel.
+    Args:
+        parameters: Names of the kernel's parameters.
+        name: What the file's name says.
+        tiles: The configuration.
+        tokens_of_experts: How many tokens each expert has.
+        top_k: Experts of a token.
+        shape: (columns, depth) of the weights of one expert.
+        device: Where torch makes the arrays.
+
+    Raises:
+        NoSuchKernel: No kernel for the file's type is known here.
     """
     n, k = shape
     block_m, assignments = tiles["BLOCK_SIZE_M"], sum(tokens_of_experts)

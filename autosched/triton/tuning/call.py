@@ -47,7 +47,17 @@ class KernelCall:
     def positional(
         cls, function: TritonFunction, grid: Any, values: tuple[Any, ...], named: Mapping[str, Any]
     ) -> KernelCall:
-        """From a call ``kernel[grid](*values, **named)``. Raises CallError."""
+        """Return the call that ``kernel[grid](*values, **named)`` makes.
+
+        Args:
+            function: The kernel.
+            grid: One to three sizes, or a function of the constants.
+            values: Positional arguments.
+            named: The others, and launch options.
+
+        Raises:
+            CallError: More arguments than parameters, an unknown name, or a parameter that has none.
+        """
         if len(values) > len(function.parameters):
             raise CallError(f"{function.name} takes {len(function.parameters)} arguments, not {len(values)}")
         return cls(grid, {**dict(zip(function.parameters, values, strict=False)), **named})._checked(function)

@@ -22,7 +22,20 @@ from search_spaces.hardware.devices import device as device_named
 
 
 class TunedFunction:
-    """What the decorator makes of a function: launched as ever, ``kernel[grid](...)``, and tuned by ``kernel.tune``."""
+    """What the decorator makes of a function: launched as ever, ``kernel[grid](...)``, and tuned by ``kernel.tune``.
+
+    Args:
+        function: What ``triton.jit`` made.
+        space: Values of each parameter that may vary; None for those of ``triton.autotune``, else powers of two.
+        rules: Conditions that a configuration must satisfy.
+        default: Values to start from and to compare with; None for the first.
+        reference: Computes what the kernel must; None compares with the default configuration.
+        tolerance: (relative, absolute); None for that of the types.
+        database: A path or an SQLAlchemy URL; None for the usual one.
+        trials: Of each problem that the database does not know.
+        proof_args: Makes smaller arguments to prove on; None for those of the call.
+        workers: Processes that compile; None for one per core.
+    """
 
     def __init__(
         self,
@@ -52,8 +65,22 @@ class TunedFunction:
         return lambda *args, **kwargs: self.run(*args, grid=grid, **kwargs)
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """Launch with the best configuration for these arguments on Triton's device; the first call of a problem that
-        the database does not know tunes it, without a GPU."""
+        """Launch with the best configuration for these arguments on Triton's device.
+
+        The first call of a problem that the database does not know tunes it, without a GPU.
+
+        Args:
+            args: Positional arguments of the kernel.
+            grid: As the kernel is launched with.
+            warmup: Whether the kernel is only compiled.
+            kwargs: Arguments of the kernel by name.
+
+        Returns:
+            What ``triton.jit`` returns: the compiled kernel.
+
+        Raises:
+            ValueError: As of ``tune``.
+        """
         function = self.tuning.function
         call = KernelCall.positional(function, grid, args, kwargs)
         row = active_device()
@@ -78,8 +105,25 @@ class TunedFunction:
         options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> TuneResult:
-        """Search the configurations of this call; ``options`` are further ones of ``tune_call``, ``proof`` a smaller
-        call to prove on: ``grid`` and arguments by name. Raises ValueError and HostFailure."""
+        """Search the configurations of this call.
+
+        Args:
+            args: Positional arguments of the kernel.
+            grid: As the kernel is launched with.
+            device: The name of the GPU, or its row.
+            trials: How many further configurations; None for those of the decorator.
+            database: None for that of the decorator.
+            proof: A smaller call to prove on: ``grid`` and arguments by name. None for ``proof_args`` of the decorator.
+            options: Further ones of ``tune_call``.
+            kwargs: Arguments of the kernel by name.
+
+        Returns:
+            As ``autosched.tune``.
+
+        Raises:
+            ValueError: Input that cannot be used, before anything is written.
+            HostFailure: This machine cannot emulate.
+        """
         function = self.tuning.function
         storages = _storages()
         given = proof
@@ -98,8 +142,22 @@ class TunedFunction:
         )
 
     def best(self, *args: Any, grid: Any, device: str | Device, **kwargs: Any) -> Record | None:
-        """Return what the database knows to be fastest for this call on the device, if anything that the space still
-        has."""
+        """Return what the database knows to be fastest for this call, if anything that the space still has.
+
+        Args:
+            args: Positional arguments of the kernel.
+            grid: As the kernel is launched with.
+            device: The name of the GPU, or its row.
+            kwargs: Arguments of the kernel by name.
+
+        Returns:
+            The record; None where there is no database, none for this problem, or one of another version of the
+            function.
+
+        Raises:
+            ValueError: The call does not fit the kernel.
+            StoreError: The database cannot be read.
+        """
         from measurements.store.store import Store
 
         database = default_database() if self.database is None else self.database

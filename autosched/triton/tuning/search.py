@@ -142,19 +142,37 @@ def tune_call(
     workers: int | None = None,
     compile_seconds: float = COMPILE_SECONDS,
 ) -> TuneResult:
-    """Try ``trials`` further configurations of one call for ``device``, and keep every result in ``database``.
+    """Try further configurations of one call, and keep every result in a database.
 
     No GPU is asked: each configuration is compiled for the device, some of its blocks are emulated, and its time is
-    ESTIMATED from what they did. Each new best is emulated on ``proof_call`` (by default the call itself), and compared
-    with the reference, before it is called best; the best at the end in several orders of blocks. ``storages`` know
-    which bytes of the arguments hold no values.
+    ESTIMATED from what they did. Each new best is emulated and compared with the reference before it is called best;
+    the best at the end in several orders of blocks.
 
-    ``workers`` processes compile, by default one per core; each imports the function's file, and what takes longer than
-    ``compile_seconds`` or crashes one is refused. With 0, and for a function that cannot be imported (of a notebook, or
-    of the program itself), this process compiles. Otherwise as ``autosched.tune``.
+    Args:
+        tuning: The function with its space, rules and reference.
+        call: The arguments, on the CPU, whose sizes are tuned for.
+        device: The name of the GPU, or its row.
+        trials: How many further configurations.
+        database: A path or an SQLAlchemy URL of what is kept; None for the usual one.
+        proof_call: A smaller call that new bests are proven on; None for ``call`` itself.
+        storages: Know which bytes of the arguments hold no values; None: all do.
+        sampler: What is tried next, by name.
+        seed: Of all that is drawn.
+        verify: Whether bests are proven.
+        progress: An observer that is told of every trial; None shows nothing.
+        seconds: Nothing is proposed after so many; None for no limit.
+        proof_seconds: How long the full proof may take; None for the usual, 0 leaves it out.
+        workers: Processes that compile, each of which imports the function's file; None for one per core. With 0, and
+            for a function that cannot be imported (of a notebook, or of the program itself), this process compiles.
+        compile_seconds: What takes longer, or crashes its process, is refused.
 
-    Raises ValueError (CallError, SpaceError, NoReference, StoreError), before anything is written, for input that
-    cannot be used, and HostFailure where this machine cannot emulate.
+    Returns:
+        As ``autosched.tune``.
+
+    Raises:
+        ValueError: Input that cannot be used (CallError, SpaceError, NoReference, StoreError), before anything is
+            written.
+        HostFailure: This machine cannot emulate.
     """
     from measurements.store.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
 

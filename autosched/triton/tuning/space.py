@@ -155,13 +155,19 @@ def space_of(
     rules: Sequence[RuleText] = (),
     default: Mapping[str, Any] | None = None,
 ) -> TritonSpace:
-    """Return the space of a function whose arguments of the names ``fixed`` are given.
+    """Return the space of a function some of whose arguments are given.
 
-    ``given`` has the values of each parameter that may vary: a ``tl.constexpr`` of the function, or a launch option.
-    Without it they are those of the function's own list of configurations; where there is none, powers of two for
-    constants that are called like tiles or groups. ``default`` has the values to start from and to compare with.
+    Args:
+        function: The kernel.
+        fixed: Names of the arguments that are given.
+        given: Values of each parameter that may vary: a ``tl.constexpr`` of the function, or a launch option. None for
+            the function's own list of configurations; where there is none, powers of two for constants that are called
+            like tiles or groups.
+        rules: Conditions on the parameters.
+        default: Values to start from and to compare with; None for the first of each.
 
-    Raises SpaceError, one line that names the parameter.
+    Raises:
+        SpaceError: One line that names the parameter.
     """
     name = f"triton:{function.name}"
     if given is None and function.configs:

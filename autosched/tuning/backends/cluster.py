@@ -27,7 +27,23 @@ def of_cluster(
     policy: Policy | None,
     templates: Iterable[str | KernelTemplate] | None,
 ) -> Backend:
-    """Return a backend over the GPUs of a Ray cluster. Raises ValueError where it has none of the kind."""
+    """Return a backend over the GPUs of a Ray cluster.
+
+    Args:
+        where: The cluster's address ("auto": the one of this machine), or a Fleet, which stays the caller's to close.
+        device: The kind of GPU that measures; None where the cluster has one kind.
+        problem: What will be searched; None to look at the cluster alone, without templates.
+        workers: Compilers on the cluster; None for one for each of its CPUs.
+        policy: How times are taken; None for the default.
+        templates: Those to search, by name or themselves; None for all that can compute ``problem``.
+
+    Returns:
+        The backend; closing it closes a cluster that it opened.
+
+    Raises:
+        BackendError: The outputs are judged by a function of a kernel file, which no cluster has.
+        ValueError: The cluster has no GPU of the kind.
+    """
     if problem is not None and problem.judged:
         raise BackendError(
             "its outputs are judged by a function of the kernel file, which no cluster has: leave --ray out"

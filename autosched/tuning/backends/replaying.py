@@ -23,7 +23,22 @@ def of_table(
     path: str | Path,
     templates: Iterable[str | KernelTemplate] | None,
 ) -> Backend:
-    """Return a backend over a file of measurements of ``problem``, on ``device`` or on that which the file names."""
+    """Return a backend over a file of measurements.
+
+    Args:
+        problem: What the file has measurements of.
+        device: The GPU that they are of; None for the one that the file names.
+        path: A file that ``measurements.tables`` reads: Kernel Tuner's cache, T4, or CSV.
+        templates: Where the configurations are looked for, one of them in the end; None for all that can compute
+            ``problem``.
+
+    Returns:
+        The backend, which knows the schedules of the file alone.
+
+    Raises:
+        BackendError: No problem, or a file that does not name a GPU known here.
+        ValueError: An unreadable file, or none of its configurations fits the problem (TableError).
+    """
     if problem is None:
         raise BackendError("there is nothing to replay: no problem was named")
     row = device if isinstance(device, Device) else device_of_table(path) if device is None else device_row(device)
@@ -43,7 +58,21 @@ def of_table(
 def of_recording(
     problem: Problem | None, device: Device, why: str, templates: Iterable[str | KernelTemplate] | None
 ) -> tuple[Backend | None, str]:
-    """Return a backend over the recording of ``problem`` on ``device``, or one line on why there is none."""
+    """Return a backend over the recording of ``problem``, or why there is none.
+
+    Args:
+        problem: None where none was named.
+        device: The GPU that the times are of.
+        why: Why nothing is measured, for the headline.
+        templates: Those to search; None for all that can compute ``problem``. A recording of another version of a
+            template's space is left out.
+
+    Returns:
+        The backend and "", or None and one line on why there is none.
+
+    Raises:
+        BackendError: The recording's file is damaged.
+    """
     if problem is None:
         return None, "no problem was named"
     try:

@@ -82,9 +82,24 @@ def _incumbent(book: TrialLedger, entrants: Sequence[Candidate]) -> int | None:
 def remeasure(
     book: TrialLedger, runner: Comparing, entrants: Sequence[Candidate], complexity: Complexity, seconds: float
 ) -> paired_timing.Remeasurement:
-    """Time the entrants in turns and store what came of it: losers first, so that the winner is the last word.
+    """Time the finalists in turns and store what came of it: losers first, so that the winner is the last word.
 
-    The library has a row too, at its place: a later check asks whether the winner has moved against it."""
+    The library has a row too, at its place: a later check asks whether the winner has moved against it.
+
+    Args:
+        book: The run's ledger, which the records are appended to.
+        runner: Times several kernels in turns.
+        entrants: The finalists, at least one, of one problem.
+        complexity: Orders them by simplicity, which decides among those as fast as the fastest.
+        seconds: No round is added after so many.
+
+    Returns:
+        The ranking, with those that failed and the library's times.
+
+    Raises:
+        StoreError: The database refuses a record.
+        RunnerStopped: The GPU cannot be used any more.
+    """
     places = [float(place) for place in _simplest_first(book, entrants, complexity)]
     incumbent = _incumbent(book, entrants)
     remeasured = paired_timing.remeasure(runner, entrants, places, seconds=seconds, incumbent=incumbent)

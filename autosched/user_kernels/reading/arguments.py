@@ -38,8 +38,18 @@ def read_arguments(
     folder: Path,
     parameters: Sequence[Parameter],
 ) -> tuple[Argument, ...]:
-    """Return the arguments in the order of the entry function. Shapes of what is read may use ``sizes`` alone, those of
-    outputs and workspaces, and scalars, all of ``types``; types and tolerances may use ``parameters``."""
+    """Return the arguments in the order of the entry function.
+
+    Args:
+        top: The document.
+        types: Of all names that outputs, workspaces and scalars may use.
+        sizes: Names that shapes of what is read may use alone.
+        folder: Where files of contents lie.
+        parameters: Types and tolerances may use these.
+
+    Raises:
+        KernelFileError: With the place of what is wrong.
+    """
     chosen = {p.name: types[p.name] for p in parameters}
     usual = {p.name: float(p.default) if types[p.name] == "float" else p.default for p in parameters}
     tolerances = top.table("tolerance")

@@ -119,10 +119,19 @@ def read_document(
     judge: Callable[..., Any] | None = None,
     _within: tuple[Path, ...] = (),
 ) -> KernelFile:
-    """Return the kernel of a document with the keys of a TOML file; names of files are relative to ``folder``.
+    """Return the kernel of a document with the keys of a TOML file.
 
-    ``source`` stands for the text of the source file, ``reference`` for the function of ``reference.python``, ``judge``
-    for that of ``reference.verify``. Raises KernelFileError.
+    Args:
+        document: The keys.
+        places: Lines of the keys, for errors.
+        folder: Names of files are relative to it.
+        default_name: The kernel's, where the document has none; None makes it required.
+        source: Stands for the text of the source file; None to read that.
+        reference: Stands for the function of ``reference.python``.
+        judge: Stands for that of ``reference.verify``.
+
+    Raises:
+        KernelFileError: With the place of what is wrong.
     """
     reader = _Reader(Table(document, places), folder)
     return reader.read(default_name, source, reference, judge, _within)

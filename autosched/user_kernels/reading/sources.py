@@ -45,8 +45,17 @@ _OF_THE_HOST = {
 def read_entries(
     kernel: Table, steps: Sequence[Table], sources: Sequence[str], texts: list[str]
 ) -> tuple[str, tuple[str, ...]]:
-    """How parameters reach the source, and the entry functions, which are in ``sources``: the source and what it
-    includes. ``texts`` are the parameters whose values are texts."""
+    """Return how parameters reach the source, and the entry functions.
+
+    Args:
+        kernel: The table of the kernel.
+        steps: Those of a pipeline; empty for one launch.
+        sources: The source and what it includes, which the functions must be in.
+        texts: Parameters whose values are texts.
+
+    Raises:
+        KernelFileError: A function that is not there, or parameters that cannot be passed so.
+    """
     if steps and "entry" in kernel:
         kernel.fail("each [[step]] names its own function: leave the kernel's out", "entry")
     found = [_entry(table, sources) for table in (steps or [kernel])]
@@ -96,7 +105,18 @@ def read_options(kernel: Table) -> tuple[str, ...]:
 
 
 def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tuple[tuple[str, str], ...]:
-    """(name, text) of everything that the source includes, and that lies beside it or in a folder of ``include``."""
+    """Return (name, text) of everything that the source includes, and that lies beside it or in a folder of
+    ``include``.
+
+    Args:
+        kernel: The table of the kernel.
+        source: The text.
+        folder: That of the kernel file, which ``include`` is relative to.
+        beside: That of the source.
+
+    Raises:
+        KernelFileError: A folder that is not there, or an include that leads out of it.
+    """
     folders = [beside]
     for given in kernel.listed("include"):
         if not isinstance(given, str) or not (folder / given).is_dir():
@@ -135,7 +155,18 @@ def _positive(table: Table, key: str, unit: str) -> float:
 def python_reference(
     table: Table, folder: Path, key: str = "python", text: Any = None, limits: tuple[float, int] = (0.0, 0)
 ) -> Reference:
-    """Return the function that ``key = "file.py:function"`` names; its file is run when it is first needed."""
+    """Return the function that ``key = "file.py:function"`` names; its file is run when it is first needed.
+
+    Args:
+        table: What has the key.
+        folder: Files are relative to it.
+        key: Its name.
+        text: Its value; None to read it.
+        limits: Seconds and bytes of memory that the function may take; 0 for the usual.
+
+    Raises:
+        KernelFileError: There is no such file, or no function of that name in it.
+    """
     text = table.text(key) if text is None else text
     file, _, name = text.rpartition(":") if isinstance(text, str) else ("", "", "")
     if not file or not name.isidentifier():

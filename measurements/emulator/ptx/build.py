@@ -7,22 +7,21 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NVCC, PTX_OPTIONS, NvrtcMissing, toolchain_version
-from measurements.compiler.pool import error_reason
-from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 from measurements.emulator.architecture import ptx_arch
 from measurements.emulator.build import cache_folder, prune_sometimes, used
 from measurements.emulator.findings import Emulation, EmulationStatus
 from measurements.emulator.host import HostFailure, check_nvrtc
 from measurements.emulator.ptx.digest import digest_of
-from measurements.emulator.ptx.parser import PtxError, parse
-from measurements.emulator.ptx.program import NotExecutable, translate
-from measurements.emulator.ptx.syntax import Module
 from measurements.emulator.seal import intact, sealed, unsealed
 from measurements.files.cache_folder import publish
 from search_spaces.templates.kernel import Kernel
+
+if TYPE_CHECKING:
+    from measurements.emulator.ptx.syntax import Module
 
 # Leaves out textures and the types of CUDA's runtime, and makes the same PTX a tenth faster. What needs them, and all
 # where NVRTC is too old for it, is compiled without it.
@@ -84,6 +83,15 @@ def compile_to_program(kernel: Kernel) -> CompiledKernel:
     if intact(path):
         used(path)
         return CompiledKernel(path, time.monotonic() - started, True)
+    text, entry = _compiled(kernel, arch, options, started)
+    return _publish(path, text, entry, started)
+
+
+def _compiled(kernel: Kernel, arch: str, options: tuple[str, ...], started: float) -> tuple[str, str]:
+    """Return the PTX and the entry's name in it."""
+    from measurements.compiler.pool import error_reason  # most programs are there already: nothing is compiled
+    from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
+
     try:
         output = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, (*options, _MINIMAL))
         if output.text is None:
@@ -92,7 +100,7 @@ def compile_to_program(kernel: Kernel) -> CompiledKernel:
         raise KernelCompileError(stopped.status, str(stopped), "", time.monotonic() - started) from stopped
     if output.text is None:
         raise KernelCompileError("compile_error", error_reason(output.log), output.log, time.monotonic() - started)
-    return _publish(path, output.text, output.entry, started)
+    return output.text, output.entry
 
 
 def _toolchain(kernel: Kernel) -> str:
@@ -132,6 +140,9 @@ def ptx_to_program(text: str, entry: str = "", module: Module | None = None) -> 
 
 
 def _publish(path: Path, text: str, entry: str, started: float, module: Module | None = None) -> CompiledKernel:
+    from measurements.emulator.ptx.parser import PtxError, parse
+    from measurements.emulator.ptx.program import NotExecutable, translate
+
     try:
         program = translate(module or parse(text), entry)
     except PtxError as error:

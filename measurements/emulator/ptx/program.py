@@ -7,8 +7,8 @@ import struct
 from dataclasses import dataclass, field
 
 from measurements.emulator.ptx.async_forms import async_form
-from measurements.emulator.ptx.block_scaled_forms import block_scaled_form
 from measurements.emulator.ptx.forms import Form, Source, Unsupported, call_parts, form_of
+from measurements.emulator.ptx.mma_forms import block_scaled_form, sparse_mma_form
 from measurements.emulator.ptx.syntax import (
     TYPE_BYTES,
     Address,
@@ -82,7 +82,7 @@ def translate(module: Module, entry: str = "") -> Program:
 
 def special_form(i: Instruction) -> Form | None:
     """Return the form of an instruction that has a file of its own; None of others. Raises Unsupported."""
-    for form_of_family in (block_scaled_form, tcgen05_form, async_form, texture_form):
+    for form_of_family in (block_scaled_form, sparse_mma_form, tcgen05_form, async_form, texture_form):
         form = form_of_family(i)
         if form is not None:
             return form

@@ -62,9 +62,14 @@ def capture(stream: Any, work: list[Work]) -> Captured:
 
 
 class LaunchTimer:
-    """``cp`` is the cupy module; everything runs on ``stream``. ``state`` tells of the GPU, ``hold`` keeps the stream
-    from running while launches are queued that no graph takes. ``host`` has the clock of this
-    process and its sleep, as the module ``time``.
+    """Time launches on one stream of a GPU.
+
+    Args:
+        cp: The cupy module.
+        stream: What everything runs on.
+        state: Tells of the GPU's clock and why it is slowed; None where nothing does.
+        hold: Keeps the stream from running while launches are queued that no graph takes; None where nothing can.
+        host: Has the clock of this process and its sleep, as the module ``time``, which None stands for.
 
     ``clock``, the last one read while the GPU worked, in MHz; ``slowdowns``, why it was slowed since they were last
     cleared; ``with_host``, whether the last sampler's times may hold what the host took.
@@ -162,8 +167,18 @@ class LaunchTimer:
     ) -> Callable[[], list[float]]:
         """Return a function that times the kernel once more or some times more; the GPU is warm when this returns.
 
-        Launches of less than ``graph_below`` seconds are timed as graphs, of which each visits every copy equally
-        often. Raises NoGraph where they cannot be, LaunchTimeout, and CUDA's errors.
+        Args:
+            launch: Queues the kernel on copy i of its operands.
+            copies: How many there are, visited equally often, so that none is found in the L2.
+            limit: Seconds that a launch may take.
+            graph_below: Launches of fewer seconds are timed as CUDA graphs.
+
+        Returns:
+            A function that gives seconds of one launch, each a mean over those of a graph.
+
+        Raises:
+            NoGraph: A short launch cannot be captured.
+            LaunchTimeout: A launch takes longer than ``limit``; and CUDA's errors.
         """
         next_launch = _in_turn(launch, copies)
         single = max(self._warmed_up(next_launch, limit), 1e-6)
@@ -177,8 +192,21 @@ class LaunchTimer:
     def held_sampler(
         self, launch: Callable[[int], None], copies: int, limit: float, restore: Callable[[int], None] | None = None
     ) -> Callable[[], list[float]]:
-        """As ``sampler``, for what no graph takes: all launches are queued before the first begins. ``restore`` is
-        called with the copy before each launch, and not timed."""
+        """Return a function as ``sampler`` does, for what no graph takes: all launches are queued before the first
+        begins.
+
+        Args:
+            launch: Queues the kernel on copy i of its operands.
+            copies: How many there are.
+            limit: Seconds that a launch may take.
+            restore: Is called with the copy before each launch, and not timed; None where nothing is to be restored.
+
+        Returns:
+            A function that gives seconds of launches.
+
+        Raises:
+            LaunchTimeout: A launch takes longer than ``limit``; and CUDA's errors.
+        """
         next_launch = _in_turn(launch, copies)
         if restore is not None:
             before = _in_turn(restore, copies)
@@ -257,8 +285,17 @@ class Repeats:
 
 
 def repeated(timer: LaunchTimer, sampler: Callable[[], list[float]], rule: StopRule, best: float | None) -> Repeats:
-    """As many times as ``rule`` wants, where ``best`` is the median of the fastest so far; without those that were
-    taken while heat or the hardware slowed the GPU."""
+    """Take as many times as ``rule`` wants.
+
+    Args:
+        timer: Says whether the GPU was slowed.
+        sampler: Gives more times.
+        rule: When there are enough, or no hope.
+        best: The median of the fastest kernel so far; None for none.
+
+    Returns:
+        The times, without those that were taken while heat or the hardware slowed the GPU, unless there are no others.
+    """
     times: list[float] = []
     slowed: list[bool] = []
     kept: list[float] = []  # those that were not slowed

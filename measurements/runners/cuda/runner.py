@@ -67,10 +67,22 @@ class CudaOptions:
 
 
 class CudaRunner(PoolRunner):
-    """Measures on the GPUs with the given indices, which must all be of the kind that ``device`` describes.
+    """Measure on GPUs of one kind. After RunnerStopped the runner is unusable.
 
-    The pool stays the caller's to close. Kernels that compile to the same program are measured once. After
-    RunnerStopped the runner is unusable.
+    Kernels that compile to the same program are measured once.
+
+    Args:
+        device: Describes the GPUs.
+        compile_pool: Compiles; it stays the caller's to close.
+        gpus: Their indices, as CUDA counts them.
+        options: How times are taken; None for the usual.
+        worker_module: What the processes run that own a GPU.
+        worker_env: Adds to their environment.
+        worker_path: Adds to their ``sys.path``.
+        references: Gives the arrays that a worker cannot make itself; None for the usual.
+
+    Raises:
+        ValueError: No GPU, or one twice.
     """
 
     name = "cuda"
@@ -151,12 +163,24 @@ class CudaRunner(PoolRunner):
         seed: int | None = None,
         warm_cache: bool | None = None,
     ) -> tuple[Entrant, ...]:
-        """Time candidates of one problem interleaved with each other, the vendor's library and ``others``.
+        """Time candidates of one problem interleaved with each other, the vendor's library and others.
 
-        ``others`` are names of ``cuda_library.OTHERS``. Each candidate is verified first, on inputs of another seed
-        than ``measure`` uses. Entrants that failed have no times. ``warm_cache`` takes the place of that of
-        ``options``. Raises ValueError for no candidates, for several
-        problems, for less than one round, and for unknown names; and RunnerStopped.
+        Each candidate is verified first, on inputs of another seed than ``measure`` uses.
+
+        Args:
+            candidates: At least one.
+            rounds: How often each is timed, in turns.
+            library: Whether the vendor's library takes part.
+            others: Names of OTHERS of the worker's libraries.
+            seed: Of the inputs and the order in each round; None for the usual.
+            warm_cache: Whether operands are in the L2; None as ``options`` says.
+
+        Returns:
+            An entrant for each; those that failed have no times.
+
+        Raises:
+            ValueError: No candidates, several problems, less than one round, or unknown names.
+            RunnerStopped: The GPU cannot be used any more.
         """
         unknown = sorted(set(others) - set(OTHERS))
         if unknown:

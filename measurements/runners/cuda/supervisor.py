@@ -87,12 +87,21 @@ class Supervisor:
     def run(
         self, data: str, prepare: Callable[[Answer | None], Message], request: Message, limit: float | None = None
     ) -> Outcome:
-        """Prepare ``data`` if the worker does not hold it, and give it ``request``. Exactly one outcome.
+        """Prepare data if the worker does not hold them, and give it a request. There is exactly one outcome.
 
-        ``prepare`` makes the request that prepares; it is called with None, and again with the worker's answer if that
-        says that arrays are missing. ``limit`` replaces the candidate's seconds. A worker that dies gets the work a
-        second time, after a health check, since its death may have another cause; work that kills it twice has crashed.
-        Raises RunnerStopped, WorkerClosed, and what ``prepare`` raises.
+        A worker that dies gets the work a second time, after a health check, since its death may have another cause;
+        work that kills it twice has crashed.
+
+        Args:
+            data: The name of the data.
+            prepare: Makes the request that prepares; it is called with None, and again with the worker's answer if that
+                says that arrays are missing.
+            request: What to do with them.
+            limit: Replaces the candidate's seconds; None for these.
+
+        Raises:
+            RunnerStopped: The GPU cannot be used any more.
+            WorkerClosed: The supervisor was closed meanwhile; and what ``prepare`` raises.
         """
         seconds = self._limits.candidate if limit is None else limit
         for last_try in (False, True):

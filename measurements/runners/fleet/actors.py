@@ -215,7 +215,17 @@ class GpuActor:
             return Hello(problem=str(error))
 
     def measure(self, device: Device, checks: SentProgram, arrays: Arrays | None, work: Work) -> Any:
-        """Return the measurement, and how many seconds the GPU was busy; or what is Missing."""
+        """Measure one candidate on the GPU of this actor.
+
+        Args:
+            device: Describes the GPU.
+            checks: The program that compares results.
+            arrays: The operands; None for those of the last call.
+            work: The candidate, compiled.
+
+        Returns:
+            The measurement, and how many seconds the GPU was busy; or what is Missing here.
+        """
         runner = self._equipped(device, checks, arrays)
         try:
             with closing(runner.stream()) as stream:
@@ -233,7 +243,18 @@ class GpuActor:
         works: Sequence[Work],
         options: Mapping[str, Any],
     ) -> tuple[Entrant, ...] | Missing:
-        """As ``CudaRunner.compare``: all on this GPU, in turns."""
+        """Time candidates in turns, all on the GPU of this actor.
+
+        Args:
+            device: Describes the GPU.
+            checks: The program that compares results.
+            arrays: The operands; None for those of the last call.
+            works: The candidates, compiled.
+            options: Those of ``CudaRunner.compare``.
+
+        Returns:
+            Its entrants, or what is Missing here.
+        """
         runner = self._equipped(device, checks, arrays)
         try:
             return runner.compare([work.candidate for work in works], **options)
@@ -243,7 +264,17 @@ class GpuActor:
     def outputs(
         self, device: Device, checks: SentProgram, arrays: Arrays | None, work: Work
     ) -> Mapping[str, Array] | Measurement | Missing:
-        """As ``CudaRunner.outputs``."""
+        """Launch one candidate and return what it computes.
+
+        Args:
+            device: Describes the GPU.
+            checks: The program that compares results.
+            arrays: The operands; None for those of the last call.
+            work: The candidate, compiled.
+
+        Returns:
+            As ``CudaRunner.outputs``, or what is Missing here.
+        """
         try:
             return self._equipped(device, checks, arrays).outputs(work.candidate)
         except Missing as missing:

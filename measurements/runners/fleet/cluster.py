@@ -32,10 +32,16 @@ class FleetError(ValueError):
 
 
 class Fleet:
-    """The actors of the cluster at ``address`` ("auto": the one of this machine; "local": one that ends with this
-    process), from now on; ``compilers`` is their number, by default one for each CPU of the cluster.
+    """Own actors on the GPUs and CPUs of a Ray cluster.
 
-    Raises FleetError where there is no Ray, no cluster, or no GPU in it that answers.
+    Args:
+        address: "auto" for the cluster of this machine, "local" for one that ends with this process, or an address.
+        options: How times are taken, and limits; None for the usual.
+        compilers: How many compile; None for one for each CPU of the cluster.
+        told: Called with lines for people.
+
+    Raises:
+        FleetError: There is no Ray, no cluster, or no GPU in it that answers.
     """
 
     def __init__(

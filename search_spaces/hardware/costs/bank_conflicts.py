@@ -160,10 +160,22 @@ def copy_traffic(
 ) -> Traffic:
     """Count the traffic of moving a whole tile between registers (or cp.async) and shared memory, each element once.
 
-    Thread t sits at (t // columns, t % columns) of a grid whose columns run along ``axis``, the index that is
-    contiguous in global memory; it moves ``vector`` neighbours along ``axis``, and the grid goes round-robin over the
-    tile. Where the layout splits a vector, it is stored in the widest pieces that the layout keeps together.
-    Raises ValueError unless warps are whole and the grid divides the tile.
+    Thread t sits at (t // columns, t % columns) of a grid that goes round-robin over the tile. Where the layout splits
+    a vector, it is stored in the widest pieces that the layout keeps together.
+
+    Args:
+        layout: Of the tile in shared memory.
+        element_bytes: Of one element.
+        axis: The index that is contiguous in global memory, along which the grid's columns run.
+        vector: Neighbours along ``axis`` that a thread moves at a time.
+        columns: Of the grid.
+        threads: Of the block.
+
+    Returns:
+        Instructions of a warp, wavefronts, and wavefronts without conflicts.
+
+    Raises:
+        ValueError: Warps are not whole, or the grid does not divide the tile.
     """
     across, along = layout.shape if axis == "cols" else layout.shape[::-1]
     if threads % WARP or threads % columns:
@@ -200,8 +212,16 @@ def fragment_traffic(row: TensorIntrinsic, operand: OperandSide, layout: SharedL
     """Count the traffic of reading every fragment of an operand's tile into registers once, by one warp each.
 
     Where the fragment has ``lane_loads``, lanes load their elements in that pattern, in vectors as the Access says;
-    else 8x8 matrices are read by ldmatrix (instructions are counted as x4). Raises ValueError if the intrinsic rejects
-    the layout.
+    else 8x8 matrices are read by ldmatrix (instructions are counted as x4).
+
+    Args:
+        row: The instruction.
+        operand: "a" or "b".
+        layout: Of the tile in shared memory.
+        element_bytes: Of one element.
+
+    Raises:
+        ValueError: The instruction rejects the layout.
     """
     access = row.requirement(operand, layout, element_bytes)
     if isinstance(access, Refusal):

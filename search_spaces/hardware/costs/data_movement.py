@@ -138,7 +138,16 @@ class CopyPlan:
 def copy_plan(
     region: Region, layout: SharedLayout, threads: int, vector: int, columns: int, method: Method
 ) -> CopyPlan | Refusal:
-    """Return the plan with these choices, or the reason why it is not legal."""
+    """Return the plan of copying a tile from global to shared memory, or why it is not legal.
+
+    Args:
+        region: The tile in global memory: shape, element, alignment.
+        layout: In shared memory, of the same shape.
+        threads: Of the block, whole warps.
+        vector: Elements that a thread copies at a time, a power of two up to 16 bytes.
+        columns: Threads side by side along the contiguous axis.
+        method: By cp.async, or through registers.
+    """
     if layout.shape != region.shape:
         return Refusal(f"layout has shape {layout.shape}, but the region to copy has {region.shape}")
     vector_bytes = vector * region.element_bytes
@@ -235,11 +244,18 @@ Binding = tuple[int, int, int]  # vector, columns, block: the input of ``conflic
 def conflict_percent(
     layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, columns: int, block: int = 1
 ) -> int:
-    """Cycles over conflict-free cycles, in percent, when warps move vectors along ``axis`` of the tile. Unlike
-    ``copy_traffic`` it counts only a few warps, and lanes may hold two-dimensional blocks.
+    """Return cycles over conflict-free cycles, in percent, when warps move vectors along ``axis`` of the tile.
 
-    Lanes form rows of ``columns``, ``vector`` elements apart along ``axis`` and ``block`` across it. With a block
-    of more than one, lanes move ``vector`` pieces of ``block`` elements across ``axis`` instead.
+    Unlike ``copy_traffic`` it counts only a few warps, and lanes may hold two-dimensional blocks.
+
+    Args:
+        layout: Of the tile in shared memory.
+        element_bytes: Of one element.
+        axis: Along which lanes move vectors.
+        vector: Elements between neighbouring lanes along ``axis``.
+        columns: Lanes in a row along it.
+        block: Elements between them across it. With more than one, lanes move ``vector`` pieces of ``block`` elements
+            across ``axis`` instead.
     """
     columns = min(columns, WARP)
     found = _percents_of_bindings(layout, element_bytes, axis, block).get((vector, columns))

@@ -202,9 +202,16 @@ def of_fragment(
     groups: tuple[tuple[int, int, int], tuple[int, int, int]],
     slow: int,
 ) -> Distribution:
-    """Fragments of an intrinsic, dealt out to subgroups. ``order`` is Fragment.register_order. ``groups`` has, of each
-    dimension, the subgroups along it (0: it is not dealt out), the stride of their number, and the extent of a
-    sub-tile. Fragments along dimension ``slow`` are the slowest register number."""
+    """Deal out fragments of an intrinsic to subgroups.
+
+    Args:
+        layout: Of one fragment.
+        order: Fragment.register_order.
+        shape: Of the tile.
+        groups: Of each dimension, the subgroups along it (0: it is not dealt out), the stride of their number, and the
+            extent of a sub-tile.
+        slow: Fragments along this dimension are the slowest register number.
+    """
     strides = _register_strides([(layout.batch_tile[d], layout.outer_tile[d], layout.element_tile[d]) for d in (0, 1)])
     place = {element: r for r, element in enumerate(order)}
     values = layout.elements_per_thread
@@ -257,8 +264,17 @@ def of_wg_map(shape: tuple[int, int], map: WgMap, vector: int) -> Distribution:
 
 
 def blocked(shape: tuple[int, int], warps: int, along: int, columns: int, across: int, vector: int) -> Distribution:
-    """Vectors of ``vector`` along the lines of dimension ``along``, ``columns`` lanes and ``across`` warps side by side
-    on a line, the others on other lines; what is left goes round by round. Surplus lanes and warps hold copies."""
+    """Deal out vectors along the lines of a dimension; what is left goes round by round. Surplus lanes and warps hold
+    copies.
+
+    Args:
+        shape: Of the tile.
+        warps: Of the block.
+        along: The dimension that lines run along, 0 or 1.
+        columns: Lanes side by side on a line; the others are on other lines.
+        across: Warps side by side on a line.
+        vector: Elements of a lane, neighbours on a line.
+    """
     line, lines = shape[along], shape[1 - along]
     lanes = WARP // columns
     lane_lines = math.gcd(lines, lanes)

@@ -56,7 +56,14 @@ class Builder:
     def result(
         self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation], map: ir.Given | None = None
     ) -> Tile:
-        """Return the tile that a new operation gives."""
+        """Return the tile that a new operation gives.
+
+        Args:
+            shape: Of the tile.
+            type_: Of its elements.
+            make: Makes the operation of the value that it gives.
+            map: Who holds which part of it; None leaves that to the schedule.
+        """
         value = ir.Value(self._new(), shape, type_, map)
         self.add(make(value))
         return Tile(self, value)
@@ -99,12 +106,22 @@ class Builder:
         column: bool = False,
         map: WgMap | None = None,
     ) -> WindowHandle:
-        """Return a tile of an array (RFC, init_tile). ``turned``: of the transposed array (order = [0, 1]). A vector is
-        one row; with ``column`` it is one column. ``map``: who loads which part of it.
+        """Return a tile of an array (RFC, init_tile). A place outside of the array holds the load's padding, and is not
+        stored to.
 
-        Where the rows of ``at`` are a tile of i32, one for each row, they say which rows of the array the window has
-        (RFC, #scatter); of a ``turned`` one the columns do. Of a vector, ``at`` is a tile of a place for each element.
-        A place outside of the array holds the load's padding, and is not stored to."""
+        Args:
+            array: What it is a part of.
+            at: Its first (row, column). Rows that are a tile of i32, one for each row, say which rows of the array the
+                window has (RFC, #scatter); of a ``turned`` one the columns do. Of a vector, a tile of a place for each
+                element.
+            shape: (rows, columns). A vector is one row.
+            turned: Of the transposed array (order = [0, 1]).
+            column: A vector is one column.
+            map: Who loads which part of it; None leaves that to the schedule.
+
+        Raises:
+            ProgramError: With the line of the program.
+        """
         if min(shape) < 1:
             fail("window", f"a tile has at least one element, not {shape_text(shape)}")
         if len(array.shape) > 2:
@@ -292,8 +309,18 @@ class Builder:
     def mma(
         self, a: Tile, b: Tile, c: Tile | State | None = None, *, map: WgMap | None = None, tf32: bool = False
     ) -> Tile:
-        """Return a @ b + c, added up in f32, or of i8 in i32 (RFC, tile_mma). ``map``: which subgroups have which part
-        of the result. ``tf32``: factors of f32 may lose all but 11 bits on their way to tensor cores."""
+        """Return a @ b + c, added up in f32, or of i8 in i32 (RFC, tile_mma).
+
+        Args:
+            a: (m, k).
+            b: (k, n), of a's type.
+            c: (m, n), of the sums' type; None for zeros.
+            map: Which subgroups have which part of the result; None leaves that to the schedule.
+            tf32: Factors of f32 may lose all but 11 bits on their way to tensor cores.
+
+        Raises:
+            ProgramError: Shapes or types that do not fit.
+        """
         (m, k), (depth, n) = a.shape, b.shape
         if k != depth:
             fail(
@@ -325,9 +352,16 @@ class Builder:
         )
 
     def broadcast(self, value: Tile, dim: int, size: int, *, map: WgMap | None = None) -> Tile:
-        """Stretch dimension ``dim`` to ``size``: an element fills neighbours (RFC, broadcast, broadcast_size).
+        """Stretch a dimension: an element fills neighbours (RFC, broadcast, broadcast_size).
 
-        An extent of 1 stretches to any size. Raises ProgramError where ``size`` is not a multiple of the extent.
+        Args:
+            value: The tile.
+            dim: 0 or 1.
+            size: A multiple of its extent there, which may be 1.
+            map: Who holds which part of the result; None leaves that to the schedule.
+
+        Raises:
+            ProgramError: ``size`` is not a multiple of the extent.
         """
         if dim not in (0, 1):
             fail("broadcast", f"a tile has the dimensions 0 and 1, not {dim}")
@@ -348,7 +382,18 @@ class Builder:
     def reduction(
         self, kind: str, value: Tile | State, dim: int, *, size: int | None = None, map: WgMap | None = None
     ) -> Tile:
-        """Join the elements along ``dim`` (RFC, reduction); with ``size``, each so many neighbours (reduction_size)."""
+        """Join the elements along a dimension (RFC, reduction).
+
+        Args:
+            kind: A row of REDUCTIONS, such as "sum".
+            value: The tile, or a variable that a loop carries.
+            dim: 0 or 1.
+            size: So many neighbours are joined each (reduction_size); None for all.
+            map: Who holds which part of the result; None leaves that to the schedule.
+
+        Raises:
+            ProgramError: An unknown kind, a type that it does not join, or groups that do not divide the dimension.
+        """
         tile = value.tile()
         row = REDUCTIONS.get(kind)
         if row is None:
@@ -421,7 +466,14 @@ class Builder:
         return self.result((shape[0], shape[1]), result, lambda v: ir.Map(v, function, tuple(values), caller()))
 
     def either(self, truths: str, bits: str, a: Operand, b: Operand) -> Tile:
-        """``&`` and ``|``: of truths, or of the bits of whole numbers."""
+        """Return ``a & b`` or ``a | b``: of truths, or of the bits of whole numbers.
+
+        Args:
+            truths: The operation of truths.
+            bits: That of bits.
+            a: A tile, a loop's variable or a number.
+            b: Likewise.
+        """
         left = a.tile() if isinstance(a, (Tile, State)) else None
         return self.map(bits if left is not None and left.value.dtype == I32 else truths, a, b)
 

@@ -17,11 +17,12 @@ from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.lowering.emit_boxes import by_kind
 from search_spaces.programs.lowering.emit_products import Products
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
-from search_spaces.programs.lowering.uniform import always
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.memory import ALIGNMENT
 from search_spaces.programs.planning.splits import COUNTERS, PARTIALS, Split
 from search_spaces.programs.planning.staging import StagedNumbers
+from search_spaces.programs.planning.tails import but_the_last
+from search_spaces.programs.planning.uniform import always
 
 
 class Emitter(Products):
@@ -220,6 +221,15 @@ class Emitter(Products):
             else:
                 self._ring(loop, ring, count)
             self._turns(loop, [*ring, *boxes])
+        elif loop.number in self.peeled:
+            turn = f"turn_{loop.number}"
+            self.code.add(f"const int last_{turn} = {count} - 1;", loop.source)
+            self._enter(f"for (int {turn} = 0; {turn} < last_{turn}; ++{turn}) {{", loop.source)
+            self._but_the_last(loop)
+            self._leave()
+            self._enter(f"for (int {turn} = max(last_{turn}, 0); {turn} <= last_{turn}; ++{turn}) {{", loop.source)
+            self._operations(loop.body)
+            self._leave()
         else:
             self._enter(
                 f"for (int turn_{loop.number} = 0; turn_{loop.number} < {count}; ++turn_{loop.number}) {{", loop.source
@@ -292,15 +302,31 @@ class Emitter(Products):
 
     def _turns(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> None:
         """Emit what each turn of a ring's loop does with a stage."""
-        offset = 0
-        for n in ring:
-            self.code.add(f"const unsigned tile_{n.staged.name} = stage + {offset}u;")
-            offset += n.bytes
+        if loop.number in self.peeled:
+            self._stage(ring)
+            self._but_the_last(loop)
+            self._leave("},")
+            self._enter(f"[&](unsigned stage, [[maybe_unused]] int turn_{loop.number}) {{", loop.source)
+        self._stage(ring)
         if self.values.get("in_flight", 0) and self.boxed:
             self._flying_turns(loop)
             return
         self._operations(loop.body)
         self._leave("});")
+
+    def _stage(self, ring: Sequence[StagedNumbers | BoxedNumbers]) -> None:
+        offset = 0
+        for n in ring:
+            self.code.add(f"const unsigned tile_{n.staged.name} = stage + {offset}u;")
+            offset += n.bytes
+
+    def _but_the_last(self, loop: ir.Loop) -> None:
+        """Emit the body for the turns of a loop but the last, which carry fewer masks; it follows once more."""
+        turns, stores = self.turns, self.stores
+        self.turns = but_the_last(turns, loop.number)
+        self._operations(loop.body)
+        self.finish()
+        self.turns, self.stores = turns, stores
 
 
 def outside_ring(loop: int | None, ring: Sequence[StagedNumbers | BoxedNumbers]) -> bool:

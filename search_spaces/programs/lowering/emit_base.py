@@ -18,6 +18,7 @@ from search_spaces.programs.planning.memory import Memory, stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.splits import Split, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
+from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
 from search_spaces.programs.planning.ways import fragments, is_boxed
 from search_spaces.spaces.parameters import Value
 
@@ -58,6 +59,18 @@ class EmitterBase:
         self.producer: list[str] = []  # what a warp does that copies alone
         self.barrier_bytes = 0
         self.split: Split | None = split_of(found, values)
+        self.peeled = frozenset() if self.boxed else peeled(found, values)
+
+    def whole(self, n: StagedNumbers) -> bool | None:
+        """Of an operand of a loop that is peeled: whether tiles before its last turn lie in the array along their way;
+        None of others."""
+        loop = n.staged.loop
+        if loop not in self.peeled or loop is None:
+            return None
+        window = n.staged.load.window
+        line = ir.line_dimension(window)
+        moved = {"minor": line, "major": 1 - line}.get(n.staged.advance)
+        return moved is not None and not leaves(window, moved, self.found, but_the_last(self.turns, loop))
 
     def new(self, prefix: str = "v") -> str:
         self._names += 1

@@ -78,7 +78,9 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
     if splits > 1:
         includes.append(OF_SPLITS)
     structs = "".join(
-        box_struct(n, emitter.numbers) if isinstance(n, BoxedNumbers) else operand_struct(n, emitter.numbers, row)
+        box_struct(n, emitter.numbers)
+        if isinstance(n, BoxedNumbers)
+        else operand_struct(n, emitter.numbers, row, emitter.whole(n))
         for n in operands.values()
         if row is not None
     )

@@ -74,8 +74,9 @@ def _accepted(answer: Answer | Refusal | str) -> Answer:
     return answer
 
 
-def operand_struct(n: StagedNumbers, numbers: Numbers, row: TensorIntrinsic) -> str:
-    """Return the C++ type ``Operand_NAME``."""
+def operand_struct(n: StagedNumbers, numbers: Numbers, row: TensorIntrinsic, whole: bool | None = None) -> str:
+    """Return the C++ type ``Operand_NAME``. ``whole``, of a loop that is peeled: whether the tiles of all turns but the
+    last lie in the array along the way that they move."""
     staged = n.staged
     product, array = numbers.products[staged.product], staged.load.window.array
     left = staged.side == "a"
@@ -103,6 +104,8 @@ def operand_struct(n: StagedNumbers, numbers: Numbers, row: TensorIntrinsic) -> 
         "int group_size": data,
         "int fragments": product.fragments[at],
     }
+    if whole is not None:
+        values["int whole"] = values["int advance"] if whole else 0
     lines = [
         f"using I = {row.c_name(element, element)};",
         f"using T = {element};",

@@ -20,6 +20,7 @@ from search_spaces.programs.planning.memory import stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.splits import split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
+from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
 from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.config import Config
@@ -45,20 +46,26 @@ class _Counter:
         self.stores = 0
         self.split = split_of(found, config)
         self.read: set[tuple[int, str]] = set()
+        self.turns = found.trace.turns()
+        self.peeled = peeled(found, config)
 
     def run(self, operations: tuple[ir.Operation, ...], times: float) -> None:
-        turns = self.found.trace.turns()
+        turns = self.turns
         for operation in operations:
             match operation:
                 case ir.Loop():
                     if self.split is not None:  # what is behind the loop, only the last block does
                         times /= self.split.count
                     inside = times * _average(self.found.trace, operation, turns)
+                    if operation.number in self.peeled:  # the last turn's masks are left out
+                        self.turns = but_the_last(turns, operation.number)
                     self.instructions += 16 * self.made.warps * inside
                     for n in self.staged.values():
                         if n.staged.loop == operation.number:
                             self._copy(n, inside)
+                            self._mask(n, inside)
                     self.run(operation.body, inside)
+                    self.turns = turns
                 case ir.If():
                     self.run(operation.body, times)
                 case ir.Store() | ir.AtomicRmw():
@@ -82,6 +89,13 @@ class _Counter:
         self.instructions += n.copy.requests * (3 if n.copy.method == "ld.global" else 2) * times
         self.wavefronts += _copied(n.copy) * times
         self.load_bytes += n.copy.sectors * SECTOR_BYTES * times
+
+    def _mask(self, n: StagedNumbers | BoxedNumbers, times: float) -> None:
+        """Count a comparison for each piece and each side on which tiles may leave their array; TMA has none."""
+        if isinstance(n, StagedNumbers):
+            window = n.staged.load.window
+            masks = sum(leaves(window, d, self.found, self.turns) for d in (0, 1))
+            self.instructions += masks * n.copy.requests * times
 
     def _product(self, operation: ir.Mma, times: float) -> None:
         number = self.found.product_of[operation.result.id]
@@ -175,7 +189,8 @@ class _Counter:
             self.store_bytes += moved * times
         else:
             self.load_bytes += moved * times
-        self.instructions += 2 * requests * times
+        masks = sum(leaves(window, d, self.found, self.turns) for d in (0, 1) if d not in window.indexed)
+        self.instructions += (2 + masks) * requests * times
         self.wavefronts += max(requests, moved / 128) * times
 
     def _store(self, operation: ir.Store | ir.AtomicRmw, times: float) -> None:

@@ -23,6 +23,7 @@ from search_spaces.programs.planning.memory import (
 )
 from search_spaces.programs.planning.splits import SPLITS, splittable
 from search_spaces.programs.planning.staging import REGISTERS, SHARED
+from search_spaces.programs.planning.tails import MASKED, PEELED, peelable, tail_names
 from search_spaces.programs.planning.ways import has_boxes
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import BARRIER_BYTES, filling, threads, workers
@@ -89,6 +90,9 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
         listed.append(categorical(f"layout_{array.name}", SHARED_LAYOUTS, f"how {array.name} lies in shared memory"))
     for name in stage_names(first).values():
         listed.append(ordinal(name, (1, 2, 3, 4, 5), "steps of the loop in shared memory at a time"))
+    for name in tail_names(found.inferences.values()).values():
+        doc = "whether the last turns of the loop have code of their own"
+        listed.append(categorical(name, (MASKED, PEELED), doc, before=MASKED))
     listed += filling(found, device)
     if is_splittable(found):
         listed.append(ordinal("split_k", SPLITS, "blocks that share the turns of the loop, of which the last adds up"))
@@ -151,6 +155,8 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     listed += threads(found, device)
     for s in operands:
         listed += _operand_attributes(s, computing)
+    for place, name in tail_names(found.inferences.values()).items():
+        listed.append(_peelable(found, place, name))
     shaping = shaping_names(problem, device)
 
     shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
@@ -270,6 +276,15 @@ def _added(name: str, parts: Sequence[str], doc: str) -> list[Attribute]:
         names = {"before": found[-1].name, "part": part}
         found.append(Attribute(f"{name}_{part}", lambda before, part: before + part, doc, names=names))
     return found
+
+
+def _peelable(found: Choices, place: int, name: str) -> Attribute:
+    def can_be(**values: Value) -> int:
+        inference = found.inference(values)
+        return int(list(inference.loops)[place] in peelable(inference))
+
+    doc = "whether the last turn alone reaches beyond arrays"
+    return Attribute(f"peelable_{name}", each(can_be), doc, names={n: n for n in found.domains})
 
 
 def _shared_bytes(found: Choices, place: int, name: str) -> Attribute:

@@ -15,7 +15,8 @@ from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices
 from search_spaces.programs.planning.memory import EXCHANGES, stage_names
 from search_spaces.programs.planning.numbers import warps_across
-from search_spaces.programs.planning.ways import fragments
+from search_spaces.programs.planning.tails import MASKED, PEELED, tail_names
+from search_spaces.programs.planning.ways import fragments, is_boxed
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import box_pruning, box_rules, spared, workers
 from search_spaces.programs.schedules.decisions import (
@@ -253,6 +254,8 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 names={"stages": name, "turns": name.replace("stages", "turns")},
             )
         )
+    for place, name in tail_names(found.inferences.values()).items():
+        rules += _tail_rules(found, place, name)
     for a in range(anchor_count(found)):
         rules.append(_few_copies(a, workers(found, device)))
     rules.append(
@@ -274,6 +277,42 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
     if len(first.trace.blocks) > 1:
         rules.append(_raster_rule())
     return tuple(rules)
+
+
+def _tail_rules(found: Choices, place: int, name: str) -> list[Rule]:
+    """Peeled only where that takes masks from turns, and from some that run."""
+    rules = [
+        Rule(
+            f"{name}_peelable",
+            lambda tail, peelable: (tail == MASKED) | (peelable == 1),
+            "the last turn of the loop has no more masks than the others with these sizes",
+            names={"tail": name, "peelable": f"peelable_{name}"},
+        )
+    ]
+    if found.first.products:
+        rules.append(
+            Rule.refusing(
+                f"{name}_way",
+                lambda tail, intrinsic: (
+                    f"{intrinsic} reads boxes, which are filled without masks"
+                    if tail == PEELED and is_boxed(intrinsic)
+                    else None
+                ),
+                "loops whose operands are boxes are not peeled",
+                names={"tail": name, "intrinsic": "intrinsic"},
+            )
+        )
+    ring = stage_names(found.first).get(list(found.first.loops)[place])
+    if ring is not None:
+        rules.append(
+            Rule(
+                f"{name}_turns",
+                lambda tail, stages, turns: (tail == MASKED) | (turns > stages),
+                "a ring of {stages} stages has its last turns alone of {turns}",
+                names={"tail": name, "stages": ring, "turns": ring.replace("stages", "turns")},
+            )
+        )
+    return rules
 
 
 def _raster_rule() -> Rule:

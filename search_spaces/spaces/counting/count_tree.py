@@ -46,7 +46,15 @@ class Step:
         children: tuple[tuple[Step, int, Codes], ...],
         is_root: bool,
     ) -> Self:
-        """Sum the counts of the groups. ``children`` holds (step, its index, group per row)."""
+        """Sum the counts of the groups of a step.
+
+        Args:
+            values: Codes of the step's parameters, by row.
+            starts: The first row of each group.
+            rows: How many there are.
+            children: (step, its index, its group by row) of what was eliminated before.
+            is_root: Whether nothing is left behind it.
+        """
         below = tuple((number, groups) for _, number, groups in children)
         ends = np.append(starts[1:], rows)
         if all(step.counts_one for step, _, _ in children):

@@ -64,8 +64,15 @@ def eliminate(
 ) -> CountTree:
     """Count the configurations of all parameters that every rule allows.
 
-    The parameter ``held`` is eliminated last, so that each of its values has one range of ranks: see ``ranges``.
-    Raises TooTightlyTied where a table would keep more than TABLE_ROWS rows, or joins would make more than ``rows``.
+    Args:
+        constraints: Parameters and attributes.
+        rules: What they must satisfy.
+        held: A parameter that is eliminated last, so that each of its values has one range of ranks: see ``ranges``.
+            None for none.
+        rows: How many rows joins may make; None for the usual.
+
+    Raises:
+        TooTightlyTied: A table would keep more than TABLE_ROWS rows, or joins would make more than ``rows``.
     """
     return _Tables(constraints, rules, held, rows or RowsLeft()).run()
 

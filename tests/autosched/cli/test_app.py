@@ -314,7 +314,7 @@ def test_doctor_says_how_to_get_what_is_missing(run: Run, monkeypatch: pytest.Mo
             raise PackageNotFoundError(name)
         return "1.2"
 
-    monkeypatch.setattr(doctor_module, "toolchain_version", no_nvrtc)
+    monkeypatch.setattr(doctor_module, "loaded_version", no_nvrtc)
     monkeypatch.setattr(doctor_module, "cuda_available", lambda: (False, "no driver"))
     monkeypatch.setenv("PATH", "")
     monkeypatch.setitem(sys.modules, "cupy", None)

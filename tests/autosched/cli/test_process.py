@@ -1,6 +1,7 @@
 """The command line as a process: standard streams that are closed, full or gone, and Ctrl-C at any moment."""
 
 import contextlib
+import importlib.metadata
 import json
 import os
 import signal
@@ -57,9 +58,22 @@ def test_the_version_is_known_where_autosched_runs_from_a_folder_and_is_not_inst
     assert done.stdout.startswith(f"autosched {VERSION}")
 
 
-def test_a_command_that_opens_no_database_does_not_wait_for_sqlalchemy() -> None:
-    code = "import sys, autosched.cli as c; c.main(['--version']); sys.exit('sqlalchemy' in sys.modules)"
+def test_the_version_waits_for_no_command() -> None:
+    code = "import sys, autosched.cli as c; c.main(['--version']); sys.exit('typer' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120).returncode == 0
+
+
+@needs_nvrtc
+def test_a_proof_waits_for_nothing_that_it_does_not_use() -> None:
+    """Neither for databases nor tile programs, nor for NVRTC, which another process loads to compile."""
+    unused = ["sqlalchemy", "search_spaces.programs", "autosched.user_kernels.problem"]
+    if any(d.metadata["Name"] == "nvidia-cuda-nvrtc" for d in importlib.metadata.distributions()):
+        unused.append("cuda.bindings.nvrtc")
+    problem = ["copy", "--rows", "4096", "--columns", "4096", "--sample", "1"]
+    loaded = f"set({unused}) & set(sys.modules)"
+    code = f"import sys, autosched.cli as c; c.main(['verify', *{problem}]); sys.exit(repr({loaded}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stderr.endswith("set()\n"), done.stderr
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------

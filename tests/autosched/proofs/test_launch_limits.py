@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from needs import needs_nvrtc
 
-from autosched.proofs.launch_limits import LIMITS, why_refused
+from autosched.proofs.launch_limits import LIMITS, _instructions, why_refused
 from autosched.proofs.proof import FAILURE_STATUSES, verify_one
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import DEVICES, device
@@ -33,6 +33,14 @@ def test_a_kernel_of_wgmma_is_refused_by_an_a100_and_not_by_an_h200() -> None:
     assert "clusters" in why_refused(kernel, A100) or "lacks an instruction" in why_refused(kernel, A100)
     alone = replace(kernel, cluster=(1, 1, 1))
     assert "lacks an instruction, which is for sm_9" in why_refused(alone, A100)
+
+
+def test_an_instruction_that_a_predicate_guards_is_one_of_the_kernel() -> None:
+    cp_async, add = "cp.async.cg.shared.global [%r1], [%rd1], 16;", "add.s32 %r1, %r2, %r3;"
+    t4 = device("t4")
+    assert _instructions(t4, (add,)) == ""
+    for text in (cp_async, f"@%p1 {cp_async}", f"@!%p1 {cp_async}"):
+        assert f"sm_80 and later: {cp_async}" in _instructions(t4, (add, text, add))
 
 
 def test_shared_memory_is_counted_with_what_the_driver_keeps() -> None:

@@ -16,7 +16,7 @@ from wgmma_cases import GOOD, SMALL
 
 from autosched.proofs.plan import EMULATED_FLOPS, at_true_size, emulated_problem
 from autosched.proofs.proof import verify, verify_one
-from autosched.proofs.sampled_blocks import can_sample, prove_blocks, sampled_blocks, sampled_flops
+from autosched.proofs.sampled_blocks import prove_blocks, sampled_blocks, sampled_flops, why_not_sampled
 from autosched.proofs.stored_proof import summary as proof_line
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.costs.bank_conflicts import fragment_traffic
@@ -171,9 +171,9 @@ def test_rows_that_many_blocks_finish_together_are_sampled() -> None:
     problem = Softmax(64, 1_000_000, "f16")
     split = next(s for s in rows.space(problem, H200).sample(2000, 0) if s.integer("split") >= 64)
     kernel = rows.kernel(problem, split, H200)
-    assert kernel.cooperating[0] >= 64 and can_sample(problem, kernel)
+    assert kernel.cooperating[0] >= 64 and not why_not_sampled(problem, kernel)
     one = Softmax(1, 2**29, "f16")
-    assert not can_sample(one, rows.kernel(one, split, H200)), "there is no rest that would not be run"
+    assert why_not_sampled(one, rows.kernel(one, split, H200)), "there is no rest that would not be run"
 
 
 @needs_nvrtc
@@ -207,7 +207,7 @@ def test_a_large_stream_k_problem_is_sampled() -> None:
     wgmma = template("wgmma_matmul")
     streaming = next(s for s in wgmma.space(problem, H200).sample(100, 1) if s.integer("stream_k"))
     kernel = wgmma.kernel(problem, streaming, H200)
-    assert can_sample(problem, kernel) and len(sampled_blocks(problem, kernel, 0)) >= 3
+    assert not why_not_sampled(problem, kernel) and len(sampled_blocks(problem, kernel, 0)) >= 3
 
 
 @pytest.mark.parametrize("size", [4096, 16384])

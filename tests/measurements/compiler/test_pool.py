@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import importlib.metadata
 import math
 import subprocess
 import sys
@@ -359,6 +360,21 @@ def test_the_limits_of_the_device_are_known_before_the_launch():
 
 def test_the_toolchain_has_a_version():
     assert toolchain_version().startswith("nvrtc 1")
+
+
+def test_the_version_of_a_wheel_is_known_without_loading_it():
+    program = (
+        "import sys\n"
+        "from measurements.compiler.nvrtc import loaded_version, toolchain_version\n"
+        "said = toolchain_version()\n"
+        "print('cuda.bindings.nvrtc' in sys.modules, said == loaded_version())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    loaded, same = done.stdout.split()
+    assert same == "True"
+    wheels = (d.metadata["Name"] for d in importlib.metadata.distributions())
+    if "nvidia-cuda-nvrtc" in wheels:
+        assert loaded == "False"
 
 
 def test_a_missing_nvrtc_is_one_line_that_says_how_to_get_it():

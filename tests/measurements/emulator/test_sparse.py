@@ -24,10 +24,23 @@ WIDE = 2**33 + 4096  # elements
 STRIDE = 2**32
 
 
-def copy_kernel(dtype: DType, size: int, stride: int, blocks: int) -> Kernel:
+MANY_STORES = """
+#include <autosched/ptx/global_memory.cuh>
+extern "C" __global__ void copy_some(const TYPE* x, TYPE* out) {
+  const long long at = blockIdx.x * STRIDE + threadIdx.x;
+  const auto value = autosched::ptx::ld_global_nc<sizeof(TYPE)>(x + at);
+  for (int i = 0; i < 40000; ++i) {
+    autosched::ptx::st_global(out + at + 64 * i, value);
+    __syncthreads();
+  }
+}
+"""
+
+
+def copy_kernel(dtype: DType, size: int, stride: int, blocks: int, source: str = COPY_LAST) -> Kernel:
     return Kernel(
         entry="copy_some",
-        source=COPY_LAST.replace("TYPE", dtype.c_name).replace("STRIDE", f"{stride}ll"),
+        source=source.replace("TYPE", dtype.c_name).replace("STRIDE", f"{stride}ll"),
         arguments=(Operand("x", "input", dtype, (size,)), Operand("out", "output", dtype, (size,))),
         grid=(blocks, 1, 1),
         block=(64, 1, 1),
@@ -46,6 +59,13 @@ def test_the_runner_makes_the_inputs_of_the_reference_beyond_32_bits(dtype: DTyp
     expected = generated(dtype, seeds_of(kernel, 5)["x"], out.places)
     assert out.values.tobytes() == expected.tobytes()
     assert np.unique(expected).size > 4
+
+
+def test_what_is_remembered_of_many_writes_is_cleared_without_a_walk_through_all_of_the_array() -> None:
+    kernel = copy_kernel(U8, WIDE, STRIDE, 2, MANY_STORES)
+    done = emulate_blocks(kernel, [1], seed=5, time_limit=30)
+    assert done.emulation.ok, done.emulation.reason
+    assert done.written["out"].places.size == 64 * 40000
 
 
 def test_generated_floats_are_small_integers_and_bits_are_never_all_ones() -> None:

@@ -15,13 +15,13 @@ from search_spaces.layouts.wg_map_consistency import (
     check_mma,
     check_reduction,
     check_transpose,
-    converts_in_place,
     transposes_in_place,
 )
 
 
 def maps(text):
-    return {name.removeprefix("#"): wg_map for name, wg_map in WgMap.parse_all(text).items()}
+    lines = [line.partition("=") for line in text.splitlines() if line]
+    return {name.strip().removeprefix("#"): WgMap.parse(attribute) for name, _, attribute in lines}
 
 
 # The maps of appendices 2.1 to 2.5, as they are written there.
@@ -102,7 +102,6 @@ class TestAppendices:
         assert check_broadcast(maps["mp_bcast"], maps["mp_c"], (256, 256), dim=0) == ()
         assert check_convert_layout(maps["mp_c"], maps["mp_reduce2"], (256, 256)) == ()
         assert check_reduction(maps["mp_reduce2"], maps["mp_reduce"], (256, 256), dim=1) == ()
-        assert not converts_in_place(maps["mp_c"], maps["mp_reduce2"], (256, 256))
 
     def test_transposes_of_2_2_and_2_3(self):
         swapped, optimised = APPENDIX_2["mp_bt"], APPENDIX_3["mp_bt"]
@@ -231,13 +230,9 @@ class TestInPlace:
         """Brute force over the elements each subgroup holds."""
         shape = (8, 8)
         tile = np.arange(64).reshape(shape)
-        holds = [set(part.ravel()) for part in source.distribute(tile)]
         turned = [set(part.ravel()) for part in source.distribute(tile.T)]
         needs = [set(part.ravel()) for part in result.distribute(tile)]
         same = source.subgroups == result.subgroups
-        assert converts_in_place(source, result, shape) == (
-            same and all(n <= h for n, h in zip(needs, holds, strict=True))
-        )
         assert transposes_in_place(source, result, shape) == (
             same and all(n <= h for n, h in zip(needs, turned, strict=True))
         )

@@ -1,4 +1,4 @@
-"""Break kernels by one edit of one header, and see whether the emulator or the reference notices."""
+"""Break kernels on purpose, and see whether the emulator or the reference notices: the runner of all fault tables."""
 
 from __future__ import annotations
 
@@ -12,14 +12,40 @@ import pytest
 from header_edits import edited
 from kernels import generate
 
-from autosched.proofs.proof import prove
+from autosched.proofs.proof import Depth, prove
+from measurements.emulator import emulate
+from measurements.emulator.order import Order
+from measurements.records.comparison import check
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
+from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.device_source import include_dir
 from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
 
 GOLDEN = Path(__file__).parents[2] / "golden"
+WRONG = "wrong numbers"  # beside the kinds of findings: nothing is found, and the reference disagrees
+
+
+def reported_by_proof(problem: Problem, kernel: Kernel, depths: tuple[Depth, ...] = ("quick", "full")) -> set[str]:
+    """Return the kinds of what a proof finds, of the first of ``depths`` that finds anything; nothing for a right
+    kernel."""
+    for depth in depths:
+        *_, last = prove(problem, kernel, time_limit=30, depth=depth)
+        if last.status != "ok":
+            return {str(f.kind) for f in last.emulation.findings} | {last.status} - {"findings"}
+    return set()
+
+
+def check_emulation_finds(found: tuple[str, ...], problem: Problem, kernel: Kernel, order: Order) -> None:
+    """Fail unless one launch on random inputs has one of ``found``, kinds of findings or WRONG."""
+    inputs = problem.random_inputs(0)
+    run = emulate(kernel, inputs, order=order)
+    kinds = {str(f.kind) for f in run.findings}
+    if run.ok and not check(problem, inputs, run.outputs).ok:
+        kinds.add(WRONG)
+    assert kinds & set(found), (run.status, run.reason, kinds)
 
 
 @dataclass(frozen=True)

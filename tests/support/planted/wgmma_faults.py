@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from header_edits import edited
+from mutation_testing import WRONG
 from wgmma_cases import CASES, small_kernel
 
 from measurements.emulator import FindingKind
@@ -14,7 +15,6 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.kernel import Kernel
 
 K = FindingKind
-WRONG = "wrong numbers"
 _KERNEL = "autosched/kernels/wgmma_matmul.cuh"
 _OUT = "autosched/intrinsics/wgmma_out.cuh"
 _STREAM_K = "autosched/common/stream_k.cuh"

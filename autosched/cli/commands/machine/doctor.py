@@ -26,7 +26,7 @@ from autosched.cli.terminal.output import print_json, stdout_console
 from autosched.reporting import formatting
 from autosched.version import VERSION
 from measurements.compiler.cubin_cache import CompileCache
-from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
+from measurements.compiler.nvrtc import NvrtcMissing, loaded_version
 from measurements.emulator import HostFailure, check_compiler, emulator_folder
 from measurements.files.cache_folder import CacheUnusable, cache_root, check_writable
 from measurements.files.text import first_line
@@ -234,7 +234,7 @@ def _driver() -> Part:
 
 def _nvrtc() -> Part:
     try:
-        return Part("NVRTC", toolchain_version().removeprefix("nvrtc "))
+        return Part("NVRTC", loaded_version().removeprefix("nvrtc "))
     except NvrtcMissing:
         return Part("NVRTC", None, _GET_CUDA)
 

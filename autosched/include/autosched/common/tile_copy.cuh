@@ -54,9 +54,11 @@ struct TileCopy {
     source += TileMinor;
   }
 
+  // Whole: the tile is known to lie in the array along major (1) or minor (2).
+  template <int Whole = 0>
   __device__ __forceinline__ bool inside(int i, int j) const {
-    const bool major_ok = ArrayMajor % TileMajor == 0 || major_origin + major + i * major_step < ArrayMajor;
-    const bool minor_ok = ArrayMinor % TileMinor == 0 || minor_origin + minor + j * minor_step < ArrayMinor;
+    const bool major_ok = ArrayMajor % TileMajor == 0 || Whole == 1 || major_origin + major + i * major_step < ArrayMajor;
+    const bool minor_ok = ArrayMinor % TileMinor == 0 || Whole == 2 || minor_origin + minor + j * minor_step < ArrayMinor;
     return major_ok && minor_ok;
   }
   __device__ __forceinline__ const T* address(int i, int j) const {
@@ -91,12 +93,13 @@ struct TileCopy {
   }
 
   // Starts cp.async for the current tile; visible after the group's wait and a barrier.
+  template <int Whole = 0>
   __device__ __forceinline__ void start(unsigned tile_address) const {
 #pragma unroll
     for (int i = 0; i < major_passes; ++i) {
 #pragma unroll
       for (int j = 0; j < minor_passes; ++j) {
-        const bool ok = inside(i, j);
+        const bool ok = inside<Whole>(i, j);
         const T* from = ok ? address(i, j) : source;  // not read when nothing is copied
         if constexpr (bytes == 16) {
           ptx::cp_async_cg(tile_address + offset(i, j, 0), from, ok ? bytes : 0);
@@ -108,6 +111,7 @@ struct TileCopy {
   }
 
   // Loads the current tile into registers ...
+  template <int Whole = 0>
   __device__ __forceinline__ void load() {
 #pragma unroll
     for (int i = 0; i < major_passes; ++i) {
@@ -115,7 +119,7 @@ struct TileCopy {
       for (int j = 0; j < minor_passes; ++j) {
         AlignedVector<bytes>& packet = staged[i * minor_passes + j];
         packet = AlignedVector<bytes>{};
-        if (inside(i, j)) packet = ptx::ld_global_nc<bytes>(address(i, j));
+        if (inside<Whole>(i, j)) packet = ptx::ld_global_nc<bytes>(address(i, j));
       }
     }
   }

@@ -11,7 +11,9 @@ struct Loads;
 template <>
 struct Loads<> {
   static constexpr bool any_async = false;
+  template <bool Whole>
   __device__ __forceinline__ void start(unsigned) const {}
+  template <bool Whole>
   __device__ __forceinline__ void load() {}
   __device__ __forceinline__ void store(unsigned) const {}
   __device__ __forceinline__ void advance() {}
@@ -21,13 +23,24 @@ struct Loads<First, Rest...> {
   static constexpr bool any_async = First::copy_async || Loads<Rest...>::any_async;
   typename First::Copy copy;
   Loads<Rest...> rest;
-  __device__ __forceinline__ void start(unsigned at) const {
-    if constexpr (First::copy_async) copy.start(at);
-    rest.start(at + First::stage_bytes);
+  // Whole: of a turn that is not the last one, whose tiles lie in the arrays as First::whole says.
+  template <bool Whole>
+  __host__ __device__ static constexpr int known() {
+    if constexpr (Whole) {
+      return First::whole;
+    } else {
+      return 0;
+    }
   }
+  template <bool Whole>
+  __device__ __forceinline__ void start(unsigned at) const {
+    if constexpr (First::copy_async) copy.template start<known<Whole>()>(at);
+    rest.template start<Whole>(at + First::stage_bytes);
+  }
+  template <bool Whole>
   __device__ __forceinline__ void load() {
-    if constexpr (!First::copy_async) copy.load();
-    rest.load();
+    if constexpr (!First::copy_async) copy.template load<known<Whole>()>();
+    rest.template load<Whole>();
   }
   __device__ __forceinline__ void store(unsigned at) const {
     if constexpr (!First::copy_async) copy.store(at);
@@ -39,11 +52,19 @@ struct Loads<First, Rest...> {
   }
 };
 
+// Whether the tiles that a turn loads lie in the arrays.
+template <bool Whole>
+struct Loading {
+  static constexpr bool whole = Whole;
+};
+
 // Runs `body(stage address, turn)` for each of `steps`, with the loads of later steps on their way. One commit group, one wait
-// and one barrier a step; a single stage needs a second barrier before it is filled again.
-template <class C, class Loads, class Body>
-__device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int steps, const Body& body) {
+// and one barrier a step; a single stage needs a second barrier before it is filled again. With another `last`, that runs
+// in the last turns, of which one is the last one, and those before load what lies in the arrays alone.
+template <class C, class Loads, class Body, class Last>
+__device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int steps, const Body& body, const Last& last) {
   constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;
+  constexpr bool peeled = !is_same<Body, Last>;
   const auto commit = [] {
     if constexpr (Loads::any_async) ptx::cp_async_commit_group();
   };
@@ -51,44 +72,55 @@ __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int step
 #pragma unroll 1
   for (int s = 0; s < ahead; ++s) {
     if (s < steps) {
-      loads.start(stage_at(s));
-      loads.load();
+      loads.template start<false>(stage_at(s));
+      loads.template load<false>();
       loads.store(stage_at(s));
       loads.advance();
     }
     commit();
   }
   int stage = 0, fill = C::stages > 1 ? C::stages - 1 : 0;
-#pragma unroll 1
-  for (int left = steps; left > 0; --left) {
+  const auto turn = [&](int left, const auto& run, auto loading) {
+    constexpr bool whole = decltype(loading)::whole;
     if constexpr (Loads::any_async) ptx::cp_async_wait_group<(C::stages >= 2 ? C::stages - 2 : 0)>();
     ptx::barrier_sync();
-    const bool more = left > ahead;
+    const bool more = whole || left > ahead;
     const unsigned tile = stage_at(stage);
     if constexpr (C::stages > 1) {
       // Stage `fill` was read in the previous step; the barrier says that everybody is done with it.
       if (more) {
-        loads.start(stage_at(fill));
-        loads.load();
+        loads.template start<whole>(stage_at(fill));
+        loads.template load<whole>();
       }
       commit();
-      body(tile, steps - left);
+      run(tile, steps - left);
       if (more) loads.store(stage_at(fill));
       loads.advance();
       stage = stage + 1 == C::stages ? 0 : stage + 1;
       fill = fill + 1 == C::stages ? 0 : fill + 1;
     } else {
-      if (more) loads.load();
-      body(tile, steps - left);
+      if (more) loads.template load<whole>();
+      run(tile, steps - left);
       ptx::barrier_sync();  // everybody has read the only stage
       if (more) {
-        loads.start(tile);
+        loads.template start<whole>(tile);
         loads.store(tile);
         loads.advance();
       }
       commit();
     }
+  };
+  int left = steps;
+  if constexpr (peeled) {
+#pragma unroll 1
+    for (; left > ahead + 1; --left) turn(left, body, Loading<true>{});
   }
+#pragma unroll 1
+  for (; left > 0; --left) turn(left, last, Loading<false>{});
+}
+template <class C, class Loads, class Body>
+__device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int steps, const Body& body) {
+  pipeline<C>(loads, shared, steps, body, body);
 }
 
 }  // namespace autosched::tile

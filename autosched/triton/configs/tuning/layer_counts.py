@@ -86,7 +86,17 @@ def as_config(config: dict[str, int]) -> Config:
 
 
 def estimated_seconds(configs: list[dict[str, int]], layer: Layer, rows: int, device: Device) -> Floats:
-    """ESTIMATED seconds of both matmuls for a batch of ``rows``, by configuration; infinity where no block fits."""
+    """Estimate both matmuls of a layer for a batch, by configuration.
+
+    Args:
+        configs: Tiles, warps and stages of each.
+        layer: Experts, sizes and types.
+        rows: Tokens of the batch.
+        device: The GPU.
+
+    Returns:
+        ESTIMATED seconds, [configs]; infinity where no block fits.
+    """
     c = Columns.of(configs)
     times = [triton_times(launch_table(c, layer, rows, n, k, device), device).seconds for n, k in layer.matmuls]
     return np.asarray(sum(times))
@@ -101,7 +111,19 @@ def tokens_of_experts(experts: int, top_k: int, rows: int) -> tuple[int, ...]:
 
 
 def launch_table(c: Columns, layer: Layer, rows: int, n: int, k: int, device: Device) -> LaunchTable:
-    """Count the matmul of ``n`` columns and depth ``k``."""
+    """Count what one matmul of a layer executes, by configuration.
+
+    Args:
+        c: The configurations, a column for each of their values.
+        layer: Experts, sizes and types.
+        rows: Tokens of the batch, dealt out evenly among the experts.
+        n: Columns of the weights of one expert.
+        k: Their depth.
+        device: The GPU, which decides whether wgmma or mma.sync multiplies.
+
+    Returns:
+        Counts of a launch in each row.
+    """
     tokens = np.array(tokens_of_experts(layer.experts, layer.top_k, rows))
     blocks = _row_blocks(c, layer, rows) * np.ceil(n / c.n)
     depth = np.minimum(c.k, min(layer.block_shape)) if layer.block_shape else c.k

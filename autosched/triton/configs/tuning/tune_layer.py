@@ -26,9 +26,18 @@ class NothingSound(ValueError):
 
 
 def first_choices(layer: Layer, rows: int, device: Device, count: int) -> list[tuple[dict[str, int], float]]:
-    """Return the configurations that the time model puts first, with ESTIMATED seconds; fewer where fewer fit.
+    """Return the configurations that the time model puts first.
 
     Of those that it cannot tell apart, the one with the smallest tiles and fewest stages stands for all.
+
+    Args:
+        layer: Experts, sizes and types.
+        rows: Tokens of the batch.
+        device: The GPU.
+        count: How many at most; there are fewer where fewer fit.
+
+    Returns:
+        Configurations with ESTIMATED seconds, the fastest first.
     """
     space = tuner_space(layer)
     seconds = estimated_seconds(space, layer, rows, device)
@@ -59,7 +68,22 @@ def tune_layer(
     """Return for each batch size one of the model's ``candidates``: the fastest sound one by ``measure``, or, where no
     GPU is, by counts of the compiled kernel. Those that spill registers come last then.
 
-    ``told`` is called for every batch size. Raises NothingSound, and ValueError for a device without a name in files.
+    Args:
+        layer: Experts, sizes and types.
+        device: The GPU.
+        format: Whose file is written.
+        pool: Processes that judge configurations.
+        rows: Batch sizes, in tokens.
+        candidates: How many of the model's choices are looked at for each.
+        measure: Seconds of a batch with a configuration on the GPU that is here; None where there is none.
+        told: Called with a line for every batch size.
+
+    Returns:
+        A configuration for each batch size, and what it was proven with.
+
+    Raises:
+        NothingSound: No choice for a batch size can be used.
+        ValueError: Files have no name for the device.
     """
     name = layer.file_name(file_device_of_row(device, format))
     choices, kernel, triton = [], "", ""

@@ -85,7 +85,19 @@ def compiled(
 ) -> CompiledCandidate:
     """Compile a configuration as Triton would on the device, and take what it would launch.
 
-    Raises NotLaunched where Triton refuses it, or where no such block fits on the device.
+    Args:
+        function: The kernel.
+        call: Its arguments, on the CPU.
+        values: The configuration: constants and launch options by name.
+        hook: Called with all arguments before the launch, as ``pre_hook``; None for none.
+        device: The GPU.
+        storages: Know which bytes of the arguments hold no values.
+
+    Returns:
+        PTX, cubin, grid and arguments of the launch, and the seconds that compiling took.
+
+    Raises:
+        NotLaunched: Triton refuses it, or no such block fits on the device.
     """
     capture = Capture(device, [])
     arguments = {**call.arguments, **values}

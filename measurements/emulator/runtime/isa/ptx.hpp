@@ -260,7 +260,7 @@ struct Rows {
 extern const Rows integer_rows, bit_rows, float_rows, half_rows, compare_rows, convert_rows, address_rows,
     memory_rows, atomic_rows, async_rows, warp_rows, ldmatrix_rows, mma_rows, wmma_rows, call_rows, control_rows, mbarrier_rows,
     bulk_rows, tensor_rows, tensor_map_rows, wgmma_rows, cluster_rows, launch_control_rows, block_scaled_rows, print_rows,
-    texture_rows, tcgen05_rows, tcgen05_mma_rows;
+    texture_rows, tcgen05_rows, tcgen05_mma_rows, sparse_mma_rows;
 
 // Reads a program that measurements/emulator/ptx/program.py wrote. False where it needs what the machine lacks: a line
 // on stderr says what.

@@ -38,10 +38,20 @@ class Unable(Exception):
 def baseline_call(
     name: str, cp: Any, stream: Any, problem: Problem, copies: Sequence[Arrays], cold_bytes: int
 ) -> Call | str:
-    """Return a function that launches the baseline called ``name`` on copy i of the operands; else one line that says
-    why not. ``copies`` hold the operands by name, shaped as in memory; work goes to the cupy stream ``stream``.
+    """Return a function that launches a baseline on copy i of the operands.
 
     It has been launched on the first copy, whose output then holds what it computes (but for the plain copy).
+
+    Args:
+        name: Of the baseline; "copy" moves as many bytes.
+        cp: The cupy module.
+        stream: The cupy stream that work goes to.
+        problem: What is computed.
+        copies: The operands by name, shaped as in memory.
+        cold_bytes: Memory that copies go around in, so that none finds its operands in the L2.
+
+    Returns:
+        The function, or one line that says why there is none.
     """
     if name == "copy":
         return _copy_call(cp, stream, problem, cold_bytes)

@@ -53,11 +53,17 @@ class _Heuristic(ctypes.Structure):
 
 
 def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Multiply:
-    """Return a function of device addresses that queues the product on the cupy stream ``stream``: by the algorithm
-    that the library's heuristics put first, or by the fastest of the first ``best_of``, which the first call measures
-    on its operands.
+    """Return a function of device addresses that queues the product by cuBLASLt.
 
-    Raises CublasError, as the function does: where there is no such library, and what it cannot multiply.
+    Args:
+        cp: The cupy module.
+        stream: The cupy stream.
+        gemm: Sizes, types and storage orders.
+        best_of: 1 takes the algorithm that the library's heuristics put first; more, the fastest of so many, which the
+            first call measures on its operands.
+
+    Raises:
+        CublasError: There is no such library, or it cannot multiply that; also of the function.
     """
     library = _library()
     handle, workspace = _place(cp, stream)

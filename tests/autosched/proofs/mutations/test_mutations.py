@@ -214,7 +214,7 @@ MUTATIONS = (
         "from, ok ? bytes : 0);\n        } else",
         "from, bytes);\n        } else",
     ),
-    Mutation("out-of-bounds vector read", WMMA, COPY, "if (inside(i, j)) packet =", "packet ="),
+    Mutation("out-of-bounds vector read", WMMA, COPY, "if (inside<Whole>(i, j)) packet =", "packet ="),
     Mutation(
         "copy without the swizzle",
         PIPELINED,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from header_edits import edited
 from kernels import generate
+from mutation_testing import WRONG, check_emulation_finds
 from needs import needs_compiler, needs_nvrtc
 
 from measurements.emulator import FindingKind, emulate
@@ -26,7 +27,6 @@ pytestmark = [needs_compiler, needs_nvrtc]
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "mma_f16_stream_k.json"
 K = FindingKind
-WRONG = "wrong numbers"
 KERNEL, COMMON = "autosched/kernels/matmul.cuh", "autosched/common/stream_k.cuh"
 EXCHANGE = "autosched/kernels/matmul/split_k.cuh"
 
@@ -142,9 +142,4 @@ def test_the_kernel_is_right_in_every_order(changes: Changes) -> None:
 )
 def test_a_planted_fault_is_found(fault: Fault) -> None:
     problem, kernel = fault.kernel()
-    inputs = problem.random_inputs(0)
-    run = emulate(kernel, inputs, order=Order(fault.blocks, 0))
-    found = {f.kind for f in run.findings}
-    if WRONG in fault.found and run.ok and not check(problem, inputs, run.outputs).ok:
-        found.add(WRONG)
-    assert found & set(fault.found), (run.status, run.reason, found)
+    check_emulation_finds(fault.found, problem, kernel, Order(fault.blocks, 0))

@@ -49,6 +49,23 @@ inline void check_tf32(const Instruction& i, std::uint64_t bits) {
   }
 }
 
+// Fragments of mma.m16n8 and m8n8k4.f64: the element of value `index` of lane `lane`.
+struct Position {
+  unsigned row, col;
+};
+// A: rows are lane / 4 and 8 below it; neighbours along k fill a register of 32 bits, then come the rows, then half k.
+inline Position position_a(unsigned m, unsigned run, unsigned index, unsigned lane) {
+  const unsigned reg = index / run, rows = m / 8;
+  const unsigned row = lane / 4 + 8 * (reg % rows);
+  return {row, lane % 4 * run + index % run + 4 * run * (reg / rows)};
+}
+inline Position position_b(unsigned run, unsigned index, unsigned lane) {
+  return {lane % 4 * run + index % run + 4 * run * (index / run), lane / 4};
+}
+inline Position position_c(unsigned index, unsigned lane) {
+  return {lane / 4 + 8 * (index / 2), lane % 4 * 2 + index % 2};
+}
+
 // d = a * b + c of tiles in row-major order. Products of floats are exact and are added one by one in the order of k,
 // each sum rounded to the accumulator's type; the tensor core adds several at a time, with more bits but truncating, in
 // an order that is not specified.

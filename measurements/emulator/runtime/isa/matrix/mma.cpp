@@ -8,23 +8,6 @@ namespace {
 
 using namespace matrix;
 
-// Fragments of mma.m16n8 and m8n8k4.f64: the element of value `index` of lane `lane`.
-struct Position {
-  unsigned row, col;
-};
-// A: rows are lane / 4 and 8 below it; neighbours along k fill a register of 32 bits, then come the rows, then half k.
-Position position_a(unsigned m, unsigned k, unsigned run, unsigned index, unsigned lane) {
-  const unsigned reg = index / run, rows = m / 8;
-  const unsigned row = lane / 4 + 8 * (reg % rows);
-  return {row, lane % 4 * run + index % run + 4 * run * (reg / rows) + 0 * k};
-}
-Position position_b(unsigned run, unsigned index, unsigned lane) {
-  return {lane % 4 * run + index % run + 4 * run * (index / run), lane / 4};
-}
-Position position_c(unsigned index, unsigned lane) {
-  return {lane / 4 + 8 * (index / 2), lane % 4 * 2 + index % 2};
-}
-
 struct Tiles {
   alignas(32) float a[16 * 64], b[64 * 16], d[16 * 16];
 };
@@ -93,7 +76,7 @@ void mma(Warp& w, const Instruction& i, Lanes) {
     double a[16 * 16], b[16 * 8], d[16 * 8];
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       for (unsigned v = 0; v < a_values; ++v) {
-        const Position p = position_a(m, k, run, v, lane);
+        const Position p = position_a(m, run, v, lane);
         a[p.row * k + p.col] = value_of(a_type, element_bits(w, ra, width, a_type, v, lane));
       }
       for (unsigned v = 0; v < b_values; ++v) {
@@ -122,7 +105,7 @@ void mma(Warp& w, const Instruction& i, Lanes) {
     static std::int32_t a[16 * 256], b[256 * 8], d[16 * 8];
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       for (unsigned v = 0; v < a_values; ++v) {
-        const Position p = position_a(m, k, run, v, lane);
+        const Position p = position_a(m, run, v, lane);
         a[p.row * k + p.col] = static_cast<std::int32_t>(value_of(a_type, element_bits(w, ra, 4, a_type, v, lane)));
       }
       for (unsigned v = 0; v < b_values; ++v) {
@@ -146,7 +129,7 @@ void mma(Warp& w, const Instruction& i, Lanes) {
   Tiles t;
   for (unsigned lane = 0; lane < warp_size; ++lane) {
     for (unsigned v = 0; v < a_values; ++v) {
-      const Position p = position_a(m, k, run, v, lane);
+      const Position p = position_a(m, run, v, lane);
       const std::uint64_t bits = element_bits(w, ra, 4, a_type, v, lane);
       if (a_type == tf32) check_tf32(i, bits);
       t.a[p.row * k + p.col] = static_cast<float>(value_of(a_type, bits));

@@ -64,6 +64,11 @@ unsigned generated(const BufferSpec& spec, std::size_t i) {
   return bits == ones ? 0 : bits;
 }
 
+// Not a variable, nor the heap: one whose pages are made when they are touched, in a sparse launch.
+bool is_array(const Buffer& b) {
+  return b.spec.role < BufferSpec::Role::variable || b.spec.content == BufferSpec::Content::file;
+}
+
 void touch(Buffer& b, const void* address, int bytes) {
   const auto first = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
   for (std::size_t p = first / page_bytes; p <= (first + static_cast<std::size_t>(bytes) - 1) / page_bytes; ++p) {
@@ -97,7 +102,14 @@ std::string element(const Buffer& b, std::size_t cell) { return element(b, b.beg
 
 void for_marks(const std::function<void(Mark*, std::size_t)>& visit) {
   for (Buffer& b : buffers) {
-    if (b.writes != nullptr) visit(b.writes, 3 * b.cells());
+    if (b.writes != nullptr && !(launch.sparse && is_array(b))) visit(b.writes, 3 * b.cells());
+  }
+  for (const Page& page : touched_pages) {  // of arrays that may have billions of cells
+    Buffer& b = *page.buffer;
+    if (b.writes == nullptr) continue;
+    const std::size_t first = page.index * page_bytes / b.cell_bytes;
+    const std::size_t count = std::min(page_bytes / b.cell_bytes, b.cells() - first);
+    for (Mark* marks : {b.writes, b.reads[0], b.reads[1]}) visit(marks + first, count);
   }
 }
 
@@ -109,7 +121,7 @@ Buffer* check_access(const void* address, int bytes, const char* instruction) {
             where.empty() ? "an address outside of every argument" : where.c_str());
     return nullptr;
   }
-  if (b->spec.role >= BufferSpec::Role::variable && b->spec.content != BufferSpec::Content::file) {
+  if (!is_array(*b)) {
     return b->spec.role == BufferSpec::Role::heap && !check_heap(address, bytes, instruction) ? nullptr : b;
   }
   if (launch.sparse) touch(*b, address, bytes);
@@ -246,9 +258,16 @@ void write_touched_outputs(int file) {
     const auto count = static_cast<std::uint32_t>(
         std::min(page_bytes, b.spec.bytes - page.index * page_bytes) / b.spec.element_bytes);
     writer.assign(count, ~0u);
+    Stamp last;  // neighbours are mostly of one warp
+    std::uint32_t block = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const Stamp write = b.write(first + i);
-      if (write.epoch != 0) writer[i] = block_in_grid(block_of_epoch(write.epoch), rank_of(write.who));
+      if (write.epoch == 0) continue;
+      if (write.epoch != last.epoch || warp_of(write.who) != warp_of(last.who)) {
+        block = block_in_grid(block_of_epoch(write.epoch), rank_of(write.who));
+        last = write;
+      }
+      writer[i] = block;
     }
     const auto number = static_cast<std::uint32_t>(&b - buffers.data());
     put(&number, sizeof number);

@@ -132,14 +132,16 @@ void report_two_writes(const Buffer& b, std::size_t cell, const Stamp& write, co
 void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, const void* from, bool narrow = false) {
   if (!launch.check) return;
   const Cells cells = cells_of(b, address, bytes);
-  const bool same_value = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
+  const auto same_value = [&] {
+    return from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
+  };
   const char* const doing = atomic ? "updates" : "writes";
   bool reported = false;
   for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
     const Stamp write = b.write(cell);
     const bool both_strong = atomic && write.atomic && !too_narrow(write, narrow);
-    const bool together = same_value && write.site == self->site && of_running(write.epoch) &&
-                          warp_of(write.who) == self->warp && write.who != self->who;
+    const bool together = write.site == self->site && of_running(write.epoch) && warp_of(write.who) == self->warp &&
+                          write.who != self->who && same_value();
     if (!reported && write.epoch != 0 && !both_strong && !together) {
       if (!ordered(write) && !observed(b, cell, write)) {
         report_two_writes(b, cell, write, doing, address, from, bytes);

@@ -65,7 +65,12 @@ def test_what_it_compiles_is_verified(
     found = front_end_of(program)
     assert found is not None and found.name == front_end
     done = subprocess.run(
-        [sys.executable, str(program), str(file)], capture_output=True, text=True, timeout=250, env=environment()
+        [sys.executable, str(program), str(file)],
+        capture_output=True,
+        text=True,
+        timeout=250,
+        env=environment(),
+        cwd=tmp_path,  # CuTe keeps its PTX where it is called
     )
     assert done.returncode == 0 and file.exists(), done.stdout + done.stderr
     expected = tmp_path / "expected.npy"
@@ -86,7 +91,12 @@ def product(m: int, n: int, k: int, tmp_path: Path, *example: str) -> EmulatedLa
     file = tmp_path / "gemm.ptx"
     command = [sys.executable, str(PROGRAMS / "cute_gemm.py"), str(file), str(m), str(n), str(k), *example]
     compiled = subprocess.run(
-        command, capture_output=True, text=True, timeout=250, env={**environment(), "CUTE_DSL_ARCH": "sm_100a"}
+        command,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        cwd=tmp_path,  # where CuTe leaves files of its own
+        env={**environment(), "CUTE_DSL_ARCH": "sm_100a"},
     )
     assert compiled.returncode == 0, compiled.stdout + compiled.stderr
     rng = np.random.default_rng(5)

@@ -1,0 +1,160 @@
+// mma.sp.sync: PTX ISA 9.7.14.6, "Sparse matrix storage". All lanes are there when a handler runs.
+#include "isa/matrix/matrix.hpp"
+
+namespace autosched::emulator::ptx {
+namespace {
+
+using namespace matrix;
+
+constexpr unsigned m = 16, n = 8;
+
+// How many of 2 bits of metadata a row of A has: one for each element that is kept, for each pair of 4-bit ones, and two
+// for each of tf32.
+unsigned fields_of_row(std::int64_t type, unsigned k) {
+  return type == tf32 ? k : bits_of(type) == 4 ? k / 4 : k / 2;
+}
+
+// Which element of row `row` of A (0 to 15) each of the k / 2 that are kept is.
+class Metadata {
+ public:
+  Metadata(Warp& w, const Instruction& i, std::uint32_t at, std::int64_t type, unsigned k, unsigned selector, bool ordered)
+      : words_(w.values<std::uint32_t>(at)), i_(i), type_(type), ordered_(ordered), fields_(fields_of_row(type, k)),
+        first_(selector * fields_ / 8) {}
+
+  void read(unsigned row, unsigned* column) const {
+    if (type_ == tf32) {  // one of two, named by the halves that it has of four
+      for (unsigned p = 0; p < fields_ / 2; ++p) {
+        const unsigned halves = field(row, 2 * p) | field(row, 2 * p + 1) << 2;
+        if (halves != 0b0100u && halves != 0b1110u) report(row, halves, "of tf32 are 0b0100 and 0b1110");
+        column[p] = 2 * p + halves / 8;
+      }
+      return;
+    }
+    const unsigned unit = bits_of(type_) == 4 ? 2 : 1;  // elements that an index names
+    for (unsigned f = 0; f < fields_; f += 2) {
+      const unsigned low = field(row, f), high = field(row, f + 1);
+      if (low == high || (ordered_ && low > high)) {
+        report(row, low | high << 2, ordered_ ? "name two elements in ascending order" : "name two elements");
+      }
+      for (unsigned e = 0; e < unit; ++e) {
+        column[f * unit + e] = (2 * f + low) * unit + e;
+        column[(f + 1) * unit + e] = (2 * f + high) * unit + e;
+      }
+    }
+  }
+
+ private:
+  // Of 8 and 4 bits a lane has 16 fields of a row, of wider types 8 each of rows g and g + 8.
+  unsigned field(unsigned row, unsigned f) const {
+    const unsigned group = row % 8, half = row / 8;
+    const bool narrow = bits_of(type_) <= 8;
+    const unsigned lane = 4 * group + first_ + (narrow ? 2 * (f / 16) + half : f / 8);
+    return words_[lane] >> (narrow ? 2 * (f % 16) : 16 * half + 2 * (f % 8)) & 3u;
+  }
+  void report(unsigned row, unsigned bits, const char* valid) const {
+    FINDING(invalid_argument, i_.site, "metadata of row %u are 0x%x: valid ones %s", row, bits, valid);
+  }
+
+  const std::uint32_t* words_;
+  const Instruction& i_;
+  const std::int64_t type_;
+  const bool ordered_;
+  const unsigned fields_, first_;
+};
+
+template <class T>
+T element_of(Warp& w, const Instruction& i, const std::uint32_t* registers, std::int64_t type, unsigned v, unsigned lane) {
+  const std::uint64_t bits = element_bits(w, registers, 4, type, v, lane);
+  if (type == tf32) check_tf32(i, bits);
+  return static_cast<T>(value_of(type, bits));
+}
+
+// Reads A as it is stored, k / 2 wide, and B; adds the products of what is kept to d in the order of k.
+template <class T, class Sum>
+void multiply_kept(Warp& w, const Instruction& i, unsigned k, const Metadata& metadata, const std::uint32_t* ra,
+                   const std::uint32_t* rb, Sum* d) {
+  const std::int64_t a_type = i.immediate[3], b_type = i.immediate[4];
+  const unsigned run = 32 / bits_of(a_type), kept = k / 2;
+  T a[m * 64], b[128 * n];
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    for (unsigned v = 0; v < m * kept / 32; ++v) {
+      const Position p = position_a(m, run, v, lane);
+      a[p.row * kept + p.col] = element_of<T>(w, i, ra, a_type, v, lane);
+    }
+    for (unsigned v = 0; v < k * n / 32; ++v) {
+      const Position p = position_b(run, v, lane);
+      b[p.row * n + p.col] = element_of<T>(w, i, rb, b_type, v, lane);
+    }
+  }
+  unsigned column[64];
+  for (unsigned row = 0; row < m; ++row) {
+    metadata.read(row, column);
+    for (unsigned p = 0; p < kept; ++p) {
+      for (unsigned j = 0; j < n; ++j) {
+        d[row * n + j] += static_cast<Sum>(a[row * kept + p]) * static_cast<Sum>(b[column[p] * n + j]);
+      }
+    }
+  }
+}
+
+// Immediates: 1 whole warp, k, types of d, a, b, c; registers of d, a, b, c; the selector of the lanes that have the
+// metadata; whether indices ascend.
+void mma_sparse(Warp& w, const Instruction& i, Lanes) {
+  const auto k = static_cast<unsigned>(i.immediate[1]);
+  const std::int64_t d_type = i.immediate[2], a_type = i.immediate[3], c_type = i.immediate[5];
+  const std::uint32_t* ra = i.operand + i.destinations;
+  const std::uint32_t* rb = ra + i.immediate[7];
+  const std::uint32_t* rc = rb + i.immediate[8];
+  const Metadata metadata(w, i, rc[i.immediate[9]], a_type, k, static_cast<unsigned>(i.immediate[10]),
+                          i.immediate[11] != 0);
+  constexpr unsigned of_lane = m * n / 32;
+  if (is_integer(a_type)) {
+    std::int64_t d[m * n];
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      for (unsigned v = 0; v < of_lane; ++v) {
+        const Position p = position_c(v, lane);
+        d[p.row * n + p.col] = w.values<std::int32_t>(rc[v])[lane];
+      }
+    }
+    multiply_kept<std::int32_t>(w, i, k, metadata, ra, rb, d);
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      for (unsigned v = 0; v < of_lane; ++v) {
+        const Position p = position_c(v, lane);
+        std::int64_t sum = d[p.row * n + p.col];
+        if (i.flags & satfinite) sum = std::clamp<std::int64_t>(sum, INT32_MIN, INT32_MAX);
+        w.values<std::int32_t>(i.destination(v))[lane] = static_cast<std::int32_t>(sum);
+      }
+    }
+    return;
+  }
+  float d[m * n];
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    for (unsigned v = 0; v < of_lane; ++v) {
+      const Position p = position_c(v, lane);
+      d[p.row * n + p.col] = c_type == f32 ? w.values<float>(rc[v])[lane]
+                                           : f32_of_f16(w.values<std::uint16_t>(rc[v / 2])[lane * 2 + v % 2]);
+    }
+  }
+  multiply_kept<float>(w, i, k, metadata, ra, rb, d);
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    for (unsigned v = 0; v < of_lane; ++v) {
+      const Position p = position_c(v, lane);
+      const float y = d[p.row * n + p.col];
+      if (d_type == f32) {
+        w.values<float>(i.destination(v))[lane] = y;
+      } else {
+        w.values<std::uint16_t>(i.destination(v / 2))[lane * 2 + v % 2] = f16_of_f32(y);
+      }
+    }
+  }
+}
+
+constexpr Row rows[] = {
+    {"mma.sp", mma_sparse, satfinite, "*:*", Flow::collective},
+};
+
+}  // namespace
+
+const Rows sparse_mma_rows{std::begin(rows), std::end(rows)};
+
+}  // namespace autosched::emulator::ptx

@@ -1,0 +1,76 @@
+"""Loops of which the last turn alone reaches beyond arrays: peeled, the turns before it carry no mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.language import ir
+from search_spaces.programs.planning.uniform import always
+from search_spaces.spaces.parameters import Value
+
+MASKED, PEELED = "masked", "peeled"
+Turns = dict[int, int]
+
+
+def but_the_last(turns: Turns, loop: int) -> Turns:
+    """Return the most turns of each loop, those of ``loop`` without its last one."""
+    return {**turns, loop: turns[loop] - 1}
+
+
+def leaves(window: ir.Window, dimension: int, found: Inference, turns: Turns) -> bool:
+    """Whether a window reaches beyond the end of its array in some block and turn."""
+    _, high = window.at[dimension].interval(found.trace.blocks, turns)
+    return high + window.shape[dimension] > window.extent[dimension]
+
+
+@cache
+def peelable(found: Inference) -> frozenset[int]:
+    """Return the innermost loops whose turns but the last have fewer masks than the last one."""
+    turns = found.trace.turns()
+    return frozenset(
+        number
+        for number, loop in found.loops.items()
+        if turns[number] > 1
+        and not any(isinstance(o, ir.Loop) for o in _inside(loop.body))
+        and _masks(found, loop, turns) > _masks(found, loop, but_the_last(turns, number))
+    )
+
+
+def tail_names(inferences: Iterable[Inference]) -> dict[int, str]:
+    """Return the parameter of each loop that can be peeled with some choice of sizes, by the loop's place."""
+    places = sorted({list(i.loops).index(number) for i in inferences for number in peelable(i)})
+    return {place: "tail" if len(places) == 1 else f"tail_{place + 1}" for place in places}
+
+
+def peeled(found: Inference, values: Mapping[str, Value]) -> frozenset[int]:
+    """Return the loops that a schedule peels."""
+    loops = list(found.loops)
+    return frozenset(
+        loop
+        for place, loop in enumerate(loops)
+        if loop in peelable(found) and PEELED in (values.get("tail"), values.get(f"tail_{place + 1}"))
+    )
+
+
+def _masks(found: Inference, loop: ir.Loop, turns: Turns) -> int:
+    """Count the dimensions of windows that reach beyond arrays, and the masks that depend on the block and the turn."""
+    count = 0
+    for operation in _inside(loop.body):
+        if isinstance(operation, ir.Load | ir.Store | ir.AtomicRmw) and operation.window.array.role != "shared":
+            window = operation.window
+            count += sum(leaves(window, d, found, turns) for d in (0, 1) if d not in window.indexed)
+        elif isinstance(operation, ir.Map) and operation.function == "where":
+            tests = always(operation, found, turns)
+            count += 0 if tests is None or tests == "true" else 1 + tests.count("&&")
+    return count
+
+
+def _inside(body: tuple[ir.Operation, ...]) -> list[ir.Operation]:
+    found: list[ir.Operation] = []
+    for operation in body:
+        found.append(operation)
+        if isinstance(operation, ir.Region):
+            found += _inside(operation.body)
+    return found

@@ -1,0 +1,156 @@
+"""Loops whose last turns are peeled: the turns before carry no mask, and numbers stay right."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.programs.loading import load_program, problem
+from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
+from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.emulator import ASCENDING, Order, emulate
+from search_spaces.hardware.devices import device
+from search_spaces.programs.builder import Program
+from search_spaces.programs.language.index import Index
+from search_spaces.programs.planning import tails
+from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.template import template
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+
+A100, H100 = device("a100"), device("h100")
+PROGRAMS = Path(__file__).parents[3] / "examples" / "programs"
+CASES = {
+    "gemm_relu.py": {"m": 70, "n": 72, "k": 344},
+    "attention.py:causal_attention": {"h": 2, "g": 1, "s": 200, "d": 64},
+    "attention.py:attention": {"h": 2, "g": 1, "s": 200, "d": 64},
+    "cross_entropy.py": {"m": 7, "n": 3000},
+    "matmul_softmax.py": {"m": 60, "n": 128, "k": 344},
+}
+
+
+def example(place: str, sizes: dict[str, int]) -> tuple[Program, ProgramProblem]:
+    made = load_program(str(PROGRAMS / place))
+    return made, problem(made, **sizes)
+
+
+def peeled(made: Program, p: ProgramProblem, count: int = 1) -> list[Schedule]:
+    found = [s for s in template(made).space(p, A100).sample(120, 3) if s.values["tail"] == "peeled"]
+    assert len(found) >= count, "half of the schedules peel"
+    return found[:count]
+
+
+def outcome(
+    made: Program,
+    p: ProgramProblem,
+    schedule: Schedule,
+    order: Order,
+    changed: Callable[[Kernel], Kernel] = lambda k: k,
+) -> str:
+    inputs = p.random_inputs(1)
+    wanted, bounds = p.expected(inputs)
+    run = emulate(changed(template(made).kernel(p, schedule, A100)), inputs, time_limit=60.0, order=order)
+    if run.status != "ok":
+        return run.reason
+    types = {o.name: o.dtype for o in p.operands()}
+    within = [np.all(np.abs(types[n].load(run.outputs[n]) - v) <= bounds[n]) for n, v in wanted.items()]
+    return "ok" if all(within) else "wrong"
+
+
+@pytest.mark.parametrize("place", CASES)
+def test_peeled_loops_are_right(place: str) -> None:
+    made, p = example(place, CASES[place])
+    for n, schedule in enumerate(peeled(made, p, 2)):
+        assert outcome(made, p, schedule, Order("random", seed=n)) == "ok", schedule
+
+
+@pytest.mark.parametrize("place", ["attention.py:attention", "cross_entropy.py"])
+def test_a_tail_without_masks_is_reported(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: the last turns take the arrays' ends for as far as the others do."""
+    made, p = example(place, CASES[place])
+    (schedule,) = peeled(made, p)
+    interval = Index.interval
+    monkeypatch.setattr(
+        Index, "interval", lambda self, blocks, turns: interval(self, blocks, {n: t - 1 for n, t in turns.items()})
+    )
+    assert outcome(made, p, schedule, Order("random", seed=1)) != "ok"
+
+
+def test_a_copy_that_takes_the_last_tile_for_whole_is_reported() -> None:
+    made, p = example("gemm_relu.py", CASES["gemm_relu.py"])
+    (schedule,) = peeled(made, p)
+
+    def changed(kernel: Kernel) -> Kernel:
+        texts = dict(kernel.headers.files)
+        name, old = "autosched/tile/ring.cuh", "left > ahead + 1"
+        assert texts[name].count(old) == 1
+        texts[name] = texts[name].replace(old, "left > ahead")
+        return dataclasses.replace(kernel, headers=Headers.of(texts))
+
+    assert outcome(made, p, schedule, ASCENDING) == "ok"
+    assert outcome(made, p, schedule, ASCENDING, changed) != "ok"
+
+
+def test_turns_before_the_last_have_no_mask() -> None:
+    made, p = example("attention.py:attention", CASES["attention.py:attention"])
+    (schedule,) = peeled(made, p)
+    source = template(made).kernel(p, schedule, A100).source
+    full, last = re.findall(r"\[&\]\(unsigned stage.*?\n  \}\)?[,;]?", source, re.DOTALL)[:2]
+    assert "__int_as_float(0xff800000)" in last and "if (!" in last
+    assert "if (!" not in full
+    masked = Schedule.from_json(made.name, {**schedule.values, "tail": "masked"})
+    assert "if (!" in template(made).kernel(p, masked, A100).source
+
+
+def test_schedules_of_before_are_masked() -> None:
+    made, p = example("cross_entropy.py", CASES["cross_entropy.py"])
+    (schedule,) = peeled(made, p)
+    space = template(made).space(p, A100)
+    old = Schedule.from_json(made.name, {n: v for n, v in schedule.values.items() if n != "tail"})
+    assert space.config(old)["tail"] == "masked"
+
+
+def test_where_it_is_open() -> None:
+    """Only where a size does not divide; not with wgmma, whose boxes TMA fills."""
+    made, p = example("gemm_relu.py", {"m": 70, "n": 72, "k": 512})
+    assert not any(q.name == "tail" for q in template(made).space(p, A100).parameters)
+    made, p = example("gemm_relu.py", {"m": 256, "n": 256, "k": 344})
+    space = template(made).space(p, H100)
+    ways = {(s.values["intrinsic"], s.values["tail"]) for s in space.sample(200, 0)}
+    assert ways == {
+        ("wgmma_m64k16_f16", "masked"), ("mma_m16n8k16_f16", "masked"), ("mma_m16n8k16_f16", "peeled"),
+    }  # fmt: skip
+    inference = choices(p).first
+    (loop,) = tails.peelable(inference)
+    assert tails.but_the_last(inference.trace.turns(), loop)[loop] == inference.trace.turns()[loop] - 1
+
+
+def test_the_main_loop_of_an_odd_size_is_that_of_an_even_one() -> None:
+    """Instructions of a turn of GEMM, 128x128x32, 8 warps, 3 stages, on sm_80: k of 4104 is no multiple of 32."""
+    try:
+        nvdisasm()
+    except DisassemblerMissing as missing:
+        pytest.skip(str(missing))
+    values: dict[str, int | str] = {
+        "bm": 128, "bn": 128, "bk": 32, "sg_rows": 2, "sg_columns": 4, "intrinsic": "mma_m16n8k16_f16", "stages": 3,
+        "min_blocks": 1, "raster": "row", "split_k": 1, "store_1": "direct", "exchange": "pad(4,1)",
+    }  # fmt: skip
+    for side, layout, columns in (("a", "swizzle(2,3,3)", 4), ("b", "swizzle(3,3,4)", 16)):
+        copy = {"layout": layout, "copy": "cp.async", "vector": 8, "copy_columns": columns}
+        values |= {f"{name}_{side}": value for name, value in copy.items()}
+    turns = {}
+    with CompilePool() as pool:
+        for k, tail in ((4096, None), (4104, "masked"), (4104, "peeled")):
+            made, p = example("gemm_relu.py", {"m": 4096, "n": 4096, "k": k})
+            schedule = Schedule.from_json(made.name, values | ({} if tail is None else {"tail": tail}))
+            ((_, result),) = pool.compile_many([template(made).kernel(p, schedule, A100)], A100.arch)
+            assert not isinstance(result, CompileFailure), result.reason
+            turns[k, tail] = mix(main_loop(disassemble(result.cubin, result.entry))).instructions
+    assert turns[4104, "peeled"] <= turns[4096, None] < turns[4104, "masked"], turns

@@ -76,7 +76,30 @@ def matmul_plan(
     block_format: str = "",
     scale_order: str = "row",
 ) -> Plan:
-    """``activation(scales * (a @ b) + bias)``: a (..., m, k), b (k, n) or with the same leading axes as a."""
+    """``activation(scales * (a @ b) + bias)``: a (..., m, k), b (k, n) or with the same leading axes as a.
+
+    Args:
+        a: (..., m, k); its last two axes may lie exchanged (column-major).
+        b: (k, n), or with the leading axes of ``a``.
+        bias: (n,); None for none.
+        scale_a: As of ``autosched.matmul``: one element, one for each row, or one for each 128 of k.
+        scale_b: Likewise of the columns; both are given or neither.
+        block_scale_a: Scales of blocks of k, for ``block_format``.
+        block_scale_b: Likewise of b.
+        out: The array of the result; None for a new one.
+        activation: What is applied at the end, or "none".
+        precision: Of f32: "tf32" or "ieee".
+        acc: "f16" adds up in f16; "" as usual.
+        dtype: Of the result; None for that of ``out``, else of ``a``.
+        block_format: "mxf8", "mxf4" or "nvf4"; "" for plain types.
+        scale_order: How block scales lie: "row" or "tiled".
+
+    Returns:
+        The problem, the operands in the order of the arrays, and shape and type of the result.
+
+    Raises:
+        ValueError: Shapes, types or strides that no kernel takes; one line says which.
+    """
     if a.ndim < 2 or b.ndim < 2:
         raise ValueError(f"matmul takes matrices, not {_shapes(a, b)}: use matvec for vectors")
     *lead, m, k = a.shape

@@ -72,13 +72,22 @@ class Database:
         provenance: Provenance | str | None = None,
         **sizes: int,
     ) -> Record | None:
-        """Return the best record of exactly this problem and device, as ``Store.best`` ranks them; None if there is
-        none.
+        """Return the best record of exactly this problem and device, as ``Store.best`` ranks them.
 
-        Without ``device``: the GPU of this machine where one answers, else the only device that has times of the
-        problem. Raises NoSchedule where there are several, because times of different devices are not compared, and
-        for a schedule that is not valid today; ValueError for an invalid problem, device or provenance. ``problem`` may
-        be a tile program, with its ``sizes``.
+        Args:
+            problem: A problem, or a tile program.
+            device: A name or a row. None: the GPU of this machine where one answers, else the only device that has
+                times of the problem.
+            provenance: One is ranked. None: measured before replayed before estimated.
+            sizes: Of a tile program.
+
+        Returns:
+            The record; None if there is none.
+
+        Raises:
+            NoSchedule: There are several devices, because times of different ones are not compared; or the schedule is
+                not valid today.
+            ValueError: An invalid problem, device or provenance.
         """
         problem = _problem(problem, sizes)
         kind = None if provenance is None else _provenance(provenance)
@@ -96,11 +105,19 @@ class Database:
     def look_up(
         self, problem: Problem | Program, device: str | Device | None = None, *, exact: bool = False, **sizes: int
     ) -> Answer:
-        """Which kernel this database gives for ``problem`` on ``device``, and why: ``lookup`` has the rules.
+        """Say which kernel this database gives for ``problem``, and why: ``lookup`` has the rules.
 
-        Needs no GPU, and compiles nothing. Without ``device`` as in ``best``. With ``exact``, only what was
-        tuned for this problem on this device. Raises NoSchedule, and ValueError for an invalid problem or device.
-        ``problem`` may be a tile program, with its ``sizes``.
+        It needs no GPU, and compiles nothing.
+
+        Args:
+            problem: A problem, or a tile program.
+            device: As of ``best``.
+            exact: Only what was tuned for this problem on this device.
+            sizes: Of a tile program.
+
+        Raises:
+            NoSchedule: There is nothing for the problem, or no device to look it up for.
+            ValueError: An invalid problem or device.
         """
         from autosched.dispatch.lookup import look_up
 

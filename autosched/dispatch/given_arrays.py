@@ -111,14 +111,6 @@ def check_array(operand: Operand, shape: tuple[int, ...], dtype: str, c_contiguo
 
     Raises:
         ValueError: One line that says which of these is wrong, and what to do.
-        @ autosched/dispatch/kernel.py::BoundKernel
-
-    Args:
-        result: The array that every call gives and writes anew.
-        bound: Launches on the stream that it was bound on.
-        elsewhere: Launches on any other stream.
-        is_current: Whether the stream of ``bound`` is the current one.
-        arrays: What is kept alive.
     """
     name, wanted = operand.name, operand.shape
     if dtype not in (operand.dtype.storage, torch_type(operand.dtype)):

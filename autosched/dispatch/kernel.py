@@ -217,6 +217,13 @@ class BoundKernel:
     """A kernel and its arrays, which it keeps alive. ``result`` is what every call gives, and writes anew.
 
     It runs on the stream that is current when it is called.
+
+    Args:
+        result: The array that every call gives and writes anew.
+        bound: Launches on the current stream of cupy.
+        elsewhere: Makes the caller's stream cupy's current one for the launch: that of torch, where arrays are tensors.
+        is_current: Whether it is already.
+        arrays: What is kept alive.
     """
 
     __slots__ = ("_arrays", "_bound", "_elsewhere", "_is_current", "result")

@@ -19,7 +19,17 @@ from search_spaces.hardware.devices import Device
 
 
 class EstimateProvider(BenchmarkProvider):  # type: ignore[misc]
-    """Of CPU tensors at the sizes that count. A configuration's host code is run, and its launches are estimated."""
+    """Of CPU tensors at the sizes that count. A configuration's host code is run, and its launches are estimated.
+
+    Args:
+        kernel: The bound kernel.
+        settings: Helion's; not used.
+        config_spec: Helion's; not used.
+        args: CPU tensors at the sizes that count.
+        log: Helion's; not used.
+        autotune_metrics: Where Helion counts configurations.
+        device: The GPU that times are of.
+    """
 
     mutated_arg_indices: Sequence[int] = ()
 

@@ -25,6 +25,12 @@ class ProvenConfigs:
     fault in the emulator and gives what the default configuration gives; else None.
 
     ``accepted`` are those that passed, ``refused`` the others with a line on why. A configuration is emulated once.
+
+    Args:
+        kernel: What ``@helion.kernel`` made.
+        args: Tensors of small sizes, which are copied to the CPU.
+        device: The GPU that is emulated.
+        compare: As of ``proven``; None for the usual tolerance.
     """
 
     def __init__(self, kernel: Any, args: Sequence[Any], device: Device, compare: Comparison | None) -> None:
@@ -100,16 +106,5 @@ def proven(
 
     Raises:
         ValueError: An unknown device.
-        @ autosched/helion/search.py::SampledSearch
-
-    Args:
-        bound: Helion's bound kernel.
-        args: What it is called with.
-        database: Where every trial is kept; None for the usual one.
-        device: The GPU; None for the emulated one.
-        trials: How many configurations.
-        sampler: By name.
-        seed: Of all that is drawn.
-        filtered: Proves a configuration before it is called the best; None proves none.
     """
     return ProvenConfigs(kernel, args, device if isinstance(device, Device) else device_row(device), compare)

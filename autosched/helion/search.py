@@ -50,7 +50,18 @@ _STATUSES = {
 
 
 class SampledSearch(BaseSearch):  # type: ignore[misc]
-    """Satisfies Helion's ``BaseAutotuner``. Times are Helion's on a GPU, else ESTIMATED for ``device``."""
+    """Satisfies Helion's ``BaseAutotuner``. Times are Helion's on a GPU, else ESTIMATED for ``device``.
+
+    Args:
+        bound: Helion's bound kernel.
+        args: What it is called with.
+        database: Where every trial is kept; None for the usual one.
+        device: The GPU; None for the emulated one.
+        trials: How many configurations.
+        sampler: By name.
+        seed: Of all that is drawn.
+        filtered: Proves a configuration before it is called the best; None proves none.
+    """
 
     def __init__(
         self,

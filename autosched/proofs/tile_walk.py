@@ -67,29 +67,6 @@ def run_walk(walk: DeviceSource, problem: Problem, config: Config, kernel: Kerne
 
     Returns:
         The run; a tile that is left out, or walked twice, is a ``wrong_result``.
-        @ autosched/dispatch/call_signature.py::matmul_plan
-
-    Args:
-        a: (..., m, k); its last two axes may lie exchanged (column-major).
-        b: (k, n), or with the leading axes of ``a``.
-        bias: (n,); None for none.
-        scale_a: As of ``autosched.matmul``: one element, one for each row, or one for each 128 of k.
-        scale_b: Likewise of the columns; both are given or neither.
-        block_scale_a: Scales of blocks of k, for ``block_format``.
-        block_scale_b: Likewise of b.
-        out: The array of the result; None for a new one.
-        activation: What is applied at the end, or "none".
-        precision: Of f32: "tf32" or "ieee".
-        acc: "f16" adds up in f16; "" as usual.
-        dtype: Of the result; None for that of ``out``, else of ``a``.
-        block_format: "mxf8", "mxf4" or "nvf4"; "" for plain types.
-        scale_order: How block scales lie: "row" or "tiled".
-
-    Returns:
-        The problem, the operands in the order of the arrays, and shape and type of the result.
-
-    Raises:
-        ValueError: Shapes, types or strides that no kernel takes; one line says which.
     """
     blocks = config.integer("blocks")
     most = -(-blocks // math.prod(kernel.grid)) + 3  # stream-K: a part at both ends of its tiles

@@ -79,21 +79,6 @@ def sampler(name: str, space: SearchSpace, *, seed: int, prior: Prior | None = N
     Raises:
         ValueError: An unknown name, a package's sampler that cannot be loaded or is none, or a seed that is not a
             non-negative integer.
-        @ autosched/samplers/bayes/sampler.py::BayesSampler
-
-    Args:
-        space: What is proposed.
-        seed: Of all that is drawn.
-        prior: Guesses of log seconds; None, or one that guesses nothing, leaves the surrogate without them.
-        settings: By default ``Settings()``, which says what each means.
-        @ autosched/samplers/evolution.py::EvolutionSampler
-
-    Args:
-        space: What is proposed.
-        seed: Of all that is drawn, the model's training included.
-        fit: Trains the model of what was told so far; None for none.
-        prior: Features for the model, and a guess before there is one.
-        settings: By default ``Settings()``, which says what each means.
     """
     check(name, seed)
     factory = _OURS.get(name)

@@ -62,7 +62,15 @@ class Settings:
 
 class EvolutionSampler(Sampler):
     """``fit`` trains a model; without one only the prior leads. ``prior`` gives the model's features, and perhaps a
-    guess of its own; by default the space's encoding and no guess."""
+    guess of its own; by default the space's encoding and no guess.
+
+    Args:
+        space: What is proposed.
+        seed: Of all that is drawn, the model's training included.
+        fit: Trains the model of what was told so far; None for none.
+        prior: Features for the model, and a guess before there is one.
+        settings: By default ``Settings()``, which says what each means.
+    """
 
     name = "evolution"
     batch = 16

@@ -187,7 +187,14 @@ class EmulatedDriver:
         return self.do_bench
 
     def do_bench(self, fn: Callable[[], Any], *_: Any, quantiles: Sequence[float] | None = None, **more: Any) -> Any:
-        """Milliseconds, in the form of ``triton.testing.do_bench``: those of the time model."""
+        """Return the time model's milliseconds in the form of ``triton.testing.do_bench``.
+
+        Args:
+            fn: Launches the kernel.
+            _: Of Triton's; not used.
+            quantiles: A number for each of them, all the same; None for one number.
+            more: Of Triton's; ``return_mode="all"`` gives a list.
+        """
         milliseconds = self.launcher.benchmark(fn)
         if quantiles is not None:
             return [milliseconds] * len(quantiles) if len(quantiles) > 1 else milliseconds

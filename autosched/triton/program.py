@@ -7,9 +7,10 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from autosched.triton.described import LaunchFailed
@@ -95,11 +96,11 @@ def run_program(
         with (
             redirect_stdout(sys.stderr) if quiet else nullcontext(),
             emulated(device, proof=proof, check=False) as session,
-            suppress(_TimeIsUp),
             _limited(seconds),
         ):
-            failure = f"the program was ended after {seconds} s"  # unless it ends before
             failure, trace = _failure_of(lambda: _run(path, function, sizes or {}, session))
+    except _TimeIsUp as end:
+        failure = f"the program was ended after {seconds} s{end}"
     finally:
         sys.argv = before
         sys.path.remove(folder)
@@ -123,8 +124,8 @@ def _limited(seconds: float | None) -> Iterator[None]:
         yield
         return
 
-    def end(_signal: int, _frame: Any) -> None:
-        raise _TimeIsUp
+    def end(_signal: int, frame: FrameType | None) -> None:
+        raise _TimeIsUp(_doing(frame))
 
     before = signal.signal(signal.SIGALRM, end)
     # More than once: what is raised in a destructor or a callback of a library is dropped.
@@ -134,6 +135,18 @@ def _limited(seconds: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def _doing(frame: FrameType | None) -> str:
+    """Return of whose time most was taken, where it is not the program's own."""
+    while frame is not None:
+        code, module = frame.f_code.co_name, frame.f_globals.get("__name__", "")
+        if (module, code) == ("triton.compiler.compiler", "compile"):
+            return f", while Triton compiled {getattr(frame.f_locals.get('src'), 'name', 'a kernel')}"
+        if (module, code) == (Session.__module__, Session.launch.__name__):
+            return f", while {frame.f_locals['launch'].name} was emulated"
+        frame = frame.f_back
+    return ""
 
 
 def _failure_of(run: Callable[[], Any]) -> tuple[str, str]:

@@ -66,14 +66,45 @@ class Kernel:
         name: str = "",
         summary: str = "",
     ) -> None:
-        """``source`` is CUDA C++, or the path of a file of it. Everything else is spelled as in a kernel file: a rule
-        is an expression, or one with its reason; ``reference`` is a function that computes the outputs, or the table
-        of a kernel file; ``verify`` in its place one that is given inputs and outputs by name, and says whether the
-        outputs are right: True, or False or a text of what is wrong. ``steps``, in place of ``entry``, ``block`` and
-        ``grid``, are the launches of a pipeline: each has an ``entry``, ``grid``, ``block``, and the names of its
-        ``arguments``.
+        """Describe a kernel as a kernel file does, with Python values in place of TOML.
 
-        Raises KernelFileError, one line that names the argument, for whatever is wrong with it.
+        Args:
+            source: CUDA C++, or the path of a file of it.
+            entry: The function's name, with template arguments where it has some; "" with ``steps``.
+            parameters: Values of each, or an expression of them.
+            arguments: A table for each, in the order of the function.
+            steps: In place of ``entry``, ``block`` and ``grid``, the launches of a pipeline: each has these, and the
+                names of its ``arguments``.
+            block: One to three expressions, in threads.
+            grid: One to three expressions, in blocks.
+            problem_size: In place of ``grid``, what is divided into blocks, as in Kernel Tuner.
+            grid_div_x: Expressions that ``problem_size`` is divided by along x; None for the block's size.
+            grid_div_y: Likewise along y.
+            grid_div_z: Likewise along z.
+            cluster: One to three expressions, in blocks.
+            shared_bytes: Dynamic shared memory, an expression.
+            sizes: Of the usual problem, by name; None for none.
+            problems: Further ones.
+            attributes: Expressions by name, which others may use.
+            rules: An expression that must hold, or one with its reason.
+            reference: A function that computes the outputs, or the table of a kernel file; None for none.
+            verify: In its place one that is given inputs and outputs by name, and says whether the outputs are right:
+                True, or False or a text of what is wrong.
+            tolerance: Of the comparison, by key of a kernel file.
+            metrics: Expressions of the time, by name.
+            cost: Expressions of what a launch demands of the machine.
+            proxy: Sizes that are proven in place of large ones.
+            defines: Macros by name.
+            parameters_as: How parameters reach the source; "" for macros, or template arguments where ``entry`` has
+                some.
+            options: Of the compiler.
+            compiler: "nvrtc" or "nvcc".
+            include: Folders of headers.
+            name: Of the operator; "" for that of the function.
+            summary: A line for people.
+
+        Raises:
+            KernelFileError: One line that names the argument, for whatever is wrong with it.
         """
         is_path = isinstance(source, Path) or ("\n" not in source and "{" not in source)
         called = entry or next((str(step.get("entry", "")) for step in steps), "")
@@ -143,12 +174,33 @@ class Kernel:
     ) -> Self:
         """Return the kernel of the arguments of ``kernel_tuner.tune_kernel``, which mean the same.
 
-        Sources may be a list of files or a function of the values; sizes, restrictions and metrics may be functions of
-        a dict of the values. Arrays hold their contents before each launch; written are those that ``answer`` or
-        ``outputs`` (positions) name, else all whose parameters are no pointers to const. Without an ``answer`` and
-        ``verify`` the reference is the kernel itself at its defaults.
+        Args:
+            kernel_name: The function, with template arguments where it has some.
+            kernel_source: A text, a file, a list of files, or a function of the values.
+            problem_size: A number, a text, up to three of them, or a function of the values.
+            arguments: Arrays, which hold their contents before each launch, and numbers.
+            tune_params: Values of each parameter.
+            grid_div_x: What ``problem_size`` is divided by along x: texts, or a function of the values. None for the
+                block's size.
+            grid_div_y: Likewise along y.
+            grid_div_z: Likewise along z.
+            restrictions: Texts, or functions of the values, that must hold.
+            answer: What each argument must hold after a launch, None for those of which nothing is expected. Without it
+                and ``verify`` the reference is the kernel itself at its defaults.
+            atol: An absolute tolerance.
+            verify: ``verify(answer, result, atol)`` in place of the comparison.
+            smem_args: ``{"size": ...}``, dynamic shared memory in bytes.
+            cmem_args: Arrays of constant memory, by symbol.
+            compiler_options: Of the compiler.
+            defines: Macros by name.
+            block_size_names: Names of the parameters that are the block's axes; empty for block_size_x and so on.
+            metrics: Texts, or functions of the values, by name.
+            outputs: Positions of what is written; None for what ``answer`` names, else all whose parameters are no
+                pointers to const.
+            name: Of the operator; "" for that of the function.
 
-        Raises KernelFileError, one line, for whatever is wrong with it.
+        Raises:
+            KernelFileError: One line, for whatever is wrong with it.
         """
         name = name or kernel_name.partition("<")[0].strip()
         usual = {n: next(iter(v)) for n, v in tune_params.items()}

@@ -1,7 +1,7 @@
 """Runs kernels without a GPU: numbers, races, bounds, barriers, and memory transactions, on the CPU."""
 
 from measurements.emulator.build import cache_folder, check_ready, emulator_version
-from measurements.emulator.emulator import EmulationJob, emulate, emulate_many, emulate_ptx
+from measurements.emulator.emulator import emulate, emulate_ptx
 from measurements.emulator.findings import Emulation, Finding, FindingKind, GlobalSite, SharedSite, by_cause
 from measurements.emulator.host import (
     HostCompilerMissing,
@@ -21,7 +21,6 @@ __all__ = [
     "ASCENDING",
     "Address",
     "Emulation",
-    "EmulationJob",
     "Finding",
     "FindingKind",
     "GlobalSite",
@@ -39,7 +38,6 @@ __all__ = [
     "check_ready",
     "emulate",
     "emulate_blocks",
-    "emulate_many",
     "emulate_ptx",
     "emulate_ptx_blocks",
     "emulator_folder",

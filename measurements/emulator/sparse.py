@@ -10,19 +10,20 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from measurements.emulator.emulator import lacking, machine_failures, offsets_of, run_blocks
+from measurements.emulator.emulator import lacking, machine_failures, run_job
 from measurements.emulator.findings import Emulation
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.memory import PLAIN_MEMORY, Memory
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import CompiledKernel, KernelCompileError, compile_to_program, ptx_to_program
+from measurements.emulator.runner_files import RunSettings, job_text
 from measurements.emulator.work_folders import temporary_folder
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Array, Operand
@@ -132,7 +133,8 @@ def emulate_blocks(
     else:
         raise ValueError(f"only kernels of arrays of {', '.join(_CONTENT)} can be run in part")
     compile_it = partial(compile_to_program, kernel)
-    return _emulate_blocks(kernel, compile_it, blocks, contents, order, time_limit, inputs, check, count, PLAIN_MEMORY)
+    settings = RunSettings(time_limit, check, order=order, count=count, contents=contents, inputs=inputs)
+    return _emulate_blocks(kernel, compile_it, blocks, settings)
 
 
 def emulate_ptx_blocks(
@@ -171,9 +173,10 @@ def emulate_ptx_blocks(
         raise ValueError("some blocks alone are emulated on memory whose bytes all hold values")
     memory.check(launch)
     compile_it = partial(ptx_to_program, text, launch.entry)
-    return _emulate_blocks(
-        launch, compile_it, blocks, _in_file(inputs), order, time_limit, inputs, check, count, memory
+    settings = RunSettings(
+        time_limit, check, order=order, memory=memory, count=count, contents=_in_file(inputs), inputs=inputs
     )
+    return _emulate_blocks(launch, compile_it, blocks, settings)
 
 
 def _in_file(inputs: InputsFile) -> dict[str, str]:
@@ -181,44 +184,21 @@ def _in_file(inputs: InputsFile) -> dict[str, str]:
 
 
 def _emulate_blocks(
-    launch: Launch,
-    compile_it: Callable[[], CompiledKernel],
-    blocks: Sequence[int],
-    contents: Mapping[str, str],
-    order: Order,
-    time_limit: float,
-    inputs: InputsFile | None,
-    check: bool,
-    count: bool,
-    memory: Memory,
+    launch: Launch, compile_it: Callable[[], CompiledKernel], blocks: Sequence[int], settings: RunSettings
 ) -> SparseEmulation:
     grid = math.prod(launch.grid)
     if not blocks or min(blocks) < 0 or max(blocks) >= grid or len(set(blocks)) < len(blocks):
         raise ValueError(f"blocks must be different ones of the {grid} of the grid")
-    chosen = [int(blocks[i]) for i in order.of(len(blocks))]
+    settings = replace(settings, blocks=[int(blocks[i]) for i in settings.order.of(len(blocks))])
     with machine_failures(), temporary_folder() as folder:
         try:
             compiled = compile_it()
         except KernelCompileError as error:
             return SparseEmulation(error.emulation, {})
         (folder / "data").touch()
-        operands = memory.operands(launch)
-        emulation = run_blocks(
-            launch,
-            compiled,
-            folder,
-            offsets_of(operands),
-            time_limit,
-            check,
-            False,
-            chosen,
-            order,
-            contents,
-            memory=memory,
-            count=count,
-            inputs=inputs,
-        )
+        emulation = run_job(compiled, job_text(launch, settings), folder, settings.time_limit)
         done = emulation.status in ("ok", "findings")
+        operands = settings.memory.operands(launch)
         return SparseEmulation(emulation, _written(operands, folder / "data") if done else {})
 
 

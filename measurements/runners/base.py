@@ -123,7 +123,19 @@ class Comparing(Protocol):
         seed: int | None = None,
     ) -> tuple[Entrant, ...]:
         """Return an entrant for each candidate, one for the vendor's library if wanted, and one for each of
-        ``others``."""
+        ``others``.
+
+        Args:
+            candidates: At least one, of one problem.
+            rounds: How often each is timed, in turns.
+            library: Whether the vendor's library takes part.
+            others: Names of further baselines.
+            seed: Of the inputs and the order in each round; None for the runner's.
+
+        Raises:
+            ValueError: No candidates, several problems, less than one round, or unknown names.
+            RunnerStopped: The GPU cannot be used any more.
+        """
 
 
 def runnable(

@@ -320,18 +320,6 @@ def received(
     Raises:
         ValueError: Bytes whose digest differs from the announced one.
         EOFError: The other end is gone.
-        @ measurements/runners/base.py::Comparing.compare
-
-    Args:
-        candidates: At least one, of one problem.
-        rounds: How often each is timed, in turns.
-        library: Whether the vendor's library takes part.
-        others: Names of further baselines.
-        seed: Of the inputs and the order in each round; None for the runner's.
-
-    Raises:
-        ValueError: No candidates, several problems, less than one round, or unknown names.
-        RunnerStopped: The GPU cannot be used any more.
     """
     store.add(message)
     needs = message.get("needs", [])

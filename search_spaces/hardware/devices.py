@@ -301,15 +301,27 @@ def occupancy(
     named_barriers: int = 0,
     tensor_memory: bool = False,
 ) -> IntArray | int:
-    """Blocks that one SM holds at a time; 0 where a block does not fit at all.
+    """Count the blocks that one SM holds at a time.
 
-    ``threads`` per block, ``registers`` per thread, ``shared_bytes`` per block (static plus dynamic); integers, or
-    arrays that broadcast. The rules are those of the CUDA toolkit's ``cuda_occupancy.h``: registers are allocated per
-    warp in whole units inside one of four sub-partitions; the check of registers per block rounds the warps up to the
-    sub-partitions; shared memory is allocated in 128-byte units (256 on sm_75) after the driver's reserve. Blocks share
-    the named barriers of an SM since 9.0: ``named_barriers`` are those of a block. A kernel that allocates
-    ``tensor_memory`` has one block on an SM, until that gives up the right to allocate. Negative counts and fewer than
-    one thread raise ValueError.
+    The rules are those of the CUDA toolkit's ``cuda_occupancy.h``: registers are allocated per warp in whole units
+    inside one of four sub-partitions; the check of registers per block rounds the warps up to the sub-partitions;
+    shared memory is allocated in 128-byte units (256 on sm_75) after the driver's reserve. Blocks share the named
+    barriers of an SM since 9.0. A kernel that allocates tensor memory has one block on an SM, until that gives up the
+    right to allocate.
+
+    Args:
+        device: The GPU.
+        threads: Per block; like the next two an integer, or an array that broadcasts with the others.
+        registers: Per thread.
+        shared_bytes: Per block, static plus dynamic.
+        named_barriers: Those of a block.
+        tensor_memory: Whether the kernel allocates some.
+
+    Returns:
+        Blocks, 0 where one does not fit at all.
+
+    Raises:
+        ValueError: Negative counts, or fewer than one thread.
     """
     given = (threads, registers, shared_bytes)
     if all(isinstance(count, int) for count in given):  # without arrays: a cost model asks for one schedule at a time

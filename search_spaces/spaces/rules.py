@@ -119,15 +119,6 @@ class Rule(_OfColumns):
             why_not: Takes values of one schedule, and gives a sentence or None.
             doc: What the rule is for.
             names: The column that each of its parameters reads, where that has another name.
-            @ search_spaces/spaces/space.py::Space
-
-        Args:
-            name: As schedules have it: the template's.
-            parameters: What may vary, at least one.
-            attributes: What follows from them, and rules may need.
-            constraints: Validity constraints.
-            pruning: Rules of taste.
-            stratified_by: A parameter; None for the whole as one stratum.
         """
 
         @wraps(why_not)

@@ -51,6 +51,14 @@ class Space:
 
     Raises ValueError for missing parameters, duplicate names, unknown names in ``needs`` or ``stratified_by``, and
     attributes that depend on themselves.
+
+    Args:
+        name: As schedules have it: the template's.
+        parameters: What may vary, at least one.
+        attributes: What follows from them, and rules may need.
+        constraints: Validity constraints.
+        pruning: Rules of taste.
+        stratified_by: A parameter; None for the whole as one stratum.
     """
 
     def __init__(

@@ -82,15 +82,29 @@ class DeviceSource:
         grid_may_shrink: bool = False,
         includes: Sequence[str] = (),
     ) -> Kernel:
-        """Return the kernel whose ``Config`` has every parameter and attribute of ``config`` as a constant of its own
+        """Return the kernel whose ``Config`` has every parameter and attribute of a config as a constant of its own
         name.
 
-        ``constants`` and ``types`` (C++ names) of the problem stand before them. ``arguments`` are the kernel's
-        parameters in order, workspaces and tensor maps included; ``call`` are the arguments of ``entry``: names of
-        parameters, or ``nullptr``. The launch has ``blocks`` blocks of the attribute ``threads``, in clusters of
-        ``cluster``, with ``shared_bytes`` of dynamic shared memory; ``min_blocks`` is the blocks per SM that the
-        compiler limits registers for. ``includes`` are headers that this kernel needs besides that of ``entry``.
-        Raises ValueError for a duplicate name.
+        The launch has blocks of the attribute ``threads``, with ``shared_bytes`` of dynamic shared memory;
+        ``min_blocks`` is the blocks per SM that the compiler limits registers for.
+
+        Args:
+            config: The schedule with all that follows from it.
+            constants: Of the problem, which stand before those of ``config``.
+            types: C++ names of types, by name.
+            arguments: The kernel's parameters in order, workspaces and tensor maps included.
+            call: The arguments of ``entry``: names of parameters, or ``nullptr``.
+            blocks: Of the launch.
+            cluster: Blocks of a cluster along each axis.
+            launches: How often the kernel is launched, one after another.
+            cooperating: As of Kernel.
+            chained: As of Kernel.
+            window: As of Kernel.
+            grid_may_shrink: As of Kernel.
+            includes: Headers that this kernel needs besides that of ``entry``.
+
+        Raises:
+            ValueError: A name of the problem clashes with one of ``config``.
         """
         twice = set(constants) & set(config)
         if twice:

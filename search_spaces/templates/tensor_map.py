@@ -59,10 +59,17 @@ class TensorMap:
         swizzle: Literal["NONE", "32B", "64B", "128B"] = "NONE",
         l2_promotion: Literal["NONE", "L2_64B", "L2_128B", "L2_256B"] = "NONE",
     ) -> TensorMap:
-        """Return the map of all of ``operand``, a dimension for each of its own; ``box`` as ``operand.shape``: slowest
-        first.
+        """Return the map of all of an operand, a dimension for each of its own.
 
-        Raises ValueError as the class does, and for a type that no tensor map has.
+        Args:
+            name: Of the kernel's parameter.
+            operand: The array.
+            box: As ``operand.shape``: slowest first.
+            swizzle: How a box lies in shared memory.
+            l2_promotion: What L2 reads at a time.
+
+        Raises:
+            ValueError: As the class does, and for a type that no tensor map has.
         """
         element = _ELEMENT_OF.get(operand.dtype.name)
         if element is None:
@@ -76,9 +83,16 @@ class TensorMap:
     def matrices(
         cls, name: str, operand: Operand, box: tuple[int, int], *, swizzle: Literal["NONE", "32B", "64B", "128B"]
     ) -> TensorMap:
-        """Return the map of ``operand`` as matrices one behind another: three dimensions, and boxes of one matrix.
+        """Return the map of an operand as matrices one behind another: three dimensions, and boxes of one matrix.
 
-        Raises ValueError as ``dense`` does.
+        Args:
+            name: Of the kernel's parameter.
+            operand: The array; leading axes are joined.
+            box: (rows, columns).
+            swizzle: How a box lies in shared memory.
+
+        Raises:
+            ValueError: As of ``dense``.
         """
         columns = operand.shape[-1]
         rows = operand.shape[-2] if len(operand.shape) > 1 else 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from autosched.cli import main
 from autosched.user_kernels.problem import KernelProblem
 from autosched.user_kernels.user_kernel import Kernel as UserKernel
 from measurements.compiler.pool import CompileCache, Compiled, CompilePool
-from measurements.emulator import EmulationJob, emulate, emulate_many
+from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
 from search_spaces.operators.problem import Array
 from search_spaces.spaces.schedule import Schedule
@@ -72,8 +73,9 @@ def worst(problem: KernelProblem, inputs: Mapping[str, Array], outputs: Mapping[
 def test_numbers_are_right(name: str, which: int, count: int, nightly: bool) -> None:
     problem = example(name).problem(**SMALL_SIZES[name][which])
     schedules, inputs = sampled(problem, 40 if nightly else count), problem.random_inputs(0)
-    jobs = (EmulationJob(kernel_of(problem, s), inputs) for s in schedules)
-    for schedule, emulation in zip(schedules, emulate_many(jobs, 2), strict=True):
+    with ThreadPoolExecutor(2) as pool:
+        emulations = list(pool.map(lambda s: emulate(kernel_of(problem, s), inputs), schedules))
+    for schedule, emulation in zip(schedules, emulations, strict=True):
         assert emulation.ok, f"{schedule}: {emulation.reason} {emulation.log}"
         assert worst(problem, inputs, emulation.outputs) <= 1, schedule
 

@@ -22,9 +22,16 @@ from search_spaces.templates.template import TemplateSet
 def kernel_of(
     program: Program, arguments: Sequence[Any], device: str, schedule: Schedule | Mapping[str, int | str] | None
 ) -> tuple[ProgramProblem, Kernel]:
-    """Return the problem of these arrays and the kernel of ``schedule``, by default the time model's choice.
+    """Return the problem of these arrays and the kernel of a schedule.
 
-    Raises ValueError for arrays that do not fit the program, and for a schedule that breaks a validity rule.
+    Args:
+        program: The tile program.
+        arguments: Its arrays in their order, which say its sizes.
+        device: The name of the GPU that the kernel is for.
+        schedule: One of the program, or its values by name; None for the time model's choice.
+
+    Raises:
+        ValueError: Arrays that do not fit the program, or a schedule that breaks a validity rule.
     """
     problem, row = problem_of(program, **_sizes(program, arguments)), device_row(device)
     own = template(program)

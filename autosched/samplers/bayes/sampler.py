@@ -66,7 +66,14 @@ class AcquisitionState:
 
 
 class BayesSampler(Sampler):
-    """``prior`` may guess times; its features are not used."""
+    """``prior`` may guess times; its features are not used.
+
+    Args:
+        space: What is proposed.
+        seed: Of all that is drawn.
+        prior: Guesses of log seconds; None, or one that guesses nothing, leaves the surrogate without them.
+        settings: By default ``Settings()``, which says what each means.
+    """
 
     name = "bayes"
 

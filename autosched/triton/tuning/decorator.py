@@ -22,7 +22,20 @@ from search_spaces.hardware.devices import device as device_named
 
 
 class TunedFunction:
-    """What the decorator makes of a function: launched as ever, ``kernel[grid](...)``, and tuned by ``kernel.tune``."""
+    """What the decorator makes of a function: launched as ever, ``kernel[grid](...)``, and tuned by ``kernel.tune``.
+
+    Args:
+        function: What ``triton.jit`` made.
+        space: Values of each parameter that may vary; None for those of ``triton.autotune``, else powers of two.
+        rules: Conditions that a configuration must satisfy.
+        default: Values to start from and to compare with; None for the first.
+        reference: Computes what the kernel must; None compares with the default configuration.
+        tolerance: (relative, absolute); None for that of the types.
+        database: A path or an SQLAlchemy URL; None for the usual one.
+        trials: Of each problem that the database does not know.
+        proof_args: Makes smaller arguments to prove on; None for those of the call.
+        workers: Processes that compile; None for one per core.
+    """
 
     def __init__(
         self,

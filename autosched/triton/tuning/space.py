@@ -168,23 +168,6 @@ def space_of(
 
     Raises:
         SpaceError: One line that names the parameter.
-        @ autosched/helion/estimates.py::EstimateProvider
-
-    Args:
-        kernel: The bound kernel.
-        settings: Helion's; not used.
-        config_spec: Helion's; not used.
-        args: CPU tensors at the sizes that count.
-        log: Helion's; not used.
-        autotune_metrics: Where Helion counts configurations.
-        device: The GPU that times are of.
-        @ autosched/helion/proven.py::ProvenConfigs
-
-    Args:
-        kernel: What ``@helion.kernel`` made.
-        args: Tensors of small sizes, which are copied to the CPU.
-        device: The GPU that is emulated.
-        compare: As of ``proven``; None for the usual tolerance.
     """
     name = f"triton:{function.name}"
     if given is None and function.configs:

@@ -42,19 +42,33 @@ def choose(
     power: bool = False,
     recording_file: str | Path | None = None,
 ) -> Backend:
-    """Return the backend called ``backend``, for ``device`` (a name, a row, or None for the GPU of this machine).
+    """Return the backend: what makes times, of which templates, on which device.
 
     "auto" measures where a GPU answers that is the device asked for. Elsewhere it replays, where ``problem`` was
-    recorded on the device with today's space, and else estimates; for h200 where no device is named. A device is never
-    replaced by a similar one. ``workers`` compilers, by default one per core. ``policy`` is how times are taken, by
-    default from a cold L2, in CUDA graphs and at free clocks; only what measures can have another. ``gpus`` measure,
-    all of one kind: by default GPU 0 alone, because the others of a shared machine may be somebody's. ``templates`` are
-    to be searched, by default all that can compute ``problem``. ``model`` estimates times, by default the analytic
-    model. ``ray`` is the address of a cluster whose GPUs of the kind ``device`` measure, or a Fleet of one, which stays
-    the caller's to close; the backend "ray" alone takes the cluster that this machine belongs to. ``power`` measures
-    that of the GPU, too. ``recording_file`` is what "replay" replays: a cache or T4 file of Kernel Tuner's, a
-    recording, a database. Raises ValueError (BackendError, FleetError, UnknownDevice, RecordingError, TableError) for
-    what cannot be used; no process is started then.
+    recorded on the device with today's space, and else estimates. A device is never replaced by a similar one.
+
+    Args:
+        backend: One of BACKENDS. "ray" alone takes the cluster that this machine belongs to.
+        device: A name, a row, or None for the GPU of this machine, and h200 where there is none.
+        problem: What will be searched; None to look at the machine alone.
+        workers: Compilers; None for one per core.
+        policy: How times are taken; None for from a cold L2, in CUDA graphs and at free clocks. Only what measures can
+            have another.
+        gpus: Those that measure, all of one kind; None for GPU 0 alone, because the others of a shared machine may be
+            somebody's.
+        templates: Those to search, by name or themselves; None for all that can compute ``problem``.
+        model: Estimates times; None for the analytic model.
+        ray: The address of a cluster whose GPUs of the kind ``device`` measure, or a Fleet of one, which stays the
+            caller's to close.
+        power: Whether that of the GPU is measured, too.
+        recording_file: What "replay" replays: a cache or T4 file of Kernel Tuner's, a recording, a database.
+
+    Returns:
+        The backend, which the caller closes.
+
+    Raises:
+        ValueError: What cannot be used (BackendError, FleetError, UnknownDevice, RecordingError, TableError); no
+            process is started then.
     """
     if backend not in BACKENDS:
         raise BackendError(f"unknown backend {backend!r}: use one of {', '.join(BACKENDS)}")

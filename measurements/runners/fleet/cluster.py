@@ -42,18 +42,6 @@ class Fleet:
 
     Raises:
         FleetError: There is no Ray, no cluster, or no GPU in it that answers.
-        @ measurements/runners/fleet/runner.py::FleetRunner.compare
-
-    Args:
-        candidates: At least one, of one problem.
-        rounds: How often each is timed, in turns.
-        library: Whether the vendor's library takes part.
-        others: Names of further baselines.
-        seed: As of ``CudaRunner.compare``.
-
-    Raises:
-        ValueError: As of ``CudaRunner.compare``.
-        RunnerStopped: No GPU of the kind is left.
     """
 
     def __init__(

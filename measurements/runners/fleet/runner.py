@@ -80,7 +80,19 @@ class FleetRunner(PoolRunner):
         others: Sequence[str] = (),
         seed: int | None = None,
     ) -> tuple[Entrant, ...]:
-        """As ``CudaRunner.compare``, on one GPU; on another one from the start if that is lost."""
+        """As ``CudaRunner.compare``, on one GPU; on another one from the start if that is lost.
+
+        Args:
+            candidates: At least one, of one problem.
+            rounds: How often each is timed, in turns.
+            library: Whether the vendor's library takes part.
+            others: Names of further baselines.
+            seed: As of ``CudaRunner.compare``.
+
+        Raises:
+            ValueError: As of ``CudaRunner.compare``.
+            RunnerStopped: No GPU of the kind is left.
+        """
         compiled = [self._pool.submit(c.kernel, self.device.arch) for c in candidates]
         programs = [
             runnable(c, future.result(), self.device, self.provenance)

@@ -466,7 +466,14 @@ class Builder:
         return self.result((shape[0], shape[1]), result, lambda v: ir.Map(v, function, tuple(values), caller()))
 
     def either(self, truths: str, bits: str, a: Operand, b: Operand) -> Tile:
-        """``&`` and ``|``: of truths, or of the bits of whole numbers."""
+        """Return ``a & b`` or ``a | b``: of truths, or of the bits of whole numbers.
+
+        Args:
+            truths: The operation of truths.
+            bits: That of bits.
+            a: A tile, a loop's variable or a number.
+            b: Likewise.
+        """
         left = a.tile() if isinstance(a, (Tile, State)) else None
         return self.map(bits if left is not None and left.value.dtype == I32 else truths, a, b)
 

@@ -181,7 +181,14 @@ class Tile(Arithmetic):
 
 
 class State(Arithmetic):
-    """A variable that a loop carries."""
+    """A variable that a loop carries.
+
+    Args:
+        builder: Records the program.
+        number: The variable's, in its loop.
+        shape: (rows, columns).
+        type_: Of its elements.
+    """
 
     def __init__(self, builder: Recorder, number: int, shape: Shape, type_: DType) -> None:
         self.builder, self.number, self.shape, self.dtype = builder, number, shape, type_

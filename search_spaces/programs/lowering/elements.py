@@ -52,8 +52,16 @@ class Code:
     def each(
         self, count: int, text: Text, source: Source, *, width: int = 1, writes: str = "", scattered: Iterable[str] = ()
     ) -> None:
-        """``text(r)`` for each register, or every ``width`` of them. ``scattered`` are arrays that it reads in another
-        order than its own, so that they must be whole."""
+        """Add a statement for each register, or every ``width`` of them.
+
+        Args:
+            count: Registers.
+            text: The statement of register r.
+            source: The line of the program.
+            width: Registers that a statement takes.
+            writes: The array that it writes; "" for none.
+            scattered: Arrays that it reads in another order than its own, so that they must be whole.
+        """
         if count != self._count or self._written & set(scattered):
             self.flush()
         self._count = count

@@ -59,7 +59,14 @@ def swizzle_of(layout: str, row_major: bool, element_bytes: int) -> Swizzle | No
 
 
 def why_no_boxes(staged: Staged, layout: str, rows: int, cols: int) -> str | None:
-    """Why wgmma does not read a tile of ``rows`` x ``cols`` of the operand under ``layout``."""
+    """Say why wgmma does not read a tile of an operand under a layout; None where it does.
+
+    Args:
+        staged: The operand.
+        layout: The text of the layout.
+        rows: Of the tile, in elements.
+        cols: Of the tile.
+    """
     element_bytes = staged.load.window.array.dtype.bytes
     swizzle = swizzle_of(layout, staged.row_major, element_bytes)
     if swizzle is None:

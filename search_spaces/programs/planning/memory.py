@@ -81,6 +81,14 @@ class Memory:
         stages: Mapping[int, int],
         values: Mapping[str, Value],
     ) -> Memory:
+        """Lay out the shared memory of a schedule.
+
+        Args:
+            found: What the program holds where.
+            staged: Operands that are copied to shared memory, by name.
+            stages: Of the ring of each loop, by its number.
+            values: The schedule's.
+        """
         memory = cls()
         base = 0
         for name, numbers in staged.items():

@@ -99,7 +99,14 @@ def _fragments(product: ProductNumbers, spread: Spread) -> Distribution:
 
 
 def warps_across(pieces: int, lines: int, columns: int, warps: int) -> int:
-    """Warps side by side on a line of ``pieces`` that a warp takes at a time: those that other lines do not need."""
+    """Return the warps side by side on a line: those that other lines do not need.
+
+    Args:
+        pieces: What a warp takes of a line at a time, how many of these there are.
+        lines: Of the tile.
+        columns: Lanes side by side on a line.
+        warps: Of the block.
+    """
     lane_lines = gcd(lines, WARP // columns)
     return max(1, gcd(pieces, warps // gcd(lines // lane_lines, warps)))
 

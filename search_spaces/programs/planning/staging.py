@@ -75,8 +75,15 @@ def _accepted(answer: Answer | Refusal | str) -> Answer:
 
 
 def operand_struct(n: StagedNumbers, numbers: Numbers, row: TensorIntrinsic, whole: bool | None = None) -> str:
-    """Return the C++ type ``Operand_NAME``. ``whole``, of a loop that is peeled: whether the tiles of all turns but the
-    last lie in the array along the way that they move."""
+    """Return the C++ type ``Operand_NAME`` of an operand in shared memory.
+
+    Args:
+        n: The operand's layout and copy.
+        numbers: Those of the whole kernel.
+        row: The instruction that multiplies it.
+        whole: Of a loop that is peeled, whether the tiles of all turns but the last lie in the array along the way that
+            they move; None for other loops.
+    """
     staged = n.staged
     product, array = numbers.products[staged.product], staged.load.window.array
     left = staged.side == "a"

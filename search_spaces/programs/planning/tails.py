@@ -20,7 +20,14 @@ def but_the_last(turns: Turns, loop: int) -> Turns:
 
 
 def leaves(window: ir.Window, dimension: int, found: Inference, turns: Turns) -> bool:
-    """Whether a window reaches beyond the end of its array in some block and turn."""
+    """Say whether a window reaches beyond the end of its array in some block and turn.
+
+    Args:
+        window: The tile of an array.
+        dimension: 0 or 1.
+        found: The program, whose blocks move the window.
+        turns: The most turns of each loop, which move it, too.
+    """
     _, high = window.at[dimension].interval(found.trace.blocks, turns)
     return high + window.shape[dimension] > window.extent[dimension]
 
@@ -39,7 +46,7 @@ def peelable(found: Inference) -> frozenset[int]:
 
 
 def tail_names(inferences: Iterable[Inference]) -> dict[int, str]:
-    """Return the parameter of each loop that is peelable with some choice of sizes, by the loop's place."""
+    """Return the parameter of each loop that can be peeled with some choice of sizes, by the loop's place."""
     places = sorted({list(i.loops).index(number) for i in inferences for number in peelable(i)})
     return {place: "tail" if len(places) == 1 else f"tail_{place + 1}" for place in places}
 

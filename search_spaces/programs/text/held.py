@@ -24,7 +24,14 @@ Held = Tile | State | WindowHandle | Index
 
 
 class Names:
-    """Of one listing at one choice of sizes. ``held`` is what each name stands for now."""
+    """Hold what each name of one listing stands for now, at one choice of sizes.
+
+    Args:
+        found: What the listing says.
+        p: Records the program.
+        arrays: By name.
+        sizes: By name.
+    """
 
     def __init__(self, found: Survey, p: Builder, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
         self.found, self.p, self.arrays, self.sizes = found, p, dict(arrays), dict(sizes)

@@ -29,8 +29,15 @@ def aligned_bytes(problem: Matmul, side: OperandSide) -> int:
 
 
 def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> SharedLayout | str:
-    """Return the layout of one box of an operand's tile of ``extent`` (along m or n) x ``tile_k``, or why there is
-    none."""
+    """Return the layout of one box of an operand's tile, or why there is none.
+
+    Args:
+        problem: Has types and storage orders.
+        side: "a" or "b".
+        extent: Of the tile along m or n.
+        tile_k: Along k.
+        swizzle: Its width in bytes.
+    """
     by_k = along_k(problem, side)
     width = line_bytes(swizzle) // problem.input_dtype.bytes
     across, lines = (tile_k, extent) if by_k else (extent, tile_k)

@@ -12,6 +12,13 @@ from search_spaces.templates.common.launch_rules import register_limit
 
 
 def compiled_registers(config: Config, device: Device, scale: float = 1.0, more: int = 0) -> int:
-    """``scale`` times the lower estimate and ``more``, up to what the block and ``min_blocks`` leave to a thread."""
+    """Return the registers that a thread is expected to get.
+
+    Args:
+        config: Has the lower estimate, ``threads`` and ``min_blocks``.
+        device: Limits what these leave to a thread.
+        scale: Of the lower estimate.
+        more: Beside it.
+    """
     least, threads, blocks = config.integers("registers", "threads", "min_blocks")
     return max(least, min(int(scale * least) + more, int(register_limit(device, threads, blocks))))

@@ -15,7 +15,15 @@ from search_spaces.spaces.rules import Rule
 
 
 def alignment_rule(name: str, vector: str, lines: str, extent: int, element_bytes: int) -> Rule:
-    """Return a validity constraint: every line begins at a whole vector. ``lines`` says whose they are."""
+    """Return a validity constraint: every line begins at a whole vector.
+
+    Args:
+        name: Of the rule.
+        vector: The column of the vector's elements.
+        lines: Whose lines they are, for the reason.
+        extent: Elements of a line.
+        element_bytes: Of one.
+    """
     return Rule(
         name,
         lambda elements: extent % elements == 0,
@@ -26,7 +34,14 @@ def alignment_rule(name: str, vector: str, lines: str, extent: int, element_byte
 
 
 def width_rule(name: str, vector: str, extent: int, element_bytes: int) -> Rule:
-    """Automatic data movement: only wide vectors."""
+    """Return a pruning rule of automatic data movement: only wide vectors.
+
+    Args:
+        name: Of the rule.
+        vector: The column of the vector's elements.
+        extent: Elements of a line.
+        element_bytes: Of one.
+    """
     return Rule(
         name,
         each(lambda elements: wide_enough(Region((WARP, 1), "cols", extent, element_bytes), elements)),
@@ -36,7 +51,16 @@ def width_rule(name: str, vector: str, extent: int, element_bytes: int) -> Rule:
 
 
 def sectors_rule(name: str, line: str, vector: str, columns: str, extent: int, element_bytes: int) -> Rule:
-    """Automatic data movement: only few sectors. A tile has ``line`` elements of each line, for ``columns`` threads."""
+    """Return a pruning rule of automatic data movement: only few sectors.
+
+    Args:
+        name: Of the rule.
+        line: The column of the elements that a tile has of each line.
+        vector: That of the vector's elements.
+        columns: That of the threads side by side on a line.
+        extent: Elements of a line.
+        element_bytes: Of one.
+    """
 
     def few(length: int, elements: int, threads: int) -> bool:
         return few_sectors(Region((WARP, length), "cols", extent, element_bytes), elements, threads)

@@ -17,11 +17,21 @@ HILBERT_SIDE = 1.22  # of what consecutive tiles of a curve cover, over that of 
 def dram_bytes(
     problem: Matmul, config: Config, device: Device, cluster: tuple[int, int] = (1, 1), out_of_step: float = 0.0
 ) -> float:
-    """Traffic between DRAM and L2 for the launch, whose raster orders clusters of blocks along m and n.
+    """Return the traffic between DRAM and L2 of a launch.
 
-    Operands that fit into L2 are read once. Otherwise each wave of resident blocks reads the panels of a and b that
-    its tiles touch, and a wave that walks in bands touches fewer. The blocks of a wave walk along k together, but for
-    the share ``out_of_step`` of the tiles, whose blocks begin anywhere: of panels larger than L2 it reads parts again.
+    Operands that fit into L2 are read once. Otherwise each wave of resident blocks reads the panels of a and b that its
+    tiles touch, and a wave that walks in bands touches fewer.
+
+    Args:
+        problem: Sizes and types.
+        config: Tiles, raster and splits.
+        device: Has the L2.
+        cluster: Blocks along m and n that the raster orders together.
+        out_of_step: The share of the tiles whose blocks begin anywhere along k, while the others walk together: of
+            panels larger than L2 they read parts again.
+
+    Returns:
+        Bytes.
     """
     tile_m, tile_n, threads = config.integers("tile_m", "tile_n", "threads")
     tiles_m, tiles_n, blocks = config.integers("tiles_m", "tiles_n", "blocks")
@@ -48,7 +58,14 @@ def dram_bytes(
 
 
 def wave_shape(raster: str, wave: int, tiles_m: int, tiles_n: int) -> tuple[float, float]:
-    """Rows and columns of tiles that a wave of consecutive blocks covers, on average over where it begins."""
+    """Return rows and columns of tiles that a wave of consecutive blocks covers, on average over where it begins.
+
+    Args:
+        raster: The order of tiles.
+        wave: Blocks.
+        tiles_m: Rows of tiles.
+        tiles_n: Columns of tiles.
+    """
     if raster == HILBERT:  # pieces of any begin: their sides are longer than those of a square
         side = HILBERT_SIDE * math.sqrt(wave)
         rows, columns = min(side, float(tiles_m)), min(side, float(tiles_n))

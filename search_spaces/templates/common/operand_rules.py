@@ -20,10 +20,15 @@ from search_spaces.templates.common.shared_tiles import contiguity
 def operand_rules(
     side: OperandSide, name: str, names: Mapping[str, str], axis: Axis, extent: int, element_bytes: int
 ) -> tuple[Rule, ...]:
-    """Return the validity constraints of the operand called ``name``, which is the a or the b of its products.
+    """Return the validity constraints of an operand.
 
-    ``names`` gives the columns that are its layout, copy, vector, columns, rows, cols, major and minor. Lines in memory
-    have ``extent`` elements, along ``axis`` of its tile.
+    Args:
+        side: Which one of its products it is, "a" or "b".
+        name: What it is called.
+        names: The columns that are its layout, copy, vector, columns, rows, cols, major and minor.
+        axis: Along which lines in memory run in its tile.
+        extent: Elements of such a line.
+        element_bytes: Of one.
     """
 
     def access(layout: str, rows: int, cols: int, intrinsic: str) -> Access | Refusal:

@@ -26,7 +26,14 @@ def streams(tiles: int, tiles_of_block: int) -> bool:
 
 
 def why_no_stream_k(tiles: int, resident: int, tiles_of_block: int, cluster: int) -> str | None:
-    """Why stream-K cannot deal out ``tiles`` to ``resident`` workers of ``cluster`` blocks, or None."""
+    """Say why stream-K cannot deal out tiles; None where it can.
+
+    Args:
+        tiles: Of the launch.
+        resident: Workers that run at a time.
+        tiles_of_block: The most of one.
+        cluster: Blocks of a worker.
+    """
     if tiles_of_block == 1:
         return "stream-K deals out the k of tiles to blocks that compute several, but each computes one"
     launched = workers_of_launch(resident, tiles, tiles_of_block)

@@ -83,7 +83,14 @@ def tiling(problem: Matmul) -> Tiling:
 
 
 def tile_shape(operand: str, tile_m: int, tile_n: int, tile_k: int) -> tuple[int, int]:
-    """Shape of an operand's tile: a is (m, k), b is (k, n)."""
+    """Return the shape of an operand's tile: a is (m, k), b is (k, n).
+
+    Args:
+        operand: "a" or "b".
+        tile_m: Rows of the tile of out.
+        tile_n: Its columns.
+        tile_k: What is multiplied at a time.
+    """
     return (tile_m, tile_k) if operand == "a" else (tile_k, tile_n)
 
 

@@ -49,8 +49,14 @@ def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
 
 
 def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
-    """How TMA copies ``operand``, which is a side of ``problem``: a box of one matrix at a time, whose lines are the
-    width of the swizzle."""
+    """Return how TMA copies an operand: a box of one matrix at a time, whose lines are the width of the swizzle.
+
+    Args:
+        problem: Has the storage orders.
+        config: Tiles and swizzles.
+        side: Which one of the products it is.
+        operand: The array.
+    """
     swizzle = config.integer(f"swizzle_{side}")
     extent = ROWS if side == "a" else config.integer("tile_n") // blocks_of_tile(config)
     lines = extent if along_k(problem, side) else config.integer("tile_k")
@@ -107,8 +113,14 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
 
 
 def lower_sides(problem: Matmul, operands: tuple[Operand, ...], config: Config, *, transposed: bool = False) -> Kernel:
-    """Return the kernel of a valid config of ``problem``, whose a, b, scales and bias (if any) and out are
-    ``operands``."""
+    """Return the kernel of a valid config.
+
+    Args:
+        problem: What is computed.
+        operands: Its a, b, scales and bias (if any) and out.
+        config: The schedule with all that follows from it.
+        transposed: Whether the sides are exchanged, so that out is written transposed.
+    """
     a, b, *rest = operands
     scales, (*read, out) = (rest[:2], rest[2:]) if problem.blocks else ([], rest)
     sources = tensor_map(problem, config, "a", a), tensor_map(problem, config, "b", b)

@@ -52,7 +52,14 @@ def access(problem: Matmul, config: Config, side: OperandSide) -> Access:
 
 
 def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
-    """How TMA copies ``operand``, which is a side of ``problem``: a box of one matrix at a time."""
+    """Return how TMA copies an operand: a box of one matrix at a time.
+
+    Args:
+        problem: Has the storage orders.
+        config: Tiles and swizzles.
+        side: Which one of the products it is.
+        operand: The array.
+    """
     layout = box(problem, config, side)
     swizzles: dict[int, Literal["32B", "64B", "128B"]] = {32: "32B", 64: "64B", 128: "128B"}
     promotions: dict[int, Literal["L2_128B", "L2_256B"]] = {128: "L2_128B", 256: "L2_256B"}

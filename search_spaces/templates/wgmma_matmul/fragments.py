@@ -41,8 +41,15 @@ def a_from(problem: Matmul) -> Parameter:
 def fragment_registers(
     problem: Matmul, tile_m: IntArray, tile_k: IntArray, sharing: IntArray, a_from: TextColumn
 ) -> IntArray:
-    """Return registers of A that a consumer's thread holds until the multiplications of a k-tile have been waited
-    for."""
+    """Return registers of A that a consumer's thread holds until the multiplications of a k-tile have been waited for.
+
+    Args:
+        problem: Has the type.
+        tile_m: [n], rows of the tile.
+        tile_k: [n], along k.
+        sharing: [n], consumers that the rows are dealt out to.
+        a_from: [n], "registers" or "shared"; there are none of the latter.
+    """
     steps = tile_k * problem.input_dtype.bytes // K_BYTES
     held: IntArray = np.where(a_from == REGISTERS, FRAGMENT_REGISTERS * steps * tile_m // (ROWS * sharing), 0)
     return held
@@ -72,7 +79,14 @@ def fragment_pruning(problem: Matmul) -> tuple[Rule, ...]:
 
 
 def loading(problem: Matmul, config: Config, multiplications: float, wavefronts_of_a: float) -> tuple[float, float]:
-    """Warp instructions that load A for a k-tile, and the wavefronts of shared memory besides those of wgmma."""
+    """Return warp instructions that load A for a k-tile, and the wavefronts of shared memory besides those of wgmma.
+
+    Args:
+        problem: Has type and storage order.
+        config: Says where A is multiplied from.
+        multiplications: Instructions of a k-tile.
+        wavefronts_of_a: Of reading A once without conflicts.
+    """
     if config.text("a_from") == SHARED:
         return 0.0, 0.0
     if descriptors_take(problem):

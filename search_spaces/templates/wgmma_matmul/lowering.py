@@ -40,8 +40,16 @@ def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
 
 
 def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
-    """How TMA copies ``operand``, which is a side of ``problem``: a box of one matrix at a time, whose lines are the
-    width of the swizzle, and of them the share of one block where a cluster copies together, or half of too many."""
+    """Return how TMA copies an operand: a box of one matrix at a time, whose lines are the width of the swizzle.
+
+    Of them it is the share of one block where a cluster copies together, or half of too many.
+
+    Args:
+        problem: Has the storage orders.
+        config: Tiles, swizzles and clusters.
+        side: Which one of the products it is.
+        operand: The array.
+    """
     swizzle = config.integer(f"swizzle_{side}")
     width = line_bytes(swizzle) // operand.dtype.bytes
     extent = config.integer("tile_m" if side == "a" else "tile_n")
@@ -93,8 +101,14 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
 
 
 def lower_sides(problem: Matmul, operands: tuple[Operand, ...], config: Config, *, transposed: bool = False) -> Kernel:
-    """Return the kernel of a valid config of ``problem``, whose a, b, scales and bias (if any) and out are
-    ``operands``."""
+    """Return the kernel of a valid config.
+
+    Args:
+        problem: What is computed.
+        operands: Its a, b, scales and bias (if any) and out.
+        config: The schedule with all that follows from it.
+        transposed: Whether the sides are exchanged, so that out is written transposed.
+    """
     a, b, *rest = operands
     *read, out = rest
     accesses = {side: access(problem, config, side) for side in SIDES}

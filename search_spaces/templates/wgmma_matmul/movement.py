@@ -158,7 +158,14 @@ class Copying:
 
 
 def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) -> Copying | None:
-    """Return the counts of ``side``, or None where TMA copies it."""
+    """Return what copying an operand costs, or None where TMA copies it.
+
+    Args:
+        problem: Has type and storage order.
+        config: Tiles and swizzles.
+        side: "a" or "b".
+        device: The GPU.
+    """
     bytes_ = access(problem, config, side)
     if bytes_ == 0:
         return None

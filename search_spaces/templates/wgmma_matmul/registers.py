@@ -37,7 +37,14 @@ def launched_registers(device: Device, consumers: npt.ArrayLike, min_blocks: npt
 
 
 def consumer_limit(device: Device, consumers: IntArray, min_blocks: IntArray, consumer_registers: IntArray) -> IntArray:
-    """Return registers that a consumer's thread has."""
+    """Return registers that a consumer's thread has.
+
+    Args:
+        device: Limits those of a launch.
+        consumers: [n], warpgroups.
+        min_blocks: [n], blocks of an SM that the compiler limits registers for.
+        consumer_registers: [n], what consumers take of the producer's; 0 where they take none.
+    """
     return np.where(consumer_registers > 0, consumer_registers, launched_registers(device, consumers, min_blocks))
 
 

@@ -91,6 +91,28 @@ def test_a_program_that_proves_nothing(
     assert expected in capsys.readouterr().out
 
 
+COMPILED_FOR_EVER = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def unrolled(o):
+    x = tl.load(o)
+    for i in tl.static_range(1_000_000):
+        x += i * x
+    tl.store(o, x)
+
+unrolled[(1,)](torch.zeros(1, device="cuda"))
+"""
+
+
+def test_a_program_that_the_compiler_takes_too_long_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(COMPILED_FOR_EVER)
+    assert verify("--python", str(path), "--device", "h100", "--limit", "2") == 1
+    assert "the program was ended after 2.0 s, while Triton compiled unrolled; nothing" in capsys.readouterr().out
+
+
 def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify("--python", str(tmp_path / "absent.py"), "--device", "h100") == 2
     assert "absent.py: no such file" in capsys.readouterr().err

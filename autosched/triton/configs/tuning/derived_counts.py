@@ -30,8 +30,22 @@ class NotCounted(ValueError):
 
 
 def derived_seconds(format: Format, layer: Layer, rows: int, config: Mapping[str, int], device: Device) -> float:
-    """ESTIMATED seconds of both matmuls for a batch of ``rows``. Raises NotCounted, and HostFailure where this machine
-    cannot emulate."""
+    """Estimate both matmuls of a layer for a batch by what their compiled kernels execute.
+
+    Args:
+        format: Whose kernel it is.
+        layer: Experts, sizes and types.
+        rows: Tokens of the batch.
+        config: Tiles, warps and stages.
+        device: The GPU.
+
+    Returns:
+        ESTIMATED seconds; infinity where no block fits.
+
+    Raises:
+        NotCounted: The kernel cannot be counted.
+        HostFailure: This machine cannot emulate.
+    """
     tables = [derived_table(format, layer, rows, config, shape, device) for shape in layer.matmuls]
     return float(sum(triton_times(table, device).seconds[0] for table in tables))
 
@@ -39,7 +53,23 @@ def derived_seconds(format: Format, layer: Layer, rows: int, config: Mapping[str
 def derived_table(
     format: Format, layer: Layer, rows: int, config: Mapping[str, int], shape: tuple[int, int], device: Device
 ) -> LaunchTable:
-    """Count the matmul of ``shape`` (columns, depth)."""
+    """Count one matmul of a layer.
+
+    Args:
+        format: Whose kernel it is.
+        layer: Experts, sizes and types.
+        rows: Tokens of the batch.
+        config: Tiles, warps and stages.
+        shape: (columns, depth) of the weights of one expert.
+        device: The GPU.
+
+    Returns:
+        A table of one row.
+
+    Raises:
+        NotCounted: The kernel cannot be counted.
+        HostFailure: This machine cannot emulate.
+    """
     kernel = kernel_for(format, moe=True).function
     tiles = dict(config)
     if format == "vllm" and layer.block_shape:

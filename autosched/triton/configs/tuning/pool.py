@@ -66,7 +66,18 @@ class JudgePool:
         return self._known[key]
 
     def counted(self, layer: Layer, rows: int, config: Mapping[str, int], device: Device) -> float | None:
-        """ESTIMATED seconds of a batch by counts of the compiled kernel; None where it cannot be counted."""
+        """Estimate a batch by counts of the compiled kernel, in one of the processes; what was counted is not counted
+        again.
+
+        Args:
+            layer: Experts, sizes and types.
+            rows: Tokens of the batch.
+            config: Tiles, warps and stages.
+            device: The GPU.
+
+        Returns:
+            ESTIMATED seconds; None where the kernel cannot be counted.
+        """
         key = json.dumps([asdict(layer), rows, device.name, sorted(config.items())])
         if key not in self._counted:
             request = {

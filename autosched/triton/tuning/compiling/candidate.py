@@ -98,26 +98,6 @@ def compiled(
 
     Raises:
         NotLaunched: Triton refuses it, or no such block fits on the device.
-        @ autosched/triton/tuning/compiling/processes.py::CompileProcesses
-
-    Args:
-        function: The kernel, in a file that they can import.
-        device: The GPU, one of the rows by name.
-        workers: How many, at least 1.
-        time_limit: Seconds of one configuration; a process that overruns it is killed.
-        @ autosched/triton/tuning/decorator.py::TunedFunction
-
-    Args:
-        function: What ``triton.jit`` made.
-        space: Values of each parameter that may vary; None for those of ``triton.autotune``, else powers of two.
-        rules: Conditions that a configuration must satisfy.
-        default: Values to start from and to compare with; None for the first.
-        reference: Computes what the kernel must; None compares with the default configuration.
-        tolerance: (relative, absolute); None for that of the types.
-        database: A path or an SQLAlchemy URL; None for the usual one.
-        trials: Of each problem that the database does not know.
-        proof_args: Makes smaller arguments to prove on; None for those of the call.
-        workers: Processes that compile; None for one per core.
     """
     capture = Capture(device, [])
     arguments = {**call.arguments, **values}

@@ -22,7 +22,14 @@ _MODULE = "autosched.triton.tuning.compiling.worker"
 
 
 class CompileProcesses:
-    """``workers`` processes, each owned by one thread. ``time_limit``: seconds of one configuration."""
+    """``workers`` processes, each owned by one thread. ``time_limit``: seconds of one configuration.
+
+    Args:
+        function: The kernel, in a file that they can import.
+        device: The GPU, one of the rows by name.
+        workers: How many, at least 1.
+        time_limit: Seconds of one configuration; a process that overruns it is killed.
+    """
 
     def __init__(
         self, function: TritonFunction, device: Device, workers: int, time_limit: float = COMPILE_SECONDS

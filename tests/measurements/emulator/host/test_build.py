@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,14 +18,12 @@ import pytest
 from measurements.compiler.nvrtc import NvrtcMissing
 from measurements.emulator import (
     Emulation,
-    EmulationJob,
     HostCompilerMissing,
     HostFailure,
     build,
     cache_folder,
     check_host,
     emulate,
-    emulate_many,
     host,
     host_compiler,
 )
@@ -277,32 +275,6 @@ def test_an_interleaved_tensor_map_is_unsupported(kernel_of: Callable[..., Kerne
     kernel = dataclasses.replace(kernel_of(source(1.0), ARGUMENTS), arguments=(mapped, ARGUMENTS[1]))
     found = emulate(kernel, {"a": np.zeros((2, 4, 8), np.float32)})
     assert found.status == "unsupported" and "a_map" in found.reason
-
-
-def test_emulate_many_keeps_the_order(kernel_of: Callable[..., Kernel]) -> None:
-    scales = [3.5, 1.5, 2.5, 4.5, 5.5, 6.5]
-    taken: list[float] = []
-
-    def jobs() -> Iterator[EmulationJob]:
-        for scale in scales:
-            taken.append(scale)
-            yield EmulationJob(kernel_of(source(scale), ARGUMENTS), INPUTS)
-
-    results = emulate_many(jobs(), workers=2)
-    first = next(results)
-    assert len(taken) <= 5  # a few ahead, not all
-    outputs = [first.outputs["o"], *(r.outputs["o"] for r in results)]
-    np.testing.assert_array_equal([o[1] for o in outputs], scales)
-
-
-def test_emulate_many_raises_at_the_bad_job(kernel_of: Callable[..., Kernel]) -> None:
-    kernel = kernel_of(source(1.0), ARGUMENTS)
-    results = emulate_many([EmulationJob(kernel, INPUTS), EmulationJob(kernel, {})], workers=2)
-    assert next(results).ok
-    with pytest.raises(ValueError, match="inputs must be"):
-        next(results)
-    with pytest.raises(ValueError, match="workers must be at least 1"):
-        next(emulate_many([], workers=0))
 
 
 def test_runner_dies_with_its_parent(tmp_path: Path) -> None:

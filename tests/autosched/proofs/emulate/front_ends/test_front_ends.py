@@ -64,7 +64,12 @@ def test_what_it_compiles_is_verified(
     found = front_end_of(program)
     assert found is not None and found.name == front_end
     done = subprocess.run(
-        [sys.executable, str(program), str(file)], capture_output=True, text=True, timeout=250, env=environment()
+        [sys.executable, str(program), str(file)],
+        capture_output=True,
+        text=True,
+        timeout=250,
+        env=environment(),
+        cwd=tmp_path,  # CuTe keeps its PTX where it is called
     )
     assert done.returncode == 0 and file.exists(), done.stdout + done.stderr
     expected = tmp_path / "expected.npy"

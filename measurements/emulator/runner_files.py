@@ -1,0 +1,299 @@
+"""The files between Python and the runner: the job that it is given, the data that it works on, and its report."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from measurements.emulator.findings import (
+    EmulationStatus,
+    Finding,
+    FindingKind,
+    GlobalSite,
+    SharedSite,
+    status_of,
+)
+from measurements.emulator.inputs_file import InputsFile
+from measurements.emulator.memory import FIRST_HANDLE, PLAIN_MEMORY, Flags, Memory, texture_object
+from measurements.emulator.order import ASCENDING, Order
+from measurements.emulator.ptx.build import Places
+from search_spaces.hardware.costs.ptx_costs import IN_PLACE, costs
+from search_spaces.operators.problem import Array, Operand
+from search_spaces.templates.kernel import Launch, Scalar
+from search_spaces.templates.tensor_map import ELEMENT_BYTES, SWIZZLE_BYTES, TensorMap
+from search_spaces.templates.texture import Texture
+
+ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
+
+# Kinds of elements, by how their names begin; the order is that of ElementKind in runtime/memory/tensor_map.hpp.
+_KINDS = (("UINT",), ("INT",), ("FLOAT16",), ("BFLOAT16",), ("FLOAT32", "TFLOAT32"), ("FLOAT64",))
+
+_Site = TypeVar("_Site", SharedSite, GlobalSite)
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How a launch is run. ``emulate`` says what the first five mean, ``emulate_ptx`` the next three.
+
+    ``contents`` say how the runner makes each input, where buffers are sparse (sparse.py), and ``inputs`` is the file
+    that some are in; None for what lies in the data file.
+    """
+
+    time_limit: float
+    check: bool = True
+    perturb: bool = False
+    order: Order = ASCENDING
+    calls: int = 1
+    memory: Memory = PLAIN_MEMORY
+    count: bool = False
+    blocks: Sequence[int] | None = None
+    contents: Mapping[str, str] | None = None
+    inputs: InputsFile | None = None
+
+
+def offsets_of(operands: tuple[Operand, ...]) -> dict[str, int]:
+    """Where each operand lies in the data file, by name."""
+    offsets, end = {}, 0
+    for operand in operands:
+        offsets[operand.name] = end
+        end = -(-(end + operand.bytes) // ALIGNMENT) * ALIGNMENT
+    return offsets
+
+
+def job_text(kernel: Launch, settings: RunSettings) -> str:
+    """Return a launch and how it is run as lines, as runtime/main.cpp reads them."""
+    memory, order, contents = settings.memory, settings.order, settings.contents
+    operands = memory.operands(kernel)
+    offsets = offsets_of(operands)
+
+    def numbers(values: tuple[int, int, int]) -> str:
+        return " ".join(map(str, values))
+
+    lines = [
+        f"grid {numbers(kernel.grid)}",
+        f"launches {kernel.launches}",
+        f"calls {settings.calls}",
+        f"block {numbers(kernel.block)}",
+        f"cluster {numbers(kernel.cluster)}",
+        f"dynamic_shared_bytes {kernel.dynamic_shared_bytes}",
+        f"time_limit {settings.time_limit!r}",
+        f"check {int(settings.check)}",
+        f"perturb {int(settings.perturb)}",
+        f"sparse {int(contents is not None)}",
+        f"count {int(settings.count)}",
+        f"order_seed {order.seed}",
+        f"resident {order.resident}",
+        f"interleaved {int(order.blocks == 'interleaved')}",
+    ]
+    if settings.inputs is not None:
+        lines.append(f"inputs {settings.inputs.path}")
+    if settings.blocks is not None:
+        lines.append(f"blocks {len(settings.blocks)} {' '.join(map(str, settings.blocks))}")
+    for operand in operands:
+        name, zeroed = "".join(operand.name.split()) or "unnamed", int(operand.zeroed)
+        size, offset = operand.bytes, offsets[operand.name]
+        content = (contents or {}).get(operand.name, "none 0")
+        lines.append(f"buffer {name} {operand.role} {size} {operand.dtype.bytes} {zeroed} {offset} {content}")
+    numbers_of = {operand: k for k, operand in enumerate(operands)}
+    textures = list(memory.textures)
+    for position, argument in enumerate(kernel.arguments):
+        start = memory.offsets.get(position, 0)
+        match argument:
+            case Scalar():
+                lines.append(f"value {argument.stored.tobytes().hex()}")
+            case Operand():
+                lines.append(f"pointer {numbers_of[argument]} {start}")
+            case Texture():
+                textures.append(texture_object(argument, FIRST_HANDLE + len(textures)))
+                lines.append(f"value {textures[-1].handle.to_bytes(8, 'little').hex()}")
+            case TensorMap():
+                lines.append(_tensor_map_line(argument, numbers_of[argument.operand], start))
+    number_of = {operand.name: k for operand, k in numbers_of.items()}
+    lines += [f"defined {number_of[name]} {at}" for name, at in _flags_at(kernel, memory).items()]
+    lines += [f"address {number_of[a.array]} {a.at} {number_of[a.target]} {a.offset}" for a in memory.addresses]
+    lines += [f"inside {a.position} {a.at} {number_of[a.target]} {a.offset}" for a in memory.inside]
+    lines += [f"symbol {name} {number_of[array]}" for name, array in memory.symbols.items()]
+    lines += [t.line(number_of[t.array]) for t in textures]
+    lines += [f"fill {operand.name} {numbers_of[operand]}" for operand in kernel.symbols]
+    return "\n".join(lines) + "\n"
+
+
+def _flags_at(kernel: Launch, memory: Memory) -> dict[str, int]:
+    """Where the flags of each array that has some lie in the data file: behind all arrays."""
+    operands = memory.operands(kernel)
+    offsets = offsets_of(operands)
+    end = max((offsets[o.name] + o.bytes for o in operands), default=0)
+    places = {}
+    for name, flags in memory.defined.items():
+        places[name] = end
+        end += flags.size
+    return places
+
+
+def _tensor_map_line(m: TensorMap, buffer: int, start: int) -> str:
+    """Return the numbers from which the runner encodes a tensor map (runtime/memory/tensor_map.hpp)."""
+    sizes = (*m.sizes, *m.strides, *m.box, *m.element_strides)
+    head = (buffer, start, ELEMENT_BYTES[m.element], len(m.sizes))
+    tail = (SWIZZLE_BYTES[m.swizzle], int(m.fill != "NONE"), _kind(m.element))
+    return " ".join(map(str, ("tensor_map", *head, *sizes, *tail)))
+
+
+def _kind(element: str) -> int:
+    return next(k for k, names in enumerate(_KINDS) if element.startswith(names))
+
+
+def write_data(path: Path, kernel: Launch, arrays: Mapping[str, Array], memory: Memory) -> None:
+    """Write what operands hold before the launch: inputs, zeros, or 0xFF for nothing.
+
+    Args:
+        path: The file.
+        kernel: Has the operands.
+        arrays: The inputs, by name.
+        memory: May put other operands in their place, and flags behind them.
+    """
+    operands = memory.operands(kernel)
+    offsets = offsets_of(operands)
+    with path.open("wb") as file:
+        for operand in operands:
+            file.seek(offsets[operand.name])
+            if operand.role in ("input", "inout"):
+                file.write(arrays[operand.name].tobytes())
+            else:
+                file.write((b"\0" if operand.zeroed else b"\xff") * operand.bytes)
+        for name, at in _flags_at(kernel, memory).items():
+            file.seek(at)
+            file.write(memory.defined[name].tobytes())
+
+
+def read_outputs(path: Path, operands: tuple[Operand, ...]) -> dict[str, Array]:
+    """Return what the launch has left in operands of role output or inout, by name."""
+    offsets = offsets_of(operands)
+    outputs: dict[str, Array] = {}
+    for operand in operands:
+        if operand.role in ("output", "inout"):
+            offset = offsets[operand.name]
+            flat = np.fromfile(path, dtype=operand.dtype.storage, count=operand.size, offset=offset)
+            outputs[operand.name] = flat.reshape(operand.shape)
+    return outputs
+
+
+def read_flags(path: Path, kernel: Launch, memory: Memory) -> tuple[dict[str, Flags], dict[str, Flags]]:
+    """Return of each byte whether it holds a value now, and whether the launch has written it."""
+    defined, written = {}, {}
+    for name, at in _flags_at(kernel, memory).items():
+        flags = np.fromfile(path, dtype=np.uint8, count=memory.defined[name].size, offset=at)
+        defined[name], written[name] = (flags & 1).astype(bool), (flags & 2).astype(bool)
+    return defined, written
+
+
+def _operation(shown: str) -> str:
+    """``fma.rn.f32`` of ``PTX line 12: @%p1 fma.rn.f32 %f1, %f2, ...``."""
+    text = re.sub(r"^@!?\S+\s+", "", shown.partition(": ")[2].strip())
+    operation = text.split(None, 1)[0].rstrip(";") if text else ""
+    return operation + IN_PLACE if operation.startswith("ld.const") and "[%" not in text else operation
+
+
+class Report:
+    """The runner's report: JSON lines, of which the last may be cut short by a kill.
+
+    Sites are numbers of instructions; the lines of the source that they are of come with them.
+    """
+
+    def __init__(self, text: str, places: Places) -> None:
+        self.findings: list[Finding] = []
+        shared: list[SharedSite] = []
+        global_: list[GlobalSite] = []
+        self.end: dict[str, Any] | None = None
+        self.executed: dict[str, int] = {}
+        self.chains = (0, 0)
+        self.code = 0
+        ids: list[int] = []
+        counts: dict[int, int] = {}
+        lowered: dict[int, str] = {}  # faults that have turned out to be notes
+        printed: list[str] = []
+        complete = text.rpartition("\n")[0]
+        for event in json.loads(f"[{complete.replace(chr(10), ',')}]"):  # all at once: there may be thousands
+            match event.pop("event"):
+                case "finding":
+                    kind = FindingKind(event["kind"])
+                    place = places.get(event["function"])
+                    other = f"{event['other_file']}:{event['other_line']}" if "other_file" in event else ""
+                    found = Finding(
+                        kind, event["message"], event["file"], event["line"], grade=event["grade"], other=other
+                    )
+                    if place is not None:
+                        found = replace(found, instruction=place.ptx, callers=place.callers)
+                    self.findings.append(found)
+                    ids.append(event["id"])
+                case "note":
+                    lowered[event["id"]] = event["why"]
+                case "count":
+                    counts[event["id"]] = event["count"]
+                case "shared":
+                    shared.append(SharedSite(callers=places.callers(event.pop("function")), **event))
+                case "global":
+                    global_.append(GlobalSite(callers=places.callers(event.pop("function")), **event))
+                case "executed":
+                    place = places.get(event["function"])
+                    operation = "" if place is None else _operation(place.ptx)
+                    if event["shape"]:
+                        operation = f"{operation}.{event['shape']}"
+                    self.executed[operation] = self.executed.get(operation, 0) + event["times"]
+                    self.code += bool(costs(operation))
+                case "chains":
+                    self.chains = (event["warps"], event["cycles"])
+                case "print":
+                    printed.append(event["text"])
+                case "end":
+                    self.end = event
+        self.shared_sites, self.global_sites = tuple(_summed(shared)), tuple(_summed(global_))
+        graded = []
+        for i, f in zip(ids, self.findings, strict=True):
+            found = replace(f, count=counts.get(i, 1))
+            if i in lowered:
+                found = replace(found, grade="note", message=f"{found.message}; {lowered[i]}")
+            graded.append(found)
+        self.findings = sorted(_merged(graded), key=lambda f: not f.is_fault)
+        self.printed = "".join(printed)
+
+    def status(self, killed: bool, code: int, time_limit: float) -> tuple[EmulationStatus, str]:
+        """Return the status and its reason; a crash and a timeout become findings too."""
+        end = self.end or {"status": "timeout" if killed else "crashed", "file": "", "line": 0, "message": ""}
+        if end["status"] == "crashed":
+            message = end["message"] or f"the launch was ended by signal {-code}"
+            self.findings.append(Finding(FindingKind.CRASH, message, end["file"], end["line"]))
+            return "crashed", str(self.findings[-1])
+        if end["status"] == "timeout":
+            message = f"not done after {time_limit:g} s" + (f": {end['message']}" if end["message"] else "")
+            self.findings.append(Finding(FindingKind.TIMEOUT, message, end["file"], end["line"]))
+            return "timeout", str(self.findings[-1])
+        return status_of(self.findings)
+
+
+def _summed(sites: list[_Site]) -> Iterator[_Site]:
+    """Instructions of one kind on one line as one site, in the order of their first visits."""
+    same: dict[tuple[object, ...], list[_Site]] = {}
+    for s in sites:
+        same.setdefault((s.file, s.line, s.callers, s.instruction, s.bytes), []).append(s)
+    for first, *others in same.values():
+        if others:
+            sums = {name: sum(getattr(s, name) for s in (first, *others)) for name in first.COUNTS}
+            yield replace(first, **sums)
+        else:
+            yield first
+
+
+def _merged(findings: list[Finding]) -> list[Finding]:
+    """Return findings of one kind at one line as one: unrolled loops have many instructions there."""
+    merged: dict[tuple[object, ...], Finding] = {}
+    for f in findings:
+        key = (f.kind, f.file, f.line, f.grade)
+        known = merged.get(key)
+        merged[key] = f if known is None else replace(known, count=known.count + f.count)
+    return list(merged.values())

@@ -345,7 +345,8 @@ def true_size_run(
     ):
         why = "each block computes too much of it for a quick proof"
     name = "true size" if large == problem else f"true size, k of {large.to_json()['k']}"
-    make = None if why else partial(run_sampled, large, kernel, settings)
+    walked = template.walk is not None and not why_no_walk(kernel)
+    make = None if why else partial(run_sampled, large, kernel, settings, walked)
     return ProofRun(name, make, "true size", why)
 
 

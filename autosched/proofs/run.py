@@ -207,10 +207,11 @@ def run_perturbed(problem: Problem, kernel: Kernel, given: StressInputs, seed: i
     return replace(run, reason=reason, perturbed=True)
 
 
-def run_sampled(problem: Problem, kernel: Kernel, settings: ProofSettings) -> Run:
-    """Return some blocks of a launch that is too large to be emulated whole."""
+def run_sampled(problem: Problem, kernel: Kernel, settings: ProofSettings, walked: bool = False) -> Run:
+    """Return some blocks of a launch that is too large to be emulated whole. ``walked``: another run asks all blocks
+    for their tiles."""
     share = 1.0 if settings.depth == "full" else QUICK_SHARE
-    found = prove_blocks(problem, kernel, settings.seed, limit=settings.time_limit, share=share)
+    found = prove_blocks(problem, kernel, settings.seed, limit=settings.time_limit, share=share, walked=walked)
     reason = found.reason
     if found.status != "ok":
         reason += f"; {len(found.blocks)} blocks of {' '.join(str(problem.to_json()).split())}"

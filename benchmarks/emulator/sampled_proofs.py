@@ -1,4 +1,5 @@
-"""Whether sampled schedules pass ``verify`` on GPUs that nobody here has: tensor memory, block scales, sm_75.
+"""Whether sampled schedules pass ``verify`` on GPUs that nobody here has: tensor memory, block scales, sm_75, and
+stages that TMA fills with stream-K.
 
     python -m benchmarks.emulator.sampled_proofs [--only NAME ...] [--count N] [--log FILE] > sampled_proofs.md
 
@@ -67,6 +68,23 @@ def block_scales(i: int, rng: np.random.Generator) -> tuple[Problem, Device, Tem
     return problem, RTX5090, templates_for(problem, RTX5090, ["matmul"])
 
 
+def dealt_out(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
+    """Every type from stages that TMA fills on an RTX 5090, all with stream-K."""
+    kinds = (*PLAIN, *BLOCK_SCALED)
+    kind = kinds[i % len(kinds)]
+    m, n, k = (int(x) for x in rng.integers((1700, 200, 2), (3000, 300, 30)))
+    order = ("row", "col") if kind in ("f16", "bf16") else ("",)
+    orders = {f"order_{side}": str(rng.choice(order)) for side in "ab"} if len(order) > 1 else {"order_b": "col"}
+    problem = Matmul(
+        m if orders.get("order_a") != "col" else m // 8 * 8, 8 * n, 128 * k, a=kind, **orders,
+        batch=int(rng.choice((1, 3))), out=str(rng.choice(("bf16", "f32"))) if kind in BLOCK_SCALED else "",
+        acc="f16" if kind == "f16" and i % 4 == 0 else "", 
+        epilogue="none" if kind == "i8" else str(rng.choice(EPILOGUES)),
+        scale=str(rng.choice(("none", "tensor", "row_column"))) if kind in ("e4m3", "e5m2") else "none",
+    )  # fmt: skip
+    return problem, RTX5090, templates_for(problem, RTX5090, ["tma_matmul"])
+
+
 def turing(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
     """Every operator on a T4, half of them matmuls."""
     m, n, k = (int(x) for x in rng.integers((1, 1, 1), (200, 40, 40)))
@@ -95,10 +113,12 @@ def turing(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateS
 
 
 Draw = Callable[[int, np.random.Generator], tuple[Problem, Device, TemplateSet]]
+STREAM_K = "stream-K of tma_matmul on rtx5090"
 LISTS: dict[str, tuple[int, Draw]] = {
     "tcgen05 on b200": (300, tensor_memory),
     "block scales on rtx5090": (100, block_scales),
     "sm_75 on t4": (100, turing),
+    STREAM_K: (100, dealt_out),
 }
 
 
@@ -120,7 +140,9 @@ def judge(name: str, index: int) -> Judged:
     """Draw schedule ``index`` of the list ``name`` and prove it."""
     draw = LISTS[name][1]
     problem, on, usable = draw(index, np.random.default_rng((index, 2026)))
-    (schedule,) = usable.space(problem, on).sample(1, seed=index)
+    streamed = name == STREAM_K
+    drawn = usable.space(problem, on).sample(200 if streamed else 1, seed=index)
+    schedule = next(s for s in drawn if not streamed or s["stream_k"])
     before = cpu()
     done = verify_one(template(schedule.template), problem, schedule, on)
     return Judged(

@@ -95,7 +95,7 @@ def _summary(choices: list[CompiledChoice]) -> str:
 def _shown(schedule: Schedule) -> str:
     if schedule.template in _TCGEN05:
         return _shown_tcgen05(schedule)
-    if schedule.template == "matmul":
+    if schedule.template in ("matmul", "tma_matmul"):
         return _shown_mma(schedule)
     if schedule.template not in _WGMMA:
         return schedule.template
@@ -130,7 +130,8 @@ def _shown_tcgen05(schedule: Schedule) -> str:
 
 def _shown_mma(schedule: Schedule) -> str:
     subgroups = f"{schedule.integer('sg_layout_m')}x{schedule.integer('sg_layout_n')} subgroups"
-    parts = [f"{schedule['intrinsic']} {_tile(schedule)}", subgroups, f"{schedule.integer('stages')} stages"]
+    copied = "by TMA " if schedule.template == "tma_matmul" else ""
+    parts = [f"{copied}{schedule['intrinsic']} {_tile(schedule)}", subgroups, f"{schedule.integer('stages')} stages"]
     parts += [f"split {schedule.integer('split_k')}"] if schedule.integer("split_k") > 1 else []
     parts += ["stream-K"] if schedule.integer("stream_k") else []
     return ", ".join(parts)

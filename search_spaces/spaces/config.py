@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
@@ -47,7 +48,11 @@ class Config(Mapping[str, Value]):
 
     def integers(self, *names: str) -> tuple[int, ...]:
         """Several of them, in order."""
-        return tuple(self.integer(name) for name in names)
+        values = self._values
+        found: list[Any] = [values[name] for name in names]
+        if {*map(type, found)} - {int}:  # asked for often: one look at all of them
+            return tuple(self.integer(name) for name in names)
+        return tuple(found)
 
     def text(self, name: str) -> str:
         """Return a text parameter. Raises TypeError for an integer, KeyError for a name that is not there."""

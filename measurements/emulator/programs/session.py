@@ -168,7 +168,7 @@ def _program(name: str) -> Path:
         raise ProgramRefused(f"{name} cannot be read: {error.strerror}") from None
     if head != b"\x7fELF":
         raise ProgramRefused(f"{name} is not a program of this machine (an ELF file)")
-    return path.resolve()
+    return path.absolute()  # not what a link leads to: Python finds its environment by its own name
 
 
 @dataclass(eq=False)

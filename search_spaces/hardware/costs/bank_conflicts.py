@@ -248,13 +248,20 @@ def _ldmatrix_traffic(layout: SharedLayout, axis: Axis, vector: int, element_byt
 def _load_traffic(layout: SharedLayout, lanes: NestedLayout, element_bytes: int, vector: int) -> Traffic:
     """Return loads of ``vector`` elements by the 32 lanes of every fragment of the tile, distributed as ``lanes``
     says."""
-    held = lanes.coordinates(1, WARP, replicate_threads=True)[0, :, ::vector]
+    held = _held(lanes)[:, ::vector]
     origins = np.indices([n // step for n, step in zip(layout.shape, lanes.shape, strict=True)])
     rows, cols = (
         (origins[d].ravel() * lanes.shape[d])[:, None, None] + held[..., d].T for d in (0, 1)
     )  # (fragments, loads, lanes)
     addresses = layout.offsets()[rows, cols].astype(np.int64) * element_bytes
     return _lane_traffic(addresses.reshape(-1, WARP), vector * element_bytes)
+
+
+@lru_cache(maxsize=2**6)
+def _held(lanes: NestedLayout) -> IntArray:
+    """(lanes, elements, 2): which elements of a fragment each lane has."""
+    held: IntArray = lanes.coordinates(1, WARP, replicate_threads=True)[0]
+    return held
 
 
 def _lane_traffic(addresses: IntArray, access_bytes: int) -> Traffic:

@@ -91,24 +91,29 @@ def reduction_parts(problem: Matmul, config: Config) -> tuple[int, int]:
     return (tiles_n, tiles_m) if problem.reduced_axis == -1 else (tiles_m, tiles_n)
 
 
-def workspaces(problem: Matmul, config: Config) -> tuple[Operand, ...]:
-    """Of split-K: partial sums in the order of the accumulators, and one arrival counter for every tile of out. Of a
-    reduction across tiles: their parts, and one arrival counter for every band of tiles that share results. Of
-    stream-K: for every two neighbours among the blocks, which share a tile, the sums of one, and two counters, of
-    tickets and of stored sums."""
-    split_k, blocks, accumulators, threads = config.integers("split_k", "blocks", "accumulators", "threads")
-    found: tuple[Operand, ...] = ()
+def exchanged_sums(config: Config, threads: int) -> tuple[Operand, ...]:
+    """Of split-K: partial sums in the order of the accumulators of the ``threads`` that multiply, and one arrival
+    counter for every tile of out. Of stream-K: for every two neighbours among the blocks, which share a tile, the sums
+    of one, and two counters, of tickets and of stored sums."""
+    split_k, blocks, accumulators = config.integers("split_k", "blocks", "accumulators")
     if config.integer("stream_k"):
         neighbours = config.integer("launched_blocks") - 1
-        found += (
+        return (
             Operand("partials", "workspace", F32, (neighbours, accumulators, threads)),
             Operand("counters", "workspace", U32, (neighbours, 2), zeroed=True),
         )
-    if split_k > 1:
-        found += (
-            Operand("partials", "workspace", F32, (blocks // split_k, split_k, accumulators, threads)),
-            Operand("counters", "workspace", U32, (blocks // split_k,), zeroed=True),
-        )
+    if split_k == 1:
+        return ()
+    return (
+        Operand("partials", "workspace", F32, (blocks // split_k, split_k, accumulators, threads)),
+        Operand("counters", "workspace", U32, (blocks // split_k,), zeroed=True),
+    )
+
+
+def workspaces(problem: Matmul, config: Config) -> tuple[Operand, ...]:
+    """Return sums that blocks exchange. Of a reduction across tiles also their parts, and one arrival counter for every
+    band of tiles that share results."""
+    found = exchanged_sums(config, config.integer("threads"))
     across, bands = reduction_parts(problem, config)
     if across > 1:
         results = problem.m if problem.reduced_axis == -1 else problem.n

@@ -27,13 +27,14 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     if problem.reduced_axis == -2 and m == schedule["tile_m"]:
         m = min(problem.m, 2 * m)
     small = replace(problem, m=m, n=n, k=k * problem.input_dtype.values, batch=min(problem.batch, 2))
-    streams_k = schedule.values.get("stream_k")  # schedules from before it was a decision have none
-    return _with_partial_wave(problem, schedule, small) if streams_k else small
+    return with_partial_wave(problem, schedule, small)
 
 
-def _with_partial_wave(problem: Matmul, schedule: Schedule, small: Matmul) -> Matmul:
-    """Return the fewest tiles of ``problem``, at least those of ``small``, that stream-K can deal out, with whole tiles
-    besides."""
+def with_partial_wave(problem: Matmul, schedule: Schedule, small: Matmul) -> Matmul:
+    """Return ``small``; with stream-K the fewest tiles of ``problem``, at least those of ``small``, that it can deal
+    out, with whole tiles besides."""
+    if not schedule.values.get("stream_k"):  # schedules from before it was a decision have none
+        return small
     tile = {"m": schedule.integer("tile_m"), "n": schedule.integer("tile_n"), "batch": 1}
     ranges = (
         range(-(-getattr(small, axis) // size), min(-(-getattr(problem, axis) // size), MOST_TILES) + 1)

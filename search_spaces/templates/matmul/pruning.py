@@ -57,6 +57,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_stage_rules(problem),
         raster_rule(("tile_m", "tile_n"), (problem.m, problem.n)),
         *tensor_core_rules(problem, device),
+        *_cuda_core_rules(problem, device),
         *_mma_rules(problem, device),
         *_whole_copies(problem, device, "a"),
         *_whole_copies(problem, device, "b"),
@@ -104,6 +105,31 @@ def tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             "tensor_cores",
             each(lambda intrinsic: intrinsic in names),
             f"{{intrinsic}} is slower than {names[-1]}, which serves this problem: neither m nor n is under {NARROW}",
+        ),
+    )
+
+
+def _cuda_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    """Threads of CUDA cores with several results each load fewer operands for each product, where there are results
+    enough to keep all of them busy."""
+    known = intrinsics.intrinsics_for(problem.a, tf32=False, acc=problem.acc, device=device)
+    rows = [row for row in known if row.unit == "fma"]
+    most = max((row.c.registers for row in rows), default=1)
+    fit = [row for row in rows if row.c.registers == most and problem.m >= row.m and problem.n >= row.n]
+    threads = FULL_WAVES * FEW_THREADS * device.sm_count
+    if tensor_core_rules(problem, device) or not fit or problem.batch * problem.m * problem.n < most * threads:
+        return ()
+
+    def several(intrinsic: str) -> bool:
+        row = intrinsics.intrinsic(intrinsic)
+        return row.unit != "fma" or row.c.registers == most
+
+    return (
+        Rule(
+            "results_of_thread",
+            each(several),
+            f"{{intrinsic}} loads two operands for each product: a thread with {most} results, as {fit[0].name} has, "
+            f"loads {2 * int(most**0.5)} for {most}, and there are enough of them for {device.name}",
         ),
     )
 

@@ -29,7 +29,7 @@ from search_spaces.templates.matmul.decisions import (
     tiling,
 )
 from search_spaces.templates.matmul.pruning import pruning_rules
-from search_spaces.templates.matmul.stream_k import stream_k_rules
+from search_spaces.templates.matmul.stream_k import exchanged_rule, stream_k_rules
 
 
 @lru_cache(maxsize=64)
@@ -57,6 +57,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         *_operand_rules(problem, "a"),
         *_operand_rules(problem, "b"),
         tiling(problem).split_rule(),
+        exchanged_rule(),
         *stream_k_rules(problem, device),
         *tiling(problem).grid_rules(parameters(problem, device)),
         *device_rules(device),

@@ -79,11 +79,6 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
     return (
         Rule(
-            "stream_k_intrinsic",
-            each(lambda intrinsic, stream_k: stream_k == 0 or intrinsics.intrinsic(intrinsic).unit == "mma"),
-            "stream-K exchanges accumulators of mma.sync, not those of {intrinsic}",
-        ),
-        Rule(
             "stream_k_split",
             lambda split_k, stream_k: np.equal(stream_k, 0) | np.equal(split_k, 1),
             "{split_k} blocks share the k of each tile, and stream-K deals it out: only one of the two is possible",
@@ -94,6 +89,15 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             lambda tile_k, stream_k: np.equal(stream_k, 0) | (tile_k < problem.depth),
             f"stream-K deals out k-tiles, but k = {problem.depth} is one of {{tile_k}}",
         ),
+    )
+
+
+def exchanged_rule() -> Rule:
+    """Return that the accumulators of a lane are known, which blocks exchange."""
+    return Rule(
+        "stream_k_intrinsic",
+        each(lambda intrinsic, stream_k: stream_k == 0 or intrinsics.intrinsic(intrinsic).unit == "mma"),
+        "stream-K exchanges accumulators of mma.sync, not those of {intrinsic}",
     )
 
 

@@ -14,6 +14,7 @@ from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import SIDES
 from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import dram_bytes
+from search_spaces.templates.common.stream_k import ADDITIONS, STOPS_TO_EXCHANGE, dealt_share, exchanged_bytes
 from search_spaces.templates.matmul.counts import MORE_REGISTERS
 from search_spaces.templates.matmul.decisions import tile_shape
 from search_spaces.templates.matmul.lowering import tile, wg_maps
@@ -28,6 +29,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     stages, split_k, steps = config.integers("stages", "split_k", "tiles_of_split")
     fragments_m, fragments_n = config.integers("fragments_m", "fragments_n")
     row = intrinsic(config.text("intrinsic"))
+    blocks, launched, stream_k = config.integers("blocks", "launched_blocks", "stream_k")
+    tiles = blocks / launched  # of a block
     warps = config.integer("multiplying_threads") // device.warp_size
     element = problem.input_dtype.bytes
 
@@ -59,22 +62,28 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         epilogue_wavefronts = out_bytes / min(piece, device.shared_bytes_per_cycle)
     partial_bytes = 4.0 * results if split_k > 1 else 0.0
     finishing = 4.0 * results / device.warp_size
+    # With stream-K the next stages are filled while a tile's sums are exchanged and stored, but nothing is multiplied.
+    exchanged = exchanged_bytes(tile_m, tile_n) if stream_k else 0.0
+    ends = math.ceil(tiles) if stream_k else 0
+    dealt = dealt_share(blocks, launched) if stream_k else 0.0
     return CostCounts(
-        blocks=config.integer("blocks"),
+        blocks=launched,
         threads=config.integer("threads"),
         shared_bytes=config.integer("shared_bytes"),
         registers=compiled_registers(config, device, more=MORE_REGISTERS),
         unit=row.unit,
         operand_dtype="i8" if problem.a == "i8" else row.rated_as,
-        flops=2.0 * tile_m * tile_n * tile_k * problem.input_dtype.values * steps,
-        instructions=issued * steps + finishing,
-        shared_wavefronts=wavefronts * steps + epilogue_wavefronts,
-        load_bytes=stage_bytes * steps + partial_bytes,
-        store_bytes=stored_bytes / split_k + partial_bytes,
-        dram_bytes=dram_bytes(problem, config, device),
-        iterations=steps,
+        flops=2.0 * tile_m * tile_n * tile_k * problem.input_dtype.values * steps * tiles,
+        instructions=(issued * steps + finishing) * tiles + ADDITIONS * exchanged,
+        shared_wavefronts=(wavefronts * steps + epilogue_wavefronts) * tiles,
+        load_bytes=(stage_bytes * steps + partial_bytes) * tiles,
+        store_bytes=(stored_bytes / split_k + partial_bytes) * tiles + 2 * exchanged,
+        dram_bytes=dram_bytes(problem, config, device, out_of_step=dealt) + exchanged * launched,
+        iterations=math.ceil(steps * tiles),
         stages=stages,
         barriers_per_iteration=0.0,  # no warp that multiplies waits for another
         refills=config["fragment_buffers"] == 1,
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
+        drains=ends + STOPS_TO_EXCHANGE * stream_k,
+        drain_instructions=finishing * ends + ADDITIONS * exchanged,
     )

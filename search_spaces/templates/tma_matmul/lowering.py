@@ -1,4 +1,4 @@
-"""From a config to the kernel of ``autosched/kernels/tma_matmul.cuh``: boxes, tensor maps, workspaces."""
+"""From a config to the kernel of ``autosched/kernels/tma_matmul.cuh``: boxes and tensor maps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from typing import Literal
 
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.hardware.requirements import Access, OperandSide, Refusal
 from search_spaces.layouts.shared_layout import SharedLayout
@@ -17,10 +16,11 @@ from search_spaces.templates.common.boxes import SIDES, box_of
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.kernel import Argument, Kernel
 from search_spaces.templates.matmul.decisions import tile_shape
-from search_spaces.templates.matmul.lowering import tile
+from search_spaces.templates.matmul.lowering import exchanged_sums, tile
 from search_spaces.templates.tensor_map import TensorMap
 
 SOURCE = DeviceSource("autosched/kernels/tma_matmul.cuh", "autosched::tma_matmul")
+WALK = DeviceSource("autosched/kernels/tma_matmul/walk.cuh", "autosched::tma_matmul_walk")
 
 # Of autosched::tma_matmul, behind its a and b.
 _CALL = ("scale_a", "scale_b", "bias", "out", "partials", "counters")
@@ -72,17 +72,6 @@ def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Oper
     )
 
 
-def workspaces(config: Config) -> tuple[Operand, ...]:
-    """Of split-K: partial sums in the order of the accumulators, and one arrival counter for every tile of out."""
-    split_k, blocks, accumulators, threads = config.integers("split_k", "blocks", "accumulators", "multiplying_threads")
-    if split_k == 1:
-        return ()
-    return (
-        Operand("partials", "workspace", F32, (blocks // split_k, split_k, accumulators, threads)),
-        Operand("counters", "workspace", U32, (blocks // split_k,), zeroed=True),
-    )
-
-
 def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
     """Return the kernel of a valid config."""
     a, b, *rest = problem.operands()
@@ -95,8 +84,6 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
             name: getattr(problem, name)
             for name in ("batch", "order_a", "order_b", "scale", "has_bias", "activation", "reduction")
         },
-        "stream_k": 0,
-        "launched_blocks": config.integer("blocks"),
     }
     if problem.blocks:
         constants |= {"scale_order": problem.scale_order, "scale_blocks": problem.scale_blocks}
@@ -106,7 +93,7 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
         types[f"Layout{side.upper()}"] = _boxed(problem, config, side)
         read = access(problem, config, side)
         constants |= {f"access_{side}": read.mode, f"access_vector_{side}": read.vector, f"leading_dimension_{side}": 0}
-    arguments: tuple[Argument, ...] = (*maps, *rest, *workspaces(config))
+    arguments: tuple[Argument, ...] = (*maps, *rest, *exchanged_sums(config, config.integer("multiplying_threads")))
     names = {argument.name for argument in arguments}
     inner = config["batch_mapping"] == "inner"
     return SOURCE.kernel(
@@ -118,11 +105,12 @@ def lower(problem: Matmul, config: Config, device: Device) -> Kernel:
             *(tensor_map.name for tensor_map in maps),
             *(name if name in names else "nullptr" for name in (*_CALL, *(_BLOCK_SCALES if problem.blocks else ()))),
         ),
-        blocks=config.integer("blocks"),
+        blocks=config.integer("launched_blocks"),
         cooperating=(
             config.integer("split_k"),
             math.prod(config.integers("tiles_m", "tiles_n")) * (problem.batch if inner else 1),
         ),
+        chained=config.integer("stream_k") > 0,
         includes=(row.header,) if row.header else (),
     )
 

@@ -7,10 +7,13 @@ from dataclasses import replace
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matmul.decisions import tiling
+from search_spaces.templates.matmul.proxy import with_partial_wave
 
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original (``Tiling.proxy``): enough
-    k-tiles of a split to reuse each stage, and two matrices of the batch."""
+    k-tiles of a split to reuse each stage, two matrices of the batch, and a partial wave behind whole ones where
+    stream-K deals out tiles."""
     m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
-    return replace(problem, m=m, n=n, k=k * problem.input_dtype.values, batch=min(problem.batch, 2))
+    small = replace(problem, m=m, n=n, k=k * problem.input_dtype.values, batch=min(problem.batch, 2))
+    return with_partial_wave(problem, schedule, small)

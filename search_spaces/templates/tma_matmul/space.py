@@ -22,7 +22,7 @@ from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.boxes import SIDES, along_k, box_of
-from search_spaces.templates.common.launch_rules import device_rules, register_limit
+from search_spaces.templates.common.launch_rules import device_rules, scheduler_limit
 from search_spaces.templates.common.raster import raster, raster_rule
 from search_spaces.templates.matmul.decisions import (
     REGISTER_OVERHEAD,
@@ -40,9 +40,15 @@ from search_spaces.templates.matmul.pruning import (
     tile_size_rules,
 )
 from search_spaces.templates.matmul.space import intrinsic_rules, map_rules, scale_words_rule
+from search_spaces.templates.matmul.stream_k import launched_blocks, stream_k, stream_k_pruning, stream_k_rules
 from search_spaces.templates.tma_matmul.problem import rows_of
 
 BARRIER_BYTES = 16  # of shared memory for each stage: two mbarriers
+# With which a thread keeps its place among the parts of tiles: with 94 counted, of 96, ptxas spilled 12 bytes (NVRTC
+# 13.5, sm_120, 2026-11-24).
+WALK_REGISTERS = 8
+FLAG_BYTES = 16  # of a word that threads tell each other who came first
+MIN_BLOCKS = (1, 2, 3)
 SWIZZLES = (32, 64, 128)
 FEW_STAGES = 3  # one that is multiplied, and two on their way
 
@@ -53,7 +59,7 @@ def space(problem: Matmul, device: Device) -> Space:
     return Space(
         "tma_matmul",
         parameters(problem, device),
-        attributes(problem),
+        attributes(problem, device),
         validity_constraints(problem, device),
         pruning_rules(problem, device),
         stratified_by="intrinsic",
@@ -82,8 +88,9 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
             "fragment_buffers", (1, 2), "steps of k whose fragments a warp holds: with 2, the next are loaded early"
         ),
         categorical("epilogue", ("registers", "shared"), "route of the accumulators to memory"),
-        ordinal("min_blocks", (1, 2, 3), "blocks per SM that registers are limited for"),
+        ordinal("min_blocks", MIN_BLOCKS, "blocks per SM that registers are limited for"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
+        stream_k(problem),
         raster(),
         categorical(
             "batch_mapping",
@@ -94,11 +101,12 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
     )
 
 
-def attributes(problem: Matmul) -> tuple[Attribute, ...]:
+def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
     """Return derived columns, shared by rules, code generation and cost models."""
     element_bytes = problem.input_dtype.bytes
     return (
         *tiling(problem).attributes(),
+        launched_blocks(device),
         Attribute(
             "multiplying_threads",
             lambda sg_layout_m, sg_layout_n: sg_layout_m * sg_layout_n * WARP,
@@ -114,9 +122,19 @@ def attributes(problem: Matmul) -> tuple[Attribute, ...]:
         ),
         *epilogue_attributes(problem),
         Attribute(
+            "result_bytes",
+            lambda epilogue, epilogue_bytes, stream_k: np.where(
+                epilogue == "shared", epilogue_bytes, FLAG_BYTES * (stream_k > 0)
+            ),
+            "shared memory of results: that of the stages, which are read by then, or with stream_k besides",
+        ),
+        Attribute(
             "shared_bytes",
-            lambda stage_bytes, stages, epilogue, epilogue_bytes: (
-                np.maximum(stage_bytes * stages, epilogue_bytes * (epilogue == "shared")) + BARRIER_BYTES * stages
+            lambda stage_bytes, stages, result_bytes, stream_k: (
+                np.where(
+                    stream_k > 0, stage_bytes * stages + result_bytes, np.maximum(stage_bytes * stages, result_bytes)
+                )
+                + BARRIER_BYTES * stages
             ),
             "dynamic shared memory of a block",
         ),
@@ -156,6 +174,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             "tile_k = {tile_k}",
         ),
         tiling(problem).split_rule(),
+        *stream_k_rules(problem, device),
         *tiling(problem).grid_rules(parameters(problem, device)),
         *device_rules(device),
     )
@@ -206,6 +225,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         rounding_rule(device),
         _spill_rule(device),
         split_pruning(problem, device),
+        *stream_k_pruning(problem, device, MIN_BLOCKS[-1]),
     )
 
 
@@ -232,9 +252,10 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
     split = tiling(problem)
 
     def enough(
-        stages: IntArray, tile_k: IntArray, split_k: IntArray, stage_bytes: IntArray, min_blocks: IntArray
-    ) -> BoolArray:
-        room = device.shared_per_sm // min_blocks - device.reserved_shared_per_block
+        stages: IntArray, tile_k: IntArray, split_k: IntArray, stage_bytes: IntArray, min_blocks: IntArray,
+        result_bytes: IntArray, stream_k: IntArray,
+    ) -> BoolArray:  # fmt: skip
+        room = device.shared_per_sm // min_blocks - device.reserved_shared_per_block - result_bytes * (stream_k > 0)
         hidden: BoolArray = (
             (stages >= FEW_STAGES)
             | (split.tiles_of_split(tile_k, split_k) < FEW_STAGES)
@@ -266,14 +287,16 @@ def _code_size_rule() -> Rule:
 
 
 def _spill_rule(device: Device) -> Rule:
-    def fits(registers: IntArray, fragment_buffers: IntArray, threads: IntArray, min_blocks: IntArray) -> BoolArray:
-        more = np.where(fragment_buffers > 1, BUFFER_REGISTERS, 0)
-        enough: BoolArray = np.equal(more, 0) | (registers + more <= register_limit(device, threads, min_blocks))
+    def fits(
+        registers: IntArray, fragment_buffers: IntArray, threads: IntArray, min_blocks: IntArray, stream_k: IntArray
+    ) -> BoolArray:
+        more = BUFFER_REGISTERS * (fragment_buffers > 1) + WALK_REGISTERS * (stream_k > 0)
+        enough: BoolArray = registers + more <= scheduler_limit(device, threads, min_blocks)
         return enough
 
     return Rule(
         "spilled_registers",
         fits,
-        "about {registers} registers a thread, with {fragment_buffers} buffers of fragments, are so many for {threads} "
-        "threads with {min_blocks} blocks per SM that ptxas would spill",
+        "about {registers} registers a thread, with {fragment_buffers} buffers of fragments and stream_k = {stream_k}, "
+        "are so many for {threads} threads with {min_blocks} blocks per SM that ptxas would spill",
     )

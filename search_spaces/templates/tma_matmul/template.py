@@ -7,10 +7,10 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import SIDES
 from search_spaces.templates.drawing import Drawing
-from search_spaces.templates.matmul.lowering import WALK, tile, wg_maps
+from search_spaces.templates.matmul.lowering import tile, wg_maps
 from search_spaces.templates.template import KernelTemplate
 from search_spaces.templates.tma_matmul.counts import counts
-from search_spaces.templates.tma_matmul.lowering import SOURCE, box, lower
+from search_spaces.templates.tma_matmul.lowering import SOURCE, WALK, box, lower
 from search_spaces.templates.tma_matmul.problem import supports
 from search_spaces.templates.tma_matmul.proxy import proxy
 from search_spaces.templates.tma_matmul.space import space

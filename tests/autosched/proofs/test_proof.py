@@ -233,3 +233,19 @@ def test_what_computes_nothing_keeps_its_size(problem: Problem) -> None:
 def edited(kernel: Kernel, right: str, wrong: str) -> Kernel:
     header, text = next((name, text) for name, text in kernel.headers.files if right in text)
     return replace(kernel, headers=kernel.headers | Headers.of({header: text.replace(right, wrong)}))
+
+
+def test_blocks_of_stream_k_with_narrow_tiles_alone_are_no_fault() -> None:
+    """The first and the last blocks of 170 have every tile at the edge of n, which is a sixth as wide as others."""
+    problem = Matmul(2003, 1936, 2176, a="e4m3", batch=3, out="bf16", epilogue="silu")
+    schedule = Schedule.from_json(
+        "tma_matmul",
+        {
+            **{"tile_m": 128, "tile_n": 96, "tile_k": 64, "intrinsic": "mma_m16n8k32_e4m3", "sg_layout_m": 4},
+            **{"sg_layout_n": 1, "sg_data_m": 16, "sg_data_n": 96, "swizzle_a": 64, "swizzle_b": 64, "stages": 5},
+            **{"fragment_buffers": 1, "epilogue": "registers", "min_blocks": 1, "split_k": 1, "stream_k": 1},
+            **{"raster": "grouped_8", "batch_mapping": "outer", "l2_promotion": 256},
+        },
+    )
+    proof = verify_one(template("tma_matmul"), problem, schedule, device("rtx5090"))
+    assert proof.ok, proof.reason

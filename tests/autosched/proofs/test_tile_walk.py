@@ -40,7 +40,7 @@ def schedule_of(name: str, problem: Matmul, **wanted: object) -> Schedule:
     return next(s for s in drawn if all(s[p] == v for p, v in wanted.items()))
 
 
-@pytest.mark.parametrize("name", ["matmul", "wgmma_matmul"])
+@pytest.mark.parametrize("name", ["matmul", "tma_matmul", "wgmma_matmul"])
 def test_the_walk_of_stream_k_is_whole_and_a_fault_of_many_waves_is_found(name: str) -> None:
     schedule = schedule_of(name, LARGE, stream_k=1)
     assert walked(name, LARGE, schedule) == ""

@@ -17,8 +17,6 @@ struct Config {
   static constexpr bool has_bias = true;
   static constexpr autosched::Choice activation = "gelu";
   static constexpr autosched::Choice reduction = "none";
-  static constexpr int stream_k = 0;
-  static constexpr int launched_blocks = 6;
   static constexpr autosched::Choice access_a = "rows";
   static constexpr int access_vector_a = 8;
   static constexpr int leading_dimension_a = 0;
@@ -40,6 +38,7 @@ struct Config {
   static constexpr autosched::Choice epilogue = "registers";
   static constexpr int min_blocks = 1;
   static constexpr int split_k = 1;
+  static constexpr int stream_k = 0;
   static constexpr autosched::Choice raster = "column";
   static constexpr autosched::Choice batch_mapping = "outer";
   static constexpr int l2_promotion = 128;
@@ -48,6 +47,7 @@ struct Config {
   static constexpr int tiles_k = 17;
   static constexpr int tiles_of_split = 17;
   static constexpr int blocks = 6;
+  static constexpr int launched_blocks = 6;
   static constexpr int multiplying_threads = 256;
   static constexpr int threads = 288;
   static constexpr int stage_bytes_a = 8192;
@@ -55,6 +55,7 @@ struct Config {
   static constexpr int stage_bytes = 20480;
   static constexpr int epilogue_line = 32;
   static constexpr int epilogue_bytes = 8192;
+  static constexpr int result_bytes = 0;
   static constexpr int shared_bytes = 122976;
   static constexpr int accumulators = 96;
   static constexpr int fragments_m = 8;

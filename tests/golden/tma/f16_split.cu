@@ -17,8 +17,6 @@ struct Config {
   static constexpr bool has_bias = false;
   static constexpr autosched::Choice activation = "none";
   static constexpr autosched::Choice reduction = "none";
-  static constexpr int stream_k = 0;
-  static constexpr int launched_blocks = 144;
   static constexpr autosched::Choice access_a = "trans";
   static constexpr int access_vector_a = 8;
   static constexpr int leading_dimension_a = 0;
@@ -40,6 +38,7 @@ struct Config {
   static constexpr autosched::Choice epilogue = "shared";
   static constexpr int min_blocks = 1;
   static constexpr int split_k = 3;
+  static constexpr int stream_k = 0;
   static constexpr autosched::Choice raster = "grouped_4";
   static constexpr autosched::Choice batch_mapping = "inner";
   static constexpr int l2_promotion = 128;
@@ -48,6 +47,7 @@ struct Config {
   static constexpr int tiles_k = 16;
   static constexpr int tiles_of_split = 6;
   static constexpr int blocks = 144;
+  static constexpr int launched_blocks = 144;
   static constexpr int multiplying_threads = 128;
   static constexpr int threads = 160;
   static constexpr int stage_bytes_a = 4096;
@@ -55,6 +55,7 @@ struct Config {
   static constexpr int stage_bytes = 12288;
   static constexpr int epilogue_line = 40;
   static constexpr int epilogue_bytes = 5120;
+  static constexpr int result_bytes = 5120;
   static constexpr int shared_bytes = 36912;
   static constexpr int accumulators = 16;
   static constexpr int fragments_m = 1;

@@ -18,8 +18,6 @@ struct Config {
   static constexpr bool has_bias = false;
   static constexpr autosched::Choice activation = "none";
   static constexpr autosched::Choice reduction = "none";
-  static constexpr int stream_k = 0;
-  static constexpr int launched_blocks = 16;
   static constexpr autosched::Choice scale_order = "row";
   static constexpr int scale_blocks = 64;
   static constexpr autosched::Choice access_a = "rows";
@@ -43,6 +41,7 @@ struct Config {
   static constexpr autosched::Choice epilogue = "shared";
   static constexpr int min_blocks = 1;
   static constexpr int split_k = 2;
+  static constexpr int stream_k = 0;
   static constexpr autosched::Choice raster = "column";
   static constexpr autosched::Choice batch_mapping = "outer";
   static constexpr int l2_promotion = 128;
@@ -51,6 +50,7 @@ struct Config {
   static constexpr int tiles_k = 4;
   static constexpr int tiles_of_split = 2;
   static constexpr int blocks = 16;
+  static constexpr int launched_blocks = 16;
   static constexpr int multiplying_threads = 256;
   static constexpr int threads = 288;
   static constexpr int stage_bytes_a = 16384;
@@ -58,6 +58,7 @@ struct Config {
   static constexpr int stage_bytes = 24576;
   static constexpr int epilogue_line = 24;
   static constexpr int epilogue_bytes = 6144;
+  static constexpr int result_bytes = 6144;
   static constexpr int shared_bytes = 49184;
   static constexpr int accumulators = 32;
   static constexpr int fragments_m = 4;

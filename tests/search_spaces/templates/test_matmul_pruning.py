@@ -207,3 +207,19 @@ def test_what_rounding_registers_leaves_out_spills_and_its_neighbours_do_not() -
     spilled = [c.resources.spill_store_bytes for c in compiled if isinstance(c, Compiled)]
     assert spilled[0] > 0
     assert spilled[1:] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("problem", "one_result"),
+    [
+        (Matmul(4096, 4096, 4096, a="bf16"), False),
+        (Matmul(4096, 4096, 4096, a="f32", precision="ieee"), False),
+        (Matmul(128, 128, 4096, a="bf16"), True),
+        (Matmul(65536, 8, 4096, a="bf16"), True),
+    ],
+    ids=["bf16", "ieee", "few results", "few columns"],
+)
+def test_cuda_cores_multiply_several_results_a_thread_where_there_are_enough(problem: Matmul, one_result: bool) -> None:
+    rows = {str(schedule["intrinsic"]) for schedule in space(problem, TURING).sample(64, seed=0)}
+    assert any(intrinsic(name).c.registers == 1 for name in rows) == one_result
+    assert any(intrinsic(name).c.registers > 1 for name in rows)

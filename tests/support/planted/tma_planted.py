@@ -20,11 +20,14 @@ WRONG = "wrong_result"
 KERNEL = "autosched/kernels/tma_matmul.cuh"
 _RING = "autosched/tile/box_ring.cuh"
 _LAYOUT = "autosched/common/shared_layout.cuh"
+_EXCHANGE = "autosched/kernels/matmul/split_k.cuh"
+_WORK = "autosched/kernels/matmul/work.cuh"
+_DEAL = "autosched/common/stream_k.cuh"
 
 SMALL: dict[str, int | str] = {
     "tile_m": 64, "tile_n": 64, "tile_k": 64, "intrinsic": "mma_m16n8k16_bf16", "sg_layout_m": 2, "sg_layout_n": 1,
     "sg_data_m": 32, "sg_data_n": 64, "swizzle_a": 128, "swizzle_b": 128, "stages": 2, "fragment_buffers": 1,
-    "epilogue": "registers", "min_blocks": 1, "split_k": 1, "raster": "row", "batch_mapping": "outer",
+    "epilogue": "registers", "min_blocks": 1, "split_k": 1, "stream_k": 0, "raster": "row", "batch_mapping": "outer",
     "l2_promotion": 128,
 }  # fmt: skip
 # Changes of the small schedule, and of the problem.
@@ -38,6 +41,9 @@ CASES: dict[str, tuple[dict[str, int | str], dict[str, Any]]] = {
     "wide boxes of k": ({"tile_k": 128}, {"k": 640}),
     "splits": ({"split_k": 2, "epilogue": "shared"}, {"k": 640}),
     "batch": ({}, {"batch": 2, "m": 64, "n": 64}),
+    # Nine tiles for four blocks: five that are dealt out, and a whole one of each block.
+    "stream-K": ({"stream_k": 1, "epilogue": "shared"}, {"n": 136}),
+    "stream-K, two buffers": ({"stream_k": 1, "fragment_buffers": 2, "stages": 3}, {"n": 136, "epilogue": "bias"}),
     "nvf4": (
         {"intrinsic": "mma_m16n8k64_nvf4", "tile_k": 128, "fragment_buffers": 2},
         {"a": "nvf4", "k": 1024, "out": "bf16"},
@@ -104,9 +110,9 @@ PLANTED = (
             "unsigned(i * Boxes::box_bytes / 2)"),
     Planted("lines for columns", "lines of both along m and n", WRONG, "along_k ? mn0 : k0,", "along_k ? k0 : mn0,"),
     Planted("barriers are used before they are made", "plain", K.MBARRIER_MISUSE,
-            "ptx::barrier_sync();\n    const Work work",
-            "const Work work"),
-    Planted("all lanes ask", "plain", K.MBARRIER_MISUSE, "if (ptx::elect()) produce", "produce"),
+            "ptx::barrier_sync();\n    Place place",
+            "Place place"),
+    Planted("all lanes ask", "plain", K.MBARRIER_MISUSE, "if (ptx::elect()) Work::for_each", "Work::for_each"),
     Planted("a k-tile more", "plain", K.BULK_COPY_IN_FLIGHT, "t < work.count; ++t", "t < work.count + 1; ++t"),
     Planted("the producer stays at its stage", "plain", K.SHARED_RACE, "++t, place.advance())", "++t)"),
     Planted("a step is loaded twice", "two buffers", WRONG, "place.tile, step + 1,", "place.tile, step,"),
@@ -115,9 +121,43 @@ PLANTED = (
     Planted("steps in one buffer", "two buffers", WRONG, "held[step % 2].multiply", "held[0].multiply"),
     Planted("the first scales for all", "nvf4", WRONG, "words = next;", ""),
     Planted("one counter for all tiles", "splits", K.GLOBAL_RACE,
-            "counters + output_tile, output_tile", "counters, output_tile"),
+            "counters + output_tile, output_tile", "counters, output_tile", _EXCHANGE),
     Planted("results of the first matrix", "batch", K.GLOBAL_RACE,
-            "out += static_cast<long long>(work.batch) * C::m * C::n;", ""),
+            "out + static_cast<long long>(work.batch) * C::m * C::n", "out"),
+    Planted("results leave through a stage that is filled", "stream-K", K.SHARED_RACE,
+            "results_at = C::stream_k ? C::stages * C::stage_bytes : 0;", "results_at = 0;"),
+    Planted("who came first is told in a stage", "stream-K", K.SHARED_RACE,
+            "work, shared + unsigned(results_at), partials", "work, shared, partials"),
+    Planted("the filling warp begins anew with every part", "stream-K", K.BARRIER_NOT_REACHED,
+            "produce(const ptx::TensorMap& a, const ptx::TensorMap& b, const Work& work,\n"
+            "                                                 Place& place)",
+            "produce(const ptx::TensorMap& a, const ptx::TensorMap& b, const Work& work, Place place)"),
+    Planted("the others begin anew with every part", "stream-K", K.BARRIER_NOT_REACHED,
+            "Scales scales, const Work& work, Place& place)", "Scales scales, const Work& work, Place place)"),
+    Planted("only the first part is filled", "stream-K", K.BARRIER_NOT_REACHED,
+            "Work::for_each([&](const Work& work) { produce(a, b, work, place); });",
+            "produce(a, b, Work::alone(), place);"),
+    Planted("sums of all parts", "stream-K", WRONG,
+            "Work::for_each([&](const Work& work) {\n      Accumulators acc = {};",
+            "Accumulators acc = {};\n    Work::for_each([&](const Work& work) {"),
+    Planted("every part begins with the start of its tile", "stream-K", WRONG,
+            "work.first = part.first;", "work.first = 0;", _WORK),
+    Planted("a part has all k-tiles", "stream-K", WRONG, "work.count = part.count;", "work.count = C::tiles_k;", _WORK),
+    Planted("whole tiles are shared", "stream-K", K.WORKSPACE_NOT_ZERO,
+            "if (work.count < C::tiles_k) {", "if (true) {", _EXCHANGE),
+    Planted("parts of tiles are stored alone", "stream-K", K.GLOBAL_RACE,
+            "if (work.count < C::tiles_k) {", "if (false) {", _EXCHANGE),
+    Planted("all pairs have one place", "stream-K", K.LOST_WRITE,
+            "const int cut = part.cut(int(blockIdx.x));", "const int cut = 0;", _EXCHANGE),
+    Planted("all pairs share their counters", "stream-K", WRONG, "counters + 2 * cut", "counters", _EXCHANGE),
+    Planted("no fence before the sums are told to be stored", "stream-K, two buffers", K.GLOBAL_RACE,
+            "ptx::fence_gpu();", "", _DEAL),
+    Planted("nobody waits for the sums of another", "stream-K, two buffers", K.GLOBAL_RACE,
+            "while (ptx::ld_acquire(stored) == 0) {", "while (false) {", _DEAL),
+    Planted("a whole tile is left out", "stream-K, two buffers", K.UNWRITTEN_OUTPUT,
+            "dealt_tiles + worker};", "dealt_tiles + worker + 1};", _DEAL),
+    Planted("the tickets are not taken back", "stream-K", K.WORKSPACE_NOT_ZERO,
+            "ptx::atomic_add(tickets, -2u);", "", _DEAL),
     Planted("one release is enough", "plain", K.BARRIER_NOT_REACHED, "unsigned(16 * stage + 8), C::consumers)",
             "unsigned(16 * stage + 8), 1)", _RING),
     Planted("the ring is short", "two buffers", K.INVALID_ARGUMENT,

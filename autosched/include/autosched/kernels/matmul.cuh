@@ -108,7 +108,7 @@ struct Matmul {
         if (threadIdx.x == 0) Work::step(shared);
         ptx::barrier_sync();  // the next part is kept, and everybody has read the last k-tile
         if constexpr (C::early_copies) start(Work::next(shared), shared, a, b);
-        if (has_all(acc, Work::now(shared), shared + leave_at, partials, counters)) {
+        if (has_all<C>(acc, Work::now(shared), shared + leave_at, partials, counters, 0)) {
           store(acc, Work::now(shared), shared + leave_at, ends, out, reduced, parts, band_counters);
         }
         if (Work::next(shared).count == 0) break;
@@ -123,7 +123,7 @@ struct Matmul {
       Loader loader = loader_of(work, 0, shared, a, b);
       Loop::start(loader, work.count);
       Loop::multiply(acc, loader, scales_of(work, block_scale_a, block_scale_b), work.count, work.warp_m(), work.warp_n(), work.lane());
-      if (has_all(acc, work, shared, partials, counters)) {
+      if (has_all<C>(acc, work, shared, partials, counters, 0)) {
         store(acc, work, shared, ends, out, reduced, parts, band_counters);
       }
     }
@@ -149,24 +149,6 @@ struct Matmul {
   __device__ static __forceinline__ void start(const Work& work, unsigned shared, const T* a, const T* b) {
     Loader loader = loader_of(work, 0, shared, a, b);
     Loop::start(loader, work.count);
-  }
-
-  // Exchanges sums with the blocks that share a tile. Returns whether this one has those of all k-tiles then.
-  __device__ static __forceinline__ bool has_all(Accumulators& acc, const Work& work, unsigned shared, float* partials,
-                                                 unsigned* counters) {
-    if constexpr (C::split_k > 1) {
-      const int output_tile = (work.batch * C::tiles_m + work.tile.m) * C::tiles_n + work.tile.n;
-      return combine_splits<C>(acc, shared, partials, counters + output_tile, output_tile, work.split);
-    } else if constexpr (C::stream_k) {
-      if (work.count < C::tiles_k) {
-        const typename Work::Deal::Part part{0, work.first, work.count};
-        const int cut = part.cut(int(blockIdx.x));
-        return add_other_part<C::accumulators, C::threads>(
-            &acc[0][0].x[0], partials + static_cast<long long>(cut) * C::accumulators * C::threads, counters + 2 * cut,
-            shared, work.thread, 0);
-      }
-    }
-    return true;
   }
 
   // The way of a tile's sums to memory, and to the reduction.

@@ -1,6 +1,7 @@
 // C = epilogue(A * B) by mma.sync: one block computes a tile of C, of one split of K. TMA fills a ring of stages, which one
 // warp asks for; the others multiply from it. A stage has an mbarrier that says that it is full, and one that it is empty, so
-// that no warp waits for another one that multiplies.
+// that no warp waits for another one that multiplies. With stream_k a block computes several tiles, and parts of the last
+// ones: stages of the next part are filled while the results of this one leave, which have memory of their own then.
 //
 // Config: the parameters and attributes of search_spaces/templates/tma_matmul/space.py, and what its lowering.py adds:
 //   problem    m, n, k, batch, order_a, order_b, scale, has_bias, activation, reduction (none),
@@ -33,7 +34,7 @@ template <class Config>
 struct TmaMatmul {
   // The threads that multiply, which are what the parts of `matmul` go by.
   struct C : Config {
-    static constexpr int threads = Config::threads - 32, consumers = threads / 32, stream_k = 0;
+    static constexpr int threads = Config::threads - 32, consumers = threads / 32;
   };
   using I = typename C::Intrinsic;
   using T = typename C::T;
@@ -51,6 +52,8 @@ struct TmaMatmul {
   using Place = tile::BoxPlace<C>;
   static constexpr int tile_steps = C::tile_k / I::k;
   static constexpr int barriers_at = C::shared_bytes - 16 * C::stages;
+  static constexpr int results_at = C::stream_k ? C::stages * C::stage_bytes : 0;
+  enum NamedBarrier { of_all = 0, of_multiplying = 1 };
 
   static_assert(C::tile_m % (C::sg_layout_m * C::sg_data_m) == 0 && C::tile_n % (C::sg_layout_n * C::sg_data_n) == 0,
                 "rule wg_map: sg_layout x sg_data must divide the workgroup tile");
@@ -68,8 +71,13 @@ struct TmaMatmul {
                 "rule fragment_steps: two buffers of fragments alternate over an even number of steps");
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
                 "rule split_k: every split needs a k-tile, and together they have all of them");
-  static_assert(C::stages * C::stage_bytes <= barriers_at && (C::epilogue != "shared" || C::epilogue_bytes <= barriers_at),
-                "rule shared_memory: the stages, or results, and the barriers must fit into the block's shared memory");
+  static_assert(C::stages * C::stage_bytes <= barriers_at &&
+                    results_at + (C::epilogue == "shared" ? C::epilogue_bytes : C::stream_k ? 16 : 0) <= barriers_at,
+                "rule shared_memory: the stages, results and the barriers must fit into the block's shared memory");
+  static_assert(!C::stream_k || C::split_k == 1, "rule stream_k_split: k is split, or dealt out");
+  static_assert(!C::stream_k || (C::blocks > C::launched_blocks && C::blocks % C::launched_blocks != 0),
+                "rule stream_k_waves: a partial wave behind whole ones");
+  static_assert(!C::stream_k || C::tiles_k > 1, "rule stream_k_tiles: k-tiles are dealt out");
   static_assert(sizeof(Accumulators) == C::accumulators * sizeof(typename Warp::Sum),
                 "rule accumulators: the fragments of a warp must make up its part of the tile");
 
@@ -82,31 +90,31 @@ struct TmaMatmul {
       ptx::fence_mbarrier_init();  // TMA, too, sees them
     }
     ptx::barrier_sync();
-    const Work work = Work::alone();
-    const Place place(shared, shared + unsigned(barriers_at));
+    Place place(shared, shared + unsigned(barriers_at));
     // By a shuffle, behind which ptxas knows that all lanes have the same.
     if (int(ptx::shfl_idx(threadIdx.x / 32, 0)) == C::consumers) {
-      if (ptx::elect()) produce(a, b, work, place);
+      if (ptx::elect()) Work::for_each([&](const Work& work) { produce(a, b, work, place); });
       return;
     }
-    Accumulators acc = {};
-    if constexpr (scales_blocks<I>(0)) {
-      multiply(acc, {block_scale_a, block_scale_b, work}, work, place);
-    } else {
-      multiply(acc, Scales{}, work, place);
-    }
-    if constexpr (C::split_k > 1) {
-      const int output_tile = (work.batch * C::tiles_m + work.tile.m) * C::tiles_n + work.tile.n;
-      if (!combine_splits<C>(acc, shared, partials, counters + output_tile, output_tile, work.split)) return;
-    }
-    out += static_cast<long long>(work.batch) * C::m * C::n;
-    MatmulEpilogue<C>::store(acc, shared, ends.of_matrix(work.batch), out, work.m0(), work.n0(), work.warp_m(),
-                             work.warp_n(), work.lane());
+    Work::for_each([&](const Work& work) {
+      Accumulators acc = {};
+      if constexpr (scales_blocks<I>(0)) {
+        multiply(acc, {block_scale_a, block_scale_b, work}, work, place);
+      } else {
+        multiply(acc, Scales{}, work, place);
+      }
+      constexpr int barrier = C::stream_k ? of_multiplying : of_all;
+      if (has_all<C>(acc, work, shared + unsigned(results_at), partials, counters, barrier)) {
+        MatmulEpilogue<C>::store(acc, shared + unsigned(results_at), ends.of_matrix(work.batch),
+                                 out + static_cast<long long>(work.batch) * C::m * C::n, work.m0(), work.n0(),
+                                 work.warp_m(), work.warp_n(), work.lane());
+      }
+    });
   }
 
   // One thread: fills every stage as soon as it is empty.
   __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, const Work& work,
-                                                 Place place) {
+                                                 Place& place) {
 #pragma unroll 1
     for (int t = 0; t < work.count; ++t, place.advance()) {
       while (!ptx::mbarrier_try_wait(place.empty(), place.parity ^ 1u)) {  // the first round finds all stages empty
@@ -128,8 +136,8 @@ struct TmaMatmul {
     }
   }
 
-  // The warps that multiply: the products of all k-tiles.
-  __device__ static __forceinline__ void multiply(Accumulators& acc, Scales scales, const Work& work, Place place) {
+  // The warps that multiply: the products of all k-tiles of a part.
+  __device__ static __forceinline__ void multiply(Accumulators& acc, Scales scales, const Work& work, Place& place) {
     const int warp_m = work.warp_m(), warp_n = work.warp_n(), lane = work.lane();
     const auto release = [&] {
       ptx::warp_sync();  // all lanes have read

@@ -28,6 +28,7 @@ pytestmark = [needs_compiler, needs_nvrtc]
 GOLDEN = Path(__file__).parents[3] / "golden" / "mma_f16_stream_k.json"
 K = FindingKind
 KERNEL, COMMON = "autosched/kernels/matmul.cuh", "autosched/common/stream_k.cuh"
+EXCHANGE = "autosched/kernels/matmul/split_k.cuh"
 
 
 EARLY, LATE = (), (("stages", 1), ("fragment_buffers", 1))  # when the first copies of the next part start
@@ -78,15 +79,15 @@ FAULTS = (
           (K.SHARED_RACE, K.ASYNC_READ_BEFORE_WAIT)),
     Fault("one stage too many is copied to", "for (int s = 0; s < ahead; ++s) {", "for (int s = 0; s <= ahead; ++s) {",
           (K.SHARED_RACE, K.ASYNC_READ_BEFORE_WAIT)),
-    Fault("sums are told of in a stage that is copied to", "shared, work.thread, 0);",
-          "shared - unsigned(leave_at), work.thread, 0);", (K.SHARED_RACE, K.ASYNC_READ_BEFORE_WAIT), several=True),
+    Fault("sums are told of in a stage that is copied to", "Work::now(shared), shared + leave_at, partials",
+          "Work::now(shared), shared, partials", (K.SHARED_RACE, K.ASYNC_READ_BEFORE_WAIT), several=True),
     Fault("the part that is done is copied", "if constexpr (C::early_copies) start(Work::next(shared)",
           "if constexpr (C::early_copies) start(Work::now(shared)", (WRONG,)),
     Fault("the first k-tiles are copied twice", "loader_of(work, Loop::ahead, shared, a, b)",
           "loader_of(work, 0, shared, a, b)", (WRONG,)),
     Fault("results of the next tile", "store(acc, Work::now(shared)", "store(acc, Work::next(shared)",
           (WRONG, K.LOST_WRITE, K.GLOBAL_RACE, K.UNWRITTEN_OUTPUT)),
-    Fault("sums of the next part", "has_all(acc, Work::now(shared)", "has_all(acc, Work::next(shared)",
+    Fault("sums of the next part", "has_all<C>(acc, Work::now(shared)", "has_all<C>(acc, Work::next(shared)",
           (WRONG, K.OUT_OF_BOUNDS_GLOBAL, K.WORKSPACE_NOT_ZERO, K.UNWRITTEN_OUTPUT, K.GLOBAL_RACE)),
     Fault("the only stage is copied to while results leave",
           "ptx::barrier_sync();  // everybody has read what the next tile overwrites", "", (K.SHARED_RACE,),
@@ -101,13 +102,14 @@ FAULTS = (
     Fault("a part has all k-tiles", "work.count = int(kept.word[2]);",
           "work.count = kept.word[2] > 0 ? C::tiles_k : 0;", (WRONG, K.LOST_WRITE, K.GLOBAL_RACE)),
     Fault("whole tiles are shared", "if (work.count < C::tiles_k) {", "if (true) {",
-          (K.WORKSPACE_NOT_ZERO, K.UNWRITTEN_OUTPUT, K.OUT_OF_BOUNDS_GLOBAL, WRONG)),
+          (K.WORKSPACE_NOT_ZERO, K.UNWRITTEN_OUTPUT, K.OUT_OF_BOUNDS_GLOBAL, WRONG), EXCHANGE),
     Fault("parts of tiles are stored alone", "if (work.count < C::tiles_k) {", "if (false) {",
-          (WRONG, K.LOST_WRITE, K.GLOBAL_RACE)),
+          (WRONG, K.LOST_WRITE, K.GLOBAL_RACE), EXCHANGE),
     Fault("all pairs have one place", "const int cut = part.cut(int(blockIdx.x));", "const int cut = 0;",
-          (WRONG, K.UNWRITTEN_OUTPUT, K.GLOBAL_RACE), blocks="descending", several=True),
+          (WRONG, K.UNWRITTEN_OUTPUT, K.GLOBAL_RACE), EXCHANGE, blocks="descending", several=True),
     Fault("all pairs share their counters", "counters + 2 * cut", "counters",
-          (WRONG, K.UNWRITTEN_OUTPUT, K.GLOBAL_RACE, K.WORKSPACE_NOT_ZERO), blocks="descending", several=True),
+          (WRONG, K.UNWRITTEN_OUTPUT, K.GLOBAL_RACE, K.WORKSPACE_NOT_ZERO), EXCHANGE, blocks="descending",
+          several=True),
     Fault("the thread of another", "int(threadIdx.x) + int(kept.word[3])", "int(threadIdx.x) + int(kept.word[1])",
           (WRONG, K.OUT_OF_BOUNDS_SHARED, K.OUT_OF_BOUNDS_GLOBAL, K.SHARED_RACE)),
     Fault("the next part overlaps the one that is done", "next_at = C::shared_bytes - 32",

@@ -1,8 +1,10 @@
-// Split-K: the sums of blocks that share the k of one tile.
+// Split-K and stream-K: the sums of blocks that share the k of one tile.
 #pragma once
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/numeric.cuh>
+#include <autosched/common/stream_k.cuh>
 #include <autosched/kernels/matmul/warp_tile.cuh>
+#include <autosched/kernels/matmul/work.cuh>
 #include <autosched/ptx/global_memory.cuh>
 
 namespace autosched {
@@ -31,6 +33,26 @@ __device__ __forceinline__ bool combine_splits(typename WarpTile<C>::Accumulator
       acc_registers[r] += Element<Sum>::of(ptx::ld_global_cg<4>(from + r * C::threads).word[0]);
     }
     from += sums;  // a constant step: addresses stay immediates
+  }
+  return true;
+}
+
+// Exchanges sums with the blocks that share a tile. Returns whether this one has those of all k-tiles then. `shared` has
+// room for 4 bytes that nobody reads; with stream_k `barrier` is a named barrier of the C::threads that multiply.
+template <class C>
+__device__ __forceinline__ bool has_all(typename WarpTile<C>::Accumulators& acc, const MatmulWork<C>& work,
+                                        unsigned shared, float* partials, unsigned* counters, int barrier) {
+  if constexpr (C::split_k > 1) {
+    const int output_tile = (work.batch * C::tiles_m + work.tile.m) * C::tiles_n + work.tile.n;
+    return combine_splits<C>(acc, shared, partials, counters + output_tile, output_tile, work.split);
+  } else if constexpr (C::stream_k) {
+    if (work.count < C::tiles_k) {
+      const typename MatmulWork<C>::Deal::Part part{0, work.first, work.count};
+      const int cut = part.cut(int(blockIdx.x));
+      return add_other_part<C::accumulators, C::threads>(
+          &acc[0][0].x[0], partials + static_cast<long long>(cut) * C::accumulators * C::threads, counters + 2 * cut,
+          shared, work.thread, barrier);
+    }
   }
   return true;
 }

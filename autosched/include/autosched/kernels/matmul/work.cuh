@@ -49,6 +49,24 @@ struct MatmulWork {
   __device__ __forceinline__ int warp_n() const { return thread / 32 % C::sg_layout_n; }
   __device__ __forceinline__ int lane() const { return thread % 32; }
 
+  // Everything that a block computes, one part behind another, by all threads that call it: each counts for itself.
+  template <class Body>
+  __device__ static __forceinline__ void for_each(const Body& body) {
+    if constexpr (C::stream_k) {
+      auto walk = Deal::Walk::of(int(blockIdx.x));
+#pragma unroll 1
+      while (walk.left > 0) {
+        const typename Deal::Part part = walk.next();
+        MatmulWork work(part.tile, int(threadIdx.x));
+        work.first = part.first;
+        work.count = part.count;
+        body(work);
+      }
+    } else {
+      body(alone());
+    }
+  }
+
   // The loop over the parts of a block's tiles with stream_k, by one of its threads: `begin` makes the first one the
   // `next`, and `step` the next one `now`, and the one behind it `next`: that of no k-tiles behind the last.
   __device__ static __forceinline__ void begin(unsigned shared) { keep_next(shared, Deal::Walk::of(int(blockIdx.x))); }

@@ -1,0 +1,16 @@
+// What every block of a tma_matmul computes, without multiplying: for proofs of launches that are too large to be emulated.
+#pragma once
+#include <autosched/kernels/matmul/tell_parts.cuh>
+#include <autosched/kernels/matmul/work.cuh>
+
+namespace autosched {
+
+template <class C, int Most>
+__device__ __forceinline__ void tma_matmul_walk(unsigned* parts) {
+  tell_parts<Most>(parts, [](const auto& tell) {
+    MatmulWork<C>::for_each(
+        [&](const MatmulWork<C>& work) { tell(work.batch, work.m0(), work.n0(), work.first, work.count); });
+  });
+}
+
+}  // namespace autosched

@@ -1,0 +1,75 @@
+"""Stream-K of tma_matmul: when it is tried, where its results and sums lie, and what it is counted to cost."""
+
+from __future__ import annotations
+
+import math
+
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.templates.common.launch_rules import scheduler_limit
+from search_spaces.templates.common.stream_k import LEAST_IDLE, STOPS_TO_EXCHANGE
+from search_spaces.templates.tma_matmul.counts import counts
+from search_spaces.templates.tma_matmul.lowering import lower
+from search_spaces.templates.tma_matmul.proxy import proxy
+from search_spaces.templates.tma_matmul.space import BARRIER_BYTES, FLAG_BYTES, WALK_REGISTERS, space
+
+RTX5090 = device("rtx5090")
+PROBLEM = Matmul(4096, 4096, 4096, a="bf16", order_b="col")
+SAMPLES = [s for s in space(PROBLEM, RTX5090).sample(60, seed=1) if s["stream_k"]]
+
+
+def test_what_is_tried_has_a_partial_wave_behind_whole_ones() -> None:
+    assert SAMPLES
+    for schedule in SAMPLES:
+        tiles, launched = space(PROBLEM, RTX5090).config(schedule).integers("blocks", "launched_blocks")
+        assert launched == RTX5090.sm_count * schedule.integer("min_blocks") < tiles
+        assert tiles / (math.ceil(tiles / launched) * launched) <= 1 - LEAST_IDLE
+        assert schedule["split_k"] == 1
+
+
+def test_a_cut_has_whole_waves_and_a_partial_one() -> None:
+    for schedule in SAMPLES[:8]:
+        small = proxy(PROBLEM, schedule)
+        tiles, launched = space(small, RTX5090).valid.config(schedule).integers("blocks", "launched_blocks")
+        assert small.k < PROBLEM.k and 1 < launched < tiles < 100 and tiles % launched
+
+
+def test_results_have_memory_besides_the_stages() -> None:
+    found = set()
+    for schedule in SAMPLES:
+        config = space(PROBLEM, RTX5090).config(schedule)
+        stages, stage_bytes, shared = config.integers("stages", "stage_bytes", "shared_bytes")
+        results = config.integer("epilogue_bytes") if config["epilogue"] == "shared" else FLAG_BYTES
+        assert shared == stages * (stage_bytes + BARRIER_BYTES) + results
+        found.add(config["epilogue"])
+    assert found == {"registers", "shared"}
+
+
+def test_neighbours_have_a_place_for_their_sums() -> None:
+    config = space(PROBLEM, RTX5090).config(SAMPLES[0])
+    kernel = lower(PROBLEM, config, RTX5090)
+    launched, accumulators, threads = config.integers("launched_blocks", "accumulators", "multiplying_threads")
+    shapes = {operand.name: operand.shape for operand in kernel.operands}
+    assert kernel.grid == (launched, 1, 1) and kernel.chained
+    assert shapes["partials"] == (launched - 1, accumulators, threads)
+    assert shapes["counters"] == (launched - 1, 2)
+
+
+def test_all_tiles_are_counted_and_the_exchange_besides() -> None:
+    valid = space(PROBLEM, RTX5090).valid
+    for schedule in SAMPLES[:8]:
+        dealt, whole = (counts(PROBLEM, valid.config(s), RTX5090) for s in (schedule, schedule.replace(stream_k=0)))
+        assert math.isclose(dealt.blocks * dealt.flops, whole.blocks * whole.flops)
+        assert dealt.blocks * dealt.store_bytes > whole.blocks * whole.store_bytes
+        assert dealt.instructions * dealt.blocks > whole.instructions * whole.blocks
+        assert dealt.drains > STOPS_TO_EXCHANGE > whole.drains == 0 == dealt.restarts
+
+
+def test_an_odd_warp_leaves_the_others_fewer_registers() -> None:
+    """The registers of an SM are those of four schedulers, of which one has five of 17 warps."""
+    found = {threads: int(scheduler_limit(RTX5090, threads, 1)) for threads in (256, 288, 512, 544)}
+    assert found == {256: 255, 288: 168, 512: 128, 544: 96}
+    for schedule in SAMPLES:
+        config = space(PROBLEM, RTX5090).config(schedule)
+        limit = scheduler_limit(RTX5090, config.integer("threads"), config.integer("min_blocks"))
+        assert config.integer("registers") + WALK_REGISTERS <= limit

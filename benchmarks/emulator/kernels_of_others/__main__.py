@@ -66,6 +66,7 @@ def main() -> int:
     parser.add_argument("--include", type=Path, help="where cublas_v2.h is, if nvcc does not know it")
     parser.add_argument("--launch-limit", type=float, default=30.0, help="CPU seconds of a launch")
     parser.add_argument("--time-limit", type=float, default=60.0, help="CPU seconds of a program")
+    parser.add_argument("--note", default="", help="what the page says of the journal's runs, where they differ")
     options = parser.parse_args()
     journal = options.journal or options.mirrors / "kernels.jsonl"
     lines = journal.read_text().splitlines() if journal.exists() else []

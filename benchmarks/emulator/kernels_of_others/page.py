@@ -33,6 +33,7 @@ def page(
         f"Limits: {options.launch_limit:g} CPU seconds of a launch, {options.time_limit:g} of a program.",
         "Each kernel is compared with the reference of its repository, or with torch. Sizes are made small; that and",
         "all else that is changed in the programs' sources is in `recipes.toml`.",
+        *([options.note] if options.note else []),
         "",
         f"**{ran} of {len(outcomes)} kernels ran to their end, {verdicts['right']} of them right.** "
         f"Faults were found in {len(faulty)}: {of_faults}.",

@@ -58,10 +58,11 @@ def test_the_page_counts_kernels_and_says_who_read_a_finding() -> None:
         Outcome("a/b", "k.cu", "2", "wrong", "differs"),
         Outcome("a/b", "k.cu", "3", "time limit", "late"),
     ]
-    limits = argparse.Namespace(launch_limit=30.0, time_limit=60.0)
+    limits = argparse.Namespace(launch_limit=30.0, time_limit=60.0, note="Some ran twice.")
     reading = {"repository": "a/b", "source": "k.cu", "kinds": ["global_race"], "judged": "true", "why": "no barrier"}
     text = page(outcomes, [reading], {"a/b": "abc1234"}, limits)
     assert "**2 of 3 kernels ran to their end, 1 of them right.** Faults were found in 1: 1 true." in text
     assert "| b k.cu 1 | global_race | k.cu:3 | 2 | true | no barrier |" in text
     assert "| a/b | abc1234 | 1 | 1 | 1 |" in text
+    assert "Some ran twice." in text
     assert "not read" in page(outcomes, [{**reading, "kernels": ["2"]}], {}, limits)

@@ -5,10 +5,10 @@ before anything is compiled. Both are rows of one ``LaunchTable``.
 
 In SM cycles. A block keeps each pipe busy for its instructions times 32 over the pipe's rate: issue (four schedulers),
 FMA (with integer multiplications), integer and logic, special functions and conversions, f64, tensor cores, L1
-(wavefronts of shared memory, lines of global requests, spills), L2 (sectors that L1 has not seen). Pipes overlap in
-part: their times add up as powers do (``OVERLAP``). A block of ``r`` that live on an SM together also waits: its chain
-of dependent instructions, of which the others hide all but ``EXPOSED / r``. An SM takes its share of the blocks one
-such time each, and at least one chain. DRAM serves the launch beside that.
+(wavefronts of shared memory; lines of global requests, those that it holds twice; spills), L2 (sectors that L1 has not
+seen). Pipes overlap in part: their times add up as powers do (``OVERLAP``). A block of ``r`` that live on an SM
+together also waits: its chain of dependent instructions, of which the others hide all but ``EXPOSED / r``. An SM takes
+its share of the blocks one such time each, and at least one chain. DRAM serves the launch beside that.
 
 No rate is fitted: those of the pipes are the manufacturer's, and ``OVERLAP``, ``EXPOSED`` and ``TAIL`` are round,
 and fits to recordings of other kernels did not improve on. docs/reference/estimates.md says how well that ranks.
@@ -39,6 +39,11 @@ MEMORY_SECONDS = 800e-9  # of a load that no cache holds, while all SMs ask for 
 START = 600.0  # cycles in which a block is launched and retired, shared by those that live together
 INTEGER_RATE = 64.0  # results per cycle of an SM, compute capability 7.0 to 12.1
 ATOMIC_SECTORS = 4.0  # sectors that move in the time of one atomic's
+# Cycles more of a line that L1 holds than of one that passes through it, but for chips for data centres: its data come
+# at 64 bytes a cycle, measured on Turing (Jia et al., "Dissecting the NVIDIA Turing T4 GPU via Microbenchmarking"); of
+# GeForce and RTX A cards no more is known than that gemm and dedispersion rank better so.
+HELD_LINE = 1.0
+WIDE_L1 = (80, 90, 100, 103)  # compute capabilities whose L1 gives a whole line a cycle
 SPILL_SECTORS = 4.0  # of a word that the lanes of a warp spill or load again: L1 writes through, and holds few of them
 
 
@@ -67,8 +72,9 @@ class LaunchTime:
 @dataclass(frozen=True, eq=False)
 class LaunchTable:
     """Launches, an element of each array a launch: counts as in ``LaunchCounts``, per block but for ``dram_bytes``, and
-    compiled resources as in ``CompiledResources``. ``shared_bytes`` are static and dynamic ones. Of the chain,
-    ``chain_loads`` wait one after another for what L1 does not hold, ``CHAIN_LOAD`` cycles each. Arrays broadcast."""
+    compiled resources as in ``CompiledResources``. ``shared_bytes`` are static and dynamic ones. Of the wavefronts,
+    ``held_lines`` are of what L1 holds. Of the chain, ``chain_loads`` wait one after another for what it does not,
+    ``CHAIN_LOAD`` cycles each. Arrays broadcast."""
 
     blocks: Floats
     threads: Floats
@@ -78,6 +84,7 @@ class LaunchTable:
     chain_loads: Floats
     shared_wavefronts: Floats
     wavefronts: Floats
+    held_lines: Floats
     unique_sectors: Floats
     store_sectors: Floats
     atomic_sectors: Floats
@@ -95,6 +102,9 @@ class LaunchTable:
         )
         return cls(
             **{name: np.array([getattr(counts, name)], np.float64) for name in same},
+            held_lines=np.array(
+                [counts.wavefronts * max(0.0, 1.0 - counts.unique_sectors / max(counts.load_sectors, 1.0))]
+            ),
             executed={operation: np.array([times]) for operation, times in counts.executed},
             chain_loads=np.array([counts.chain_cycles / CHAIN_LOAD]),  # the emulator does not say which part waits
             shared_bytes=np.array([counts.dynamic_shared_bytes + resources.static_shared_bytes], np.float64),
@@ -219,6 +229,7 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
     fma_rate = device.fma_flops_per_cycle / 2
     port = np.minimum(SM_PORT_BYTES, device.l2_bandwidth / device.clock_hz / np.minimum(device.sm_count, t.blocks))
     sectors = t.unique_sectors + t.store_sectors + ATOMIC_SECTORS * t.atomic_sectors + SPILL_SECTORS * spills
+    held = nothing if device.sm in WIDE_L1 else HELD_LINE * t.held_lines
     return {
         "issue": (instructions + spills) / device.schedulers_per_sm,
         "fma": (of("fma") + of("imad")) * lanes / fma_rate,
@@ -227,7 +238,7 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
         "f64": of("f64") * lanes / f64_rate(device.sm),
         "tensor": _tensor_cycles(t, device),
         "shared": t.shared_wavefronts,
-        "L1": t.wavefronts + spills + of("constant"),
+        "L1": t.wavefronts + held + spills + of("constant"),
         "L2": sectors * SECTOR_BYTES / port,
     }
 

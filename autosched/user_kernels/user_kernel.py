@@ -166,6 +166,7 @@ class Kernel:
         smem_args: Mapping[str, Any] | None = None,
         cmem_args: Mapping[str, Any] | None = None,
         compiler_options: Sequence[str] = (),
+        compiler: str = "nvrtc",
         defines: Mapping[str, Any] | None = None,
         block_size_names: Sequence[str] = (),
         metrics: Mapping[str, Any] | None = None,
@@ -212,7 +213,12 @@ class Kernel:
         rules = [restrictions] if callable(restrictions) or isinstance(restrictions, str) else list(restrictions)
         reference = None if verify is not None else from_arrays.answers(tables, answer)
         document: dict[str, Any] = {
-            "kernel": {"name": name, "entry": kernel_name, "options": list(compiler_options)},
+            "kernel": {
+                "name": name,
+                "entry": kernel_name,
+                "options": list(compiler_options),
+                "compiler": "nvcc" if Path(compiler).name == "nvcc" else compiler or "nvrtc",
+            },
             "parameters": {n: _values(v) for n, v in tune_params.items()},
             "rule": [{"expr": rule} for rule in rules],
             "launch": launch | {"shared_bytes": (smem_args or {}).get("size", 0)},

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from autosched import tune
+from autosched import Kernel, tune
 from autosched.proofs.launch_counting import counted
 from benchmarks.users_kernels.kernels import CASES, Case, Recording, read_recording
 from cost_models.launch_time import CompiledResources, launch_time
@@ -98,12 +98,14 @@ def cpu_seconds() -> float:
 
 
 def tuned(case: Case, hub: Path, chip: str, trials: int) -> float | None:
-    """Return the recorded time of what ``tune`` chooses by estimates, over the recorded best of the whole space: of its
-    best trial that was recorded. None where none was."""
+    """Return the recorded time of what ``tune`` chooses by estimates, over the recorded best of the space that it
+    searches: of its best trial that was recorded. None where none was."""
+    kernel = case.kernel(hub)
     names, times = read_recording(hub / case.recordings[chip])
+    optimum = min(seconds for values, seconds in times.items() if _fits(kernel, names, values))
     with tempfile.TemporaryDirectory() as folder:
         result = tune(
-            case.kernel(hub).problem(),
+            kernel.problem(),
             trials=trials,
             database=Path(folder) / "best.db",
             device=chip,
@@ -114,17 +116,22 @@ def tuned(case: Case, hub: Path, chip: str, trials: int) -> float | None:
     by_estimate = sorted((r for r in result.trials if r.seconds is not None), key=lambda r: r.seconds or 0.0)
     found = (_recorded_seconds(r.schedule.values, names, times) for r in by_estimate)
     first = next((seconds for seconds in found if seconds is not None), None)
-    return None if first is None else first / min(times.values())
+    return None if first is None else first / optimum
 
 
-def _drawn(case: Case, hub: Path, kernel: Any) -> tuple[tuple[str, ...], list[Values]]:
+def _drawn(case: Case, hub: Path, kernel: Kernel) -> tuple[tuple[str, ...], list[Values]]:
     recordings = [read_recording(hub / path) for path in case.recordings.values()]
     names, first = recordings[0]
-    allowed = {p.name: set(p.values) for p in kernel.file.parameters}
     common = set(first).intersection(*(times for _, times in recordings))
-    fitting = sorted(v for v in common if all(x in allowed.get(n, {x}) for n, x in zip(names, v, strict=True)))
+    fitting = sorted(values for values in common if _fits(kernel, names, values))
     random.Random(0).shuffle(fitting)
     return names, fitting
+
+
+def _fits(kernel: Kernel, names: Sequence[str], values: Values) -> bool:
+    """Whether the kernel has parameters with these values; a recording may have more."""
+    allowed = {p.name: set(p.values) for p in kernel.file.parameters}
+    return all(x in allowed.get(n, {x}) for n, x in zip(names, values, strict=True))
 
 
 def encoded(row: Counted) -> str:

@@ -213,6 +213,8 @@ class TrainedModel:
         """Read a model file as ``from_json`` does. Raises ModelMismatch, which names the file, and OSError."""
         file = Path(path)
         try:
+            if file.is_fifo():
+                raise ModelMismatch("it is a pipe: give a file")
             with file.open("rb") as opened:
                 content = opened.read(MOST_BYTES + 1)  # a device has no size, and no end
             if len(content) > MOST_BYTES:

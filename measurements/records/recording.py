@@ -157,6 +157,8 @@ def _publish(target: Path, content: bytes) -> None:
 
 def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
     """Return the recordings of a file. Raises RecordingError for a malformed or truncated file; and OSError."""
+    if Path(path).is_fifo():  # it is read twice
+        raise RecordingError(f"{path} is a pipe: give a file")
     if _is_kernel_tuners(path):
         raise RecordingError(
             f"{path} is a cache of Kernel Tuner, whose kernels cannot be learned from: give a recording of autosched, "

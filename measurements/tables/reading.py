@@ -22,6 +22,8 @@ def read_table(path: str | Path) -> Table:
     Raises TableError, in one line, for a file that is none of these, or holds no time; and for one that is not there.
     """
     path = Path(path)
+    if path.is_fifo():  # it is read more than once
+        raise TableError(f"{path} is a pipe: give a file")
     try:
         if is_sqlite(path):
             return _database(path)

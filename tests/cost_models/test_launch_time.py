@@ -52,6 +52,20 @@ def test_more_of_anything_is_never_faster(name: str, more: float) -> None:
     assert launch_time(larger, A100, RESOURCES).seconds >= launch_time(COUNTS, A100, RESOURCES).seconds
 
 
+def test_lines_that_a_narrow_l1_holds_take_longer() -> None:
+    asked = dataclasses.replace(COUNTS, wavefronts=1e5, load_sectors=4e5, unique_sectors=4e3, executed=())
+    missed = dataclasses.replace(asked, load_sectors=4e3)
+    for chip, longer in ((A100, False), (device("h200"), False), (RTX3090, True), (device("titan_rtx"), True)):
+        held, passing = (launch_time(counts, chip, RESOURCES).pipes["L1"] for counts in (asked, missed))
+        assert (held > 1.9 * passing) is longer and held >= passing
+
+
+@given(st.sampled_from([name for name in GROWING if name != "unique_sectors"]), st.floats(1, 1e6))
+def test_more_is_never_faster_there_either(name: str, more: float) -> None:
+    larger = dataclasses.replace(COUNTS, **{name: getattr(COUNTS, name) + more})
+    assert launch_time(larger, RTX3090, RESOURCES).seconds >= launch_time(COUNTS, RTX3090, RESOURCES).seconds
+
+
 def test_f64_runs_at_its_rate() -> None:
     doubles = dataclasses.replace(COUNTS, executed=(("fma.rn.f64", FMAS),))
     on_a100, on_3090 = (

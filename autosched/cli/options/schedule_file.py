@@ -8,10 +8,10 @@ and of ``space --explain``), ``samples`` (``space --sample 1``), ``best`` (``bes
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from autosched.cli.terminal.errors import InputError, bad_input, listed, shortened
+from measurements.files.bounded import open_readable
 from search_spaces.spaces.parameters import Parameter
 from search_spaces.spaces.schedule import Schedule
 
@@ -61,7 +61,7 @@ def _content(place: str) -> bytes:
     try:
         if place == "-":
             return sys.stdin.buffer.read(_MOST_BYTES + 1)
-        with Path(place).open("rb") as file:
+        with open_readable(place) as file:
             return file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise InputError(f"{place} cannot be read ({error.strerror}): give a file, or - for stdin") from error

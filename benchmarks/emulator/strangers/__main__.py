@@ -103,6 +103,25 @@ def conclude(run: Run, said: str, *, late: bool) -> None:
         run.verdict = "pass" if _PASS.search(own) else "ended"
 
 
+def in_repository(text: str, folder: Path) -> str:
+    """Return a message with paths below ``folder`` as they are in the repository, and those beside it from there."""
+    for place in dict.fromkeys((folder, folder.resolve())):
+        text = text.replace(f"{place}/", "").replace(f"{place.parent}/", "../")
+    return text
+
+
+def of_repository(run: Run, folder: Path) -> Run:
+    """Return the run without the place of this machine's copy in what it says."""
+    texts = json.loads(json.dumps(asdict(run)), object_hook=lambda d: {k: _in(v, folder) for k, v in d.items()})
+    return Run(**texts)
+
+
+def _in(value: Any, folder: Path) -> Any:
+    if isinstance(value, str):
+        return in_repository(value, folder)
+    return [_in(one, folder) for one in value] if isinstance(value, list) else value
+
+
 def journal_of(file: Path) -> dict[str, Run]:
     """Return the last run of each program."""
     runs: dict[str, Run] = {}
@@ -145,7 +164,7 @@ def main() -> int:
         arguments = arguments_of(program, TABLE.arguments)
         if not _wanted(program, runs, options, arguments):
             continue
-        run = runs[program.name] = judge(program, arguments, options)
+        run = runs[program.name] = of_repository(judge(program, arguments, options), options.folder)
         with journal.open("a") as file:
             file.write(json.dumps(asdict(run)) + "\n")
         print(
@@ -158,7 +177,9 @@ def main() -> int:
         f"Limits: {options.launch_limit:g} CPU seconds of a launch, {options.time_limit:g} of a program; "
         f"device {options.device}, PTX for sm_{options.sm}."
     )
-    options.out.write_text(page([r for name, r in sorted(runs.items()) if name in known], TABLE, limits))
+    options.out.write_text(
+        page([of_repository(r, options.folder) for name, r in sorted(runs.items()) if name in known], TABLE, limits)
+    )
     return 0
 
 

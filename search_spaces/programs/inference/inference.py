@@ -28,6 +28,12 @@ class Spread:
     of: Spread | None = None
     size: int = 0
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.kind, self.shape, self.number, self.of, self.size)))
+
+    def __hash__(self) -> int:
+        return int(self._hash)  # type: ignore[attr-defined]  # it is a key of caches that every count reads
+
     def drop(self, dimension: int) -> Spread:
         """Of a tile that is 1 along ``dimension``, which this one stretches."""
         if self.shape[dimension] == 1:

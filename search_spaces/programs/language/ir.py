@@ -311,7 +311,7 @@ class Trace:
     operations: tuple[Operation, ...]
     chosen: tuple[tuple[str, int], ...]
 
-    @property
+    @cached_property
     def blocks(self) -> tuple[int, ...]:
         return tuple(-(-n // t) for n, t in zip(self.extent, self.tile, strict=True))
 
@@ -340,6 +340,10 @@ class Trace:
 
     def turns(self) -> dict[int, int]:
         """Return the most turns of each loop, by its number."""
+        return dict(self._turns)
+
+    @cached_property
+    def _turns(self) -> dict[int, int]:
         found: dict[int, int] = {}
         for operation, _ in self.walk():
             if isinstance(operation, Loop):

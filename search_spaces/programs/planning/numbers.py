@@ -54,6 +54,12 @@ class Numbers:
     anchors: tuple[AnchorNumbers, ...]
     given: tuple[tuple[int, WgMap | NestedLayout], ...]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.warps, self.products, self.anchors, self.given)))
+
+    def __hash__(self) -> int:
+        return int(self._hash)  # type: ignore[attr-defined]  # it is a key of caches that every count reads
+
     def of(self, spread: Spread) -> Distribution:
         return _evaluate(self, spread)
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
 
 from search_spaces.hardware.costs.bank_conflicts import WIDEST_BYTES, fragment_traffic
 from search_spaces.hardware.costs.cost_counts import CostCounts
@@ -24,30 +28,48 @@ from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
 from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.config import Config
+from search_spaces.spaces.parameters import Value
 from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import L2_SHARE, wave_shape
 
 ISSUED_PER_COPY = 4  # warp instructions of a piece that cp.async copies to a box, with its address and the walk
 BOTH_END = 0.125  # of turns in which two warpgroups wait at one time: an assumption, as of the hand-written template
 LINE_BYTES = 128  # of shared memory, in a cycle
+DECIDING = ("store_", "home_", "split_k", "tail", "intrinsic")  # parameters beside those of distributions
 MORE_REGISTERS = 22  # than the lower estimate, as of the hand-written template, whose loop is the same
 
 
-class _Counter:
-    """Adds up instructions, wavefronts and bytes of a block, operation by operation."""
+@dataclass
+class Work:
+    """What a block does: warp instructions, results of special functions, wavefronts of shared memory, bytes of global
+    memory, and arithmetic of products."""
 
-    def __init__(self, found: Inference, config: Config, made: Numbers) -> None:
-        self.found, self.config, self.made = found, config, made
-        self.instructions = self.special = self.wavefronts = self.load_bytes = self.store_bytes = self.flops = 0.0
-        self.barriers = 0
-        keys = in_shared(found, config)
-        self.staged: dict[str, StagedNumbers | BoxedNumbers] = {s.name: placed(s, config, made) for s in keys.values()}
-        self.keys = keys
+    instructions: float = 0.0
+    special: float = 0.0
+    wavefronts: float = 0.0
+    load_bytes: float = 0.0
+    store_bytes: float = 0.0
+    flops: float = 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)})
+
+
+class _Counter(Work):
+    """Adds up what a block does, operation by operation: ``of_values``, or what copies tiles and reads them again."""
+
+    def __init__(self, found: Inference, values: Mapping[str, Value], made: Numbers, of_values: bool) -> None:
+        super().__init__()
+        self.found, self.values, self.made, self.of_values = found, values, made, of_values
+        self.keys = in_shared(found, values)
+        self.staged: dict[str, StagedNumbers | BoxedNumbers] = (
+            {} if of_values else {s.name: placed(s, values, made) for s in self.keys.values()}
+        )
         self.stores = 0
-        self.split = split_of(found, config)
+        self.split = split_of(found, values)
         self.read: set[tuple[int, str]] = set()
         self.turns = found.trace.turns()
-        self.peeled = peeled(found, config)
+        self.peeled = peeled(found, values)
 
     def run(self, operations: tuple[ir.Operation, ...], times: float) -> None:
         turns = self.turns
@@ -56,10 +78,11 @@ class _Counter:
                 case ir.Loop():
                     if self.split is not None:  # what is behind the loop, only the last block does
                         times /= self.split.count
-                    inside = times * _average(self.found.trace, operation, turns)
+                    inside = times * _average(self.found, operation.number)
                     if operation.number in self.peeled:  # the last turn's masks are left out
                         self.turns = but_the_last(turns, operation.number)
-                    self.instructions += 16 * self.made.warps * inside
+                    if self.of_values:
+                        self.instructions += 16 * self.made.warps * inside
                     for n in self.staged.values():
                         if n.staged.loop == operation.number:
                             self._copy(n, inside)
@@ -68,17 +91,29 @@ class _Counter:
                     self.turns = turns
                 case ir.If():
                     self.run(operation.body, times)
-                case ir.Store() | ir.AtomicRmw():
-                    self._store(operation, times)
                 case ir.Set() | ir.Move():
                     pass
+                case ir.Load(result) if not self.of_values:
+                    self._kept(result, times)
+                case ir.Mma():
+                    if not self.of_values:
+                        self._product(operation, times)
+                case _ if not self.of_values:
+                    pass
+                case ir.Store() | ir.AtomicRmw():
+                    self._store(operation, times)
                 case ir.Prefetch(window):
                     lines = math.prod(window.shape) * window.array.dtype.bytes / 128
                     self.instructions += 4 * lines / WARP * times
-                case ir.Mma():
-                    self._product(operation, times)
                 case _:
                     self._value(operation, times)
+
+    def _kept(self, result: ir.Value, times: float) -> None:
+        """Count copies of a tile that is copied to shared memory once."""
+        for spread in self.found.computed_in(result):
+            staged = self.keys.get((result.id, spread))
+            if staged is not None and staged.loop is None:
+                self._copy(self.staged[staged.name], times)
 
     def _copy(self, n: StagedNumbers | BoxedNumbers, times: float) -> None:
         if isinstance(n, BoxedNumbers):
@@ -99,7 +134,7 @@ class _Counter:
 
     def _product(self, operation: ir.Mma, times: float) -> None:
         number = self.found.product_of[operation.result.id]
-        product, row = self.made.products[number], fragments(self.config.text("intrinsic"))
+        product, row = self.made.products[number], fragments(str(self.values["intrinsic"]))
         fragments_m, fragments_n = product.fragments
         (m, k), n = operation.a.shape, operation.b.shape[1]
         self.flops += 2.0 * m * n * k * times
@@ -144,8 +179,6 @@ class _Counter:
                         self.special += FUNCTIONS[function].special * of.registers * warps * times
                 case ir.Load(_, window):
                     if (result.id, spread) in self.keys:
-                        if self.keys[result.id, spread].loop is None:
-                            self._copy(self.staged[self.keys[result.id, spread].name], times)
                         continue
                     self._direct(of, window, times, False)
                 case ir.Reduce():
@@ -197,36 +230,50 @@ class _Counter:
         place = self.stores
         self.stores += 1
         of = self.made.of(self.found.stored[place])
-        if self.config.get(f"store_{place + 1}", "direct") == "turned":
+        if self.values.get(f"store_{place + 1}", "direct") == "turned":
             target = turned(operation.window, self.made.warps)
             self._move(of, target, times)
             of = target
         self._direct(of, operation.window, times, True)
 
 
-def _average(trace: ir.Trace, loop: ir.Loop, turns: dict[int, int]) -> float:
+@cache
+def _average(found: Inference, number: int) -> float:
     """Return turns of a loop in the middle of the grid; bounds such as those of causal attention are linear."""
-    ends = [loop.turns(tuple(b * at // 3 for b in trace.blocks), {n: 0 for n in turns}) for at in (0, 1, 2)]
-    last = loop.turns(tuple(b - 1 for b in trace.blocks), {n: 0 for n in turns})
+    trace, loop = found.trace, found.loops[number]
+    zero = {n: 0 for n in trace.turns()}
+    ends = [loop.turns(tuple(b * at // 3 for b in trace.blocks), zero) for at in (0, 1, 2)]
+    last = loop.turns(tuple(b - 1 for b in trace.blocks), zero)
     return (sum(ends) + last) / 4
+
+
+@lru_cache(maxsize=2**14)
+def _of_values(found: Inference, made: Numbers, chosen: tuple[tuple[str, Value], ...]) -> Work:
+    """Of all but tiles that are copied and read again: it depends on few of the parameters."""
+    counter = _Counter(found, dict(chosen), made, True)
+    counter.run(found.trace.operations, 1.0)
+    return counter
+
+
+def _work(found: Inference, config: Config, made: Numbers) -> Work:
+    chosen = tuple((name, value) for name, value in config.items() if name.startswith(DECIDING))
+    staged = _Counter(found, config, made, False)
+    staged.run(found.trace.operations, 1.0)
+    return _of_values(found, made, chosen) + staged
 
 
 def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCounts:
     """Return the cost counts of a valid config."""
     found = choices(problem).inference(config)
     made = numbers(found, config)
-    counter = _Counter(found, config, made)
-    counter.run(found.trace.operations, 1.0)
+    work, split, staged = _work(found, config, made), split_of(found, config), in_shared(found, config)
     blocks, threads = config.integers("blocks", "threads")
-    if counter.split is not None:
-        blocks *= counter.split.count
-        results = sum(made.of(found.states[state]).registers for state in counter.split.states) * made.warps * WARP
-        counter.store_bytes += 4.0 * results
-        counter.load_bytes += 4.0 * results
-        counter.instructions += 5.0 * results / WARP
-    splits = counter.split.count if counter.split is not None else 1
-    stages, turns = stages_of(found, config), found.trace.turns()
-    main = max(stages, key=lambda n: _average(found.trace, found.loops[n], turns), default=None)
+    if split is not None:
+        blocks *= split.count
+        results = sum(made.of(found.states[state]).registers for state in split.states) * made.warps * WARP
+        work += Work(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
+    stages = stages_of(found, config)
+    main = max(stages, key=lambda n: _average(found, n), default=None)
     row = fragments(config.text("intrinsic")) if found.products else None
     boxed = bool(found.products) and is_boxed(config.text("intrinsic"))
     ending = _ending(found, made) if boxed else 0.0
@@ -237,21 +284,21 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         registers=compiled_registers(config, device, more=MORE_REGISTERS),
         unit="wgmma" if boxed else row.unit if row is not None else "fma",
         operand_dtype=row.rated_as if row is not None else "f32",
-        flops=counter.flops or 1.0,
-        instructions=counter.instructions,
-        shared_wavefronts=counter.wavefronts,
-        load_bytes=counter.load_bytes,
-        store_bytes=counter.store_bytes,
-        dram_bytes=_dram_bytes(problem, config, device, counter.load_bytes, blocks),
+        flops=work.flops or 1.0,
+        instructions=work.instructions,
+        shared_wavefronts=work.wavefronts,
+        load_bytes=work.load_bytes,
+        store_bytes=work.store_bytes,
+        dram_bytes=_dram_bytes(problem, config, device, work.load_bytes, blocks),
         iterations=1
         if main is None
-        else max(1, round(_average(found.trace, found.loops[main], found.trace.turns()) / splits)),
+        else max(1, round(_average(found, main) / (split.count if split is not None else 1))),
         stages=1 if main is None else stages[main],
-        special=counter.special,
+        special=work.special,
         barriers_per_iteration=_barriers(config, made, stages[main], boxed) if main is not None else 0,
         drains=1 if boxed else 0,
         drain_instructions=ending,
-        run_bytes=float(min((_run_bytes(n) for n in counter.staged.values()), default=128)),
+        run_bytes=float(min((_run_bytes(placed(s, config, made)) for s in staged.values()), default=128)),
     )
 
 

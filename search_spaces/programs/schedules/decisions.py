@@ -155,7 +155,7 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     listed += threads(found, device)
     for s in operands:
         listed += _operand_attributes(s, computing)
-    for place, name in tail_names(found.inferences.values()).items():
+    for place, name in tail_names(found.inferences.values()).items() if found.domains else ():
         listed.append(_peelable(found, place, name))
     shaping = shaping_names(problem, device)
 

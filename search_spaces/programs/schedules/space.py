@@ -281,14 +281,16 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
 
 def _tail_rules(found: Choices, place: int, name: str) -> list[Rule]:
     """Peeled only where that takes masks from turns, and from some that run."""
-    rules = [
-        Rule(
-            f"{name}_peelable",
-            lambda tail, peelable: (tail == MASKED) | (peelable == 1),
-            "the last turn of the loop has no more masks than the others with these sizes",
-            names={"tail": name, "peelable": f"peelable_{name}"},
+    rules: list[Rule] = []
+    if found.domains:
+        rules.append(
+            Rule(
+                f"{name}_peelable",
+                lambda tail, peelable: (tail == MASKED) | (peelable == 1),
+                "the last turn of the loop has no more masks than the others with these sizes",
+                names={"tail": name, "peelable": f"peelable_{name}"},
+            )
         )
-    ]
     if found.first.products:
         rules.append(
             Rule.refusing(

@@ -10,6 +10,8 @@ import resource
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from autosched.cli import main
+from measurements.files.bounded import read_bounded
 
 SMALL = ("-m", "32", "-n", "32", "-k", "32", "--device", "h200")
 SCALE = ("transpose", "--rows", "64", "--columns", "64")
@@ -87,6 +90,40 @@ def test_a_file_without_end_is_refused(run: Run, command: tuple[str, ...], file:
     status, out, err = run(*(file if part == "FILE" else part for part in command))
     assert (status, out, err.count("\n")) == (2, "", 1), err
     assert "memory" not in err and not Path("b.db").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("space", "--kernel", "pipe", "--device", "a100"),
+        ("tune", "--suite", "pipe", "--db", "b.db", "--device", "h200", "--trials", "1"),
+        ("tune", "--from", "pipe", "--db", "b.db", "--device", "h200", "--trials", "1"),
+        ("tune", "matmul", *SMALL, "--trials", "1", "--db", "b.db", "--backend", "estimate", "--model", "pipe"),
+        ("tune", "matmul", *SMALL, "--trials", "1", "--db", "b.db", "--backend", "replay", "--recording", "pipe"),
+        ("verify", "matmul", *SMALL, "--schedule", "pipe"),
+        ("emulate", "pipe"),
+        ("train", "--recording", "pipe", "--out", "m"),
+        ("train", "--update", "pipe", "--out", "m"),
+        ("replay", "pipe"),
+    ],
+)
+def test_a_pipe_that_nothing_is_written_to(run: Run, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("measurements.files.bounded.WAIT_SECONDS", 0.1)
+    os.mkfifo("pipe")
+    status, out, err = run(*command)
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert not Path("b.db").exists()
+
+
+def test_a_pipe_that_somebody_writes_to_is_read() -> None:
+    reading, writing = os.pipe()
+    content = b"x" * 100_000  # more than a pipe holds
+    writer = threading.Thread(target=lambda: (time.sleep(0.05), os.write(writing, content), os.close(writing)))
+    writer.start()
+    found = read_bounded(f"/dev/fd/{reading}", 1 << 20)
+    writer.join()
+    os.close(reading)
+    assert found == content
 
 
 def bomb(line: bytes, times: int) -> bytes:

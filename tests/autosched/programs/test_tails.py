@@ -15,8 +15,9 @@ from measurements.compiler.disassembly import DisassemblerMissing, disassemble, 
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.emulator import ASCENDING, Order, emulate
 from search_spaces.hardware.devices import device
-from search_spaces.programs.builder import Program
+from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.language.index import Index
+from search_spaces.programs.language.ir import Array
 from search_spaces.programs.planning import tails
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.problem import ProgramProblem
@@ -115,6 +116,24 @@ def test_schedules_of_before_are_masked() -> None:
     space = template(made).space(p, A100)
     old = Schedule.from_json(made.name, {n: v for n, v in schedule.values.items() if n != "tail"})
     assert space.config(old)["tail"] == "masked"
+
+
+@program(x=Input("m n", "f32"), out=Output("m", "f32"))
+def row_sums(p: Builder, x: Array, out: Array) -> None:
+    """No size is open, and the first loop may be peeled, not the second."""
+    (i,) = p.blocks((x.shape[0],), (16,))
+    total = p.state(p.zeros((16, 1)))
+    for j in p.steps(x.shape[1], 64):
+        total.set(total + p.reduction("add", p.load(p.window(x, (i, j), (16, 64))), dim=1))
+    for j in p.steps(64, 32):
+        total.set(total + p.reduction("maximumf", p.load(p.window(x, (i, j), (16, 32))), dim=1))
+    p.store(total, p.window(out, (i, 0), (16, 1), column=True))
+
+
+def test_without_open_sizes() -> None:
+    p = problem(row_sums, m=32, n=150)
+    for schedule in peeled(row_sums, p, 2):
+        assert outcome(row_sums, p, schedule, ASCENDING) == "ok", schedule
 
 
 def test_where_it_is_open() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.emulator.strangers.__main__ import Run, conclude, journal_of
+from benchmarks.emulator.strangers.__main__ import Run, conclude, journal_of, of_repository
 from benchmarks.emulator.strangers.limited import ends_within
 from benchmarks.emulator.strangers.page import page
 from benchmarks.emulator.strangers.programs import MOST_THINGS, arguments_of, cmake_command, programs_in, scaled
@@ -113,3 +113,11 @@ def test_the_page_counts_ends_and_says_who_read_a_finding(tmp_path: Path) -> Non
 def test_the_table_has_what_it_is_asked_for() -> None:
     assert all({"program", "kind", "judged", "why"} <= set(r) for r in TABLE.readings)
     assert {r["judged"] for r in TABLE.readings} <= {"true", "false", "harmless"}
+
+
+def test_messages_name_programs_by_their_place_in_the_repository(tmp_path: Path) -> None:
+    run = Run("a", why=f"at {tmp_path}/a/main.cu:3", findings=[{"file": f"{tmp_path.parent}/Common/h.h", "line": 4}])
+    stripped = of_repository(run, tmp_path)
+    assert stripped.why == "at a/main.cu:3"
+    assert stripped.findings == [{"file": "../Common/h.h", "line": 4}]
+    assert stripped.program == "a"

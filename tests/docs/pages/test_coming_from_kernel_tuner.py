@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 
 from autosched import Kernel, tune
 from autosched.user_kernels.document import KernelFileError
+from measurements.compiler.nvrtc import NVCC
 from measurements.tables.reading import read_table
 from search_spaces.hardware.devices import device
 
@@ -138,6 +140,16 @@ def launch(folder: Path) -> None:
     assert "#define SIDE 3" in made.source
 
 
+def compiler(folder: Path) -> None:
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("needs nvcc")
+    for spelled in ("nvcc", nvcc):
+        kernel = add(compiler=spelled)
+        assert lowered(kernel, block_size_x=64).compile_options == kernel.template.compile_options == (NVCC,)
+    assert lowered(add(compiler=""), block_size_x=64).compile_options == ()
+
+
 def metrics(folder: Path) -> None:
     for metric in (lambda p: 12 * N / p["time"], "12000 / time"):
         assert add(metrics={"B/s": metric}).problem().metrics({"block_size_x": 32}, 2.0) == {"B/s": 6000.0}
@@ -226,6 +238,7 @@ ROWS: dict[str, Callable[[Path], None]] = {
     "`cmem_args": constant_memory,
     "`smem_args": shared_memory,
     "`block_size_names`": launch,
+    "`compiler=": compiler,
     "`metrics`": metrics,
     "`strategy=": brute_force,
     "`objective=": objective,

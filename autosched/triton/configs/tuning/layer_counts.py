@@ -151,6 +151,7 @@ def launch_table(c: Columns, layer: Layer, rows: int, n: int, k: int, device: De
         # Copies are written in lines of 128 bytes, and fragments read so; the output passes once more.
         shared_wavefronts=(turns * (copied + tile.fragment_bytes * c.warps) + 2 * c.m * c.n * 2) / 128,
         wavefronts=(turns * copied + c.m * c.n * 2) / 128,
+        held_lines=np.zeros_like(blocks),
         unique_sectors=sectors,
         store_sectors=stored / SECTOR_BYTES,
         atomic_sectors=np.zeros_like(blocks),

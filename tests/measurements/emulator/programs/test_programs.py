@@ -28,7 +28,7 @@ CORPUS = Path(__file__).parent / "corpus"
 QUICK = ("symbols", "managed_list", "overrun")
 CLEAN = (
     "vector_add", "reduction", "matrix_mul", "histogram", "convolution", "textures", "managed_list", "batched",
-    "streams", "cooperative", "device_facts", "symbols", "stencil", "frontier", "graphs", "sorting",
+    "streams", "cooperative", "device_facts", "symbols", "stencil", "frontier", "graphs", "sorting", "by_key",
 )  # fmt: skip
 
 Build = Callable[..., Path]

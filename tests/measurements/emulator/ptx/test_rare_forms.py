@@ -181,6 +181,14 @@ def test_what_a_kernel_prints_is_kept_in_the_order_of_its_calls() -> None:
     "instruction",
     [
         "multimem.ld_reduce.relaxed.sys.global.add.u32 %r1, [%rd1];",
+        "multimem.red.relaxed.sys.global.add.u32 [%rd1], %r1;",
+        "multimem.st.relaxed.sys.global.u32 [%rd1], %r1;",
+        "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+        "[%r1], [%rd1, {%r1, %r1, %r1}], [%r2], {%h1};",
+        "cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group [%rd1, {%r1, %r1, %r1}], [%r2];",
+        "mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%r1}, {%r1}, {%r1}, {%r1};",
+        "wgmma.mma_async.sp.sync.aligned.m64n8k32.f16.f16.f16 {%r1, %r2}, %rd1, %rd2, %r3, 0, 1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc {%r1, %r2, %r3, %r0}, %rd1, %rd2, %p1;",
         "atom.exch.b13 %r1, [%rd1], %r1;",
         "mbarrier.nonsense.b64 [%rd1];",
         "lop3.xor.b32 %r1, %r1, %r1, %r1, 3;",
@@ -193,7 +201,7 @@ def test_what_a_kernel_prints_is_kept_in_the_order_of_its_calls() -> None:
 def test_unknown_forms_are_unsupported_with_their_line(instruction: str) -> None:
     text = (
         ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 o) {\n"
-        f"  .reg .b32 %r<4>;\n  .reg .b64 %rd<4>;\n  .reg .pred %p<2>;\n  {instruction}\n  ret;\n}}\n"
+        f"  .reg .b32 %r<4>;\n  .reg .b64 %rd<4>;\n  .reg .pred %p<2>; .reg .b16 %h<2>;\n  {instruction}\n  ret;\n}}\n"
     )
     done = autosched.emulate(text, arguments=(u32(),), grid=1, block=32)
     assert done.status == "unsupported"

@@ -298,7 +298,9 @@ class _Session:
         most = min(math.prod(sizes), 1024) if sizes else 1024
         text = program.path.read_text(errors="replace")
         found = _STATIC_SHARED.search(text)
-        facts = (0, most, int(found[1]) if found else 0, 0, int(_USES_HEAP.search(text) is not None))
+        compiled_for = int("".join(c for c in loaded.module.target if c.isdecimal()) or self.options.device.sm)
+        uses_heap = int(_USES_HEAP.search(text) is not None)
+        facts = (0, most, int(found[1]) if found else 0, 0, uses_heap, compiled_for)
         return " ".join(map(str, (*facts, *(p.bytes for p in function.parameters))))
 
     def misuse(self, rest: str, _: bytes) -> str:

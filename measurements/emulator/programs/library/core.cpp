@@ -333,7 +333,7 @@ int learn(Kernel* kernel) {
   kernel->error = load(kernel->module);
   if (kernel->error != success) return kernel->error;
   std::istringstream answer(session().ask("kernel " + std::to_string(kernel->module->id) + " " + kernel->name));
-  answer >> kernel->error >> kernel->most_threads >> kernel->static_shared >> kernel->local >> kernel->uses_heap;
+  answer >> kernel->error >> kernel->most_threads >> kernel->static_shared >> kernel->local >> kernel->uses_heap >> kernel->compiled_for;
   for (unsigned bytes; answer >> bytes;) kernel->parameters.push_back(bytes);
   return kernel->error;
 }

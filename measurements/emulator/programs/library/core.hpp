@@ -72,6 +72,7 @@ struct Kernel {
   std::vector<unsigned> parameters;  // bytes
   unsigned most_threads = 1024, static_shared = 0, local = 0;
   bool uses_heap = false;  // calls malloc or free
+  int compiled_for = 0;    // the architecture of its PTX
   unsigned most_dynamic = 48 * 1024;  // bytes of shared memory, which an attribute raises
 };
 

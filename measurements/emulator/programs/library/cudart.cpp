@@ -450,7 +450,7 @@ API int cudaFuncGetAttributes(FunctionAttributes* to, const void* function) {
   if (k == nullptr) return failed(invalid_device_function);
   if (const int error = learn(k); error != success) return failed(error);
   const int architecture = static_cast<int>(10 * fact("major") + fact("minor"));
-  *to = {k->static_shared, 0, k->local, static_cast<int>(k->most_threads), 32, architecture, architecture, 0, static_cast<int>(k->most_dynamic), -1};
+  *to = {k->static_shared, 0, k->local, static_cast<int>(k->most_threads), 32, k->compiled_for, architecture, 0, static_cast<int>(k->most_dynamic), -1};
   return success;
 }
 API int cudaFuncSetAttribute(const void* function, int attribute, int value) {

@@ -37,7 +37,7 @@ int main() {
   good = good && persisting == p.persistingL2CacheMaxSize && persisting == p.l2CacheSize / 4 * 3 && p.accessPolicyMaxWindowSize > 0;
   cudaFuncAttributes f;
   CHECK(cudaFuncGetAttributes(&f, bounded));
-  good = good && f.maxThreadsPerBlock == 128;
+  good = good && f.maxThreadsPerBlock == 128 && f.ptxVersion == 80 && f.binaryVersion == 90;
   const int n = 20000;
   int* d;
   CHECK(cudaMalloc(&d, n * sizeof(int)));

@@ -206,6 +206,12 @@ def test_a_newer_program_needs_a_newer_device(build: Build) -> None:
     assert "holds PTX for sm_80 and newer" in done.stderr and "--device" in done.stderr
 
 
+def test_a_program_runs_under_the_name_of_its_link() -> None:
+    """Python finds the packages of a virtual environment, whose interpreter is a link, by its own name."""
+    done = run(Path(sys.executable), "-c", "import sys; print(sys.prefix)", options=("--driver",))
+    assert (done.returncode, done.stdout) == (0, f"{sys.prefix}\n"), done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

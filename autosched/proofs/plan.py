@@ -188,15 +188,15 @@ def _first_runs(problem: Problem, kernel: Kernel, settings: ProofSettings, kept:
     yield ProofRun("random inputs", first)
     if settings.launch is not None:
         yield ProofRun("random inputs as asked", partial(run_again, problem, kernel, settings.launch, settings))
-    if settings.depth == "full":
-        return
-    if compares:
+    if compares and together and settings.emulates:
 
         def turned() -> Run:
             first = kept["first"].outputs
             return run_again(problem, kernel, LaunchOverride(Order("descending", seed + 4)), settings, same_as=first)
 
         yield ProofRun("random inputs in turns", turned)
+    if settings.depth == "full":
+        return
     most = max(1, EMULATED_BYTES // problem.min_bytes)
     stress = list(islice(problem.stress_inputs(seed), most))
     for given in stress:

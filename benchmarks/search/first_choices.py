@@ -33,6 +33,10 @@ _TCGEN05 = ("tcgen05_matmul", "tcgen05_matmul_transposed")
 _WGMMA = ("wgmma_matmul", "wgmma_matmul_transposed")
 
 
+# What it proposes for a B200 is shown alone: configurations of tcgen05 are not turned into schedules of ours.
+LIBRARY_NAMES = {**nvidia_heuristics.GPUS, "b200": "B200"}
+
+
 def first_choice(problem: Matmul, on: Device) -> tuple[Schedule, float]:
     """Return the sampler's first guess, and the seconds that the model predicts for it."""
     usable = templates_for(problem, on)
@@ -43,13 +47,16 @@ def first_choice(problem: Matmul, on: Device) -> tuple[Schedule, float]:
 def theirs(problem: Matmul, on: Device) -> Configuration | None:
     """Return the first configuration of nvMatmulHeuristics; None where it is not installed or does not know the
     problem."""
-    if not nvidia_heuristics.installed() or not nvidia_heuristics.knows(problem, on):
+    name = LIBRARY_NAMES.get(on.name)
+    if name is None or not nvidia_heuristics.installed() or not nvidia_heuristics.knows_types(problem):
         return None
-    return next(iter(nvidia_heuristics.configurations(problem, nvidia_heuristics.GPUS[on.name], 1)), None)
+    return next(iter(nvidia_heuristics.configurations(problem, name, 1)), None)
 
 
 def like_theirs(problem: Matmul, configuration: Configuration, on: Device) -> float | None:
     """Return the seconds that the model predicts for the nearest schedule of ours; None where there is none."""
+    if on.name not in nvidia_heuristics.GPUS:
+        return None
     usable = templates_for(problem, on)
     near = nvidia_heuristics.nearest(configuration, usable, problem, on, AnalyticPrior(usable, problem, on))
     return None if near is None else predicted_seconds(usable, problem, [near], on)[0]

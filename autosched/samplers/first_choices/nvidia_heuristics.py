@@ -134,7 +134,12 @@ def advice(templates: TemplateSet, problem: Problem, device: Device, prior: Prio
 
 def knows(problem: Matmul, device: Device) -> bool:
     """Whether the library has figures for such a problem there."""
-    return device.name in GPUS and problem.a in _PRECISIONS and problem.precision != "ieee"
+    return device.name in GPUS and knows_types(problem)
+
+
+def knows_types(problem: Matmul) -> bool:
+    """Whether the library has a name for the types of such a problem."""
+    return problem.a in _PRECISIONS and problem.precision != "ieee"
 
 
 def configurations(problem: Matmul, gpu: str, count: int) -> list[Configuration]:

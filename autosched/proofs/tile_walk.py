@@ -69,7 +69,8 @@ def run_walk(walk: DeviceSource, problem: Problem, config: Config, kernel: Kerne
         The run; a tile that is left out, or walked twice, is a ``wrong_result``.
     """
     blocks = config.integer("blocks")
-    most = -(-blocks // math.prod(kernel.grid)) + 3  # stream-K: a part at both ends of its tiles
+    # All tiles of a pair are told of by its first block. Stream-K has a part at both ends of a worker's tiles.
+    most = -(-blocks * math.prod(kernel.cluster) // math.prod(kernel.grid)) + 3
     asked = walk_kernel(walk, kernel, most)
     done = emulate(asked, {}, time_limit=settings.time_limit)
     wrong = "" if done.status not in ("ok", "findings") else _wrong(config, done.outputs["parts"].astype(np.int64))

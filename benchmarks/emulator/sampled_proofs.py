@@ -47,8 +47,11 @@ def tensor_memory(i: int, rng: np.random.Generator) -> tuple[Problem, Device, Te
     m, n, k = (int(x) for x in rng.integers((1, 1, 1), (90 if few else 900, 80, 30)))
     fp8 = kind in ("e4m3", "e5m2")
     scales = ("none", "tensor", "row_column") if fp8 or kind in BLOCK_SCALED else ("none",)
+    order = ("row", "col") if kind in ("f16", "bf16") else ("",)
+    orders = {f"order_{side}": str(rng.choice(order)) for side in "ab"} if len(order) > 1 else {"order_b": "col"}
     problem = Matmul(
-        m, 8 * n, 64 * k, a=kind, order_b="col", batch=int(rng.choice((1, 3))),
+        m if orders.get("order_a") != "col" else 8 * (m // 8 + 1), 8 * n, 64 * k, a=kind, **orders,
+        batch=int(rng.choice((1, 3))),
         out=str(rng.choice(("bf16", "f32"))) if kind in BLOCK_SCALED else "",
         scale_order="tiled" if kind in BLOCK_SCALED else "",
         epilogue="none" if kind == "i8" else str(rng.choice(EPILOGUES)),

@@ -21,6 +21,12 @@ SAMPLES = 36  # of each type, nightly
 # Changes of a small schedule, and of a problem: what blocks that share tiles, or sides, or take tiles over, compute.
 CASES = {
     "splits of a pair": ("tcgen05_matmul", {"split_k": 2, "tile_m": 256}, {"m": 512, "k": 640}),
+    "rows of b, in two boxes of each block of a pair": (
+        "tcgen05_matmul",
+        {"tile_m": 256, "tile_n": 256},
+        {"n": 256, "order_b": "row"},
+    ),
+    "columns of a, rows of b": ("tcgen05_matmul", {}, {"order_a": "col", "order_b": "row"}),
     "stream-K of pairs": (
         "tcgen05_matmul",
         {"stream_k": 1, "tiles_of_block": 3, "sum_buffers": 2, "tile_m": 256},
@@ -65,7 +71,7 @@ def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool
             "batch": int(rng.choice((1, 3))),
             "epilogue": "none" if name == "i8" else str(rng.choice(EPILOGUES)),
             "scale": str(rng.choice(scales)) if name in ("e4m3", "e5m2") else "none",
-            "order_b": "col",
+            "order_b": str(rng.choice(("row", "col"))) if name in ("bf16", "f16") else "col",
         }
         problem = Matmul(m, 8 * n, 16 * k, a=name, **chosen)  # type: ignore[arg-type]
         of = template("tcgen05_matmul_transposed" if few else "tcgen05_matmul")

@@ -616,7 +616,7 @@ PLANTED = (
         "a descriptor of wgmma",
         "plain",
         K.INVALID_ARGUMENT,
-        "descriptor(address) | 1ull << 46",
+        "descriptor(address & 0x3ffff) | 1ull << 46",
         "descriptor(address)",
         INTRINSIC,
     ),

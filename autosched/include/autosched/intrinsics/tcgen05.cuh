@@ -71,10 +71,11 @@ __device__ __forceinline__ unsigned long long tcgen05_scales(unsigned address) {
   return (address >> 4 & 0x3fffu) | 8ull << 32 | 1ull << 46;
 }
 
-// Tiles lie as wgmma reads them, and its descriptors become those of tcgen05 by one bit.
+// Tiles lie as wgmma reads them, and its descriptors become those of tcgen05 by one bit. In a pair of blocks an address says
+// whose it is, in bits that a descriptor has no room for.
 template <class Operand>
 __device__ __forceinline__ unsigned long long tcgen05_matrix(unsigned address) {
-  return Operand::descriptor(address) | 1ull << 46;
+  return Operand::descriptor(address & 0x3ffff) | 1ull << 46;
 }
 
 }  // namespace autosched

@@ -624,7 +624,7 @@ PLANTED = (
         "a swizzle that there is not",
         "plain",
         K.INVALID_ARGUMENT,
-        "descriptor(address) | 1ull << 46",
+        "descriptor(address & 0x3ffff) | 1ull << 46",
         "descriptor(address) | 1ull << 46 | 1ull << 61",
         INTRINSIC,
     ),

@@ -40,6 +40,13 @@ PLAIN = ("bf16", "f16", "f32", "e4m3", "e5m2", "i8")
 B200, RTX5090, T4 = device("b200"), device("rtx5090"), device("t4")
 
 
+def _orders(kind: str, rng: np.random.Generator) -> dict[str, str]:
+    """Draw how a and b are stored: both ways for 16 bits, along k for all other types."""
+    if kind not in ("f16", "bf16"):
+        return {"order_b": "col"}
+    return {f"order_{side}": str(rng.choice(("row", "col"))) for side in "ab"}
+
+
 def tensor_memory(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
     """Every type on a B200, each fourth of the plain ones with few rows."""
     kind = (*PLAIN, *BLOCK_SCALED)[i % 9]
@@ -47,8 +54,7 @@ def tensor_memory(i: int, rng: np.random.Generator) -> tuple[Problem, Device, Te
     m, n, k = (int(x) for x in rng.integers((1, 1, 1), (90 if few else 900, 80, 30)))
     fp8 = kind in ("e4m3", "e5m2")
     scales = ("none", "tensor", "row_column") if fp8 or kind in BLOCK_SCALED else ("none",)
-    order = ("row", "col") if kind in ("f16", "bf16") else ("",)
-    orders = {f"order_{side}": str(rng.choice(order)) for side in "ab"} if len(order) > 1 else {"order_b": "col"}
+    orders = _orders(kind, rng)
     problem = Matmul(
         m if orders.get("order_a") != "col" else 8 * (m // 8 + 1), 8 * n, 64 * k, a=kind, **orders,
         batch=int(rng.choice((1, 3))),
@@ -76,8 +82,7 @@ def dealt_out(i: int, rng: np.random.Generator) -> tuple[Problem, Device, Templa
     kinds = (*PLAIN, *BLOCK_SCALED)
     kind = kinds[i % len(kinds)]
     m, n, k = (int(x) for x in rng.integers((1700, 200, 2), (3000, 300, 30)))
-    order = ("row", "col") if kind in ("f16", "bf16") else ("",)
-    orders = {f"order_{side}": str(rng.choice(order)) for side in "ab"} if len(order) > 1 else {"order_b": "col"}
+    orders = _orders(kind, rng)
     problem = Matmul(
         m if orders.get("order_a") != "col" else m // 8 * 8, 8 * n, 128 * k, a=kind, **orders,
         batch=int(rng.choice((1, 3))), out=str(rng.choice(("bf16", "f32"))) if kind in BLOCK_SCALED else "",

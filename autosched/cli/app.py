@@ -215,7 +215,7 @@ _INSTEAD = {  # of an operator and its problem
         "--from CSV [OPTIONS]",
         "--triton FILE:FUNCTION --args FILE:FUNCTION [OPTIONS]",
     ),
-    "verify": (_KERNEL,),
+    "verify": (_KERNEL, "FILE [-a ARGUMENT] [OPTIONS]", "--python FILE --device NAME [OPTIONS]"),
     "threshold": (_KERNEL,),
 }
 

@@ -205,4 +205,5 @@ def _finding(
         verdict,
         tuple(reasons),
         numbers=numbers or {},
+        file=str(entry.file.path),
     )

@@ -81,7 +81,8 @@ def markdown(report: Report) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     if len(report.findings) > len(shown):
-        lines += ["", f"{len(report.findings) - len(shown)} more are in the JSON of the check."]
+        left_out = f"{len(report.findings) - len(shown)} of {len(report.findings)} entries"
+        lines += ["", f"Not shown here, but in the JSON and the JUnit XML of the check: {left_out}."]
     if report.kernels:
         lines += ["", f"Kernel: {_md(report.kernels)}."]
     tools = ", ".join(f"{name} {value}" for name, value in report.tools.items() if value)
@@ -96,7 +97,8 @@ def workflow_commands(report: Report) -> list[str]:
         level = "error" if f.verdict.fails else "warning" if not f.verdict.judged else None
         if level is not None:
             title = f"autosched: {f.verdict.value}"
-            place = f"file={_property(report.database)}," if "://" not in report.database else ""
+            file = f.file or report.database
+            place = f"file={_property(file)}," if "://" not in file else ""
             found.append(f"::{level} {place}title={_property(title)}::{_data(_line(f))}")
     if report.status == 2:
         found.append(f"::error title=autosched check::{_data(report.conclusion)}")

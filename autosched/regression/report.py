@@ -42,7 +42,8 @@ class Finding:
 
     ``name`` tells the entry apart for people and tools. ``seconds`` are of the stored record and only for show;
     ``ratio`` is candidate over baseline, ``baseline_seconds`` and ``candidate_seconds`` the medians of this run: None
-    where nothing was timed. ``numbers`` is whatever else was found, by name.
+    where nothing was timed. ``numbers`` is whatever else was found, by name. ``file`` is the one that the entry stands
+    in, where that is not the database.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Finding:
     candidate_seconds: float | None = None
     numbers: Mapping[str, float | int | str] = field(default_factory=dict)
     check_seconds: float = 0.0
+    file: str = ""
 
     @property
     def reason(self) -> str:

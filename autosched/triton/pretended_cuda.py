@@ -283,6 +283,8 @@ def _answers(device: Device, clock: Callable[[], float]) -> dict[str, Any]:
         "reset_peak_memory_stats": answer(None),
         "mem_get_info": answer((device.memory_bytes, device.memory_bytes)),
         "default_generators": (_DeviceGenerator(),),
+        "get_rng_state": lambda *_: torch.default_generator.get_state(),
+        "set_rng_state": lambda state, *_: torch.default_generator.set_state(state),
         # Not `torch.manual_seed`, which calls these.
         "manual_seed": torch.default_generator.manual_seed,
         "manual_seed_all": torch.default_generator.manual_seed,

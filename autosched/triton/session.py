@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from autosched.proofs.launch_counting import CountedRun
+from autosched.triton.compiled import torch_compiled
 from autosched.triton.described import LaunchFailed, described_launch
 from autosched.triton.driver import TritonLaunch, activated
 from autosched.triton.estimate import estimated_seconds
@@ -299,6 +300,7 @@ def emulated(
     session = Session(row, proof)
     with ExitStack() as stack:
         stack.enter_context(activated(session))
+        stack.enter_context(torch_compiled(pretend_cuda))
         if undefined_memory:
             stack.enter_context(UndefinedMemory(session.storages))
         if pretend_cuda:

@@ -110,6 +110,11 @@ class UndefinedMemory(TorchDispatchMode):  # type: ignore[misc]
         """Torch would import its compiler, which takes seconds, only to leave this mode alone."""
         return False
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """``torch.compile`` compiles within, and this mode sees what the compiled program does."""
+        return True
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         empty = func.namespace == "aten" and func._schema.name.removeprefix("aten::") in _FACTORIES

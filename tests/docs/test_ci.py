@@ -110,16 +110,24 @@ def test_the_action_passes_its_inputs_on_as_text(folder: Path, tmp_path: Path, e
     action = yaml.safe_load(ACTION.read_text())
     (step,) = action["runs"]["steps"]
     given = {"database": "my best.db; touch hacked $(touch hacked)", "kernels": "a.toml\nb c.toml\n"}
-    values = {name: given.get(name, entry.get("default", "")) for name, entry in action["inputs"].items()}
-    variables = {k: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: values[m[1]], v) for k, v in step["env"].items()}
-    assert "${{" not in step["run"], "no input is text of the script"
     path = f"{tools}{os.pathsep}{os.environ['PATH']}"
-    done = shell(step["run"], tmp_path, {**environment, **variables, "PATH": path})
-    assert done.stdout == (
+
+    def run_with(given: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        values = {name: given.get(name, entry.get("default", "")) for name, entry in action["inputs"].items()}
+        filled = {k: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: values[m[1]], v) for k, v in step["env"].items()}
+        return shell(step["run"], tmp_path, {**environment, **filled, "PATH": path})
+
+    assert "${{" not in step["run"], "no input is text of the script"
+    assert run_with(given).stdout == (
         "<check><--db><my best.db; touch hacked $(touch hacked)><--max-slowdown><1%><--junit><autosched-check.xml>"
         "<--github><--static><--kernel><a.toml><--kernel><b c.toml>"
     )
     assert not (tmp_path / "hacked").exists()
+    assert run_with({"configs": "my configs", "format": "sglang", "device": "h100"}).stdout == (
+        "<check><my configs><--format><sglang><--junit><autosched-check.xml><--github><--device><h100>"
+    )
+    nothing = run_with({})
+    assert nothing.returncode == 2 and nothing.stdout.startswith("::error title=autosched check::name what is checked")
 
 
 def test_the_gpu_half_of_the_workflow_asks_for_what_check_has() -> None:

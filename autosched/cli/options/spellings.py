@@ -39,8 +39,10 @@ def _tune(arguments: Sequence[str]) -> list[str]:
 
 def _verify(arguments: Sequence[str]) -> list[str]:
     """``verify FILE ...`` of a kernel, and ``verify --ptx FILE ...``, an earlier spelling, as ``emulate FILE ...``;
-    of a Python program as ``PYTHON``."""
+    of a Python program as ``PYTHON``. Raises InputError for what looks like a file, and is none."""
     file = Path(arguments[1])
+    if file.suffix and not arguments[1].startswith("-") and not file.exists():
+        raise InputError(f"{file} cannot be read: No such file or directory")
     if file.suffix != ".py" and file.is_file():
         return ["emulate", *arguments[1:]]
     for k, a in enumerate(arguments[1:], 1):

@@ -359,7 +359,9 @@ def _scratch(program: Any, blocks: int) -> list[Array]:
 
 def _only(module: Module) -> str:
     if len(module.kernels) != 1:
-        raise ValueError(f"name one of the kernels: {', '.join(module.kernels) or 'the program has none'}")
+        if not module.kernels:
+            raise ValueError("the program has no kernel")
+        raise ValueError(f"name one of the kernels with kernel= or --kernel: {', '.join(module.kernels)}")
     return module.kernels[0]
 
 

@@ -19,6 +19,7 @@ from measurements.emulator.programs.link import link
 
 _ELF = b"\x7fELF\x02\x01"  # of 64 bits, little-endian
 _FATBIN = struct.pack("<I", 0xBA55ED50)
+_ARCHIVE = b"!<arch>\n"
 _CUDA_MACHINE = 190  # EM_CUDA
 _HEADER = struct.Struct("<18xH20xQ10xHHH")  # e_machine, e_shoff, e_shentsize, e_shnum, e_shstrndx
 _SECTION = struct.Struct("<I20xQQ24x")  # sh_name, sh_offset, sh_size
@@ -81,6 +82,8 @@ def ptx_of_file(path: Path) -> str | None:
     if data.startswith(_FATBIN):
         return _of_fatbin(path, data)
     if not data.startswith(b"\x7fELF"):
+        if data.startswith(_ARCHIVE):
+            raise NoKernelFile(f"{path} is an archive of object files: unpack it (ar x {path.name}), and verify those")
         if b"\0" in data:
             raise NoKernelFile(f"{path} is no kernel: give PTX, CUDA source, a cubin, a fat binary, or a program")
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def test_the_summary_puts_failures_first_and_says_what_was_cut() -> None:
     rows = [line for line in text.splitlines() if line.startswith("| 🔴") or line.startswith("| 🟢")]
     assert rows[0].startswith("| 🔴") and "+5.0% (+4.0 to +6.0)" in text and "found in two processes" in text
     many = Report("b.db", "static", tuple(finding(Verdict.SAME, f"e{i}") for i in range(300)))
-    assert "100 more are in the JSON" in outputs.markdown(many)
+    assert "100 of 300 entries" in outputs.markdown(many)
     assert "nothing was judged" in outputs.markdown(NONE)
 
 
@@ -110,6 +111,14 @@ def test_annotations_name_every_failure() -> None:
     assert len([line for line in lines if line.startswith("::warning ")]) == 2
     assert outputs.workflow_commands(FINE) == []
     assert outputs.workflow_commands(NONE)[0].startswith("::error title=autosched check::")
+
+
+def test_annotations_are_of_the_file_that_the_entry_stands_in() -> None:
+    wrong = finding(Verdict.WRONG, "E=8,N=16.json: 64 rows")
+    in_a_file = replace(wrong, file="configs/E=8,N=16.json")
+    of_folder, of_file = outputs.workflow_commands(Report("configs", "configs", (wrong, in_a_file)))
+    assert of_folder.startswith("::error file=configs,title=")
+    assert of_file.startswith("::error file=configs/E=8%2CN=16.json,title=")
 
 
 HOSTILE = "x\n::error::gotcha%0A|`<script>alert(1)</script>&\x00\x1b[31m‮,title=y:z"

@@ -94,7 +94,7 @@ def test_the_newest_architecture_of_a_fat_binary_is_taken(tmp_path: Path) -> Non
         (elf(190, {".text.fill": b"\1" * 16}), "machine code alone"), (elf(62, {".text": b"\1"}), "no CUDA kernel"),
         (fatbin((2, 90, b"\1" * 8)), "machine code alone"), (b"\x7fELF\1\1" + b"\0" * 60, "another machine"),
         (elf(190, {".text": b"\1"})[:-40], "damaged ELF"), (b"\x7fELF\2\1", "damaged ELF"),
-        (b"\1\0\2\0", "is no kernel"),
+        (b"\1\0\2\0", "is no kernel"), (b"!<arch>\n", "is an archive of object files: unpack it"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_emulated_is_refused(tmp_path: Path, content: bytes, words: str, capsys) -> None:  # type: ignore[no-untyped-def]
@@ -153,12 +153,33 @@ def test_what_nvcc_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     if nvcc is None:
         pytest.skip("nvcc is not installed")
     source = tmp_path / "fill.cu"
-    source.write_text('extern "C" __global__ void fill(int* o) { o[threadIdx.x] = threadIdx.x; }\nint main() {}\n')
+    source.write_text(
+        'extern "C" __global__ void fill(int* o) { o[threadIdx.x] = threadIdx.x; }\n'
+        'extern "C" __global__ void other(int* o) { o[threadIdx.x] = 1; }\nint main() {}\n'
+    )
     program = tmp_path / "fill"
     code = "-gencode=arch=compute_90,code=[sm_90,compute_90]"
-    for extra, path in ((["-fatbin"], tmp_path / "fill.fatbin"), ([], program)):
-        subprocess.run([nvcc, code, *extra, "-o", str(path), str(source)], check=True, timeout=250)
-        assert main(["verify", str(path), "-a", "out i32[32]", "--block", "32"]) == 0
-    subprocess.run([nvcc, "-arch=sm_90", "-cubin", "-o", str(program), str(source)], check=True, timeout=250)
-    assert main(["verify", str(program)]) == 2
+    lines = tmp_path / "lines.cubin"
+    fat, library, bare = tmp_path / "fill.fatbin", tmp_path / "fill.a", tmp_path / "bare.cubin"
+    for options, path in (
+        ([code, "-lineinfo", "-fatbin"], fat),
+        ([code, "-lineinfo"], program),
+        (["-arch=sm_90", "-lineinfo", "-cubin"], lines),
+        (["-arch=sm_90", "-cubin"], bare),
+        ([code, "-lib"], library),
+    ):
+        subprocess.run([nvcc, *options, "-o", str(path), str(source)], check=True, timeout=250)
+    for path, place in ((fat, "fill.cu:1: "), (program, "fill.cu:1: "), (lines, "ptx:")):
+        launch = ["verify", str(path), "--kernel", "fill", "--block", "32"]
+        assert main([*launch, "-a", "out i32[32]"]) == 0
+        assert main([*launch, "-a", "out i32[31]"]) == 1
+        said = capsys.readouterr().out
+        assert place in said and "out_of_bounds_global" in said
+    assert main(["verify", str(fat)]) == 2
+    assert "name one of the kernels with kernel= or --kernel: fill, other" in capsys.readouterr().err
+    assert main(["verify", str(bare)]) == 2
     assert "machine code alone" in capsys.readouterr().err
+    assert main(["verify", str(library)]) == 2
+    assert "unpack it (ar x fill.a)" in capsys.readouterr().err
+    assert main(["verify", str(tmp_path / "none.fatbin")]) == 2
+    assert "none.fatbin cannot be read: No such file or directory" in capsys.readouterr().err

@@ -1,0 +1,98 @@
+"""What ``torch.compile`` makes within ``emulated``: Inductor's Triton kernels for the device, in place of its C++.
+
+The one file that knows what torch's compiler is made of. Tested with torch 2.13 and 2.14.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import triton
+
+_ABSENT = object()
+_SETTINGS = {
+    "cpu_backend": "triton",
+    "compile_threads": 1,  # in this process: others have no emulated device
+    "autotune_local_cache": False,  # kept without the name of the device
+    "benchmark_epilogue_fusion": False,  # its program for CPU tensors is no Python
+}
+
+
+@contextmanager
+def torch_compiled(pretend_cuda: bool) -> Iterator[None]:
+    """Have ``torch.compile`` generate Triton kernels within, for tensors on the CPU.
+
+    What was compiled before is compiled anew within, and what was compiled within is compiled anew afterwards.
+
+    Args:
+        pretend_cuda: Tensors say to the compiler, too, that they are on ``cuda:0``.
+    """
+    compiles = torch.compile
+    with ExitStack() as stack:
+
+        def first(*given: Any, **named: Any) -> Any:
+            """Prepare torch's compiler, which takes seconds to be imported, where a program asks for it."""
+            torch.compile = compiles
+            stack.enter_context(_prepared(pretend_cuda))
+            return compiles(*given, **named)
+
+        if "torch._dynamo" in sys.modules:
+            stack.enter_context(_prepared(pretend_cuda))
+        else:
+            torch.compile = first
+        try:
+            yield
+        finally:
+            torch.compile = compiles
+
+
+@contextmanager
+def _prepared(pretend_cuda: bool) -> Iterator[None]:
+    config = importlib.import_module("torch._inductor.config")
+    helpers = importlib.import_module("torch._inductor.runtime.triton_helpers")
+    heuristics = importlib.import_module("torch._inductor.runtime.triton_heuristics")
+    detection = importlib.import_module("torch.utils._triton")
+    benchmarking = importlib.import_module("torch._inductor.runtime.benchmarking")
+    replaced: list[tuple[Any, str, Any]] = [
+        (detection, "has_triton", lambda: True),  # else it traces the host code of a program's own kernels
+        # Of CPU tensors Inductor asks for Triton's driver and target "cpu".
+        (helpers, "set_driver_to_cpu", lambda: None),
+        (heuristics, "GPUTarget", lambda *_: triton.runtime.driver.active.get_current_target()),
+        (benchmarking.benchmarker, "benchmark_cpu", lambda call, **_: triton.runtime.driver.active.do_bench(call)),
+    ]
+    if pretend_cuda:
+        tensor = importlib.import_module("torch._dynamo.variables.tensor").TensorVariable
+        replaced += [(tensor, name, _on_cuda(getattr(tensor, name))) for name in _ATTRIBUTES]
+    before = [vars(owner).get(name, _ABSENT) for owner, name, _ in replaced]
+    torch.compiler.reset()
+    for owner, name, ours in replaced:
+        setattr(owner, name, ours)
+    try:
+        with config.patch(_SETTINGS):
+            yield
+    finally:
+        for (owner, name, _), theirs in zip(replaced, before, strict=True):
+            if theirs is _ABSENT:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, theirs)
+        torch.compiler.reset()
+
+
+_ATTRIBUTES = ("method_attr_device", "method_attr_is_cuda")  # what a traced program reads of a tensor's device
+
+
+def _on_cuda(answers: Callable[..., Any]) -> Callable[..., Any]:
+    """Answer for a tensor on the CPU as for one on the GPU."""
+
+    def answered(self: Any, tx: Any) -> Any:
+        on_cpu = self.device is not None and self.device.type == "cpu"
+        return answers(SimpleNamespace(device=torch.device("cuda", 0)) if on_cpu else self, tx)
+
+    return answered

@@ -1,0 +1,88 @@
+"""``torch.compile`` within ``emulated``: its Triton kernels are emulated, in a process of their own."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from needs import needs_compiler
+
+pytest.importorskip("torch")
+pytest.importorskip("triton")
+pytest.importorskip(
+    "torch._inductor.lookup_table", reason="torch is older than the oldest whose compiler is known here"
+)
+
+COMPILED_BEFORE = """
+import torch
+from autosched.triton import emulated
+
+@torch.compile(fullgraph=True)
+def scaled_softmax(x):
+    assert x.is_cuda and x.device.type == "cuda"
+    steps = torch.arange(x.shape[1], device=x.device)
+    return torch.softmax(x * steps + torch.ones(x.shape, device="cuda"), dim=-1)
+
+with emulated("h100") as session:
+    x = torch.randn(8, 40, device="cuda", requires_grad=True)
+    y = scaled_softmax(x)
+    (grad,) = torch.autograd.grad(y[:, 0].sum(), x)
+    steps = torch.arange(40)
+    wanted = torch.softmax(x * steps + 1, dim=-1)
+    (wanted_grad,) = torch.autograd.grad(wanted[:, 0].sum(), x)
+    torch.testing.assert_close(y, wanted)
+    torch.testing.assert_close(grad, wanted_grad)
+    assert y.is_cuda
+import torch._inductor.config as config
+assert config.cpu_backend == "cpp" and not torch.cuda.is_available()
+print(sorted({launch.kernel for launch in session.launches}))
+"""
+COMPILED_WITHIN = """
+import torch
+import triton
+import triton.language as tl
+from autosched.triton import emulated
+
+@triton.jit
+def double(y, x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, 2 * tl.load(x + i, mask=i < n), mask=i <= n)
+
+def doubled(x):
+    print("graph break")
+    y = torch.empty_like(x)
+    double[(triton.cdiv(x.numel(), 64),)](y, x, x.numel(), BLOCK=64)
+    return torch.sin(y)
+
+compiles = torch.compile
+with emulated("h100", pretend_cuda=False, check=False) as session:
+    assert not torch.cuda.is_available()
+    x = torch.randn(100)
+    torch.testing.assert_close(torch.compile(doubled)(x), torch.sin(2 * x))
+assert torch.compile is compiles
+print([str(f.kind) for f in session.findings], sorted({launch.kernel for launch in session.launches}))
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (COMPILED_BEFORE, ["_softmax_", "backward"]),
+        (COMPILED_WITHIN, ["graph break", "['out_of_bounds_global'] ['double', 'triton_poi_fused_sin_"]),
+    ],
+)
+def test_what_it_generates_is_emulated(program: str, said: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(program)
+    fresh = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
+    done = subprocess.run(
+        [sys.executable, str(file)], capture_output=True, text=True, timeout=280, check=False, env=fresh
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(words in done.stdout for words in said), done.stdout
+    assert "CPU backend" not in done.stderr

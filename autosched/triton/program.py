@@ -18,6 +18,8 @@ from autosched.triton.fidelity import Fidelity, fidelity_of
 from autosched.triton.session import LaunchRecord, ProofSettings, Session, emulated
 from search_spaces.hardware.devices import Device
 
+_RAISED = "the program raised"
+
 
 @dataclass(frozen=True, eq=False)
 class ProgramProof:
@@ -104,6 +106,8 @@ def run_program(
     finally:
         sys.argv = before
         sys.path.remove(folder)
+    if failure.startswith(_RAISED) and any(launch.left_out for launch in session.launches):
+        failure += "; blocks were left out (--blocks), and it may miss what they write"
     return ProgramProof(session, failure, trace)
 
 
@@ -161,7 +165,7 @@ def _failure_of(run: Callable[[], Any]) -> tuple[str, str]:
     except LaunchFailed as error:
         return str(error), ""
     except Exception as error:
-        return f"the program raised {type(error).__name__}: {' '.join(str(error).split())}", traceback.format_exc()
+        return f"{_RAISED} {type(error).__name__}: {' '.join(str(error).split())}", traceback.format_exc()
     return "", ""
 
 

@@ -113,6 +113,14 @@ def test_a_program_that_the_compiler_takes_too_long_for(tmp_path: Path, capsys: 
     assert "the program was ended after 2.0 s, while Triton compiled unrolled; nothing" in capsys.readouterr().out
 
 
+def test_a_program_that_misses_what_blocks_left_out_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = program(tmp_path, 0)
+    path.write_text(path.read_text().replace("rand(200", "rand(500"))
+    assert verify("--python", str(path), "--device", "h100", "--blocks", "2") == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the program raised AssertionError" in said and "blocks were left out (--blocks)" in said
+
+
 def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify("--python", str(tmp_path / "absent.py"), "--device", "h100") == 2
     assert "absent.py: no such file" in capsys.readouterr().err

@@ -46,8 +46,6 @@ def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
         expected = re.sub(r"\d+ exact, .* not supported", "...", line)  # what Triton's versions emit differs
         assert shown(expected, printed), (line, printed)
 
-    kernel_alone = PROGRAM.replace(MASK, "mask=i < columns").partition("\nx = torch")[0]
-    path.write_text(kernel_alone)
     monkeypatch.syspath_prepend(tmp_path)
     program = tmp_path / "in_python.py"
     program.write_text(IN_PYTHON)

@@ -171,8 +171,8 @@ def table(judged: Sequence[Judged]) -> str:
     lines = [
         "# Sampled schedules of GPUs that nobody here has",
         f"`python -m benchmarks.emulator.sampled_proofs`, {datetime.now(UTC):%Y-%m-%d}, on a 2-core x86-64 machine",
-        "without a GPU. Each schedule is drawn from the space of a random problem and proven as `verify` does: quickly,",
-        "or in full. CPU seconds of the proof, user and system, in one process.",
+        "without a GPU. Each schedule is drawn from the space of a random problem and proven as `verify` does,",
+        "quickly or in full. CPU seconds of the proof, user and system, in one process.",
         "",
         "| schedules | proof | passed | of | median s | most s |",
         "|---|---|---|---|---|---|",

@@ -56,12 +56,14 @@ def torch_compiled(pretend_cuda: bool) -> Iterator[None]:
 def _prepared(pretend_cuda: bool) -> Iterator[None]:
     config = importlib.import_module("torch._inductor.config")
     helpers = importlib.import_module("torch._inductor.runtime.triton_helpers")
+    interface = importlib.import_module("torch._dynamo.device_interface").CpuInterface
     heuristics = importlib.import_module("torch._inductor.runtime.triton_heuristics")
     detection = importlib.import_module("torch.utils._triton")
     benchmarking = importlib.import_module("torch._inductor.runtime.benchmarking")
     replaced: list[tuple[Any, str, Any]] = [
         (detection, "has_triton", lambda: True),  # else it traces the host code of a program's own kernels
-        # Of CPU tensors Inductor asks for Triton's driver and target "cpu".
+        # Of CPU tensors Inductor asks for Triton's backend, driver and target "cpu".
+        (interface, "raise_if_triton_unavailable", staticmethod(lambda *_: None)),
         (helpers, "set_driver_to_cpu", lambda: None),
         (heuristics, "GPUTarget", lambda *_: triton.runtime.driver.active.get_current_target()),
         (benchmarking.benchmarker, "benchmark_cpu", lambda call, **_: triton.runtime.driver.active.do_bench(call)),

@@ -58,6 +58,7 @@ def _prepared(pretend_cuda: bool) -> Iterator[None]:
     helpers = importlib.import_module("torch._inductor.runtime.triton_helpers")
     interface = importlib.import_module("torch._dynamo.device_interface").CpuInterface
     heuristics = importlib.import_module("torch._inductor.runtime.triton_heuristics")
+    names = importlib.import_module("torch._inductor.runtime.triton_compat")
     detection = importlib.import_module("torch.utils._triton")
     benchmarking = importlib.import_module("torch._inductor.runtime.benchmarking")
     replaced: list[tuple[Any, str, Any]] = [
@@ -65,14 +66,18 @@ def _prepared(pretend_cuda: bool) -> Iterator[None]:
         # Of CPU tensors Inductor asks for Triton's backend, driver and target "cpu".
         (interface, "raise_if_triton_unavailable", staticmethod(lambda *_: None)),
         (helpers, "set_driver_to_cpu", lambda: None),
-        (heuristics, "GPUTarget", lambda *_: triton.runtime.driver.active.get_current_target()),
+        *(
+            (owner, "GPUTarget", lambda *_: triton.runtime.driver.active.get_current_target())
+            for owner in (heuristics, names)
+        ),
         (benchmarking.benchmarker, "benchmark_cpu", lambda call, **_: triton.runtime.driver.active.do_bench(call)),
     ]
     if pretend_cuda:
         tensor = importlib.import_module("torch._dynamo.variables.tensor").TensorVariable
         replaced += [(tensor, name, _on_cuda(getattr(tensor, name))) for name in _ATTRIBUTES]
     before = [vars(owner).get(name, _ABSENT) for owner, name, _ in replaced]
-    torch.compiler.reset()
+    has_triton = detection.has_triton
+    _forget()
     for owner, name, ours in replaced:
         setattr(owner, name, ours)
     try:
@@ -84,7 +89,16 @@ def _prepared(pretend_cuda: bool) -> Iterator[None]:
                 delattr(owner, name)
             else:
                 setattr(owner, name, theirs)
-        torch.compiler.reset()
+        if hasattr(has_triton, "cache_clear"):  # it may have been asked within, where there is a GPU
+            has_triton.cache_clear()
+        _forget()
+
+
+def _forget() -> None:
+    """Forget what was compiled: its names in Inductor's caches say nothing of the device."""
+    torch.compiler.reset()
+    importlib.import_module("torch._inductor.codecache").PyCodeCache.cache_clear()
+    importlib.import_module("torch._inductor.async_compile").CompiledTritonKernels.cache_clear()
 
 
 _ATTRIBUTES = ("method_attr_device", "method_attr_is_cuda")  # what a traced program reads of a tensor's device

@@ -62,8 +62,13 @@ compiles = torch.compile
 with emulated("h100", pretend_cuda=False, check=False) as session:
     assert not torch.cuda.is_available()
     x = torch.randn(100)
-    torch.testing.assert_close(torch.compile(doubled)(x), torch.sin(2 * x))
+    program = torch.compile(doubled)
+    torch.testing.assert_close(program(x), torch.sin(2 * x))
 assert torch.compile is compiles
+with emulated("a100", pretend_cuda=False, check=False) as other:
+    program(x)
+targets = [{t for t in ("sm_80", "sm_90") if f".target {t}" in r.ptx} for s in (session, other) for r in s.launches]
+assert targets[0] == {"sm_90"} and targets[-1] == {"sm_80"} and not torch.utils._triton.has_triton(), targets
 print([str(f.kind) for f in session.findings], sorted({launch.kernel for launch in session.launches}))
 """
 

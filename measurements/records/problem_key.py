@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from search_spaces.catalogue import problem_from_json
 from search_spaces.operators.problem import Problem
 
 
 def problem_of(key: str) -> Problem:
     """Return the problem of a key. Raises ValueError for an operator or a form that this version does not know."""
+    from search_spaces.catalogue import problem_from_json  # with every operator, which who reads fields need not load
+
     return problem_from_json(json.loads(key))
 
 

@@ -158,3 +158,12 @@ def test_a_compiler_takes_no_more_than_it_may(bomb: str, limit: str, said: str, 
         status, err, most = run(tmp_path, *command)
         assert status == 2 and err.count("\n") == 1 and said in err, err
         assert most < harmless + MORE_MEMORY
+
+
+@pytest.mark.parametrize("command", [("verify",), ("verify", "--full")])
+def test_arrays_that_no_memory_holds_are_not_emulated(command: tuple[str, ...], tmp_path: Path, harmless: int) -> None:
+    write(tmp_path, "")
+    (tmp_path / "k.toml").write_text(FILE.replace("n = 64", "n = 4000000000"))
+    status, err, most = run(tmp_path, *command)
+    assert status == 2 and err.count("\n") == 1 and "take 32,000,000,000 bytes" in err and "[proxy]" in err, err
+    assert most < harmless + MORE_MEMORY

@@ -19,6 +19,7 @@ from search_spaces.programs.lowering.emit_products import Products
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.memory import ALIGNMENT
+from search_spaces.programs.planning.opaque import read_behind
 from search_spaces.programs.planning.splits import COUNTERS, PARTIALS, Split
 from search_spaces.programs.planning.staging import StagedNumbers
 from search_spaces.programs.planning.tails import but_the_last
@@ -239,11 +240,20 @@ class Emitter(Products):
         self.loop = outside
         if split is not None:
             self._join_splits(split, loop.source)
+        if self.opaque:
+            self._read_behind(loop)
         for state, reduce in self.found.sums.items():
             if loop.number in self.found.inside[reduce.result.id] and reduce.result.id in self.partial:
                 source = self.of(self.found.sources[reduce.result.id])
                 self._join(self.states[state], reduce, source, reduce.source)
                 del self.partial[reduce.result.id]
+
+    def _read_behind(self, loop: ir.Loop) -> None:
+        """Read the sums of a loop that wmma has added up."""
+        for operation in loop.body:
+            made = self.found.made[operation.value.id] if isinstance(operation, ir.Set) else None
+            if isinstance(operation, ir.Set) and isinstance(made, ir.Mma) and read_behind(self.found, made) is not None:
+                self._read_sums(made, self.states[operation.state])
 
     def _ring(self, loop: ir.Loop, ring: list[StagedNumbers], count: str) -> None:
         types = ", ".join(f"Operand_{n.staged.name}" for n in ring)

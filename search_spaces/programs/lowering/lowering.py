@@ -34,7 +34,12 @@ OF_BOXES = (
 THREAD = "[[maybe_unused]] const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;"
 OF_ATOMICS = "autosched/tile/atomics.cuh"
 OF_SPLITS = "autosched/tile/split.cuh"
-OF_UNITS = {"mma": "autosched/intrinsics/mma_sync.cuh", "fma": "autosched/intrinsics/fma.cuh"}
+OF_UNITS = {
+    "mma": "autosched/intrinsics/mma_sync.cuh",
+    "wmma": "autosched/intrinsics/wmma.cuh",
+    "fma": "autosched/intrinsics/fma.cuh",
+}
+OF_OPAQUE = "autosched/tile/opaque.cuh"
 
 
 def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
@@ -71,6 +76,8 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
     elif row is not None:
         includes += OF_PRODUCTS
         includes.append(row.header or OF_UNITS[row.unit])
+        if emitter.opaque:
+            includes.append(OF_OPAQUE)
     threads, splits = config.integer("threads"), emitter.split.count if emitter.split is not None else 1
     atomics = [s for s in found.stores if isinstance(s, ir.AtomicRmw)]
     if any(not ATOMICS[s.kind].red or s.window.array.dtype.bits == 16 for s in atomics):

@@ -21,11 +21,12 @@ from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.memory import stages_of
-from search_spaces.programs.planning.numbers import Numbers, numbers
+from search_spaces.programs.planning.numbers import Numbers, ProductNumbers, numbers
+from search_spaces.programs.planning.opaque import read_behind
 from search_spaces.programs.planning.splits import split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
 from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
-from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed
+from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed, is_opaque
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.parameters import Value
@@ -36,6 +37,8 @@ ISSUED_PER_COPY = 4  # warp instructions of a piece that cp.async copies to a bo
 BOTH_END = 0.125  # of turns in which two warpgroups wait at one time: an assumption, as of the hand-written template
 LINE_BYTES = 128  # of shared memory, in a cycle
 DECIDING = ("store_", "home_", "split_k", "tail", "intrinsic")  # parameters beside those of distributions
+WMMA_WAVEFRONTS = 8  # of a fragment of 16 x 16 in f32
+WMMA_READ = 12  # instructions that store such a fragment, wait, and load it again
 MORE_REGISTERS = 22  # than the lower estimate, as of the hand-written template, whose loop is the same
 
 
@@ -89,6 +92,8 @@ class _Counter(Work):
                             self._mask(n, inside)
                     self.run(operation.body, inside)
                     self.turns = turns
+                    if not self.of_values:
+                        self._read_behind(operation, times)
                 case ir.If():
                     self.run(operation.body, times)
                 case ir.Set() | ir.Move():
@@ -141,6 +146,8 @@ class _Counter(Work):
         if is_boxed(product.intrinsic):
             self._boxed_product(operation, times)
             return
+        if is_opaque(product.intrinsic) and read_behind(self.found, operation) is None:
+            self._read_sums(product, times)
         multiplies = fragments_m * fragments_n * (k // row.k) * self.made.warps * row.instructions
         self.instructions += multiplies * times
         for side, value in (("left", operation.a), ("right", operation.b)):
@@ -156,6 +163,19 @@ class _Counter(Work):
                 self.wavefronts += traffic.wavefronts * sharers * times
                 self.instructions += 2 * traffic.instructions * sharers * times
 
+    def _read_behind(self, loop: ir.Loop, times: float) -> None:
+        for operation in loop.body:
+            if isinstance(operation, ir.Mma) and read_behind(self.found, operation) == loop.number:
+                product = self.made.products[self.found.product_of[operation.result.id]]
+                if is_opaque(product.intrinsic):
+                    self._read_sums(product, times)
+
+    def _read_sums(self, product: ProductNumbers, times: float) -> None:
+        """Count the way of accumulators through shared memory: 1 KiB a fragment there, and back."""
+        sums = math.prod(product.fragments) * self.made.warps
+        self.wavefronts += 2 * WMMA_WAVEFRONTS * sums * times
+        self.instructions += WMMA_READ * sums * times
+
     def _boxed_product(self, operation: ir.Mma, times: float) -> None:
         """Each wgmma reads its 64 rows of a, where they are in shared memory, and all of b."""
         (m, k), n = operation.a.shape, operation.b.shape[1]
@@ -169,6 +189,8 @@ class _Counter(Work):
         result = operation.result
         warps = self.made.warps
         for spread in self.found.computed_in(result):
+            if isinstance(operation, ir.Transpose) or (result.id, spread) in self.keys:
+                continue
             of = self.made.of(spread)
             match operation:
                 case ir.Map(_, function):
@@ -178,8 +200,6 @@ class _Counter(Work):
                     if function != "cast":
                         self.special += FUNCTIONS[function].special * of.registers * warps * times
                 case ir.Load(_, window):
-                    if (result.id, spread) in self.keys:
-                        continue
                     self._direct(of, window, times, False)
                 case ir.Reduce():
                     source = self.made.of(self.found.sources[result.id])

@@ -25,6 +25,7 @@ from search_spaces.programs.schedules.decisions import (
     shaping_names,
     staged_operands,
 )
+from search_spaces.programs.schedules.opaque import opaque_pruning, opaque_rules
 from search_spaces.programs.schedules.operands import operand_pruning, split_pruning, split_rules, staged_rules
 from search_spaces.programs.schedules.sizes import anchor_count
 from search_spaces.spaces.each import each
@@ -57,6 +58,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
             *(_intrinsic_rule(device, p) for p in products),
             *(spared(rule, found, device) for s in operands for rule in staged_rules(s, threads)),
             *box_rules(found, device),
+            *opaque_rules(found, device),
             *(rule for a in range(anchor_count(found)) for rule in _blocked_rules(a)),
             *split_rules(found),
             _plan_rule(problem, device),
@@ -67,6 +69,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
             *split_pruning(found, device),
             *(spared(rule, found, device) for s in operands for rule in operand_pruning(s, threads, device)),
             *box_pruning(found, device),
+            *opaque_pruning(found, device),
         ),
         stratified_by="intrinsic" if products else "min_blocks",
     )

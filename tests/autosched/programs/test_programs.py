@@ -320,7 +320,7 @@ def test_attention_has_few_instructions(d: int, most: int) -> None:
     values: dict[str, int | str] = {
         "bm": 128, "bn": 64, "sg_rows_1": 8, "sg_columns_1": 1, "sg_rows_2": 8, "sg_columns_2": 1, "stages": 2,
         "sum_1": "after_loop", "store_1": "direct", "exchange": "pad(4,1)", "home_q": "registers", "min_blocks": 1,
-        "raster": "row",
+        "raster": "row", "intrinsic": "mma_m16n8k16_f16",
     }  # fmt: skip
     for name, layout in (("q", swizzle), ("k", f"transpose+{swizzle}"), ("v", swizzle)):
         copy = {"layout": layout, "copy": "cp.async", "vector": 8, "copy_columns": d // 8}

@@ -148,7 +148,8 @@ def attention(pool: CompilePool) -> list[str]:
         values: dict[str, int | str] = {
             "bm": 128, "bn": 64, "sg_rows_1": 8, "sg_columns_1": 1, "sg_rows_2": 8, "sg_columns_2": 1, "stages": 2,
             "sum_1": "after_loop", "store_1": "direct", "exchange": "pad(4,1)", "home_q": "registers", "min_blocks": 1,
-            "raster": "row", **copies({name: (layout, 8, d // 8) for name, layout in lines.items()}),
+            "raster": "row", "intrinsic": "mma_m16n8k16_f16",
+            **copies({name: (layout, 8, d // 8) for name, layout in lines.items()}),
         }  # fmt: skip
         kernel = program_kernel("programs/attention.py:attention", {"h": 16, "g": 16, "s": 4096, "d": d}, values, A100)
         rows.append(counted(pool, kernel, A100).row(f"attention 128x64, d = {d}, 8 warps, sm_80"))

@@ -206,7 +206,9 @@ class Emitter(Products):
         turns = loop.stop - loop.first + (loop.step - 1)
         count = (turns // loop.step).code
         split = self.split
-        if split is not None:
+        if split is not None and split.launched:
+            count = "part.count"
+        elif split is not None:
             count = f"(first_turn + {split.each} < {split.turns} ? {split.each} : {split.turns} - first_turn)"
         for operation in loop.body:  # states that the loop sets first are declared around it
             if isinstance(operation, ir.Set) and operation.state not in self.states:
@@ -278,6 +280,9 @@ class Emitter(Products):
 
     def _join_splits(self, split: Split, source: ir.Source) -> None:
         """Let the last block of those that share the turns go on, with the sums of all."""
+        if split.launched:
+            self._join_parts(split, source)
+            return
         threads = self.numbers.warps * 32
         counts = [self.of(self.found.states[state]).registers for state in split.states]
         self.finish()
@@ -301,6 +306,34 @@ class Emitter(Products):
             )
             before += count
         self._written = True
+
+    def _join_parts(self, split: Split, source: ir.Source) -> None:
+        """Of two blocks that share a tile, let the one that comes last go on, with the sums of both."""
+        threads = self.numbers.warps * 32
+        counts = [(self.states[s], self.of(self.found.states[s]).registers) for s in split.states]
+        self.finish()
+        place = self.memory.use(None, ALIGNMENT)
+        self._barrier(source)
+        self._enter(f"if (part.count < {split.turns}) {{", source)
+        self.code.add("const int cut = part.cut(int(blockIdx.x));")
+        self.code.add(
+            f"float* const sums = {PARTIALS} + static_cast<long long>(cut) * {sum(n for _, n in counts) * threads};"
+        )
+        self.code.add(f"const SharedTile<{threads}> both{{{COUNTERS} + 2 * cut, shared + {place}u, thread, 0}};")
+        self._enter("if (both.is_first()) {")
+        before = 0
+        for state, count in counts:
+            self.code.add(f"tile::put_part<{count}, {threads}>(sums + {before * threads}, {state}, thread);")
+            before += count
+        self.code.add("both.tell_stored();")
+        self.code.add("continue;")
+        self._leave()
+        self.code.add("both.wait_stored();")
+        before = 0
+        for state, count in counts:
+            self.code.add(f"tile::add_part<{count}, {threads}>({state}, sums + {before * threads}, thread);")
+            before += count
+        self._leave()
 
     @property
     def workspaces(self) -> tuple[Operand, ...]:
@@ -347,7 +380,9 @@ def outside_ring(loop: int | None, ring: Sequence[StagedNumbers | BoxedNumbers])
 def grid_code(trace: ir.Trace, raster: str, split: Split | None = None) -> list[str]:
     """Return the block's coordinates."""
     blocks, index, lines = trace.blocks, "int(blockIdx.x)", list[str]()
-    if split is not None:
+    if split is not None and split.launched:
+        lines, index = ["const int tile_place = part.tile, first_turn = part.first;"], "tile_place"
+    elif split is not None:
         lines = [
             f"const int tile_place = int(blockIdx.x) % {trace.block_count};",
             f"const int split = int(blockIdx.x) / {trace.block_count}, first_turn = split * {split.each};",

@@ -32,6 +32,7 @@ from search_spaces.spaces.config import Config
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import L2_SHARE, wave_shape
+from search_spaces.templates.common.stream_k import ADDITIONS, STOPS_TO_EXCHANGE
 
 ISSUED_PER_COPY = 4  # warp instructions of a piece that cp.async copies to a box, with its address and the walk
 BOTH_END = 0.125  # of turns in which two warpgroups wait at one time: an assumption, as of the hand-written template
@@ -53,6 +54,9 @@ class Work:
     load_bytes: float = 0.0
     store_bytes: float = 0.0
     flops: float = 0.0
+
+    def times(self, count: float) -> Work:
+        return Work(**{f.name: getattr(self, f.name) * count for f in dataclasses.fields(Work)})
 
     def __add__(self, other: Work) -> Work:
         return Work(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)})
@@ -288,7 +292,8 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     made = numbers(found, config)
     work, split, staged = _work(found, config, made), split_of(found, config), in_shared(found, config)
     blocks, threads = config.integers("blocks", "threads")
-    if split is not None:
+    streamed = split.launched if split is not None else 0
+    if split is not None and not streamed:
         blocks *= split.count
         results = sum(made.of(found.states[state]).registers for state in split.states) * made.warps * WARP
         work += Work(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
@@ -297,6 +302,15 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     row = fragments(config.text("intrinsic")) if found.products else None
     boxed = bool(found.products) and is_boxed(config.text("intrinsic"))
     ending = _ending(found, made) if boxed else 0.0
+    tiles, ends, exchanged, dram = 1.0, int(boxed), 0.0, _dram_bytes(problem, config, device, work.load_bytes, blocks)
+    if split is not None and streamed:
+        # Nothing else of a block runs beside the end of a tile, and the exchange of sums.
+        tiles, results = blocks / streamed, sum(made.of(found.states[s]).registers for s in split.states) * threads
+        ends, exchanged = math.ceil(tiles), 4.0 * results
+        ending = 4.0 * results / WARP * ends + ADDITIONS * exchanged
+        work = work.times(tiles) + Work(instructions=ADDITIONS * exchanged, store_bytes=2 * exchanged)
+        dram += exchanged * streamed
+        blocks = streamed
     return CostCounts(
         blocks=blocks,
         threads=threads,
@@ -309,14 +323,17 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         shared_wavefronts=work.wavefronts,
         load_bytes=work.load_bytes,
         store_bytes=work.store_bytes,
-        dram_bytes=_dram_bytes(problem, config, device, work.load_bytes, blocks),
+        dram_bytes=dram,
         iterations=1
         if main is None
+        else max(1, math.ceil(_average(found, main) * tiles))
+        if streamed
         else max(1, round(_average(found, main) / (split.count if split is not None else 1))),
         stages=1 if main is None else stages[main],
         special=work.special,
         barriers_per_iteration=_barriers(config, made, stages[main], boxed) if main is not None else 0,
-        drains=1 if boxed else 0,
+        restarts=max(ends - 1, 0) if streamed else 0,
+        drains=ends + (STOPS_TO_EXCHANGE if streamed else 0),
         drain_instructions=ending,
         run_bytes=float(min((_run_bytes(placed(s, config, made)) for s in staged.values()), default=128)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from search_spaces.programs.schedules import describe
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.matmul.template import MATMUL
 
@@ -195,6 +197,25 @@ def test_what_it_cannot_keep_is_refused(place: str | Program, sizes: dict[str, i
     told = valid.explain(Schedule.from_json(p.program.name, dict(valid.sample(1, 1)[0].values) | {"intrinsic": F16}))
     assert any(reason in str(t) for t in told), told
     assert not [s for s in valid.sample(50, 2) if s.text("intrinsic") == F16]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    I::store_c(place, *reinterpret_cast<const typename I::FragmentC*>(x), unsigned(stride));\n", ""),
+        ("    ptx::warp_sync();\n#pragma", "#pragma"),
+        ("    ptx::warp_sync();  // before the next one goes there\n", ""),
+        ("half % 2 * 8", "half % 2 * 4"),
+    ],
+)
+def test_planted_faults_are_reported(old: str, new: str) -> None:
+    p = problem(made("gemm_relu.py"), m=128, n=64, k=96)
+    kernel = template(p.program).kernel(p, filled(p, gemm()), A100)
+    header, texts = "autosched/tile/opaque.cuh", dict(kernel.headers.files)
+    assert old in texts[header]
+    changed = replace(kernel, headers=Headers.of({**texts, header: texts[header].replace(old, new)}))
+    with pytest.raises(AssertionError):
+        check(p, changed)
 
 
 def test_mma_sync_takes_its_place() -> None:

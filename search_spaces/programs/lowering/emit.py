@@ -24,6 +24,7 @@ from search_spaces.programs.planning.splits import COUNTERS, PARTIALS, Split
 from search_spaces.programs.planning.staging import StagedNumbers
 from search_spaces.programs.planning.tails import but_the_last
 from search_spaces.programs.planning.uniform import always
+from search_spaces.programs.planning.unrolling import unroll_of
 
 
 class Emitter(Products):
@@ -227,6 +228,7 @@ class Emitter(Products):
         elif loop.number in self.peeled:
             turn = f"turn_{loop.number}"
             self.code.add(f"const int last_{turn} = {count} - 1;", loop.source)
+            self._unroll(loop)
             self._enter(f"for (int {turn} = 0; {turn} < last_{turn}; ++{turn}) {{", loop.source)
             self._but_the_last(loop)
             self._leave()
@@ -234,6 +236,7 @@ class Emitter(Products):
             self._operations(loop.body)
             self._leave()
         else:
+            self._unroll(loop)
             self._enter(
                 f"for (int turn_{loop.number} = 0; turn_{loop.number} < {count}; ++turn_{loop.number}) {{", loop.source
             )
@@ -249,6 +252,11 @@ class Emitter(Products):
                 source = self.of(self.found.sources[reduce.result.id])
                 self._join(self.states[state], reduce, source, reduce.source)
                 del self.partial[reduce.result.id]
+
+    def _unroll(self, loop: ir.Loop) -> None:
+        count = unroll_of(self.found, self.values, loop.number)
+        if count is not None:
+            self.code.add(f"#pragma unroll {count}")
 
     def _read_behind(self, loop: ir.Loop) -> None:
         """Read the sums of a loop that wmma has added up."""

@@ -24,6 +24,7 @@ from search_spaces.programs.planning.memory import (
 from search_spaces.programs.planning.splits import SPLITS
 from search_spaces.programs.planning.staging import REGISTERS, SHARED
 from search_spaces.programs.planning.tails import MASKED, PEELED, peelable, tail_names
+from search_spaces.programs.planning.unrolling import UNROLLS, unrollable
 from search_spaces.programs.planning.ways import has_boxes
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import BARRIER_BYTES, filling, threads, workers
@@ -94,6 +95,8 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     for name in tail_names(found.inferences.values()).values():
         doc = "whether the last turns of the loop have code of their own"
         listed.append(categorical(name, (MASKED, PEELED), doc, before=MASKED))
+    for name in unrollable(first).values():
+        listed.append(ordinal(name, UNROLLS, "how often the body of the loop stands behind itself", before=4))
     listed += filling(found, device)
     if is_splittable(found):
         listed.append(ordinal("split_k", SPLITS, "blocks that share the turns of the loop, of which the last adds up"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
 from search_spaces.programs.builder import Builder, InOut, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.problem import ProgramProblem
@@ -23,7 +25,9 @@ from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.matmul.template import MATMUL
+from search_spaces.templates.matvec.template import MATVEC
 
+GOLDENS = Path(__file__).parents[2] / "golden"
 EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
 A100 = device("a100")
 
@@ -362,6 +366,25 @@ def test_gemm_is_shorter_than_tritons() -> None:
         pytest.skip(str(missing))
     theirs = loops.gemm_loop(128, 128, 32, 8, 3)
     assert theirs.tensor == 32 and theirs.turn >= 1.2 * 77, theirs  # that of the program: see the test above
+
+
+@pytest.mark.parametrize(("name", "golden"), [("matvec_plain", ""), ("matvec_expanded", "_expanded")])
+def test_matvecs_are_the_hand_written_templates(name: str, golden: str) -> None:
+    """A turn of the reduction issue's matvec, of eight elements of two rows a lane: at most two instructions more."""
+    try:
+        nvdisasm()
+    except DisassemblerMissing as missing:
+        pytest.skip(str(missing))
+    schedule = json.loads((GOLDENS / f"matvec_document{golden}.json").read_text("utf-8"))["schedule"]
+    hand = MATVEC.kernel(Matvec(m=4, n=6656, k=16384, x="f16", out="f32"), Schedule.from_json("matvec", schedule), A100)
+    made = listing("matvec", name)
+    p = problem(made, m=4, n=6656, k=16384)
+    some = {"unroll": 1, "min_blocks": 4, "sum_1": "after_loop", "exchange": "pad(4,1)", "raster": "column"}
+    known = {q.name for q in template(made).space(p, A100).parameters}
+    own = filled(made, p, {n: v for n, v in some.items() if n in known})  # type: ignore[misc]
+    (registers, turn, _), (their_registers, their_turn, _) = counted(template(made).kernel(p, own, A100)), counted(hand)
+    assert turn <= their_turn + 2
+    assert registers <= their_registers + 4
 
 
 def test_stores_of_the_hand_written_template_share_a_pointer() -> None:

@@ -113,9 +113,7 @@ def test_blocks_that_nothing_tells_apart_may_store_the_same(
     kernel = kernel_of(source, arguments, grid=(2, 3, 1), block=64)
     done = emulate(kernel, {"a": np.arange(128, dtype=np.float32), "c": np.zeros(128, np.float32)}, time_limit=20)
     assert done.status == status
-    assert [(f.kind, f.line, f.grade) for f in done.findings] == [
-        (K.GLOBAL_RACE, 5, "fault" if broken else "note")
-    ]
+    assert [(f.kind, f.line, f.grade) for f in done.findings] == [(K.GLOBAL_RACE, 5, "fault" if broken else "note")]
 
 
 EXITS = """.version 8.5

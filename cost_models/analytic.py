@@ -64,7 +64,7 @@ import numpy as np
 from cost_models.cost_columns import CostColumns
 from search_spaces.arrays import FloatArray, IntArray
 from search_spaces.hardware.costs.cost_counts import CostCounts
-from search_spaces.hardware.devices import Device, occupancy
+from search_spaces.hardware.devices import Device, occupancy, register_limit
 from search_spaces.hardware.units import unit
 
 SM_PORT_BYTES = 64.0  # per cycle, L2 to one SM (A100 white paper: 64 bytes/clk/SM)
@@ -257,7 +257,7 @@ def _residency(
     if not (np.isfinite(spilled) & (spilled >= 0)).all():
         raise ValueError("spill_bytes must be zero or more bytes per thread")
     if registers is None:
-        limit = _largest_registers(device, _warps(w, device))
+        limit = register_limit(device, w.threads)
         spilled = spilled + 4.0 * np.maximum(w.registers - limit, 0)
         used = np.minimum(w.registers, limit)
     else:
@@ -391,14 +391,6 @@ def _rates(works: Sequence[CostCounts], device: Device) -> FloatArray:
         for name, operand in kinds
     }
     return np.array([rates[w.unit, w.operand_dtype] for w in works], dtype=np.float64)
-
-
-def _largest_registers(device: Device, warps: IntArray) -> IntArray:
-    """Return the most registers per thread with which one block of so many warps is launchable."""
-    rounded = -(-warps // device.schedulers_per_sm) * device.schedulers_per_sm
-    units = device.registers_per_block // rounded // device.register_allocation_unit
-    per_thread = units * device.register_allocation_unit // device.warp_size
-    return np.minimum(per_thread, device.max_registers_per_thread)
 
 
 def _mix(pipes: FloatArray, warps_per_scheduler: FloatArray) -> FloatArray:

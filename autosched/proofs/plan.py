@@ -42,6 +42,7 @@ from search_spaces.templates.template import KernelTemplate
 # A problem up to these sizes is emulated as it is, a larger one is cut to a few tiles.
 EMULATED_FLOPS = 2.0 * 256**3
 EMULATED_BYTES = 4 * 2**20  # of its operands
+MOST_BYTES = 2**31  # of a problem that no proxy cuts: its arrays, and those of its reference, are held at once
 # A quick proof of a small problem draws its inputs again while all of them stay below these sizes: a few lines do not
 # put a NaN, or a tie, at each place of a line that matters.
 AGAIN_BYTES, AGAIN_FLOPS, AGAIN = 2**17, 2**21, 4

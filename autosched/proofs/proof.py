@@ -14,7 +14,7 @@ from typing import Any
 
 from autosched.proofs import stored_proof
 from autosched.proofs.coverage import ROLES, Coverage, Role, RoleCoverage
-from autosched.proofs.plan import ProofPlan, ProofRun, emulated_problem, plan, plan_of_kernel
+from autosched.proofs.plan import MOST_BYTES, ProofPlan, ProofRun, emulated_problem, plan, plan_of_kernel
 from autosched.proofs.run import (
     FAILED_LAUNCH,
     TIME_LIMIT,
@@ -145,6 +145,12 @@ class Prover:
     def _proven(self, schedule: Schedule) -> Verification:
         settings = self.settings
         started = time.monotonic()
+        emulated = emulated_problem(self.template, self.problem, schedule)
+        if emulated.min_bytes > MOST_BYTES:
+            raise HostFailure(
+                f"the arrays of {emulated} take {emulated.min_bytes:,} bytes, and the emulator takes no more than "
+                f"{MOST_BYTES:,}: verify a smaller problem, or name one in [proxy] of the kernel file"
+            )
         runs: list[Run] = []
         planned: list[tuple[ProofRun, Run | None]] = []
         whole = True
@@ -166,7 +172,7 @@ class Prover:
         error = None if shown.worst is None else first.max_abs_error
         covered = _coverage(planned) if settings.depth == "full" and last.status == "ok" else None
         return Verification(
-            emulated_problem(self.template, self.problem, schedule), schedule, last.status, last.reason, worst, error,
+            emulated, schedule, last.status, last.reason, worst, error,
             shown.emulation, tuple(runs), self.template.kernel(self.problem, schedule, self.device), settings.depth,
             whole, covered,
         )  # fmt: skip

@@ -20,6 +20,7 @@ QUICK_SHARE = 2.0**-4  # of that, of a quick proof
 _MOST = 48  # groups of blocks
 _WINDOWS = 4.0  # how much more than all others groups may cost that finish results of a further output
 _FEWEST, _HEAVY = 3, 16.0  # of blocks, unless one computes so many times SAMPLED_FLOPS
+_FIRST = 8  # groups of blocks, which have the first tiles of a matrix, of which none is wider
 _MOST_TOGETHER = 32  # blocks of a launch whose blocks all finish results together, and therefore run together
 
 
@@ -143,7 +144,10 @@ def prove_blocks(
     written = done.written[outputs[0].name]
     seeds = seeds_of(kernel, seed)
     signed = problem.signed_zeros
-    worst, wrong = 0.0, _missing(problem, kernel, written, walked)
+    worst, wrong = 0.0, _missing(problem, kernel, _most_written(kernel, written), walked)
+    if wrong:  # unless these have narrow tiles at the edges of matrices: the first blocks have the wide ones, too
+        most = max(_most_written(kernel, w) for w in (written, *_first_written(problem, kernel, seed, order, limit)))
+        wrong = _missing(problem, kernel, most, walked)
     for part in problem.parts(written.places) if written.places.size else ():
         if wrong:
             break
@@ -180,18 +184,32 @@ def _block(group: int, part: int, count: int, stride: int) -> int:
     return (group // stride * count + part) * stride + group % stride
 
 
-def _missing(problem: Problem, kernel: Kernel, written: Written, walked: bool) -> str:
-    """Whether all blocks together could write all of the output, if none writes more than the best of these did. Of a
-    chain whose tiles are known, these may all have narrow ones at an edge: nothing but that they write at all."""
+def _first_written(problem: Problem, kernel: Kernel, seed: int, order: Order, limit: float) -> tuple[Written, ...]:
+    """Return what the first groups of blocks write; nothing where they do not come to their end."""
+    count, stride = kernel.cooperating
+    groups = range(min(_FIRST, math.prod(kernel.grid) // count))
+    blocks = tuple(_block(group, part, count, stride) for part in range(count) for group in groups)
+    done = emulate_blocks(kernel, blocks, seed=seed, order=order, time_limit=limit)
     output = next(o for o in problem.operands() if o.role == "output")
+    return (done.written[output.name],) if done.emulation.status in ("ok", "findings") else ()
+
+
+def _most_written(kernel: Kernel, written: Written) -> int:
+    """Count the elements of the group of blocks that wrote most."""
     count, stride = kernel.cooperating
     # Neighbours are mostly of one block: it is as many runs as pages that are sorted, and not as many as elements.
     begins = np.flatnonzero(np.diff(written.blocks, prepend=written.blocks[:1] ^ 1))
     of_run = written.blocks[begins].astype(np.int64)
     sizes = np.diff(begins, append=written.blocks.size)
     groups, of_group = np.unique(of_run // (stride * count) * stride + of_run % stride, return_inverse=True)
-    most = int(np.bincount(of_group, sizes, groups.size).max(initial=0))
-    of_grid = math.prod(kernel.grid) // count
+    return int(np.bincount(of_group, sizes, groups.size).max(initial=0))
+
+
+def _missing(problem: Problem, kernel: Kernel, most: int, walked: bool) -> str:
+    """Whether all blocks together could write all of the output, if none writes more than ``most`` elements of it. Of a
+    chain whose tiles are known, these may all have narrow ones at an edge: nothing but that they write at all."""
+    output = next(o for o in problem.operands() if o.role == "output")
+    of_grid = math.prod(kernel.grid) // kernel.cooperating[0]
     left_to_next = 2 if kernel.chained else 1  # no more than it has finished itself: the first one begins with a result
     if left_to_next * most * of_grid >= output.size or (kernel.chained and walked and most > 0):
         return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
+from functools import partial
 from itertools import islice
 
 from autosched.user_kernels.document import KernelFileError
@@ -72,10 +73,13 @@ def _compiled(kernel: Kernel) -> PtxOutput:
     """For the oldest architecture that it seems to be for, else for the newest: it may ask for what only that has."""
     options = (*PTX_OPTIONS, *kernel.compile_options)
     first, *others = dict.fromkeys((ptx_arch(kernel), HOPPER_ARCH))
-    output = compile_to_ptx(kernel.source, kernel.entry, first, kernel.headers, options)
+    compiled = partial(
+        compile_to_ptx, kernel.source, kernel.entry, headers=kernel.headers, options=options, limits=kernel.limits
+    )
+    output = compiled(arch=first)
     for arch in others:
         if output.text is None and output.seconds <= _PATIENCE:
-            newer = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, options)
+            newer = compiled(arch=arch)
             output = output if newer.text is None else newer
     return output
 

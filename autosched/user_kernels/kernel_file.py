@@ -15,6 +15,7 @@ from autosched.user_kernels.expressions import Expression, Result
 from search_spaces.hardware.dtype_names import dtype_of
 from search_spaces.hardware.dtypes import DType
 from search_spaces.spaces.parameters import Parameter, Value
+from search_spaces.templates.kernel import CompileLimits
 from search_spaces.templates.texture import Mode
 
 Kind = Literal["input", "output", "inout", "workspace", "scalar", "constant", "texture"]
@@ -166,6 +167,7 @@ class KernelFile:
     first: tuple[str, ...] = ()  # the arguments of the first launch, where they are not all
     generator: UserFunction | None = field(default=None, compare=False, repr=False)  # of the source, from the values
     is_under: bool = False  # a configuration, whose types and tolerances its arguments have
+    limits: CompileLimits = field(default=CompileLimits(), compare=False, repr=False)  # of compiling it
     pinned: tuple[tuple[str, Value], ...] = ()  # values that a command asks for: no part of what the kernel is
 
     @cached_property
@@ -234,7 +236,7 @@ class KernelFile:
         limits = [0 if f is None else (f.time_limit, f.memory_limit) for f in functions]
         return (
             *paths,
-            repr((self.reference.time_limit, limits)),
+            repr((self.reference.time_limit, limits, self.limits)),
             *(() if self.reference.kernel is None else self.reference.kernel.places),
         )
 

@@ -67,6 +67,7 @@ def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
         source=source_of(file, values),
         headers=Headers.of(dict(file.headers)),
         compile_options=file.options,
+        limits=file.limits,
         symbols=tuple(operand(argument, values) for argument in file.arguments if argument.kind == "constant"),
         arch=arch,
     )

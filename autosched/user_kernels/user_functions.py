@@ -20,8 +20,8 @@ from autosched.user_kernels.document import KernelFileError
 from autosched.user_kernels.function_worker import answer
 from autosched.user_kernels.kernel_file import UserFunction
 from measurements.files.text import one_line
-from measurements.workers.memory_watch import MemoryWatch, written_bytes
 from measurements.workers.messages import Message, digest_of
+from measurements.workers.resource_watch import ResourceWatch, written_bytes
 from measurements.workers.transport import WorkerDied, WorkerFailed, WorkerTimeout
 from measurements.workers.worker import Worker
 
@@ -142,7 +142,7 @@ class _FunctionWorker:
         self, request: Mapping[str, Any], blobs: Mapping[str, Any], told: str, seconds: float, most: int
     ) -> Message:
         self._start()
-        watch = MemoryWatch(self._worker, self._empty + most)
+        watch = ResourceWatch(self._worker, self._empty + most)
         try:
             with watch:
                 return self._worker.request(request, seconds, blobs)

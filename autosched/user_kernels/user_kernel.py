@@ -62,6 +62,8 @@ class Kernel:
         parameters_as: str = "",
         options: Sequence[str] = (),
         compiler: str = "nvrtc",
+        compile_time_limit: float = 0.0,
+        compile_memory_limit: float = 0.0,
         include: Sequence[str] = (),
         name: str = "",
         summary: str = "",
@@ -99,6 +101,8 @@ class Kernel:
                 some.
             options: Of the compiler.
             compiler: "nvrtc" or "nvcc".
+            compile_time_limit: Seconds of the CPU that one compilation may take; 0 for the usual.
+            compile_memory_limit: GiB of memory that it may take; 0 for the usual.
             include: Folders of headers.
             name: Of the operator; "" for that of the function.
             summary: A line for people.
@@ -112,11 +116,13 @@ class Kernel:
         launch = {"block": block, "grid": grid, "problem_size": problem_size, "cluster": cluster}
         divisors = {"grid_div_x": grid_div_x, "grid_div_y": grid_div_y, "grid_div_z": grid_div_z}
         kernel = {"name": name, "options": list(options), "include": list(include), "compiler": compiler}
-        given = {
+        given: dict[str, str | float] = {
             "entry": entry,
             "source": str(source) if is_path else "",
             "parameters_as": parameters_as,
             "summary": summary,
+            "compile_time_limit": compile_time_limit,
+            "compile_memory_limit": compile_memory_limit,
         }
         document: dict[str, Any] = {
             "kernel": kernel | {key: value for key, value in given.items() if value},
@@ -167,6 +173,8 @@ class Kernel:
         cmem_args: Mapping[str, Any] | None = None,
         compiler_options: Sequence[str] = (),
         compiler: str = "nvrtc",
+        compile_time_limit: float = 0.0,
+        compile_memory_limit: float = 0.0,
         defines: Mapping[str, Any] | None = None,
         block_size_names: Sequence[str] = (),
         metrics: Mapping[str, Any] | None = None,
@@ -193,6 +201,8 @@ class Kernel:
             smem_args: ``{"size": ...}``, dynamic shared memory in bytes.
             cmem_args: Arrays of constant memory, by symbol.
             compiler_options: Of the compiler.
+            compile_time_limit: Seconds of the CPU that one compilation may take; 0 for the usual.
+            compile_memory_limit: GiB of memory that it may take; 0 for the usual.
             defines: Macros by name.
             block_size_names: Names of the parameters that are the block's axes; empty for block_size_x and so on.
             metrics: Texts, or functions of the values, by name.
@@ -212,13 +222,15 @@ class Kernel:
         launch = from_arrays.launch_of(problem_size, tune_params, block_size_names, divisors)
         rules = [restrictions] if callable(restrictions) or isinstance(restrictions, str) else list(restrictions)
         reference = None if verify is not None else from_arrays.answers(tables, answer)
+        limits = {"compile_time_limit": compile_time_limit, "compile_memory_limit": compile_memory_limit}
         document: dict[str, Any] = {
             "kernel": {
                 "name": name,
                 "entry": kernel_name,
                 "options": list(compiler_options),
                 "compiler": "nvcc" if Path(compiler).name == "nvcc" else compiler or "nvrtc",
-            },
+            }
+            | {key: value for key, value in limits.items() if value},
             "parameters": {n: _values(v) for n, v in tune_params.items()},
             "rule": [{"expr": rule} for rule in rules],
             "launch": launch | {"shared_bytes": (smem_args or {}).get("size", 0)},

@@ -83,7 +83,7 @@ def _first() -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=640)
+    parser.add_argument("--jobs", type=int, default=1600, help="measurements of a run: 10 s of eight GPUs")
     parser.add_argument("--rounds", type=int, default=1, help="of the run without a kill")
     parser.add_argument("--out", type=Path, help="the page is written there")
     options = parser.parse_args()

@@ -106,6 +106,11 @@ def _gemm(hub: Path) -> Kernel:
     folder = hub / "kernels/gemm_milo"
     parts = ["cl_to_cuda.h", "common.opencl", *(f"xgemm_part{i}.opencl" for i in (1, 2, 3, 4))]
     text = "".join((folder / part).read_text() for part in parts)
+    # Recorded under OpenCL, whose vectors are aligned to their size (OpenCL C 6.1.5) and loaded as a whole; the header
+    # that makes CUDA of it has structs of eight and sixteen floats without an alignment, which are loaded one by one.
+    for bytes_, name in ((32, "float8"), (64, "float16")):
+        start = text.rindex("typedef struct", 0, text.index(f"}} {name};"))
+        text = text[:start] + text[start:].replace("typedef struct", f"typedef struct __align__({bytes_})", 1)
     matrix = {"dtype": "f32", "shape": ["k", "m"]}
     return Kernel(
         text,

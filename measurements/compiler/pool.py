@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
+from measurements.compiler.limits import LimitExceeded, patience, request_within
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NVCC, OPTIONS, CompilerOutput, NvrtcMissing, loaded_version
 from measurements.files.text import harmless, one_line
@@ -175,12 +176,16 @@ class CompilePool:
             "options": list(options),
         }
         worker: Worker = self._local.worker
+        seconds = patience(self.time_limit, kernel.limits)
+        headers = {kernel.headers.digest: kernel.headers.encoded}
         for last_try in (False, True):
             try:
-                answer = worker.request(request, self.time_limit, {kernel.headers.digest: kernel.headers.encoded})
+                answer = request_within(kernel.limits, worker, request, seconds, headers)
                 break
+            except LimitExceeded as exceeded:
+                return CompileFailure(Status(exceeded.status), str(exceeded))
             except WorkerTimeout:
-                return CompileFailure(Status.COMPILE_TIMEOUT, f"not compiled within {self.time_limit:g} s")
+                return CompileFailure(Status.COMPILE_TIMEOUT, f"not compiled within {seconds:g} s")
             except WorkerFailed as error:  # out of memory, or an option that this NVRTC does not know
                 return CompileFailure(Status.CRASHED, f"the compiler failed: {error}")
             except WorkerDied as error:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
+from measurements.compiler.limits import NO_LIMITS, LimitExceeded, patience, request_within
 from measurements.compiler.nvrtc import PTX_OPTIONS, PtxOutput, loaded_version, toolchain_version
 from measurements.compiler.pool import COMPILER_MODULE, MEMORY_LIMIT
 from measurements.files.text import harmless
@@ -19,6 +20,7 @@ from measurements.workers.messages import Message
 from measurements.workers.transport import WorkerDied, WorkerFailed, WorkerTimeout
 from measurements.workers.worker import Worker
 from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import CompileLimits
 
 COMPILE_SECONDS = 60.0  # that one compile may take
 
@@ -39,8 +41,9 @@ def compile_to_ptx(
     headers: Headers,
     options: Sequence[str] = PTX_OPTIONS,
     then: Sequence[str] = (),
+    limits: CompileLimits = NO_LIMITS,
 ) -> PtxOutput:
-    """Compile CUDA C++ to PTX in another process, for at most COMPILE_SECONDS.
+    """Compile CUDA C++ to PTX in another process, for at most COMPILE_SECONDS (ten times those of ``limits``, if more).
 
     Args:
         source: The text.
@@ -49,12 +52,13 @@ def compile_to_ptx(
         headers: Texts by the names in the includes.
         options: Of NVRTC, without the architecture.
         then: Further entries that must be there.
+        limits: What it may take.
 
     Returns:
         As ``nvrtc.compile_to_ptx``.
 
     Raises:
-        CompilerStopped: It took too long, or the process died.
+        CompilerStopped: It took too much, or the process died.
         NvrtcMissing: There is no NVRTC here.
     """
     toolchain_version()
@@ -69,7 +73,7 @@ def compile_to_ptx(
         "folder": os.getcwd(),  # where options look for what they name
     }
     with _compilers.borrowed() as worker:
-        answer = _answer(worker, request, headers)
+        answer = _answer(worker, request, headers, limits)
     text = None if answer["text"] is None else bytes(answer.blobs[answer["text"]]).decode()
     return PtxOutput(text, str(answer["entry"]), harmless(str(answer["log"])), float(answer["seconds"]))
 
@@ -79,12 +83,15 @@ def compiler_pids() -> tuple[int, ...]:
     return _compilers.pids
 
 
-def _answer(worker: Worker, request: dict[str, object], headers: Headers) -> Message:
+def _answer(worker: Worker, request: dict[str, object], headers: Headers, limits: CompileLimits) -> Message:
+    seconds = patience(COMPILE_SECONDS, limits)
     for last_try in (False, True):
         try:
-            return worker.request(request, COMPILE_SECONDS, {headers.digest: headers.encoded})
+            return request_within(limits, worker, request, seconds, {headers.digest: headers.encoded})
+        except LimitExceeded as exceeded:
+            raise CompilerStopped(exceeded.status, str(exceeded)) from None
         except WorkerTimeout:
-            raise CompilerStopped("compile_timeout", f"not compiled within {COMPILE_SECONDS:g} s") from None
+            raise CompilerStopped("compile_timeout", f"not compiled within {seconds:g} s") from None
         except WorkerFailed as error:
             loaded_version()  # raises where NVRTC, and not the source, is why
             raise CompilerStopped("compile_error", f"the compiler failed: {error}") from None

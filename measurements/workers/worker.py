@@ -1,10 +1,11 @@
 """A supervised child process that answers requests over pipes.
 
 Whatever may hang, crash or poison its process (a compiler, a GPU) runs in a ``Worker``. A worker that overruns its
-time is killed with every process of its group, and the next request starts a new one. The child's standard
-output is moved away before the module is imported, so prints of libraries and handlers go to standard error and
-cannot corrupt the answers. When the parent ends, however it ends, the child sees the end of its input and ends its
-group.
+time is killed with every process that it started, and the next request starts a new one. That is its group, and on
+Linux also what has left the group, known by a mark in the environment that it inherited; a process that wipes its
+environment is not found. The child's standard output is moved away before the module is imported, so prints of
+libraries and handlers go to standard error and cannot corrupt the answers. When the parent ends, however it ends, the
+child sees the end of its input and ends its group.
 
 A worker module calls ``serve(handle)`` when it runs as ``__main__``.
 """
@@ -19,7 +20,9 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -36,6 +39,7 @@ _BOOTSTRAP = (
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 STORE_BYTES = 1 << 30  # of blobs, kept by a child
 _READ = 1 << 18  # bytes
+_MARK = "AUTOSCHED_WORKER"  # in the environment of a child and of all that it starts
 _END_GRACE = 0.5  # seconds that a dying child gets to report its own exit status
 
 Handler = Callable[[Message], Mapping[str, Any]]
@@ -63,7 +67,8 @@ class Worker:
     ) -> None:
         self.module = module
         self.starts = 0
-        self._env = dict(env or {})
+        self._mark = uuid.uuid4().hex
+        self._env = {**(env or {}), _MARK: self._mark}
         self._python_path = (*python_path, _PACKAGE_ROOT)
         self._memory_limit = memory_limit
         self._start_timeout = start_timeout
@@ -104,7 +109,7 @@ class Worker:
             self.starts += 1
         channel = self._channel = Channel(_fd(process.stdout), _fd(process.stdin), _fd(process.stderr), process.pid)
         self._limit_memory(process.pid)
-        hello = self._exchange(channel.hear, self._start_timeout, "did not start")
+        hello = self._exchange(channel.recv, self._start_timeout, "did not start")
         if hello != {"ready": True}:
             raise self._died("greeted with something else than the protocol's first line")
 
@@ -115,7 +120,9 @@ class Worker:
             channel = self._channel
             if channel is None:
                 raise WorkerClosed(f"{self.module} is closed")
-            answer = self._exchange(lambda deadline: channel.ask(payload, blobs, deadline), timeout, "gave no answer")
+            answer = self._exchange(
+                lambda deadline: channel.request(payload, blobs, deadline), timeout, "gave no answer"
+            )
             if "error" in answer:
                 raise WorkerFailed(one_line(str(answer["error"])))
             result = answer.get("result")
@@ -124,7 +131,7 @@ class Worker:
             return Message(result, answer.blobs)
 
     def stop(self) -> None:
-        """Kill the child and its process group, and collect it; the next request starts a new one."""
+        """Kill the child and all that it started, and collect it; the next request starts a new one."""
         with self._using:
             self._reap()
 
@@ -199,6 +206,7 @@ class Worker:
             if process is None:
                 return None
             _kill_group(process.pid)
+            _kill_marked(self._mark)
             if channel is not None:
                 channel.close()
             for pipe in (process.stdin, process.stdout, process.stderr):
@@ -226,6 +234,15 @@ def _kill_group(pid: int) -> None:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             return
+
+
+def _kill_marked(mark: str) -> None:
+    """Kill what a child has started and what has left its group since: on Linux, whose /proc shows environments."""
+    marked = f"{_MARK}={mark}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is another user's
+            if marked in (folder / "environ").read_bytes().split(b"\0"):
+                os.kill(int(folder.name), signal.SIGKILL)
 
 
 def _await_exit(pid: int, seconds: float) -> None:
@@ -307,14 +324,14 @@ def serve(handle: Handler, store_bytes: int = STORE_BYTES) -> None:
 
 
 def received(
-    message: Message, store: BlobStore, hear: Callable[[], Message], send: Callable[[Mapping[str, Any]], None]
+    message: Message, store: BlobStore, recv: Callable[[], Message], send: Callable[[Mapping[str, Any]], None]
 ) -> Message:
     """Return a request with all blobs that it needs, those asked for that are not here.
 
     Args:
         message: As it came.
         store: Keeps blobs from request to request.
-        hear: Waits for the next message.
+        recv: Waits for the next message.
         send: Answers, to ask for blobs.
 
     Raises:
@@ -326,7 +343,7 @@ def received(
     missing = store.missing(needs)
     if missing:
         send({"id": message["id"], "missing": missing})
-        store.add(hear())
+        store.add(recv())
     return Message(message["payload"], store.take(needs))
 
 

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, Self, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.architectures import FEATURES, Architecture, architecture
@@ -361,3 +362,31 @@ def _blocks(device: Device, t: Any, r: Any, s: Any, least: Any, most: Any, some:
         & (s <= device.shared_per_block)
     )
     return blocks * fits
+
+
+def register_limit(device: Device, threads: npt.ArrayLike, blocks: npt.ArrayLike = 1) -> IntArray:
+    """Return the most registers a thread with which ``blocks`` blocks of ``threads`` threads share an SM: what ptxas
+    limits a kernel to that is launched so.
+
+    Warps are dealt to the schedulers, each with registers of its own, and the one with most warps decides: nine warps
+    are three for one scheduler, and each has what twelve would have.
+
+    Args:
+        device: The GPU.
+        threads: Of a block; like the next an integer, or an array that broadcasts with the other.
+        blocks: At least 1.
+    """
+    warps = -(-np.asarray(threads) // device.warp_size)
+    together = np.minimum(
+        _registers_of_warp(device, device.registers_per_sm, warps * np.asarray(blocks)),
+        _registers_of_warp(device, device.registers_per_block, warps),
+    )
+    limit: IntArray = together // device.warp_size
+    return limit.clip(max=device.max_registers_per_thread)
+
+
+def _registers_of_warp(device: Device, registers: int, warps: IntArray) -> IntArray:
+    """Share ``registers`` among so many warps, in whole units."""
+    dealt = np.maximum(-(-warps // device.schedulers_per_sm) * device.schedulers_per_sm, 1)
+    share: IntArray = registers // dealt // device.register_allocation_unit * device.register_allocation_unit
+    return share

@@ -171,6 +171,27 @@ class Launch:
         }
 
 
+@dataclass(frozen=True)
+class CompileLimits:
+    """What the compilation of a user's kernel may take: seconds of the CPU, and bytes of memory beyond what the
+    compiler holds before. The file raises them."""
+
+    seconds: float = math.inf
+    memory: float = math.inf
+
+    def __bool__(self) -> bool:
+        return min(self.seconds, self.memory) < math.inf
+
+    def why(self, exceeded: str) -> str:
+        """Return what is said of a compiler that went beyond its "time" or its "memory"."""
+        if exceeded == "time":
+            took, more = f"{self.seconds:g} s of the CPU", f"compile_time_limit = {10 * self.seconds:g}, in seconds"
+            return f"the compiler took more than {took}: if it needs more, write {more}"
+        gib = self.memory / (1 << 30)
+        more = f"compile_memory_limit = {10 * gib:.1g}, in GiB"
+        return f"the compiler took more than {gib:.2g} GiB of memory: if it needs more, write {more}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kernel(Launch):
     """A launch, and the CUDA C++ that it launches.
@@ -182,8 +203,9 @@ class Kernel(Launch):
     share a result with those before them, and one with those behind. ``window`` groups of cooperating blocks that
     follow each other, and begin at a multiple of it, have all that a result of a further output needs; 1 where each
     has. ``repeatable``: whatever the order of blocks and threads, the same inputs give the same bits. ``arch``
-    ("sm_90a") is what it is launched on; without one the source does not ask for it (``__CUDA_ARCH__``). Raises
-    ValueError for a malformed entry, and for options with paths: headers are given by content.
+    ("sm_90a") is what it is launched on; without one the source does not ask for it (``__CUDA_ARCH__``). A compiler
+    that goes beyond ``limits`` is ended. Raises ValueError for a malformed entry, and for options with paths: headers
+    are given by content.
     """
 
     source: str
@@ -194,6 +216,7 @@ class Kernel(Launch):
     window: int = 1
     repeatable: bool = False
     arch: str = ""
+    limits: CompileLimits = field(default=CompileLimits(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -25,6 +25,7 @@ from autosched.reporting import formatting
 from autosched.tuning import trial_table
 from autosched.tuning.objectives import Objectives
 from autosched.tuning.trial_table import Row
+from measurements.files.data_folder import default_database
 from measurements.files.text import one_line
 from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
@@ -66,7 +67,12 @@ def best(
     given: Mapping[str, Any],
     *,
     db: Annotated[
-        str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")
+        str | None,
+        typer.Option(
+            "--db",
+            metavar="DB",
+            help="Database file or SQLAlchemy URL.  [default: AUTOSCHED_DB, or your own]",
+        ),
     ] = None,
     device: Annotated[str | None, device_option("every one in the database")] = None,
     objective: Annotated[
@@ -88,7 +94,8 @@ def best(
     each.
     """
     if db is None:
-        raise InputError(f"best needs --db: autosched best {operator.name} ... --db best.db")
+        with bad_input():
+            db = default_database()
     problem = maybe_problem(operator, given)
     from measurements.store.store import Store  # with sqlalchemy, which other commands need not wait for
 

@@ -38,6 +38,7 @@ from autosched.user_kernels.reading.launches import Launches
 from autosched.user_kernels.reading.sources import (
     callable_reference,
     python_reference,
+    read_compile_limits,
     read_entries,
     read_headers,
     read_limits,
@@ -186,6 +187,7 @@ class _Reader:
             entry=entries[0],
             passing=passing,  # type: ignore[arg-type]  # one of PASSINGS
             options=read_options(kernel),
+            limits=read_compile_limits(kernel),
             sizes=tuple(sizes.items()),
             problems=self._problems(sizes),
             parameters=parameters,

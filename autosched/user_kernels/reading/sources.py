@@ -14,7 +14,12 @@ from autosched.user_kernels.kernel_file import Reference, UserFunction
 from measurements.compiler.nvcc import find_nvcc
 from measurements.compiler.nvrtc import NVCC
 from search_spaces.templates.headers import included
+from search_spaces.templates.kernel import CompileLimits
 
+# Compiling may take so much where the file does not say: all of CUB's headers take 2 s of the CPU and 370 MiB, 8,000
+# unrolled multiplications 7 s (NVRTC 13); one macro bomb of a few lines takes 40 s and 4.5 GB.
+COMPILE_SECONDS = 10.0
+COMPILE_MEMORY = 448 << 20
 _LARGEST_LIMIT = 1e5  # seconds, a day, and GiB
 PASSINGS = ("define", "constexpr", "struct", "template")
 _ENTRY = re.compile(r"((?:[A-Za-z_]\w*::)*([A-Za-z_]\w*))\s*(<.*>)?", re.ASCII | re.DOTALL)
@@ -137,12 +142,19 @@ def read_headers(kernel: Table, source: str, folder: Path, beside: Path) -> tupl
     return tuple(sorted(headers.items()))
 
 
-def read_limits(table: Table) -> tuple[float, int]:
+def read_limits(table: Table, of: str = "") -> tuple[float, int]:
     """Return the seconds and the bytes of memory that a function, or a kernel, is given beside it; 0 where it says
-    nothing."""
-    seconds = _positive(table, "time_limit", "seconds") if "time_limit" in table else 0.0
-    gib = _positive(table, "memory_limit", "GiB of memory") if "memory_limit" in table else 0.0
+    nothing. ``of`` is what the names of the keys begin with."""
+    time, memory = f"{of}time_limit", f"{of}memory_limit"
+    seconds = _positive(table, time, "seconds") if time in table else 0.0
+    gib = _positive(table, memory, "GiB of memory") if memory in table else 0.0
     return seconds, math.ceil(gib * (1 << 30))
+
+
+def read_compile_limits(kernel: Table) -> CompileLimits:
+    """Return what compiling the kernel may take."""
+    seconds, memory = read_limits(kernel, "compile_")
+    return CompileLimits(seconds or COMPILE_SECONDS, memory or COMPILE_MEMORY)
 
 
 def _positive(table: Table, key: str, unit: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,9 +93,10 @@ def _compiled(kernel: Kernel, arch: str, options: tuple[str, ...], started: floa
     from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 
     try:
-        output = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, (*options, _MINIMAL))
+        compiled = partial(compile_to_ptx, kernel.source, kernel.entry, arch, kernel.headers, limits=kernel.limits)
+        output = compiled((*options, _MINIMAL))
         if output.text is None:
-            output = compile_to_ptx(kernel.source, kernel.entry, arch, kernel.headers, options)
+            output = compiled(options)
     except CompilerStopped as stopped:
         raise KernelCompileError(stopped.status, str(stopped), "", time.monotonic() - started) from stopped
     if output.text is None:

@@ -6,9 +6,8 @@ counters and what it loads early, as far as it may.
 
 from __future__ import annotations
 
-from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import Device, register_limit
 from search_spaces.spaces.config import Config
-from search_spaces.templates.common.launch_rules import register_limit
 
 
 def compiled_registers(config: Config, device: Device, scale: float = 1.0, more: int = 0) -> int:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
-from search_spaces.arrays import IntArray
-from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import Device, register_limit
 from search_spaces.spaces.rules import Rule
 
 MOST_BLOCKS = 2**31 - 1  # of a grid along x, the only axis that kernels use (CUDA C++ Programming Guide)
@@ -20,24 +16,6 @@ def grid_rule(blocks: str = "blocks") -> Rule:
         f"the grid has more than the {MOST_BLOCKS} blocks that a launch may have with {blocks} = {{count}}",
         names={"count": blocks},
     )
-
-
-def register_limit(device: Device, threads: npt.ArrayLike, min_blocks: npt.ArrayLike) -> IntArray:
-    """Return registers that each of a block's threads may have where ``min_blocks`` blocks share an SM; integers or
-    arrays."""
-    # Registers are allotted to warps in units; a warp's share limits its threads.
-    unit = device.register_allocation_unit
-    warps = np.maximum(np.asarray(threads) // device.warp_size * np.asarray(min_blocks), 1)
-    share: IntArray = device.registers_per_sm // warps // unit * unit // device.warp_size
-    return share.clip(max=device.max_registers_per_thread)
-
-
-def scheduler_limit(device: Device, threads: npt.ArrayLike, min_blocks: npt.ArrayLike) -> IntArray:
-    """Return registers that ptxas gives each thread then: those of the schedulers are apart, and of 17 warps one has
-    five (NVRTC 13.5 gives 96 to 544 threads, and 168 to 288)."""
-    warps = np.maximum(np.asarray(threads) // device.warp_size * np.asarray(min_blocks), 1)
-    whole = -(-warps // device.schedulers_per_sm) * device.schedulers_per_sm
-    return register_limit(device, whole * device.warp_size, 1)
 
 
 def device_rules(device: Device) -> tuple[Rule, ...]:

@@ -10,7 +10,7 @@ from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware import intrinsics
 from search_spaces.hardware.costs.bank_conflicts import WIDEST_BYTES, fragment_traffic
 from search_spaces.hardware.costs.data_movement import MOST_CONFLICTS, few_conflicts
-from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import Device, register_limit
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide, Refusal
 from search_spaces.layouts.shared_layout import Axis, parse_layout
@@ -19,7 +19,6 @@ from search_spaces.spaces.columns import TextColumn, ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Rule
 from search_spaces.templates.common.boxes import SIDES, aligned_bytes
-from search_spaces.templates.common.launch_rules import register_limit
 from search_spaces.templates.common.line_access import sectors_rule, width_rule
 from search_spaces.templates.common.raster import raster_rule
 from search_spaces.templates.matmul.decisions import (

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from search_spaces.arrays import IntArray
-from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import Device, register_limit
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.intrinsics import TensorIntrinsic, intrinsic
 from search_spaces.layouts.lowering_config import Basis, LoweringConfig
@@ -23,7 +23,7 @@ from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.cache_hints import load_hint
 from search_spaces.templates.common.device_choices import offered
-from search_spaces.templates.common.launch_rules import device_rules, register_limit
+from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.tiling import Tiling
 from search_spaces.templates.matvec.problem import as_matvec
 

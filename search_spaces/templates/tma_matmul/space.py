@@ -11,7 +11,7 @@ import numpy as np
 
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware import intrinsics
-from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import Device, register_limit
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide, Refusal
 from search_spaces.hardware.wgmma import alignment
@@ -22,7 +22,7 @@ from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.boxes import SIDES, along_k, box_of
-from search_spaces.templates.common.launch_rules import device_rules, scheduler_limit
+from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.raster import raster, raster_rule
 from search_spaces.templates.matmul.decisions import (
     REGISTER_OVERHEAD,
@@ -291,7 +291,7 @@ def _spill_rule(device: Device) -> Rule:
         registers: IntArray, fragment_buffers: IntArray, threads: IntArray, min_blocks: IntArray, stream_k: IntArray
     ) -> BoolArray:
         more = BUFFER_REGISTERS * (fragment_buffers > 1) + WALK_REGISTERS * (stream_k > 0)
-        enough: BoolArray = registers + more <= scheduler_limit(device, threads, min_blocks)
+        enough: BoolArray = registers + more <= register_limit(device, threads, min_blocks)
         return enough
 
     return Rule(

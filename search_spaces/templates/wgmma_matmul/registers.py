@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from search_spaces.arrays import BoolArray, IntArray
-from search_spaces.hardware.devices import Device
-from search_spaces.hardware.wgmma import WARPGROUP
+from search_spaces.hardware.devices import Device, register_limit
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.columns import TextColumn
 from search_spaces.spaces.rules import Rule
-from search_spaces.templates.common.launch_rules import register_limit
 from search_spaces.templates.common.raster import HILBERT
 
 REGISTER_STEP = 8  # setmaxnreg (PTX ISA, "setmaxnreg")
@@ -28,56 +25,47 @@ MOST_REGISTERS = 240  # that a consumer's thread takes: what a warpgroup of copi
 WALKING_REGISTERS = 40
 
 
-def launched_registers(device: Device, consumers: npt.ArrayLike, min_blocks: npt.ArrayLike) -> IntArray:
-    """Return registers that each thread is launched with, as setmaxnreg counts. A warp that copies alone takes the room
-    of four: each of the SM's four parts has registers of its own, and takes every fourth warp."""
-    threads = WARPGROUP * (np.asarray(consumers) + 1)
-    limit: IntArray = register_limit(device, threads, min_blocks)
-    return limit // REGISTER_STEP * REGISTER_STEP
-
-
-def consumer_limit(device: Device, consumers: IntArray, min_blocks: IntArray, consumer_registers: IntArray) -> IntArray:
+def consumer_limit(device: Device, threads: IntArray, min_blocks: IntArray, consumer_registers: IntArray) -> IntArray:
     """Return registers that a consumer's thread has.
 
     Args:
         device: Limits those of a launch.
-        consumers: [n], warpgroups.
+        threads: [n], of a block.
         min_blocks: [n], blocks of an SM that the compiler limits registers for.
         consumer_registers: [n], what consumers take of the producer's; 0 where they take none.
     """
-    return np.where(consumer_registers > 0, consumer_registers, launched_registers(device, consumers, min_blocks))
+    return np.where(consumer_registers > 0, consumer_registers, register_limit(device, threads, min_blocks))
 
 
 def register_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     return (
         Rule(
             "setmaxnreg",
-            lambda consumers, min_blocks, producer_registers, consumer_registers: (
-                np.equal(producer_registers, 0)
-                | (consumer_registers > launched_registers(device, consumers, min_blocks))
+            lambda threads, min_blocks, producer_registers, consumer_registers: (
+                np.equal(producer_registers, 0) | (consumer_registers > register_limit(device, threads, min_blocks))
             ),
-            f"{{consumers}} consumers are launched with as many registers as the {MOST_REGISTERS} at most that they "
+            f"{{threads}} threads are launched with as many registers as the {MOST_REGISTERS} at most that consumers "
             "could take from a copying warpgroup with {min_blocks} blocks per SM: setmaxnreg only adds to them",
         ),
         Rule(
             "consumer_registers",
-            lambda needed_registers, consumers, min_blocks, consumer_registers: (
-                needed_registers <= consumer_limit(device, consumers, min_blocks, consumer_registers)
+            lambda needed_registers, threads, min_blocks, consumer_registers: (
+                needed_registers <= consumer_limit(device, threads, min_blocks, consumer_registers)
             ),
-            lambda needed_registers, consumers, min_blocks, consumer_registers: (
-                f"a consumer needs {needed_registers} registers a thread, and each of {consumers} has "
-                f"{int(consumer_limit(device, consumers, min_blocks, consumer_registers))} with {min_blocks} blocks "
-                "per SM"
+            lambda needed_registers, threads, min_blocks, consumer_registers: (
+                f"a consumer needs {needed_registers} registers a thread, and has "
+                f"{int(consumer_limit(device, threads, min_blocks, consumer_registers))} with {min_blocks} blocks of "
+                f"{threads} threads per SM"
             ),
         ),
         Rule(
             "instruction_registers",
-            lambda tile_n, consumers, min_blocks: (
+            lambda tile_n, threads, min_blocks: (
                 tile_n // (2 * problem.sums_of_register) + REGISTER_OVERHEAD
-                <= launched_registers(device, consumers, min_blocks)
+                <= register_limit(device, threads, min_blocks)
             ),
             f"a wgmma of n = {{tile_n}} holds {{tile_n}} / {2 * problem.sums_of_register} registers of accumulators, "
-            "which ptxas does not place in the registers that {consumers} consumers are launched with in {min_blocks} "
+            "which ptxas does not place in the registers that {threads} threads are launched with in {min_blocks} "
             "blocks per SM, whatever setmaxnreg adds later",
         ),
     )
@@ -87,11 +75,11 @@ def spill_rules(device: Device) -> tuple[Rule, ...]:
     """Pruning rules, which leave out what ptxas compiles only with spills."""
 
     def boxes_fit(
-        needed_registers: IntArray, store_buffers: IntArray, consumers: IntArray, min_blocks: IntArray,
+        needed_registers: IntArray, store_buffers: IntArray, threads: IntArray, min_blocks: IntArray,
         consumer_registers: IntArray,
     ) -> BoolArray:  # fmt: skip
         needed = needed_registers + STORE_REGISTERS * np.minimum(store_buffers, 2)
-        limit = consumer_limit(device, consumers, min_blocks, consumer_registers)
+        limit = consumer_limit(device, threads, min_blocks, consumer_registers)
         return np.asarray((needed <= limit) | np.equal(store_buffers, 0))
 
     def walk_fits(

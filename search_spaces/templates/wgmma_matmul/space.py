@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.arrays import IntArray
-from search_spaces.hardware.devices import Device
+from search_spaces.hardware.devices import Device, register_limit
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.requirements import OperandSide, Refusal
 from search_spaces.hardware.wgmma import (
@@ -53,7 +53,6 @@ from search_spaces.templates.wgmma_matmul.registers import (
     MOST_REGISTERS,
     REGISTER_OVERHEAD,
     REGISTER_STEP,
-    launched_registers,
     register_rules,
     spill_rules,
 )
@@ -135,10 +134,12 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
     long_end = problem.epilogue not in ("none", "relu") or problem.scale == "row_column"
     overhead = REGISTER_OVERHEAD + (END_REGISTERS if long_end else 0)
 
-    def consumer_registers(consumers: IntArray, producer_registers: IntArray, min_blocks: IntArray) -> IntArray:
+    def consumer_registers(
+        consumers: IntArray, producer_registers: IntArray, threads: IntArray, min_blocks: IntArray
+    ) -> IntArray:
         """Return the most that the consumers can take: setmaxnreg waits for ever for more than the warpgroups of the
         block were launched with (PTX ISA, "setmaxnreg")."""
-        left = (consumers + 1) * launched_registers(device, consumers, min_blocks) - producer_registers
+        left = (consumers + 1) * register_limit(device, threads, min_blocks) - producer_registers
         most = left // consumers // REGISTER_STEP * REGISTER_STEP
         return np.where(producer_registers > 0, np.minimum(most, MOST_REGISTERS), 0)
 

@@ -8,8 +8,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from importlib.machinery import ModuleSpec
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -186,7 +188,6 @@ BAD = {
     "far too many digits": (("space", "matmul", *SMALL, "--sample", "9" * 5000), "not a whole number"),
     "space, seed too large": (("space", "matmul", *SMALL, "--seed", str(2**40)), "--seed"),
     "schedule file missing": (("space", "matmul", *SMALL, "--explain", "none.json"), "none.json"),
-    "tune without database": (("tune", "matmul", *SMALL), "--db"),
     "no trials": (("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "0"), "--trials"),
     "negative trials": (("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "-5"), "--trials"),
     "too many trials": (("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "9" * 400), "at most 1,000,000,000"),
@@ -196,7 +197,6 @@ BAD = {
     "seed too large": (("tune", "matmul", *SMALL, "--db", "b.db", "--seed", str(2**40)), "seed"),
     "no workers": (("tune", "matmul", *SMALL, "--db", "b.db", "--workers", "0"), "--workers"),
     "tune on an unknown device": (("tune", "matmul", *SMALL, "--db", "b.db", "--device", "h2x"), "h200"),
-    "best without database": (("best", "matmul", *SMALL), "--db"),
     "best in a missing file": (("best", "matmul", "--db", "none.db"), "none.db"),
     "best, half a problem": (("best", "matmul", "-m", "3", "--db", "none.db"), "-n and -k"),
     "verify nothing": (("verify", "matmul", *SMALL, "--sample", "0"), "--sample"),
@@ -336,6 +336,22 @@ def test_doctor_says_how_to_get_what_is_missing(run: Run, monkeypatch: pytest.Mo
     assert abilities["--db postgresql://..."]["note"] == "pip install 'autosched[postgresql]'"
     assert abilities["--plot, --picture"]["note"] == "matplotlib 1.2"
     assert run("doctor")[0] == 0
+
+
+def test_doctor_says_that_the_row_of_a_gpu_is_derived(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"name": b"NVIDIA GeForce RTX 4070 Unknown", "totalGlobalMem": 12 * 2**30, "major": 8, "minor": 9}
+    cupy = ModuleType("cupy")
+    cupy.__spec__ = ModuleSpec("cupy", None)
+    cupy.cuda = SimpleNamespace(  # type: ignore[attr-defined]
+        runtime=SimpleNamespace(getDeviceCount=lambda: 1, getDeviceProperties=lambda number: told)
+    )
+    row = dataclasses.replace(device("rtx4070"), name="rtx4070_unknown", derived=True)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(doctor_module, "cuda_available", lambda: (True, ""))
+    monkeypatch.setattr(doctor_module, "cuda_device", lambda number: row)
+    (gpu,) = json.loads(run("doctor", "--json")[1])["gpus"]
+    assert (gpu["device"], gpu["note"]) == ("rtx4070_unknown", "derived from the driver's figures and sm_89")
+    assert "derived from the driver's figures" in " ".join(run("doctor")[1].split())
 
 
 # -- space ------------------------------------------------------------------------------------------------------------

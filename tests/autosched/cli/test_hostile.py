@@ -20,34 +20,13 @@ import pytest
 
 from autosched.cli import main
 from measurements.files.bounded import read_bounded
+from tests.support.snippets.kernel_file import FILE, SOURCE
 
 SMALL = ("-m", "32", "-n", "32", "-k", "32", "--device", "h200")
 SCALE = ("transpose", "--rows", "64", "--columns", "64")
 Run = Callable[..., tuple[int, str, str]]
 
-KERNEL = """\
-[kernel]
-source = "k.cu"
-entry = "k"
-[sizes]
-n = 64
-[parameters]
-b = [32, 64]
-[launch]
-block = "b"
-grid = "1"
-[[argument]]
-name = "y"
-kind = "output"
-dtype = "f32"
-shape = "n"
-[[argument]]
-name = "x"
-kind = "input"
-dtype = "f32"
-shape = "n"
-fill = { file = "x.npy" }
-"""
+KERNEL = FILE + 'fill = { file = "x.npy" }\n'
 
 
 @pytest.fixture
@@ -209,10 +188,9 @@ def test_hostile_kernel_files(run: Run, old: str, new: str, said: str) -> None:
         file.write(whole)
         file.truncate(1 << 36)
     os.mkfifo("pipe")
-    source = "__global__ void k(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }\n"
-    Path("k.cu").write_text(source)
-    Path("outside.cu").write_text('#include "/etc/passwd"\n' + source)
-    Path("piped.cu").write_text('#include "pipe"\n' + source)
+    Path("k.cu").write_text(SOURCE)
+    Path("outside.cu").write_text('#include "/etc/passwd"\n' + SOURCE)
+    Path("piped.cu").write_text('#include "pipe"\n' + SOURCE)
     assert old in KERNEL
     Path("k.toml").write_text(KERNEL.replace(old, new, 1))
     status, out, err = run("space", "--kernel", "k.toml", "--device", "a100")
@@ -222,12 +200,11 @@ def test_hostile_kernel_files(run: Run, old: str, new: str, said: str) -> None:
 
 @pytest.mark.parametrize("command", [("space",), ("verify",), ("tune", "--trials", "1", "--db", "b.db")])
 def test_references_one_after_another(run: Run, command: tuple[str, ...]) -> None:
-    Path("k.cu").write_text("__global__ void k(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }\n")
-    own = KERNEL.replace('fill = { file = "x.npy" }\n', "")
+    Path("k.cu").write_text(SOURCE)
     for number in range(1500):
         name, following = f'[kernel]\nname = "k{number}"', f'[reference]\nkernel = "k{number + 1}.toml"\n'
-        Path(f"k{number}.toml").write_text(own.replace("[kernel]", name) + following)
-    Path("k1500.toml").write_text(own)
+        Path(f"k{number}.toml").write_text(FILE.replace("[kernel]", name) + following)
+    Path("k1500.toml").write_text(FILE)
     status, _, err = run(*command, "--kernel", "k0.toml", "--device", "a100")
     assert status == 2 and err.count("\n") == 1 and "more than 20 kernels are references one after another" in err
 
@@ -236,7 +213,7 @@ def test_a_scalar_that_its_type_cannot_hold_is_named(run: Run) -> None:
     import numpy as np
 
     np.save("x.npy", np.zeros(64, np.float32))
-    Path("k.cu").write_text("__global__ void k(float* y, const float* x, int m) { y[threadIdx.x] = x[threadIdx.x]; }\n")
+    Path("k.cu").write_text(SOURCE.replace("x) {", "x, int m) {"))
     scalar = '[[argument]]\nname = "m"\nkind = "scalar"\nvalue = "n * 2 ** 40"\n'
     Path("k.toml").write_text(KERNEL + scalar)
     status, _, err = run("verify", "--kernel", "k.toml", "--device", "a100")

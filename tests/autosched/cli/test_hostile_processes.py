@@ -13,30 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from measurements.workers.memory_watch import written_bytes
+from measurements.workers.resource_watch import written_bytes
+from tests.support.snippets.kernel_file import FILE, SOURCE
 
-KERNEL = """\
-[kernel]
-source = "k.cu"
-entry = "k"
-[sizes]
-n = 32
-[parameters]
-b = [32]
-[launch]
-block = "b"
-grid = "1"
-[[argument]]
-name = "y"
-kind = "output"
-dtype = "f32"
-shape = "n"
-[[argument]]
-name = "x"
-kind = "input"
-dtype = "f32"
-shape = "n"
-"""
 MORE_MEMORY = 512 << 20  # than without what is hostile
 HANGS = 60.0  # seconds: no limit of ours is as long
 
@@ -68,8 +47,8 @@ def run(folder: Path, *command: str) -> tuple[int, str, int]:
 
 
 def write(folder: Path, more: str, reference: str = "") -> None:
-    (folder / "k.cu").write_text("__global__ void k(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }\n")
-    (folder / "k.toml").write_text(KERNEL + more)
+    (folder / "k.cu").write_text(SOURCE)
+    (folder / "k.toml").write_text(FILE + more)
     (folder / "r.py").write_text(reference)
 
 
@@ -111,10 +90,6 @@ import os
         ("raise ValueError('x' * (1 << 28))", "fails at line 2: ValueError: xxx"),
         ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
         ("import os; os._exit(0)", "ended its process without an answer"),
-        (
-            "import os, time\n    if os.fork() == 0:\n        os.setsid(); time.sleep(9)\n    os._exit(0)",
-            "ended its process without an answer",
-        ),
     ],
 )
 def test_a_reference_takes_no_more_than_it_may(body: str, said: str, tmp_path: Path, harmless: int) -> None:
@@ -122,6 +97,16 @@ def test_a_reference_takes_no_more_than_it_may(body: str, said: str, tmp_path: P
     status, err, most = run(tmp_path, "verify")
     assert status == 2 and err.count("\n") == 1 and said in err, err
     assert most < harmless + MORE_MEMORY
+
+
+def test_what_a_reference_detaches_does_not_outlive_it(tmp_path: Path) -> None:
+    detach = "if os.fork() == 0:\n            os.setsid(); open('pid', 'w').write(str(os.getpid())); time.sleep(600)"
+    body = f"import os, time\n    if os.fork() == 0:\n        {detach}\n        os._exit(0)\n    time.sleep(600)"
+    write(tmp_path, '[reference]\npython = "r.py:f"\ntime_limit = 2\n', f"def f(x):\n    {body}\n")
+    status, err, _ = run(tmp_path, "verify")
+    assert status == 2 and err.count("\n") == 1 and "did not answer within 2 s" in err
+    gone = Path("/proc", (tmp_path / "pid").read_text())
+    assert not gone.exists() or "\nState:\tZ" in (gone / "status").read_text()
 
 
 @pytest.mark.parametrize(
@@ -143,3 +128,42 @@ def test_nothing_compared_is_no_winner(tmp_path: Path) -> None:
     write(tmp_path, '[reference]\npython = "r.py:f"\n', "def f(x):\n    raise SystemExit(0)\n")
     status, err, _ = run(tmp_path, "tune", "--trials", "1", "--db", "b.db")
     assert status == 2 and err.count("\n") == 1 and "fails at line 2: SystemExit: 0" in err
+
+
+# Each macro is twice the one before: 2^40 terms, of few bytes each or of many.
+DOUBLED = "\n".join(f"#define A{k} A{k - 1} A{k - 1}" for k in range(1, 41))
+BOMBS = {"time": f"#define A0 +1\n{DOUBLED}\n", "memory": f"#define A0 +{'x' * 4000}\n{DOUBLED}\n"}
+
+
+@pytest.mark.parametrize(
+    ("bomb", "limit", "said"),
+    [
+        (
+            "time",
+            "compile_time_limit = 1",
+            "took more than 1 s of the CPU: if it needs more, write compile_time_limit = 10, in seconds",
+        ),
+        (
+            "memory",
+            "compile_memory_limit = 0.125",
+            "took more than 0.12 GiB of memory: if it needs more, write compile_memory_limit = 1, in GiB",
+        ),
+    ],
+)
+def test_a_compiler_takes_no_more_than_it_may(bomb: str, limit: str, said: str, tmp_path: Path, harmless: int) -> None:
+    write(tmp_path, "")
+    (tmp_path / "k.cu").write_text(BOMBS[bomb] + SOURCE.replace("x[i]", "0 A40"))
+    (tmp_path / "k.toml").write_text(FILE.replace("[kernel]", f"[kernel]\n{limit}"))
+    for command in (("verify",), ("tune", "--trials", "1", "--db", "b.db")):
+        status, err, most = run(tmp_path, *command)
+        assert status == 2 and err.count("\n") == 1 and said in err, err
+        assert most < harmless + MORE_MEMORY
+
+
+@pytest.mark.parametrize("command", [("verify",), ("verify", "--full")])
+def test_arrays_that_no_memory_holds_are_not_emulated(command: tuple[str, ...], tmp_path: Path, harmless: int) -> None:
+    write(tmp_path, "")
+    (tmp_path / "k.toml").write_text(FILE.replace("n = 64", "n = 4000000000"))
+    status, err, most = run(tmp_path, *command)
+    assert status == 2 and err.count("\n") == 1 and "take 32,000,000,000 bytes" in err and "[proxy]" in err, err
+    assert most < harmless + MORE_MEMORY

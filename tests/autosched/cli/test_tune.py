@@ -280,6 +280,26 @@ def test_tune_says_why_a_backend_stopped(run: Run, fake: FakeTune) -> None:
     assert "autosched: tuning stopped: the GPU no longer answers" in err
 
 
+def test_without_a_database_trials_are_kept_where_calls_look(
+    run: Run, fake: FakeTune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, _, err = run("tune", "matmul", *SMALL)
+    assert status == 0
+    own = Path(os.environ["XDG_DATA_HOME"]) / "autosched" / "best.db"
+    assert fake.asked["database"] == str(own) and own.parent.is_dir()
+    assert f"autosched: every trial is kept in {own}\n" in err
+    monkeypatch.setenv("AUTOSCHED_DB", str(tmp_path / "named.db"))
+    assert run("tune", "matmul", *SMALL)[0] == 0
+    assert fake.asked["database"] == str(tmp_path / "named.db")
+    status, _, err = run("best", "matmul", *SMALL)
+    assert status == 2 and "named.db" in err and err.count("\n") == 1
+    (tmp_path / "file").touch()
+    monkeypatch.delenv("AUTOSCHED_DB")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    status, _, err = run("tune", "matmul", *SMALL)
+    assert status == 2 and err.startswith("autosched: tune needs --db: ") and err.count("\n") == 1
+
+
 def test_tune_tells_bad_input_from_a_bug(run: Run, fake: FakeTune) -> None:
     fake.refuses = "the backend cuda cannot measure here: use estimate"
     assert run("tune", "matmul", *SMALL, "--db", "b.db") == (2, "", f"autosched: {fake.refuses}\n")

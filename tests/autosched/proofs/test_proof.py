@@ -16,7 +16,7 @@ from wgmma_cases import GOOD, SMALL
 
 from autosched.proofs.plan import EMULATED_FLOPS, at_true_size, emulated_problem
 from autosched.proofs.proof import verify, verify_one
-from autosched.proofs.sampled_blocks import prove_blocks, sampled_blocks, sampled_flops, why_not_sampled
+from autosched.proofs.sampled_blocks import QUICK_SHARE, prove_blocks, sampled_blocks, sampled_flops, why_not_sampled
 from autosched.proofs.stored_proof import summary as proof_line
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.costs.bank_conflicts import fragment_traffic
@@ -208,6 +208,27 @@ def test_a_large_stream_k_problem_is_sampled() -> None:
     streaming = next(s for s in wgmma.space(problem, H200).sample(100, 1) if s.integer("stream_k"))
     kernel = wgmma.kernel(problem, streaming, H200)
     assert not why_not_sampled(problem, kernel) and len(sampled_blocks(problem, kernel, 0)) >= 3
+
+
+@needs_nvrtc
+@needs_compiler
+def test_blocks_with_narrow_tiles_alone_say_nothing_of_the_others() -> None:
+    """Three of four tiles a block: those that have both narrow ones write less than the mean. Where they
+    stop half-way they cannot write all."""
+    b200, persistent = device("b200"), template("tcgen05_matmul")
+    problem = Matmul(227, 24, 256, batch=788360, a="e5m2", out="bf16", order_b="col", epilogue="gelu")
+    values = {
+        "kept": "neither", "l2_promotion": 128, "raster": "hilbert", "split_k": 1, "stages": 3, "store_buffers": 2,
+        "stream_k": 0, "sum_buffers": 2, "swizzle_a": 128, "swizzle_b": 128, "tile_k": 128, "tile_m": 128, "tile_n": 16,
+        "tile_scheduler": "static", "tiles_of_block": 3,
+    }  # fmt: skip
+    schedule = Schedule(persistent.name, tuple(values.items()))
+    kernel = persistent.kernel(problem, schedule, b200)
+    done = prove_blocks(problem, kernel, 0, share=QUICK_SHARE)
+    assert (done.status, done.reason) == ("ok", "")
+    half = edited(kernel, "next = id; next < works;", "next = id; next < works / 2;")
+    found = prove_blocks(problem, half, 0, share=QUICK_SHARE)
+    assert found.status == "wrong_result" and "no block writes more" in found.reason
 
 
 @pytest.mark.parametrize("size", [4096, 16384])

@@ -1,4 +1,4 @@
-// grid (6, 1, 1), block (288, 1, 1), 122976 bytes of dynamic shared memory
+// grid (9, 1, 1), block (288, 1, 1), 98400 bytes of dynamic shared memory
 #include <autosched/kernels/tma_matmul.cuh>
 
 struct Config {
@@ -6,7 +6,7 @@ struct Config {
   using Out = autosched::bf16;
   using Intrinsic = autosched::MmaSync<autosched::bf16>;
   using LayoutA = autosched::BoxedLayout<128, 32, false, 32, autosched::Swizzle<2, 3, 3>>;
-  using LayoutB = autosched::BoxedLayout<32, 192, false, 64, autosched::Swizzle<3, 3, 3>>;
+  using LayoutB = autosched::BoxedLayout<32, 128, false, 64, autosched::Swizzle<3, 3, 3>>;
   static constexpr int m = 300;
   static constexpr int n = 264;
   static constexpr int k = 520;
@@ -24,7 +24,7 @@ struct Config {
   static constexpr int access_vector_b = 8;
   static constexpr int leading_dimension_b = 0;
   static constexpr int tile_m = 128;
-  static constexpr int tile_n = 192;
+  static constexpr int tile_n = 128;
   static constexpr int tile_k = 32;
   static constexpr autosched::Choice intrinsic = "mma_m16n8k16_bf16";
   static constexpr int sg_layout_m = 1;
@@ -43,26 +43,26 @@ struct Config {
   static constexpr autosched::Choice batch_mapping = "outer";
   static constexpr int l2_promotion = 128;
   static constexpr int tiles_m = 3;
-  static constexpr int tiles_n = 2;
+  static constexpr int tiles_n = 3;
   static constexpr int tiles_k = 17;
   static constexpr int tiles_of_split = 17;
-  static constexpr int blocks = 6;
-  static constexpr int launched_blocks = 6;
+  static constexpr int blocks = 9;
+  static constexpr int launched_blocks = 9;
   static constexpr int multiplying_threads = 256;
   static constexpr int threads = 288;
   static constexpr int stage_bytes_a = 8192;
-  static constexpr int stage_bytes_b = 12288;
-  static constexpr int stage_bytes = 20480;
-  static constexpr int epilogue_line = 32;
-  static constexpr int epilogue_bytes = 8192;
+  static constexpr int stage_bytes_b = 8192;
+  static constexpr int stage_bytes = 16384;
+  static constexpr int epilogue_line = 24;
+  static constexpr int epilogue_bytes = 6144;
   static constexpr int result_bytes = 0;
-  static constexpr int shared_bytes = 122976;
-  static constexpr int accumulators = 96;
+  static constexpr int shared_bytes = 98400;
+  static constexpr int accumulators = 64;
   static constexpr int fragments_m = 8;
-  static constexpr int fragments_n = 3;
+  static constexpr int fragments_n = 2;
   static constexpr int fragment_registers_a = 32;
-  static constexpr int fragment_registers_b = 6;
-  static constexpr int registers = 196;
+  static constexpr int fragment_registers_b = 4;
+  static constexpr int registers = 160;
 };
 
 extern "C" __global__ void __launch_bounds__(288, 1)

@@ -10,8 +10,10 @@ import pytest
 import autosched
 from measurements.compiler import ptx
 from measurements.compiler.nvrtc import compile_to_ptx as compile_here
+from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import CompileLimits, Kernel
 
 SOURCE = '#include "scale.cuh"\nextern "C" __global__ void scale(float* x) { x[threadIdx.x] *= SCALE; }\n'
 HEADERS = Headers.of({"scale.cuh": "#define SCALE 3.0f\n"})
@@ -48,3 +50,30 @@ def test_a_compile_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -
     assert done.status == "compile_timeout" and done.reason == "not compiled within 0.5 s"
     monkeypatch.undo()
     assert compile_to_ptx(SOURCE, "scale", "compute_80", HEADERS).text is not None
+
+
+@pytest.mark.parametrize(
+    ("limits", "status", "said"),
+    [
+        (CompileLimits(seconds=0.3), "compile_timeout", "took more than 0.3 s of the CPU"),
+        (CompileLimits(memory=32 << 20), "compile_error", "took more than 0.031 GiB of memory"),
+    ],
+)
+def test_a_compile_beyond_its_limits_is_ended_and_not_repeated(limits: CompileLimits, status: str, said: str) -> None:
+    starts = compile_to_ptx(SOURCE, "scale", "compute_80", HEADERS, limits=limits)
+    assert starts.text is not None
+    before = set(ptx.compiler_pids())
+    with pytest.raises(CompilerStopped, match=said) as stopped:
+        compile_to_ptx(ENDLESS, "endless", "compute_80", Headers(()), limits=limits)
+    assert stopped.value.status == status and len(before - set(ptx.compiler_pids())) == 1
+    kernel = Kernel(
+        entry="endless",
+        arguments=(),
+        grid=(1, 1, 1),
+        block=(1, 1, 1),
+        source=ENDLESS.replace("int* x", ""),
+        limits=limits,
+    )
+    with CompilePool(workers=1) as pool:
+        refused = pool.compile(kernel, "sm_90")
+    assert isinstance(refused, CompileFailure) and refused.status.value == status and said in refused.reason

@@ -1,5 +1,6 @@
 """The cuda runner around workers that really hang, crash, poison and lie: nothing lost, nothing doubled, none left."""
 
+import json
 import os
 import random
 import signal
@@ -15,11 +16,13 @@ from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.compiler.pool import CompileCache, CompilePool
 from measurements.records.measurement import Status
 from measurements.records.policy import Policy
+from measurements.records.runner_info import RunnerInfo
 from measurements.runners.base import Candidate, RunnerStopped
 from measurements.runners.cuda.device import cuda_available, cuda_device, device_row
 from measurements.runners.cuda.references import PARTS, DataSet, References, array_of
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner
 from measurements.runners.cuda.supervisor import Limits
+from measurements.runners.estimate import EstimateRunner
 from measurements.workers.messages import digest_of
 from measurements.workers.worker import Worker
 from search_spaces.hardware.architectures import architecture
@@ -363,6 +366,14 @@ def test_a_later_minor_runs_portable_code_of_the_nearest_known_one():
     row = device_row("NVIDIA Rubin", told(107, 200, 128), 288 * GIB)
     assert (row.arch, row.derived) == ("sm_103", True)
     assert row.has("tma") and not row.has("tcgen05")
+
+
+def test_runners_and_their_records_say_that_a_row_is_derived(pool):
+    row = device_row("NVIDIA GeForce RTX 4070 Unknown", told(89, 58, 48), 12 * GIB)
+    cuda, estimate = CudaRunner(row, pool), EstimateRunner(row, pool, lambda *_: 1.0)
+    assert cuda.describe().endswith(f"; its row is {row.note}") and row.note in estimate.describe()
+    assert RunnerInfo.of(json.dumps(estimate.fingerprint())).derived == row.note
+    cuda.close()
 
 
 def test_an_unknown_product_keeps_its_own_name_and_numbers():

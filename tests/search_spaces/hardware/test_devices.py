@@ -5,10 +5,18 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice, device, devices_of_driver_name, occupancy
+from search_spaces.hardware.devices import (
+    DEVICES,
+    Device,
+    UnknownDevice,
+    device,
+    devices_of_driver_name,
+    occupancy,
+    register_limit,
+)
 
 # As printed in data sheets and white papers: dense TFLOP/s of a type (TOP/s of i8), f32 on CUDA cores as "fma".
 PUBLISHED: dict[str, dict[str, float]] = {
@@ -288,3 +296,21 @@ def test_more_resources_never_fit_more_blocks(row: Device, threads: int, registe
 def test_impossible_counts_are_refused(bad: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="at least one thread"):
         occupancy(device("h200"), *bad)
+
+
+@settings(deadline=None, max_examples=300)
+@given(row=st.sampled_from(DEVICES), warps=st.integers(1, 32), blocks=st.integers(1, 32))
+def test_with_one_register_more_fewer_blocks_share_an_sm(row: Device, warps: int, blocks: int) -> None:
+    threads = warps * row.warp_size
+    limit = int(register_limit(row, threads, blocks))
+    assume(occupancy(row, threads, 0, 0) >= blocks)
+    assert occupancy(row, threads, limit, 0) >= blocks
+    assert limit == row.max_registers_per_thread or occupancy(row, threads, limit + 1, 0) < blocks
+
+
+def test_an_odd_warp_leaves_the_others_fewer_registers() -> None:
+    """The registers of an SM are those of four schedulers, of which one has five of 17 warps."""
+    found = register_limit(device("rtx5090"), np.array([256, 288, 512, 544]))
+    assert found.tolist() == [255, 168, 128, 96]
+    assert int(register_limit(device("h200"), 288, 2)) == 96
+    assert int(register_limit(device("h200"), 2048)) == 32

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from search_spaces.hardware.devices import device
+from search_spaces.hardware.devices import device, register_limit
 from search_spaces.operators.matmul import Matmul
-from search_spaces.templates.common.launch_rules import scheduler_limit
 from search_spaces.templates.common.stream_k import LEAST_IDLE, STOPS_TO_EXCHANGE
 from search_spaces.templates.tma_matmul.counts import counts
 from search_spaces.templates.tma_matmul.lowering import lower
@@ -65,11 +64,8 @@ def test_all_tiles_are_counted_and_the_exchange_besides() -> None:
         assert dealt.drains > STOPS_TO_EXCHANGE > whole.drains == 0 == dealt.restarts
 
 
-def test_an_odd_warp_leaves_the_others_fewer_registers() -> None:
-    """The registers of an SM are those of four schedulers, of which one has five of 17 warps."""
-    found = {threads: int(scheduler_limit(RTX5090, threads, 1)) for threads in (256, 288, 512, 544)}
-    assert found == {256: 255, 288: 168, 512: 128, 544: 96}
+def test_the_walk_has_registers_besides_the_fragments() -> None:
     for schedule in SAMPLES:
         config = space(PROBLEM, RTX5090).config(schedule)
-        limit = scheduler_limit(RTX5090, config.integer("threads"), config.integer("min_blocks"))
+        limit = register_limit(RTX5090, config.integer("threads"), config.integer("min_blocks"))
         assert config.integer("registers") + WALK_REGISTERS <= limit

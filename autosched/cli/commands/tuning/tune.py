@@ -32,7 +32,7 @@ from autosched.cli.options.search import (
 )
 from autosched.cli.options.templates import TemplateOption
 from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, within
-from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
 from autosched.cli.terminal.output_files import check_outputs, replaceable
 from autosched.cli.terminal.progress import TuneDisplay
 from autosched.reporting import formatting
@@ -42,6 +42,7 @@ from autosched.tuning.effort import EFFORTS
 from autosched.user_kernels.c_header import c_header as header_of
 from autosched.user_kernels.problem import KernelProblem
 from measurements.files.atomic_write import publish
+from measurements.files.data_folder import database_or_default
 from measurements.files.text import without_password
 from measurements.store.errors import StoreError
 from search_spaces.operators.operator import Operator
@@ -60,7 +61,11 @@ def tune(
     *,
     db: Annotated[
         str | None,
-        typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL, made if missing. (required)"),
+        typer.Option(
+            "--db",
+            metavar="DB",
+            help="Database file or SQLAlchemy URL, made if missing.  [default: AUTOSCHED_DB, or your own]",
+        ),
     ] = None,
     trials: Annotated[
         int | None,
@@ -161,8 +166,6 @@ def tune(
     Run it again on the same database and it goes on. Ctrl-C stops it with everything kept (exit status 130). Exit
     status 1 if no schedule has worked.
     """
-    if db is None:
-        raise InputError(f"tune needs --db: autosched tune {operator.name} ... --db best.db")
     if trials is None and effort is None:
         trials = MOST_TRIALS if sampler == BRUTE_FORCE else DEFAULT_TRIALS
     if trials is not None:
@@ -174,6 +177,8 @@ def tune(
     problem = problem_from(operator, given)
     if c_header is not None and not isinstance(problem, KernelProblem):
         raise InputError("--c-header is for the parameters of a kernel of your own: give --kernel FILE")
+    if db is None:
+        db = _own_database()
     from autosched.tuning import tune as tuner  # a second that other commands need not wait
     from autosched.tuning.result import SoFar
 
@@ -222,6 +227,16 @@ def tune(
         values = {result.device.name: result.best.schedule.values}
         publish(replaceable(c_header), header_of(problem.file, values).encode())
     return finish(result, db, sampler, seed, json=json)
+
+
+def _own_database() -> str:
+    """Return the database that calls look kernels up in, and say where it is. Raises InputError."""
+    try:
+        path = database_or_default(None)
+    except (OSError, ValueError) as error:
+        raise InputError(f"tune needs --db: {error}") from error
+    say(f"every trial is kept in {path}")
+    return path
 
 
 def finish(result: "TuneResult", db: str, sampler: str, seed: int, *, json: bool) -> int:

@@ -1,0 +1,49 @@
+"""What one compilation may take of memory and of the CPU, held by whoever waits for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from measurements.workers.messages import Buffer, Message
+from measurements.workers.resource_watch import ResourceWatch, written_bytes
+from measurements.workers.transport import WorkerDied
+from measurements.workers.worker import Worker
+from search_spaces.templates.kernel import CompileLimits
+
+NO_LIMITS = CompileLimits()
+
+
+class LimitExceeded(Exception):
+    """The compiler was ended at its ``limits``. ``status`` is that of the compilation; the message is one line."""
+
+    def __init__(self, limits: CompileLimits, what: str) -> None:
+        super().__init__(limits.why(what))
+        self.status: Literal["compile_timeout", "compile_error"] = (
+            "compile_timeout" if what == "time" else "compile_error"
+        )
+
+
+def patience(seconds: float, limits: CompileLimits) -> float:
+    """Return how long an answer is waited for: ``seconds``, or more, as the compiler may share its CPU."""
+    return max(seconds, 10 * limits.seconds) if limits.seconds < math.inf else seconds
+
+
+def request_within(
+    limits: CompileLimits, worker: Worker, request: Mapping[str, Any], timeout: float, blobs: Mapping[str, Buffer]
+) -> Message:
+    """Return what a compiler answers within its limits. Raises LimitExceeded, and as ``Worker.request`` does."""
+    if not limits:
+        return worker.request(request, timeout, blobs)
+    worker.start()
+    pid = worker.pid
+    before = 0 if pid is None else written_bytes(pid)
+    watch = ResourceWatch(worker, before + limits.memory, limits.seconds)
+    try:
+        with watch:
+            return worker.request(request, timeout, blobs)
+    except WorkerDied:
+        if watch.exceeded:
+            raise LimitExceeded(limits, watch.exceeded) from None
+        raise

@@ -1,0 +1,86 @@
+"""What a worker and whatever it starts may take of memory and of the CPU: more of either, and the worker is killed.
+
+A limit of the address space would hold off libraries that reserve much and fill little (PyTorch, thread pools), and is
+one for each process. What counts here is what was written to: anonymous and shared memory, and what of it was swapped.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from measurements.workers.worker import Worker
+
+POLL_SECONDS = 0.02  # one gigabyte per second or two are filled at most
+_WRITTEN = re.compile(r"^(?:RssAnon|RssShmem|VmSwap):\s+(\d+) kB", re.MULTILINE)
+
+
+def written_bytes(pid: int) -> int:
+    """Return what a process and all that it started hold in memory of their own; 0 where the system does not say."""
+    return 1024 * sum(sum(map(int, _WRITTEN.findall(text))) for text in _family(pid, "status"))
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return what a process and all that it started have taken of the CPU, those that have ended among them; 0 where
+    the system does not say."""
+    # The fields behind the name, which may hold anything: utime, stime, cutime and cstime are the 14th to 17th of all.
+    ticks = sum(sum(map(int, text.rpartition(")")[2].split()[11:15])) for text in _family(pid, "stat"))
+    return ticks / os.sysconf("SC_CLK_TCK") if ticks else 0.0
+
+
+def _family(pid: int, file: str) -> Iterator[str]:
+    """Yield what is in ``file`` below /proc of a process and of all that it started."""
+    waiting = [pid]
+    while waiting:
+        folder = Path("/proc", str(waiting.pop()))
+        try:
+            yield (folder / file).read_text()
+            for thread in (folder / "task").iterdir():
+                waiting += map(int, (thread / "children").read_text().split())
+        except OSError:  # it has ended, or this is not Linux
+            continue
+
+
+class ResourceWatch:
+    """Within it ``worker`` is killed once it holds more than ``memory`` bytes, or has taken more than ``seconds`` of
+    the CPU since it was entered; ``exceeded`` says afterwards which it was, "" for neither."""
+
+    def __init__(self, worker: Worker, memory: float, seconds: float = math.inf) -> None:
+        self.exceeded: Literal["", "memory", "time"] = ""
+        self._worker, self._memory, self._seconds = worker, memory, seconds
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        pid = self._worker.pid
+        self._before = pid, 0.0 if pid is None else cpu_seconds(pid)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(POLL_SECONDS):
+            pid = self._worker.pid
+            if pid is None:
+                continue
+            if written_bytes(pid) > self._memory:
+                self.exceeded = "memory"
+            elif self._seconds < math.inf and self._taken(pid) > self._seconds:
+                self.exceeded = "time"
+            else:
+                continue
+            self._worker.kill()
+            return
+
+    def _taken(self, pid: int) -> float:
+        known, before = self._before
+        return cpu_seconds(pid) - (before if pid == known else 0.0)

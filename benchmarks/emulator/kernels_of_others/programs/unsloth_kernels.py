@@ -182,5 +182,14 @@ def cross_entropy_in_chunks():
     _cross_entropy(2, 66000)
 
 
+def cross_entropy_of_capped_logits():
+    labels = torch.tensor([3, 0, 299, 20], device="cuda")
+    _same(
+        lambda x: cross_entropy_loss.Fast_CrossEntropyLoss.apply(x * 1, labels, 30, 0),
+        lambda x: F.cross_entropy(30 * torch.tanh(x / 30), labels, reduction="none"),
+        _randn(4, 300),
+    )
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

@@ -74,6 +74,7 @@ def _prepared(pretend_cuda: bool) -> Iterator[None]:
     ]
     if pretend_cuda:
         tensor = importlib.import_module("torch._dynamo.variables.tensor").TensorVariable
+        replaced.append((torch.accelerator, "is_available", lambda: False))  # else it asks CUDA for the current stream
         replaced += [(tensor, name, _on_cuda(getattr(tensor, name))) for name in _ATTRIBUTES]
     before = [vars(owner).get(name, _ABSENT) for owner, name, _ in replaced]
     has_triton = detection.has_triton

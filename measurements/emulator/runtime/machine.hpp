@@ -169,9 +169,15 @@ constexpr std::uint32_t address_in_block(std::uint32_t address, unsigned rank) {
 }
 std::uint32_t cluster_address(std::uint32_t address);  // the latter, of either
 inline unsigned rank_of_address(std::uint32_t in_cluster) { return in_cluster >> rank_shift & 0x7fu; }
-// Where a load read shared memory that nobody had written, in words; nullptr where none did.
-const char* uninitialized_at(SiteIndex site);
-void note_uninitialized(SiteIndex site, const std::function<std::string()>& text);
+// Where a load read memory that nobody had written, in words; nullptr where none did.
+struct Uninitialized {
+  Kind kind;
+  std::string text;
+};
+const Uninitialized* uninitialized_at(SiteIndex site);
+void note_uninitialized(Kind kind, SiteIndex site, const std::function<std::string()>& text);
+// What was read without a value, or decided upon without effect, where nothing has come of it: notes of the launch.
+void report_unused_values();
 // Something that a thread does to another block, which therefore must not have exited: by `who` in `epoch`.
 void touch_block(unsigned rank, Who who, Epoch epoch);
 void check_exits();
@@ -199,7 +205,7 @@ void mark_volatile(SiteIndex site);
 
 // What comes of a value that was read while another thread writes it (isa/dropped.cpp): where nothing does, the finding
 // of that kind at self->site is a note. ``just_now``: what the reader has done before makes no difference.
-void watch_read(Kind kind, SiteIndex load, Who reader, bool just_now);
+void watch_read(Kind kind, SiteIndex load, Who reader, bool just_now, const char* address = nullptr, unsigned bytes = 0);
 // Such a finding is a fault for other reasons, too.
 void confirm_race(Kind kind, SiteIndex site);
 void settle_watched_reads();  // of the running blocks, which have ended
@@ -290,9 +296,10 @@ std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs);
 void flag_written_bytes(std::size_t buffer, unsigned char* flags);
 void start_block_global();
 // Accesses of one thread, at self->site, that are not counted. ``relaxed``: it does not race with atomics.
-// ``narrow``: of the scope of its block.
-void read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
-                 bool narrow = false);
+// ``narrow``: of the scope of its block. ``known``: of a lazy read, which makes no finding where a byte holds no value, but
+// says here which do, and returns whether all do.
+bool read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
+                 bool narrow = false, unsigned char* known = nullptr);
 void write_global(void* address, const void* from, int bytes, const char* instruction, bool relaxed, bool narrow = false);
 unsigned char* update_global(void* address, int bytes, const char* instruction, bool narrow = false);
 void fence_device();

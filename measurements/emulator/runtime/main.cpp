@@ -26,6 +26,7 @@
 #include "machine.hpp"
 #include "isa/ptx.hpp"
 #include "isa/counts.hpp"
+#include "memory/global/heap.hpp"
 #include "memory/tensor_map.hpp"
 #include "memory/texture.hpp"
 

@@ -13,6 +13,7 @@
 
 #include "isa/interpreter.hpp"
 #include "memory/global/shadow.hpp"
+#include "sync/barrier.hpp"
 
 namespace autosched::emulator {
 

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "isa/ptx.hpp"
+#include "memory/global/heap.hpp"
 #include "memory/tensor_memory.hpp"
 
 namespace autosched::emulator::ptx {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "memory/counting.hpp"
+#include "sync/block_order.hpp"
 #include "sync/mbarrier.hpp"
 #include "isa/undefined.hpp"
 

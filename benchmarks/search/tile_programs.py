@@ -80,7 +80,7 @@ def compiling_seconds(pool: CompilePool) -> float:
 
 def counted(pool: CompilePool, kernel: Kernel, where: Device) -> Counted:
     start = compiling_seconds(pool)
-    ((_, result),) = pool.compile_many([kernel], where.arch)
+    result = pool.compile(kernel, where.arch)
     seconds = compiling_seconds(pool) - start
     if isinstance(result, CompileFailure):
         raise SystemExit(result.reason)
@@ -96,7 +96,7 @@ def started(pool: CompilePool) -> None:
     made = load_program(str(EXAMPLES / place))
     p, own = problem(made, **SPACES[place]), template(made)
     (schedule,) = own.space(p, A100).sample(1, 0)
-    list(pool.compile_many([own.kernel(p, schedule, A100)], A100.arch))
+    pool.compile(own.kernel(p, schedule, A100), A100.arch)
 
 
 def program_kernel(place: str, sizes: Mapping[str, int], values: Values, where: Device) -> Kernel:
@@ -199,7 +199,7 @@ def hopper(pool: CompilePool) -> list[str]:
 def compiled(pool: CompilePool, kernel: Kernel, where: Device) -> float:
     """Return the seconds that a kernel compiles for."""
     start = compiling_seconds(pool)
-    list(pool.compile_many([kernel], where.arch))
+    pool.compile(kernel, where.arch)
     return compiling_seconds(pool) - start
 
 

@@ -270,7 +270,7 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def counted(kernel: object) -> tuple[int, int, dict[str, int]]:
     with CompilePool() as pool:
-        ((_, result),) = pool.compile_many([kernel], A100.arch)  # type: ignore[list-item]
+        result = pool.compile(kernel, A100.arch)  # type: ignore[arg-type]
     assert not isinstance(result, CompileFailure), result.reason
     loop = mix(main_loop(disassemble(result.cubin, result.entry)))
     return result.resources.registers, loop.instructions, dict(loop.kinds)
@@ -336,7 +336,7 @@ def test_attention_has_few_instructions(d: int, most: int) -> None:
         pytest.skip(str(missing))
     kernel = attention_kernel(d, f"swizzle(3,3,{3 if d == 64 else 4})")
     with CompilePool() as pool:
-        ((_, result),) = pool.compile_many([kernel], A100.arch)
+        result = pool.compile(kernel, A100.arch)
     assert not isinstance(result, CompileFailure), result.reason
     loop = mix(main_loop(disassemble(result.cubin, result.entry)))
     kinds = dict(loop.kinds)
@@ -404,7 +404,7 @@ def test_stores_of_the_hand_written_template_share_a_pointer() -> None:
         Matmul(m=4096, n=4096, k=4096, a="f16", out="f32"), Schedule.from_json("matmul", schedule), A100
     )
     with CompilePool() as pool:
-        ((_, result),) = pool.compile_many([kernel], A100.arch)
+        result = pool.compile(kernel, A100.arch)
     assert not isinstance(result, CompileFailure), result.reason
     kinds = mix(disassemble(result.cubin, result.entry))
     assert kinds.instructions <= 360, kinds  # 346; 530 with a pointer for each row

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any
 
 from autosched.aot.exported import ExportedKernel, driver_name, fields
@@ -93,4 +92,5 @@ def _argument(argument: Argument, expressions: PortableLaunch) -> dict[str, Any]
 def _proof(proof: str | None) -> dict[str, Any] | None:
     if proof is None:
         return None
-    return {"depth": stored_proof.brief(proof), "summary": stored_proof.summary(proof), "document": json.loads(proof)}
+    summary, document = stored_proof.summary(proof), stored_proof.document(proof)
+    return {"depth": stored_proof.brief(proof), "summary": summary, "document": document}

@@ -59,6 +59,30 @@ class Plan:
     out_type: str | None
 
 
+@dataclass(frozen=True)
+class MatmulOptions:
+    """What a matmul is asked for besides its arrays, as ``autosched.matmul`` takes it.
+
+    Attributes:
+        activation: What is applied at the end, or "none".
+        precision: Of f32: "tf32" or "ieee".
+        acc: "f16" adds up in f16; "" as usual.
+        dtype: Of the result; None for that of ``out``, else of ``a``.
+        block_format: "mxf8", "mxf4" or "nvf4"; "" for plain types.
+        scale_order: How block scales lie: "row" or "tiled".
+    """
+
+    activation: str = "none"
+    precision: str = "tf32"
+    acc: str = ""
+    dtype: str | None = None
+    block_format: str = ""
+    scale_order: str = "row"
+
+
+USUAL = MatmulOptions()
+
+
 def matmul_plan(
     a: ArraySpec,
     b: ArraySpec,
@@ -68,13 +92,8 @@ def matmul_plan(
     scale_b: ArraySpec | None = None,
     block_scale_a: ArraySpec | None = None,
     block_scale_b: ArraySpec | None = None,
-    out: ArraySpec | None,
-    activation: str,
-    precision: str,
-    acc: str = "",
-    dtype: str | None,
-    block_format: str = "",
-    scale_order: str = "row",
+    out: ArraySpec | None = None,
+    options: MatmulOptions = USUAL,
 ) -> Plan:
     """``activation(scales * (a @ b) + bias)``: a (..., m, k), b (k, n) or with the same leading axes as a.
 
@@ -87,12 +106,7 @@ def matmul_plan(
         block_scale_a: Scales of blocks of k, for ``block_format``.
         block_scale_b: Likewise of b.
         out: The array of the result; None for a new one.
-        activation: What is applied at the end, or "none".
-        precision: Of f32: "tf32" or "ieee".
-        acc: "f16" adds up in f16; "" as usual.
-        dtype: Of the result; None for that of ``out``, else of ``a``.
-        block_format: "mxf8", "mxf4" or "nvf4"; "" for plain types.
-        scale_order: How block scales lie: "row" or "tiled".
+        options: Activation, precision, types and how scales lie.
 
     Returns:
         The problem, the operands in the order of the arrays, and shape and type of the result.
@@ -115,24 +129,25 @@ def matmul_plan(
         m, order_a = math.prod(lead) * m, "row"
     else:
         order_a = _order("a", a)
+    activation = options.activation
     if activation not in ("none", *ACTIVATIONS):
         raise ValueError(f"unknown activation {activation!r}: use one of none, {', '.join(ACTIVATIONS)}")
     parts = [*(["bias"] if bias is not None else []), *([activation] if activation != "none" else [])]
     problem = Matmul(
         m=m,
         n=n,
-        k=k * (_block_format(block_format).element.values if block_format else 1),
+        k=k * (_block_format(options.block_format).element.values if options.block_format else 1),
         batch=batch,
-        a=_factor_type("a", a, block_format),
-        b=_factor_type("b", b, block_format),
-        acc=acc,
-        out=_out_type(out, dtype, ""),
+        a=_factor_type("a", a, options.block_format),
+        b=_factor_type("b", b, options.block_format),
+        acc=options.acc,
+        out=_out_type(out, options.dtype, ""),
         order_a=order_a,
         order_b=_order("b", b),
         epilogue="+".join(parts) or "none",
-        precision=precision if a.type == "float32" else "tf32",
+        precision=options.precision if a.type == "float32" else "tf32",
         scale=_scale(scale_a, scale_b, (lead if lead_b else [], m, n, k)),
-        scale_order=scale_order if block_format else "",
+        scale_order=options.scale_order if options.block_format else "",
     )
     shape = (*a.shape[:-1], n)
     operands = ["a", "b", *(("scale_a", "scale_b") if scale_a is not None else ())]

@@ -337,19 +337,9 @@ Make = Callable[[Sequence[ArraySpec], ArraySpec | None, tuple[Any, ...]], Plan] 
 
 
 def _matmul_plan(facts: Sequence[ArraySpec], out: ArraySpec | None, options: tuple[Any, ...]) -> Plan:
-    _, activation, precision, acc, dtype, block_format, scale_order, *more = options
-    return call_signature.matmul_plan(
-        facts[0],
-        facts[1],
-        **dict(zip(more, facts[2:], strict=True)),
-        out=out,
-        activation=activation,
-        precision=precision,
-        acc=acc,
-        dtype=dtype,
-        block_format=block_format,
-        scale_order=scale_order,
-    )
+    asked, names = call_signature.MatmulOptions(*options[1:7]), options[7:]
+    more = dict(zip(names, facts[2:], strict=True))
+    return call_signature.matmul_plan(facts[0], facts[1], **more, out=out, options=asked)
 
 
 def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tuple[Any, ...], plan: Make) -> Any:

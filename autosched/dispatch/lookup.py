@@ -13,7 +13,6 @@ says why. Nothing here needs a GPU.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,8 @@ from autosched.dispatch.distance import ProblemDistance, device_distance, proble
 from autosched.dispatch.provenance import KernelProvenance, Kind, NoSchedule, Origin
 from autosched.dispatch.staleness import UNKNOWN, Environment, stale_reasons
 from autosched.samplers.first_choices.model_choice import DefaultChoice, default_choice, predicted_seconds
-from measurements.records.record import Record, problem_of
+from measurements.records.problem_key import fields_of, problem_of
+from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
 from measurements.store.store import Store
 from search_spaces.catalogue import template, templates_for
@@ -244,7 +244,7 @@ def _neighbours(store: Store, problem: Problem, device: Device) -> list[Neighbou
     for summary in store.problems(problem.operator):
         place = summary.problem_key, summary.device
         if summary.works and place not in found and place != (problem.key(), device.name):
-            sizes = problem_distance(problem, json.loads(summary.problem_key))
+            sizes = problem_distance(problem, fields_of(summary.problem_key))
             there = device_distance(device, summary.device, _row(summary.device))
             together = ProblemDistance(sizes.doublings + there.doublings, sizes.differences + there.differences)
             found[place] = Neighbour(*place, together)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
+from measurements.records.problem_key import fields_of
 from search_spaces.spaces.schedule import Schedule
 
 
@@ -71,7 +71,7 @@ class KernelProvenance:
     @property
     def warning(self) -> str:
         """One line on what a user of the kernel should know; "" where there is nothing."""
-        asked = json.loads(self.problem)
+        asked = fields_of(self.problem)
         sizes = " ".join(f"{k}={v}" for k, v in asked.items() if type(v) is int and v != 1)
         what = f"{asked['operator']} {sizes} on {self.device}"
         parts = []

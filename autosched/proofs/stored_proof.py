@@ -124,10 +124,15 @@ def summary(proof: str) -> str:
         return "of another kind, see --json"
 
 
+def document(proof: str) -> Any:
+    """Return what a stored proof says, of whatever kind it is. Raises ValueError for what is not JSON."""
+    return json.loads(proof)
+
+
 def _read(text: str) -> dict[str, Any] | None:
     """Return the object of a stored proof; None for one that this version did not write."""
     try:
-        found = json.loads(text)
+        found = document(text)
     except ValueError:
         return None
     known = isinstance(found, dict) and {"status", "emulator", "runs"} <= found.keys()

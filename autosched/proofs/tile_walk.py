@@ -28,7 +28,7 @@ _WORDS = 8  # of a part: 1, matrix, row, column, first k-tile, k-tiles
 
 
 def why_no_walk(kernel: Kernel) -> str:
-    """Why the blocks of ``kernel`` are not asked; "" where they are."""
+    """Return why the blocks of ``kernel`` are not asked which tiles they compute; "" where they are."""
     blocks = math.prod(kernel.grid)
     if blocks > MOST_BLOCKS:
         return f"{blocks} blocks are more than the {MOST_BLOCKS} that are asked for their tiles"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from autosched.regression.report import Finding, Verdict
 from autosched.regression.since_tuning import AtTuning
 from autosched.reporting import formatting
 from measurements.files.text import one_line
+from measurements.records.problem_key import fields_of
 from measurements.records.record import Record
 from measurements.records.vendor_library import is_library
 from measurements.store.store import ProblemSummary, Store, StoreError
@@ -151,7 +151,7 @@ def _rivals(trials: Sequence[Record], best: Record) -> tuple[Record, ...]:
 
 
 def _unreadable(summary: ProblemSummary, why: str) -> Finding:
-    fields = json.loads(summary.problem_key)
+    fields = fields_of(summary.problem_key)
     shown = " ".join(f"{name}={value}" for name, value in fields.items() if name != "operator")
     return Finding(
         name=one_line(f"{summary.operator} {shown} on {summary.device}"),

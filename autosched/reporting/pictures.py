@@ -9,11 +9,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from autosched.reporting.figure_file import save
+from autosched.reporting.panels import Cell, Panel, checked_path, cyclic_colour, render, subgroup_colour
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.costs.bank_conflicts import BANK_BYTES, BANKS, PHASE_BYTES, ideal_wavefronts, wavefronts
 from search_spaces.hardware.fragments import WARP
@@ -21,27 +20,6 @@ from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.templates.drawing import Drawing
-
-Colour = tuple[float, float, float]
-
-_LARGEST = 16384  # cells of one panel; more are illegible, and an .svg of them is slow to open
-_LONG_SIDE_INCHES = (7.0, 14.0)  # least and most of a panel
-_CELL_INCHES = 0.11  # enough for a number
-_TITLE_POINTS, _SUBTITLE_POINTS, _LARGEST_POINTS, _SMALLEST_POINTS = 12, 9, 13.0, 3.5
-_GLYPH = 0.62  # width of a character over its size, on the generous side
-_INK, _MUTED = (0.1, 0.1, 0.15), (0.35, 0.35, 0.4)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A rectangle of a tile, in elements, with its text."""
-
-    row: int
-    column: int
-    rows: int
-    columns: int
-    colour: Colour
-    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +38,7 @@ def draw(drawings: Sequence[Drawing], path: str | Path) -> Path:
     Raises ValueError as ``draw_distribution`` and ``draw_bank_map`` do and for nothing to draw, and ImportError without
     matplotlib.
     """
-    target = _checked(path)
+    target = checked_path(path)
     if not drawings:
         raise ValueError("there is nothing to draw: give at least one layout")
     rows = []
@@ -99,7 +77,7 @@ def draw_distribution(
         ValueError: Another suffix, a layout of rank 0 or above 2, or a tile too large to be legible.
         ImportError: matplotlib is not installed.
     """
-    target = _checked(path)
+    target = checked_path(path)
     return render([_distribution_panels(layout, shape, subgroups)], target)
 
 
@@ -165,7 +143,7 @@ def draw_bank_map(
             large to be legible.
         ImportError: matplotlib is not installed.
     """
-    target = _checked(path)
+    target = checked_path(path)
     return render([_bank_panels(layout, element_bytes, access, access_bytes)], target)
 
 
@@ -318,155 +296,3 @@ def _ids(ids: list[int]) -> str:
             groups.append([i])
     texts = [", ".join(map(str, g)) if len(g) < 3 else f"{g[0]}-{g[-1]}" for g in groups]
     return ", ".join(texts[:3] + ["..."] * (len(texts) > 3))
-
-
-def subgroup_colour(subgroup: int) -> Colour:
-    # The golden ratio keeps neighbours apart for any number of subgroups.
-    return colorsys.hsv_to_rgb((0.58 + subgroup * 0.61803398875) % 1, 0.38, 0.95)
-
-
-def cyclic_colour(turn: float) -> Colour:
-    # Lightness swings once more around the circle, so that opposite hues differ for the colour-blind too.
-    return colorsys.hsv_to_rgb(turn % 1, 0.45, 0.86 + 0.12 * math.cos(2 * math.pi * turn))
-
-
-# Rendering
-
-
-@dataclass(frozen=True)
-class Panel:
-    """Cells of a tile of ``shape`` under a title; ``grid`` lines stand at multiples of these rows and columns."""
-
-    title: str
-    subtitle: str
-    shape: tuple[int, int]
-    cells: list[Cell]
-    grid: tuple[int, int] | None = None
-
-    @property
-    def long_side_inches(self) -> float:
-        """Larger for a panel of many cells, so that their text stays legible."""
-        rows, columns = self.shape
-        cells = max(rows / min(c.rows for c in self.cells), columns / min(c.columns for c in self.cells))
-        return min(_LONG_SIDE_INCHES[1], max(_LONG_SIDE_INCHES[0], cells * _CELL_INCHES))
-
-    def inches(self, long_side: float) -> tuple[float, float]:
-        """Width and height: true to the tile's shape, but no side under a quarter of the other."""
-        ratio = min(4.0, max(0.25, self.shape[1] / self.shape[0]))
-        return (long_side, long_side / ratio) if ratio >= 1 else (long_side * ratio, long_side)
-
-    @property
-    def title_inches(self) -> float:
-        return max(len(self.title) * _TITLE_POINTS, len(self.subtitle) * _SUBTITLE_POINTS) * _GLYPH / 72
-
-
-def _checked(path: str | Path) -> Path:
-    target = Path(path)
-    if target.suffix not in (".svg", ".png"):
-        raise ValueError(f"cannot draw {str(target)!r}: name the picture .svg or .png")
-    return target
-
-
-def render(rows: Sequence[Sequence[Panel]], target: Path) -> Path:
-    """Panels of a row stand side by side, rows below one another; every panel of a row has the same scale."""
-    for panel in (panel for row in rows for panel in row):
-        if len(panel.cells) > _LARGEST:
-            raise ValueError(f"the picture would have {len(panel.cells)} cells: draw a tile with at most {_LARGEST}")
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'autosched[pictures]'") from error
-
-    margin, title = 0.75, 0.65
-    sizes, slots = [], []
-    for row in rows:
-        long_side = max(panel.long_side_inches for panel in row)
-        sizes.append([panel.inches(long_side) for panel in row])
-        slots.append([max(size[0], panel.title_inches) for size, panel in zip(sizes[-1], row, strict=True)])
-    width = max(sum(row_slots) + margin * (len(row_slots) + 1) for row_slots in slots)
-    height = sum(max(size[1] for size in row_sizes) + title for row_sizes in sizes) + margin * len(rows)
-    figure = Figure(figsize=(width, height))
-    top = height
-    for row, row_sizes, row_slots in zip(rows, sizes, slots, strict=True):
-        left = margin
-        for panel, (w, h), slot in zip(row, row_sizes, row_slots, strict=True):
-            bottom = top - title - h
-            _draw_panel(figure.add_axes((left / width, bottom / height, w / width, h / height)), panel, w, h)
-            left += slot + margin
-        top -= title + max(size[1] for size in row_sizes) + margin
-    # A fixed salt and no date: the same layout gives the same file. Text stays text, to be searched and copied.
-    with matplotlib.rc_context({"svg.hashsalt": "autosched", "svg.fonttype": "none"}):
-        save(figure, target, dpi=150, facecolor="white")
-    return target
-
-
-def _draw_panel(axes: Any, panel: Panel, width: float, height: float) -> None:
-    from matplotlib.collections import PolyCollection
-
-    rows, columns = panel.shape
-    corners = [
-        [
-            (c.column, c.row),
-            (c.column + c.columns, c.row),
-            (c.column + c.columns, c.row + c.rows),
-            (c.column, c.row + c.rows),
-        ]
-        for c in panel.cells
-    ]
-    line = 0.8 if len(panel.cells) < 1000 else 0.2
-    axes.add_collection(
-        PolyCollection(corners, facecolors=[c.colour for c in panel.cells], edgecolors="white", linewidths=line)
-    )
-    points, turned = _font(panel.cells, width / columns * 72, height / rows * 72)
-    for cell in panel.cells if points else []:
-        # a background of its own, or grid lines would strike the text through
-        crossed = panel.grid is not None and (cell.rows > panel.grid[0] or cell.columns > panel.grid[1])
-        axes.text(
-            cell.column + cell.columns / 2,
-            cell.row + cell.rows / 2,
-            cell.text.replace("\n", "   ") if turned else cell.text,
-            rotation=90 if turned else 0,
-            ha="center",
-            va="center",
-            fontsize=points,
-            color=_INK,
-            linespacing=1.05,
-            bbox={"facecolor": cell.colour, "edgecolor": "none", "pad": 0.5} if crossed else None,
-        )
-    if panel.grid is not None:
-        for edge in range(panel.grid[0], rows, panel.grid[0]):
-            axes.axhline(edge, color=_MUTED, linewidth=0.5, zorder=1.5)
-        for edge in range(panel.grid[1], columns, panel.grid[1]):
-            axes.axvline(edge, color=_MUTED, linewidth=0.5, zorder=1.5)
-    axes.set(xlim=(0, columns), ylim=(rows, 0), xlabel="column", ylabel="row")
-    axes.set_xticks(_ticks(columns))
-    axes.set_yticks(_ticks(rows))
-    axes.tick_params(labelsize=8, length=2)
-    above = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
-    axes.annotate(panel.title, (0, 1), (0, 18), fontsize=_TITLE_POINTS, fontweight="bold", color=_INK, **above)
-    axes.annotate(panel.subtitle, (0, 1), (0, 5), fontsize=_SUBTITLE_POINTS, color=_MUTED, **above)
-
-
-def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tuple[float, bool]:
-    """Return the largest size in which every text fits its cell, 0 where none is legible, and whether the texts are
-    turned by a quarter and set on one line, as narrow cells want it."""
-
-    def fit(cell: Cell, turned: bool) -> float:
-        lines = [cell.text.replace("\n", "   ")] if turned else cell.text.split("\n")
-        room = (cell.columns * column_points, cell.rows * row_points)
-        along, across = room[::-1] if turned else room
-        return min(along / (_GLYPH * max(map(len, lines)) + 0.4), across / (1.2 * len(lines) + 0.2), _LARGEST_POINTS)
-
-    # cells of one size and text length fit alike
-    kinds = {(c.rows, c.columns, tuple(map(len, c.text.split("\n")))): c for c in cells if c.text}
-    upright, turned = (min((fit(c, turn) for c in kinds.values()), default=0.0) for turn in (False, True))
-    turn = turned > 2 * upright
-    points = turned if turn else upright
-    return (points if points >= _SMALLEST_POINTS else 0.0), turn
-
-
-def _ticks(size: int) -> list[int]:
-    """About eight round marks, multiples of a power of two as tiles are."""
-    step = max(1, 2 ** math.ceil(math.log2(max(1, size / 8))))
-    return list(range(0, size + 1, step))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autosched.reporting.pictures import Cell, Panel, cyclic_colour, render, subgroup_colour
+from autosched.reporting.panels import Cell, Panel, cyclic_colour, render, subgroup_colour
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.language import ir

@@ -130,8 +130,8 @@ class UnvisitedPool:
         self._seen.add(schedule.key())
 
     def draw(self, n: int) -> list[Schedule]:
-        """Return the next ``n`` of them, which are then seen; fewer where there are no more. Raises ValueError for n <
-        0."""
+        """Return the next ``n`` schedules and count them as seen; fewer where there are no more. Raises ValueError for
+        a negative ``n``."""
         self.check(n)
         drawn: list[Schedule] = []
         while len(drawn) < n:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from autosched.dispatch.call_log import HEADER, CallLogError, counted, text_of
 from autosched.suites import flashinfer, tunableop
 from autosched.suites.suite import Member
-from search_spaces.catalogue import problem_from_json
+from measurements.records.problem_key import problem_of
 from search_spaces.operators.problem import Problem
 
 
@@ -52,7 +51,7 @@ def _of_csv(file: Path, path: str | Path) -> tuple[Counter[Problem], Counter[str
     if first == ",".join(HEADER):
         for key, count in counted(file, text):
             try:
-                counts[problem_from_json(json.loads(key))] += count
+                counts[problem_of(key)] += count
             except ValueError as error:
                 skipped[" ".join(str(error).split())] += 1
     elif tunableop.is_log(first):

@@ -84,7 +84,7 @@ class Standing:
 
     @property
     def gain_per_second(self) -> float:
-        """``expected_gain`` over what its chunks took in the mean."""
+        """``expected_gain`` over the mean seconds of a chunk."""
         chunks = len(self.bests) - 1
         return self.expected_gain if chunks < 1 else self.expected_gain * chunks / max(self.seconds, 1e-6)
 

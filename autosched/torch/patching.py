@@ -18,7 +18,7 @@ from autosched.dispatch.functions import Source
 from autosched.reporting.formatting import one_line
 from autosched.torch import ops
 from autosched.torch.plans import PLANS
-from measurements.records.record import problem_of
+from measurements.records.problem_key import problem_of
 from search_spaces.operators.problem import Problem
 
 

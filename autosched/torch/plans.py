@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autosched.dispatch import call_signature
-from autosched.dispatch.call_signature import ArraySpec, Plan
+from autosched.dispatch.call_signature import ArraySpec, MatmulOptions, Plan
 
 
 def facts(tensor: Any) -> ArraySpec:
@@ -17,9 +17,7 @@ def facts(tensor: Any) -> ArraySpec:
 
 def _matmul(a: Any, b: Any, bias: Any = None, activation: str = "none", precision: str = "tf32") -> Plan:
     added = None if bias is None else facts(bias)
-    return call_signature.matmul_plan(
-        facts(a), facts(b), added, out=None, activation=activation, precision=precision, dtype=None
-    )
+    return call_signature.matmul_plan(facts(a), facts(b), added, options=MatmulOptions(activation, precision))
 
 
 PLANS: Mapping[str, Callable[..., Plan]] = {

@@ -17,7 +17,7 @@ from autosched.triton.driver import TritonLaunch, activated
 from autosched.triton.estimate import estimated_seconds
 from autosched.triton.pretended_cuda import PretendedCuda
 from autosched.triton.sample import Sample, sampled
-from autosched.triton.sizes import named, provoking_sizes
+from autosched.triton.sizes import named, stress_sizes
 from autosched.triton.storages import Storages, UndefinedMemory, storage_bytes
 from measurements.emulator import ASCENDING, Emulation, Finding, Order, emulate_ptx
 from search_spaces.hardware.devices import Device
@@ -156,7 +156,7 @@ class Session:
 
         Raises ValueError for an empty range, and what ``run`` raises.
         """
-        for size in provoking_sizes(**ranges):
+        for size in stress_sizes(**ranges):
             self._size = named(size)
             try:
                 run(**size)

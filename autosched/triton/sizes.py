@@ -9,7 +9,7 @@ Size = Mapping[str, int]
 _BESIDE = 17  # of the others, while one size is varied: no tile divides it
 
 
-def provoking_sizes(**ranges: tuple[int, int]) -> list[Size]:
+def stress_sizes(**ranges: tuple[int, int]) -> list[Size]:
     """All sizes at their least, all at their most, and each in turn at values beside powers of two; ``ranges`` are the
     least and the most value of each.
 

@@ -1,12 +1,12 @@
 """The loop of ``tune``: ask a sampler, generate, measure, record, tell; until the trials are done.
 
-Some trials are out at a time (``in_flight``). Whenever one is back, the sampler is told and asked for the next,
-while compilers and GPUs work on the others. On a GPU results are taken as they come; elsewhere in the order of
-proposals, so that the same seed finds the same whatever the machine.
+Several trials are in flight (``in_flight``). When one completes, its result is reported to the sampler, which proposes
+the next, while compilers and GPUs work on the others. On a GPU results are taken as they come; elsewhere in the order
+of proposals, so that the same seed finds the same on every machine.
 
-Every result that is taken is in the store before the next step, so stopping at any moment loses what is out at most,
-and tuning into the same store goes on from there: the sampler is told all earlier trials of the same problem, device,
-provenance and space before it is asked for new ones.
+Each result is in the store before the next step, so stopping at any moment loses at most the trials in flight. Tuning
+into the same store goes on from there: the sampler is first told all earlier trials of the same problem, device,
+provenance and space.
 """
 
 from __future__ import annotations

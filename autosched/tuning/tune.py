@@ -100,9 +100,10 @@ def tune(
         templates: The kernel templates to search, by name or themselves; by default every one that can compute it.
         model: A file of ``autosched train``, from which the search starts, by default from the times of other problems
             in the database; where times are estimated, the model estimates them.
-        min_gain: Ends the search once UNPROMISING proposals in a row promise to shorten the best time by less of it.
-        seconds: Nothing is proposed after so many, by default without a limit; what is under way is finished, and the
-            fastest are timed in turns or proven as ever.
+        min_gain: Ends the search once UNPROMISING proposals in a row are expected to shorten the best time by less than
+            this fraction of it.
+        seconds: Ends the search after so many, by default never: what is under way is finished, and the fastest are
+            timed in turns or proven as ever.
         proof_seconds: How long the full proof may take, by default PROOF_SECONDS; 0 leaves it out.
         effort: Stands for trials, min_gain and proof_seconds that are not given: "model" tries the time model's own
             choice alone, "quick" goes on while that promises 2%, "full" for long.

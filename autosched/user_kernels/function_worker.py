@@ -69,7 +69,7 @@ def handle(request: Message) -> Message:
 
 @lru_cache(maxsize=16)
 def loaded(path: str, content: str, name: str) -> Callable[..., Any]:
-    """Return the function of a user's Python file, which is run for it; again where its ``content`` is another one.
+    """Run a user's Python file and return its function ``name``. A file whose ``content`` has changed is run again.
     Raises whatever that raises."""
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None:

@@ -29,8 +29,11 @@ HOPPER = re.compile(
 
 
 def ptx_arch(kernel: Kernel) -> str:
-    """Return the architecture whose PTX is executed: that of the device for a source which asks what it is compiled
-    for, else sm_90a or sm_89 for what only those have, or sm_75 on that."""
+    """Return the architecture that the kernel is compiled for.
+
+    It is sm_75 on such a device, and the device's own where the source asks for it (``__CUDA_ARCH__``). Else it is the
+    oldest that has the instructions of the source.
+    """
     if kernel.arch == TURING:
         return TURING.replace("sm_", "compute_")
     if kernel.arch and _asks(kernel.source, kernel.headers):

@@ -14,8 +14,8 @@ from typing import Any, Self
 from measurements.files.text import printable
 from measurements.records.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
 from measurements.records.policy import NONE
+from measurements.records.problem_key import operator_of, problem_of
 from measurements.records.runner_info import RunnerInfo
-from search_spaces.catalogue import problem_from_json
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
@@ -85,22 +85,6 @@ def _check_times(timing: Timing) -> None:
         raise ValueError(f"a time must be a positive finite number of seconds, got {seconds}")
     if not timing.p25 <= timing.median <= timing.p75:
         raise ValueError(f"a median must lie between its quartiles, got p25, median, p75 = {seconds}")
-
-
-def problem_of(key: str) -> Problem:
-    """Return the problem of ``Problem.key()``. Raises ValueError for an operator or a form that this version does not
-    know."""
-    return problem_from_json(json.loads(key))
-
-
-def operator_of(key: str) -> str:
-    """Return the name of the operator in ``Problem.key()``, "" where there is none."""
-    try:
-        fields = json.loads(key)
-    except ValueError:
-        return ""
-    operator = fields.get("operator") if isinstance(fields, dict) else None
-    return operator if isinstance(operator, str) else ""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ from measurements.files.atomic_write import publish
 from measurements.files.text import harmless
 from measurements.records.measurement import Provenance, Status
 from measurements.records.policy import DEFAULT, NONE
-from measurements.records.record import Record, canonical_json, operator_of
+from measurements.records.problem_key import operator_of
+from measurements.records.record import Record, canonical_json
 from measurements.records.vendor_library import is_library
 from search_spaces.operators.problem import Problem
 
@@ -259,8 +260,8 @@ def _origin(record: Record) -> dict[str, str]:
 
 
 def _lines(recording: Recording) -> Iterator[dict[str, Any]]:
-    header = _origin(recording.records[0])
-    texts = {name: json.loads(header[name]) for name in ("problem", "fingerprint")}
+    header, first = _origin(recording.records[0]), recording.records[0].to_json()
+    texts = {name: first[name] for name in ("problem", "fingerprint")}
     yield {"recording": FORMAT, "trials": len(recording.records), **header, **texts, "spaces": recording.spaces}
     for record in recording.records:
         yield {**record.to_json(), "id": None}  # ids are those of a database

@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from measurements.records.policy import Policy
 
-_FIELDS = ("name", "sm_count", "cuda", "cache", "launch", "clocks", "model", "derived")
+_FIELDS = ("name", "sm_count", "cuda", "cache", "launch", "clocks", "model", "derived", "kernel")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class RunnerInfo:
         clocks: "free", or what they were locked to, such as "1410 MHz".
         model: the model that estimated the time.
         derived: where the device's row comes from, if it is not one of the tables.
+        kernel: where the code of a library's Triton kernel comes from.
     """
 
     name: str = ""
@@ -37,6 +39,7 @@ class RunnerInfo:
     clocks: str = ""
     model: str = ""
     derived: str = ""
+    kernel: str = ""
 
     @classmethod
     def of(cls, fingerprint: str) -> RunnerInfo:
@@ -55,10 +58,21 @@ class RunnerInfo:
         return self.cache == "warm"
 
 
-@lru_cache(maxsize=256)
-def _read(fingerprint: str) -> RunnerInfo:
+def stated_of(fingerprint: str) -> dict[str, str]:
+    """Return everything that a fingerprint states, fields of other versions included. Raises ValueError as
+    ``RunnerInfo.of``."""
+    return {name: str(value) for name, value in _object(fingerprint).items()}
+
+
+def _object(fingerprint: str) -> Mapping[str, Any]:
     said = json.loads(fingerprint)
     if not isinstance(said, Mapping):
         raise ValueError(f"a fingerprint is a JSON object, not {fingerprint!r:.60}")
+    return said
+
+
+@lru_cache(maxsize=256)
+def _read(fingerprint: str) -> RunnerInfo:
+    said = _object(fingerprint)
     named = {"arch": "sm", **{name: name for name in _FIELDS}}
     return RunnerInfo(**{field: str(said.get(name, "") or "") for field, name in named.items()})

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from measurements.records.measurement import Measurement, Provenance, Status
 from measurements.records.record import Record
 from measurements.records.recording import Recording
+from measurements.records.runner_info import stated_of
 from measurements.runners.base import Candidate
 from search_spaces.spaces.schedule import Schedule
 
@@ -46,9 +46,8 @@ class ReplayRunner:
 
     def fingerprint(self) -> dict[str, str]:
         """Return what was recorded, and when and by which version."""
-        said = {str(k): str(v) for k, v in json.loads(self._recording.fingerprint).items()}
         recorded = f"{self._recording.records[-1].created.isoformat()} by autosched {self._recording.autosched_version}"
-        return {**said, "recorded": recorded}
+        return {**stated_of(self._recording.fingerprint), "recorded": recorded}
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
         """As the contract says, in the order of the candidates."""

@@ -20,7 +20,7 @@ from typing import Any
 from measurements.files.atomic_write import publish
 from measurements.files.text import first_line, harmless, one_line
 from measurements.records.measurement import Provenance
-from measurements.records.record import Record, canonical_json
+from measurements.records.record import Record
 from measurements.store.store import Guard, Store
 
 FORMAT = 1
@@ -158,6 +158,6 @@ def _entries(document: Any) -> Iterable[tuple[Record, Guard | None]]:
             raise ValueError("an entry is of another device or operator than the file says")
         key = record.problem_key, record.provenance, record.policy
         if key in seen:
-            raise ValueError(f"two entries are of one problem: {canonical_json(json.loads(record.problem_key))}")
+            raise ValueError(f"two entries are of one problem: {record.problem_key}")
         seen.add(key)
         yield record, None if entry["guard"] is None else Guard(**entry["guard"])

@@ -20,7 +20,8 @@ from sqlalchemy.engine import Connection, RowMapping
 from measurements.files.text import one_line
 from measurements.records.measurement import Provenance, Status, Timing
 from measurements.records.policy import DEFAULT
-from measurements.records.record import Record, problem_of
+from measurements.records.problem_key import problem_of
+from measurements.records.record import Record
 from measurements.records.vendor_library import LIBRARY_SCHEDULE
 from measurements.store import best_index
 from measurements.store.database import Database

@@ -49,15 +49,11 @@ class Channel:
         self._tail = b""
         self._questions = 0
 
-    def hear(self, deadline: float) -> Message:
-        """Return the next message of the other end. Raises as ``ask`` does."""
+    def recv(self, deadline: float) -> Message:
+        """Return the next message of the other end. Raises as ``request`` does."""
         return self._exchange([], deadline)
 
-    def tell(self, header: Mapping[str, Any], deadline: float) -> Message:
-        """Send ``header``; the message that comes back. Raises as ``ask`` does."""
-        return self._exchange(frame(header, {}), deadline)
-
-    def ask(
+    def request(
         self, payload: Mapping[str, Any], blobs: Mapping[str, Buffer], deadline: float, **envelope: object
     ) -> Message:
         """Return the answer to a question.

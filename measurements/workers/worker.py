@@ -109,7 +109,7 @@ class Worker:
             self.starts += 1
         channel = self._channel = Channel(_fd(process.stdout), _fd(process.stdin), _fd(process.stderr), process.pid)
         self._limit_memory(process.pid)
-        hello = self._exchange(channel.hear, self._start_timeout, "did not start")
+        hello = self._exchange(channel.recv, self._start_timeout, "did not start")
         if hello != {"ready": True}:
             raise self._died("greeted with something else than the protocol's first line")
 
@@ -120,7 +120,9 @@ class Worker:
             channel = self._channel
             if channel is None:
                 raise WorkerClosed(f"{self.module} is closed")
-            answer = self._exchange(lambda deadline: channel.ask(payload, blobs, deadline), timeout, "gave no answer")
+            answer = self._exchange(
+                lambda deadline: channel.request(payload, blobs, deadline), timeout, "gave no answer"
+            )
             if "error" in answer:
                 raise WorkerFailed(one_line(str(answer["error"])))
             result = answer.get("result")
@@ -322,14 +324,14 @@ def serve(handle: Handler, store_bytes: int = STORE_BYTES) -> None:
 
 
 def received(
-    message: Message, store: BlobStore, hear: Callable[[], Message], send: Callable[[Mapping[str, Any]], None]
+    message: Message, store: BlobStore, recv: Callable[[], Message], send: Callable[[Mapping[str, Any]], None]
 ) -> Message:
     """Return a request with all blobs that it needs, those asked for that are not here.
 
     Args:
         message: As it came.
         store: Keeps blobs from request to request.
-        hear: Waits for the next message.
+        recv: Waits for the next message.
         send: Answers, to ask for blobs.
 
     Raises:
@@ -341,7 +343,7 @@ def received(
     missing = store.missing(needs)
     if missing:
         send({"id": message["id"], "missing": missing})
-        store.add(hear())
+        store.add(recv())
     return Message(message["payload"], store.take(needs))
 
 

@@ -72,7 +72,7 @@ class Matvec(Problem):
         )
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
-        """Lines of w; x is positive integers, so that they arrive in every row of out."""
+        """Return what lines of w hold. x is positive integers, so that a line's values show in every row of out."""
         lines = (cases.INTEGERS, cases.NAN, cases.MINUS_INFINITY, cases.INFINITY, cases.ZERO, cases.HUGE)
         return (*lines, cases.SUBNORMAL)
 

@@ -165,8 +165,10 @@ class Problem(ABC):
         return {}
 
     def under(self, values: Mapping[str, int | str]) -> Problem:
-        """Return the problem as a schedule with these values sees it: another one where it chooses the types of arrays,
-        whose key tells them."""
+        """Return the problem that a schedule with these values solves.
+
+        It is another one where the schedule chooses the types of arrays: its key then names them.
+        """
         return self
 
     def random_inputs(self, seed: int) -> dict[str, Array]:

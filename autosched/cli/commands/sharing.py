@@ -1,4 +1,4 @@
-"""``autosched export``, ``import``, ``merge`` and ``db``: databases that are shared and kept in order.
+"""``autosched export``, ``import`` and ``merge``: databases that are shared.
 
 Each command imports the store itself: with sqlalchemy, which other commands need not wait for.
 """
@@ -14,23 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autosched.cli.commands.database import Db, Json, needs, unusable_reason
 from autosched.cli.commands.export_kernels import export_kernels
-from autosched.cli.options.kernel import Programs, register_stored
-from autosched.cli.terminal.errors import NO, InputError, bad_input, shortened
-from autosched.cli.terminal.output import print_json, say, show, stdout_console
-from autosched.dispatch.validity import refuse_invalid
+from autosched.cli.terminal.errors import NO, InputError, bad_input
+from autosched.cli.terminal.output import print_json, say, stdout_console
 from autosched.reporting import formatting
-from measurements.files.text import one_line, without_password
-from measurements.records.record import Record
-from search_spaces.catalogue import is_operator
+from measurements.files.text import without_password
 
 if TYPE_CHECKING:
     from autosched.triton.configs.file_names import Format
     from measurements.store.merge import Merged, MergedEntry
-    from measurements.store.store import ProblemSummary, Store
-
-Db = Annotated[str, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+    from measurements.store.store import Store
 
 
 def export(
@@ -72,7 +66,7 @@ def export(
     from measurements.store.export import ExportError, write
     from measurements.store.store import Store
 
-    _needs(db, "--db", "export --db best.db --out configs")
+    needs(db, "--db", "export --db best.db --out configs")
     if bool(out) == bool(cubin):
         raise InputError("export needs --out FOLDER for JSON files, or --cubin FOLDER for kernels")
     if cubin and format is not None:
@@ -121,7 +115,7 @@ def import_(
     from measurements.store.export import ExportError, read
     from measurements.store.store import Store
 
-    _needs(db, "--db", "import configs --db best.db")
+    needs(db, "--db", "import configs --db best.db")
     if format is not None:
         return _import_configs(files, db, format, model, json)
     paths = [path for given in files for path in _expanded(Path(given))]
@@ -189,7 +183,7 @@ def merge(
     """
     from measurements.store.store import Store
 
-    _needs(into, "--into", "merge --into best.db theirs.db")
+    needs(into, "--into", "merge --into best.db theirs.db")
     opened = [Store.open(source, create=False) for source in sources]
     with Store.open(into) as target:
         return _report(_merged(opened, target), target.name, json)
@@ -200,144 +194,10 @@ def _merged(sources: Sequence[Store], target: Store) -> Merged:
     from measurements.store.merge import Merged
     from measurements.store.merge import merge as merge_into
 
-    done = [merge_into(source, target, partial(_doubt, source)) for source in sources]
+    done = [merge_into(source, target, partial(unusable_reason, source)) for source in sources]
     return Merged(
         tuple(entry for one in done for entry in one.entries), tuple(c for one in done for c in one.conflicts)
     )
-
-
-def stats(*, db: Db = "", json: Json = False) -> int:
-    """Show what a database holds."""
-    from measurements.store import maintenance
-    from measurements.store.store import Store
-
-    _needs(db, "--db", "db stats --db best.db")
-    store = Store.open(db, create=False)
-    found = maintenance.stats(store)
-    if json:
-        print_json({"database": store.name, **asdict(found)})
-        return 0
-    console = stdout_console()
-    size = "on a server" if found.size is None else formatting.size(found.size)
-    rows = [("database", f"{store.name}, {size}, schema {found.schema}")]
-    rows += [("trials", f"{formatting.count(found.trials)} of {formatting.plural(found.problems, 'problem')}")]
-    rows += [("statuses", formatting.reasons(found.statuses) or "none")]
-    show(console, formatting.facts(rows))
-    entries: Counter[tuple[str, str, str]] = Counter()
-    trials: Counter[tuple[str, str, str]] = Counter()
-    for s in found.entries:
-        key = (s.operator, s.device, s.provenance.value)
-        entries[key] += 1
-        trials[key] += s.trials
-    if entries:
-        console.print()
-        made = formatting.table(
-            "operator", "device", "provenance", "problems", "schedules", right=("problems", "schedules")
-        )
-        for key in sorted(entries):
-            made.add_row(*key, formatting.count(entries[key]), formatting.count(trials[key]))
-        show(console, made)
-    return 0
-
-
-def gc(
-    *,
-    db: Db = "",
-    keep: Annotated[
-        int | None,
-        typer.Option("--keep", metavar="N", help="Also remove all but the N fastest schedules of an entry."),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
-    json: Json = False,
-) -> int:
-    """Remove trials that no look-up reads.
-
-    Those are the trials of kernels that their schedule no longer has. Their room is given back to the disk. The best of
-    every problem stays the best, and wrong results stay known.
-    """
-    from measurements.store import maintenance
-    from measurements.store.store import Store
-
-    _needs(db, "--db", "db gc --db best.db --dry-run")
-    with bad_input(), Store.open(db, create=False) as store:
-        done = maintenance.collect(store, keep, dry_run=dry_run)
-    if json:
-        print_json(
-            {"database": without_password(db), "removed": dict(done.removed), "left": done.left, "dry_run": dry_run}
-        )
-        return 0
-    verb = "would be removed" if dry_run else "removed"
-    print(f"{formatting.plural(sum(done.removed.values()), 'trial')} {verb}, {formatting.count(done.left)} left")
-    for why, number in sorted(done.removed.items()):
-        print(f"  {formatting.count(number)} {why}")
-    return 0
-
-
-def migrate(*, db: Db = "", json: Json = False) -> int:
-    """Bring a database of an older autosched up to date.
-
-    Every command does so that opens one.
-    """
-    from measurements.store.schema import SCHEMA_VERSION
-    from measurements.store.store import Store
-
-    _needs(db, "--db", "db migrate --db best.db")
-    with Store.open(db, create=False) as store:
-        if json:
-            print_json({"database": store.name, "schema": SCHEMA_VERSION, "migrated_from": store.migrated_from})
-        elif store.migrated_from is None:
-            print(f"the database has schema {SCHEMA_VERSION}, which is the newest")
-        else:
-            print(f"the database had schema {store.migrated_from}, and now has {SCHEMA_VERSION}")
-    return 0
-
-
-def check_db(*, db: Db = "", program: Programs = None, json: Json = False) -> int:
-    """Is a database whole?
-
-    Whether all can be read, what is kept of its entries is what its trials say, and the best schedules are valid today;
-    of kernels that are not known here 'check --static --kernel FILE' says that. Exit status 1 if anything is wrong.
-    """
-    from measurements.store import maintenance
-    from measurements.store.store import Store
-
-    _needs(db, "--db", "db check --db best.db")
-    register_stored(program)
-    store = Store.open(db, create=False)
-    found = maintenance.check(store)
-    unknown: Counter[str] = Counter()
-    if not found:
-        for summary in store.problems():
-            record = store.best_of(summary)
-            if record is None:
-                continue
-            unknown[summary.operator] += not is_operator(summary.operator)
-            why = _doubt(store, summary, record)
-            if why:
-                found.append(f"trial {record.id} is the best of its problem and cannot be used: {why}")
-    unknown = +unknown
-    if json:
-        print_json({"database": store.name, "wrong": found, "not_judged": unknown})
-    else:
-        for line in found:
-            stdout_console().print(line, soft_wrap=True)
-        if not found:
-            print("nothing is wrong")
-        for operator, number in sorted(unknown.items()):
-            schedules = formatting.plural(number, "best schedule")
-            print(f"not judged: {schedules} of {one_line(shortened(operator))}, whose kernels are not known here")
-    return NO if found else 0
-
-
-def _doubt(store: Store, summary: ProblemSummary, record: Record) -> str:
-    """Why a record cannot be used; "" also for what nobody can judge here."""
-    if not is_operator(summary.operator):
-        return ""
-    try:
-        refuse_invalid(store.problem(summary), record)
-    except ValueError as error:
-        return str(error)
-    return ""
 
 
 def _refuse_invalid_best(source: Store) -> None:
@@ -345,7 +205,7 @@ def _refuse_invalid_best(source: Store) -> None:
 
     for summary in source.problems():
         record = source.best_of(summary)
-        why = "" if record is None else _doubt(source, summary, record)
+        why = "" if record is None else unusable_reason(source, summary, record)
         if why:
             raise ExportError(f"the best {summary.operator} on {summary.device} cannot be used: {why}")
 
@@ -359,11 +219,6 @@ def _expanded(path: Path) -> list[Path]:
     if not path.is_file():
         raise InputError(f"there is no file {path}: check the path")
     return [path]
-
-
-def _needs(value: str, option: str, example: str) -> None:
-    if not value:
-        raise InputError(f"{example.partition(' --')[0]} needs {option}: autosched {example}")
 
 
 def _shown(path: Path) -> str:

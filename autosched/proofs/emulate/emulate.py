@@ -12,7 +12,7 @@ import numpy as np
 from autosched.proofs.emulate.device_source import device_part, has_host_code, standard_headers
 from autosched.proofs.emulate.kernel_signature import find_kernel, parameters_of
 from autosched.proofs.emulate.launch_memory import Struct, Surface, TensorMapOf, Texture, pass_arguments, size_of
-from autosched.proofs.emulate.orders import in_orders
+from autosched.proofs.emulate.orders import RunOptions, in_orders
 from measurements.compiler.nvrtc import PTX_OPTIONS
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
@@ -168,14 +168,13 @@ def emulate(
         NvrtcMissing: CUDA source without NVRTC.
         HostFailure: This machine cannot emulate.
     """
+    how = RunOptions(order, launches, perturb, time_limit, suppressions)
     if isinstance(program, Program):
         if kernel or grid is not None or block is not None or outputs or aliases or symbols or headers or options:
             raise ValueError(
                 "a tile program knows its launch: give arguments, and device and schedule where it matters"
             )
-        return _emulated_program(
-            program, arguments, device or "h200", schedule, order, suppressions, launches, perturb, time_limit
-        )
+        return _emulated_program(program, arguments, device or "h200", schedule, how)
     if device or schedule is not None:
         raise ValueError("device and schedule are of a tile program")
     if grid is None:
@@ -216,7 +215,7 @@ def emulate(
             memory=passed.memory,
         )  # fmt: skip
 
-    runs = in_orders(in_order, order, launches=launches, perturb=perturb, time_limit=time_limit)
+    runs = in_orders(in_order, how)
     is_source = isinstance(program, str) and not is_ptx(program)
     run = suppress(runs.emulation if is_source else of_compiled_code(runs.emulation), suppressions)
     arrays = tuple(passed.result(given[k] if k in (aliases or {}) else a, run.outputs) for k, a in enumerate(arguments))
@@ -233,11 +232,7 @@ def _emulated_program(
     arguments: Sequence[Any],
     device: str,
     schedule: Schedule | Mapping[str, int | str] | None,
-    order: Order | None,
-    suppressions: Sequence[Suppression],
-    launches: int,
-    perturb: bool,
-    time_limit: float,
+    how: RunOptions,
 ) -> EmulatedLaunch:
     from autosched.proofs.emulate.tile_program import inputs_of, kernel_of  # with spaces and time models
 
@@ -245,15 +240,16 @@ def _emulated_program(
     inputs = inputs_of(problem, arguments)
 
     def in_order(order: Order) -> Emulation:
-        return emulate_kernel(kernel, inputs, time_limit=time_limit, perturb=perturb, order=order, calls=launches)
+        limit = how.time_limit
+        return emulate_kernel(kernel, inputs, time_limit=limit, perturb=how.perturb, order=order, calls=how.launches)
 
-    runs = in_orders(in_order, order, launches=launches, perturb=perturb, time_limit=time_limit)
+    runs = in_orders(in_order, how)
     left = runs.emulation.outputs
     arrays = tuple(
         left[name].view(given.dtype).reshape(given.shape) if name in left else given if left else None
         for (name, _), given in zip(program.arguments, arguments, strict=True)
     )
-    return EmulatedLaunch(suppress(runs.emulation, suppressions), arrays, {}, runs.orders, runs.not_run)
+    return EmulatedLaunch(suppress(runs.emulation, how.suppressions), arrays, {}, runs.orders, runs.not_run)
 
 
 def _aliased(arguments: Sequence[Any], aliases: Mapping[int, int | tuple[int, int]]) -> list[Any]:

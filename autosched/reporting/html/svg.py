@@ -1,4 +1,4 @@
-"""Pictures of the report as SVG text: the progress of a search, and the panels of ``autosched.reporting.pictures``.
+"""Pictures of the report as SVG text: the progress of a search, and the panels of ``autosched.reporting.panels``.
 
 Points and cells of one colour are one path, which keeps a chart of 10,000 trials at some 20 KiB. Colours that depend on
 light or dark are CSS classes of the page.
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from markupsafe import Markup, escape
 
 from autosched.reporting import formatting
-from autosched.reporting.pictures import Colour, Panel
+from autosched.reporting.panels import Colour, Panel
 from measurements.records.record import Record
 
 _WIDTH, _HEIGHT = 720, 220

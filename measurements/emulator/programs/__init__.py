@@ -4,12 +4,7 @@ Start at session.py, which runs the program and answers it; library/ is the repl
 operators, templates or schedules.
 """
 
-from measurements.emulator.programs.session import (
-    LaunchFinding,
-    ProgramOptions,
-    ProgramRefused,
-    ProgramResult,
-    run_program,
-)
+from measurements.emulator.programs.result import LaunchFinding, ProgramOptions, ProgramRefused, ProgramResult
+from measurements.emulator.programs.session import run_program
 
 __all__ = ["LaunchFinding", "ProgramOptions", "ProgramRefused", "ProgramResult", "run_program"]

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from measurements.emulator.build import runner
 from measurements.emulator.emulator import machine_failures, run_job
-from measurements.emulator.findings import Emulation, Finding, FindingKind, of_compiled_code
-from measurements.emulator.order import ASCENDING, Order
+from measurements.emulator.findings import Emulation, FindingKind, of_compiled_code
+from measurements.emulator.order import Order
 from measurements.emulator.programs.fatbin import FatBinaryError, ptx_texts
 from measurements.emulator.programs.libraries import (
     DRIVER,
@@ -33,11 +33,12 @@ from measurements.emulator.programs.libraries import (
     opens_driver,
 )
 from measurements.emulator.programs.link import link
+from measurements.emulator.programs.result import LaunchFinding, ProgramOptions, ProgramRefused, ProgramResult
 from measurements.emulator.ptx.build import CompiledKernel, KernelCompileError, ptx_to_program
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.program import FUNCTION_BASE
 from measurements.emulator.ptx.syntax import Module, Number, Symbol
-from measurements.emulator.suppression import Suppression, suppress
+from measurements.emulator.suppression import suppress
 from measurements.emulator.work_folders import temporary_folder
 from measurements.files.demangle import demangled
 from search_spaces.hardware.devices import Device
@@ -50,58 +51,6 @@ _CLOCK_KHZ = 1000
 _MANGLED = re.compile(r"\b_Z\w+")
 _STATIC_SHARED = re.compile(r"^static_shared (\d+)", re.M)
 _USES_HEAP = re.compile(r"\bheap\.(?:malloc|free)\b")
-
-
-class ProgramRefused(ValueError):
-    """A program that cannot be run so. The message is one line that says what to do."""
-
-
-@dataclass(frozen=True)
-class ProgramOptions:
-    """``time_limit``: CPU seconds of a launch. ``order``, ``perturb`` and ``suppressions``: of each launch, as
-    ``emulate`` takes them. ``more_orders``: each launch runs in these before, on a copy of memory that is dropped, for
-    what is found there. ``driver``: the program opens libcuda when it runs, which its file does not tell."""
-
-    device: Device
-    time_limit: float = 60.0
-    order: Order = ASCENDING
-    more_orders: tuple[Order, ...] = ()
-    perturb: bool = False
-    suppressions: tuple[Suppression, ...] = ()
-    driver: bool = False
-
-
-@dataclass(frozen=True)
-class LaunchFinding:
-    """A finding of launch number ``launch`` (from 1) of ``kernel``; of a misuse of the interface, without either."""
-
-    kind: str
-    message: str
-    finding: Finding | None
-    kernel: str = ""
-    launch: int = 0
-    shape: str = ""
-
-    @property
-    def is_fault(self) -> bool:
-        return self.finding is None or self.finding.is_fault
-
-
-@dataclass(eq=False)
-class ProgramResult:
-    """``status`` is the program's exit status, negative for a signal. ``lacking``: what the stand-in does not have, in
-    the order of the first calls; the program got cudaErrorNotSupported."""
-
-    status: int = 0
-    launches: int = 0
-    findings: list[LaunchFinding] = field(default_factory=list)
-    lacking: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    emulated_seconds: float = 0.0
-
-    @property
-    def faults(self) -> int:
-        return sum(f.is_fault for f in self.findings)
 
 
 def run_program(

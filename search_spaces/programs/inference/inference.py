@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Literal
 
 from search_spaces.programs.language import ir
@@ -28,11 +28,12 @@ class Spread:
     of: Spread | None = None
     size: int = 0
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.kind, self.shape, self.number, self.of, self.size)))
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.kind, self.shape, self.number, self.of, self.size))
 
-    def __hash__(self) -> int:
-        return int(self._hash)  # type: ignore[attr-defined]  # it is a key of caches that every count reads
+    def __hash__(self) -> int:  # it is a key of caches that every count reads
+        return self._hash
 
     def drop(self, dimension: int) -> Spread:
         """Of a tile that is 1 along ``dimension``, which this one stretches."""
@@ -187,9 +188,9 @@ class Inference:
     @cached_property
     def exchangeable(self) -> list[Shape]:
         """Shapes of tiles that some schedule may bring to other threads through shared memory."""
-        converted = {self.made[v.id].result.shape for v, _, _ in self.conversions()}
+        converted = {self.made[v.id].result.shape for v, _, _ in self.conversions}
         converted |= {o.result.shape for o in self.made.values() if isinstance(o, ir.Convert)}
-        converted |= {spread.shape for _, spread, _ in self.conversions()}
+        converted |= {spread.shape for _, spread, _ in self.conversions}
         return sorted(converted | {s.value.shape for s in self.stores})
 
     def computed_in(self, value: ir.Value) -> list[Spread]:
@@ -199,7 +200,7 @@ class Inference:
             return []
         return wanted if self.light[value.id] else [self.natural[value.id]]
 
-    @lru_cache(maxsize=4096)  # noqa: B019  # inferences are kept by a cache anyway
+    @cached_property
     def conversions(self) -> list[tuple[ir.Value, Spread, Spread]]:
         """(value, from, to) of every conversion, in the order of the program."""
         return [

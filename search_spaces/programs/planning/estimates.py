@@ -28,7 +28,7 @@ def map_warps(given: WgMap | NestedLayout) -> int:
 def may_exchange(found: Iterable[Inference]) -> bool:
     """Whether some schedule may bring a value to other threads through shared memory."""
     return any(
-        i.conversions()
+        i.conversions
         or any(isinstance(o, ir.Convert) for o in i.made.values())
         or any(i.stored[p].kind in ("result", "swap") for p in range(len(i.stores)))
         for i in found
@@ -145,7 +145,7 @@ def _exchanged(found: Inference, made: Numbers, inside: bool) -> tuple[frozenset
         if forced or (source != target and move(source, target, made.warps) is None):
             shapes.add(source.shape)
 
-    for value, source, target in found.conversions():
+    for value, source, target in found.conversions:
         if bool(found.inside[value.id]) == inside:
             exchange(made.of(source), made.of(target))
     sums = {r.result.id for r in found.sums.values()}  # joined in the loop or behind it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import gcd
 
 from search_spaces.hardware.fragments import WARP
@@ -54,11 +54,12 @@ class Numbers:
     anchors: tuple[AnchorNumbers, ...]
     given: tuple[tuple[int, WgMap | NestedLayout], ...]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.warps, self.products, self.anchors, self.given)))
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.warps, self.products, self.anchors, self.given))
 
-    def __hash__(self) -> int:
-        return int(self._hash)  # type: ignore[attr-defined]  # it is a key of caches that every count reads
+    def __hash__(self) -> int:  # it is a key of caches that every count reads
+        return self._hash
 
     def of(self, spread: Spread) -> Distribution:
         return _evaluate(self, spread)

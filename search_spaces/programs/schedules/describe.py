@@ -60,7 +60,7 @@ def conversions(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple
     made = numbers(found, schedule)
     rows = [
         _row(made, found.made[value.id].source, value, source, target, False)
-        for value, source, target in found.conversions()
+        for value, source, target in found.conversions
     ]
     for operation in found.made.values():
         if isinstance(operation, ir.Convert) and found.wanted.get(operation.result.id):

@@ -329,7 +329,7 @@ def _raster_rule() -> Rule:
 def _chained(found: Choices) -> set[tuple[int, int]]:
     """Pairs of products of which the first one's results, or what follows from them, are wanted as the other's."""
     pairs = set()
-    for _, source, target in found.first.conversions():
+    for _, source, target in found.first.conversions:
         one, other = _product_of(source), _product_of(target)
         if one is None or other is None or one == other:
             continue

@@ -12,6 +12,7 @@ import pytest
 
 from autosched.dispatch.call_signature import (
     ArraySpec,
+    MatmulOptions,
     Plan,
     layernorm_plan,
     matmul_plan,
@@ -24,7 +25,13 @@ from autosched.dispatch.call_signature import (
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Operand
 
-MATMUL = {"activation": "none", "precision": "tf32", "dtype": None}
+OPTIONS = [field.name for field in dataclasses.fields(MatmulOptions)]
+
+
+def planned(*arrays: ArraySpec, **named: Any) -> Plan:
+    """Return the plan of a matmul, whose options are given as ``autosched.matmul`` takes them."""
+    options = MatmulOptions(**{name: named.pop(name) for name in OPTIONS if name in named})
+    return matmul_plan(*arrays, **named, options=options)
 
 
 def facts(array: np.ndarray) -> ArraySpec:
@@ -69,21 +76,20 @@ class TestMatmul:
     @pytest.mark.parametrize("lead", [(), (3,), (2, 3)])
     def test_any_order_and_leading_axes(self, order_a: Any, order_b: Any, lead: tuple[int, ...]) -> None:
         a, b = order_a(*lead, 4, 6), order_b(*lead, 6, 5)
-        close(computed(matmul_plan(facts(a), facts(b), out=None, **MATMUL), a, b), a.astype(float) @ b)
+        close(computed(planned(facts(a), facts(b)), a, b), a.astype(float) @ b)
 
     @pytest.mark.parametrize("order_b", ORDERS)
     def test_one_b_for_many_matrices_is_one_product(self, order_b: Any) -> None:
         a, b = numbers(2, 3, 4, 6), order_b(6, 5)
-        plan = matmul_plan(facts(a), facts(b), out=None, **MATMUL)
+        plan = planned(facts(a), facts(b))
         assert isinstance(plan.problem, Matmul) and (plan.problem.m, plan.problem.batch) == (24, 1)
         close(computed(plan, a, b), a.astype(float) @ b)
 
     def test_bias_and_activation(self) -> None:
         a, b, bias = numbers(4, 6), numbers(6, 5), numbers(5)
-        options = {**MATMUL, "activation": "relu"}
-        plan = matmul_plan(facts(a), facts(b), facts(bias), out=None, **options)
+        plan = planned(facts(a), facts(b), facts(bias), activation="relu")
         close(computed(plan, a, b, bias), np.maximum(a.astype(float) @ b + bias, 0))
-        plan = matmul_plan(facts(a), facts(b), out=None, **options)
+        plan = planned(facts(a), facts(b), activation="relu")
         close(computed(plan, a, b), np.maximum(a.astype(float) @ b, 0))
 
     @pytest.mark.parametrize("lead", [(), (2,)])
@@ -94,14 +100,14 @@ class TestMatmul:
         of_rows = rng.random((*lead, 4, 1) if keep else (*lead, 4), dtype=np.float32)
         of_columns = rng.random((*lead, 1, 5) if keep else (*lead, 5), dtype=np.float32)
         scales = {"scale_a": facts(of_rows), "scale_b": facts(of_columns)}
-        plan = matmul_plan(facts(a), facts(b), out=None, **scales, **{**MATMUL, "dtype": "f32"})
+        plan = planned(facts(a), facts(b), **scales, dtype="f32")
         assert plan.operands == ("a", "b", "scale_a", "scale_b") and plan.out_type == "f32"
         wide = of_rows.reshape(*lead, 4, 1) * (a.astype(float) @ b) * of_columns.reshape(*lead, 1, 5)
         close(computed(plan, a, b, of_rows, of_columns), wide)
 
     def test_scales_of_matrices_and_what_does_not_fit(self) -> None:
         a, b, one = of((4, 32), "int8"), of((32, 5), "int8"), of((), "float32")
-        plan = matmul_plan(a, b, scale_a=one, scale_b=of((1,), "float32"), out=None, **MATMUL)
+        plan = planned(a, b, scale_a=one, scale_b=of((1,), "float32"))
         assert isinstance(plan.problem, Matmul) and (plan.problem.scale, plan.out_type) == ("tensor", "bf16")
         for scales, message in (
             ({"scale_a": one}, "give both scale_a and scale_b"),
@@ -113,13 +119,13 @@ class TestMatmul:
             ),
         ):
             with pytest.raises(ValueError, match=message):
-                matmul_plan(a, b, out=None, **scales, **MATMUL)
+                planned(a, b, **scales)
 
     def test_scales_of_blocks(self) -> None:
         a, b = of((2, 4, 300), "uint8"), of((2, 300, 130), "uint8")
         a, b = dataclasses.replace(a, type="float8_e4m3fn"), dataclasses.replace(b, type="float8_e4m3fn")
         scales = {"scale_a": of((2, 4, 3), "float32"), "scale_b": of((2, 2, 3), "float32")}
-        plan = matmul_plan(a, b, out=None, **scales, **MATMUL)
+        plan = planned(a, b, **scales)
         assert isinstance(plan.problem, Matmul) and (plan.problem.scale, plan.out_type) == ("block", "bf16")
         assert {o.name: o.shape for o in plan.problem.operands()}["scale_b"] == (2, 2, 3)
 
@@ -132,7 +138,7 @@ class TestMatmul:
         a, b, scale_a, scale_b = (inputs[o] if lead else inputs[o][0] for o in list(inputs)[:4])
         b = b.swapaxes(-1, -2)
         given = {"block_scale_a": facts(scale_a), "block_scale_b": facts(scale_b)}
-        plan = matmul_plan(facts(a), facts(b), out=None, block_format=name, scale_order=order, **given, **MATMUL)
+        plan = planned(facts(a), facts(b), block_format=name, scale_order=order, **given)
         assert plan.problem == problem
         assert plan.operands == ("a", "b", "block_scale_a", "block_scale_b")
         close(computed(plan, a, b, scale_a, scale_b), problem.reference(inputs)["out"].reshape(*lead, 20, 24))
@@ -140,7 +146,7 @@ class TestMatmul:
     def test_block_scales_that_do_not_fit(self) -> None:
         a, b, scales = of((20, 48), "uint8"), facts(np.zeros((24, 48), "uint8").T), of((20, 6), "uint8")
         usual: dict[str, Any] = {"block_scale_a": scales, "block_scale_b": of((24, 6), "uint8"), "block_format": "nvf4"}
-        assert matmul_plan(a, b, out=None, **usual, **MATMUL).problem.key()
+        assert planned(a, b, **usual).problem.key()
         for changed, message in (
             ({"block_scale_b": None}, r"nvf4 needs block_scale_b, bytes of the shape \(1, 24, 6\)"),
             ({"block_scale_b": scales}, r"block_scale_b must be 144 bytes, row: \(1, 24, 6\), not \(20, 6\) of uint8"),
@@ -148,17 +154,17 @@ class TestMatmul:
             ({"block_format": ""}, "a holds uint8, which kernels do not compute with"),
         ):
             with pytest.raises(ValueError, match=message):
-                matmul_plan(a, b, out=None, **usual | changed, **MATMUL)
+                planned(a, b, **usual | changed)
         with pytest.raises(ValueError, match="a of nvf4 must hold uint8 or float4_e2m1fn_x2, not float16: view it as"):
-            matmul_plan(of((20, 48)), b, out=None, **usual, **MATMUL)
+            planned(of((20, 48)), b, **usual)
         halves = {name: array for name, array in usual.items() if name != "block_format"}
         with pytest.raises(ValueError, match="block_scale_a and block_scale_b need block_format"):
-            matmul_plan(of((20, 48)), of((48, 24)), out=None, **halves, **MATMUL)
+            planned(of((20, 48)), of((48, 24)), **halves)
 
     def test_the_type_of_the_result(self) -> None:
         a, b = of((4, 6)), of((6, 5))
         plans = {
-            kind: matmul_plan(a, b, out=out, **{**MATMUL, "dtype": dtype})
+            kind: planned(a, b, out=out, dtype=dtype)
             for kind, out, dtype in (
                 ("f16", None, None),
                 ("f32", None, "f32"),
@@ -187,7 +193,7 @@ class TestMatmul:
     )
     def test_what_does_not_fit(self, a: ArraySpec, b: ArraySpec, message: str) -> None:
         with pytest.raises(ValueError, match=message) as caught:
-            matmul_plan(a, b, out=None, **MATMUL)
+            planned(a, b)
         assert "\n" not in str(caught.value)
 
     @pytest.mark.parametrize(
@@ -203,11 +209,11 @@ class TestMatmul:
     )
     def test_what_cannot_be_asked(self, changes: dict[str, Any], message: str) -> None:
         with pytest.raises(ValueError, match=message):
-            matmul_plan(of((4, 6)), of((6, 5)), **{"out": None, **MATMUL, **changes})
+            planned(of((4, 6)), of((6, 5)), **changes)
 
     def test_a_bias_of_another_type(self) -> None:
         with pytest.raises(ValueError, match=r"bias must have the shape \(5,\) and hold f16, not \(5,\) of float32"):
-            matmul_plan(of((4, 6)), of((6, 5)), of((5,), "float32"), out=None, **MATMUL)
+            planned(of((4, 6)), of((6, 5)), of((5,), "float32"))
 
 
 def test_matvec() -> None:
@@ -266,9 +272,9 @@ def test_transpose_of_any_element(kind: str) -> None:
 
 def test_the_type_of_the_sums() -> None:
     a, b = of((4, 16)), of((16, 8))
-    assert matmul_plan(a, b, out=None, **MATMUL).problem == Matmul(4, 8, 16)
-    assert matmul_plan(a, b, out=None, acc="f16", **MATMUL).problem == Matmul(4, 8, 16, acc="f16")
+    assert planned(a, b).problem == Matmul(4, 8, 16)
+    assert planned(a, b, acc="f16").problem == Matmul(4, 8, 16, acc="f16")
     with pytest.raises(
         ValueError, match="acc must be f32 for f32, not 'f16': only products of f16 are added up in f16"
     ):
-        matmul_plan(of((4, 16), "float32"), of((16, 8), "float32"), out=None, acc="f16", **MATMUL)
+        planned(of((4, 16), "float32"), of((16, 8), "float32"), acc="f16")

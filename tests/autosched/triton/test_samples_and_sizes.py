@@ -17,7 +17,7 @@ import triton_program_kernels as kernels  # noqa: E402
 from autosched.cli import main  # noqa: E402
 from autosched.triton import QUICK, LaunchFailed, ProofSettings, emulated, sample  # noqa: E402
 from autosched.triton.fidelity import fidelity_of  # noqa: E402
-from autosched.triton.sizes import provoking_sizes  # noqa: E402
+from autosched.triton.sizes import stress_sizes  # noqa: E402
 from measurements.emulator import Emulation, Finding, FindingKind  # noqa: E402
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
@@ -105,14 +105,14 @@ def test_a_sample_needs_a_block() -> None:
 
 
 def test_sizes_beside_powers_of_two() -> None:
-    assert [size["n"] for size in provoking_sizes(n=(1, 70))] == [1, 2, 3, 5, 9, 17, 33, 65, 63, 64, 70]
-    both = provoking_sizes(m=(4, 9), n=(30, 40))
+    assert [size["n"] for size in stress_sizes(n=(1, 70))] == [1, 2, 3, 5, 9, 17, 33, 65, 63, 64, 70]
+    both = stress_sizes(m=(4, 9), n=(30, 40))
     assert both[0] == {"m": 4, "n": 30} and both[-1] == {"m": 9, "n": 40}
     assert all(4 <= size["m"] <= 9 and 30 <= size["n"] <= 40 for size in both)
     assert len({tuple(size.values()) for size in both}) == len(both)
     assert {size["m"] for size in both} >= {4, 5, 7, 8, 9} and {size["n"] for size in both} >= {30, 31, 32, 33, 40}
     with pytest.raises(ValueError, match="n has no value from 3 to 2"):
-        provoking_sizes(n=(3, 2))
+        stress_sizes(n=(3, 2))
 
 
 def test_a_fault_at_a_size() -> None:

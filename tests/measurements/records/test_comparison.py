@@ -119,7 +119,7 @@ def test_what_rounds_to_infinity_may_be_one():
     ],
     ids=lambda p: p.operator,
 )
-def test_the_rounded_reference_passes_on_provoking_inputs(problem):
+def test_the_rounded_reference_passes_on_stress_inputs(problem):
     for given_inputs in problem.stress_inputs(1):
         reference = problem.reference(given_inputs.inputs)
         with np.errstate(over="ignore"):

@@ -1,9 +1,9 @@
-"""The one reader of fingerprints."""
+"""The readers of fingerprints and of the keys of problems."""
 
 import pytest
 
-from measurements.records.record import operator_of
-from measurements.records.runner_info import RunnerInfo
+from measurements.records.problem_key import fields_of, operator_of
+from measurements.records.runner_info import RunnerInfo, stated_of
 
 
 def test_fields_are_texts_and_those_not_stated_are_empty() -> None:
@@ -26,3 +26,12 @@ def test_a_key_of_another_form_has_no_operator() -> None:
     assert operator_of('{"operator":"matmul","m":1}') == "matmul"
     for key in ("{}", "[]", '{"n":64', '{"operator":["copy"]}'):
         assert operator_of(key) == ""
+
+
+def test_fields_are_those_of_any_version() -> None:
+    assert fields_of('{"operator":"unheard_of","size":3}') == {"operator": "unheard_of", "size": 3}
+    assert fields_of("[1]") == fields_of("{") == {}
+
+
+def test_all_that_is_stated_is_text() -> None:
+    assert stated_of('{"sm_count":132,"other":"x"}') == {"sm_count": "132", "other": "x"}

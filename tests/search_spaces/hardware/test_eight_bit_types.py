@@ -131,7 +131,7 @@ def test_tolerance_admits_tf32_that_lost_bits() -> None:
 
 
 @pytest.mark.parametrize("name", [*FP8, "i8"])
-def test_provoking_inputs_are_stored_and_their_results_known(name: str) -> None:
+def test_stress_inputs_are_stored_and_their_results_known(name: str) -> None:
     problem = Matmul(9, 5, 40, a=name, out="f32")
     seen = set()
     for stress in problem.stress_inputs(3):

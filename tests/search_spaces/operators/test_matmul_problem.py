@@ -138,7 +138,7 @@ def test_tolerance_of_sums_in_f16(k: int, products: int) -> None:
 
 
 @pytest.mark.parametrize("k", [24, 1365, 1366, 9000])
-def test_provoking_sums_in_f16_overflow_where_they_are_meant_to(k: int) -> None:
+def test_stress_sums_in_f16_overflow_where_they_are_meant_to(k: int) -> None:
     problem = Matmul(40, 24, k, acc="f16", out="f32")
     infinite = {}
     for stress in problem.stress_inputs(3):

@@ -80,6 +80,45 @@ ret; }}
     return run.outputs["out"].view(np.uint64).reshape(len(snippets), threads)[:, :count]
 
 
+@dataclass(frozen=True)
+class WarpSnippet:
+    """An instruction of a whole warp: ``text`` with %d, %a, %b ... for lists of registers of 32 bits, so many each."""
+
+    text: str
+    results: int
+    sources: tuple[int, ...]
+
+
+def warp_program(snippets: Sequence[WarpSnippet]) -> str:
+    """Each instruction once; its registers come from words of 8 bytes of ``in``, 32 lanes side by side, and its results
+    go to those of ``out``."""
+    lines, read, written = [], 0, 0
+    for k, snippet in enumerate(snippets):
+        results = [f"%d{k}_{i}" for i in range(snippet.results)]
+        lines += [f".reg .b32 {name};" for name in results]
+        text = snippet.text.replace("%d", ", ".join(results))
+        for side, count in zip("abcdefgh".replace("d", ""), snippet.sources, strict=False):
+            names = [f"%{side}{k}_{i}" for i in range(count)]
+            text = text.replace(f"%{side}", ", ".join(names))
+            for name in names:
+                lines.append(f".reg .b32 {name}; ld.global.u32 {name}, [%in+{256 * read}];")
+                read += 1
+        lines.append(text)
+        for name in results:
+            lines.append(f"cvt.u64.u32 %wide, {name}; st.global.u64 [%out+{256 * written}], %wide;")
+            written += 1
+    body = "\n".join(lines)
+    return f"""{HEAD}
+.visible .entry kernel(.param .u64 out, .param .u64 in) {{
+.reg .b64 %out, %in, %offset, %wide; .reg .b32 %t;
+ld.param.u64 %out, [out]; ld.param.u64 %in, [in];
+mov.u32 %t, %tid.x; mul.wide.u32 %offset, %t, 8;
+add.u64 %out, %out, %offset; add.u64 %in, %in, %offset;
+{body}
+ret; }}
+"""
+
+
 def run_ptx(
     text: str,
     words: int,

@@ -12,6 +12,7 @@ from autosched.triton.configs.tuning.sidecar import Choice, TunedLayer
 from autosched.triton.tuning.problem import PREFIX, TritonProblem, problem_type
 from autosched.version import VERSION
 from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
+from measurements.records.problem_key import fields_of
 from measurements.records.record import Record
 from measurements.store.store import Store
 from search_spaces.hardware.devices import Device
@@ -87,12 +88,12 @@ def tuned_layers(store: Store, device: str | None = None) -> list[TunedLayer]:
             best[summary.problem_key, summary.device] = record
     groups: dict[tuple[Layer, str], list[tuple[Choice, str, str]]] = {}
     for (key, name), record in best.items():
-        layer, rows = _layer_of(json.loads(key)["arguments"])
+        layer, rows = _layer_of(fields_of(key)["arguments"])
         groups.setdefault((layer, name), []).append(
             (
                 _choice(record, rows),
                 record.toolchain.removeprefix("Triton ").strip(),
-                str(json.loads(record.fingerprint).get("kernel", "")),
+                record.runner_info.kernel,
             )
         )
     return [_tuned(layer, name, found) for (layer, name), found in groups.items()]

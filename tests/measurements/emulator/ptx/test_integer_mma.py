@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from needs import needs_compiler
-from ptx_snippets import HEAD, run_ptx
+from ptx_snippets import WarpSnippet, run_ptx, warp_program
 
 pytestmark = needs_compiler
 
@@ -120,33 +120,12 @@ def registers_of(mma: Mma, a: Ints, b: Ints, c: Ints) -> list[list[int]]:
 
 
 def program(instructions: list[Mma]) -> str:
-    """Each instruction once; its registers come from words of 8 bytes of ``in``, 32 lanes side by side, and its results
-    go to those of ``out``."""
-    lines, read, written = [], 0, 0
-    for which, mma in enumerate(instructions):
-        names = []
-        for side, count in zip("abc", mma.registers(), strict=True):
-            names.append([f"%{side}{which}_{i}" for i in range(count)])
-            for name in names[-1]:
-                lines += [f".reg .b32 {name}; ld.global.u32 {name}, [%in+{256 * read}];"]
-                read += 1
-        results = [f"%d{which}_{i}" for i in range(mma.registers()[2])]
-        lines += [f".reg .b32 {name};" for name in results]
-        groups = ["{" + ", ".join(group) + "}" for group in (results, *names)]
-        lines.append(f"{mma.opcode} {', '.join(groups)};")
-        for name in results:
-            lines.append(f"cvt.u64.u32 %wide, {name}; st.global.u64 [%out+{256 * written}], %wide;")
-            written += 1
-    body = "\n".join(lines)
-    return f"""{HEAD}
-.visible .entry kernel(.param .u64 out, .param .u64 in) {{
-.reg .b64 %out, %in, %offset, %wide; .reg .b32 %t;
-ld.param.u64 %out, [out]; ld.param.u64 %in, [in];
-mov.u32 %t, %tid.x; mul.wide.u32 %offset, %t, 8;
-add.u64 %out, %out, %offset; add.u64 %in, %in, %offset;
-{body}
-ret; }}
-"""
+    return warp_program(
+        [
+            WarpSnippet(f"{mma.opcode} {{%d}}, {{%a}}, {{%b}}, {{%c}};", mma.registers()[2], mma.registers())
+            for mma in instructions
+        ]
+    )
 
 
 def test_every_integer_mma_is_what_numpy_computes() -> None:

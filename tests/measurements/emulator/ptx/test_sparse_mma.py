@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from needs import needs_compiler
-from ptx_snippets import HEAD, run_ptx
+from ptx_snippets import WarpSnippet, run_ptx, warp_program
 
 from search_spaces.hardware.dtypes import BF16, E4M3, E5M2, F16, F32, DType
 
@@ -153,32 +153,16 @@ def drawn(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> Number
 
 
 def program(instructions: list[SparseMma]) -> str:
-    """Each instruction once, in the manner of test_integer_mma: words of 8 bytes, 32 lanes side by side."""
-    lines, read, written = [], 0, 0
-    for which, mma in enumerate(instructions):
-        names = []
-        for side, count in zip("abce", (*mma.registers(), 1), strict=True):
-            names.append([f"%{side}{which}_{i}" for i in range(count)])
-            for name in names[-1]:
-                lines.append(f".reg .b32 {name}; ld.global.u32 {name}, [%in+{256 * read}];")
-                read += 1
-        results = [f"%d{which}_{i}" for i in range(mma.registers()[2])]
-        lines += [f".reg .b32 {name};" for name in results]
-        groups = ["{" + ", ".join(group) + "}" for group in (results, *names[:3])]
-        lines.append(f"{mma.opcode} {', '.join(groups)}, {names[3][0]}, {mma.selector};")
-        for name in results:
-            lines.append(f"cvt.u64.u32 %wide, {name}; st.global.u64 [%out+{256 * written}], %wide;")
-            written += 1
-    body = "\n".join(lines)
-    return f"""{HEAD}
-.visible .entry kernel(.param .u64 out, .param .u64 in) {{
-.reg .b64 %out, %in, %offset, %wide; .reg .b32 %t;
-ld.param.u64 %out, [out]; ld.param.u64 %in, [in];
-mov.u32 %t, %tid.x; mul.wide.u32 %offset, %t, 8;
-add.u64 %out, %out, %offset; add.u64 %in, %in, %offset;
-{body}
-ret; }}
-"""
+    return warp_program(
+        [
+            WarpSnippet(
+                f"{mma.opcode} {{%d}}, {{%a}}, {{%b}}, {{%c}}, %e, {mma.selector};",
+                mma.registers()[2],
+                (*mma.registers(), 1),
+            )
+            for mma in instructions
+        ]
+    )
 
 
 def words_of(mma: SparseMma, kept: Numbers, b: Numbers, c: Numbers, metadata: list[int]) -> npt.NDArray[np.uint64]:

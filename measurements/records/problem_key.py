@@ -1,0 +1,31 @@
+"""The reader of ``Problem.key()``, the text by which records, summaries and logs name a problem."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from search_spaces.operators.problem import Problem
+
+
+def problem_of(key: str) -> Problem:
+    """Return the problem of a key. Raises ValueError for an operator or a form that this version does not know."""
+    from search_spaces.catalogue import problem_from_json  # with every operator, which who reads fields need not load
+
+    return problem_from_json(json.loads(key))
+
+
+def fields_of(key: str) -> dict[str, Any]:
+    """Return the fields of a problem that this version need not know, its operator among them; none where the text is
+    not a JSON object."""
+    try:
+        fields = json.loads(key)
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def operator_of(key: str) -> str:
+    """Return the name of the operator in a key, "" where there is none."""
+    operator = fields_of(key).get("operator")
+    return operator if isinstance(operator, str) else ""

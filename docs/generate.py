@@ -10,6 +10,8 @@ import sqlalchemy as sa
 import typer
 
 from autosched.cli.app import build
+from measurements.emulator.findings import FindingKind
+from measurements.emulator.meanings import MEANINGS
 from measurements.store.schema import META, SCHEMA_VERSION
 from search_spaces.catalogue import BUILT_IN_TEMPLATES
 from search_spaces.hardware.devices import device
@@ -137,7 +139,21 @@ def _nullable(column: sa.Column[object]) -> bool:
     return bool(column.nullable) and not column.primary_key
 
 
+def emulator_findings() -> str:
+    """Every kind of finding, and what it means."""
+    lines = [
+        "# Findings of the emulator\n",
+        MADE,
+        "Findings of one kind at one line are one, with a count. [The emulator](emulator.md).\n",
+        "\n| finding | what it means |\n|---|---|\n",
+    ]
+    lines += [f"| `{kind}` | {MEANINGS[kind]} |\n" for kind in FindingKind]
+    lines.append("| `api_misuse` | of `autosched run`: a copy, a free or a launch that CUDA's runtime refuses |\n")
+    return "".join(lines)
+
+
 PAGES = {
+    "emulator-findings.md": emulator_findings,
     "schedule-parameters.md": schedule_parameters,
     "command-line.md": command_line,
     "database-schema.md": database_schema,

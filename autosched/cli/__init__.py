@@ -1,5 +1,6 @@
 """The command ``autosched``: one module a command, ``app`` ties them together."""
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -41,6 +42,8 @@ def _run(arguments: Sequence[str]) -> int:
     # Before numpy is imported: proofs and compilations run one a core, and threads of BLAS that wait for each other on
     # busy cores took twenty times the CPU of one in the references of proofs.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    gc.disable()  # hundreds of modules are imported, none of which is garbage
     from autosched.cli.app import run
 
+    gc.enable()
     return run(arguments)

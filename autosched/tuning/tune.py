@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autosched.programs import loading
 from autosched.samplers import DEFAULT, Sampler
 from autosched.samplers import sampler as make_sampler
 from autosched.samplers.first_choices import nvidia_heuristics
@@ -35,6 +36,7 @@ from measurements.records.policy import Policy
 from measurements.runners.fleet.cluster import Fleet
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
+from search_spaces.programs.builder import Program
 from search_spaces.spaces.recorded_space import recorded_union
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.union_space import UnionSpace
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def tune(
-    problem: Problem,
+    problem: Problem | Program,
     *,
     trials: int | None = None,
     database: str | Path | None = None,
@@ -69,6 +71,7 @@ def tune(
     effort: str | None = None,
     objective: str | Sequence[str] | Mapping[str, Direction] | None = None,
     recording: str | Path | None = None,
+    **sizes: int,
 ) -> TuneResult:
     """Search the schedules of ``problem``, and keep every trial in a database, where ``autosched.matmul`` and the like
     find the best.
@@ -77,7 +80,7 @@ def tune(
     matmul is first asked of nvMatmulHeuristics, where that is installed.
 
     Args:
-        problem: What is computed, such as ``autosched.Matmul(m=4096, n=4096, k=4096)``.
+        problem: What is computed, such as ``autosched.Matmul(m=4096, n=4096, k=4096)``, or a tile program.
         trials: How many further schedules are tried, by default TRIALS.
         database: A path or an SQLAlchemy URL; by default the one of AUTOSCHED_DB, else ``autosched/best.db`` in the
             user's data folder. ``result.database`` says which.
@@ -110,14 +113,17 @@ def tune(
         objective: What decides in place of the time: a column of a trial's row, a metric of the problem among them,
             such as "registers", "GFLOP/s:max", "joules" (on a GPU); several give a Pareto front (``result.front``).
         recording: What the backend "replay" replays: a cache or T4 file of Kernel Tuner's, a recording of ours.
+        sizes: Of a tile program, by name, such as ``m=4096``; those that are named like an option are said by
+            ``autosched.programs.loading.problem(program, **sizes)``.
 
     Returns:
         The best of the database, the trials of this run, and how it ended.
 
     Raises:
         ValueError: Input that cannot be used (StoreError for the database), before anything is written.
+        TypeError: An option that there is not.
     """
-    Problem.check(problem)
+    problem = _problem(problem, sizes)
     trials, given = efforts.settings(effort, trials, min_gain=min_gain, proof_seconds=proof_seconds)
     min_gain = given["min_gain"] or 0.0
     policy = Policy("warm" if warm_cache else "cold", "eager" if eager else "graph", clocks)
@@ -183,6 +189,15 @@ def tune(
                 return dataclasses.replace(
                     result, worth=start.worth(result.trials), database=str(options.database_or_default)
                 )
+
+
+def _problem(problem: Problem | Program, sizes: Mapping[str, int]) -> Problem:
+    if isinstance(problem, Program):
+        return loading.problem(problem, **sizes)
+    Problem.check(problem)
+    if sizes:
+        raise TypeError(f"tune() got an unexpected keyword argument {next(iter(sizes))!r}")
+    return problem
 
 
 def _space(problem: Problem, chosen: backends.Backend, seed: int) -> UnionSpace:

@@ -69,7 +69,7 @@ def look(cases: Sequence[Case]) -> Iterator[Looked]:
     """Compile and disassemble. Raises ValueError for a kernel that does not compile, and what the tools raise."""
     with CompilePool() as pool:
         for case in cases:
-            ((_, result),) = pool.compile_many([case.kernel], case.arch)
+            result = pool.compile(case.kernel, case.arch)
             if isinstance(result, CompileFailure):
                 raise ValueError(f"{case.name} does not compile: {result.reason}")
             body = disassemble(result.cubin, result.entry)

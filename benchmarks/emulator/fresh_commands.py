@@ -44,6 +44,11 @@ runner names the block of a write once for each warp. What is left of the cheape
 before): 0.25 to 0.3 s of imports (numpy 0.08, pydantic, by which typer converts options, 0.05, operators and templates
 0.1), 0.2 s of six launches, 0.1 s to make and compare their arrays. Fewer launches, or fewer blocks in them, were not
 tried: they are what finds the faults.
+
+Looked at again on 2026-11-26, at a load of 17 to 20 (copy: 0.87 s). Before the first launch 0.47 s are spent: Python
+0.03, numpy 0.09, typer and pydantic 0.15, rich 0.03, all of autosched's own modules 0.17; then six launches 0.2 and
+their arrays 0.1. Importing without the garbage collector takes 0.35 s in place of 0.39. Only the template that is
+proven could be imported (0.05 s, not done). 0.5 s needs a command line without typer, whose options pydantic converts.
 """
 
 

@@ -60,7 +60,8 @@ def estimated(problem: Problem, on: Device, samples: int, pool: CompilePool) -> 
     space = usable.space(problem, on)
     first = descended(space, AnalyticPrior(usable, problem, on), space.sample(samples, SEED))[:COMPILED]
     found = []
-    for position, result in pool.compile_many([usable.kernel(problem, s, on) for s in first], on.arch):
+    compiling = [pool.submit(usable.kernel(problem, s, on), on.arch) for s in first]
+    for position, result in enumerate(future.result() for future in compiling):
         template = usable.of(first[position])
         if not isinstance(result, Compiled) or template.counts is None:
             continue

@@ -80,7 +80,7 @@ def compiling_seconds(pool: CompilePool) -> float:
 
 def counted(pool: CompilePool, kernel: Kernel, where: Device) -> Counted:
     start = compiling_seconds(pool)
-    ((_, result),) = pool.compile_many([kernel], where.arch)
+    result = pool.compile(kernel, where.arch)
     seconds = compiling_seconds(pool) - start
     if isinstance(result, CompileFailure):
         raise SystemExit(result.reason)
@@ -96,7 +96,7 @@ def started(pool: CompilePool) -> None:
     made = load_program(str(EXAMPLES / place))
     p, own = problem(made, **SPACES[place]), template(made)
     (schedule,) = own.space(p, A100).sample(1, 0)
-    list(pool.compile_many([own.kernel(p, schedule, A100)], A100.arch))
+    pool.compile(own.kernel(p, schedule, A100), A100.arch)
 
 
 def program_kernel(place: str, sizes: Mapping[str, int], values: Values, where: Device) -> Kernel:
@@ -142,17 +142,33 @@ def gemm(pool: CompilePool) -> list[str]:
 
 def attention(pool: CompilePool) -> list[str]:
     rows = []
-    for d in (64, 128):
-        swizzle = f"swizzle(3,3,{3 if d == 64 else 4})"
-        lines = {"q": swizzle, "k": f"transpose+{swizzle}", "v": swizzle}
+    for d, layout in ((64, "swizzle(3,3,3)"), (128, "swizzle(3,3,4)"), (128, "pad(8,1)")):
+        lines = {"q": layout, "k": f"transpose+{layout}", "v": layout}
         values: dict[str, int | str] = {
             "bm": 128, "bn": 64, "sg_rows_1": 8, "sg_columns_1": 1, "sg_rows_2": 8, "sg_columns_2": 1, "stages": 2,
             "sum_1": "after_loop", "store_1": "direct", "exchange": "pad(4,1)", "home_q": "registers", "min_blocks": 1,
-            "raster": "row", **copies({name: (layout, 8, d // 8) for name, layout in lines.items()}),
+            "raster": "row", "intrinsic": "mma_m16n8k16_f16",
+            **copies({name: (layout, 8, d // 8) for name, layout in lines.items()}),
         }  # fmt: skip
         kernel = program_kernel("programs/attention.py:attention", {"h": 16, "g": 16, "s": 4096, "d": d}, values, A100)
-        rows.append(counted(pool, kernel, A100).row(f"attention 128x64, d = {d}, 8 warps, sm_80"))
+        rows.append(counted(pool, kernel, A100).row(f"attention 128x64, d = {d}, {layout}, 8 warps, sm_80"))
     return rows
+
+
+def of_triton() -> list[str]:
+    """Return the same tiles in Triton; none without it."""
+    try:
+        from benchmarks.search.triton_loops import attention_loop, gemm_loop
+    except ImportError:
+        return []
+    loops = {
+        f"GEMM 128x{bn}x32, {stages} stages": gemm_loop(128, bn, 32, 8, stages) for bn, stages in ((128, 3), (256, 4))
+    }
+    loops |= {f"attention 128x64, d = {d}, 8 warps": attention_loop(128, 64, d, 8, 2) for d in (64, 128)}
+    return [
+        f"| {name}, sm_80: Triton | {loop.turn} | {loop.tensor} | - | - | {loop.whole} | - |"
+        for name, loop in loops.items()
+    ]
 
 
 def hopper(pool: CompilePool) -> list[str]:
@@ -183,7 +199,7 @@ def hopper(pool: CompilePool) -> list[str]:
 def compiled(pool: CompilePool, kernel: Kernel, where: Device) -> float:
     """Return the seconds that a kernel compiles for."""
     start = compiling_seconds(pool)
-    list(pool.compile_many([kernel], where.arch))
+    pool.compile(kernel, where.arch)
     return compiling_seconds(pool) - start
 
 
@@ -221,7 +237,7 @@ def main() -> None:
     # A cache of its own: what was compiled before is compiled again.
     with tempfile.TemporaryDirectory() as folder, CompilePool(CompileCache(folder), workers=1) as pool:
         started(pool)
-        code = [*gemm(pool), *attention(pool), *hopper(pool)]
+        code = [*gemm(pool), *attention(pool), *of_triton(), *hopper(pool)]
         print("\n".join(code), flush=True)
         made = spaces(pool, samples)
     today = datetime.datetime.now(datetime.UTC).date()

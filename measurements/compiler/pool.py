@@ -7,8 +7,8 @@ import math
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -106,23 +106,6 @@ class CompilePool:
     def compile(self, kernel: Kernel, arch: str) -> Compiled | CompileFailure:
         """Compile one kernel and wait for it."""
         return self.submit(kernel, arch).result()
-
-    def compile_many(self, kernels: Iterable[Kernel], arch: str) -> Iterator[tuple[int, Compiled | CompileFailure]]:
-        """(position, result) for each kernel exactly once, as they are done.
-
-        ``close`` from another thread ends the iteration early. Leaving it early cancels what has not begun.
-        """
-        positions = {self.submit(kernel, arch): i for i, kernel in enumerate(kernels)}
-        try:
-            for future in as_completed(positions):
-                try:
-                    result = future.result()
-                except (CancelledError, WorkerClosed):
-                    return
-                yield positions[future], result
-        finally:
-            for future in positions:
-                future.cancel()
 
     @property
     def pids(self) -> tuple[int, ...]:

@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any, Self, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.architectures import FEATURES, Architecture, architecture
@@ -364,7 +363,13 @@ def _blocks(device: Device, t: Any, r: Any, s: Any, least: Any, most: Any, some:
     return blocks * fits
 
 
-def register_limit(device: Device, threads: npt.ArrayLike, blocks: npt.ArrayLike = 1) -> IntArray:
+@overload
+def register_limit(device: Device, threads: int, blocks: int = ...) -> int: ...
+@overload
+def register_limit(device: Device, threads: IntArray, blocks: IntArray | int = ...) -> IntArray: ...
+@overload
+def register_limit(device: Device, threads: int, blocks: IntArray) -> IntArray: ...
+def register_limit(device: Device, threads: IntArray | int, blocks: IntArray | int = 1) -> IntArray | int:
     """Return the most registers a thread with which ``blocks`` blocks of ``threads`` threads share an SM: what ptxas
     limits a kernel to that is launched so.
 
@@ -376,17 +381,22 @@ def register_limit(device: Device, threads: npt.ArrayLike, blocks: npt.ArrayLike
         threads: Of a block; like the next an integer, or an array that broadcasts with the other.
         blocks: At least 1.
     """
-    warps = -(-np.asarray(threads) // device.warp_size)
-    together = np.minimum(
-        _registers_of_warp(device, device.registers_per_sm, warps * np.asarray(blocks)),
-        _registers_of_warp(device, device.registers_per_block, warps),
-    )
-    limit: IntArray = together // device.warp_size
-    return limit.clip(max=device.max_registers_per_thread)
+    if isinstance(threads, int) and isinstance(blocks, int):  # as in ``occupancy``
+        one: int = _limit(device, threads, blocks, min)
+        return one
+    limit: IntArray = _limit(device, np.asarray(threads), np.asarray(blocks), np.minimum)
+    return limit
 
 
-def _registers_of_warp(device: Device, registers: int, warps: IntArray) -> IntArray:
+def _limit(device: Device, t: Any, b: Any, least: Any) -> Any:
+    """``register_limit`` of t threads and b blocks, for integers or arrays; ``least`` is minimum for that type."""
+    warps = -(-t // device.warp_size)
+    of_block = _registers_of_warp(device, device.registers_per_block, warps)
+    of_warp = least(of_block, _registers_of_warp(device, device.registers_per_sm, warps * b))
+    return least(of_warp // device.warp_size, device.max_registers_per_thread)
+
+
+def _registers_of_warp(device: Device, registers: int, warps: Any) -> Any:
     """Share ``registers`` among so many warps, in whole units."""
-    dealt = np.maximum(-(-warps // device.schedulers_per_sm) * device.schedulers_per_sm, 1)
-    share: IntArray = registers // dealt // device.register_allocation_unit * device.register_allocation_unit
-    return share
+    dealt = -(-warps // device.schedulers_per_sm) * device.schedulers_per_sm
+    return registers // dealt // device.register_allocation_unit * device.register_allocation_unit

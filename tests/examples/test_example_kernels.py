@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from compiling import compile_many
 
 from autosched.cli import main
 from autosched.user_kernels.problem import KernelProblem
@@ -117,7 +118,7 @@ def test_kernels_compile(arch: str, tmp_path: Path) -> None:
         for schedule in sampled(problem, 2):
             kernels[f"{name} {schedule}"] = kernel_of(problem, schedule)
     with CompilePool(CompileCache(tmp_path), workers=2) as pool:
-        for i, result in pool.compile_many(kernels.values(), arch):
+        for i, result in compile_many(pool, kernels.values(), arch):
             assert isinstance(result, Compiled), (list(kernels)[i], result)
 
 

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "sync/clocks.hpp"
 #include "report.hpp"
+#include "sched/idle_polls.hpp"
+#include "sched/parked.hpp"
+#include "sync/clocks.hpp"
 
 namespace autosched::emulator {
 
@@ -111,48 +113,10 @@ inline bool of_running(Epoch epoch) {
   return epoch >= clocks.resumed || (epoch >= clocks.first && block_of_epoch(epoch) == block_index);
 }
 
-// All living threads of a warp have reached a barrier. False where its arguments are invalid; `completed` lists the warps
-// that go on.
-bool arrive_at_barrier(unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed);
-// All threads of a warp have exited: barriers of the whole block wait for those that have not (Volta and later). The
-// numbers of those that go on, each with the warps that do.
-std::vector<std::pair<int, std::vector<unsigned>>> leave_barriers(unsigned w);
-// Whether a thread that has exited has gone around a barrier, and done something behind it.
-bool skipped_barrier(const Thread& thread, SiteIndex barrier);
 // One of the running blocks that gets the answer that it knows; nullptr where there is none.
 const Thread* waiting_thread();
 // Runs the whole grid (residents.cpp). Returns false where the launch was ended by a deadlock.
 bool run_grid();
-
-// What the blocks that run together have for themselves, and leave to others who run in their place (residents.cpp):
-// each variable of this kind has one of these beside it, which keeps its values by slot.
-class ParkedBase {
- public:
-  ParkedBase() { all().push_back(this); }
-  ParkedBase(const ParkedBase&) = delete;
-  virtual void swap_with(unsigned slot) const = 0;
-  static std::vector<const ParkedBase*>& all() {
-    static std::vector<const ParkedBase*> list;
-    return list;
-  }
-
- protected:
-  ~ParkedBase() = default;
-};
-template <class T>
-class Parked final : ParkedBase {
- public:
-  explicit Parked(T& current) : current_(current) {}
-  void swap_with(unsigned slot) const override {
-    if (slot >= values_.size()) values_.resize(slot + std::size_t{1});
-    using std::swap;
-    swap(current_, values_[slot]);
-  }
-
- private:
-  T& current_;
-  mutable std::deque<T> values_;
-};
 
 // Zeros, of which only what is touched takes memory.
 void* reserve_zeroed(std::size_t bytes);
@@ -169,9 +133,15 @@ constexpr std::uint32_t address_in_block(std::uint32_t address, unsigned rank) {
 }
 std::uint32_t cluster_address(std::uint32_t address);  // the latter, of either
 inline unsigned rank_of_address(std::uint32_t in_cluster) { return in_cluster >> rank_shift & 0x7fu; }
-// Where a load read shared memory that nobody had written, in words; nullptr where none did.
-const char* uninitialized_at(SiteIndex site);
-void note_uninitialized(SiteIndex site, const std::function<std::string()>& text);
+// Where a load read memory that nobody had written, in words; nullptr where none did.
+struct Uninitialized {
+  Kind kind;
+  std::string text;
+};
+const Uninitialized* uninitialized_at(SiteIndex site);
+void note_uninitialized(Kind kind, SiteIndex site, const std::function<std::string()>& text);
+// What was read without a value, or decided upon without effect, where nothing has come of it: notes of the launch.
+void report_unused_values();
 // Something that a thread does to another block, which therefore must not have exited: by `who` in `epoch`.
 void touch_block(unsigned rank, Who who, Epoch epoch);
 void check_exits();
@@ -199,7 +169,7 @@ void mark_volatile(SiteIndex site);
 
 // What comes of a value that was read while another thread writes it (isa/dropped.cpp): where nothing does, the finding
 // of that kind at self->site is a note. ``just_now``: what the reader has done before makes no difference.
-void watch_read(Kind kind, SiteIndex load, Who reader, bool just_now);
+void watch_read(Kind kind, SiteIndex load, Who reader, bool just_now, const char* address = nullptr, unsigned bytes = 0);
 // Such a finding is a fault for other reasons, too.
 void confirm_race(Kind kind, SiteIndex site);
 void settle_watched_reads();  // of the running blocks, which have ended
@@ -236,33 +206,6 @@ std::string describe_shared(unsigned address);
 unsigned add_actor(std::string name, Kind in_flight);
 Kind in_flight_kind(unsigned actor);
 
-// Turns that found a thread still waiting, since anything has happened at all: in this turn of the running blocks, and
-// in all turns of all blocks.
-class IdlePolls {
- public:
-  void operator++() { ++count_, ++vain_; }
-  void operator=(int) {
-    count_ = vain_ = 0, ++progress_;
-    met_ = false;
-  }
-  // Warps have met at a barrier, as those of a block also do in a loop that waits.
-  void meet() { met_ = true; }
-  bool met() const { return met_; }
-  // Something has changed, if nothing that anybody has asked for.
-  void move() { count_ = vain_ = 0; }
-  operator std::uint64_t() const { return count_; }
-  std::uint64_t vain() const { return vain_; }
-  std::uint64_t progress() const { return progress_; }
-  void begin_turn() { count_ = laps_ = 0; }
-  // Of loops that ask nobody, but are long.
-  void add_lap() { ++laps_; }
-  std::uint64_t laps() const { return laps_; }
-
- private:
-  std::uint64_t count_ = 0, vain_ = 0, progress_ = 0, laps_ = 0;
-  bool met_ = false;
-};
-extern IdlePolls idle_polls;
 // Random numbers of the launch's order; below 1: 0.
 unsigned random_below(unsigned count);
 inline bool seeded() { return launch.order_seed != 0; }
@@ -290,44 +233,19 @@ std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs);
 void flag_written_bytes(std::size_t buffer, unsigned char* flags);
 void start_block_global();
 // Accesses of one thread, at self->site, that are not counted. ``relaxed``: it does not race with atomics.
-// ``narrow``: of the scope of its block.
-void read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
-                 bool narrow = false);
+// ``narrow``: of the scope of its block. ``known``: of a lazy read, which makes no finding where a byte holds no value, but
+// says here which do, and returns whether all do.
+bool read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
+                 bool narrow = false, unsigned char* known = nullptr);
 void write_global(void* address, const void* from, int bytes, const char* instruction, bool relaxed, bool narrow = false);
 unsigned char* update_global(void* address, int bytes, const char* instruction, bool narrow = false);
 void fence_device();
 
-// Happens-before between threads that run together, by flags (block_order.cpp): a fence and a strong write that another
-// thread's strong read observes, and the fence behind that (PTX ISA, memory consistency model: release and acquire
-// patterns). ``narrow``: of the scope of the block. A place is that of a flag in shared or global memory.
-void start_block_order();
-void fence_block(bool narrow);
-std::uint64_t flag_in_shared(unsigned address);
-inline std::uint64_t flag_in_global(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
-void read_flag(std::uint64_t place);
-// ``update``: the write is an atomic's, which keeps what earlier writers have released (a release sequence).
-void write_flag(std::uint64_t place, bool update, bool narrow);
 // Checks a read of global memory for cp.async; false where it is out of bounds.
 bool check_global_read(const void* address, int bytes);
 // What a bulk copy reads or writes, of any length and alignment. Out of bounds reads as 0xFF.
 void read_global_bulk(void* to, const void* address, int bytes, const char* instruction);
 void write_global_bulk(void* address, const void* from, int bytes, const char* instruction);
-// Tensor maps in global memory (global/tensor_maps.cpp): what threads write there, the Tensor Memory Accelerator sees behind
-// a fence.proxy.tensormap::generic.release and, by a thread of its block, an .acquire of the map's address.
-// ``narrow``: of the scope of the block.
-void release_tensor_maps(std::uint32_t lanes, bool whole, bool narrow);  // lanes of the running thread's warp
-void acquire_tensor_map(const void* address, std::uint32_t lanes, bool narrow);
-void check_tensor_map_acquired(const void* address, const char* instruction);
-// The heap of device code (global/heap.cpp): addresses, 0 for none. At self->site.
-// One that lasts longer than this process lies in a region of the program's memory, with all that is known of it. ``most``:
-// bytes that may be there at a time. ``resets``: how often the host has emptied it. ``copied``: the region is a copy.
-void open_heap(void* region, std::size_t bytes, std::size_t most, std::uint64_t resets, bool copied);
-bool heap_is_used();  // by earlier launches
-std::size_t heap_used_bytes();  // of the buffer
-BufferSpec heap_spec();
-void keep_heap();  // for the next launch: which of its bytes hold a value
-std::uint64_t heap_malloc(std::uint64_t bytes);
-void heap_free(std::uint64_t address);
 // What can only be seen after a call: outputs that nobody wrote, workspaces that must be zero again.
 void check_after_call();
 // The next call finds outputs as the first one did, and nothing that anybody has written in them and in workspaces; all

@@ -26,6 +26,7 @@
 #include "machine.hpp"
 #include "isa/ptx.hpp"
 #include "isa/counts.hpp"
+#include "memory/global/heap.hpp"
 #include "memory/tensor_map.hpp"
 #include "memory/texture.hpp"
 
@@ -330,6 +331,7 @@ void finish(bool finished, const Job& job, int data, const std::vector<void*>& b
   if (finished) {
     check_after_call();
     lower_harmless_races();
+    report_unused_values();
   }
   for (const AddressInMemory& a : job.addresses) replace_address(buffers, a, address_of(buffers, a.target), a.stood);
   for (const auto& [buffer, offset] : job.defined) {

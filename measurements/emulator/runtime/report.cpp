@@ -151,6 +151,11 @@ bool count_finding(Kind kind, SiteIndex site, Grade grade) {
   return ++counts[id] == 1;
 }
 
+bool was_found(Kind kind, SiteIndex site) {
+  const std::size_t id = finding_id(kind, site, Grade::fault);
+  return id < counts.size() && counts[id] != 0;
+}
+
 namespace {
 void write_message(Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, va_list arguments) {
   char message[2048];

@@ -70,6 +70,7 @@ enum class Grade { fault, note };
 
 // Counts a finding; whether it is the first of its kind and grade at its site.
 bool count_finding(Kind kind, SiteIndex site, Grade grade = Grade::fault);
+bool was_found(Kind kind, SiteIndex site);  // as a fault
 void write_finding(Kind kind, SiteIndex site, const char* format, ...) __attribute__((format(printf, 3, 4)));
 // ``other``: the site of the access that it is about, too (0: none).
 void write_graded(Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, ...)

@@ -19,10 +19,12 @@ from search_spaces.programs.lowering.emit_products import Products
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.memory import ALIGNMENT
+from search_spaces.programs.planning.opaque import read_behind
 from search_spaces.programs.planning.splits import COUNTERS, PARTIALS, Split
 from search_spaces.programs.planning.staging import StagedNumbers
 from search_spaces.programs.planning.tails import but_the_last
 from search_spaces.programs.planning.uniform import always
+from search_spaces.programs.planning.unrolling import unroll_of
 
 
 class Emitter(Products):
@@ -205,7 +207,9 @@ class Emitter(Products):
         turns = loop.stop - loop.first + (loop.step - 1)
         count = (turns // loop.step).code
         split = self.split
-        if split is not None:
+        if split is not None and split.launched:
+            count = "part.count"
+        elif split is not None:
             count = f"(first_turn + {split.each} < {split.turns} ? {split.each} : {split.turns} - first_turn)"
         for operation in loop.body:  # states that the loop sets first are declared around it
             if isinstance(operation, ir.Set) and operation.state not in self.states:
@@ -224,6 +228,7 @@ class Emitter(Products):
         elif loop.number in self.peeled:
             turn = f"turn_{loop.number}"
             self.code.add(f"const int last_{turn} = {count} - 1;", loop.source)
+            self._unroll(loop)
             self._enter(f"for (int {turn} = 0; {turn} < last_{turn}; ++{turn}) {{", loop.source)
             self._but_the_last(loop)
             self._leave()
@@ -231,6 +236,7 @@ class Emitter(Products):
             self._operations(loop.body)
             self._leave()
         else:
+            self._unroll(loop)
             self._enter(
                 f"for (int turn_{loop.number} = 0; turn_{loop.number} < {count}; ++turn_{loop.number}) {{", loop.source
             )
@@ -239,11 +245,25 @@ class Emitter(Products):
         self.loop = outside
         if split is not None:
             self._join_splits(split, loop.source)
+        if self.opaque:
+            self._read_behind(loop)
         for state, reduce in self.found.sums.items():
             if loop.number in self.found.inside[reduce.result.id] and reduce.result.id in self.partial:
                 source = self.of(self.found.sources[reduce.result.id])
                 self._join(self.states[state], reduce, source, reduce.source)
                 del self.partial[reduce.result.id]
+
+    def _unroll(self, loop: ir.Loop) -> None:
+        count = unroll_of(self.found, self.values, loop.number)
+        if count is not None:
+            self.code.add(f"#pragma unroll {count}")
+
+    def _read_behind(self, loop: ir.Loop) -> None:
+        """Read the sums of a loop that wmma has added up."""
+        for operation in loop.body:
+            made = self.found.made[operation.value.id] if isinstance(operation, ir.Set) else None
+            if isinstance(operation, ir.Set) and isinstance(made, ir.Mma) and read_behind(self.found, made) is not None:
+                self._read_sums(made, self.states[operation.state])
 
     def _ring(self, loop: ir.Loop, ring: list[StagedNumbers], count: str) -> None:
         types = ", ".join(f"Operand_{n.staged.name}" for n in ring)
@@ -268,6 +288,9 @@ class Emitter(Products):
 
     def _join_splits(self, split: Split, source: ir.Source) -> None:
         """Let the last block of those that share the turns go on, with the sums of all."""
+        if split.launched:
+            self._join_parts(split, source)
+            return
         threads = self.numbers.warps * 32
         counts = [self.of(self.found.states[state]).registers for state in split.states]
         self.finish()
@@ -291,6 +314,34 @@ class Emitter(Products):
             )
             before += count
         self._written = True
+
+    def _join_parts(self, split: Split, source: ir.Source) -> None:
+        """Of two blocks that share a tile, let the one that comes last go on, with the sums of both."""
+        threads = self.numbers.warps * 32
+        counts = [(self.states[s], self.of(self.found.states[s]).registers) for s in split.states]
+        self.finish()
+        place = self.memory.use(None, ALIGNMENT)
+        self._barrier(source)
+        self._enter(f"if (part.count < {split.turns}) {{", source)
+        self.code.add("const int cut = part.cut(int(blockIdx.x));")
+        self.code.add(
+            f"float* const sums = {PARTIALS} + static_cast<long long>(cut) * {sum(n for _, n in counts) * threads};"
+        )
+        self.code.add(f"const SharedTile<{threads}> both{{{COUNTERS} + 2 * cut, shared + {place}u, thread, 0}};")
+        self._enter("if (both.is_first()) {")
+        before = 0
+        for state, count in counts:
+            self.code.add(f"tile::put_part<{count}, {threads}>(sums + {before * threads}, {state}, thread);")
+            before += count
+        self.code.add("both.tell_stored();")
+        self.code.add("continue;")
+        self._leave()
+        self.code.add("both.wait_stored();")
+        before = 0
+        for state, count in counts:
+            self.code.add(f"tile::add_part<{count}, {threads}>({state}, sums + {before * threads}, thread);")
+            before += count
+        self._leave()
 
     @property
     def workspaces(self) -> tuple[Operand, ...]:
@@ -337,7 +388,9 @@ def outside_ring(loop: int | None, ring: Sequence[StagedNumbers | BoxedNumbers])
 def grid_code(trace: ir.Trace, raster: str, split: Split | None = None) -> list[str]:
     """Return the block's coordinates."""
     blocks, index, lines = trace.blocks, "int(blockIdx.x)", list[str]()
-    if split is not None:
+    if split is not None and split.launched:
+        lines, index = ["const int tile_place = part.tile, first_turn = part.first;"], "tile_place"
+    elif split is not None:
         lines = [
             f"const int tile_place = int(blockIdx.x) % {trace.block_count};",
             f"const int split = int(blockIdx.x) / {trace.block_count}, first_turn = split * {split.each};",

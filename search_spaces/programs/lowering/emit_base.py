@@ -19,7 +19,7 @@ from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.splits import Split, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
 from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
-from search_spaces.programs.planning.ways import fragments, is_boxed
+from search_spaces.programs.planning.ways import fragments, is_boxed, is_opaque
 from search_spaces.spaces.parameters import Value
 
 AFTER, INSIDE = "after_loop", "in_loop"
@@ -33,6 +33,7 @@ class EmitterBase:
         self.numbers: Numbers = numbers(found, values)
         self.boxed = bool(found.products) and is_boxed(str(values["intrinsic"]))
         self.row: TensorIntrinsic | None = fragments(str(values["intrinsic"])) if found.products else None
+        self.opaque = bool(found.products) and is_opaque(str(values["intrinsic"]))
         self.staged: dict[tuple[int, Spread], StagedNumbers | BoxedNumbers] = {
             key: placed(staged, values, self.numbers) for key, staged in in_shared(found, values).items()
         }

@@ -10,6 +10,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_boxes import Boxes, Waiting
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
+from search_spaces.programs.planning.opaque import WARP_BYTES, read_behind
 from search_spaces.spaces.parameters import Value
 
 
@@ -85,9 +86,7 @@ class Products(Boxes):
         operands: dict[tuple[int, Spread], str] = {}
         loaded: list[str] = []
         for w in waiting:
-            product = number[w.operation.result.id]
-            for side, value in (("left", w.operation.a), ("right", w.operation.b)):
-                spread = Spread(side, value.shape, product)  # type: ignore[arg-type]
+            for value, spread in self._sides(w.operation):
                 if (value.id, spread) not in operands:
                     operands[value.id, spread] = self._operand(value, spread, w.operation.source, loaded)
         self.code.flush()
@@ -100,14 +99,38 @@ class Products(Boxes):
             o = w.operation
             n = self.numbers.products[number[o.result.id]]
             fragments_m, fragments_n = n.fragments
-            a, b = (
-                operands[v.id, Spread(side, v.shape, number[o.result.id])]  # type: ignore[arg-type]
-                for side, v in (("left", o.a), ("right", o.b))
-            )
+            a, b = (operands[v.id, s] for v, s in self._sides(o))
             type_ = row.c_name(o.a.dtype.c_name, o.b.dtype.c_name)
-            self.code.add(f"tile::multiply<{type_}, {fragments_m}, {fragments_n}>({w.array}, {a}, {b});", o.source)
+            types = [type_, str(fragments_m), str(fragments_n)]
+            if self.opaque:
+                types += [f"Operand_{self.refs[v.id, s].name}" for v, s in self._sides(o)]
+            self.code.add(f"tile::multiply<{', '.join(types)}>({w.array}, {a}, {b});", o.source)
         self.code.close()
         self._scopes.pop()
+        if self.opaque:
+            for w in waiting:
+                if read_behind(self.found, w.operation) is None:
+                    self._read_sums(w.operation, w.array)
+
+    def _sides(self, operation: ir.Mma) -> list[tuple[ir.Value, Spread]]:
+        """Return the operands of a product and who holds what of them."""
+        number = self.found.product_of[operation.result.id]
+        a, b = operation.a, operation.b
+        return [(a, Spread("left", a.shape, number)), (b, Spread("right", b.shape, number))]
+
+    def _read_sums(self, operation: ir.Mma, array: str) -> None:
+        """Bring accumulators whose elements no register is known to hold to where the program has them."""
+        assert self.row is not None
+        n = self.numbers.products[self.found.product_of[operation.result.id]]
+        place = self.memory.use(self.loop, WARP_BYTES * self.numbers.warps)
+        self._barrier(operation.source)
+        fragments_m, fragments_n = n.fragments
+        type_ = self.row.c_name(operation.a.dtype.c_name, operation.b.dtype.c_name)
+        self.code.add(
+            f"tile::read_sums<{type_}, {fragments_m * fragments_n}>({array}, shared + {place}u + {WARP_BYTES}u * "
+            "unsigned(warp), lane);",
+            operation.source,
+        )
 
     def _group(self, staged: Staged) -> str:
         """Return the place of a warp along m or n, among the subgroups of a product."""
@@ -123,7 +146,7 @@ class Products(Boxes):
         step."""
         assert self.row is not None
         ref = self.refs[value.id, spread]
-        side, of = ("A" if spread.kind == "left" else "B"), self.of(spread)
+        side = "A" if spread.kind == "left" else "B"
         type_ = self.row.c_name(value.dtype.c_name, value.dtype.c_name)
         if ref.kind == "staged":
             staged = next(n.staged for n in self.staged.values() if n.staged.name == ref.name)
@@ -132,6 +155,7 @@ class Products(Boxes):
             loaded.append(f"tile::{kind}Fragments<Operand_{ref.name}> {name};")
             loaded.append(f"{name}.load(tile_{ref.name}, step, {self._group(staged)}, lane);")
             return f"{name}.x"
+        of = self.of(spread)
         if self.is_packed(value.dtype, spread):
             ref = self._pack(ref, of.registers, source)
         elif ref.kind != "array" or ref.table is not None or ref.rough:

@@ -5,12 +5,15 @@ The source names the lines of the user's file (``#line``), so that what the emul
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from search_spaces.hardware.devices import Device
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ATOMICS
 from search_spaces.programs.lowering.emit import Emitter, grid_code
 from search_spaces.programs.planning.boxes import BoxedNumbers, box_map, box_struct
 from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.splits import Split
 from search_spaces.programs.planning.staging import operand_struct
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.config import Config
@@ -32,9 +35,15 @@ OF_BOXES = (
     "autosched/ptx/warp/shuffle.cuh",
 )
 THREAD = "[[maybe_unused]] const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;"
+THREAD_ANEW = THREAD.replace("int(threadIdx.x)", "int(ptx::thread_anew())")
 OF_ATOMICS = "autosched/tile/atomics.cuh"
 OF_SPLITS = "autosched/tile/split.cuh"
-OF_UNITS = {"mma": "autosched/intrinsics/mma_sync.cuh", "fma": "autosched/intrinsics/fma.cuh"}
+OF_UNITS = {
+    "mma": "autosched/intrinsics/mma_sync.cuh",
+    "wmma": "autosched/intrinsics/wmma.cuh",
+    "fma": "autosched/intrinsics/fma.cuh",
+}
+OF_OPAQUE = "autosched/tile/opaque.cuh"
 
 
 def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
@@ -71,11 +80,13 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
     elif row is not None:
         includes += OF_PRODUCTS
         includes.append(row.header or OF_UNITS[row.unit])
+        if emitter.opaque:
+            includes.append(OF_OPAQUE)
     threads, splits = config.integer("threads"), emitter.split.count if emitter.split is not None else 1
     atomics = [s for s in found.stores if isinstance(s, ir.AtomicRmw)]
     if any(not ATOMICS[s.kind].red or s.window.array.dtype.bits == 16 for s in atomics):
         includes.append(OF_ATOMICS)
-    if splits > 1:
+    if emitter.split is not None:
         includes.append(OF_SPLITS)
     structs = "".join(
         box_struct(n, emitter.numbers)
@@ -89,6 +100,11 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
         *grid_code(trace, config.text("raster") if len(trace.blocks) > 1 else "row", emitter.split),
         *(emitter.head or [THREAD]),
     ]
+    streamed = emitter.split.launched if emitter.split is not None else 0
+    body = [*(f"  {line}" for line in head), *emitter.code.lines]
+    if streamed:
+        assert emitter.split is not None
+        body = _over_parts(trace, emitter.split, head, emitter.code.lines)
     source = (
         "".join(f"#include <{header}>\n" for header in dict.fromkeys(includes))
         + "\nusing namespace autosched;\n\n"
@@ -97,8 +113,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
         + emitter.structs
         + f'\nextern "C" __global__ void __launch_bounds__({threads}, {config.integer("min_blocks")})\n'
         + f"{entry}({parameters}) {{\n"
-        + "".join(f"  {line}\n" for line in head)
-        + "\n".join(emitter.code.lines)
+        + "\n".join(body)
         + "\n}\n"
     )
     return Kernel(
@@ -106,8 +121,26 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
         source=source,
         headers=Headers.from_folder(include_dir()),
         arguments=arguments,
-        grid=(trace.block_count * splits, 1, 1),
+        grid=(streamed or trace.block_count * splits, 1, 1),
         block=(threads, 1, 1),
         dynamic_shared_bytes=shared_bytes,
         cooperating=(splits, trace.block_count if splits > 1 else 1),
+        chained=streamed > 0,
     )
+
+
+def _over_parts(trace: ir.Trace, split: Split, head: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """Return the body for every part of a tile that a block computes. The index of the thread is read anew for each: of
+    what follows from it the compiler would keep addresses in registers over all of them."""
+    shared, *rest = head
+    return [
+        f"  {shared}",
+        f"  using Deal = StreamK<{trace.block_count}, {split.launched}, {split.turns}>;",
+        "  auto walk = Deal::Walk::of(int(blockIdx.x));",
+        "#pragma unroll 1",
+        "  for (auto part = walk.next(); part.count > 0; part = walk.next()) {",
+        "  ptx::barrier_sync();  // everybody is done with the part before",
+        *(f"  {line.replace(THREAD, THREAD_ANEW)}" for line in rest),
+        *lines,
+        "  }",
+    ]

@@ -14,7 +14,8 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution, move, subgroup_lanes
 from search_spaces.programs.planning.memory import across_bytes
 from search_spaces.programs.planning.numbers import Numbers, numbers
-from search_spaces.programs.planning.ways import fragments, is_boxed
+from search_spaces.programs.planning.opaque import WARP_BYTES, is_staged, read_behind
+from search_spaces.programs.planning.ways import fragments, is_boxed, is_opaque
 from search_spaces.spaces.parameters import Value
 
 OVERHEAD = 24  # registers for addresses and counters
@@ -93,7 +94,7 @@ def _why_not(found: Inference, made: Numbers) -> str | None:
         if not found.wanted.get(id_):
             continue
         try:
-            for spread in found.wanted[id_]:
+            for spread in _in_registers(found, made, operation.result, found.wanted[id_]):
                 made.of(spread)
             if isinstance(operation, ir.Reduce) and operation.size < operation.value.shape[operation.dimension]:
                 of = made.of(found.sources[id_])
@@ -103,6 +104,12 @@ def _why_not(found: Inference, made: Numbers) -> str | None:
         except ValueError as error:
             return f"{operation.source}: {error}"
     return None
+
+
+def _in_registers(found: Inference, made: Numbers, value: ir.Value, spreads: Iterable[Spread]) -> list[Spread]:
+    """Of ``spreads``, those in which threads have the value: wmma's operands come from shared memory."""
+    opaque = bool(made.products) and is_opaque(made.products[0].intrinsic)
+    return [s for s in spreads if not (opaque and is_staged(found, value, s))]
 
 
 def _registers(found: Inference, made: Numbers) -> int:
@@ -118,7 +125,14 @@ def _registers(found: Inference, made: Numbers) -> int:
                 outside = max(outside, count)
     if not states:
         outside = max(
-            [outside, *(made.of(s).registers for i in found.made.values() for s in found.computed_in(i.result))],
+            [
+                outside,
+                *(
+                    made.of(s).registers
+                    for i in found.made.values()
+                    for s in _in_registers(found, made, i.result, found.computed_in(i.result))
+                ),
+            ],
         )
     return max(states + inside + _fragments(found, made), outside) + OVERHEAD
 
@@ -148,6 +162,11 @@ def _exchanged(found: Inference, made: Numbers, inside: bool) -> tuple[frozenset
     for value, source, target in found.conversions:
         if bool(found.inside[value.id]) == inside:
             exchange(made.of(source), made.of(target))
+    if made.products and is_opaque(made.products[0].intrinsic):
+        for operation in found.made.values():
+            if isinstance(operation, ir.Mma):
+                around = len(found.inside[operation.result.id]) - (read_behind(found, operation) is not None)
+                joined = max(joined, WARP_BYTES * made.warps * (bool(around) == inside))
     sums = {r.result.id for r in found.sums.values()}  # joined in the loop or behind it
     for id_ in found.moving:
         operation = found.made[id_]

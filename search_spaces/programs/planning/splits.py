@@ -75,11 +75,15 @@ def splittable(found: Inference) -> ir.Loop | None:
 
 @dataclass(frozen=True)
 class Split:
-    """``count`` blocks share the ``turns`` of a loop, ``each`` of them but the last as many as the others."""
+    """``count`` blocks share the ``turns`` of a loop, ``each`` of them but the last as many as the others.
+
+    With stream-K ``launched`` blocks compute all tiles, one behind another, and two share one that is cut; 0 without.
+    """
 
     loop: ir.Loop
     count: int
     turns: int
+    launched: int = 0
 
     @property
     def each(self) -> int:
@@ -90,7 +94,13 @@ class Split:
         return [o.state for o in self.loop.body if isinstance(o, ir.Set)]
 
     def workspaces(self, blocks: int, registers: int, threads: int) -> tuple[Operand, ...]:
-        """Return the parts of sums, and for each tile how many have come."""
+        """Return the parts of sums, and for each tile how many have come; with stream-K a part for each block that
+        shares a tile with the next one, and what the two tell each other."""
+        if self.launched:
+            return (
+                Operand(PARTIALS, "workspace", F32, (self.launched, registers, threads)),
+                Operand(COUNTERS, "workspace", U32, (self.launched, 2), zeroed=True),
+            )
         return (
             Operand(PARTIALS, "workspace", F32, (blocks, self.count, registers, threads)),
             Operand(COUNTERS, "workspace", U32, (blocks,), zeroed=True),
@@ -99,6 +109,8 @@ class Split:
 
 def split_of(found: Inference, values: Mapping[str, Value]) -> Split | None:
     """Of a schedule; None where each block has all turns."""
-    count = int(values.get("split_k", 1))
-    loop = splittable(found) if count > 1 else None
-    return None if loop is None else Split(loop, count, found.trace.turns()[loop.number])
+    count, streams = int(values.get("split_k", 1)), bool(values.get("stream_k", 0))
+    loop = splittable(found) if count > 1 or streams else None
+    if loop is None:
+        return None
+    return Split(loop, count, found.trace.turns()[loop.number], int(values["launched_blocks"]) if streams else 0)

@@ -111,6 +111,8 @@ def operand_struct(n: StagedNumbers, numbers: Numbers, row: TensorIntrinsic, who
         "int group_size": data,
         "int fragments": product.fragments[at],
     }
+    if n.access.leading_dimension is not None:
+        values["unsigned leading_dimension"] = n.access.leading_dimension
     if whole is not None:
         values["int whole"] = values["int advance"] if whole else 0
     lines = [
@@ -118,6 +120,8 @@ def operand_struct(n: StagedNumbers, numbers: Numbers, row: TensorIntrinsic, who
         f"using T = {element};",
         f"using Layout = {n.layout.c_name};",
     ]
+    if n.access.leading_dimension is not None:
+        lines.append(f"static constexpr ptx::Major order = ptx::Major::{n.access.mode};")
     lines += [f"static constexpr {name} = {str(value).lower()};" for name, value in values.items()]
     members = "".join(f"  {line}\n" for line in lines)
     return (

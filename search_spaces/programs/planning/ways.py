@@ -1,16 +1,23 @@
 """What a schedule multiplies with: fragments of a warp, or wgmma, which reads boxes in shared memory.
 
 A warpgroup has its accumulators, and its a in registers, as its four warps would have them by ``mma.m16n8k16``, each
-16 of 64 rows. So wgmma is a way to multiply that changes no distribution.
+16 of 64 rows. So wgmma is a way to multiply that changes no distribution. Who holds what of wmma is not specified:
+its accumulators go through shared memory, from where each lane reads what it would have by ``mma.m16n8k16``.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from functools import cache
+
 from search_spaces.hardware import intrinsics
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import DType
+from search_spaces.hardware.fragments import Fragment
 from search_spaces.hardware.intrinsics import TensorIntrinsic
+from search_spaces.hardware.units import unit
 from search_spaces.hardware.wgmma import WARPGROUP
+from search_spaces.layouts.nested_layout import NestedLayout
 
 WGMMA = "wgmma_m64k16"  # of any n
 TYPES = ("f16", "bf16")
@@ -18,6 +25,10 @@ ROWS_OF_WARP = 16  # of the 64 of an instruction
 WARPS = WARPGROUP // 32
 MOST_COLUMNS = 256  # of an instruction
 BOX_ALIGNMENT = 1024  # bytes after which the pattern of the widest swizzle repeats
+
+
+# Two fragments of c of mma.m16n8k16, side by side.
+_READ_16X16 = Fragment((16, 16), 8, NestedLayout((1, 1), (1, 1), (2, 2), (8, 4), (1, 2), (0, 0), (4, 1)))
 
 
 def wgmma_name(element: DType) -> str:
@@ -30,22 +41,25 @@ def is_boxed(name: str) -> bool:
     return name.startswith(WGMMA)
 
 
+def is_opaque(name: str) -> bool:
+    """Whether accumulators are readable through shared memory alone (wmma)."""
+    return unit(intrinsics.intrinsic(name).unit).opaque if not is_boxed(name) else False
+
+
+@cache
 def fragments(name: str) -> TensorIntrinsic:
-    """Who holds what in registers: the row called ``name``, or the one whose fragments wgmma's are."""
-    return intrinsics.intrinsic(name.replace(WGMMA, "mma_m16n8k16") if is_boxed(name) else name)
+    """Who holds what in registers: the row called ``name``, or the one whose fragments wgmma's are. Results of an
+    opaque row are as they have been read from shared memory."""
+    row = intrinsics.intrinsic(name.replace(WGMMA, "mma_m16n8k16") if is_boxed(name) else name)
+    return dataclasses.replace(row, c=_READ_16X16) if is_opaque(name) else row
 
 
 def rows_of_intrinsics(element: DType, tf32: bool = False, device: Device | None = None) -> tuple[str, ...]:
-    """Return what multiplies the type and adds up in f32, or in i32: mma.sync, FMA for f32, and wgmma where ``device``
-    has it."""
+    """Return what multiplies the type and adds up in f32, or in i32: mma.sync, wmma, FMA for f32, and wgmma where
+    ``device`` has it."""
     found = intrinsics.intrinsics_for(element.name, tf32=tf32, acc="f32", device=device)
-    units = (("mma", "fma") if tf32 else ("fma",)) if element.name == "f32" else ("mma",)
-    names = tuple(
-        row.name
-        for unit in units
-        for row in found
-        if row.unit == unit and row.c.layout is not None and not row.unit_scales
-    )
+    units = ("mma", "wmma", "fma") if element.name == "f32" else ("mma", "wmma")
+    names = tuple(row.name for kind in units for row in found if row.unit == kind and not row.unit_scales)
     return (*names, wgmma_name(element)) if has_boxes(element, device) else names
 
 

@@ -21,21 +21,25 @@ from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.memory import stages_of
-from search_spaces.programs.planning.numbers import Numbers, numbers
+from search_spaces.programs.planning.numbers import Numbers, ProductNumbers, numbers
+from search_spaces.programs.planning.opaque import read_behind
 from search_spaces.programs.planning.splits import split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
 from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
-from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed
+from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed, is_opaque
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import L2_SHARE, wave_shape
+from search_spaces.templates.common.stream_k import ADDITIONS, STOPS_TO_EXCHANGE
 
 ISSUED_PER_COPY = 4  # warp instructions of a piece that cp.async copies to a box, with its address and the walk
 BOTH_END = 0.125  # of turns in which two warpgroups wait at one time: an assumption, as of the hand-written template
 LINE_BYTES = 128  # of shared memory, in a cycle
 DECIDING = ("store_", "home_", "split_k", "tail", "intrinsic")  # parameters beside those of distributions
+WMMA_WAVEFRONTS = 8  # of a fragment of 16 x 16 in f32
+WMMA_READ = 12  # instructions that store such a fragment, wait, and load it again
 MORE_REGISTERS = 22  # than the lower estimate, as of the hand-written template, whose loop is the same
 
 
@@ -50,6 +54,9 @@ class Work:
     load_bytes: float = 0.0
     store_bytes: float = 0.0
     flops: float = 0.0
+
+    def times(self, count: float) -> Work:
+        return Work(**{f.name: getattr(self, f.name) * count for f in dataclasses.fields(Work)})
 
     def __add__(self, other: Work) -> Work:
         return Work(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)})
@@ -89,6 +96,8 @@ class _Counter(Work):
                             self._mask(n, inside)
                     self.run(operation.body, inside)
                     self.turns = turns
+                    if not self.of_values:
+                        self._read_behind(operation, times)
                 case ir.If():
                     self.run(operation.body, times)
                 case ir.Set() | ir.Move():
@@ -141,6 +150,8 @@ class _Counter(Work):
         if is_boxed(product.intrinsic):
             self._boxed_product(operation, times)
             return
+        if is_opaque(product.intrinsic) and read_behind(self.found, operation) is None:
+            self._read_sums(product, times)
         multiplies = fragments_m * fragments_n * (k // row.k) * self.made.warps * row.instructions
         self.instructions += multiplies * times
         for side, value in (("left", operation.a), ("right", operation.b)):
@@ -156,6 +167,19 @@ class _Counter(Work):
                 self.wavefronts += traffic.wavefronts * sharers * times
                 self.instructions += 2 * traffic.instructions * sharers * times
 
+    def _read_behind(self, loop: ir.Loop, times: float) -> None:
+        for operation in loop.body:
+            if isinstance(operation, ir.Mma) and read_behind(self.found, operation) == loop.number:
+                product = self.made.products[self.found.product_of[operation.result.id]]
+                if is_opaque(product.intrinsic):
+                    self._read_sums(product, times)
+
+    def _read_sums(self, product: ProductNumbers, times: float) -> None:
+        """Count the way of accumulators through shared memory: 1 KiB a fragment there, and back."""
+        sums = math.prod(product.fragments) * self.made.warps
+        self.wavefronts += 2 * WMMA_WAVEFRONTS * sums * times
+        self.instructions += WMMA_READ * sums * times
+
     def _boxed_product(self, operation: ir.Mma, times: float) -> None:
         """Each wgmma reads its 64 rows of a, where they are in shared memory, and all of b."""
         (m, k), n = operation.a.shape, operation.b.shape[1]
@@ -169,6 +193,8 @@ class _Counter(Work):
         result = operation.result
         warps = self.made.warps
         for spread in self.found.computed_in(result):
+            if isinstance(operation, ir.Transpose) or (result.id, spread) in self.keys:
+                continue
             of = self.made.of(spread)
             match operation:
                 case ir.Map(_, function):
@@ -178,8 +204,6 @@ class _Counter(Work):
                     if function != "cast":
                         self.special += FUNCTIONS[function].special * of.registers * warps * times
                 case ir.Load(_, window):
-                    if (result.id, spread) in self.keys:
-                        continue
                     self._direct(of, window, times, False)
                 case ir.Reduce():
                     source = self.made.of(self.found.sources[result.id])
@@ -268,7 +292,8 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     made = numbers(found, config)
     work, split, staged = _work(found, config, made), split_of(found, config), in_shared(found, config)
     blocks, threads = config.integers("blocks", "threads")
-    if split is not None:
+    streamed = split.launched if split is not None else 0
+    if split is not None and not streamed:
         blocks *= split.count
         results = sum(made.of(found.states[state]).registers for state in split.states) * made.warps * WARP
         work += Work(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
@@ -277,6 +302,15 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     row = fragments(config.text("intrinsic")) if found.products else None
     boxed = bool(found.products) and is_boxed(config.text("intrinsic"))
     ending = _ending(found, made) if boxed else 0.0
+    tiles, ends, exchanged, dram = 1.0, int(boxed), 0.0, _dram_bytes(problem, config, device, work.load_bytes, blocks)
+    if split is not None and streamed:
+        # Nothing else of a block runs beside the end of a tile, and the exchange of sums.
+        tiles, results = blocks / streamed, sum(made.of(found.states[s]).registers for s in split.states) * threads
+        ends, exchanged = math.ceil(tiles), 4.0 * results
+        ending = 4.0 * results / WARP * ends + ADDITIONS * exchanged
+        work = work.times(tiles) + Work(instructions=ADDITIONS * exchanged, store_bytes=2 * exchanged)
+        dram += exchanged * streamed
+        blocks = streamed
     return CostCounts(
         blocks=blocks,
         threads=threads,
@@ -289,14 +323,17 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         shared_wavefronts=work.wavefronts,
         load_bytes=work.load_bytes,
         store_bytes=work.store_bytes,
-        dram_bytes=_dram_bytes(problem, config, device, work.load_bytes, blocks),
+        dram_bytes=dram,
         iterations=1
         if main is None
+        else max(1, math.ceil(_average(found, main) * tiles))
+        if streamed
         else max(1, round(_average(found, main) / (split.count if split is not None else 1))),
         stages=1 if main is None else stages[main],
         special=work.special,
         barriers_per_iteration=_barriers(config, made, stages[main], boxed) if main is not None else 0,
-        drains=1 if boxed else 0,
+        restarts=max(ends - 1, 0) if streamed else 0,
+        drains=ends + (STOPS_TO_EXCHANGE if streamed else 0),
         drain_instructions=ending,
         run_bytes=float(min((_run_bytes(placed(s, config, made)) for s in staged.values()), default=128)),
     )

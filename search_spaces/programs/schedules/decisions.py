@@ -21,13 +21,15 @@ from search_spaces.programs.planning.memory import (
     shared_tile_bytes,
     stage_names,
 )
-from search_spaces.programs.planning.splits import SPLITS, splittable
+from search_spaces.programs.planning.splits import SPLITS
 from search_spaces.programs.planning.staging import REGISTERS, SHARED
 from search_spaces.programs.planning.tails import MASKED, PEELED, peelable, tail_names
+from search_spaces.programs.planning.unrolling import UNROLLS, unrollable
 from search_spaces.programs.planning.ways import has_boxes
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import BARRIER_BYTES, filling, threads, workers
 from search_spaces.programs.schedules.sizes import anchor_count, derived_sizes, is_turnable
+from search_spaces.programs.schedules.streams import is_splittable, stream_attributes, stream_k
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
@@ -93,9 +95,12 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     for name in tail_names(found.inferences.values()).values():
         doc = "whether the last turns of the loop have code of their own"
         listed.append(categorical(name, (MASKED, PEELED), doc, before=MASKED))
+    for name in unrollable(first).values():
+        listed.append(ordinal(name, UNROLLS, "how often the body of the loop stands behind itself", before=4))
     listed += filling(found, device)
     if is_splittable(found):
         listed.append(ordinal("split_k", SPLITS, "blocks that share the turns of the loop, of which the last adds up"))
+        listed += stream_k(found)
     for i in range(len(first.sums)):
         listed.append(categorical(f"sum_{i + 1}", (INSIDE, AFTER), "when the lanes' parts of a sum are joined"))
     for place, store in enumerate(first.stores):
@@ -109,11 +114,6 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     if len(first.trace.blocks) > 1:
         listed.append(raster())
     return tuple(listed)
-
-
-def is_splittable(found: Choices) -> bool:
-    """Whether blocks may share the turns of the only loop."""
-    return all(splittable(i) is not None for i in found.inferences.values())
 
 
 def given_warps(found: Choices) -> tuple[int, ...]:
@@ -153,6 +153,7 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     computing = workers(found, device)
     listed.append(_threads(found, computing))
     listed += threads(found, device)
+    listed += stream_attributes(found, device)
     for s in operands:
         listed += _operand_attributes(s, computing)
     for place, name in tail_names(found.inferences.values()).items() if found.domains else ():

@@ -11,6 +11,8 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution, Renamed, Shuffled, move
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.numbers import Numbers, numbers
+from search_spaces.programs.planning.opaque import is_staged
+from search_spaces.programs.planning.ways import is_opaque
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.parameters import Value
 
@@ -43,10 +45,13 @@ def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[Valu
     """Every distribution in which a value is computed, in the order of the program."""
     found = choices(problem).inference(schedule)
     made = numbers(found, schedule)
+    opaque = bool(found.products) and is_opaque(str(schedule["intrinsic"]))
     rows = []
     for operation in found.made.values():
         result = operation.result
         for spread in found.computed_in(result):
+            if opaque and is_staged(found, result, spread):
+                continue  # wmma reads it from shared memory
             of = made.of(spread)
             name = operation.function if isinstance(operation, ir.Map) else type(operation).__name__.lower()
             shape = f"{result.shape[0]}x{result.shape[1]} {result.dtype.name}"

@@ -11,7 +11,8 @@ from search_spaces.layouts.shared_layout import Axis, parse_layout
 from search_spaces.programs.inference.inference import Staged
 from search_spaces.programs.planning.choices import Choices
 from search_spaces.programs.planning.ways import fragments
-from search_spaces.programs.schedules.decisions import COPY_COLUMNS, is_splittable, operand_names
+from search_spaces.programs.schedules.decisions import COPY_COLUMNS, operand_names
+from search_spaces.programs.schedules.streams import is_splittable
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Rule

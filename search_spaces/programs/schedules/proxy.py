@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from itertools import product
+
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.independence import independent
@@ -10,6 +13,8 @@ from search_spaces.programs.planning.memory import stages_of
 from search_spaces.programs.planning.tails import peeled
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.matmul.proxy import LEAST_TILES, MOST_TILES
+from search_spaces.templates.matmul.stream_k import streams
 
 
 def proxy(problem: ProgramProblem, schedule: Schedule) -> ProgramProblem:
@@ -34,7 +39,24 @@ def proxy(problem: ProgramProblem, schedule: Schedule) -> ProgramProblem:
             return problem
     except ValueError:
         return problem
-    return smaller
+    return _with_partial_wave(problem, smaller, schedule) if schedule.values.get("stream_k") else smaller
+
+
+def _with_partial_wave(problem: ProgramProblem, small: ProgramProblem, schedule: Schedule) -> ProgramProblem:
+    """Return ``small`` with the fewest tiles that stream-K can deal out, with whole ones besides, or ``problem``."""
+    trace = choices(small).inference(schedule.values).trace
+    axes = independent(trace)
+    blocks = trace.blocks
+    most = {axis: -(-problem.sizes[name] // trace.tile[axis]) for name, axis in axes.items()}
+    ranges = [range(n, min(most.get(axis, n), MOST_TILES) + 1) for axis, n in enumerate(blocks)]
+    found = [tiles for tiles in product(*ranges) if math.prod(tiles) >= LEAST_TILES and streams(math.prod(tiles))]
+    if not found:
+        return problem
+    tiles, sizes = min(found, key=math.prod), dict(small.sizes)
+    for name, axis in axes.items():
+        rest = problem.sizes[name] % trace.tile[axis] or trace.tile[axis]
+        sizes[name] = min(problem.sizes[name], (tiles[axis] - 1) * trace.tile[axis] + rest)
+    return type(problem)(**sizes)
 
 
 def dealt_out(problem: ProgramProblem, schedule: Schedule) -> dict[str, int]:

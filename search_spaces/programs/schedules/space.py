@@ -25,8 +25,10 @@ from search_spaces.programs.schedules.decisions import (
     shaping_names,
     staged_operands,
 )
+from search_spaces.programs.schedules.opaque import opaque_pruning, opaque_rules
 from search_spaces.programs.schedules.operands import operand_pruning, split_pruning, split_rules, staged_rules
 from search_spaces.programs.schedules.sizes import anchor_count
+from search_spaces.programs.schedules.streams import stream_pruning, stream_rules
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.rules import Rule
@@ -57,16 +59,20 @@ def space(problem: ProgramProblem, device: Device) -> Space:
             *(_intrinsic_rule(device, p) for p in products),
             *(spared(rule, found, device) for s in operands for rule in staged_rules(s, threads)),
             *box_rules(found, device),
+            *opaque_rules(found, device),
             *(rule for a in range(anchor_count(found)) for rule in _blocked_rules(a)),
             *split_rules(found),
+            *stream_rules(found, device),
             _plan_rule(problem, device),
             *device_rules(device),
         ),
         (
             *_size_rules(problem, device),
             *split_pruning(found, device),
+            *stream_pruning(found, device),
             *(spared(rule, found, device) for s in operands for rule in operand_pruning(s, threads, device)),
             *box_pruning(found, device),
+            *opaque_pruning(found, device),
         ),
         stratified_by="intrinsic" if products else "min_blocks",
     )

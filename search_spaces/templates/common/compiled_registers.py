@@ -20,4 +20,4 @@ def compiled_registers(config: Config, device: Device, scale: float = 1.0, more:
         more: Beside it.
     """
     least, threads, blocks = config.integers("registers", "threads", "min_blocks")
-    return max(least, min(int(scale * least) + more, int(register_limit(device, threads, blocks))))
+    return max(least, min(int(scale * least) + more, register_limit(device, threads, blocks)))

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from compiling import compile_many
 from kernels import generate
 from static_asserts import asserted_rules
 
@@ -110,7 +111,7 @@ def test_the_rule_and_the_static_assert_say_the_same(
         assert old in source
         source = source.replace(old, new, 1)
     with CompilePool(workers=1) as pool:
-        ((_, result),) = pool.compile_many([dataclasses.replace(kernel, source=source)], H200.arch)
+        result = pool.compile(dataclasses.replace(kernel, source=source), H200.arch)
     assert isinstance(result, CompileFailure)
     named = re.findall(r"rule (\w+):", result.log)
     assert any(rule.startswith(name) for name in named), result.log
@@ -167,7 +168,7 @@ def test_sampled_schedules_compile(part: int, name: str, nightly: bool) -> None:
     ]
     assert len(kernels) >= 4
     with CompilePool() as pool:
-        results = dict(pool.compile_many(kernels, target.arch))
+        results = dict(compile_many(pool, kernels, target.arch))
     assert sorted(results) == list(range(len(kernels)))
     failures = [r for r in results.values() if isinstance(r, CompileFailure)]
     assert not failures, failures[0].reason

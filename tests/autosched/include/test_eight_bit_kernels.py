@@ -108,7 +108,7 @@ def test_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) 
     target = device(chip)
     kernel = generate(problem, schedule, target)
     with CompilePool(workers=1) as pool:
-        ((_, result),) = pool.compile_many([kernel], target.arch)
+        result = pool.compile(kernel, target.arch)
     assert isinstance(result, Compiled) and result.resources.spill_store_bytes == 0
     stress = [case.inputs for case in problem.stress_inputs(1)]
     for inputs in (problem.random_inputs(0), *stress[: None if nightly else 1]):

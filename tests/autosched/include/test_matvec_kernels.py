@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from compiling import compile_many
 from kernels import generate
 from static_asserts import asserted_rules
 
@@ -38,7 +39,7 @@ AFTER = BEFORE.replace(expand_dims="yes")
 def compiled(problem: Matvec, schedules: list[Schedule], target: str = "h200") -> list[Compiled]:
     row = device(target)
     with CompilePool() as pool:
-        results = dict(pool.compile_many([generate(problem, s, row) for s in schedules], row.arch))
+        results = dict(compile_many(pool, [generate(problem, s, row) for s in schedules], row.arch))
     for result in results.values():
         assert not isinstance(result, CompileFailure), result.reason
     return [results[i] for i in range(len(schedules))]  # type: ignore[misc]

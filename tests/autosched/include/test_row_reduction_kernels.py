@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from compiling import compile_many
 from kernels import generate
 from static_asserts import asserted_rules
 
@@ -259,7 +260,7 @@ def test_sampled_schedules_compile(target: str, nightly: bool) -> None:
     ]
     assert len(kernels) >= 9
     with CompilePool() as pool:
-        results = dict(pool.compile_many(kernels, row.arch))
+        results = dict(compile_many(pool, kernels, row.arch))
     failures = [r for r in results.values() if isinstance(r, CompileFailure)]
     assert not failures, failures[0].reason
 

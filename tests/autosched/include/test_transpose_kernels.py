@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from compiling import compile_many
 from kernels import generate, space_of
 from static_asserts import asserted_rules
 
@@ -56,7 +57,7 @@ def test_the_rule_and_the_static_assert_say_the_same(
         assert old in source
         source = source.replace(old, new, 1)
     with CompilePool(workers=1) as pool:
-        ((_, result),) = pool.compile_many([dataclasses.replace(kernel, source=source)], H200.arch)
+        result = pool.compile(dataclasses.replace(kernel, source=source), H200.arch)
     assert isinstance(result, CompileFailure)
     assert rule in re.findall(r"rule (\w+):", result.log), result.log
 
@@ -83,7 +84,7 @@ def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
         for schedule in space_of(problem, H200).sample(8 if nightly else 2, seed=7):
             kernels.append(generate(problem, schedule.replace(min_blocks=1), H200))
     with CompilePool() as pool:
-        results = dict(pool.compile_many(kernels, H200.arch))
+        results = dict(compile_many(pool, kernels, H200.arch))
     assert sorted(results) == list(range(len(kernels)))
     for result in results.values():
         assert not isinstance(result, CompileFailure), result.reason
@@ -108,7 +109,7 @@ def test_cache_hints_reach_the_machine_code(problem: Problem) -> None:
     )
     hints = [{"x_cache": x, "out_cache": out} for x in LOAD_HINTS for out in STORE_HINTS]
     with CompilePool() as pool:
-        results = pool.compile_many([generate(problem, first.replace(**h), H200) for h in hints], H200.arch)
+        results = compile_many(pool, [generate(problem, first.replace(**h), H200) for h in hints], H200.arch)
         cubins = {without_texts(result.path) for _, result in results if not isinstance(result, CompileFailure)}
     assert len(cubins) == len(hints) == 8
 

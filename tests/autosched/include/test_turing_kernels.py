@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from compiling import compile_many
 from kernels import generate, space_of
 from needs import needs_compiler, needs_nvrtc
 
@@ -48,7 +49,7 @@ def test_sampled_kernels_compile_and_compute_what_they_should(name: str, nightly
     schedules = space_of(problem, T4).sample(14 if nightly else 1, seed=3)
     kernels = [generate(problem, schedule, T4) for schedule in schedules]
     with CompilePool(workers=1) as pool:
-        results = [result for _, result in pool.compile_many(kernels, T4.arch)]
+        results = [result for _, result in compile_many(pool, kernels, T4.arch)]
     inputs = problem.random_inputs(0)
     for kernel, result in zip(kernels, results, strict=True):
         assert isinstance(result, Compiled)

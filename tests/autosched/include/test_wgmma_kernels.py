@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from compiling import compile_many
 from kernels import generate
 from needs import needs_compiler, needs_nvrtc
 from static_asserts import asserted_rules
@@ -48,7 +49,7 @@ def problems() -> list[Matmul]:
 
 def compiled(kernels: list[Kernel]) -> list[Compiled | CompileFailure]:
     with CompilePool() as pool:
-        results = dict(pool.compile_many(kernels, H200.arch))
+        results = dict(compile_many(pool, kernels, H200.arch))
     return [results[i] for i in range(len(kernels))]
 
 

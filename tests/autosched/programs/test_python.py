@@ -59,6 +59,22 @@ def test_what_does_not_fit_is_one_line() -> None:
         autosched.emulate("__global__ void f() {}", arguments=[], block=1)
 
 
+def test_tune_takes_programs_and_sizes(tmp_path: Path) -> None:
+    made, place = load_program(PROGRAM), tmp_path / "best.db"
+    options = {"trials": 1, "device": "a100", "database": place, "verify": False, "progress": None}
+    result = autosched.tune(made, **options, m=70, n=40, k=32)
+    assert result.best is not None
+    best = autosched.Database(place).best(made, "a100", Provenance.ESTIMATED, m=70, n=40, k=32)
+    assert best is not None and best.schedule == result.best.schedule
+    for sizes, why in (({"m": 70, "n": 40}, "k"), ({"m": 70, "n": 40, "k": 32, "q": 1}, "q")):
+        with pytest.raises(ValueError, match=why):
+            autosched.tune(made, **options, **sizes)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'trails'"):
+        autosched.tune(Matmul(m=8, n=8, k=8), trails=1)
+    with pytest.raises(ValueError, match="expected a problem"):
+        autosched.tune("matmul", m=8)  # type: ignore[arg-type]
+
+
 def test_a_database_takes_programs_and_sizes(tmp_path: Path) -> None:
     made, place = load_program(PROGRAM), tmp_path / "best.db"
     p = problem(made, m=70, n=40, k=32)

@@ -169,7 +169,7 @@ def test_the_main_loop_of_an_odd_size_is_that_of_an_even_one() -> None:
         for k, tail in ((4096, None), (4104, "masked"), (4104, "peeled")):
             made, p = example("gemm_relu.py", {"m": 4096, "n": 4096, "k": k})
             schedule = Schedule.from_json(made.name, values | ({} if tail is None else {"tail": tail}))
-            ((_, result),) = pool.compile_many([template(made).kernel(p, schedule, A100)], A100.arch)
+            result = pool.compile(template(made).kernel(p, schedule, A100), A100.arch)
             assert not isinstance(result, CompileFailure), result.reason
             turns[k, tail] = mix(main_loop(disassemble(result.cubin, result.entry))).instructions
     assert turns[4104, "peeled"] <= turns[4096, None] < turns[4104, "masked"], turns

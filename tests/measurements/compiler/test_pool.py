@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from compiling import compile_many
 from kernels import generate
 
 import measurements.compiler.pool
@@ -225,7 +226,7 @@ def test_failures_say_what_and_where(pool, tmp_path):
 
 def test_many_kernels_give_one_result_each(pool):
     kernels = [kernel(f"k{i}", "this is wrong" if i % 3 == 0 else f"x[{i}] = {i};") for i in range(20)]
-    results = list(pool.compile_many(kernels, "sm_90a"))
+    results = list(compile_many(pool, kernels, "sm_90a"))
     assert sorted(i for i, _ in results) == list(range(20))
     for i, result in results:
         assert isinstance(result, CompileFailure) == (i % 3 == 0)
@@ -236,7 +237,7 @@ def test_the_time_limit_ends_the_compiler_and_the_pool_goes_on(tmp_path):
     with CompilePool(CompileCache(tmp_path), workers=1, time_limit=1.0) as pool:
         pool.compile(kernel("warm"), "sm_90a")
         (pid,) = pool.pids
-        results = dict(pool.compile_many([endless, kernel("k")], "sm_90a"))
+        results = dict(compile_many(pool, [endless, kernel("k")], "sm_90a"))
         assert results[0] == CompileFailure(Status.COMPILE_TIMEOUT, "not compiled within 1 s")
         assert isinstance(results[1], Compiled)
         assert not Path(f"/proc/{pid}").exists()
@@ -267,7 +268,7 @@ def test_a_compiler_that_crashes_is_tried_twice(tmp_path):
         CompileCache(tmp_path / "cache"), workers=1, worker_module="dying_worker", python_path=[str(tmp_path)]
     ) as pool:
         kernels = [kernel("k", "// deadly\n"), kernel("k", "// once\n"), kernel("k", "// raise\n"), kernel("k")]
-        results = dict(pool.compile_many(kernels, "sm_90a"))
+        results = dict(compile_many(pool, kernels, "sm_90a"))
     assert results[0].status is Status.CRASHED
     assert "SIGSEGV" in results[0].reason
     assert isinstance(results[1], Compiled)
@@ -315,7 +316,7 @@ def test_a_log_that_a_terminal_would_obey_is_spelled_out_and_a_huge_one_is_no_re
 def test_close_ends_compiling_under_way_and_leaves_no_process(tmp_path):
     endless = Kernel(entry="endless", source=ENDLESS, arguments=(), grid=(1, 1, 1), block=(1, 1, 1))
     pool = CompilePool(CompileCache(tmp_path), workers=2)
-    results = pool.compile_many([kernel("k"), *[endless] * 5], "sm_90a")
+    results = compile_many(pool, [kernel("k"), *[endless] * 5], "sm_90a")
     assert next(results)[0] == 0
     time.sleep(0.3)
     pids = pool.pids
@@ -332,7 +333,7 @@ def test_close_ends_compiling_under_way_and_leaves_no_process(tmp_path):
 
 def test_leaving_the_iteration_cancels_what_has_not_begun(tmp_path):
     with CompilePool(CompileCache(tmp_path), workers=1) as pool:
-        results = pool.compile_many([kernel(f"k{i}") for i in range(200)], "sm_90a")
+        results = compile_many(pool, [kernel(f"k{i}") for i in range(200)], "sm_90a")
         next(results)
         results.close()
         assert isinstance(pool.compile(kernel("last"), "sm_90a"), Compiled)
@@ -397,5 +398,5 @@ def test_close_while_others_wait_ends_every_iteration(tmp_path):
             closer = threading.Timer(pause, pool.close)
             closer.start()
             with contextlib.suppress(RuntimeError):  # closed before the last was handed in
-                assert len(list(pool.compile_many(kernels, "sm_90a"))) <= 12
+                assert len(list(compile_many(pool, kernels, "sm_90a"))) <= 12
             closer.join()

@@ -150,26 +150,45 @@ def test_memory_that_does_not_fit(memory: Memory, reason: str) -> None:
         emulate_ptx(ADD_ONE, launch, {"x": np.zeros(16, np.uint32)}, memory=memory)
 
 
-def peak_kib(elements: int) -> int:
+def add_in_place(bits: int) -> str:
+    text = (Path(__file__).parent / "ptx" / "add_in_place.ptx").read_text()
+    if bits == 32:
+        return text
+    for old, new in {
+        ".reg .f32": ".reg .b16",
+        "ld.global.f32": f"ld.global.u{bits}",
+        "st.global.f32": f"st.global.u{bits}",
+        "add.f32": "add.u16",
+        "%r4, 4;": f"%r4, {bits // 8};",
+    }.items():
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def peak_kib(file: Path, bits: int, elements: int) -> int:
     """Of the runner's memory, where x[i] += y[i]."""
     program = (
         "import resource, sys\n"
         "import numpy as np\n"
         "import autosched\n"
-        "arrays = [np.ones(int(sys.argv[2]), np.float32) for _ in range(2)]\n"
+        "arrays = [np.ones(int(sys.argv[2]), sys.argv[3]) for _ in range(2)]\n"
         "done = autosched.emulate(open(sys.argv[1]).read(), kernel='add', arguments=arrays,\n"
         "                         grid=int(sys.argv[2]) // 256, block=256, order=autosched.Order('descending'))\n"
         "assert done.status == 'ok', done.reason\n"
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
     )
-    file = Path(__file__).parent / "ptx" / "add_in_place.ptx"
+    dtype = {32: "float32", 16: "uint16", 8: "uint8"}[bits]
     done = subprocess.run(
-        [sys.executable, "-c", program, str(file), str(elements)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, str(file), str(elements), dtype], capture_output=True, text=True, check=True
     )
     return int(done.stdout)
 
 
-def test_the_books_take_at_most_three_times_the_arrays() -> None:
+@pytest.mark.parametrize("bits", [32, 16, 8])
+def test_the_books_take_at_most_three_times_the_arrays(bits: int, tmp_path: Path) -> None:
+    file = tmp_path / "add.ptx"
+    file.write_text(add_in_place(bits))
     small, large = 2**18, 2**21
-    added = 2 * 4 * (large - small) / 1024  # KiB of both arrays
-    assert peak_kib(large) - peak_kib(small) < 4 * added  # the arrays among them
+    added = 2 * bits / 8 * (large - small) / 1024  # KiB of both arrays
+    assert peak_kib(file, bits, large) - peak_kib(file, bits, small) < 4 * added  # the arrays among them

@@ -129,15 +129,15 @@ __device__ __forceinline__ void load_fragments(Register* x, unsigned tile, int g
   }
 }
 
-// acc += a @ b for FM x FN fragments; acc holds them row by row.
-template <class I, int FM, int FN, class Sum>
+// acc += a @ b for FM x FN fragments; acc holds them row by row. A and B are the operands, for intrinsics of which the type
+// of a fragment does not say all.
+template <class I, int FM, int FN, class A = void, class B = void, class Sum>
 __device__ __forceinline__ void multiply(Sum* acc, const typename I::FragmentA* a, const typename I::FragmentB* b) {
 #pragma unroll
   for (int i = 0; i < FM; ++i) {
 #pragma unroll
     for (int j = 0; j < FN; ++j) {
-      // The operand types only serve intrinsics of two different types.
-      I::template multiply<void, void>(
+      I::template multiply<A, B>(
           *reinterpret_cast<typename I::FragmentC*>(acc + (i * FN + j) * I::c_registers), a[i], b[j]);
     }
   }

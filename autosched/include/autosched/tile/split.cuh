@@ -1,7 +1,10 @@
-// Split-K: blocks that share the turns of a loop, of which the last one to come adds up the sums of all.
+// Split-K: blocks that share the turns of a loop, of which the last one to come adds up the sums of all. With stream-K two
+// share a tile, and the second one to be done adds the sums of the first.
 #pragma once
 #include <autosched/common/last_block.cuh>
+#include <autosched/common/stream_k.cuh>
 #include <autosched/ptx/global_memory.cuh>
+#include <autosched/ptx/thread.cuh>
 #include <autosched/tile/values.cuh>
 
 namespace autosched::tile {
@@ -24,6 +27,13 @@ __device__ __forceinline__ void add_parts(X* x, const float* part, int thread) {
 #pragma unroll
     for (int r = 0; r < N; ++r) x[r] += of_bits<X>(ptx::ld_global_cg<4>(part + r * Threads).word[0]);
   }
+}
+
+// The sums of one part to those of this thread.
+template <int N, int Threads, class X>
+__device__ __forceinline__ void add_part(X* x, const float* part, int thread) {
+#pragma unroll
+  for (int r = 0; r < N; ++r) x[r] += of_bits<X>(ptx::ld_global_cg<4>(part + r * Threads + thread).word[0]);
 }
 
 }  // namespace autosched::tile

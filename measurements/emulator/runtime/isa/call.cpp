@@ -4,6 +4,7 @@
 #include "isa/interpreter.hpp"
 #include "isa/memory/memory.hpp"
 #include "isa/undefined.hpp"
+#include "memory/global/heap.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {

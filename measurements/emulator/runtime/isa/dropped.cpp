@@ -6,12 +6,14 @@
 // Shuffles take it to other lanes. It is dropped where no lane that it may have come to has executed an effect since.
 // A compare-and-swap at the place of the load that compares with the value is none: it does nothing unless the value is there.
 #include <algorithm>
+#include <bit>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "isa/interpreter.hpp"
 #include "memory/global/shadow.hpp"
+#include "sync/barrier.hpp"
 
 namespace autosched::emulator {
 
@@ -51,6 +53,13 @@ std::uint32_t reach_of(const Instruction& shuffle) {
   constexpr std::int64_t butterfly = 2;  // ptx/forms.py
   constexpr std::uint32_t all = warp_size - 1;
   return shuffle.immediate[1] == butterfly ? static_cast<std::uint32_t>(bits_of(shuffle.source(2)).value_or(all)) & all : all;
+}
+
+bool is_load(const Instruction& i) { return is_one_of(i.row->name, {"ld"}) && i.flow != Flow::branch; }
+
+// Whether an instruction touches no memory, as those that make the address of a load on the same line.
+bool only_computes(const Instruction& i) {
+  return i.effect == 0 && i.flow == Flow::plain && i.destinations != 0 && !is_one_of(i.row->name, {"ld", "tex", "tld", "su"});
 }
 
 bool has_effect(const Instruction& i) {
@@ -110,32 +119,54 @@ void follow(const Instruction& i, const Instruction& load, Flowing& flowing, Use
   tainted.insert(i.operand, sources);
 }
 
-const Use& use_of(SiteIndex load) {
-  static std::unordered_map<SiteIndex, Use> known;
-  const auto [at, is_new] = known.try_emplace(load);
-  Use& use = at->second;
-  if (!is_new) return use;
+// Of a load, or of all those of a line of the source.
+Use trace(const std::vector<const Instruction*>& loads) {
+  Use use;
   Flowing flowing;
-  for (const Instruction& i : program.code) {
-    if (i.site != load) continue;
+  for (const Instruction* const at : loads) {
+    const Instruction& i = *at;
+    if (loads.size() > 1 && only_computes(i)) continue;
     flowing.tainted.insert(i.operand, i.operand + i.destinations);
     // A copy from memory to memory, such as one of TMA, and an atomic take the value on by themselves. Not so that of a
     // tensor map by a whole warp: it waits for the lanes that have written, so that a missing bar.warp.sync harms nothing.
     if ((i.destinations == 0 && i.flow == Flow::plain) || is_one_of(i.row->name, {"atom", "red"})) use.lost = true;
   }
-  const auto from = std::find_if(program.code.begin(), program.code.end(), [&](const Instruction& i) { return i.site == load; });
-  if (from == program.code.end()) return use;
-  if (!use.lost) find_checks(*from, flowing);
+  if (loads.empty()) return use;
+  const Instruction& from = *loads.front();
+  if (!use.lost) find_checks(from, flowing);
   for (std::size_t before = 0; before != flowing.tainted.size();) {
     before = flowing.tainted.size();
-    for (const Instruction& i : program.code) follow(i, *from, flowing, use);
+    for (const Instruction& i : program.code) follow(i, from, flowing, use);
   }
   return use;
+}
+
+std::vector<const Instruction*> at_site(SiteIndex site) {
+  std::vector<const Instruction*> all;
+  for (const Instruction& i : program.code) {
+    if (i.site == site) all.push_back(&i);
+  }
+  return all;
+}
+
+const Use& use_of(SiteIndex load) {
+  static std::unordered_map<SiteIndex, Use> known;
+  const auto [at, is_new] = known.try_emplace(load);
+  if (is_new) at->second = trace(at_site(load));
+  return at->second;
+}
+
+const Use& use_of(const Instruction& load) {
+  static std::unordered_map<const Instruction*, Use> known;
+  const auto [at, is_new] = known.try_emplace(&load);
+  if (is_new) at->second = trace({&load});
+  return at->second;
 }
 
 struct Watched {
   Kind kind;
   SiteIndex site, load;  // of the finding, and of the read
+  const Instruction* instruction;  // the load, where it is known: nullptr
   Who reader;
   std::uint32_t lanes;  // of the reader's warp
   std::uint64_t since;
@@ -151,7 +182,7 @@ std::unordered_map<std::uint64_t, bool> races;  // by kind and site: whether one
 std::uint64_t race_of(Kind kind, SiteIndex site) { return static_cast<std::uint64_t>(kind) << 32 | site; }
 
 bool is_used(const Watched& one) {
-  const Use& use = use_of(one.load);
+  const Use& use = one.instruction != nullptr ? use_of(*one.instruction) : use_of(one.load);
   if (use.lost) return true;
   const ptx::Warp& w = machine[warp_of(one.reader)];
   for (unsigned lane = 0; lane < warp_size; ++lane) {
@@ -174,7 +205,7 @@ bool goes_nowhere(SiteIndex load) {
   return !use.lost && use.effects.empty();
 }
 
-void watch_read(Kind kind, SiteIndex load, Who reader, bool just_now) {
+void watch_read(Kind kind, SiteIndex load, Who reader, bool just_now, const char* address, unsigned bytes) {
   const auto [race, is_new] = races.try_emplace(race_of(kind, self->site), false);
   if (race->second || goes_nowhere(load)) return;
   if (watched.size() >= most_watched || warp_of(reader) >= warp_count) {
@@ -184,7 +215,29 @@ void watch_read(Kind kind, SiteIndex load, Who reader, bool just_now) {
   std::uint32_t lanes = lanes_of(reader);
   // Who writes later has read what it was: that is no race, though it stands with the reads of other lanes.
   if (!just_now && warp_of(self->who) == warp_of(reader)) lanes &= ~lanes_of(self->who);
-  watched.push_back({kind, self->site, load, reader, lanes, just_now ? effects_so_far : begun});
+  const Watched of_line{kind, self->site, load, just_now ? loading : nullptr, reader, lanes, just_now ? effects_so_far : begun};
+  if (just_now || address == nullptr || std::popcount(lanes) != 1) {
+    watched.push_back(of_line);
+    return;
+  }
+  // Of the loads of that line, those that have read there; since when, if they have read the same ever since.
+  const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
+  const auto first = reinterpret_cast<std::uint64_t>(address);
+  bool any = false;
+  for (const Instruction* const i : at_site(load)) {
+    if (only_computes(*i)) continue;
+    if (i->reading == 0) {
+      watched.push_back(of_line);
+      return;
+    }
+    const Reading* const r = machine[warp_of(reader)].readings[i->reading].get();
+    if (r == nullptr || r->lowest[lane] >= first + bytes || r->highest[lane] + r->bytes <= first) continue;
+    const bool is_there = r->address[lane] < first + bytes && first < r->address[lane] + r->bytes;
+    const bool is_known = is_there && (r->returned >> lane & 1u) == 0;
+    watched.push_back({kind, self->site, load, i, reader, lanes, is_known ? r->since[lane] : begun});
+    any = true;
+  }
+  if (!any) watched.push_back(of_line);
 }
 
 void confirm_race(Kind kind, SiteIndex site) { races[race_of(kind, site)] = true; }
@@ -201,6 +254,76 @@ void lower_harmless_races() {
   for (const auto& [race, is_fault] : races) {
     if (!is_fault) lower_to_note(static_cast<Kind>(race >> 32), static_cast<SiteIndex>(race), "nothing comes of the value that is read");
   }
+}
+
+namespace {
+
+// Where, in the text of the program, the first thing is made of what a load has read: it leaves its register, or decides.
+std::size_t first_use(std::size_t load) {
+  const Instruction& from = program.code[load];
+  std::unordered_set<std::uint32_t> tainted(from.operand, from.operand + from.destinations);
+  const auto is_tainted = [&](std::uint32_t at) { return tainted.contains(at); };
+  for (std::size_t pc = load + 1; pc < program.code.size(); ++pc) {
+    const Instruction& i = program.code[pc];
+    if (i.guard != 0 && is_tainted(i.guard)) return pc;
+    const std::uint32_t* const sources = i.operand + i.destinations;
+    if (std::none_of(sources, sources + i.sources, is_tainted)) continue;
+    if (i.effect != 0) return pc;
+    tainted.insert(i.operand, sources);
+  }
+  return program.code.size();
+}
+
+template <class Condition>
+bool any_between(std::size_t begin, std::size_t end, Condition condition) {
+  return begin < end && std::any_of(program.code.begin() + static_cast<std::ptrdiff_t>(begin),
+                                    program.code.begin() + static_cast<std::ptrdiff_t>(end), condition);
+}
+
+// Whether all loads of a line meet a condition of where they and their first uses stand.
+template <class Condition>
+bool all_loads(SiteIndex load, Condition condition) {
+  bool any = false;
+  for (std::size_t pc = 0; pc < program.code.size(); ++pc) {
+    const Instruction& i = program.code[pc];
+    if (i.site != load || !is_load(i)) continue;
+    any = true;
+    if (!condition(pc, first_use(pc))) return false;
+  }
+  return any;
+}
+
+}  // namespace
+
+bool used_before_store(SiteIndex load, SiteIndex store, bool same_thread) {
+  static std::unordered_map<std::uint64_t, bool> known;
+  const auto [at, is_new] = known.try_emplace((std::uint64_t{load} << 16 | store) << 1 | std::uint64_t{same_thread}, false);
+  if (!is_new) return at->second;
+  at->second = all_loads(load, [&](std::size_t from, std::size_t use) {
+    bool any = false;
+    for (std::size_t pc = from + 1; pc < program.code.size(); ++pc) {
+      const Instruction& i = program.code[pc];
+      if (i.site != store || i.destinations != 0 || i.sources == 0) continue;
+      any = true;
+      const bool in_time = same_thread ? use <= pc
+                                       : any_between(use + 1, pc, [](const Instruction& b) { return b.flow == Flow::barrier; });
+      if (!in_time) return false;
+    }
+    return any;
+  });
+  return at->second;
+}
+
+bool used_before_signal(SiteIndex load) {
+  static std::unordered_map<SiteIndex, bool> known;
+  const auto [at, is_new] = known.try_emplace(load, false);
+  if (!is_new) return at->second;
+  at->second = all_loads(load, [](std::size_t, std::size_t use) {
+    return any_between(use + 1, program.code.size(), [](const Instruction& i) {
+      return is_one_of(i.row->name, {"atom", "red"}) || (is_one_of(i.row->name, {"st"}) && (i.flags & by_l2) != 0);
+    });
+  });
+  return at->second;
 }
 
 // Behind a barrier is what can be reached from it without going back.
@@ -254,10 +377,30 @@ bool decides(SiteIndex load) { return use_of(load).decides; }
 
 namespace ptx {
 
+const Instruction* loading = nullptr;
+
 void number_effects() {
   for (Instruction& i : program.code) {
     if (has_effect(i)) i.effect = ++program.effects;
+    const bool is_followed = is_load(i) && i.immediates > 3 && i.sources == 1 && i.destinations != 0 && (i.flags & read_only) == 0;
+    if (is_followed && program.readings < most_readings) i.reading = ++program.readings;
   }
+}
+
+void note_reading(Warp& w, const Instruction& i, unsigned lane, std::uint64_t address, unsigned bytes) {
+  std::unique_ptr<Reading>& at = w.readings[i.reading];
+  if (at == nullptr) {
+    at = std::make_unique<Reading>();
+    std::fill_n(at->lowest, warp_size, ~std::uint64_t{0});
+  }
+  Reading& r = *at;
+  r.bytes = bytes;
+  if (r.address[lane] == address) return;
+  if (address >= r.lowest[lane] && address <= r.highest[lane]) r.returned |= 1u << lane;
+  r.address[lane] = address;
+  r.since[lane] = effects_so_far;
+  r.lowest[lane] = std::min(r.lowest[lane], address);
+  r.highest[lane] = std::max(r.highest[lane], address);
 }
 
 void note_effect(Warp& w, const Instruction& i, Lanes lanes) {
@@ -271,6 +414,9 @@ void note_effect(Warp& w, const Instruction& i, Lanes lanes) {
 
 void start_block_effects() {
   begun = effects_so_far;
+  for (Warp& w : machine) {
+    for (auto& reading : w.readings) reading.reset();
+  }
   watched.clear();
 }
 

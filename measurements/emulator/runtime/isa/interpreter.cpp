@@ -168,6 +168,7 @@ void start() {
     Warp& warp = machine[w];
     warp.index = w;
     warp.effects.resize(program.effects + std::size_t{1});
+    warp.readings.resize(program.readings + std::size_t{1});
     warp.registers = static_cast<unsigned char*>(reserve_zeroed(program.register_bytes));
     warp.known = static_cast<unsigned char*>(reserve_zeroed(program.register_bytes));
     fill_constants(warp);
@@ -260,7 +261,19 @@ void run_warp(unsigned index) {
       if (i.guard != 0) {
         const Register& guard = w.head(i.guard);
         now &= i.negated ? ~guard.bits : guard.bits;
-        if ((active & ~guard.defined) != 0) [[unlikely]] report_undefined_guard(w, i, active & ~guard.defined);
+        if (const Lanes unsure = active & ~guard.defined; unsure != 0) [[unlikely]] {
+          std::size_t end = 0;
+          if (!choose_unknown(w, i, unsure, end)) {
+            report_undefined_guard(w, i, unsure);
+          } else if (i.flow == Flow::plain) {
+            now &= ~unsure;
+          } else {
+            place_lanes(w, active & ~unsure, pc);
+            place_lanes(w, unsure, static_cast<std::uint32_t>(end));
+            active = 0;
+            break;
+          }
+        }
       }
       if (i.flow == Flow::plain) {
         if (now != 0) execute(w, i, now);

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "isa/ptx.hpp"
+#include "memory/global/heap.hpp"
 #include "memory/tensor_memory.hpp"
 
 namespace autosched::emulator::ptx {
@@ -518,3 +519,25 @@ void fill_special(Warp& warp) {
 }
 
 }  // namespace autosched::emulator::ptx
+
+namespace autosched::emulator {
+
+bool are_replicas(unsigned block, unsigned other) {
+  using namespace ptx;
+  static const bool tells_all_apart = std::any_of(program.code.begin(), program.code.end(), [](const Instruction& i) {
+    const std::string_view name = i.row->name;
+    return name.starts_with("atom") || name.starts_with("clock") || name.find("cluster") != name.npos;
+  }) || std::any_of(specials.begin(), specials.end(), [](const Special& s) {
+    return s.name.find("cluster") != s.name.npos || s.name == "smid" || s.name == "warpid";
+  });
+  const auto reads = [](std::string_view name) {
+    return std::any_of(specials.begin(), specials.end(), [&](const Special& s) { return s.name == name; });
+  };
+  static const bool reads_x = reads("ctaid.x"), reads_y = reads("ctaid.y"), reads_z = reads("ctaid.z");
+  if (tells_all_apart || cluster_blocks() > 1) return false;
+  const unsigned row = grid_size.x, plane = grid_size.x * grid_size.y;
+  return (!reads_x || block % row == other % row) && (!reads_y || block % plane / row == other % plane / row) &&
+         (!reads_z || block / plane == other / plane);
+}
+
+}  // namespace autosched::emulator

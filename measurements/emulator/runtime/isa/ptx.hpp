@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -96,6 +97,7 @@ struct Instruction {
   bool strict = false, own = false, negated = false;
   bool copies = false;  // mov of one register or constant
   std::uint32_t effect = 0;  // its number among those by which values leave a lane's registers; 0: none
+  std::uint32_t reading = 0;  // its number among the loads whose addresses are remembered; 0: none
   SiteIndex site = 0;
   std::uint32_t guard = 0;  // register, 0: none
   std::uint32_t flags = 0;
@@ -159,6 +161,15 @@ struct Effect {
   std::uint64_t of(unsigned lane) const { return lanes >> lane & 1u ? tick : last[lane]; }
 };
 
+// What a load has read in the running block, lane by lane: the last address, since which effect of a value (dropped.cpp),
+// and between which others. `returned`: lanes that have gone back to where they may have read before.
+struct Reading {
+  std::uint64_t address[warp_size] = {}, since[warp_size] = {}, lowest[warp_size] = {}, highest[warp_size] = {};
+  unsigned bytes = 0;
+  Lanes returned = 0;
+};
+constexpr std::uint32_t most_readings = 128;  // loads of a program
+
 struct Warp {
   unsigned char* registers = nullptr;
   unsigned char* known = nullptr;  // laid out as the registers: their known bits, in lanes where they are not defined
@@ -178,6 +189,7 @@ struct Warp {
   bool ahead = false;  // the lanes furthest ahead run next
   const Instruction* waiting[warp_size] = {};  // at a collective or a barrier
   std::vector<Effect> effects;                 // by their numbers
+  std::vector<std::unique_ptr<Reading>> readings;  // by their numbers; nullptr: not executed yet
   // For counts.cpp: the cycle in which the basic block began, and in which the last of its instructions issued; how
   // many have.
   std::uint32_t block_began = 0, latest = 0, issued = 0;
@@ -203,7 +215,7 @@ struct Program {
   std::vector<Instruction> code;
   std::vector<Function> functions;  // 0: the kernel
   std::uint32_t register_bytes = 0;
-  std::uint32_t effects = 0;
+  std::uint32_t effects = 0, readings = 0;
   unsigned target = 0;  // the architecture that it is for: 90 of sm_90a
   std::uint32_t static_shared_bytes = 0;
   std::vector<unsigned char> parameters;  // of the kernel, as ld.param reads them
@@ -302,6 +314,8 @@ std::optional<std::uint64_t> constant_number(std::uint32_t slot);
 // What values of registers become (isa/dropped.cpp): numbers the effects of a program, and notes one of some lanes.
 void number_effects();
 void note_effect(Warp& w, const Instruction& i, Lanes lanes);
+extern const Instruction* loading;  // the load of global memory that is being executed
+void note_reading(Warp& w, const Instruction& i, unsigned lane, std::uint64_t address, unsigned bytes);
 void start_block_effects();
 // Registers of wgmma: what an instruction does to them, and what is wrong with that.
 void track_registers(Warp& w, const Instruction& i);

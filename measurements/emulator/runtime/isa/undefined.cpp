@@ -192,6 +192,15 @@ std::string also_at(const Instruction& i, SiteIndex origin) {
   return origin == i.site ? "" : " at " + place(i.site);
 }
 
+std::unordered_map<SiteIndex, Uninitialized> uninitialized;  // the first of each site
+
+bool report_uninitialized(SiteIndex origin) {
+  const Uninitialized* const read = uninitialized_at(origin);
+  if (read == nullptr) return false;
+  if (count_finding(read->kind, origin)) write_finding(read->kind, origin, "%s", read->text.c_str());
+  return true;
+}
+
 }  // namespace
 
 void set_known(Warp& w, std::uint32_t at, unsigned width, unsigned lane, std::uint64_t bits, SiteIndex origin) {
@@ -221,10 +230,7 @@ SiteIndex origin_of(Warp& w, std::uint32_t at, const Instruction& i) {
 void report_undefined(Warp& w, const Instruction& i, SiteIndex origin, unsigned lane) {
   run_as(w, lane);
   self->site = i.site;
-  if (const char* read = uninitialized_at(origin)) {
-    FINDING(uninitialized_shared_read, origin, "%s", read);
-    return;
-  }
+  if (report_uninitialized(origin)) return;
   FINDING(undefined_register, origin, "%s reads a register or a local variable that was never written on the path taken, for %s%s",
           describe_self().c_str(), i.row->name, also_at(i, origin).c_str());
 }
@@ -242,14 +248,68 @@ void report_undefined_sources(Warp& w, const Instruction& i, Lanes undefined) {
   report_undefined(w, i, origin_of_sources(w, i, undefined), static_cast<unsigned>(__builtin_ctz(undefined)));
 }
 
+namespace {
+
+// What a decision chooses: nothing but what registers hold, where all of it stands in the program between the branch and
+// where its paths meet. ``end``: there; 0: it chooses more than that.
+struct Choice {
+  std::size_t end = 0;
+  std::vector<std::pair<std::uint32_t, unsigned>> chosen;  // registers, and their widths
+};
+
+bool add_to(Choice& choice, const Instruction& i) {
+  const std::string_view name = i.row->name;
+  if (i.flow != Flow::plain || i.effect != 0 || name.starts_with("ld") || name.starts_with("st")) return false;
+  for (unsigned d = 0; d < i.destinations; ++d) choice.chosen.emplace_back(i.destination(d), i.width_of_destination(d));
+  return true;
+}
+
+const Choice& choice_at(const Instruction& branch) {
+  static std::unordered_map<const Instruction*, Choice> known;
+  const auto [at, is_new] = known.try_emplace(&branch);
+  Choice& choice = at->second;
+  if (!is_new) return choice;
+  const auto pc = static_cast<std::size_t>(&branch - program.code.data());
+  if (branch.flow == Flow::plain) {
+    if (add_to(choice, branch)) choice.end = pc + 1;
+    return choice;
+  }
+  if (branch.flow != Flow::branch) return choice;
+  auto end = static_cast<std::size_t>(branch.immediate[0]);
+  for (std::size_t k = pc + 1; k < end; ++k) {
+    const Instruction& i = program.code[k];
+    const bool is_last = k + 1 == static_cast<std::size_t>(branch.immediate[0]);
+    if (i.flow == Flow::branch && i.guard == 0 && is_last && static_cast<std::size_t>(i.immediate[0]) > k) {
+      end = static_cast<std::size_t>(i.immediate[0]);  // over the other path
+    } else if (!add_to(choice, i)) {
+      return choice;
+    }
+  }
+  if (end > pc) choice.end = end;
+  return choice;
+}
+
+}  // namespace
+
+bool choose_unknown(Warp& w, const Instruction& i, Lanes undefined, std::size_t& end) {
+  const Choice& choice = choice_at(i);
+  if (choice.end == 0) return false;
+  run_as(w, static_cast<unsigned>(__builtin_ctz(undefined)));
+  self->site = i.site;
+  const SiteIndex origin = origin_of(w, i.guard, i);
+  note_uninitialized(Kind::undefined_register, origin, [&] {
+    return describe_self() + " takes a decision" + also_at(i, origin) + " on a predicate that was never written on the path taken";
+  });
+  for (const auto& [at, width] : choice.chosen) undefine(w, at, width, undefined, origin);
+  end = choice.end;
+  return true;
+}
+
 void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined) {
   run_as(w, static_cast<unsigned>(__builtin_ctz(undefined)));
   self->site = i.site;
   const SiteIndex origin = origin_of(w, i.guard, i);
-  if (const char* read = uninitialized_at(origin)) {
-    FINDING(uninitialized_shared_read, origin, "%s", read);
-    return;
-  }
+  if (report_uninitialized(origin)) return;
   FINDING(undefined_register, origin, "%s takes a decision%s on a predicate that was never written on the path taken",
           describe_self().c_str(), also_at(i, origin).c_str());
 }
@@ -285,3 +345,25 @@ void execute_undefined(Warp& w, const Instruction& i, Lanes active, Lanes undefi
 }
 
 }  // namespace autosched::emulator::ptx
+
+namespace autosched::emulator {
+
+const Uninitialized* uninitialized_at(SiteIndex site) {
+  const auto found = ptx::uninitialized.find(site);
+  return found == ptx::uninitialized.end() ? nullptr : &found->second;
+}
+
+void note_uninitialized(Kind kind, SiteIndex site, const std::function<std::string()>& text) {
+  if (uninitialized_at(site) == nullptr) ptx::uninitialized.emplace(site, Uninitialized{kind, text()});
+}
+
+void report_unused_values() {
+  for (const auto& [site, read] : ptx::uninitialized) {
+    if (read.kind == Kind::uninitialized_shared_read || was_found(read.kind, site)) continue;
+    if (count_finding(read.kind, site, Grade::note)) {
+      write_graded(read.kind, Grade::note, site, SiteIndex{0}, "%s; nothing comes of it", read.text.c_str());
+    }
+  }
+}
+
+}  // namespace autosched::emulator

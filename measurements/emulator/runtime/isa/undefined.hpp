@@ -30,6 +30,9 @@ void execute_undefined(Warp& w, const Instruction& i, Lanes active, Lanes undefi
 void report_undefined(Warp& w, const Instruction& i, SiteIndex origin, unsigned lane);
 void report_undefined_sources(Warp& w, const Instruction& i, Lanes undefined);
 void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined);
+// A decision on what lanes do not know that does nothing but choose what registers hold makes these unknown: it need not be
+// taken, and all goes on at `end`. False where it does more.
+bool choose_unknown(Warp& w, const Instruction& i, Lanes undefined, std::size_t& end);
 
 // The bits of cvt's result that a lane knows (ptx_convert.cpp).
 std::uint64_t known_of_conversion(Warp& w, const Instruction& i, unsigned lane);

@@ -5,6 +5,8 @@
 #include <cstdio>
 
 #include "isa/ptx.hpp"
+#include "sync/barrier.hpp"
+#include "sync/block_order.hpp"
 
 namespace autosched::emulator {
 

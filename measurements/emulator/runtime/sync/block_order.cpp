@@ -7,6 +7,7 @@
 
 #include "machine.hpp"
 #include "memory/shared/shadow.hpp"
+#include "sync/block_order.hpp"
 
 namespace autosched::emulator {
 namespace {

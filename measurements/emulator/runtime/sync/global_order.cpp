@@ -214,12 +214,83 @@ void synchronize(void* address) {
   }
 }
 
+namespace {
+
+// What a thread knew when it wrote strongly, with or without a fence: its block, and what it had seen of others.
+struct Shown {
+  unsigned block, rank;
+  View seen;
+  std::vector<std::uint32_t> others;  // of all that was shown
+};
+std::vector<Shown> all_shown;
+constexpr std::size_t most_shown = 1 << 14;
+std::unordered_map<std::uintptr_t, std::uint32_t> shown_at;  // by address, the last
+
+struct Glimpse {
+  std::uint32_t what;
+  Who who;
+  Epoch epoch;
+};
+std::vector<Glimpse> glimpses;  // of the running block
+const Parked<std::vector<Glimpse>> parked_glimpses{glimpses};
+
+std::vector<std::uint32_t> glimpsed_by_self() {
+  std::vector<std::uint32_t> seen;
+  for (const Glimpse& g : glimpses) {
+    if (clocks.ordered(g.who, g.epoch, self->who)) seen.push_back(g.what);
+  }
+  return seen;
+}
+
+}  // namespace
+
+void show(const void* address) {
+  if (all_shown.size() >= most_shown) return;
+  shown_at[reinterpret_cast<std::uintptr_t>(address)] = static_cast<std::uint32_t>(all_shown.size());
+  all_shown.push_back({block_index, self->rank, clocks.view_of(self->warp, self->lane), glimpsed_by_self()});
+}
+
+void glimpse(const void* address) {
+  const auto found = shown_at.find(reinterpret_cast<std::uintptr_t>(address));
+  if (found == shown_at.end()) return;
+  const Shown& shown = all_shown[found->second];
+  if (shown.block == block_index && shown.rank == self->rank) return;
+  const bool known = std::any_of(glimpses.begin(), glimpses.end(), [&](const Glimpse& g) {
+    return g.what == found->second && (g.who == self->who || clocks.ordered(g.who, g.epoch, self->who));
+  });
+  if (!known) glimpses.push_back({found->second, self->who, clocks.now[self->warp]});
+}
+
+bool glimpsed(const Stamp& before) {
+  if (glimpses.empty()) return false;
+  const unsigned block = block_of_epoch(before.epoch), rank = rank_of(before.who);
+  std::vector<std::uint32_t> pending = glimpsed_by_self();
+  std::vector<bool> met(all_shown.size());
+  while (!pending.empty()) {
+    const std::uint32_t next = pending.back();
+    pending.pop_back();
+    if (met[next]) continue;
+    met[next] = true;
+    const Shown& shown = all_shown[next];
+    if (shown.block == block && shown.rank == rank && shown.seen.holds(before.who, before.epoch)) return true;
+    pending.insert(pending.end(), shown.others.begin(), shown.others.end());
+  }
+  return false;
+}
+
+void forget_glimpses() {
+  all_shown.clear();
+  shown_at.clear();
+  glimpses.clear();
+}
+
 void forget_releases(const void* address) { released_at.erase(reinterpret_cast<std::uintptr_t>(address)); }
 
 }  // namespace global_shadow
 
 void start_block_global() {
   global_shadow::learnt = {};
+  global_shadow::glimpses.clear();
 }
 
 void fence_device() {

@@ -23,7 +23,7 @@ K = FindingKind
 
 @dataclass(frozen=True)
 class Case:
-    """``note``: the sound kernel has a note of the same kind."""
+    """``note``: the sound kernel has a note of the same kind. ``empty``: ``c`` holds no values at first."""
 
     kernel: str
     kind: FindingKind
@@ -32,6 +32,7 @@ class Case:
     grid: int = 1
     block: int = 64
     shared: int = 0
+    empty: bool = False
 
     @property
     def threads(self) -> int:
@@ -60,6 +61,12 @@ CASES = (
     Case("shuffle_from_an_absent_lane", K.UNDEFINED_REGISTER, block=48),
     Case("padding_of_vectors", K.UNDEFINED_REGISTER, note=True),
     Case("wmma_of_bytes", K.MISALIGNED_ACCESS, block=32),
+    Case("masked_padding", K.UNINITIALIZED_GLOBAL_READ, note=True, empty=True),
+    Case("last_element_read_by_all", K.GLOBAL_RACE, note=True),
+    Case("chosen_without_value", K.UNDEFINED_REGISTER, note=True),
+    Case("bytes_of_a_word", K.GLOBAL_RACE),
+    Case("in_place_after_use", K.READ_ONLY_LOAD_OF_WRITTEN, note=True),
+    Case("tiles_compacted_in_place", K.GLOBAL_RACE, note=True, grid=4),
 )
 
 MakeKernel = Callable[..., Kernel]
@@ -70,12 +77,13 @@ def launched(case: Case, broken: bool, order: Order, kernel_of: MakeKernel, test
     arguments = (
         Operand("a", "input", F32, (max(case.threads, 64),)),
         Operand("o", "output", F32, (case.threads,)),
-        Operand("c", "inout", U32, (64,)),
+        Operand("c", "workspace" if case.empty else "inout", U32, (64,)),
     )
     source = f"#define BROKEN {int(broken)}\n{test_kernel(case.kernel)}"
     kernel = kernel_of(source, arguments, grid=case.grid, block=case.block, shared=case.shared)
     a = np.arange(max(case.threads, 64), dtype=np.float32)
-    return emulate(kernel, {"a": a, "c": np.zeros(64, np.uint32)}, time_limit=20, order=order)
+    inputs = {"a": a} if case.empty else {"a": a, "c": np.zeros(64, np.uint32)}
+    return emulate(kernel, inputs, time_limit=20, order=order)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.kernel)
@@ -94,6 +102,18 @@ def test_the_sound_kernel_is_not_rejected(case: Case, order: Order, kernel_of: M
     done = launched(case, False, order, kernel_of, test_kernel)
     assert done.ok, done.reason
     assert {f.kind for f in done.notes} == ({case.kind} if case.note else set()), [str(f) for f in done.findings]
+
+
+@pytest.mark.parametrize(("broken", "status"), [(0, "ok"), (1, "findings")])
+def test_blocks_that_nothing_tells_apart_may_store_the_same(
+    broken: int, status: str, kernel_of: MakeKernel, test_kernel: Source
+) -> None:
+    arguments = (Operand("a", "input", F32, (128,)), Operand("c", "inout", F32, (128,)))
+    source = f"#define BROKEN {broken}\n{test_kernel('work_of_one_by_many_blocks')}"
+    kernel = kernel_of(source, arguments, grid=(2, 3, 1), block=64)
+    done = emulate(kernel, {"a": np.arange(128, dtype=np.float32), "c": np.zeros(128, np.float32)}, time_limit=20)
+    assert done.status == status
+    assert [(f.kind, f.line, f.grade) for f in done.findings] == [(K.GLOBAL_RACE, 5, "fault" if broken else "note")]
 
 
 EXITS = """.version 8.5

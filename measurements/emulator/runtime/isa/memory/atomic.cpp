@@ -7,6 +7,7 @@
 #include "memory/counting.hpp"
 #include "isa/memory/memory.hpp"
 #include "isa/arithmetic/round.hpp"
+#include "sync/block_order.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "memory/counting.hpp"
+#include "sync/block_order.hpp"
 #include "sync/mbarrier.hpp"
 #include "isa/undefined.hpp"
 
@@ -170,8 +171,12 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     if (!p.good) {
       std::memset(value, 0xff, static_cast<std::size_t>(r.bytes()));
     } else if (p.space == Space::global) {
-      read_global(value, reinterpret_cast<const void*>(p.offset), r.bytes(), load_name(i, Space::global),
-                  (i.flags & read_only) != 0, (i.flags & by_l2) != 0, (i.flags & block_scope) != 0);
+      loading = i.reading != 0 ? &i : nullptr;
+      known.whole = read_global(value, reinterpret_cast<const void*>(p.offset), r.bytes(), load_name(i, Space::global),
+                                (i.flags & read_only) != 0, (i.flags & by_l2) != 0, (i.flags & block_scope) != 0, known.bits);
+      if (!known.whole) known.origin = i.site;
+      loading = nullptr;
+      if (i.reading != 0) note_reading(w, i, k, p.offset, static_cast<unsigned>(r.bytes()));
       if (i.flags & by_l2) read_flag(flag_in_global(reinterpret_cast<const void*>(p.offset)));
     } else if (p.space == Space::shared) {
       const auto address = static_cast<unsigned>(p.offset);

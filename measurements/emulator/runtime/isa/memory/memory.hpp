@@ -1,6 +1,7 @@
 // Addresses of one lane, resolved to a state space.
 #pragma once
 #include "isa/ptx.hpp"
+#include "sync/block_order.hpp"
 
 namespace autosched::emulator::ptx {
 

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "memory/counting.hpp"
+#include "memory/global/tensor_maps.hpp"
 #include "sync/mbarrier.hpp"
 #include "memory/tensor_map.hpp"
 

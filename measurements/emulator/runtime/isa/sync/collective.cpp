@@ -1,6 +1,7 @@
 // What lanes of a warp, and warps of a block, do together: they wait until all are there.
 #include <algorithm>
 
+#include "sync/barrier.hpp"
 #include "sync/mbarrier.hpp"
 #include "isa/interpreter.hpp"
 #include "isa/undefined.hpp"

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "memory/global/heap.hpp"
 #include "memory/global/shadow.hpp"
 
 namespace autosched::emulator {
@@ -102,15 +103,16 @@ std::string element(const Buffer& b, std::size_t cell) { return element(b, b.beg
 
 void for_marks(const std::function<void(Mark*, std::size_t)>& visit) {
   for (Buffer& b : buffers) {
-    if (b.writes != nullptr && !(launch.sparse && is_array(b))) visit(b.writes, 3 * b.cells());
+    if (b.marks[0] != nullptr && !(launch.sparse && is_array(b))) visit(b.marks[0], 3 * b.words());
   }
   for (const Page& page : touched_pages) {  // of arrays that may have billions of cells
     Buffer& b = *page.buffer;
-    if (b.writes == nullptr) continue;
-    const std::size_t first = page.index * page_bytes / b.cell_bytes;
-    const std::size_t count = std::min(page_bytes / b.cell_bytes, b.cells() - first);
-    for (Mark* marks : {b.writes, b.reads[0], b.reads[1]}) visit(marks + first, count);
+    if (b.marks[0] == nullptr) continue;
+    const std::size_t each = std::size_t{b.cell_bytes} * b.cells_of_word, first = page.index * page_bytes / each;
+    const std::size_t count = std::min(page_bytes / each, b.words() - first);
+    for (Mark* marks : b.marks) visit(marks + first, count);
   }
+  for_marks_apart(visit);
 }
 
 Buffer* check_access(const void* address, int bytes, const char* instruction) {
@@ -154,9 +156,10 @@ void* reserve_zeroed(std::size_t bytes) {
 
 namespace {
 void reserve_marks(Buffer& b) {
-  b.writes = static_cast<Mark*>(reserve_zeroed(3 * b.cells() * sizeof(Mark)));
-  b.reads[0] = b.writes + b.cells();
-  b.reads[1] = b.reads[0] + b.cells();
+  b.cells_of_word = std::max(1u, static_cast<unsigned>(sizeof(Mark)) / b.cell_bytes);
+  b.marks[0] = static_cast<Mark*>(reserve_zeroed(3 * b.words() * sizeof(Mark)));
+  b.marks[1] = b.marks[0] + b.words();
+  b.marks[2] = b.marks[1] + b.words();
 }
 }  // namespace
 
@@ -165,7 +168,7 @@ std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
   std::vector<void*> addresses;
   for (const BufferSpec& spec : specs) {
     if (spec.address != nullptr) {
-      Buffer b{spec, static_cast<char*>(spec.address), nullptr, {}, std::min(spec.element_bytes, launch.narrowest_store), nullptr};
+      Buffer b{spec, static_cast<char*>(spec.address), {}, std::min(spec.element_bytes, launch.narrowest_store), 1, nullptr};
       if (b.writable()) reserve_marks(b);
       buffers.push_back(b);
       addresses.push_back(spec.address);
@@ -189,7 +192,7 @@ std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs) {
       std::perror("emulator: cannot map an input");
       std::exit(1);
     }
-    Buffer b{spec, begin, nullptr, {}, spec.element_bytes, nullptr};
+    Buffer b{spec, begin, {}, spec.element_bytes, 1, nullptr};
     if (launch.sparse) b.touched = static_cast<unsigned char*>(reserve_zeroed(body / page_bytes + 1));
     if (!launch.sparse) b.cell_bytes = std::min(spec.element_bytes, launch.narrowest_store);
     if (b.writable()) reserve_marks(b);
@@ -279,11 +282,12 @@ void write_touched_outputs(int file) {
 }
 
 void begin_call() {
-  for (const Buffer& b : buffers) {
+  forget_glimpses();
+  for (Buffer& b : buffers) {
     // What is in variables, in the heap and in arrays that the kernel changes in place counts as written, as before.
     if (!b.writable() || b.spec.role >= BufferSpec::Role::variable) continue;
     if (b.spec.role == BufferSpec::Role::output) std::memset(b.begin, 0xff, b.spec.bytes);
-    std::memset(b.writes, 0, 3 * b.cells() * sizeof(Mark));
+    b.forget_marks();
   }
 }
 

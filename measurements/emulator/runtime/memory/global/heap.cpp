@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "memory/global/heap.hpp"
 #include "memory/global/shadow.hpp"
 
 namespace autosched::emulator {

@@ -15,7 +15,9 @@ using namespace global_shadow;
 namespace {
 
 // The last write that was not an atomic, where atomics have come on top of it.
-std::unordered_map<const Mark*, Stamp> under_atomics;
+std::unordered_map<const char*, Stamp> under_atomics;  // by the first byte of the cell
+
+constexpr unsigned readers[] = {1, 2};  // of a buffer's marks
 
 Stamp stamp(bool atomic, bool narrow = false) {
   return {clocks.now[self->warp], self->fences, self->who, self->site, atomic, narrow};
@@ -38,9 +40,9 @@ void report_race(const Buffer& b, std::size_t cell, const Race& race, Grade grad
   if (grade == Grade::note) return;
   // It is a note where nothing comes of the value that a thread has read.
   if (race.doing[0] == 'r') {
-    watch_read(Kind::global_race, self->site, self->who, true);
+    watch_read(Kind::global_race, self->site, self->who, true, nullptr, 0);
   } else if (race.did[0] == 'r' && (same_block || goes_nowhere(race.other.site))) {
-    watch_read(Kind::global_race, race.other.site, race.other.who, false);
+    watch_read(Kind::global_race, race.other.site, race.other.who, false, b.begin + cell * b.cell_bytes, b.cell_bytes);
   } else {
     confirm_race(Kind::global_race, self->site);
   }
@@ -56,19 +58,19 @@ void check_alignment(const Buffer& b, const void* address, int bytes, const char
 // precedes in observation order and base causality order precedes in causality order).
 bool observed(const Buffer& b, std::size_t cell, const Stamp& write) {
   if (!write.atomic) return false;
-  return std::any_of(std::begin(b.reads), std::end(b.reads), [&](const Mark* marks) {
-    const Stamp read = stamp_of(marks[cell]);
+  return std::any_of(std::begin(readers), std::end(readers), [&](unsigned reader) {
+    const Stamp read = stamp_of(b.mark(reader, cell));
     return read.atomic && read.epoch != 0 && !too_narrow(write, read.narrow) && ordered(read);
   });
 }
 
-// Where a read is kept: reads by plain loads race with atomics, and others do not, so that they stay.
-Mark* place_of_read(const Buffer& b, std::size_t cell, const Stamp& mine) {
-  const Stamp reads[] = {stamp_of(b.reads[0][cell]), stamp_of(b.reads[1][cell])};
+// Where a read is kept: reads by plain loads race with atomics, and others do not, so that they stay. 0: nowhere.
+unsigned place_of_read(const Buffer& b, std::size_t cell, const Stamp& mine) {
+  const Stamp reads[] = {stamp_of(b.mark(readers[0], cell)), stamp_of(b.mark(readers[1], cell))};
   int slot = -1;
   for (int k = 0; k < 2; ++k) {
     const Stamp& read = reads[k];
-    if (read.epoch != 0 && read.who == mine.who && read.atomic == mine.atomic && of_running(read.epoch)) return &b.reads[k][cell];
+    if (read.epoch != 0 && read.who == mine.who && read.atomic == mine.atomic && of_running(read.epoch)) return readers[k];
     if (slot < 0 && read.epoch == 0) slot = k;
   }
   for (int k = 0; k < 2; ++k) {
@@ -76,49 +78,71 @@ Mark* place_of_read(const Buffer& b, std::size_t cell, const Stamp& mine) {
   }
   if (slot < 0 && !mine.atomic) slot = reads[1].atomic ? 1 : 0;
   if (slot < 0) slot = reads[0].atomic ? 0 : reads[1].atomic ? 1 : -1;
-  return slot < 0 ? nullptr : &b.reads[slot][cell];
+  return slot < 0 ? 0 : readers[slot];
 }
 
 void note_read(Buffer& b, std::size_t cell, bool strong, bool narrow, bool constant) {
-  if (b.writes[cell] != 0) b.writes[cell] |= was_read;
+  if (const Mark write = b.mark(0, cell); write != 0) b.set_mark(0, cell, write | was_read);
   Stamp mine = stamp(strong, narrow);
   mine.constant = constant;
   const Mark mark = mark_of(mine);
-  if (b.reads[0][cell] == mark || b.reads[1][cell] == mark) return;
-  if (Mark* const slot = place_of_read(b, cell, mine)) *slot = mark;
+  if (b.mark(readers[0], cell) == mark || b.mark(readers[1], cell) == mark) return;
+  if (const unsigned reader = place_of_read(b, cell, mine)) b.set_mark(reader, cell, mark);
 }
 
-void shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool relaxed, bool narrow = false) {
-  if (!b.writable() || !launch.check) return;
+// ``known``: of a lazy read, which notes here the bytes that hold values; whether all do.
+bool shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool relaxed, bool narrow = false,
+                 unsigned char* known = nullptr) {
+  if (!b.writable() || !launch.check) return true;
+  bool whole = true;
   const Cells cells = cells_of(b, address, bytes);
   for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
     const Stamp write = b.write(cell);
     if (write.epoch == 0) {
       if (!b.held_value(cell)) {
-        FINDING(uninitialized_global_read, self->site, "%s reads %s, which nobody has written", describe_self().c_str(),
-                element(b, cell).c_str());
-        return;
+        if (known == nullptr) {
+          FINDING(uninitialized_global_read, self->site, "%s reads %s, which nobody has written", describe_self().c_str(),
+                  element(b, cell).c_str());
+          return true;
+        }
+        note_uninitialized(Kind::uninitialized_global_read, self->site, [&] {
+          return describe_self() + " reads " + element(b, cell) + ", which nobody has written";
+        });
+        if (whole) std::memset(known, 0xff, static_cast<std::size_t>(bytes));
+        whole = false;
+        const char *const begin = b.begin + cell * b.cell_bytes, *const first = static_cast<const char*>(address);
+        for (int k = 0; k < bytes; ++k) {
+          if (first + k >= begin && first + k < begin + b.cell_bytes) known[k] = 0;
+        }
       }
     } else if (read_only && write.epoch >= launch.began) {
       FINDING(read_only_load_of_written, self->site,
               "%s reads %s by ld.global.nc, but %s writes it at %s in the same launch", describe_self().c_str(),
               element(b, cell).c_str(), describe(write.who, block_of_epoch(write.epoch)).c_str(),
               place(write.site).c_str());
-      return;
+      return whole;
     } else if (!(relaxed && write.atomic && !too_narrow(write, narrow)) && !ordered(write) &&
                !observed(b, cell, write)) {
       report_race(b, cell, {"reads", write, "wrote"});
-      return;
+      return whole;
     }
     note_read(b, cell, relaxed, narrow, read_only);
   }
+  return whole;
+}
+
+// Whether the same thread of a block has written that does the same work.
+bool by_replica(const Stamp& write) {
+  const unsigned block = block_in_grid(block_of_epoch(write.epoch), rank_of(write.who));
+  return write.who == self->who && are_replicas(block, block_in_grid(block_index, self->rank));
 }
 
 // What two threads write at once: the same harms nothing where they may write at all, and nearly the same is not a bug.
 void report_two_writes(const Buffer& b, std::size_t cell, const Stamp& write, const char* doing, const void* address, const void* from, int bytes) {
   const bool same = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
-  // A flag, or what all threads of a block have computed; not an element of two tiles.
-  const bool by_block = b.spec.role == BufferSpec::Role::variable && write.site == self->site && of_running(write.epoch);
+  // A flag, what all threads of a block have computed, or several blocks that do one's work; not an element of two tiles.
+  const bool by_block = b.spec.role == BufferSpec::Role::variable && write.site == self->site &&
+                        (of_running(write.epoch) || by_replica(write));
   if (same && (by_block || (stores_constant(write.site) && stores_constant(self->site)))) {
     report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; both write the same value");
   } else if (from != nullptr && !same && write.site == self->site && nearly_equal(address, from, bytes, self->site)) {
@@ -126,6 +150,28 @@ void report_two_writes(const Buffer& b, std::size_t cell, const Stamp& write, co
   } else {
     report_race(b, cell, {doing, write, "wrote"});
   }
+}
+
+// A write of what others have read; whether there is a finding.
+bool report_write_behind(const Buffer& b, std::size_t cell, const Stamp& read, bool atomic) {
+  const char* const doing = atomic ? "updates" : "writes";
+  const bool is_ordered = (atomic && read.atomic) || ordered(read);
+  // Whoever has used what he has read, and said so, has read it, even if no fence says so.
+  const bool is_seen = !is_ordered && glimpsed(read) && used_before_signal(read.site);
+  if (!is_ordered && !is_seen) {
+    report_race(b, cell, {doing, read, "read"});
+    return true;
+  }
+  if (!is_ordered) {
+    report_race(b, cell, {doing, read, "read"}, Grade::note, "; strong accesses without fences say that it has been read");
+  }
+  if (!read.constant || read.epoch < launch.began) return !is_ordered;
+  const bool is_used = is_seen || used_before_store(read.site, self->site, read.who == self->who && of_running(read.epoch));
+  FINDING_OF_TWO(read_only_load_of_written, is_used ? Grade::note : Grade::fault, self->site, read.site,
+                 "%s writes %s, which %s reads by ld.global.nc at %s in the same launch%s", describe_self().c_str(),
+                 element(b, cell).c_str(), describe(read.who, block_of_epoch(read.epoch)).c_str(), place(read.site).c_str(),
+                 is_used ? "; it was read and used before" : "");
+  return true;
 }
 
 // ``from``: what is written, nullptr for an atomic's result. Lanes of a warp may write one value with one instruction.
@@ -146,7 +192,7 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, const 
       if (!ordered(write) && !observed(b, cell, write)) {
         report_two_writes(b, cell, write, doing, address, from, bytes);
         reported = true;
-      } else if (b.spec.role == BufferSpec::Role::output && !atomic && (b.writes[cell] & was_read) == 0 &&
+      } else if (b.spec.role == BufferSpec::Role::output && !atomic && (b.mark(0, cell) & was_read) == 0 &&
                  (write.who != self->who || !of_running(write.epoch))) {
         FINDING(lost_write, self->site, "%s writes %s over what %s wrote at %s and nobody has read",
                 describe_self().c_str(), element(b, cell).c_str(),
@@ -155,7 +201,7 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, const 
       }
     }
     if (!under_atomics.empty()) {
-      const auto under = under_atomics.find(&b.writes[cell]);
+      const auto under = under_atomics.find(b.begin + cell * b.cell_bytes);
       if (under != under_atomics.end() && !reported && atomic && !ordered(under->second)) {
         report_race(b, cell, {doing, under->second, "wrote"});
         reported = true;
@@ -164,27 +210,16 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, const 
     }
     Mark next[2] = {};
     unsigned kept = 0;
-    for (const Mark* marks : b.reads) {
-      if (marks[cell] == 0) continue;
-      const Stamp read = stamp_of(marks[cell]);
-      if (atomic && !read.atomic) next[kept++] = marks[cell];
-      if (reported) continue;
-      if ((!atomic || !read.atomic) && !ordered(read)) {
-        report_race(b, cell, {doing, read, "read"});
-        reported = true;
-      } else if (read.constant && read.epoch >= launch.began) {
-        FINDING(read_only_load_of_written, self->site,
-                "%s writes %s, which %s reads by ld.global.nc at %s in the same launch", describe_self().c_str(),
-                element(b, cell).c_str(), describe(read.who, block_of_epoch(read.epoch)).c_str(),
-                place(read.site).c_str());
-        reported = true;
-      }
+    for (const unsigned reader : readers) {
+      const Mark mark = b.mark(reader, cell);
+      if (mark == 0) continue;
+      const Stamp read = stamp_of(mark);
+      if (atomic && !read.atomic) next[kept++] = mark;
+      if (!reported) reported = report_write_behind(b, cell, read, atomic);
     }
-    if (atomic && !write.atomic && write.epoch >= launch.began && write.epoch != 0) under_atomics[&b.writes[cell]] = write;
-    for (int k = 0; k < 2; ++k) {
-      if (b.reads[k][cell] != next[k]) b.reads[k][cell] = next[k];  // a store alone would take memory
-    }
-    b.writes[cell] = mark_of(stamp(atomic, narrow));
+    if (atomic && !write.atomic && write.epoch >= launch.began && write.epoch != 0) under_atomics[b.begin + cell * b.cell_bytes] = write;
+    for (int k = 0; k < 2; ++k) b.set_mark(readers[k], cell, next[k]);
+    b.set_mark(0, cell, mark_of(stamp(atomic, narrow)));
   }
 }
 
@@ -220,18 +255,20 @@ void write_global_bulk(void* address, const void* from, int bytes, const char* i
   std::memcpy(address, from, static_cast<std::size_t>(bytes));
 }
 
-void read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
-                 bool narrow) {
+bool read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
+                 bool narrow, unsigned char* known) {
   Buffer* b = check_access(address, bytes, instruction);
   if (b == nullptr) {
     std::memset(to, 0xff, static_cast<std::size_t>(bytes));
-    return;
+    return true;
   }
   check_alignment(*b, address, bytes, instruction);
   if (b->spec.unset) [[unlikely]] note_unset_read(*b);
-  shadow_read(*b, address, bytes, read_only, relaxed, narrow);
+  const bool whole = shadow_read(*b, address, bytes, read_only, relaxed, narrow, known);
   if (relaxed && any_release && launch.check) acquire_from(address);
+  if (relaxed && launch.check) glimpse(address);
   std::memcpy(to, address, static_cast<std::size_t>(bytes));
+  return whole;
 }
 
 void write_global(void* address, const void* from, int bytes, const char* instruction, bool relaxed, bool narrow) {
@@ -246,7 +283,10 @@ void write_global(void* address, const void* from, int bytes, const char* instru
   b->spec.unset = false;
   shadow_write(*b, address, bytes, relaxed, from, narrow);
   if (any_release) forget_releases(address);
-  if (relaxed && launch.check) synchronize(address);
+  if (relaxed && launch.check) {
+    synchronize(address);
+    show(address);
+  }
   if (idle_polls.met() && idle_polls.vain() != 0 && std::memcmp(address, from, static_cast<std::size_t>(bytes)) != 0) idle_polls.move();
   std::memcpy(address, from, static_cast<std::size_t>(bytes));
 }
@@ -267,8 +307,10 @@ unsigned char* update_global(void* address, int bytes, const char* instruction, 
       FINDING(uninitialized_global_read, self->site, "%s updates %s, which nobody has written",
               describe_self().c_str(), element(*b, address).c_str());
     }
+    glimpse(address);
     shadow_write(*b, address, bytes, true, nullptr, narrow);
     synchronize(address);
+    show(address);
   }
   return static_cast<unsigned char*>(address);
 }

@@ -12,6 +12,13 @@
 namespace autosched::emulator {
 // Whether what is loaded comes to nothing in any case (isa/dropped.cpp).
 bool goes_nowhere(SiteIndex load);
+// Whether what a load has read has been used, so that it has been read indeed, before a store in the text of the program:
+// by the same thread, or with a barrier in between.
+bool used_before_store(SiteIndex load, SiteIndex store, bool same_thread);
+// The same before something that other blocks can see: a strong store, or an atomic.
+bool used_before_signal(SiteIndex load);
+// Whether nothing that a program reads tells two blocks apart (isa/program.cpp).
+bool are_replicas(unsigned block, unsigned other);
 }  // namespace autosched::emulator
 
 namespace autosched::emulator::global_shadow {
@@ -28,6 +35,12 @@ struct Stamp {
 // A stamp in 4 bytes: the lane, and which stamp of its warp (stamps.cpp). 0: none.
 using Mark = std::uint32_t;
 constexpr Mark was_read = 1u << 31;  // of a write: whether somebody has read it
+constexpr unsigned lane_shift = 26, number_bits = 25;
+constexpr Mark numbers = (1u << number_bits) - 1;
+// Of the mark of a word of several cells: that of the first, and each next cell has the next lane.
+constexpr Mark spread = 1u << number_bits;
+// Of the write of a word whose cells have marks of their own, which are kept apart (marks.cpp).
+constexpr Mark apart = spread | (warp_size - 1) << lane_shift;
 Mark mark_of(const Stamp& stamp);
 Stamp stamp_of(Mark mark);
 
@@ -35,17 +48,29 @@ struct Buffer {
   BufferSpec spec;
   char* begin;
   // Of what the kernel may write, in cells: one an element, or several where the kernel stores parts of elements. The last
-  // write; two readers since that stand for all: those by plain loads stay under atomics. Only what is touched takes memory.
-  Mark* writes;
-  Mark* reads[2];
+  // write (0); two readers since that stand for all (1, 2): those by plain loads stay under atomics. A mark is of a word: of
+  // one cell, or of several that have less than 4 bytes together. Only what is touched takes memory.
+  Mark* marks[3];
   unsigned cell_bytes;
+  unsigned cells_of_word;
   unsigned char* touched;  // of a sparse launch: one a page, whether it has its content
   SiteIndex unset_read = 0;  // of a variable that nothing has set: where it is read
   std::size_t elements() const { return spec.bytes / spec.element_bytes; }
-  std::size_t cells() const { return spec.bytes / cell_bytes + 1; }
+  std::size_t words() const { return spec.bytes / (std::size_t{cell_bytes} * cells_of_word) + 1; }
   bool writable() const { return spec.role != BufferSpec::Role::input; }
-  bool written(std::size_t cell) const { return (writes[cell] & ~was_read) != 0; }
-  Stamp write(std::size_t cell) const { return stamp_of(writes[cell] & ~was_read); }
+  Mark mark(unsigned which, std::size_t cell) const { return cells_of_word == 1 ? marks[which][cell] : mark_in_word(which, cell); }
+  void set_mark(unsigned which, std::size_t cell, Mark mark) {
+    if (cells_of_word != 1) {
+      set_mark_in_word(which, cell, mark);
+    } else if (marks[which][cell] != mark) {
+      marks[which][cell] = mark;  // a store alone would take memory
+    }
+  }
+  Mark mark_in_word(unsigned which, std::size_t cell) const;
+  void set_mark_in_word(unsigned which, std::size_t cell, Mark mark);
+  void forget_marks();
+  bool written(std::size_t cell) const { return (mark(0, cell) & ~was_read) != 0; }
+  Stamp write(std::size_t cell) const { return stamp_of(mark(0, cell) & ~was_read); }
   // Whether what a cell stands for held a value when the launch began.
   bool held_value(std::size_t cell) const {
     if (spec.defined == nullptr) return spec.zeroed;
@@ -61,8 +86,9 @@ inline Cells cells_of(const Buffer& b, const void* address, int bytes) {
   const auto offset = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
   return {offset / b.cell_bytes, (offset + static_cast<std::size_t>(bytes) - 1) / b.cell_bytes + 1};
 }
-// Calls ``visit`` with the marks of all buffers, and their number.
+// Calls ``visit`` with the marks of all buffers, of words and of cells apart, and their number.
 void for_marks(const std::function<void(Mark*, std::size_t)>& visit);
+void for_marks_apart(const std::function<void(Mark*, std::size_t)>& visit);
 
 // The buffer of an access, or nullptr (and a finding) where it is in none.
 Buffer* check_access(const void* address, int bytes, const char* instruction);
@@ -83,6 +109,11 @@ inline bool ordered(const Stamp& before) {
   }
   return acquired(before);
 }
+// Whether the other block that did it has told this one so by strong accesses, with or without fences.
+bool glimpsed(const Stamp& before);
+void glimpse(const void* address);       // what a strong write there has told
+void show(const void* address);          // what this thread knows, by a strong write
+void forget_glimpses();                  // of an earlier launch
 extern bool any_release;                 // whether anything has been published
 void acquire_from(const void* address);  // takes over what others have published there
 void synchronize(void* address);         // and publishes

@@ -10,9 +10,6 @@
 namespace autosched::emulator::global_shadow {
 namespace {
 
-// A mark: lane in bits 26 to 30, number of the stamp below.
-constexpr unsigned number_bits = 26;
-constexpr Mark numbers = (1u << number_bits) - 1;
 constexpr std::size_t fewest = std::size_t{1} << 16;  // between two clearances
 
 std::vector<Stamp> stamps(1);            // of lane 0; number 0 is none
@@ -31,7 +28,7 @@ void clear() {
   for_marks([&](Mark* first, std::size_t count) {
     marks += count;
     for (Mark* mark = first; mark != first + count; ++mark) {
-      if (*mark == 0) continue;
+      if (*mark == 0 || (*mark & apart) == apart) continue;
       Mark& number = moved[*mark & numbers];
       if (number == 0) {
         number = static_cast<Mark>(kept.size());
@@ -61,12 +58,12 @@ Mark mark_of(const Stamp& stamp) {
     at = static_cast<Mark>(stamps.size());
     stamps.push_back(first);
   }
-  return at | lane << number_bits;
+  return at | lane << lane_shift;
 }
 
 Stamp stamp_of(Mark mark) {
   Stamp stamp = stamps[mark & numbers];
-  stamp.who = static_cast<Who>(stamp.who + (mark >> number_bits));
+  stamp.who = static_cast<Who>(stamp.who + (mark >> lane_shift));
   return stamp;
 }
 

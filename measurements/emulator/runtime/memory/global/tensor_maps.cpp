@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "memory/global/shadow.hpp"
+#include "memory/global/tensor_maps.hpp"
 
 namespace autosched::emulator {
 

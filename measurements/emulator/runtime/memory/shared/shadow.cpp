@@ -211,7 +211,7 @@ bool shadow_read(unsigned address, int bytes, Who me, bool lazily) {
     }
     if (write.epoch < clocks.first) {
       if (lazily) {
-        note_uninitialized(self->site, [&] {
+        note_uninitialized(Kind::uninitialized_shared_read, self->site, [&] {
           return describe_here(me) + " reads " + describe_place(a) + ", which nobody has written yet";
         });
         whole = false;
@@ -322,19 +322,6 @@ void shadow_update(unsigned address, int bytes, Who me) {
 void forget_plain_writes() { under_atomics.clear(); }
 
 }  // namespace shared_shadow
-
-namespace {
-std::unordered_map<SiteIndex, std::string> uninitialized;  // the first read of each site
-}
-
-const char* uninitialized_at(SiteIndex site) {
-  const auto found = uninitialized.find(site);
-  return found == uninitialized.end() ? nullptr : found->second.c_str();
-}
-
-void note_uninitialized(SiteIndex site, const std::function<std::string()>& text) {
-  if (uninitialized_at(site) == nullptr) uninitialized.emplace(site, text());
-}
 
 void mark_strong(SiteIndex site) {
   if (site >= shared_shadow::strong_sites.size()) shared_shadow::strong_sites.resize(site + std::size_t{64});

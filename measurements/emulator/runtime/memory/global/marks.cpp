@@ -1,0 +1,82 @@
+// Marks of words of several cells: one for all where they have the same, or where lanes side by side have one each; else
+// they are kept apart, cell by cell, until they are alike again.
+#include <vector>
+
+#include "memory/global/shadow.hpp"
+
+namespace autosched::emulator::global_shadow {
+namespace {
+
+constexpr unsigned most_cells = 4;  // of a word
+struct Parts {
+  Mark marks[3][most_cells];
+};
+std::vector<Parts> kept_apart;
+std::vector<Mark> unused;  // places in it
+
+bool is_apart(Mark write) { return (write & apart) == apart; }
+Mark mark_of_part(Mark word, unsigned part) { return (word & spread) == 0 ? word : (word & ~spread) + (part << lane_shift); }
+
+// The mark of a word whose cells have these, if there is one.
+bool join(const Mark* parts, unsigned count, Mark& word) {
+  bool same = true, side_by_side = parts[0] != 0 && (parts[0] >> lane_shift & (warp_size - 1)) + count <= warp_size;
+  for (unsigned p = 1; p < count; ++p) {
+    same = same && parts[p] == parts[0];
+    side_by_side = side_by_side && parts[p] == parts[0] + (p << lane_shift);
+  }
+  word = same ? parts[0] : parts[0] | spread;
+  return same || side_by_side;
+}
+
+}  // namespace
+
+Mark Buffer::mark_in_word(unsigned which, std::size_t cell) const {
+  const std::size_t word = cell / cells_of_word;
+  const auto part = static_cast<unsigned>(cell % cells_of_word);
+  const Mark write = marks[0][word];
+  return is_apart(write) ? kept_apart[write & numbers].marks[which][part] : mark_of_part(marks[which][word], part);
+}
+
+void Buffer::set_mark_in_word(unsigned which, std::size_t cell, Mark mark) {
+  if (mark_in_word(which, cell) == mark) return;
+  const std::size_t word = cell / cells_of_word;
+  Mark place = marks[0][word] & numbers;
+  if (!is_apart(marks[0][word])) {
+    if (unused.empty()) {
+      unused.push_back(static_cast<Mark>(kept_apart.size()));
+      kept_apart.push_back({});
+    }
+    place = unused.back();
+    unused.pop_back();
+    for (unsigned k = 0; k < 3; ++k) {
+      for (unsigned p = 0; p < cells_of_word; ++p) kept_apart[place].marks[k][p] = mark_of_part(marks[k][word], p);
+    }
+    marks[0][word] = apart | place;
+  }
+  Parts& parts = kept_apart[place];
+  parts.marks[which][cell % cells_of_word] = mark;
+  Mark joined[3];
+  for (unsigned k = 0; k < 3; ++k) {
+    if (!join(parts.marks[k], cells_of_word, joined[k])) return;
+  }
+  for (unsigned k = 0; k < 3; ++k) {
+    if (marks[k][word] != joined[k]) marks[k][word] = joined[k];
+  }
+  parts = {};
+  unused.push_back(place);
+}
+
+void Buffer::forget_marks() {
+  for (std::size_t word = 0; word < words(); ++word) {
+    if (cells_of_word == 1 || !is_apart(marks[0][word])) continue;
+    kept_apart[marks[0][word] & numbers] = {};
+    unused.push_back(marks[0][word] & numbers);
+  }
+  std::fill_n(marks[0], 3 * words(), Mark{0});
+}
+
+void for_marks_apart(const std::function<void(Mark*, std::size_t)>& visit) {
+  if (!kept_apart.empty()) visit(kept_apart[0].marks[0], kept_apart.size() * (sizeof(Parts) / sizeof(Mark)));
+}
+
+}  // namespace autosched::emulator::global_shadow

@@ -1,0 +1,89 @@
+"""wmma: where its accumulators, whose elements no register is known to hold, become values like others.
+
+Sums of a loop that does nothing but add up products stay as they are until it ends; other products are read as soon as
+they are made. A warp stores a fragment to a place of its own in shared memory, and reads it as ``ways.fragments`` says.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from search_spaces.programs.inference.inference import Inference, Spread
+from search_spaces.programs.language import ir
+from search_spaces.programs.planning.splits import accumulating
+
+WARP_BYTES = 16 * (16 + 8) * 4  # of a fragment in f32, with 8 elements behind each line (autosched/tile/opaque.cuh)
+
+
+@cache
+def why_not_wmma(found: Inference) -> str | None:
+    """Why products of a program cannot be wmma's, whatever the schedule."""
+    for operation in found.made.values():
+        if not isinstance(operation, ir.Mma):
+            continue
+        number = found.product_of[operation.result.id]
+        for side, value in (("left", operation.a), ("right", operation.b)):
+            spread = Spread(side, value.shape, number)  # type: ignore[arg-type]
+            if not is_staged(found, value, spread):
+                name = "a" if side == "left" else "b"
+                return (
+                    f"wmma takes operands from shared memory, where loads alone put them: {name} of the mma at "
+                    f"{operation.source} is computed, or its window is not one that a ring copies"
+                )
+        if operation.c is not None and not _adds_up(found, operation):
+            return (
+                f"who holds what of wmma's accumulators is not specified, and the mma at {operation.source} adds to a "
+                "value: only loops that do nothing but add up products from a constant can keep them"
+            )
+    return None
+
+
+def is_staged(found: Inference, value: ir.Value, spread: Spread) -> bool:
+    """Whether ``value`` is an operand as it was loaded, or transposed behind that."""
+    made = found.made[value.id]
+    if isinstance(made, ir.Transpose):
+        return (made.value.id, spread.swap()) in found.staged
+    return (value.id, spread) in found.staged
+
+
+def read_behind(found: Inference, operation: ir.Mma) -> int | None:
+    """Return the loop behind which sums are read; None of a product that is read where it is made."""
+    around = found.inside[operation.result.id]
+    return around[-1] if operation.c is not None and around and around[-1] in accumulating(found) else None
+
+
+def _adds_up(found: Inference, operation: ir.Mma) -> bool:
+    """Whether ``operation`` adds to a state of its loop, which begins with the same number everywhere."""
+    loop = read_behind(found, operation)
+    if loop is None:
+        return False
+    (state,) = {o.state for o in found.loops[loop].body if isinstance(o, ir.Set) and o.value == operation.result}
+    return _constant_before(found, found.trace.operations, loop, state) is True
+
+
+def _sets(operations: tuple[ir.Operation, ...], state: int) -> bool:
+    return any(
+        _sets(o.body, state) if isinstance(o, ir.Region) else isinstance(o, ir.Set) and o.state == state
+        for o in operations
+    )
+
+
+def _constant_before(found: Inference, operations: tuple[ir.Operation, ...], loop: int, state: int) -> bool | None:
+    """Whether what is set last in front of the loop, in the same region, is a constant; None where the loop is not in
+    ``operations``."""
+    constant = False
+    for operation in operations:
+        match operation:
+            case ir.Loop() if operation.number == loop:
+                return constant
+            case ir.Loop() | ir.If():
+                inner = _constant_before(found, operation.body, loop, state)
+                if inner is not None:
+                    return inner
+                if _sets(operation.body, state):
+                    constant = False
+            case ir.Set() if operation.state == state:
+                constant = isinstance(found.made[operation.value.id], ir.Fill)
+            case _:
+                pass
+    return None

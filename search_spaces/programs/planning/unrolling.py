@@ -1,0 +1,30 @@
+"""How often the body of a loop stands behind itself: loops without a ring, whose loads begin where they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.language import ir
+from search_spaces.programs.planning.memory import stage_names
+from search_spaces.spaces.parameters import Value
+
+UNROLLS = (1, 2, 4)
+
+
+@cache
+def unrollable(found: Inference) -> dict[int, str]:
+    """Return the parameter of each loop whose body is short: no loop in it, no product, and no ring around it."""
+    loops = [
+        number
+        for number, loop in found.loops.items()
+        if number not in stage_names(found) and not any(isinstance(o, ir.Region | ir.Mma) for o in loop.body)
+    ]
+    return {loop: "unroll" if len(loops) == 1 else f"unroll_{i + 1}" for i, loop in enumerate(loops)}
+
+
+def unroll_of(found: Inference, values: Mapping[str, Value], loop: int) -> int | None:
+    """Return how many bodies there are; None where the compiler decides."""
+    name = unrollable(found).get(loop, "")
+    return int(values[name]) if name in values else None

@@ -1,0 +1,59 @@
+"""What wmma adds to the space of a program: where it is a way, and where mma.sync does all that it does."""
+
+from __future__ import annotations
+
+from search_spaces.hardware import intrinsics
+from search_spaces.hardware.devices import Device
+from search_spaces.programs.planning.choices import Choices, unique_operands
+from search_spaces.programs.planning.opaque import why_not_wmma
+from search_spaces.programs.planning.staging import SHARED
+from search_spaces.programs.planning.ways import is_boxed, is_opaque
+from search_spaces.spaces.parameters import Value
+from search_spaces.spaces.rules import Rule
+
+
+def opaque_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
+    """State the rules of validity: operands in shared memory, and sums that a loop alone adds to."""
+    if not any(is_opaque(name) for name in found.ways(device)):
+        return ()
+    reasons = (why_not_wmma(i) for i in found.inferences.values())
+    reason = next((r for r in reasons if r is not None), None)
+
+    def why_not(intrinsic: str) -> str | None:
+        return reason if is_opaque(intrinsic) else None
+
+    rules = [Rule.refusing("wmma", why_not, "wmma's operands are loaded, and its sums are added up by a loop alone")]
+    for s in unique_operands(found.first):
+        if s.loop is None:
+            rules.append(_home_rule(s.name))
+    return tuple(rules)
+
+
+def _home_rule(name: str) -> Rule:
+    def why_not(home: Value, intrinsic: str) -> str | None:
+        if home == SHARED or not is_opaque(intrinsic):
+            return None
+        return f"{intrinsic} takes {name} from shared memory, not from {home}"
+
+    names = {"home": f"home_{name}", "intrinsic": "intrinsic"}
+    return Rule.refusing(f"wmma_{name}", why_not, f"{name} is in shared memory, where wmma reads it", names=names)
+
+
+def opaque_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+    """mma.sync, whose sums need no way through shared memory, wherever it reads all operands: ldmatrix turns 16-bit
+    types alone, so others lie along k."""
+    ways = found.ways(device)
+    if not any(is_opaque(name) for name in ways) or found.element is None:
+        return ()
+    along_k = all(s.row_major == (s.side == "a") for s in unique_operands(found.first))
+    rows = [intrinsics.intrinsic(name) for name in ways if not is_boxed(name)]
+    serving = [row.name for row in rows if row.unit == "mma" and row.why_not(device) is None]
+    if not serving or not (found.element.bits == 16 or along_k):
+        return ()
+
+    def why_not(intrinsic: str) -> str | None:
+        if not is_opaque(intrinsic):
+            return None
+        return f"{intrinsic} is slower than {serving[0]}, which reads these operands and keeps its sums in registers"
+
+    return (Rule.refusing("wmma_worth_a_try", why_not, "mma.sync where it reads the operands"),)

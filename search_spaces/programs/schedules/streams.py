@@ -1,0 +1,110 @@
+"""Stream-K in the space of a program: the k of the last tiles dealt out to all blocks, so that they end together.
+
+Blocks are as many as run at a time. Each computes whole tiles and, of the last whole wave and the partial one behind
+it, an even share of the turns, as with the hand-written matmul (``autosched/common/stream_k.cuh``).
+"""
+
+from __future__ import annotations
+
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.hardware.devices import Device
+from search_spaces.programs.planning.choices import Choices
+from search_spaces.programs.planning.splits import splittable
+from search_spaces.programs.planning.ways import is_boxed
+from search_spaces.spaces.parameters import Parameter, ordinal
+from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.templates.common.stream_k import too_little_idle
+from search_spaces.templates.matmul.stream_k import ACCUMULATING, launched_blocks, workers
+
+MOST_BLOCKS = 4  # the largest value of min_blocks
+
+
+def is_splittable(found: Choices) -> bool:
+    """Whether blocks may share the turns of the only loop."""
+    return all(splittable(i) is not None for i in found.inferences.values())
+
+
+def stream_k(found: Choices) -> tuple[Parameter, ...]:
+    if not is_splittable(found):
+        return ()
+    doc = "whether the turns of the last tiles are dealt out to all blocks, so that they end together"
+    return (ordinal("stream_k", (0, 1), doc, before=0),)
+
+
+def stream_attributes(found: Choices, device: Device) -> tuple[Attribute, ...]:
+    return (launched_blocks(device),) if is_splittable(found) else ()
+
+
+def stream_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
+    """Rules without which turns cannot be dealt out."""
+    if not is_splittable(found):
+        return ()
+
+    def why_not(blocks: int, min_blocks: int, stream_k: int) -> str | None:
+        launched = int(workers(device.sm_count * min_blocks, blocks))
+        if stream_k == 0 or (blocks > launched and blocks % launched):
+            return None
+        return f"{blocks} tiles for {launched} blocks leave no partial wave behind whole ones, to deal out its k"
+
+    def by_boxes(intrinsic: str, stream_k: int) -> str | None:
+        if stream_k == 0 or not is_boxed(intrinsic):
+            return None
+        return f"rings that {intrinsic} reads are filled for one tile of a block: stream-K has several"
+
+    def one_sharing(split_k: IntArray, stream_k: IntArray) -> BoolArray:
+        answer: BoolArray = (stream_k == 0) | (split_k == 1)
+        return answer
+
+    return (
+        Rule(
+            "stream_k_split",
+            one_sharing,
+            "{split_k} blocks share the k of each tile, and stream-K deals it out: only one of the two is possible",
+        ),
+        Rule.refusing("stream_k_waves", why_not, "stream-K deals out the k of the last tiles"),
+        Rule(
+            "stream_k_turns",
+            lambda turns, stream_k: (stream_k == 0) | (turns > 1),
+            "stream-K deals out turns of the loop, but it has {turns}",
+        ),
+        Rule.refusing("stream_k_way", by_boxes, "loops over tiles read fragments"),
+    )
+
+
+def stream_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+    """Stream-K pays behind a whole wave, and with as many blocks as an SM holds, as it launches ``min_blocks`` for
+    each."""
+    if not is_splittable(found):
+        return ()
+
+    def too_little(blocks: int, min_blocks: int, stream_k: int) -> str | None:
+        if stream_k == 0:
+            return None
+        resident = device.sm_count * min_blocks
+        if blocks <= resident:
+            return f"{blocks} tiles do not fill the {resident} blocks that run at a time: split_k shares their k"
+        return too_little_idle(blocks, resident)
+
+    rules = [Rule.refusing("stream_k_idle", too_little, "stream-K saves more than it costs")]
+    if len(found.first.products) == 1:
+        rules.append(_resident_rule(found, device))
+    return tuple(rules)
+
+
+def _resident_rule(found: Choices, device: Device) -> Rule:
+    room, element = device.registers_per_sm // ACCUMULATING, found.element
+    assert element is not None
+    lefts, rights = found.first.operand_counts[0]
+    sums = sum(1 for _ in found.first.states)
+
+    def too_few(tile_m: int, tile_n: int, tile_k: int, stages: int, min_blocks: int, stream_k: int) -> str | None:
+        staged = stages * (lefts * tile_m + rights * tile_n) * tile_k * element.bytes
+        fit = min(room // (sums * tile_m * tile_n), device.shared_per_sm // staged, MOST_BLOCKS)
+        if stream_k == 0 or min_blocks >= fit:
+            return None
+        return (
+            f"stream-K would launch {min_blocks} blocks for each SM, which holds {fit} of {tile_m}x{tile_n}x{tile_k} "
+            f"tiles in {stages} stages: together they hide more than even shares of k save"
+        )
+
+    return Rule.refusing("stream_k_resident", too_few, "stream-K runs as many blocks on an SM as whole tiles do")

@@ -1,0 +1,170 @@
+"""Stream-K of tile programs: several tiles of a block, tiles that two share, the reduced problem, rules, registers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.programs.loading import load_program, problem
+from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
+from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.emulator import Order, emulate
+from search_spaces.hardware.devices import device
+from search_spaces.programs.planning.splits import COUNTERS
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.schedules.counts import counts
+from search_spaces.programs.template import template
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.matmul.stream_k import streams
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
+A100 = device("a100")
+SMALL = replace(A100, sm_count=2)
+Values = dict[str, int | str]
+
+
+def operand(name: str, layout: str, columns: int, vector: int) -> Values:
+    return {
+        f"layout_{name}": layout, f"copy_{name}": "cp.async", f"vector_{name}": vector, f"copy_columns_{name}": columns,
+    }  # fmt: skip
+
+
+def gemm(**changes: int | str) -> Values:
+    return {
+        "bm": 64, "bn": 64, "bk": 32, "intrinsic": "mma_m16n8k16_f16", "sg_rows": 2, "sg_columns": 2,
+        **operand("a", "pad(8,1)", 4, 8), **operand("b", "pad(8,1)", 8, 4), "stages": 3, "split_k": 1, "stream_k": 1,
+        "tail": "masked", "store_1": "direct", "exchange": "pad(4,1)", "min_blocks": 1, "raster": "row",
+    } | changes  # fmt: skip
+
+
+def filled(p: ProgramProblem, values: Values) -> Schedule:
+    parameters = template(p.program).space(p, SMALL).parameters
+    known = {q.name for q in parameters}
+    return Schedule.from_json(
+        p.program.name,
+        {q.name: q.values[0] for q in parameters if len(q.values) == 1}
+        | {name: value for name, value in values.items() if name in known},
+    )
+
+
+def outcome(p: ProgramProblem, kernel: Kernel, order: Order) -> str:
+    """ "ok", what the emulator reports, or "wrong"."""
+    inputs = p.random_inputs(1)
+    run = emulate(kernel, inputs, time_limit=60.0, order=order)
+    if run.status != "ok":
+        return str(run.status)
+    wanted, bounds = p.expected(inputs)
+    types = {o.name: o.dtype for o in p.operands()}
+    right = all(np.all(np.abs(types[n].load(run.outputs[n]) - v) <= bounds[n]) for n, v in wanted.items())
+    return "ok" if right else "wrong"
+
+
+@pytest.mark.parametrize("order", [Order("ascending"), Order("random", 3)], ids=["ascending", "random"])
+@pytest.mark.parametrize(
+    ("name", "sizes", "values"),
+    [
+        ("gemm_relu", {"m": 140, "n": 140, "k": 136}, gemm()),
+        ("gemm_relu", {"m": 140, "n": 140, "k": 136}, gemm(stages=1, raster="grouped_2")),
+        ("gemm_relu", {"m": 140, "n": 140, "k": 136}, gemm(tail="peeled", stages=2)),
+        ("gemm_relu", {"m": 140, "n": 140, "k": 136}, gemm(store_1="turned")),
+        ("gemm_relu", {"m": 140, "n": 140, "k": 136}, gemm(intrinsic="wmma_m16n16k16_f16")),
+        ("gated_mlp", {"m": 190, "n": 190, "k": 104}, gemm()),
+    ],
+)
+def test_schedules_are_right(name: str, sizes: dict[str, int], values: Values, order: Order) -> None:
+    """Few blocks for nine tiles: whole ones, and those whose turns are dealt out."""
+    p = problem(load_program(str(EXAMPLES / f"{name}.py")), **sizes)
+    own = template(p.program)
+    if name == "gated_mlp":
+        values = dict(next(s for s in own.space(p, SMALL).valid.sample(400, 1) if s.integer("stream_k")).values)
+    schedule = filled(p, values)
+    assert own.space(p, SMALL).valid.explain(schedule) == []
+    kernel = own.kernel(p, schedule, SMALL)
+    assert kernel.blocks in (2, 4) and kernel.chained
+    assert outcome(p, kernel, order) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("ptx::barrier_sync();  // everybody is done with the part before", ""),
+        ("both.tell_stored();", ""),
+        ("both.wait_stored();", ""),
+        (f"{COUNTERS} + 2 * cut", f"{COUNTERS} + 2 * 0"),
+        ("first_turn * 32", "0 * 32"),
+    ],
+)
+def test_planted_faults_are_reported(line: str, instead: str) -> None:
+    p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=140, n=140, k=136)
+    kernel = template(p.program).kernel(p, filled(p, gemm(store_1="turned")), replace(A100, sm_count=4))
+    assert line in kernel.source
+    faulty = replace(kernel, source=kernel.source.replace(line, instead))
+    assert any(outcome(p, faulty, order) != "ok" for order in (Order("ascending"), Order("random", 3)))
+
+
+def test_the_reduced_problem_has_a_partial_wave() -> None:
+    p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
+    own = template(p.program)
+    streamed = [s for s in own.space(p, A100).sample(300, 1) if s.integer("stream_k")]
+    assert len(streamed) > 10
+    for schedule in streamed[:10]:
+        small = own.proxy(p, schedule)  # type: ignore[misc]
+        bm, bn = schedule.integer("bm"), schedule.integer("bn")
+        tiles = -(-small.m // bm) * -(-small.n // bn)
+        assert streams(tiles) and tiles <= 9
+        assert own.kernel(small, schedule, A100).blocks < tiles
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"split_k": 2}, "only one of the two is possible"),
+        ({"bm": 128, "bn": 128}, "leave no partial wave behind whole ones"),
+    ],
+)
+def test_what_is_refused(changes: Values, reason: str) -> None:
+    p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=256, n=256, k=200)
+    told = template(p.program).space(p, SMALL).valid.explain(filled(p, gemm() | changes))
+    assert any(reason in str(t) for t in told), told
+
+
+def test_wgmma_has_none() -> None:
+    p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
+    for schedule in template(p.program).space(p, device("h100")).sample(300, 1):
+        assert not (schedule.integer("stream_k") and schedule.text("intrinsic").startswith("wgmma"))
+
+
+def test_counts_share_the_work_out() -> None:
+    p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
+    space = template(p.program).space(p, A100)
+    whole, shared = (
+        counts(p, space.config(filled(p, gemm(bm=128, bn=128, sg_columns=4, stream_k=s))), A100) for s in (0, 1)
+    )
+    assert (whole.blocks, shared.blocks) == (1024, 108)
+    assert shared.flops * shared.blocks == pytest.approx(whole.flops * whole.blocks)
+    assert shared.iterations == -(-1024 * 128 // 108)
+
+
+def test_the_loop_keeps_its_instructions() -> None:
+    """128x128x32, 8 warps, 3 stages: those of a turn without stream-K at most 1.1 times, and nothing is spilled."""
+    try:
+        nvdisasm()
+    except DisassemblerMissing as missing:
+        pytest.skip(str(missing))
+    p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
+    tiles = {"bm": 128, "bn": 128, "sg_columns": 4}
+    tiles |= operand("a", "swizzle(2,3,3)", 4, 8) | operand("b", "swizzle(3,3,4)", 16, 8)  # type: ignore[operator]
+    found = []
+    for stream_k in (0, 1):
+        kernel = template(p.program).kernel(p, filled(p, gemm(stream_k=stream_k, **tiles)), A100)
+        with CompilePool() as pool:
+            result = pool.compile(kernel, A100.arch)
+        assert not isinstance(result, CompileFailure), result.reason
+        assert result.resources.spill_store_bytes == 0
+        found.append(mix(main_loop(disassemble(result.cubin, result.entry))))
+    assert dict(found[1].kinds)["tensor"] == dict(found[0].kinds)["tensor"]
+    assert found[1].instructions <= 1.1 * found[0].instructions, found

@@ -1,0 +1,267 @@
+"""wmma as a way of tile programs: proven in the emulator, refused with reasons, machine code of sm_80."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.programs.loading import load_program, problem
+from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
+from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.emulator import emulate
+from search_spaces.hardware.devices import device
+from search_spaces.layouts.wg_map import WgMap
+from search_spaces.operators.matmul import Matmul
+from search_spaces.programs.builder import Builder, Input, Output, Program, program
+from search_spaces.programs.language.ir import Array
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.schedules import describe
+from search_spaces.programs.schedules.counts import counts
+from search_spaces.programs.template import template
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.headers import Headers
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.matmul.template import MATMUL
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
+A100 = device("a100")
+F16, BF16, TF32 = "wmma_m16n16k16_f16", "wmma_m16n16k16_bf16", "wmma_m16n16k8_tf32"
+Values = dict[str, int | str]
+
+
+@program(x=Input("m k", "f32"), w=Input("k n", "f32"), out=Output("m n", "f32"))
+def row_major_tf32(p: Builder, x: Array, w: Array, out: Array) -> None:
+    """Lines of b along n, which ldmatrix does not turn for 32 bits."""
+    bm, bn = p.choose(bm=(64, 128), bn=(32, 64))  # type: ignore[misc]
+    i, j = p.blocks(out.shape, (bm, bn))
+    rows, columns = p.window(x, (i, 0), (bm, 32)), p.window(w, (0, j), (32, bn))
+    acc = p.state(p.full((bm, bn), 0.5))
+    for _ in p.steps(x.shape[1], 32):
+        acc.set(p.mma(p.load(rows), p.load(columns), acc, tf32=True))
+        rows.move(0, 32)
+        columns.move(32, 0)
+    p.store(acc, p.window(out, (i, j), (bm, bn)))
+
+
+@program(q=Input("m d", "bf16"), keys=Input("n d", "bf16"), out=Output("m", "f32"))
+def largest_score(p: Builder, q: Array, keys: Array, out: Array) -> None:
+    """Reduce a product in each turn of a loop: it is read where it is made."""
+    (m, d), n = q.shape, keys.shape[0]
+    (i,) = p.blocks((m,), (64,))
+    query, window = p.load(p.window(q, (i, 0), (64, d))), p.window(keys, (0, 0), (32, d))
+    top = p.state(p.full((64, 1), -np.inf))
+    for at in p.steps(n, 32):
+        scores = p.mma(query, p.transpose(p.load(window)))
+        seen = p.where(p.columns(at, 32) < n, scores, -np.inf)
+        top.set(p.maximum(top, p.reduction("maximumf", seen, dim=1)))
+        window.move(32, 0)
+    p.store(top, p.window(out, (i, 0), (64, 1), column=True))
+
+
+@program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
+def mapped(p: Builder, a: Array, b: Array, out: Array) -> None:
+    """Say a map, of two rounds."""
+    i, j = p.blocks(out.shape, (64, 64))
+    x, y = p.window(a, (i, 0), (64, 32)), p.window(b, (0, j), (32, 64))
+    acc = p.state(p.zeros((64, 64)))
+    for _ in p.steps(a.shape[1], 32):
+        acc.set(p.mma(p.load(x), p.load(y), acc, map=WgMap((2, 2), (16, 16))))
+        x.move(0, 32)
+        y.move(32, 0)
+    p.store(acc, p.window(out, (i, j), (64, 64)))
+
+
+@program(a=Input("m k", "f16"), b=Input("k n", "f16"), c=Input("m n", "f32"), out=Output("m n", "f32"))
+def on_top(p: Builder, a: Array, b: Array, c: Array, out: Array) -> None:
+    """Begin sums with a loaded tile."""
+    i, j = p.blocks(out.shape, (64, 64))
+    x, y = p.window(a, (i, 0), (64, 32)), p.window(b, (0, j), (32, 64))
+    acc = p.state(p.load(p.window(c, (i, j), (64, 64))))
+    for _ in p.steps(a.shape[1], 32):
+        acc.set(p.mma(p.load(x), p.load(y), acc))
+        x.move(0, 32)
+        y.move(32, 0)
+    p.store(acc, p.window(out, (i, j), (64, 64)))
+
+
+@program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
+def twice(p: Builder, a: Array, b: Array, out: Array) -> None:
+    """Go on with the sums of a loop in another one."""
+    i, j = p.blocks(out.shape, (64, 64))
+    acc = p.state(p.zeros((64, 64)))
+    for _ in range(2):
+        x, y = p.window(a, (i, 0), (64, 32)), p.window(b, (0, j), (32, 64))
+        for _ in p.steps(a.shape[1], 32):
+            acc.set(p.mma(p.load(x), p.load(y), acc))
+            x.move(0, 32)
+            y.move(32, 0)
+    p.store(acc, p.window(out, (i, j), (64, 64)))
+
+
+def operand(name: str, layout: str, columns: int, vector: int = 8) -> Values:
+    return {
+        f"layout_{name}": layout,
+        f"copy_{name}": "cp.async",
+        f"vector_{name}": vector,
+        f"copy_columns_{name}": columns,
+    }
+
+
+def gemm(**changes: int | str) -> Values:
+    return {
+        "bm": 128, "bn": 64, "bk": 32, "intrinsic": F16, "sg_rows": 4, "sg_columns": 2, **operand("a", "pad(8,1)", 4),
+        **operand("b", "pad(8,1)", 8), "stages": 3, "split_k": 1, "tail": "masked", "store_1": "direct",
+        "exchange": "pad(4,1)", "min_blocks": 1, "raster": "row",
+    } | changes  # fmt: skip
+
+
+def made(place: str | Program) -> Program:
+    return load_program(str(EXAMPLES / place)) if isinstance(place, str) else place
+
+
+def filled(p: ProgramProblem, values: Values) -> Schedule:
+    """``values``, of the parameters that there are, and those of the parameters that have one."""
+    parameters = template(p.program).space(p, A100).parameters
+    known = {q.name for q in parameters}
+    return Schedule.from_json(
+        p.program.name,
+        {q.name: q.values[0] for q in parameters if len(q.values) == 1}
+        | {name: value for name, value in values.items() if name in known},
+    )
+
+
+def check(p: ProgramProblem, kernel: Kernel) -> None:
+    inputs = p.random_inputs(1)
+    run = emulate(kernel, inputs, time_limit=60.0)
+    assert run.status == "ok", run.reason
+    wanted, bounds = p.expected(inputs)
+    types = {o.name: o.dtype for o in p.operands()}
+    for name, values in wanted.items():
+        assert np.all(np.abs(types[name].load(run.outputs[name]) - values) <= bounds[name]), name
+
+
+@pytest.mark.parametrize(
+    ("place", "sizes", "values"),
+    [
+        ("gemm_relu.py", {"m": 136, "n": 72, "k": 200}, gemm()),
+        ("gemm_relu.py", {"m": 136, "n": 72, "k": 200}, gemm(split_k=2, stages=1)),
+        ("gemm_relu.py", {"m": 136, "n": 72, "k": 200}, gemm(tail="peeled", store_1="turned", sg_rows=8, sg_columns=1)),
+        (
+            row_major_tf32, {"m": 70, "n": 40, "k": 72},
+            gemm(bm=64, bn=32, intrinsic=TF32, split_k=2)
+            | operand("x", "pad(4,1)", 8, 4) | operand("w", "pad(4,1)", 8, 4),
+        ),
+        (
+            largest_score, {"m": 70, "n": 80, "d": 64},
+            gemm(intrinsic=BF16, sg_rows=2, sg_columns=1, home_q="shared", width_1=1, lanes_1=1)
+            | operand("q", "identity", 8) | operand("keys", "transpose+pad(8,1)", 8),
+        ),
+        (mapped, {"m": 70, "n": 72, "k": 72}, gemm(**operand("b", "pad(8,1)", 8))),
+    ],
+    ids=lambda value: value.name if isinstance(value, Program) else None,
+)  # fmt: skip
+def test_schedules_are_right(place: str | Program, sizes: dict[str, int], values: Values) -> None:
+    p = problem(made(place), **sizes)
+    schedule = filled(p, values)
+    assert template(p.program).space(p, A100).valid.explain(schedule) == []
+    assert describe.values(p, schedule.values)
+    check(p, template(p.program).kernel(p, schedule, A100))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sampled_schedules_are_right(seed: int) -> None:
+    """f32 by tf32 with lines along n, where wmma is the only way on tensor cores."""
+    p = problem(row_major_tf32, m=70, n=40, k=72)
+    space = template(p.program).space(p, A100)
+    ranks = next(s.ranks for s in space.strata if s.value == TF32)
+    assert not [s for s in space.strata if s.value == "mma_m16n8k8_tf32" and len(s.ranks)]
+    (schedule,) = space.schedules(space.unrank([ranks[len(ranks) * (seed + 1) // 4]]))
+    check(p, template(p.program).kernel(p, schedule, A100))
+
+
+@pytest.mark.parametrize(
+    ("place", "sizes", "reason"),
+    [
+        ("attention.py:attention", {"h": 1, "g": 1, "s": 128, "d": 64}, "a of the mma at"),
+        (on_top, {"m": 64, "n": 64, "k": 64}, "adds to a value: only loops that do nothing but add up products"),
+        (twice, {"m": 64, "n": 64, "k": 64}, "adds to a value: only loops that do nothing but add up products"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Program) else None,
+)
+def test_what_it_cannot_keep_is_refused(place: str | Program, sizes: dict[str, int], reason: str) -> None:
+    p = problem(made(place), **sizes)
+    valid = template(p.program).space(p, A100).valid
+    told = valid.explain(Schedule.from_json(p.program.name, dict(valid.sample(1, 1)[0].values) | {"intrinsic": F16}))
+    assert any(reason in str(t) for t in told), told
+    assert not [s for s in valid.sample(50, 2) if s.text("intrinsic") == F16]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    I::store_c(place, *reinterpret_cast<const typename I::FragmentC*>(x), unsigned(stride));\n", ""),
+        ("    ptx::warp_sync();\n#pragma", "#pragma"),
+        ("    ptx::warp_sync();  // before the next one goes there\n", ""),
+        ("half % 2 * 8", "half % 2 * 4"),
+    ],
+)
+def test_planted_faults_are_reported(old: str, new: str) -> None:
+    p = problem(made("gemm_relu.py"), m=128, n=64, k=96)
+    kernel = template(p.program).kernel(p, filled(p, gemm()), A100)
+    header, texts = "autosched/tile/opaque.cuh", dict(kernel.headers.files)
+    assert old in texts[header]
+    changed = replace(kernel, headers=Headers.of({**texts, header: texts[header].replace(old, new)}))
+    with pytest.raises(AssertionError):
+        check(p, changed)
+
+
+def test_mma_sync_takes_its_place() -> None:
+    p = problem(made("gemm_relu.py"), m=256, n=256, k=256)
+    space = template(p.program).space(p, A100)
+    assert {s.text("intrinsic") for s in space.valid.sample(200, 1)} == {F16, "mma_m16n8k16_f16"}
+    assert {s.text("intrinsic") for s in space.sample(200, 1)} == {"mma_m16n8k16_f16"}
+
+
+def test_counts_have_the_way_through_shared_memory() -> None:
+    p = problem(made("gemm_relu.py"), m=4096, n=4096, k=4096)
+    space = template(p.program).space(p, A100)
+    names = F16, "mma_m16n8k16_f16"
+    by_wmma, by_mma = (counts(p, space.config(filled(p, gemm(intrinsic=name))), A100) for name in names)
+    assert (by_wmma.unit, by_mma.unit) == ("wmma", "mma")
+    assert by_wmma.shared_wavefronts >= by_mma.shared_wavefronts + 128 * 64 * 4 * 2 / 128
+
+
+def test_the_main_loop_is_the_hand_written_templates() -> None:
+    """128x128x32, 8 warps, 3 stages: equal tensor, shared and load instructions, others at most 1.05 of them."""
+    try:
+        nvdisasm()
+    except DisassemblerMissing as missing:
+        pytest.skip(str(missing))
+    size, tiles = 4096, {"bm": 128, "bn": 128, "sg_rows": 2, "sg_columns": 4}
+    common = operand("a", "pad(8,1)", 4) | operand("b", "pad(8,1)", 16)
+    common |= {"intrinsic": F16, "stages": 3, "min_blocks": 1, "raster": "row"}
+    theirs = Schedule.from_json(
+        "matmul",
+        {
+            "tile_m": 128, "tile_n": 128, "tile_k": 32, "sg_layout_m": 2, "sg_layout_n": 4, "sg_data_m": 64,
+            "sg_data_n": 32, "k_unroll": 2, "fragment_buffers": 1, "epilogue": "shared", "split_k": 1, "stream_k": 0,
+            "batch_mapping": "outer", **common,
+        },
+    )  # fmt: skip
+    p = problem(made("gemm_relu.py"), m=size, n=size, k=size)
+    hand = Matmul(m=size, n=size, k=size, a="f16", out="f16", epilogue="bias+relu")
+    kernels = template(p.program).kernel(p, filled(p, gemm(**tiles, **common)), A100), MATMUL.kernel(hand, theirs, A100)
+    found = []
+    for kernel in kernels:
+        with CompilePool() as pool:
+            result = pool.compile(kernel, A100.arch)
+        assert not isinstance(result, CompileFailure), result.reason
+        found.append((result.resources.registers, mix(main_loop(disassemble(result.cubin, result.entry)))))
+    (registers, own), (their_registers, their) = found
+    for kind in ("tensor", "shared", "load"):
+        assert dict(own.kinds).get(kind, 0) == dict(their.kinds).get(kind, 0), (own, their)
+    assert own.instructions <= 1.05 * their.instructions, (own, their)
+    assert registers <= their_registers

@@ -1,0 +1,31 @@
+"""Compiles many kernels at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import CancelledError, as_completed
+
+from measurements.compiler.cubin_cache import Compiled
+from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.workers.transport import WorkerClosed
+from search_spaces.templates.kernel import Kernel
+
+
+def compile_many(
+    pool: CompilePool, kernels: Iterable[Kernel], arch: str
+) -> Iterator[tuple[int, Compiled | CompileFailure]]:
+    """Yield (position, result) of each kernel exactly once, as they are done.
+
+    ``pool.close`` from another thread ends the iteration early. Leaving it early cancels what has not begun.
+    """
+    positions = {pool.submit(kernel, arch): i for i, kernel in enumerate(kernels)}
+    try:
+        for future in as_completed(positions):
+            try:
+                result = future.result()
+            except (CancelledError, WorkerClosed):
+                return
+            yield positions[future], result
+    finally:
+        for future in positions:
+            future.cancel()

@@ -267,7 +267,13 @@ def _emulated(
     for a in file.arrays:  # another configuration may have other types
         if a.name in given and given[a.name].dtype != np.dtype(a.dtype.storage) and a.name in types:
             given[a.name] = a.dtype.store(_values(types[a.name], given[a.name]))
-    run = emulate(lower(file, sizes, config), given, time_limit=limit, check=False)
+    try:
+        kernel = lower(file, sizes, config)
+    except KernelFileError:
+        raise
+    except ValueError as error:
+        raise KernelFileError(f"{told} cannot be launched: {error}") from None
+    run = emulate(kernel, given, time_limit=limit, check=False)
     if run.status == "timeout":
         raise KernelFileError(
             f"{told} was not emulated within {limit:g} s: if it needs longer, write time_limit = "

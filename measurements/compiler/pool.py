@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
-from measurements.compiler.limits import LimitExceeded, patience, request_within
+from measurements.compiler.limits import MACHINE_CODE, LimitExceeded, patience, request_within
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NVCC, OPTIONS, CompilerOutput, NvrtcMissing, loaded_version
 from measurements.files.text import harmless, one_line
@@ -159,11 +159,11 @@ class CompilePool:
             "options": list(options),
         }
         worker: Worker = self._local.worker
-        seconds = patience(self.time_limit, kernel.limits)
+        seconds = patience(self.time_limit, kernel.limits, MACHINE_CODE)
         headers = {kernel.headers.digest: kernel.headers.encoded}
         for last_try in (False, True):
             try:
-                answer = request_within(kernel.limits, worker, request, seconds, headers)
+                answer = request_within(kernel.limits, worker, request, seconds, headers, MACHINE_CODE)
                 break
             except LimitExceeded as exceeded:
                 return CompileFailure(Status(exceeded.status), str(exceeded))

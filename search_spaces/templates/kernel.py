@@ -182,10 +182,13 @@ class CompileLimits:
     def __bool__(self) -> bool:
         return min(self.seconds, self.memory) < math.inf
 
-    def why(self, exceeded: str) -> str:
-        """Return what is said of a compiler that went beyond its "time" or its "memory"."""
+    def why(self, exceeded: str, times: float = 1.0) -> str:
+        """Return what is said of a compiler that went beyond ``times`` its "time", or its "memory"."""
         if exceeded == "time":
-            took, more = f"{self.seconds:g} s of the CPU", f"compile_time_limit = {10 * self.seconds:g}, in seconds"
+            took, more = (
+                f"{times * self.seconds:g} s of the CPU",
+                f"compile_time_limit = {10 * self.seconds:g}, in seconds",
+            )
             return f"the compiler took more than {took}: if it needs more, write {more}"
         gib = self.memory / (1 << 30)
         more = f"compile_memory_limit = {10 * gib:.1g}, in GiB"

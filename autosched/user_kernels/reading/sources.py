@@ -16,8 +16,8 @@ from measurements.compiler.nvrtc import NVCC
 from search_spaces.templates.headers import included
 from search_spaces.templates.kernel import CompileLimits
 
-# Compiling may take so much where the file does not say: all of CUB's headers take 2 s of the CPU and 370 MiB, 8,000
-# unrolled multiplications 7 s (NVRTC 13); one macro bomb of a few lines takes 40 s and 4.5 GB.
+# Compiling to PTX may take so much where the file does not say: all of CUB's headers take 2 s of the CPU and 370 MiB,
+# 8,000 unrolled multiplications 6 s (NVRTC 13); one macro bomb of a few lines takes 40 s and 4.5 GB.
 COMPILE_SECONDS = 10.0
 COMPILE_MEMORY = 448 << 20
 _LARGEST_LIMIT = 1e5  # seconds, a day, and GiB

@@ -209,6 +209,13 @@ def test_references_one_after_another(run: Run, command: tuple[str, ...]) -> Non
     assert status == 2 and err.count("\n") == 1 and "more than 20 kernels are references one after another" in err
 
 
+def test_a_reference_that_cannot_be_launched_is_named(run: Run) -> None:
+    Path("k.cu").write_text(SOURCE)
+    Path("k.toml").write_text(FILE.replace('block = "b"', 'block = "b - 32"'))
+    status, _, err = run("verify", "--kernel", "k.toml", "--device", "a100")
+    assert status == 2 and err.count("\n") == 1 and "itself at {'b': 32}, cannot be launched: block must be" in err
+
+
 def test_a_scalar_that_its_type_cannot_hold_is_named(run: Run) -> None:
     import numpy as np
 

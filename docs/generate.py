@@ -10,8 +10,7 @@ import sqlalchemy as sa
 import typer
 
 from autosched.cli.app import build
-from measurements.emulator.findings import FindingKind
-from measurements.emulator.meanings import MEANINGS
+from measurements.emulator.findings import MEANINGS, FindingKind
 from measurements.store.schema import META, SCHEMA_VERSION
 from search_spaces.catalogue import BUILT_IN_TEMPLATES
 from search_spaces.hardware.devices import device

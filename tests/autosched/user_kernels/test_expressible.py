@@ -307,7 +307,7 @@ def test_references_one_after_another_end(tmp_path: Path) -> None:
 def test_a_source_that_takes_the_compiler_minutes_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def slow(source: str, name: str, arch: str, *_: object) -> PtxOutput:
+    def slow(source: str, name: str, *, arch: str, **_: object) -> PtxOutput:
         asked.append(arch)
         return PtxOutput(None, name, "kernel.cu(1): catastrophic error: out of memory", 60.0)
 

@@ -275,16 +275,18 @@ MEANINGS: Mapping[FindingKind, str] = {
         "an address that is not a multiple of the access (ldmatrix rows: 16 bytes, wmma: what a lane holds of the "
         "fragment, at most 32)"
     ),
-    FindingKind.UNINITIALIZED_SHARED_READ: "bytes that nobody has written in this block, where what is made of them is used",
+    FindingKind.UNINITIALIZED_SHARED_READ: (
+        "bytes that nobody has written in this block, where what is made of them is used"
+    ),
     FindingKind.UNINITIALIZED_GLOBAL_READ: (
         "elements of an output or a workspace that nobody has written, where what is made of them is used; a note "
         "where nothing is"
     ),
     FindingKind.SHARED_RACE: (
-        "two threads access a place in shared memory, one of them writes, and nothing orders the two "
+        "two threads access a place in shared memory, one of them writes, and nothing orders the two"
     ),
     FindingKind.GLOBAL_RACE: (
-        "the same in global memory; or two blocks update a place, one of them by an atomic of block scope "
+        "the same in global memory; or two blocks update a place, one of them by an atomic of block scope"
     ),
     FindingKind.ASYNC_READ_BEFORE_WAIT: (
         "bytes that a `cp.async` or a bulk copy has not delivered: nobody has waited yet, or not this thread"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from program_schedules import Values, filled, operand
 
 from autosched.programs.loading import load_program, problem
 from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
@@ -17,20 +18,12 @@ from search_spaces.programs.planning.splits import COUNTERS
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.template import template
-from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.matmul.stream_k import streams
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
 A100 = device("a100")
 SMALL = replace(A100, sm_count=2)
-Values = dict[str, int | str]
-
-
-def operand(name: str, layout: str, columns: int, vector: int) -> Values:
-    return {
-        f"layout_{name}": layout, f"copy_{name}": "cp.async", f"vector_{name}": vector, f"copy_columns_{name}": columns,
-    }  # fmt: skip
 
 
 def gemm(**changes: int | str) -> Values:
@@ -39,16 +32,6 @@ def gemm(**changes: int | str) -> Values:
         **operand("a", "pad(8,1)", 4, 8), **operand("b", "pad(8,1)", 8, 4), "stages": 3, "split_k": 1, "stream_k": 1,
         "tail": "masked", "store_1": "direct", "exchange": "pad(4,1)", "min_blocks": 1, "raster": "row",
     } | changes  # fmt: skip
-
-
-def filled(p: ProgramProblem, values: Values) -> Schedule:
-    parameters = template(p.program).space(p, SMALL).parameters
-    known = {q.name for q in parameters}
-    return Schedule.from_json(
-        p.program.name,
-        {q.name: q.values[0] for q in parameters if len(q.values) == 1}
-        | {name: value for name, value in values.items() if name in known},
-    )
 
 
 def outcome(p: ProgramProblem, kernel: Kernel, order: Order) -> str:
@@ -81,7 +64,7 @@ def test_schedules_are_right(name: str, sizes: dict[str, int], values: Values, o
     own = template(p.program)
     if name == "gated_mlp":
         values = dict(next(s for s in own.space(p, SMALL).valid.sample(400, 1) if s.integer("stream_k")).values)
-    schedule = filled(p, values)
+    schedule = filled(p, values, SMALL)
     assert own.space(p, SMALL).valid.explain(schedule) == []
     kernel = own.kernel(p, schedule, SMALL)
     assert kernel.blocks in (2, 4) and kernel.chained
@@ -100,7 +83,7 @@ def test_schedules_are_right(name: str, sizes: dict[str, int], values: Values, o
 )
 def test_planted_faults_are_reported(line: str, instead: str) -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=140, n=140, k=136)
-    kernel = template(p.program).kernel(p, filled(p, gemm(store_1="turned")), replace(A100, sm_count=4))
+    kernel = template(p.program).kernel(p, filled(p, gemm(store_1="turned"), SMALL), replace(A100, sm_count=4))
     assert line in kernel.source
     faulty = replace(kernel, source=kernel.source.replace(line, instead))
     assert any(outcome(p, faulty, order) != "ok" for order in (Order("ascending"), Order("random", 3)))
@@ -128,7 +111,7 @@ def test_the_reduced_problem_has_a_partial_wave() -> None:
 )
 def test_what_is_refused(changes: Values, reason: str) -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=256, n=256, k=200)
-    told = template(p.program).space(p, SMALL).valid.explain(filled(p, gemm() | changes))
+    told = template(p.program).space(p, SMALL).valid.explain(filled(p, gemm() | changes, SMALL))
     assert any(reason in str(t) for t in told), told
 
 
@@ -142,7 +125,7 @@ def test_counts_share_the_work_out() -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
     space = template(p.program).space(p, A100)
     whole, shared = (
-        counts(p, space.config(filled(p, gemm(bm=128, bn=128, sg_columns=4, stream_k=s))), A100) for s in (0, 1)
+        counts(p, space.config(filled(p, gemm(bm=128, bn=128, sg_columns=4, stream_k=s), SMALL)), A100) for s in (0, 1)
     )
     assert (whole.blocks, shared.blocks) == (1024, 108)
     assert shared.flops * shared.blocks == pytest.approx(whole.flops * whole.blocks)
@@ -160,7 +143,7 @@ def test_the_loop_keeps_its_instructions() -> None:
     tiles |= operand("a", "swizzle(2,3,3)", 4, 8) | operand("b", "swizzle(3,3,4)", 16, 8)  # type: ignore[operator]
     found = []
     for stream_k in (0, 1):
-        kernel = template(p.program).kernel(p, filled(p, gemm(stream_k=stream_k, **tiles)), A100)
+        kernel = template(p.program).kernel(p, filled(p, gemm(stream_k=stream_k, **tiles), SMALL), A100)
         with CompilePool() as pool:
             result = pool.compile(kernel, A100.arch)
         assert not isinstance(result, CompileFailure), result.reason

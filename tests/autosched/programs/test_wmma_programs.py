@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from program_schedules import Values, filled, operand
 
 from autosched.programs.loading import load_program, problem
 from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
@@ -29,7 +30,6 @@ from search_spaces.templates.matmul.template import MATMUL
 EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
 A100 = device("a100")
 F16, BF16, TF32 = "wmma_m16n16k16_f16", "wmma_m16n16k16_bf16", "wmma_m16n16k8_tf32"
-Values = dict[str, int | str]
 
 
 @program(x=Input("m k", "f32"), w=Input("k n", "f32"), out=Output("m n", "f32"))
@@ -101,15 +101,6 @@ def twice(p: Builder, a: Array, b: Array, out: Array) -> None:
     p.store(acc, p.window(out, (i, j), (64, 64)))
 
 
-def operand(name: str, layout: str, columns: int, vector: int = 8) -> Values:
-    return {
-        f"layout_{name}": layout,
-        f"copy_{name}": "cp.async",
-        f"vector_{name}": vector,
-        f"copy_columns_{name}": columns,
-    }
-
-
 def gemm(**changes: int | str) -> Values:
     return {
         "bm": 128, "bn": 64, "bk": 32, "intrinsic": F16, "sg_rows": 4, "sg_columns": 2, **operand("a", "pad(8,1)", 4),
@@ -120,17 +111,6 @@ def gemm(**changes: int | str) -> Values:
 
 def made(place: str | Program) -> Program:
     return load_program(str(EXAMPLES / place)) if isinstance(place, str) else place
-
-
-def filled(p: ProgramProblem, values: Values) -> Schedule:
-    """``values``, of the parameters that there are, and those of the parameters that have one."""
-    parameters = template(p.program).space(p, A100).parameters
-    known = {q.name for q in parameters}
-    return Schedule.from_json(
-        p.program.name,
-        {q.name: q.values[0] for q in parameters if len(q.values) == 1}
-        | {name: value for name, value in values.items() if name in known},
-    )
 
 
 def check(p: ProgramProblem, kernel: Kernel) -> None:
@@ -165,7 +145,7 @@ def check(p: ProgramProblem, kernel: Kernel) -> None:
 )  # fmt: skip
 def test_schedules_are_right(place: str | Program, sizes: dict[str, int], values: Values) -> None:
     p = problem(made(place), **sizes)
-    schedule = filled(p, values)
+    schedule = filled(p, values, A100)
     assert template(p.program).space(p, A100).valid.explain(schedule) == []
     assert describe.values(p, schedule.values)
     check(p, template(p.program).kernel(p, schedule, A100))
@@ -210,7 +190,7 @@ def test_what_it_cannot_keep_is_refused(place: str | Program, sizes: dict[str, i
 )
 def test_planted_faults_are_reported(old: str, new: str) -> None:
     p = problem(made("gemm_relu.py"), m=128, n=64, k=96)
-    kernel = template(p.program).kernel(p, filled(p, gemm()), A100)
+    kernel = template(p.program).kernel(p, filled(p, gemm(), A100), A100)
     header, texts = "autosched/tile/opaque.cuh", dict(kernel.headers.files)
     assert old in texts[header]
     changed = replace(kernel, headers=Headers.of({**texts, header: texts[header].replace(old, new)}))
@@ -229,7 +209,7 @@ def test_counts_have_the_way_through_shared_memory() -> None:
     p = problem(made("gemm_relu.py"), m=4096, n=4096, k=4096)
     space = template(p.program).space(p, A100)
     names = F16, "mma_m16n8k16_f16"
-    by_wmma, by_mma = (counts(p, space.config(filled(p, gemm(intrinsic=name))), A100) for name in names)
+    by_wmma, by_mma = (counts(p, space.config(filled(p, gemm(intrinsic=name), A100)), A100) for name in names)
     assert (by_wmma.unit, by_mma.unit) == ("wmma", "mma")
     assert by_wmma.shared_wavefronts >= by_mma.shared_wavefronts + 128 * 64 * 4 * 2 / 128
 
@@ -253,7 +233,10 @@ def test_the_main_loop_is_the_hand_written_templates() -> None:
     )  # fmt: skip
     p = problem(made("gemm_relu.py"), m=size, n=size, k=size)
     hand = Matmul(m=size, n=size, k=size, a="f16", out="f16", epilogue="bias+relu")
-    kernels = template(p.program).kernel(p, filled(p, gemm(**tiles, **common)), A100), MATMUL.kernel(hand, theirs, A100)
+    kernels = (
+        template(p.program).kernel(p, filled(p, gemm(**tiles, **common), A100), A100),
+        MATMUL.kernel(hand, theirs, A100),
+    )
     found = []
     for kernel in kernels:
         with CompilePool() as pool:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from autosched.proofs.launch_counting import CountedRun
-from autosched.triton.compiled import torch_compiled
 from autosched.triton.described import LaunchFailed, described_launch
 from autosched.triton.driver import TritonLaunch, activated
 from autosched.triton.estimate import estimated_seconds
@@ -20,6 +19,7 @@ from autosched.triton.pretended_cuda import PretendedCuda
 from autosched.triton.sample import Sample, sampled
 from autosched.triton.sizes import named, stress_sizes
 from autosched.triton.storages import Storages, UndefinedMemory, storage_bytes
+from autosched.triton.torch_compile import torch_compiled
 from measurements.emulator import ASCENDING, Emulation, Finding, Order, emulate_ptx
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named

@@ -139,6 +139,7 @@ class MemoryAccess(SharedTiles):
             writes=name,
             scattered=() if places is None else places.scattered,
         )
+        self.code.flush()  # all loads are on their way before one of them is waited for
         ref = Ref("array", name, result.dtype)
         return self._pack(ref, of.registers, source) if packed and (places is not None or type_.bits == 8) else ref
 
@@ -169,6 +170,7 @@ class MemoryAccess(SharedTiles):
             writes=name,
             scattered=() if places is None else places.scattered,
         )
+        self.code.flush()
         return Ref("packed", name, operation.result.dtype)
 
     def _keep_boxes(self, n: BoxedNumbers, source: ir.Source) -> None:

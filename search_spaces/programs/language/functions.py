@@ -182,6 +182,16 @@ class Reduction:
     ordered: bool = False  # whether the order of its elements changes the result: a sum or a product of floats
 
 
+def _unsigned(function: Callable[..., object]) -> Callable[..., FloatArray]:
+    """Return a reduction of 32 bits as numbers from 0 up, which are held as i32."""
+
+    def reduced(x: FloatArray, axis: int) -> FloatArray:
+        found = np.asarray(function(x.astype(np.int64) & 0xFFFFFFFF, axis=axis), dtype=np.int64)
+        return found.astype(np.int32).astype(np.float64)
+
+    return reduced
+
+
 _INT_LEAST, _INT_MOST = float(-(2**31)), float(2**31 - 1)
 _FLOATS, _WHOLE = ("f32",), ("i32",)
 
@@ -198,14 +208,17 @@ REDUCTIONS = {
         lambda x, axis: np.bitwise_and.reduce(x.astype(np.int64), axis=axis), -1.0, "({0} & {1})", _WHOLE
     ),
     "ori": Reduction(lambda x, axis: np.bitwise_or.reduce(x.astype(np.int64), axis=axis), 0.0, "({0} | {1})", _WHOLE),
+    # Of 32 bits as a number from 0 up.
+    "maxui": Reduction(_unsigned(np.maximum.reduce), 0.0, "tile::maximum_unsigned({0}, {1})", _WHOLE),
+    "minui": Reduction(_unsigned(np.minimum.reduce), -1.0, "tile::minimum_unsigned({0}, {1})", _WHOLE),
     "xori": Reduction(lambda x, axis: np.bitwise_xor.reduce(x.astype(np.int64), axis=axis), 0.0, "({0} ^ {1})", _WHOLE),
 }
 
 
 @dataclass(frozen=True)
 class Atomic:
-    """What atomic_rmw does: the reduction of an element in memory and one of the value. ``red``: the operation of
-    memory's own that does it, for f32 and i32, "" where threads compare and swap."""
+    """What atomic_rmw does: the reduction of an element in memory and one of the value, "" where that takes its place.
+    ``red``: the operation of memory's own that does it, for f32 and i32, "" where threads compare and swap."""
 
     reduction: str
     types: tuple[str, ...]
@@ -221,6 +234,9 @@ ATOMICS = {
     **{kind: Atomic(kind, _STORED_FLOATS) for kind in ("maximumf", "minimumf", "maxnumf", "minnumf")},
     "maxs": Atomic("maxsi", _WHOLE, "max"),
     "mins": Atomic("minsi", _WHOLE, "min"),
+    "maxu": Atomic("maxui", _WHOLE, "max_unsigned"),
+    "minu": Atomic("minui", _WHOLE, "min_unsigned"),
+    "assign": Atomic("", (*_STORED_FLOATS, "i32"), "assign"),
     **{kind: Atomic(kind, _WHOLE, kind[:-1]) for kind in ("andi", "ori", "xori")},
 }
 

@@ -242,7 +242,7 @@ class MemoryAccess(SharedTiles):
         if row.red and type_.bits == 32:
             return f"if ({inside}) ptx::reduce_{row.red}({to}, {value});"
         register = register_type(type_)
-        joined = REDUCTIONS[row.reduction].code.format("y", "x")
+        joined = REDUCTIONS[row.reduction].code.format("y", "x") if row.reduction else "x"
         return (
             f"if ({inside}) {{ const {register} x = {value}; "
             f"tile::combine({to}, [&]({register} y) {{ return {joined}; }}); }}"

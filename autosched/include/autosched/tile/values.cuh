@@ -16,6 +16,8 @@ __device__ __forceinline__ float maximum(float a, float b) { return ptx::max_nan
 __device__ __forceinline__ float minimum(float a, float b) { return ptx::min_nan(a, b); }
 __device__ __forceinline__ int maximum(int a, int b) { return a > b ? a : b; }
 __device__ __forceinline__ int minimum(int a, int b) { return a < b ? a : b; }
+__device__ __forceinline__ int maximum_unsigned(int a, int b) { return unsigned(a) > unsigned(b) ? a : b; }
+__device__ __forceinline__ int minimum_unsigned(int a, int b) { return unsigned(a) < unsigned(b) ? a : b; }
 __device__ __forceinline__ float absolute(float x) { return fabsf(x); }
 __device__ __forceinline__ int absolute(int x) { return abs(x); }
 __device__ __forceinline__ float log2(float x) { return log2f(x); }

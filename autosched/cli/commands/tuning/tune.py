@@ -179,10 +179,11 @@ def tune(
         raise InputError("--c-header is for the parameters of a kernel of your own: give --kernel FILE")
     if db is None:
         db = _own_database()
+    from autosched.proofs.run import LIMIT_TOLD
     from autosched.tuning import tune as tuner  # a second that other commands need not wait
     from autosched.tuning.result import SoFar
 
-    display = TuneDisplay(stdout_console() if not json else stderr_console(), stderr_console())
+    display = TuneDisplay(stdout_console() if not json else stderr_console(), stderr_console(), LIMIT_TOLD)
     so_far = SoFar(display)
     try:
         with display:

@@ -105,7 +105,7 @@ class EmitterBase:
 
     def declare(self, prefix: str, type_: str, count: int) -> str:
         name = self.new(prefix)
-        self.code.add(f"{type_} {name}[{count}];")
+        self.code.declare(f"{type_} {name}[{count}];")
         return name
 
     def is_packed(self, dtype: DType, spread: Spread) -> bool:

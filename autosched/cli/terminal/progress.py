@@ -147,7 +147,8 @@ class TuneDisplay:
             quiet, self._last_line = time.monotonic() - self._last_trial, time.monotonic()
             done = 0 if self._now is None else self._now.done
             total = self._start.trials if self._start is not None else done
-            text = ", ".join(part for part in (f"{done}/{total}, none in the last {quiet:.0f} s", self._limit) if part)
+            taken = f"none in the last {quiet:.0f} s" if done < total else f"the best is proven or timed, {quiet:.0f} s"
+            text = ", ".join(part for part in (f"{done}/{total}", taken, self._limit) if part)
             self._console.print(text, soft_wrap=True)
 
     def trial(self, progress: "Tuning") -> None:

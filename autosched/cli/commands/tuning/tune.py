@@ -32,7 +32,7 @@ from autosched.cli.options.search import (
 )
 from autosched.cli.options.templates import TemplateOption
 from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, within
-from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
+from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.terminal.output_files import check_outputs, replaceable
 from autosched.cli.terminal.progress import TuneDisplay
 from autosched.reporting import formatting
@@ -231,13 +231,11 @@ def tune(
 
 
 def _own_database() -> str:
-    """Return the database that calls look kernels up in, and say where it is. Raises InputError."""
+    """Return the database that calls look kernels up in. Raises InputError."""
     try:
-        path = database_or_default(None)
+        return database_or_default(None)
     except (OSError, ValueError) as error:
         raise InputError(f"tune needs --db: {error}") from error
-    say(f"every trial is kept in {path}")
-    return path
 
 
 def finish(result: "TuneResult", db: str, sampler: str, seed: int, *, json: bool) -> int:

@@ -229,7 +229,7 @@ HEAD(const float* a, float* o, unsigned* count, float* rows) {
   tile.sync();
   if (l == 0) s[t] = sum;
   tile.sync();
-  rows[blockIdx.x * 64 + t] = s[t - l] + l;
+  rows[blockIdx.x * 64 + t] = (s[t - l] + sum) / 2 + l;  // the sums of all lanes are of use
   tile.sync();
   // The last tile of all adds up what the others have left.
   unsigned before = 0;
@@ -253,7 +253,7 @@ HEAD(const float* a, float* o, unsigned* count, float* rows) {
         ("no barrier behind the write", "= sum;\n  tile.sync();", "= sum;"),
         ("too few steps", "int d = 4;", "int d = 2;"),
         ("too many steps", "int d = 4;", "int d = 8;"),
-        ("no barrier before the fence", "+ l;\n  tile.sync();", "+ l;"),
+        ("no barrier before the fence", "of use\n  tile.sync();", "of use"),
         ("no fence before the count", "{ __threadfence(); before", "{ before"),
         ("no fence behind the count", "1u); __threadfence(); }", "1u); }"),
         ("the other lanes do not learn of it", "0);\n  tile.sync();", "0);"),

@@ -17,9 +17,9 @@ from search_spaces.programs.language.distribution import fold
 from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.lowering.emit_boxes import by_kind
 from search_spaces.programs.lowering.emit_products import Products
+from search_spaces.programs.lowering.in_place import read_in_place
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
-from search_spaces.programs.planning.in_place import read_in_place
 from search_spaces.programs.planning.memory import ALIGNMENT
 from search_spaces.programs.planning.opaque import read_behind
 from search_spaces.programs.planning.splits import COUNTERS, PARTIALS, Split

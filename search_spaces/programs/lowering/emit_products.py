@@ -8,9 +8,9 @@ from search_spaces.hardware.devices import Device
 from search_spaces.programs.inference.inference import Inference, Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_boxes import Boxes, Waiting
+from search_spaces.programs.lowering.in_place import read_in_place, summed, uses
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
-from search_spaces.programs.planning.in_place import read_in_place, summed, uses
 from search_spaces.programs.planning.opaque import WARP_BYTES, read_behind
 from search_spaces.spaces.parameters import Value
 

@@ -321,7 +321,7 @@ def attention_kernel(d: int, layout: str) -> Kernel:
     return template(made).kernel(p, filled(p, values, A100), A100)
 
 
-@pytest.mark.parametrize(("d", "most"), [(64, 340), (128, 500)])
+@pytest.mark.parametrize(("d", "most"), [(64, 333), (128, 480)])
 def test_attention_has_few_instructions(d: int, most: int) -> None:
     """128x64 tiles, 8 warps, 2 stages on sm_80: instructions of a turn, and no spills."""
     try:
@@ -338,7 +338,7 @@ def test_attention_has_few_instructions(d: int, most: int) -> None:
     assert result.resources.spill_store_bytes == 0
 
 
-@pytest.mark.parametrize(("d", "layout"), [(64, "swizzle(3,3,3)"), (128, "pad(8,1)")])
+@pytest.mark.parametrize(("d", "layout"), [(64, "swizzle(3,3,3)"), (128, "pad(8,1)"), (128, "swizzle(3,3,4)")])
 def test_attention_is_not_longer_than_tritons(d: int, layout: str) -> None:
     """128x64 tiles, 8 warps, 2 stages on sm_80: a turn has at most 1.03 of the instructions of Triton's."""
     loops = pytest.importorskip("benchmarks.search.triton_loops", reason="needs Triton", exc_type=ImportError)

@@ -28,6 +28,7 @@ class PretendedCuda(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self._replaced = [
             *((torch.cuda, name, answer) for name, answer in _answers(device, clock).items()),
+            *((torch.accelerator, name, answer) for name, answer in _accelerator_answers().items()),
             (torch, "Generator", _CpuGenerator),
             # Of torch built with CUDA; code that its compiler has generated imports them from here.
             (torch._C, "_cuda_getCurrentRawStream", lambda _device: PretendedStream.cuda_stream),
@@ -223,6 +224,19 @@ class _DeviceContext:
 @contextmanager
 def _stream(_stream: Any) -> Any:
     yield
+
+
+def _accelerator_answers() -> dict[str, Any]:
+    """Of ``torch.accelerator``, by which newer programs ask whatever there is."""
+    answers = {
+        "is_available": True,
+        "current_accelerator": torch.device("cuda"),
+        "device_count": 1,
+        "current_device_index": 0,
+        "set_device_index": None,
+        "synchronize": None,
+    }
+    return {name: lambda *_, value=value, **__: value for name, value in answers.items()}
 
 
 def _answers(device: Device, clock: Callable[[], float]) -> dict[str, Any]:

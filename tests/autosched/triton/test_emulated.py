@@ -43,6 +43,14 @@ def test_a_program_that_asks_for_cuda(session) -> None:
     assert sum(s.sectors for s in launch.emulation.global_sites) == 3 * 38
 
 
+def test_a_program_that_asks_for_whatever_accelerator_there_is(session) -> None:
+    found = torch.accelerator.current_accelerator(check_available=True)
+    assert torch.accelerator.is_available() and torch.accelerator.device_count() == 1
+    x = torch.randn(300, device=found)
+    assert x.is_cuda and found.type == "cuda" and torch.accelerator.current_device_index() == x.get_device()
+    torch.accelerator.synchronize(x.device)
+
+
 def test_what_moves_to_the_gpu(session) -> None:
     """Each form of ``Tensor.to``, as programs and ``Module.to`` write them."""
     model = torch.nn.Linear(4, 3).to("cuda")
@@ -239,7 +247,7 @@ def test_names_that_generated_code_imports() -> None:
 
 
 def test_outside_of_it_nothing_is_left() -> None:
-    before = torch.cuda.is_available(), triton.testing.do_bench
+    before = torch.cuda.is_available(), torch.accelerator.current_accelerator(), triton.testing.do_bench
     with emulated("h100"):
         assert torch.cuda.is_available() and torch.cuda.get_device_name() == "NVIDIA H100 80GB HBM3"
         assert torch.cuda.get_device_properties(0).multi_processor_count == 132
@@ -253,7 +261,8 @@ def test_outside_of_it_nothing_is_left() -> None:
         host = x.cpu()
         x.zero_()
         assert host.eq(2).all()
-    assert (torch.cuda.is_available(), triton.testing.do_bench) == before
+    after = torch.cuda.is_available(), torch.accelerator.current_accelerator(), triton.testing.do_bench
+    assert after == before
     assert not torch.ones(1).is_cuda
 
 

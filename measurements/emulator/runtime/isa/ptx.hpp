@@ -168,7 +168,23 @@ struct Reading {
   unsigned bytes = 0;
   Lanes returned = 0;
 };
-constexpr std::uint32_t most_readings = 128;  // loads of a program
+constexpr std::uint32_t most_readings = 256;  // loads of a program
+
+// When a load of shared memory was last executed in the running block, and where each of its lanes read; in which epoch, and
+// in which it was executed before that.
+struct LastRead {
+  std::uint64_t tick = 0;  // as of an effect
+  Epoch epoch = 0, before = 0;
+  Lanes lanes = 0;
+  unsigned bytes = 0, address[warp_size] = {};
+
+  bool holds(unsigned place) const {
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      if ((lanes >> lane & 1u) != 0 && address[lane] <= place && place < address[lane] + bytes) return true;
+    }
+    return false;
+  }
+};
 
 struct Warp {
   unsigned char* registers = nullptr;
@@ -190,6 +206,7 @@ struct Warp {
   const Instruction* waiting[warp_size] = {};  // at a collective or a barrier
   std::vector<Effect> effects;                 // by their numbers
   std::vector<std::unique_ptr<Reading>> readings;  // by their numbers; nullptr: not executed yet
+  std::vector<std::unique_ptr<LastRead>> last_reads;
   // For counts.cpp: the cycle in which the basic block began, and in which the last of its instructions issued; how
   // many have.
   std::uint32_t block_began = 0, latest = 0, issued = 0;
@@ -314,8 +331,12 @@ std::optional<std::uint64_t> constant_number(std::uint32_t slot);
 // What values of registers become (isa/dropped.cpp): numbers the effects of a program, and notes one of some lanes.
 void number_effects();
 void note_effect(Warp& w, const Instruction& i, Lanes lanes);
-extern const Instruction* loading;  // the load of global memory that is being executed
+extern const Instruction* loading;  // the load that is being executed
 void note_reading(Warp& w, const Instruction& i, unsigned lane, std::uint64_t address, unsigned bytes);
+void note_last_read(Warp& w, const Instruction& i, Lanes lanes, const unsigned* addresses, unsigned bytes);
+// Decides what has come of watched reads whose values a load overwrites now.
+bool watches_reads();
+void settle_overwritten(const Warp& w, const Instruction& load, Lanes lanes);
 void start_block_effects();
 // Registers of wgmma: what an instruction does to them, and what is wrong with that.
 void track_registers(Warp& w, const Instruction& i);

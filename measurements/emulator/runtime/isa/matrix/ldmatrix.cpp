@@ -35,6 +35,10 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
     good[k] = p.good;
   }
   count_shared_rows(i.site, name, 16, addresses, matrices);
+  if constexpr (!Store) {
+    if (watches_reads()) [[unlikely]] settle_overwritten(w, i, all_lanes);
+    loading = i.reading != 0 ? &i : nullptr;
+  }
   for (unsigned which = 0; which < matrices; ++which) {
     std::uint16_t element[8][8];
     std::uint16_t bits[8][8];  // of the elements, that are known
@@ -84,6 +88,10 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
       }
       if (origin == 0) w.head(at).defined = all_lanes;
     }
+  }
+  if constexpr (!Store) {
+    loading = nullptr;
+    note_last_read(w, i, all_lanes >> (warp_size - 8 * matrices), addresses, 16);
   }
 }
 

@@ -227,9 +227,8 @@ def _stream(_stream: Any) -> Any:
 
 
 def _accelerator_answers() -> dict[str, Any]:
-    """Of ``torch.accelerator``, by which newer programs ask whatever there is."""
+    """Of ``torch.accelerator``, but for ``is_available``: torch's compiler would ask CUDA for the current stream."""
     answers = {
-        "is_available": True,
         "current_accelerator": torch.device("cuda"),
         "device_count": 1,
         "current_device_index": 0,

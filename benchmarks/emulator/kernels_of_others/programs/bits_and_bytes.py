@@ -58,7 +58,7 @@ def _states(two):
 def _optimizer(name, two):
     p, g = _randn(1000), _randn(1000, seed=1)
     s1, s2, a1, a2 = _states(two)
-    moved = {n: t if t is None else t.to("cuda") for n, t in zip("pgstuv", (p, g, s1, s2, a1, a2), strict=True)}
+    moved = {n: t if t is None else t.clone().to("cuda") for n, t in zip("pgstuv", (p, g, s1, s2, a1, a2), strict=True)}
     numbers = {
         "beta1": 0.9, "beta2": 0.99, "beta3": 0.0, "alpha": 0.0, "eps": 1e-3, "step": 3, "lr": 0.1,
         "weight_decay": 0.01, "gnorm_scale": 1.0, "skip_zeros": False, "optimizer_name": name,
@@ -90,7 +90,7 @@ def lion_of_eight_bits():
 def _optimizer_of_32_bits(name, two):
     p, g, s1 = _randn(1000), _randn(1000, seed=1), torch.zeros(1000)
     s2 = torch.zeros(1000) if two else None
-    moved = [t if t is None else t.to("cuda") for t in (g, p, s1, s2)]
+    moved = [t if t is None else t.clone().to("cuda") for t in (g, p, s1, s2)]
     ops.optimizer_update_32bit(name, *moved, None, 0.0, 0.0, 0.9, 0.99, 0.0, 0.0, 1e-8, 0.01, 1, 0.1, 1.0)
     kept = torch.nn.Parameter(p.clone())
     kept.grad = g

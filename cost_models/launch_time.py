@@ -5,10 +5,11 @@ before anything is compiled. Both are rows of one ``LaunchTable``.
 
 In SM cycles. A block keeps each pipe busy for its instructions times 32 over the pipe's rate: issue (four schedulers),
 FMA (with integer multiplications), integer and logic, special functions and conversions, f64, tensor cores, L1
-(wavefronts of shared memory; lines of global requests, those that it holds twice; spills), L2 (sectors that L1 has not
-seen). Pipes overlap in part: their times add up as powers do (``OVERLAP``). A block of ``r`` that live on an SM
-together also waits: its chain of dependent instructions, of which the others hide all but ``EXPOSED / r``. An SM takes
-its share of the blocks one such time each, and at least one chain. DRAM serves the launch beside that.
+(wavefronts of shared memory; lines of global requests, those that it holds twice; spills; of either at least what the
+addresses of its instructions take), L2 (sectors that L1 has not seen). Pipes overlap in part: their times add up as
+powers do (``OVERLAP``). A block of ``r`` that live on an SM together also waits: its chain of dependent instructions,
+of which the others hide all but ``EXPOSED / r``. An SM takes its share of the blocks one such time each, and at least
+one chain. DRAM serves the launch beside that.
 
 No rate is fitted: those of the pipes are the manufacturer's, and ``OVERLAP``, ``EXPOSED`` and ``TAIL`` are round,
 and fits to recordings of other kernels did not improve on. docs/reference/estimates.md says how well that ranks.
@@ -26,7 +27,7 @@ from cost_models.analytic import DRAM_EFFICIENCY, LAUNCH_SECONDS, SM_PORT_BYTES,
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.costs.data_movement import SECTOR_BYTES
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
-from search_spaces.hardware.costs.ptx_costs import Pipe, by_pipe, f64_rate, tensor_flops
+from search_spaces.hardware.costs.ptx_costs import Pipe, by_pipe, f64_rate, reaches_shared, tensor_flops
 from search_spaces.hardware.devices import Device, occupancy
 
 Floats = npt.NDArray[np.float64]
@@ -44,6 +45,9 @@ ATOMIC_SECTORS = 4.0  # sectors that move in the time of one atomic's
 # GeForce and RTX A cards no more is known than that gemm and dedispersion rank better so.
 HELD_LINE = 1.0
 WIDE_L1 = (80, 90, 100, 103)  # compute capabilities whose L1 gives a whole line a cycle
+# Load and store units of an SM, each of which takes a lane's address a cycle: four in each of its parts, and eight in
+# those of chips for data centres (figures of the SM in NVIDIA's white papers: TU102, GA102, AD102; GV100 to GH100).
+UNITS, WIDE_UNITS = 16.0, 32.0
 SPILL_SECTORS = 4.0  # of a word that the lanes of a warp spill or load again: L1 writes through, and holds few of them
 
 
@@ -230,6 +234,8 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
     port = np.minimum(SM_PORT_BYTES, device.l2_bandwidth / device.clock_hz / np.minimum(device.sm_count, t.blocks))
     sectors = t.unique_sectors + t.store_sectors + ATOMIC_SECTORS * t.atomic_sectors + SPILL_SECTORS * spills
     held = nothing if device.sm in WIDE_L1 else HELD_LINE * t.held_lines
+    addresses = lanes / (WIDE_UNITS if device.sm in WIDE_L1 else UNITS)  # cycles of an instruction's
+    of_shared = sum((n for operation, n in t.executed.items() if reaches_shared(operation)), nothing)
     return {
         "issue": (instructions + spills) / device.schedulers_per_sm,
         "fma": (of("fma") + of("imad")) * lanes / fma_rate,
@@ -237,8 +243,8 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
         "special": of("special") * lanes / SPECIAL_RATE,
         "f64": of("f64") * lanes / f64_rate(device.sm),
         "tensor": _tensor_cycles(t, device),
-        "shared": t.shared_wavefronts,
-        "L1": t.wavefronts + held + spills + of("constant"),
+        "shared": np.maximum(t.shared_wavefronts, addresses * of_shared),
+        "L1": np.maximum(t.wavefronts + held, addresses * (of("memory") - of_shared)) + spills + of("constant"),
         "L2": sectors * SECTOR_BYTES / port,
     }
 

@@ -20,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is not None:
         return _run(arguments)
+    gc.disable()  # hundreds of modules are imported, none of which is garbage
     interrupts.take()
     out, err = streams.take()
     status = _run(sys.argv[1:])
@@ -42,8 +43,6 @@ def _run(arguments: Sequence[str]) -> int:
     # Before numpy is imported: proofs and compilations run one a core, and threads of BLAS that wait for each other on
     # busy cores took twenty times the CPU of one in the references of proofs.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    gc.disable()  # hundreds of modules are imported, none of which is garbage
     from autosched.cli.app import run
 
-    gc.enable()
     return run(arguments)

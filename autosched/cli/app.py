@@ -1,6 +1,7 @@
 """The commands and operators put together, and the one place where an error becomes a line on stderr."""
 
 import errno
+import gc
 import os
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
@@ -284,6 +285,9 @@ def run(arguments: Sequence[str]) -> int:
 def _one(arguments: Sequence[str]) -> int:
     command, operator = [*arguments, "", ""][:2]
     app = build(command, operator)
+    if not gc.isenabled():
+        gc.freeze()  # what was imported stays
+        gc.enable()
     return int(app(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False) or 0)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -19,7 +19,7 @@ from autosched.proofs.run import RANDOM, ProofSettings, Run
 from autosched.user_kernels.problem import KernelProblem
 from measurements.emulator import ASCENDING, Emulation, FindingKind, Order, emulate_blocks
 from measurements.emulator.inputs_file import InputsFile
-from measurements.emulator.sparse import SparseEmulation
+from measurements.emulator.sparse import SparseEmulation, Written
 from measurements.records.comparison import compare
 from search_spaces.arrays import FloatArray
 from search_spaces.operators.problem import Problem
@@ -31,6 +31,8 @@ _SMALL_BYTES, _SMALL_THREADS = 2**22, 2**17  # launches that nobody needs to try
 _PROBED = 8  # blocks by whose time that of all is guessed
 _SECONDS = {"quick": 4.0, "full": 20.0}  # of the blocks of one run
 _MOST, _FEWEST = 48, 4  # blocks of one run
+_SEARCH_SECONDS = {"quick": 10.0, "full": 60.0}  # of the CPU, to look for a block that writes more than those of a run
+_SEARCH_ELEMENTS, _SEARCH_BLOCKS = 2**24, 2**22  # that a launch of it writes, about, and of which there is time for all
 _WITH_OTHERS = ("atom", "red")  # instructions by which blocks work together
 _ENDS = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 
@@ -147,15 +149,12 @@ def _judged(
     writers = {block for written in done.written.values() for block in np.unique(written.blocks).tolist()}
     if not writers.issuperset(blocks):  # nobody knows whether there was anything to do for one that wrote nothing
         return None
-    worst, error, wrong = 0.0, 0.0, ""
+    missing = _missing_of_all(problem, kernel, done.written, blocks, settings)
+    if missing is None:
+        return None
+    worst, error, wrong = 0.0, 0.0, missing
     for output in (o for o in kernel.operands if o.role in ("output", "inout")):
         written = done.written[output.name]
-        most = int(np.bincount(np.unique(written.blocks, return_inverse=True)[1]).max(initial=0))
-        if output.role == "output" and most * math.prod(kernel.grid) < output.size:
-            wrong = wrong or (
-                f"no block writes more than {most} elements of {output.name}, so that the {math.prod(kernel.grid)} "
-                f"blocks cannot write all of its {output.size}"
-            )
         if not written.places.size:
             continue
         wanted = np.broadcast_to(reference[output.name], output.shape).reshape(-1)[written.places]
@@ -173,6 +172,57 @@ def _judged(
         problem, (RANDOM,), settings.seed, order, len(blocks), status, reason, worst, error,
         replace(emulation, outputs={}),
     )  # fmt: skip
+
+
+def _most_written(kernel: Kernel, written: Mapping[str, Written]) -> dict[str, int]:
+    """Count, of each output that must be written, the elements of the block that wrote most."""
+    outputs = [o.name for o in kernel.operands if o.role == "output"]
+    counts = {name: np.unique(written[name].blocks, return_counts=True)[1] for name in outputs}
+    return {name: int(of_blocks.max(initial=0)) for name, of_blocks in counts.items()}
+
+
+def _missing(kernel: Kernel, most: Mapping[str, int]) -> str:
+    """Why the grid cannot write all of an output, if none of its blocks writes more than ``most``; "" where it can."""
+    grid = math.prod(kernel.grid)
+    for output in (o for o in kernel.operands if o.name in most):
+        if most[output.name] * grid < output.size:
+            return (
+                f"no block writes more than {most[output.name]} elements of {output.name}, so that the {grid} blocks "
+                f"cannot write all of its {output.size}"
+            )
+    return ""
+
+
+def _missing_of_all(
+    problem: KernelProblem,
+    kernel: Kernel,
+    written: Mapping[str, Written],
+    blocks: Sequence[int],
+    settings: ProofSettings,
+) -> str | None:
+    """Return ``_missing`` of all blocks, of which ``blocks`` have ``written``; None where there is no time for it.
+
+    Blocks may have unequal shares, and those that write most be few: others are run until one writes enough, or none is
+    left.
+    """
+    most, grid = _most_written(kernel, written), math.prod(kernel.grid)
+    if not _missing(kernel, most):
+        return ""
+    if grid > _SEARCH_BLOCKS:
+        return None
+    others = np.setdiff1d(np.arange(grid), blocks)
+    others = np.random.default_rng((settings.seed, 4)).permutation(others)
+    count, left = _MOST, _SEARCH_SECONDS[settings.depth]
+    while _missing(kernel, most) and others.size:
+        some, others = others[:count].tolist(), others[count:]
+        done = emulate_blocks(kernel, some, inputs=_inputs(problem, settings.seed), time_limit=left)
+        left -= done.emulation.run_seconds
+        if done.emulation.status not in ("ok", "findings") or left < 0:
+            return None
+        found = _most_written(kernel, done.written)
+        most = {name: max(n, found[name]) for name, n in most.items()}
+        count = min(2 * count, max(_MOST, _SEARCH_ELEMENTS // max(1, *found.values())))
+    return _missing(kernel, most)
 
 
 def _waits_or_adds(emulation: Emulation) -> bool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autosched.proofs import stored_proof
 from autosched.proofs.coverage import ROLES, Coverage, Role, RoleCoverage
+from autosched.proofs.in_threads import in_threads
 from autosched.proofs.plan import MOST_BYTES, ProofPlan, ProofRun, emulated_problem, plan, plan_of_kernel
 from autosched.proofs.run import (
     FAILED_LAUNCH,
@@ -259,13 +259,14 @@ def verify(
         ValueError: A schedule is none for ``problem``.
         HostFailure: This machine cannot emulate.
     """
-    with ThreadPoolExecutor(workers or usable_cores()) as pool:
-        yield from pool.map(
-            lambda s: verify_one(
-                templates.of(s), problem, s, device, seed=seed, time_limit=time_limit, depth=depth, asked=asked
-            ),
-            schedules,
-        )
+
+    def proven(schedule: Schedule) -> Verification:
+        return verify_one(
+            templates.of(schedule), problem, schedule, device, seed=seed, time_limit=time_limit, depth=depth,
+            asked=asked,
+        )  # fmt: skip
+
+    return in_threads(proven, schedules, workers or usable_cores())
 
 
 def prove(

@@ -19,7 +19,8 @@ from search_spaces.templates.kernel import Kernel
 
 RANDOM = "random"  # the inputs of a first run
 GENERATED = "generated integers"  # those of sampled blocks (measurements/emulator/sparse.py)
-TIME_LIMIT = 60.0  # seconds that the emulation of one launch may take
+TIME_LIMIT = 60.0  # CPU seconds that the emulation of one launch may take
+LIMIT_TOLD = f"an emulated launch may take {TIME_LIMIT:.0f} s of the CPU"
 FAILED_LAUNCH = "device_limit"  # the status of a launch that the device refuses
 
 Depth = Literal["quick", "full"]

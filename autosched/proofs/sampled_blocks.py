@@ -198,7 +198,8 @@ def _most_written(kernel: Kernel, written: Written) -> int:
     """Count the elements of the group of blocks that wrote most."""
     count, stride = kernel.cooperating
     # Neighbours are mostly of one block: it is as many runs as pages that are sorted, and not as many as elements.
-    begins = np.flatnonzero(np.diff(written.blocks, prepend=written.blocks[:1] ^ 1))
+    begins = np.flatnonzero(written.blocks[1:] != written.blocks[:-1]) + 1
+    begins = np.concatenate((np.zeros(min(1, written.blocks.size), begins.dtype), begins))
     of_run = written.blocks[begins].astype(np.int64)
     sizes = np.diff(begins, append=written.blocks.size)
     groups, of_group = np.unique(of_run // (stride * count) * stride + of_run % stride, return_inverse=True)

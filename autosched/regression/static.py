@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from autosched.proofs import stored_proof
+from autosched.proofs.in_threads import in_threads
 from autosched.proofs.proof import FAILURE_STATUSES, verify_one
 from autosched.regression.entries import LIBRARY_WON, Entry
 from autosched.regression.report import Finding, Verdict
@@ -50,8 +50,7 @@ def check_static(entries: Sequence[Entry], pool: CompilePool, options: StaticOpt
 
     Raises HostFailure, with ``emulate``, where this machine cannot emulate anything.
     """
-    with ThreadPoolExecutor(usable_cores()) as threads:
-        yield from threads.map(lambda entry: check_entry(entry, pool, options), entries)
+    return in_threads(lambda entry: check_entry(entry, pool, options), entries, usable_cores())
 
 
 def check_entry(entry: Entry, pool: CompilePool, options: StaticOptions) -> Finding:

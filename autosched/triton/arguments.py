@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from autosched.proofs.emulate.launch_memory import Bytes
+from autosched.proofs.emulate.launch_values import Bytes
 from autosched.triton.storages import Storages, storage_bytes
 from measurements.emulator.memory import Address, Memory
 from measurements.emulator.ptx.syntax import Variable

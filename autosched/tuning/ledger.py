@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol, runtime_checkable
 
@@ -65,21 +66,38 @@ class Trials(Protocol):
     ) -> Record | None: ...
 
 
+@dataclass(frozen=True)
+class RunIdentity:
+    """What all records of a run say.
+
+    Attributes:
+        problem: What is computed.
+        device: What it is tuned for.
+        provenance: What makes the times: measured, estimated or replayed.
+        policy: How times are taken; records of another one are no part of this run. None: of any.
+        seed: Of all that is drawn.
+        versions: Of the kernel templates, by name.
+        space_versions: Of their spaces, by name.
+    """
+
+    problem: Problem
+    device: Device
+    provenance: Provenance
+    policy: str | None
+    seed: int
+    versions: Mapping[str, str]
+    space_versions: Mapping[str, str]
+
+
 class TrialLedger:
     """Keep the trials of a run: every record goes to the store before anything is made of it.
 
     Args:
-        problem: What is computed.
-        device: What it is tuned for.
-        provenance: What makes the times: measured, estimated or replayed.
-        store: Where records go.
+        run: What all records say.
+        store: Where they go.
         generate: Makes kernels, and raises ValueError for a schedule that it cannot serve.
         proposer: Says who proposed a schedule, as a rule the sampler of this run.
-        seed: Of this run.
-        versions: Of the kernel templates, by name.
-        space_versions: Of their spaces, by name.
-        policy: How times are taken; records of another one are no part of this run. None: of any.
-        objectives: What best means, by default the time.
+        objectives: What best means.
 
     After ``open``, ``stored`` are the records of this problem, device, provenance and policy, ``known`` what was
     measured of a kernel, by its digest, ``proofs`` those of this run as canonical JSON, and ``fingerprint`` that of the
@@ -88,30 +106,21 @@ class TrialLedger:
 
     def __init__(
         self,
-        problem: Problem,
-        device: Device,
-        provenance: Provenance,
+        run: RunIdentity,
         store: Trials,
         *,
         generate: Generate,
         proposer: Callable[[Schedule], str],
-        seed: int,
-        versions: Mapping[str, str],
-        space_versions: Mapping[str, str],
-        policy: str | None = None,
-        objectives: Objectives | None = None,
+        objectives: Objectives,
     ) -> None:
-        self.objectives = Objectives() if objectives is None else objectives
-        self.problem = problem
-        self.device = device
-        self.provenance = provenance
-        self.policy = policy
+        self.run = run
+        self.problem = run.problem
+        self.device = run.device
+        self.provenance = run.provenance
+        self.objectives = objectives
         self._store = store
         self._generate = generate
         self._proposer = proposer
-        self._seed = seed
-        self._versions = dict(versions)
-        self._space_versions = dict(space_versions)
         self.fingerprint: dict[str, str] = {}
         self.known: dict[str, Measurement] = {}
         self.proofs: dict[Schedule, str] = {}
@@ -129,7 +138,7 @@ class TrialLedger:
         those trials."""
         self.budget = budget
         if earlier is None:
-            earlier = self._store.trials(self.problem, self.device.name, self.provenance, policy=self.policy)
+            earlier = self._store.trials(self.problem, self.device.name, self.provenance, policy=self.run.policy)
         self.stored = list(earlier)
         self.read_best()
         return list(earlier)
@@ -138,7 +147,7 @@ class TrialLedger:
         """Make the best what the store says it is; with other objectives than the time, the newest trial that is best
         by them."""
         if self.objectives.is_time:
-            self.best = self._store.best(self.problem, self.device.name, self.provenance, self.policy)
+            self.best = self._store.best(self.problem, self.device.name, self.provenance, self.run.policy)
             return
         points = [(costs, record) for record in self._newest if (costs := self._costs(record)) is not None]
         self.best = min(points, key=lambda point: point[0], default=(None, None))[1]
@@ -164,7 +173,7 @@ class TrialLedger:
     def is_of_this_code(self, record: Record) -> bool:
         """Whether the template and the space of a record are those of today."""
         template = record.schedule.template
-        versions = self._space_versions.get(template), self._versions.get(template, "")
+        versions = self.run.space_versions.get(template), self.run.versions.get(template, "")
         return (record.space_version, record.template_version) == versions
 
     def append(self, record: Record) -> Record:
@@ -192,8 +201,8 @@ class TrialLedger:
             schedule=schedule,
             device=self.device.name,
             fingerprint=canonical_json(self.fingerprint),
-            template_version=self._versions.get(schedule.template, ""),
-            space_version=self._space_versions.get(schedule.template, ""),
+            template_version=self.run.versions.get(schedule.template, ""),
+            space_version=self.run.space_versions.get(schedule.template, ""),
             kernel_digest=digest,
             measurement=measurement,
             toolchain=self.fingerprint.get("toolchain", ""),
@@ -201,7 +210,7 @@ class TrialLedger:
             autosched_version=VERSION,
             created=datetime.now(UTC),
             sampler=self._proposer(schedule),
-            seed=self._seed,
+            seed=self.run.seed,
             rank=rank,
             budget=self.budget,
             proof=self.proofs.get(schedule),

@@ -20,7 +20,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from autosched.samplers import Sampler
 from autosched.tuning.in_flight import InFlightLimit
-from autosched.tuning.ledger import Generate, TrialLedger, Trials, Verifier
+from autosched.tuning.ledger import Generate, RunIdentity, TrialLedger, Trials, Verifier
 from autosched.tuning.objectives import Objectives
 from autosched.tuning.result import Observer, Progress, Start, TuneResult
 from autosched.tuning.winner import finalists, paired_timing, winner_proof
@@ -68,16 +68,18 @@ class Tuner:
 
     def __init__(self, parts: TunerParts) -> None:
         self._book = TrialLedger(
-            parts.problem,
-            parts.device,
-            parts.runner.provenance,
+            RunIdentity(
+                parts.problem,
+                parts.device,
+                parts.runner.provenance,
+                parts.policy,
+                parts.seed,
+                parts.versions,
+                parts.space_versions,
+            ),
             parts.store,
             generate=parts.generate,
             proposer=parts.sampler.proposer,
-            seed=parts.seed,
-            versions=parts.versions,
-            space_versions=parts.space_versions,
-            policy=parts.policy,
             objectives=parts.objectives,
         )
         self._runner = parts.runner

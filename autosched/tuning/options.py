@@ -22,33 +22,22 @@ TRIALS = 64  # by default: some minutes on a GPU
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuneOptions:
-    """The options of ``tune``, which describes them; with ``model_first`` the time model's choice is the first trial.
-    Raises ValueError for one that cannot be used."""
+class SearchOptions:
+    """What every search may be told, of our kernels and of Triton's; ``tune`` describes each. Raises ValueError for one
+    that cannot be used."""
 
     trials: int = TRIALS
     database: str | Path | None = None
-    device: str | Device | None = None
-    backend: str = "auto"
     sampler: str = DEFAULT
     seed: int = 0
     workers: int | None = None
     verify: bool = True
-    policy: Policy = field(default_factory=Policy)
-    gpus: Gpus | None = None
     progress: Observer | None = None
-    templates: Iterable[str | KernelTemplate] | None = None
-    model: str | Path | None = None
-    min_gain: float = 0.0
     seconds: float | None = None
     proof_seconds: float | None = None
-    model_first: bool = False
-    objectives: Objectives = field(default_factory=Objectives)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "trials", whole_number("trials", self.trials, 1))
-        if not _is_number(self.min_gain) or not 0 <= self.min_gain < 1:
-            raise ValueError(f"min_gain is a part of the best time, from 0 to less than 1, not {self.min_gain!r}")
         if self.seconds is not None and (not _is_number(self.seconds) or not 0 < self.seconds < math.inf):
             raise ValueError(f"seconds are what the search may take, more than 0, not {self.seconds!r}")
         if self.proof_seconds is not None and (not _is_number(self.proof_seconds) or not self.proof_seconds >= 0):
@@ -71,6 +60,26 @@ class TuneOptions:
     def proof_limit(self) -> float:
         """Seconds that the full proof of the best may take; 0 leaves it out."""
         return winner_proof.PROOF_SECONDS if self.proof_seconds is None else self.proof_seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions(SearchOptions):
+    """The options of ``tune``; with ``model_first`` the time model's choice is the first trial."""
+
+    device: str | Device | None = None
+    backend: str = "auto"
+    policy: Policy = field(default_factory=Policy)
+    gpus: Gpus | None = None
+    templates: Iterable[str | KernelTemplate] | None = None
+    model: str | Path | None = None
+    min_gain: float = 0.0
+    model_first: bool = False
+    objectives: Objectives = field(default_factory=Objectives)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not _is_number(self.min_gain) or not 0 <= self.min_gain < 1:
+            raise ValueError(f"min_gain is a part of the best time, from 0 to less than 1, not {self.min_gain!r}")
 
 
 def _is_number(value: object) -> bool:

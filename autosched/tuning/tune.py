@@ -33,6 +33,7 @@ from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
 from autosched.user_kernels.problem import KernelProblem
 from measurements.records.measurement import Provenance
 from measurements.records.policy import Policy
+from measurements.runners.cuda.runner import CudaOptions
 from measurements.runners.fleet.cluster import Fleet
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
@@ -154,12 +155,11 @@ def tune(
             device,
             problem=problem,
             workers=workers,
-            policy=policy,
+            timing=CudaOptions(policy=policy, power=options.objectives.needs_power),
             gpus=gpus,
             ray=ray,
             templates=templates,
             model=trained,
-            power=options.objectives.needs_power,
             recording_file=recording,
         ) as chosen:
             preconditions.refuse_too_large(problem, chosen.device)

@@ -74,10 +74,14 @@ class Outcome:
         return [f for f in self.found if f.grade == "fault"]
 
     def runs_again(self, blocks: int) -> bool:
-        """Whether it did not compile with another Triton, or was not done with more blocks."""
+        """Whether it did not compile with another Triton, or was not done with more blocks.
+
+        A program that launches nothing may have caught what the compiler raised.
+        """
         if self.failure.startswith(_ENDED):
             return blocks < self.blocks
-        return "CompilationError" in self.failure and self.triton != triton.__version__
+        not_compiled = "CompilationError" in self.failure or not (self.failure or self.launches)
+        return not_compiled and self.triton != triton.__version__
 
     def verdict(self, faults: Sequence[Found]) -> str:
         if faults:

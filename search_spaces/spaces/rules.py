@@ -19,7 +19,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
+from inspect import Parameter
 from string import Formatter
+from types import CodeType, FunctionType
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +31,9 @@ from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Value
+
+_Parameters = tuple[tuple[str, Any, bool], ...]  # name, kind, whether it has a default
+_OF_CODE: dict[tuple[CodeType, int, frozenset[str]], _Parameters] = {}
 
 
 @dataclass(frozen=True)
@@ -60,8 +65,7 @@ class _OfColumns:
 
     @cached_property
     def _by_name(self) -> bool:
-        parameters = inspect.signature(self.function).parameters.values()
-        return any(p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in parameters)
+        return any(kind in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD) for _, kind, _ in _parameters(self.function))
 
     def _evaluated(self, columns: Columns, kinds: str, what: str) -> npt.NDArray[Any]:
         if not len(columns):
@@ -162,11 +166,28 @@ class Rejection:
 
 def _inputs(function: Callable[..., Any], names: Mapping[str, str]) -> dict[str, str]:
     inputs: dict[str, str] = {}
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            raise ValueError(f"a function of columns takes *{parameter.name}: give each column a parameter of its own")
-        if parameter.kind is parameter.VAR_KEYWORD:
+    for name, kind, optional in _parameters(function):
+        if kind is Parameter.VAR_POSITIONAL:
+            raise ValueError(f"a function of columns takes *{name}: give each column a parameter of its own")
+        if kind is Parameter.VAR_KEYWORD:
             inputs |= names
-        elif parameter.default is parameter.empty:
-            inputs[parameter.name] = names.get(parameter.name, parameter.name)
+        elif not optional:
+            inputs[name] = names.get(name, name)
     return inputs
+
+
+def _parameters(function: Callable[..., Any]) -> _Parameters:
+    """Return what ``inspect.signature`` says of the parameters, once for each piece of code: rules of one template are
+    made for problem after problem."""
+    inner = inspect.unwrap(function, stop=lambda f: hasattr(f, "__signature__"))
+    if not isinstance(inner, FunctionType) or hasattr(inner, "__signature__"):
+        return _read(function)
+    key = (inner.__code__, len(inner.__defaults__ or ()), frozenset(inner.__kwdefaults__ or ()))
+    if key not in _OF_CODE:
+        _OF_CODE[key] = _read(inner)
+    return _OF_CODE[key]
+
+
+def _read(function: Callable[..., Any]) -> _Parameters:
+    parameters = inspect.signature(function).parameters.values()
+    return tuple((p.name, p.kind, p.default is not p.empty) for p in parameters)

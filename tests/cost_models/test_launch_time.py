@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cost_models.launch_time import CHAIN_LOAD, MEMORY_SECONDS, CompiledResources, launch_time, least_seconds
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
-from search_spaces.hardware.costs.ptx_costs import by_pipe, costs, tensor_flops
+from search_spaces.hardware.costs.ptx_costs import by_pipe, costs, reaches_shared, tensor_flops
 from search_spaces.hardware.devices import DEVICES, device
 
 A100, RTX3090 = device("a100"), device("rtx3090")
@@ -58,6 +58,41 @@ def test_lines_that_a_narrow_l1_holds_take_longer() -> None:
     for chip, longer in ((A100, False), (device("h200"), False), (RTX3090, True), (device("titan_rtx"), True)):
         held, passing = (launch_time(counts, chip, RESOURCES).pipes["L1"] for counts in (asked, missed))
         assert (held > 1.9 * passing) is longer and held >= passing
+
+
+@pytest.mark.parametrize(("pipe", "load"), [("shared", "ld.shared.f32"), ("L1", "ld.global.f32")])
+def test_few_units_take_the_addresses_of_an_instruction_in_two_cycles(pipe: str, load: str) -> None:
+    loads = 1e5  # of a word of each lane, in a line that L1 does not hold; a vector of four words fills four
+    kinds = {"shared": ("shared_wavefronts",), "L1": ("wavefronts",)}[pipe]
+    words, vectors = (
+        dataclasses.replace(COUNTS, executed=((load, n),), load_sectors=200.0, **dict.fromkeys(kinds, loads))
+        for n in (loads, loads / 4)
+    )
+    for chip, cycles in (
+        (A100, loads),
+        (device("h200"), loads),
+        (RTX3090, 2 * loads),
+        (device("titan_rtx"), 2 * loads),
+    ):
+        assert launch_time(words, chip, RESOURCES).pipes[pipe] == pytest.approx(cycles, rel=0.01)
+        assert launch_time(vectors, chip, RESOURCES).pipes[pipe] == pytest.approx(loads, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("operation", "reaches"),
+    [
+        ("ld.shared.v4.f32", True),
+        ("st.shared.u32", True),
+        ("red.shared::cta.add.u32", True),
+        ("ldmatrix.sync.aligned.m8n8.x4.shared.b16", True),
+        ("cp.async.ca.shared.global", False),
+        ("mbarrier.arrive.shared.b64", False),
+        ("ld.global.f32", False),
+        ("shfl.sync.bfly.b32", False),
+    ],
+)
+def test_which_instructions_give_addresses_of_shared_memory(operation: str, reaches: bool) -> None:
+    assert reaches_shared(operation) is reaches
 
 
 @given(st.sampled_from([name for name in GROWING if name != "unique_sectors"]), st.floats(1, 1e6))

@@ -51,6 +51,7 @@ def share(text: str | float) -> float:
 
 
 def check(
+    ctx: typer.Context,
     folder: Annotated[
         str | None, typer.Argument(metavar="[DIR]", help="With --format: a folder of such files, or one file.")
     ] = None,
@@ -165,6 +166,8 @@ def check(
             "check needs a database (autosched check --db best.db --static), "
             "or a folder of configurations (autosched check --format vllm configs)"
         )
+    if format is not None and db is None:
+        _refuse_options_of_databases(ctx)
     check_outputs([junit, markdown, action_benchmark, bencher], [db or folder or ""])
     try:
         with interrupts.raised(), bad_input():
@@ -242,6 +245,21 @@ def _run(db: str, options: "CheckOptions", static: bool, check_database: Callabl
         total = len({(s.problem_key, s.device) for s in store.problems() if s.works})
     with Counter(stderr_console(), "checked", max(total, 1)) as progress:
         return check_database(db, options, static=static, told=progress.advance)
+
+
+_OF_DATABASES = (
+    *("against", "baseline", "kernel", "baseline_kernel", "program", "operator", "max_slowdown", "floor", "growth"),
+    *("rounds", "seconds", "seed", "learn_noise"),
+)
+
+
+def _refuse_options_of_databases(ctx: typer.Context) -> None:
+    """Raise InputError if the user gave an option that a folder of configurations has no use for."""
+    sources = {name: ctx.get_parameter_source(name) for name in _OF_DATABASES}
+    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    if given:
+        option = "--" + given[0].replace("_", "-")
+        raise InputError(f"{option} is for a database (--db): leave it out, or --format")
 
 
 def _check_configs(folder: str | None, format: str, options: "CheckOptions", triton: str) -> "Report":

@@ -1,13 +1,15 @@
 """How far a run is: a live display on a terminal, now and then a plain line elsewhere. Always on stderr."""
 
+import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from autosched.tuning.result import Start
 
 PLAIN_SECONDS = 5.0  # between two lines where no terminal can be redrawn
+QUIET_SECONDS = 15.0  # without a step, after which a line says so where no terminal can be redrawn
 LEAST_TRIALS = 16  # that a rate is told from
 
 
@@ -26,14 +29,34 @@ def _redrawn(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal
 
 
-class Counter:
-    """Steps of one kind, with a note that changes. Use it as a context."""
+class _Ticker(threading.Thread):
+    """Calls ``tick`` every QUIET_SECONDS. Use it as a context."""
 
-    def __init__(self, console: Console, noun: str, total: int) -> None:
-        self._console, self._noun = console, noun
+    def __init__(self, tick: Callable[[], None]) -> None:
+        super().__init__(daemon=True)
+        self._tick, self._over = tick, threading.Event()
+
+    def run(self) -> None:
+        while not self._over.wait(QUIET_SECONDS):
+            self._tick()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._over.set()
+
+
+class Counter:
+    """Steps of one kind, with a note that changes. ``limit`` says how long a step may take. Use it as a context."""
+
+    def __init__(self, console: Console, noun: str, total: int, limit: str = "") -> None:
+        self._console, self._noun, self._limit = console, noun, limit
         self._total, self._done, self._started = total, 0, time.monotonic()
         self._live: Progress | None = None
         self._last_line = time.monotonic()
+        self._running = ExitStack()
 
     def __enter__(self) -> Self:
         if _redrawn(self._console):
@@ -41,18 +64,30 @@ class Counter:
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=None),
                 MofNCompleteColumn(),
+                TimeElapsedColumn(),
                 TextColumn("{task.fields[note]}"),
                 console=self._console,
                 transient=True,
                 expand=True,
             )
-            self._task = self._live.add_task(self._noun, total=self._total, note="")
+            self._task = self._live.add_task(self._noun, total=self._total, note=self._limit)
+            self._running.callback(self._live.stop)
             self._live.start()
+        else:
+            self._running.enter_context(_Ticker(self._tell_quiet))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._running.close()
+
+    def _tell_quiet(self) -> None:
+        if time.monotonic() - self._last_line >= QUIET_SECONDS:
+            self._last_line = time.monotonic()
+            taken = f"{self._last_line - self._started:.0f} s"
+            text = ", ".join(
+                part for part in (f"{self._noun} {self._done}/{self._total} in {taken}", self._limit) if part
+            )
+            self._console.print(text, soft_wrap=True)
 
     def advance(self, note: str = "") -> None:
         """One more step is done."""
@@ -70,17 +105,18 @@ class Counter:
 class TuneDisplay:
     """Watches a tune: its first lines, then trials done, best so far, failures by reason, rate and time left.
 
-    The first lines go to ``answers``, the rest to ``messages``, which a terminal redraws. Use it as a context.
+    The first lines go to ``answers``, the rest to ``messages``, which a terminal redraws. ``limit`` says how long a
+    trial may take. Use it as a context.
     """
 
-    def __init__(self, answers: Console, messages: Console) -> None:
-        self._answers, self._console = answers, messages
+    def __init__(self, answers: Console, messages: Console, limit: str = "") -> None:
+        self._answers, self._console, self._limit = answers, messages, limit
         self._start: Start | None = None
         self._now: Tuning | None = None
         self._first: Tuning | None = None  # before it, workers were started and first kernels compiled
         self._live: Live | None = None
         self._running = ExitStack()
-        self._last_line = time.monotonic()
+        self._last_line = self._last_trial = time.monotonic()
 
     @property
     def has_started(self) -> bool:
@@ -103,12 +139,23 @@ class TuneDisplay:
             self._live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True)
             self._running.callback(self._live.stop)
             self._live.start(refresh=True)
+        else:
+            self._running.enter_context(_Ticker(self._tell_quiet))
+
+    def _tell_quiet(self) -> None:
+        if time.monotonic() - self._last_line >= QUIET_SECONDS:
+            quiet, self._last_line = time.monotonic() - self._last_trial, time.monotonic()
+            done = 0 if self._now is None else self._now.done
+            total = self._start.trials if self._start is not None else done
+            taken = f"none in the last {quiet:.0f} s" if done < total else f"the best is proven or timed, {quiet:.0f} s"
+            text = ", ".join(part for part in (f"{done}/{total}", taken, self._limit) if part)
+            self._console.print(text, soft_wrap=True)
 
     def trial(self, progress: "Tuning") -> None:
         """One more trial is done."""
         before = self._now.best if self._now is not None else self._start.best if self._start is not None else None
         better = progress.best is not None and (before is None or progress.best.id != before.id)
-        self._now = progress
+        self._now, self._last_trial = progress, time.monotonic()
         self._first = self._first or progress
         if self._live is None and (better or time.monotonic() - self._last_line >= PLAIN_SECONDS):
             self._last_line = time.monotonic()

@@ -11,7 +11,8 @@ import numpy as np
 
 from autosched.proofs.emulate.device_source import device_part, has_host_code, standard_headers
 from autosched.proofs.emulate.kernel_signature import find_kernel, parameters_of
-from autosched.proofs.emulate.launch_memory import Struct, Surface, TensorMapOf, Texture, pass_arguments, size_of
+from autosched.proofs.emulate.launch_memory import pass_arguments, size_of
+from autosched.proofs.emulate.launch_values import Struct, Surface, TensorMapOf, Texture
 from autosched.proofs.emulate.orders import RunOptions, in_orders
 from measurements.compiler.nvrtc import PTX_OPTIONS
 from measurements.compiler.pool import error_reason

@@ -3,84 +3,24 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from autosched.proofs.emulate.kernel_signature import Parameter
+from autosched.proofs.emulate.launch_values import Bytes, Struct, TensorMapOf, Texture, arrays_in
 from measurements.emulator import Address, Memory
 from measurements.emulator.memory import FIRST_HANDLE, Inside, TextureObject
 from measurements.emulator.ptx.syntax import Variable
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 from search_spaces.operators.problem import Array, Operand
-from search_spaces.templates.kernel import Argument, Scalar
+from search_spaces.templates.kernel import Argument
 from search_spaces.templates.tensor_map import TensorMap
 
 _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 _POINTER_BYTES = 8
-Mode = Literal["wrap", "clamp", "mirror", "border"]
-
-
-@dataclass(frozen=True, eq=False)
-class Struct:
-    """A struct that is passed by value: arrays (pointers to them), numpy scalars, bytes, None (null) and other structs,
-    each at its natural alignment, as C++ lays them out."""
-
-    fields: tuple[Any, ...]
-
-    def __init__(self, *fields: Any) -> None:
-        object.__setattr__(self, "fields", fields)
-
-
-@dataclass(frozen=True, eq=False)
-class TensorMapOf:
-    """A ``const __grid_constant__ CUtensorMap`` parameter that describes ``array``, of one to five dimensions.
-
-    ``box`` counts elements, slowest dimension first, as ``array.shape``. ``dtype``: what the elements are where numpy
-    does not say it: "bf16", "e4m3" and the like.
-    """
-
-    array: Array
-    box: tuple[int, ...]
-    swizzle: Literal["NONE", "32B", "64B", "128B"] = "NONE"
-    dtype: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Texture:
-    """A ``cudaTextureObject_t`` of ``array``: (width,), (height, width) or (depth, height, width), and with
-    ``channels`` of 2 or 4 one dimension more. ``layered``: the first dimension counts layers. ``normalized_read``:
-    integers are read as fractions of the largest one (``cudaReadModeNormalizedFloat``)."""
-
-    array: Array
-    filter: Literal["point", "linear"] = "point"
-    mode: Mode = "clamp"
-    normalized_coordinates: bool = False
-    normalized_read: bool = False
-    channels: int = 1
-    layered: bool = False
-    border: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-
-
-@dataclass(frozen=True, eq=False)
-class Surface(Texture):
-    """A ``cudaSurfaceObject_t`` of ``array``, which the kernel may write."""
-
-
-@dataclass(frozen=True)
-class Bytes(Scalar):
-    """What is passed by value, as bytes."""
-
-    data: bytes = b""
-
-    def __post_init__(self) -> None:
-        pass
-
-    @property
-    def stored(self) -> Array:
-        return np.frombuffer(self.data, dtype=np.uint8)
 
 
 @dataclass(eq=False)
@@ -144,19 +84,6 @@ def pass_arguments(
     return _Passing(parameters, signature, given, outputs, symbols).done()
 
 
-def _arrays_in(value: Any) -> Iterator[Array]:
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, TensorMapOf | Texture):
-        yield value.array
-    elif isinstance(value, Struct):
-        for one in value.fields:
-            yield from _arrays_in(one)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _arrays_in(one)
-
-
 class _Passing:
     def __init__(
         self,
@@ -171,7 +98,7 @@ class _Passing:
         named = all(names) and len(set(names)) == len(names)
         self.names = [name if named else f"argument_{k}" for k, name in enumerate(names)]
         self.taken = set(self.names)
-        self.filled = {id(a) for k in outputs if 0 <= k < len(given) for a in _arrays_in(given[k])}
+        self.filled = {id(a) for k in outputs if 0 <= k < len(given) for a in arrays_in(given[k])}
         self.inputs: dict[str, Array] = {}
         self.others: list[Operand] = []
         self.offsets: dict[int, int] = {}
@@ -185,7 +112,7 @@ class _Passing:
     def all_regions(self) -> dict[int, _Region]:
         """Return the region of each array, by its identity. Arrays that overlap on the host do so on the device."""
         apart: list[_Region] = []
-        for array in {id(a): a for value in self.given for a in _arrays_in(value)}.values():
+        for array in {id(a): a for value in self.given for a in arrays_in(value)}.values():
             start = array.__array_interface__["data"][0] if array.flags.c_contiguous and array.nbytes else -id(array)
             apart.append(_Region(start, start + max(array.nbytes, 1), [array]))
         apart.sort(key=lambda r: r.start)

@@ -9,11 +9,13 @@ from typing import Any
 from autosched.triton.driver import emulated_launcher
 from autosched.triton.storages import Storages, UndefinedMemory
 from autosched.triton.tuning.call import Arguments, KernelCall
+from autosched.triton.tuning.compiling.processes import COMPILE_SECONDS
 from autosched.triton.tuning.devices import active_device
 from autosched.triton.tuning.function import TritonFunction
 from autosched.triton.tuning.judge import Reference
-from autosched.triton.tuning.search import TRIALS, TritonTuning, tune_call
+from autosched.triton.tuning.search import TritonTuning, tune_call
 from autosched.triton.tuning.space import RuleText
+from autosched.tuning.options import TRIALS, SearchOptions
 from autosched.tuning.result import TuneResult
 from measurements.files.data_folder import default_database
 from measurements.records.record import Record
@@ -114,7 +116,7 @@ class TunedFunction:
             trials: How many further configurations; None for those of the decorator.
             database: None for that of the decorator.
             proof: A smaller call to prove on: ``grid`` and arguments by name. None for ``proof_args`` of the decorator.
-            options: Further ones of ``tune_call``.
+            options: Further ones of ``SearchOptions``, and ``compile_seconds`` of ``tune_call``.
             kwargs: Arguments of the kernel by name.
 
         Returns:
@@ -130,15 +132,20 @@ class TunedFunction:
         if given is None and self.proof_args is not None:
             with UndefinedMemory(storages):
                 given = self.proof_args()
+        further = {"workers": self.workers, **(options or {})}
+        compile_seconds = further.pop("compile_seconds", COMPILE_SECONDS)
         return tune_call(
             self.tuning,
             KernelCall.positional(function, grid, args, kwargs).on_the_cpu(),
-            device=device,
-            trials=self.trials if trials is None else trials,
-            database=self.database if database is None else database,
+            device,
+            SearchOptions(
+                trials=self.trials if trials is None else trials,
+                database=self.database if database is None else database,
+                **further,
+            ),
             proof_call=None if given is None else KernelCall.of(function, given),
             storages=storages,
-            **{"workers": self.workers, **(options or {})},
+            compile_seconds=compile_seconds,
         )
 
     def best(self, *args: Any, grid: Any, device: str | Device, **kwargs: Any) -> Record | None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any
 
-from autosched.samplers import DEFAULT
-from autosched.samplers import check as check_sampler
 from autosched.samplers import sampler as make_sampler
 from autosched.triton.storages import Storages
 from autosched.triton.tuning.call import KernelCall
@@ -25,8 +21,8 @@ from autosched.triton.tuning.problem import PREFIX, TritonProblem, operator, pro
 from autosched.triton.tuning.runner import TritonEstimateRunner
 from autosched.triton.tuning.space import RuleText, TritonSpace, space_of
 from autosched.tuning.loop import Tuner, TunerParts
-from autosched.tuning.result import Observer, TuneResult
-from autosched.tuning.winner.winner_proof import PROOF_SECONDS
+from autosched.tuning.options import SearchOptions
+from autosched.tuning.result import TuneResult
 from measurements.compiler.pool import usable_cores
 from measurements.emulator import check_host
 from measurements.files.data_folder import database_or_default
@@ -37,8 +33,6 @@ from search_spaces.operators.problem import whole_number
 from search_spaces.spaces.config import Config
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.template import KernelTemplate
-
-TRIALS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,19 +121,11 @@ class TritonTuning:
 def tune_call(
     tuning: TritonTuning,
     call: KernelCall,
-    *,
     device: str | Device,
-    trials: int = TRIALS,
-    database: str | Path | None = None,
+    options: SearchOptions,
+    *,
     proof_call: KernelCall | None = None,
     storages: Storages | None = None,
-    sampler: str = DEFAULT,
-    seed: int = 0,
-    verify: bool = True,
-    progress: Observer | None = None,
-    seconds: float | None = None,
-    proof_seconds: float | None = None,
-    workers: int | None = None,
     compile_seconds: float = COMPILE_SECONDS,
 ) -> TuneResult:
     """Try further configurations of one call, and keep every result in a database.
@@ -152,18 +138,11 @@ def tune_call(
         tuning: The function with its space, rules and reference.
         call: The arguments, on the CPU, whose sizes are tuned for.
         device: The name of the GPU, or its row.
-        trials: How many further configurations.
-        database: A path or an SQLAlchemy URL of what is kept; None for the usual one.
+        options: Of the search. ``workers`` are processes that compile, each of which imports the function's file; with
+            0, and for a function that cannot be imported (of a notebook, or of the program itself), this process
+            compiles.
         proof_call: A smaller call that new bests are proven on; None for ``call`` itself.
         storages: Know which bytes of the arguments hold no values; None: all do.
-        sampler: What is tried next, by name.
-        seed: Of all that is drawn.
-        verify: Whether bests are proven.
-        progress: An observer that is told of every trial; None shows nothing.
-        seconds: Nothing is proposed after so many; None for no limit.
-        proof_seconds: How long the full proof may take; None for the usual, 0 leaves it out.
-        workers: Processes that compile, each of which imports the function's file; None for one per core. With 0, and
-            for a function that cannot be imported (of a notebook, or of the program itself), this process compiles.
         compile_seconds: What takes longer, or crashes its process, is refused.
 
     Returns:
@@ -177,16 +156,13 @@ def tune_call(
     from measurements.store.store import Store, StoreError  # with sqlalchemy, which the loop itself does without
 
     row = device_named(device) if isinstance(device, str) else device
-    trials = whole_number("trials", trials, 1)
-    if workers is not None:
-        workers = whole_number("workers", workers, 0)
-    check_sampler(sampler, seed)
+    workers = None if options.workers is None else whole_number("workers", options.workers, 0)
     check_host(source=False)
     problem = tuning.problem(call)
     domain = tuning.space_of(problem)
     template = tuning.register()
     space = template.space(problem, row)
-    space.sample(1, seed)  # raises EmptySpace, a ValueError that names the rules
+    space.sample(1, options.seed)  # raises EmptySpace, a ValueError that names the rules
     known = Storages() if storages is None else storages
     stack = ExitStack()
     processes, note = _processes(tuning.function, row, workers, compile_seconds)
@@ -206,14 +182,14 @@ def tune_call(
         lacks=() if proof_call is None else ("its runs were at other sizes than those that are timed",),
     )
     with stack:
-        if verify:
+        if options.verify:
             judge.prepare()
-        database = database_or_default(database)
+        database = database_or_default(options.database)
         with Store.open(database) as store:
             if store.in_memory:
                 raise StoreError(f"{database} is a database in memory, which keeps nothing: give the path of a file")
             lines = ["times are ESTIMATED", runner.describe()]
-            if verify:
+            if options.verify:
                 lines += [f"new bests are proven against {judge.against}", *judge.notes]
             if note:
                 lines.append(note)
@@ -223,22 +199,22 @@ def tune_call(
                     row,
                     runner,
                     store,
-                    make_sampler(sampler, space, seed=seed),
-                    seed=seed,
+                    make_sampler(options.sampler, space, seed=options.seed),
+                    seed=options.seed,
                     generate=template.kernel,
                     versions={template.name: template.version},
                     space_versions={template.name: space.fingerprint},
-                    verifier=(lambda _, schedule: judge.judge(schedule)) if verify else None,
+                    verifier=(lambda _, schedule: judge.judge(schedule)) if options.verify else None,
                     lines=lines,
-                    observer=progress,
+                    observer=options.progress,
                 )
             )
-            limit = PROOF_SECONDS if proof_seconds is None else proof_seconds
+            proves = options.verify and options.proof_limit > 0
             result = tuner.run(
-                trials,
-                math.inf if seconds is None else seconds,
-                full=(lambda schedule, _: judge.judge(schedule, ORDERS)) if verify and limit > 0 else None,
-                proof_seconds=limit,
+                options.trials,
+                options.search_limit,
+                full=(lambda schedule, _: judge.judge(schedule, ORDERS)) if proves else None,
+                proof_seconds=options.proof_limit,
             )
             return dataclasses.replace(result, database=str(database))
 

@@ -34,12 +34,11 @@ def choose(
     *,
     problem: Problem | None = None,
     workers: int | None = None,
-    policy: Policy | None = None,
+    timing: CudaOptions | None = None,
     gpus: Gpus | None = None,
     templates: Iterable[str | KernelTemplate] | None = None,
     model: TrainedModel | None = None,
     ray: str | Fleet | None = None,
-    power: bool = False,
     recording_file: str | Path | None = None,
 ) -> Backend:
     """Return the backend: what makes times, of which templates, on which device.
@@ -52,15 +51,14 @@ def choose(
         device: A name, a row, or None for the GPU of this machine, and h200 where there is none.
         problem: What will be searched; None to look at the machine alone.
         workers: Compilers; None for one per core.
-        policy: How times are taken; None for from a cold L2, in CUDA graphs and at free clocks. Only what measures can
-            have another.
+        timing: How times are taken on a GPU, and whether its power is measured, too; None for the defaults. Only what
+            measures can have another policy than the default.
         gpus: Those that measure, all of one kind; None for GPU 0 alone, because the others of a shared machine may be
             somebody's.
         templates: Those to search, by name or themselves; None for all that can compute ``problem``.
         model: Estimates times; None for the analytic model.
         ray: The address of a cluster whose GPUs of the kind ``device`` measure, or a Fleet of one, which stays the
             caller's to close.
-        power: Whether that of the GPU is measured, too.
         recording_file: What "replay" replays: a cache or T4 file of Kernel Tuner's, a recording, a database.
 
     Returns:
@@ -75,16 +73,17 @@ def choose(
     if workers is not None:
         workers = whole_number("workers", workers, 1)
     gpus = checked_numbers(gpus)
+    timing = timing or CudaOptions()
     if recording_file is not None:
         if backend != "replay":
             raise BackendError("a recording is for the backend replay: give --backend replay")
-        if power:
+        if timing.power:
             raise BackendError("power is measured on a GPU alone: choose another objective")
         return of_table(problem, device, recording_file, templates)
     if ray is not None or backend == "ray":
         if backend not in ("auto", "ray") or gpus is not None:
             raise BackendError("a Ray cluster measures on all its GPUs of a kind: leave --backend and --gpus out")
-        return of_cluster(ray or "auto", device, problem, workers, policy, templates)
+        return of_cluster(ray or "auto", device, problem, workers, timing.policy, templates)
     found = UsableGpus(why_not=f"backend {backend} was asked for")
     if backend in ("auto", "cuda"):
         found = probe(gpus)
@@ -94,13 +93,9 @@ def choose(
         found = UsableGpus(why_not=f"the GPU of this machine is {found.device.name}, not {named}")
     if found.device is not None:
         usable = TemplateSet(()) if problem is None else templates_for(problem, found.device, templates)
-        return _measuring(
-            found.device, found.numbers, usable, workers, CudaOptions(policy=policy or Policy(), power=power)
-        )
+        return _measuring(found.device, found.numbers, usable, workers, timing)
     no_gpu = found.why_not
-    _refuse_without_gpu(
-        no_gpu, cuda=backend == "cuda", other_policy=policy not in (None, Policy()), gpus=gpus is not None
-    )
+    _refuse_without_gpu(no_gpu, cuda=backend == "cuda", other_policy=timing.policy != Policy(), gpus=gpus is not None)
     row = wanted or device_row(DEFAULT_DEVICE)
     if backend in ("auto", "replay"):
         replaying, why_not = of_recording(problem, row, no_gpu, templates)
@@ -109,7 +104,7 @@ def choose(
         if backend == "replay":
             raise BackendError(f"there is nothing to replay: {why_not}; use --backend estimate to go on without it")
         no_gpu = f"{no_gpu}; {why_not}"
-    if power:
+    if timing.power:
         raise BackendError(f"power is measured on a GPU alone ({no_gpu}): choose another objective")
     usable = TemplateSet(()) if problem is None else templates_for(problem, row, templates)
     return _estimating(row, usable, workers, no_gpu, model, problem)

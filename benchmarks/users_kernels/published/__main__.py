@@ -79,11 +79,12 @@ def main() -> None:
         proven += result.best is not None and result.best.proof is not None
         rows.append(row(path, result))
         print(rows[-1], flush=True)
+    more = f" --proof-seconds {given.proof_seconds:g}" if given.proof_seconds else ""
     full = f", the best in full for {given.proof_seconds:g} s" if given.proof_seconds else ""
     today, everything = f"{datetime.now(UTC):%Y-%m-%d}", len(rows) + len(refused)
     lines = [
         "# Kernels of others, written as files of their users",
-        f"`python -m benchmarks.users_kernels.published`, {today}, NVRTC 13, two shared cores, no GPU.",
+        f"`python -m benchmarks.users_kernels.published{more}`, {today}, NVRTC 13, two shared cores, no GPU.",
         f"{given.trials} trials each by estimates for {given.device}, every new best proven in the emulator{full}. The "
         "kernels were written anew after those of",
         "Kernel Tuner's examples, of its benchmark hub and of BAT, at sizes that the emulator runs whole, each with a "

@@ -22,13 +22,18 @@
 #include <new>
 #include <utility>
 
-#include "memory/counting.hpp"
-#include "machine.hpp"
-#include "isa/ptx.hpp"
 #include "isa/counts.hpp"
+#include "isa/interpreter.hpp"
+#include "isa/program.hpp"
+#include "memory/counting.hpp"
+#include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
+#include "memory/shared/memory.hpp"
 #include "memory/tensor_map.hpp"
 #include "memory/texture.hpp"
+#include "memory/uninitialized.hpp"
+#include "memory/watched_reads.hpp"
+#include "sched/scheduler.hpp"
 
 namespace autosched::emulator {
 namespace {

@@ -83,6 +83,14 @@ def costs(operation: str) -> Costs:
     return (("alu", (1.5 if opcode in ("add", "sub") else 2.0) if wide else 1.0),)
 
 
+@lru_cache(maxsize=4096)
+def reaches_shared(operation: str) -> bool:
+    """Tell whether the lanes of a warp give addresses of shared memory: what a copy engine fetches has no lanes."""
+    opcode, *qualifiers = operation.split(".")
+    shared = opcode in ("ldmatrix", "stmatrix") or any(q.startswith("shared") for q in qualifiers)
+    return shared and opcode not in ("cp", "tcgen05") and costs(operation) == (("memory", 1.0),)
+
+
 def _conversion(qualifiers: Iterable[str]) -> Costs:
     kinds = [q for q in qualifiers if q[:1] in "fsueb" and any(c.isdigit() for c in q)]
     floats = sum(k.startswith(("f", "bf", "e")) for k in kinds)

@@ -67,7 +67,7 @@ def _product(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
 
 def _quotient(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
     smallest = np.abs(x[1]) - e[1]
-    return np.where(smallest > 0, (e[0] + np.abs(r) * e[1]) / smallest + 2 * U * np.abs(r), np.inf)
+    return np.where(smallest > 0, (e[0] + np.abs(r) * e[1]) / smallest + 4 * U * np.abs(r), np.inf)
 
 
 def _root(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
@@ -131,7 +131,8 @@ FUNCTIONS = {
     "add": Function(2, np.add, "({0} + {1})", _sum, 1, "numbers"),
     "subtract": Function(2, np.subtract, "({0} - {1})", _sum, 1, "numbers"),
     "multiply": Function(2, np.multiply, "({0} * {1})", _product, 1, "numbers"),
-    "divide": Function(2, np.divide, "({0} / {1})", _quotient, 8, "floats", 1),
+    # To 2 ulp, as in Triton: correctly rounded quotients take a branch and a call for each register.
+    "divide": Function(2, np.divide, "ptx::div_full({0}, {1})", _quotient, 6, "floats", 1),
     # NaN stays NaN, as in numpy and in the RFC's maximumf and minimumf.
     "maximum": Function(2, np.maximum, "tile::maximum({0}, {1})", _largest, 1, "numbers"),
     "minimum": Function(2, np.minimum, "tile::minimum({0}, {1})", _largest, 1, "numbers"),
@@ -148,9 +149,7 @@ FUNCTIONS = {
     ),
     "log2": Function(1, np.log2, "tile::log2({0})", _logarithm, 6, "floats", 1),
     "tanh": Function(1, np.tanh, "tanhf({0})", lambda x, e, r: e[0] + 4 * U, 16, "floats", 2),
-    "sigmoid": Function(
-        1, _sigmoid, "(1.0f / (1.0f + expf(-{0})))", lambda x, e, r: 0.25 * e[0] + 8 * U, 16, "floats", 2
-    ),
+    "sigmoid": Function(1, _sigmoid, "tile::sigmoid({0})", lambda x, e, r: 0.25 * e[0] + 8 * U, 4, "floats", 2),
     "sqrt": Function(1, np.sqrt, "sqrtf({0})", _root, 8, "floats", 1),
     "rsqrt": Function(1, lambda x: 1.0 / np.sqrt(x), "tile::rsqrt({0})", _reverse_root, 4, "floats", 1),
     "sine": Function(1, np.sin, "tile::sine({0})", lambda x, e, r: np.minimum(e[0], 2.0) + 4 * U, 24),
@@ -183,6 +182,16 @@ class Reduction:
     ordered: bool = False  # whether the order of its elements changes the result: a sum or a product of floats
 
 
+def _unsigned(function: Callable[..., object]) -> Callable[..., FloatArray]:
+    """Return a reduction of 32 bits as numbers from 0 up, which are held as i32."""
+
+    def reduced(x: FloatArray, axis: int) -> FloatArray:
+        found = np.asarray(function(x.astype(np.int64) & 0xFFFFFFFF, axis=axis), dtype=np.int64)
+        return found.astype(np.int32).astype(np.float64)
+
+    return reduced
+
+
 _INT_LEAST, _INT_MOST = float(-(2**31)), float(2**31 - 1)
 _FLOATS, _WHOLE = ("f32",), ("i32",)
 
@@ -199,14 +208,17 @@ REDUCTIONS = {
         lambda x, axis: np.bitwise_and.reduce(x.astype(np.int64), axis=axis), -1.0, "({0} & {1})", _WHOLE
     ),
     "ori": Reduction(lambda x, axis: np.bitwise_or.reduce(x.astype(np.int64), axis=axis), 0.0, "({0} | {1})", _WHOLE),
+    # Of 32 bits as a number from 0 up.
+    "maxui": Reduction(_unsigned(np.maximum.reduce), 0.0, "tile::maximum_unsigned({0}, {1})", _WHOLE),
+    "minui": Reduction(_unsigned(np.minimum.reduce), -1.0, "tile::minimum_unsigned({0}, {1})", _WHOLE),
     "xori": Reduction(lambda x, axis: np.bitwise_xor.reduce(x.astype(np.int64), axis=axis), 0.0, "({0} ^ {1})", _WHOLE),
 }
 
 
 @dataclass(frozen=True)
 class Atomic:
-    """What atomic_rmw does: the reduction of an element in memory and one of the value. ``red``: the operation of
-    memory's own that does it, for f32 and i32, "" where threads compare and swap."""
+    """What atomic_rmw does: the reduction of an element in memory and one of the value, "" where that takes its place.
+    ``red``: the operation of memory's own that does it, for f32 and i32, "" where threads compare and swap."""
 
     reduction: str
     types: tuple[str, ...]
@@ -222,6 +234,9 @@ ATOMICS = {
     **{kind: Atomic(kind, _STORED_FLOATS) for kind in ("maximumf", "minimumf", "maxnumf", "minnumf")},
     "maxs": Atomic("maxsi", _WHOLE, "max"),
     "mins": Atomic("minsi", _WHOLE, "min"),
+    "maxu": Atomic("maxui", _WHOLE, "max_unsigned"),
+    "minu": Atomic("minui", _WHOLE, "min_unsigned"),
+    "assign": Atomic("", (*_STORED_FLOATS, "i32"), "assign"),
     **{kind: Atomic(kind, _WHOLE, kind[:-1]) for kind in ("andi", "ori", "xori")},
 }
 

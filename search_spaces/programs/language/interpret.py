@@ -289,6 +289,8 @@ def _combined(
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return elements of an array, their bounds, and the sizes and counts of what was added, with a value's."""
     part, bound, sizes, counts = parts
+    if not ATOMICS[kind].reduction:  # it takes the element's place
+        return given, error, sizes, counts
     reduction = REDUCTIONS[ATOMICS[kind].reduction]
     both = np.stack([part, given])
     if not type_.is_float:

@@ -360,6 +360,11 @@ def _walk(
             yield from _walk(operation.body, (*around, operation))
 
 
+def walk_body(operations: tuple[Operation, ...]) -> Iterator[Operation]:
+    """Return the operations of a body and of the bodies in it."""
+    return (operation for operation, _ in _walk(operations, ()))
+
+
 def line_dimension(window: Window) -> int:
     """Return the dimension of the window that lies along contiguous memory."""
     return 0 if window.turned else 1

@@ -219,8 +219,8 @@ class Builder:
     def atomic_rmw(self, kind: str, value: Tile | State, window: WindowHandle) -> None:
         """Combine each element of the window with the value, in any order (RFC, atomic_rmw).
 
-        ``kind`` is addf, mulf, maximumf, minimumf, maxnumf or minnumf of f32, f16 and bf16, or addi, muli, maxs, mins,
-        andi, ori or xori of i32."""
+        ``kind`` is addf, mulf, maximumf, minimumf, maxnumf or minnumf of f32, f16 and bf16; addi, muli, maxs, mins,
+        maxu, minu, andi, ori or xori of i32; or assign, where each element is assigned by one block."""
         tile, to = value.tile(), window.window
         self._check_target("atomic_rmw", "atomic_rmw", tile, to)
         if to.array.role != "inout":

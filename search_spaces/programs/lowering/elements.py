@@ -40,6 +40,10 @@ class Code:
             self._line = source
         self.lines.append(line if line.startswith("#") else "  " * self.depth + line)
 
+    def declare(self, line: str) -> None:
+        """Add a line that may stand in front of the loop that is open."""
+        self._put(line, None)
+
     def open(self, line: str, source: Source | None = None) -> None:
         self.add(line, source)
         self.depth += 1

@@ -6,9 +6,10 @@ Barriers stand in rings and in exchanges alone: no operation of a program is div
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from search_spaces.hardware.dtypes import DType
+from search_spaces.hardware.dtypes import F32, DType
 from search_spaces.operators.problem import Operand
 from search_spaces.programs.inference.inference import Spread
 from search_spaces.programs.language import ir
@@ -16,6 +17,7 @@ from search_spaces.programs.language.distribution import fold
 from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.lowering.emit_boxes import by_kind
 from search_spaces.programs.lowering.emit_products import Products
+from search_spaces.programs.lowering.in_place import read_in_place
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.memory import ALIGNMENT
@@ -120,7 +122,9 @@ class Emitter(Products):
         ]
         if operation.function == "cast":
             return self._cast(given[0], result.dtype, spread, source)
-        code = FUNCTIONS[operation.function].code
+        code, divisor = FUNCTIONS[operation.function].code, operation.arguments[-1]
+        if operation.function == "divide" and isinstance(divisor, float | int) and _is_power_of_two(divisor):
+            code, given[1] = FUNCTIONS["multiply"].code, constant(1.0 / divisor, F32)
         if result.dtype.name == "bool":  # a comparison costs no register
             return Ref("inline", code, result.dtype, parts=tuple(given))
         count = self.of(spread).registers
@@ -184,6 +188,8 @@ class Emitter(Products):
             waiting.sets.append(operation.state)
             return
         ref, name = self.ref(operation.value, spread), self.states[operation.state]
+        if ref.name == name and ref.table is None:  # a product has added to the state where it lies
+            return
         self.code.each(
             count,
             lambda r: f"{name}[{r}] = {ref.text(self.code, r)};",
@@ -198,6 +204,8 @@ class Emitter(Products):
                 self.finish()
                 break
         count, name = self.of(spread).registers, self.states[state]
+        if result.id in read_in_place(self.found):
+            return Ref("array", name, result.dtype)
         copy = self.declare("v", register_type(result.dtype), count)
         self.code.each(count, lambda r: f"{copy}[{r}] = {name}[{r}];", source, writes=copy)
         return Ref("array", copy, result.dtype)
@@ -378,6 +386,12 @@ class Emitter(Products):
         self._operations(loop.body)
         self.finish()
         self.turns, self.stores = turns, stores
+
+
+def _is_power_of_two(number: float) -> bool:
+    """Whether its reciprocal is exact, too."""
+    fraction, exponent = math.frexp(abs(number))
+    return fraction == 0.5 and -125 <= exponent <= 126
 
 
 def outside_ring(loop: int | None, ring: Sequence[StagedNumbers | BoxedNumbers]) -> bool:

@@ -23,6 +23,7 @@ from search_spaces.programs.planning.ways import fragments, is_boxed, is_opaque
 from search_spaces.spaces.parameters import Value
 
 AFTER, INSIDE = "after_loop", "in_loop"
+SHARED_ALIGNMENT = 1024  # of a block's dynamic shared memory (ptx/shared_memory.cuh)
 
 
 class EmitterBase:
@@ -61,6 +62,16 @@ class EmitterBase:
         self.barrier_bytes = 0
         self.split: Split | None = split_of(found, values)
         self.peeled = frozenset() if self.boxed else peeled(found, values)
+
+    def alignment(self, n: StagedNumbers) -> int:
+        """Of an operand's tiles, in every stage of a ring."""
+        name, loop = n.staged.name, n.staged.loop
+        if loop is None:
+            return math.gcd(SHARED_ALIGNMENT, self.memory.kept[name])
+        ring = [o for o in self.staged.values() if o.staged.loop == loop]
+        before = [o.staged.name for o in ring].index(name)
+        stage, place = sum(o.bytes for o in ring), sum(o.bytes for o in ring[:before])
+        return math.gcd(SHARED_ALIGNMENT, self.memory.rings[loop], stage, place)
 
     def whole(self, n: StagedNumbers) -> bool | None:
         """Of an operand of a loop that is peeled: whether tiles before its last turn lie in the array along their way;
@@ -105,7 +116,7 @@ class EmitterBase:
 
     def declare(self, prefix: str, type_: str, count: int) -> str:
         name = self.new(prefix)
-        self.code.add(f"{type_} {name}[{count}];")
+        self.code.declare(f"{type_} {name}[{count}];")
         return name
 
     def is_packed(self, dtype: DType, spread: Spread) -> bool:

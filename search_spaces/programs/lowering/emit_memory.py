@@ -139,6 +139,7 @@ class MemoryAccess(SharedTiles):
             writes=name,
             scattered=() if places is None else places.scattered,
         )
+        self.code.flush()  # all loads are on their way before one of them is waited for
         ref = Ref("array", name, result.dtype)
         return self._pack(ref, of.registers, source) if packed and (places is not None or type_.bits == 8) else ref
 
@@ -169,6 +170,7 @@ class MemoryAccess(SharedTiles):
             writes=name,
             scattered=() if places is None else places.scattered,
         )
+        self.code.flush()
         return Ref("packed", name, operation.result.dtype)
 
     def _keep_boxes(self, n: BoxedNumbers, source: ir.Source) -> None:
@@ -240,7 +242,7 @@ class MemoryAccess(SharedTiles):
         if row.red and type_.bits == 32:
             return f"if ({inside}) ptx::reduce_{row.red}({to}, {value});"
         register = register_type(type_)
-        joined = REDUCTIONS[row.reduction].code.format("y", "x")
+        joined = REDUCTIONS[row.reduction].code.format("y", "x") if row.reduction else "x"
         return (
             f"if ({inside}) {{ const {register} x = {value}; "
             f"tile::combine({to}, [&]({register} y) {{ return {joined}; }}); }}"

@@ -15,6 +15,7 @@ from search_spaces.programs.language.distribution import Distribution, Renamed, 
 from search_spaces.programs.language.functions import REDUCTIONS
 from search_spaces.programs.lowering.emit_base import EmitterBase
 from search_spaces.programs.lowering.refs import Ref, register_type
+from search_spaces.programs.planning.exchange import steps
 from search_spaces.programs.planning.memory import across_bytes, exchange_bytes, exchange_layout
 
 
@@ -76,10 +77,19 @@ class Moves(EmitterBase):
         axes: tuple[Axis, Axis] = ("rows", "cols")
         width = max(math.gcd(of.run(d), layout.contiguity(axes[d]), 4) for d in (0, 1))
         registers = of.of_registers(0), of.of_registers(1)
+        between = steps(layout, of, self.numbers.warps)
+        if between is not None:
+            base = self.new("base")
+            self.code.add(f"const int {base} = {layout.c_name}::offset({starts[0]}, {starts[1]});", line)
 
         def text(r: str) -> str:
-            at = ", ".join(f"{starts[d]} + {self.code.at(registers[d], r)}" for d in (0, 1))
-            address, array = f"shared + {place}u + 4u * unsigned({layout.c_name}::offset({at}))", f"&{name}[{r}]"
+            if between is None:
+                at = ", ".join(f"{starts[d]} + {self.code.at(registers[d], r)}" for d in (0, 1))
+                place_of_r = f"{layout.c_name}::offset({at})"
+            else:
+                flips, adds = (self.code.at(numbers, r) for numbers in between)
+                place_of_r = f"{base if flips == '0' else f'({base} ^ {flips})'} + {adds}"
+            address, array = f"shared + {place}u + 4u * unsigned({place_of_r})", f"&{name}[{r}]"
             given = f"{address}, {array}" if function == "put" else f"{array}, {address}"
             return f"tile::{function}<{width}>({given});"
 

@@ -8,6 +8,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.programs.inference.inference import Inference, Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_boxes import Boxes, Waiting
+from search_spaces.programs.lowering.in_place import read_in_place, summed, uses
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.opaque import WARP_BYTES, read_behind
@@ -36,8 +37,10 @@ class Products(Boxes):
         if self.waiting and self.waiting[0].operation.a.shape[1] != operation.a.shape[1]:
             self.finish()
         type_ = operation.result.dtype
-        name, zero = self.declare("acc", register_type(type_), count), constant(0.0, type_).name
-        if operation.c is None and self.boxed:
+        own = self._addend(operation, spread)
+        name = own or self.declare("acc", register_type(type_), count)
+        zero = constant(0.0, type_).name
+        if own or (operation.c is None and self.boxed):
             pass  # the first multiplication writes it
         elif operation.c is None:
             self.code.each(count, lambda r: f"{name}[{r}] = {zero};", operation.source, writes=name)
@@ -52,6 +55,23 @@ class Products(Boxes):
             )
         self.refs[operation.result.id, spread] = Ref("array", name, type_)
         self.waiting.append(Waiting(operation, name))
+
+    def _addend(self, operation: ir.Mma, spread: Spread) -> str | None:
+        """Return the array of what a product adds to, where nothing else takes it: its sum may lie there, too."""
+        c = operation.c
+        if (
+            c is None
+            or uses(self.found)[c.id] != 1
+            or self.found.inside[c.id] != self.found.inside[operation.result.id]
+        ):
+            return None
+        made = self.found.made[c.id]
+        if c.id in read_in_place(self.found) and c.id not in summed(self.found):
+            return None  # the state may be read again
+        if not isinstance(made, ir.Read) and not (isinstance(made, ir.Map) and made.function != "cast"):
+            return None  # its array may be another value's
+        ref = self.ref(c, spread)
+        return ref.name if ref.kind == "array" and ref.table is None and not ref.rough else None
 
     def _finish_product(self, value: int) -> None:
         if any(w.operation.result.id == value for w in self.waiting):
@@ -68,6 +88,8 @@ class Products(Boxes):
         for w in waiting:
             for state in w.sets:
                 name, array = self.states[state], w.array
+                if name == array:
+                    continue
                 count = self.of(self.found.natural[w.operation.result.id]).registers
                 self.code.each(
                     count,

@@ -91,7 +91,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
     structs = "".join(
         box_struct(n, emitter.numbers)
         if isinstance(n, BoxedNumbers)
-        else operand_struct(n, emitter.numbers, row, emitter.whole(n))
+        else operand_struct(n, emitter.numbers, row, emitter.alignment(n), emitter.whole(n))
         for n in operands.values()
         if row is not None
     )

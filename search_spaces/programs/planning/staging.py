@@ -74,13 +74,16 @@ def _accepted(answer: Answer | Refusal | str) -> Answer:
     return answer
 
 
-def operand_struct(n: StagedNumbers, numbers: Numbers, row: TensorIntrinsic, whole: bool | None = None) -> str:
+def operand_struct(
+    n: StagedNumbers, numbers: Numbers, row: TensorIntrinsic, alignment: int, whole: bool | None = None
+) -> str:
     """Return the C++ type ``Operand_NAME`` of an operand in shared memory.
 
     Args:
         n: The operand's layout and copy.
         numbers: Those of the whole kernel.
         row: The instruction that multiplies it.
+        alignment: Of the addresses of its tiles, in bytes.
         whole: Of a loop that is peeled, whether the tiles of all turns but the last lie in the array along the way that
             they move; None for other loops.
     """
@@ -106,6 +109,7 @@ def operand_struct(n: StagedNumbers, numbers: Numbers, row: TensorIntrinsic, who
         "bool transposed": n.access.mode == "trans",
         "int access_vector": n.access.vector,
         "int stage_bytes": n.bytes,
+        "int alignment": alignment,
         "int advance": {"": 0, "major": 1, "minor": 2}[staged.advance],
         "int groups": min(product.groups[at], product.shape[at] // data),
         "int group_size": data,

@@ -28,6 +28,7 @@ def verify(found: Inference) -> None:
     """Raise ProgramError for a program that no schedule could run."""
     _check_scopes(found)
     _check_windows(found)
+    _check_assigned(found)
     _check_outputs(found)
     _check_maps(found)
     check_padding(found.trace)
@@ -70,6 +71,27 @@ def _check_windows(found: Inference) -> None:
             if low < 0 or high >= extent:
                 _refuse(
                     operation.source, name, f"{window.array.name}[{place}] reaches {low} to {high}, but it has {extent}"
+                )
+
+
+def _check_assigned(found: Inference) -> None:
+    """Check that no two blocks assign an element: which of them is the last is not known."""
+    blocks = found.trace.blocks
+    zero = {number: 0 for number in found.trace.turns()}
+    for operation, _ in found.trace.walk():
+        if not isinstance(operation, ir.AtomicRmw) or operation.kind != "assign" or operation.window.index is not None:
+            continue
+        window = operation.window
+        sizes = (*(1 for _ in window.array.lead), *window.shape)
+        for axis, count in enumerate(blocks):
+            first, second = (tuple(at if a == axis else 0 for a in range(len(blocks))) for at in (0, 1))
+            places = [[i.at(block, zero) for i in (*window.array.lead, *window.at)] for block in (first, second)]
+            if count > 1 and all(abs(b - a) < size for a, b, size in zip(*places, sizes, strict=True)):
+                _refuse(
+                    operation.source,
+                    "atomic_rmw",
+                    f"the {count} blocks along axis {axis} of the grid assign the same elements of "
+                    f"{window.array.name}, and which of them is the last is not known",
                 )
 
 

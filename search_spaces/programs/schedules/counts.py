@@ -14,7 +14,7 @@ from search_spaces.hardware.costs.data_movement import SECTOR_BYTES, CopyPlan
 from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.wgmma import ROWS
-from search_spaces.programs.inference.inference import Inference, Spread
+from search_spaces.programs.inference.inference import Inference, Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution, Renamed, Shuffled, move, turned
 from search_spaces.programs.language.functions import FUNCTIONS
@@ -37,6 +37,7 @@ from search_spaces.templates.common.stream_k import ADDITIONS, STOPS_TO_EXCHANGE
 ISSUED_PER_COPY = 4  # warp instructions of a piece that cp.async copies to a box, with its address and the walk
 BOTH_END = 0.125  # of turns in which two warpgroups wait at one time: an assumption, as of the hand-written template
 LINE_BYTES = 128  # of shared memory, in a cycle
+PLACING = ("layout", "copy", "vector", "copy_columns")  # what decides how an operand is copied and read
 DECIDING = ("store_", "home_", "split_k", "tail", "intrinsic")  # parameters beside those of distributions
 WMMA_WAVEFRONTS = 8  # of a fragment of 16 x 16 in f32
 WMMA_READ = 12  # instructions that store such a fragment, wait, and load it again
@@ -70,7 +71,7 @@ class _Counter(Work):
         self.found, self.values, self.made, self.of_values = found, values, made, of_values
         self.keys = in_shared(found, values)
         self.staged: dict[str, StagedNumbers | BoxedNumbers] = (
-            {} if of_values else {s.name: placed(s, values, made) for s in self.keys.values()}
+            {} if of_values else {s.name: _placed(found, s, values, made) for s in self.keys.values()}
         )
         self.stores = 0
         self.split = split_of(found, values)
@@ -137,8 +138,7 @@ class _Counter(Work):
     def _mask(self, n: StagedNumbers | BoxedNumbers, times: float) -> None:
         """Count a comparison for each piece and each side on which tiles may leave their array; TMA has none."""
         if isinstance(n, StagedNumbers):
-            window = n.staged.load.window
-            masks = sum(leaves(window, d, self.found, self.turns) for d in (0, 1))
+            masks = _masks(self.found, n.staged.name, tuple(self.turns.items()))
             self.instructions += masks * n.copy.requests * times
 
     def _product(self, operation: ir.Mma, times: float) -> None:
@@ -261,6 +261,38 @@ class _Counter(Work):
         self._direct(of, operation.window, times, True)
 
 
+def _placed(
+    found: Inference, staged: Staged, values: Mapping[str, Value], made: Numbers
+) -> StagedNumbers | BoxedNumbers:
+    """Return an operand in numbers, which follow from few of the parameters."""
+    names = *(f"{name}_{staged.name}" for name in PLACING), "intrinsic", "filled_by"
+    return _placed_as(found, staged.name, made.warps, tuple((n, values[n]) for n in names if n in values))
+
+
+@lru_cache(maxsize=2**14)
+def _placed_as(
+    found: Inference, name: str, warps: int, values: tuple[tuple[str, Value], ...]
+) -> StagedNumbers | BoxedNumbers:
+    return placed(_operands(found)[name], dict(values), Numbers(warps, (), (), ()))
+
+
+@cache
+def _operands(found: Inference) -> dict[str, Staged]:
+    return {s.name: s for s in found.staged.values()}
+
+
+@lru_cache(maxsize=2**12)
+def _masks(found: Inference, name: str, turns: tuple[tuple[int, int], ...]) -> int:
+    """Count the sides on which tiles of an operand may leave their array."""
+    return sum(leaves(_operands(found)[name].load.window, d, found, dict(turns)) for d in (0, 1))
+
+
+@lru_cache(maxsize=2**10)
+def _arrays(problem: ProgramProblem) -> tuple[int, int]:
+    """Return the bytes of the arrays that are read, and those of all."""
+    return sum(o.bytes for o in problem.operands() if o.role == "input"), problem.min_bytes
+
+
 @cache
 def _average(found: Inference, number: int) -> float:
     """Return turns of a loop in the middle of the grid; bounds such as those of causal attention are linear."""
@@ -335,7 +367,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         restarts=max(ends - 1, 0) if streamed else 0,
         drains=ends + (STOPS_TO_EXCHANGE if streamed else 0),
         drain_instructions=ending,
-        run_bytes=float(min((_run_bytes(placed(s, config, made)) for s in staged.values()), default=128)),
+        run_bytes=float(min((_run_bytes(_placed(found, s, config, made)) for s in staged.values()), default=128)),
     )
 
 
@@ -360,18 +392,18 @@ def _run_bytes(n: StagedNumbers | BoxedNumbers) -> int:
 
 def _dram_bytes(problem: ProgramProblem, config: Config, device: Device, load_bytes: float, blocks: int) -> float:
     """Arrays that fit into L2 are read once; otherwise each wave of blocks reads what its tiles touch."""
-    read = sum(o.bytes for o in problem.operands() if o.role == "input")
+    read, least = _arrays(problem)
     if read <= L2_SHARE * device.l2_bytes:
-        return float(problem.min_bytes)
+        return float(least)
     threads, registers, shared_bytes = config.integers("threads", "registers", "shared_bytes")
     resident = max(1, occupancy(device, threads, min(registers, device.max_registers_per_thread), shared_bytes))
     wave = min(resident * device.sm_count, blocks)
     if "grid_rows" not in config:
-        return float(problem.min_bytes)
+        return float(least)
     tiles_m, tiles_n = config.integers("grid_rows", "grid_columns")
     rows, columns = wave_shape(config.text("raster"), min(wave, tiles_m * tiles_n), tiles_m, tiles_n)
     shared = (rows + columns) / (2.0 * rows * columns)  # of what blocks load, what no other block of the wave does
-    return max(float(problem.min_bytes), blocks * load_bytes * shared + problem.min_bytes - read)
+    return max(float(least), blocks * load_bytes * shared + least - read)
 
 
 def _copied(plan: CopyPlan) -> int:

@@ -16,6 +16,7 @@ from search_spaces.programs.planning.choices import Choices, choices
 from search_spaces.programs.planning.memory import EXCHANGES, stage_names
 from search_spaces.programs.planning.numbers import warps_across
 from search_spaces.programs.planning.tails import MASKED, PEELED, tail_names
+from search_spaces.programs.planning.unrolling import unrollable
 from search_spaces.programs.planning.ways import fragments, is_boxed
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import box_pruning, box_rules, spared, workers
@@ -42,6 +43,7 @@ LEAST_RESULTS = 32  # of a thread, whose reads of fragments keep up with mma.syn
 BODY_LIMIT = 1024  # products of the unrolled loop body; more overflow the instruction cache
 MOST_REGISTERS = 1024  # of the values of a thread: code is unrolled over them
 WANTED_REGISTERS = 255
+UNROLLED_VALUES = 128  # registers of values in all bodies of an unrolled loop; more overflow the instruction cache
 
 
 @lru_cache(maxsize=64)
@@ -262,6 +264,15 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
         )
     for place, name in tail_names(found.inferences.values()).items():
         rules += _tail_rules(found, place, name)
+    for name in unrollable(first).values():
+        rules.append(
+            Rule(
+                f"{name}_code",
+                lambda unroll, live: (unroll == 1) | (unroll * (live - estimates.OVERHEAD) <= UNROLLED_VALUES),
+                "{unroll} bodies of a loop with about {live} registers overflow the instruction cache",
+                names={"unroll": name, "live": "live_registers"},
+            )
+        )
     for a in range(anchor_count(found)):
         rules.append(_few_copies(a, workers(found, device)))
     rules.append(

@@ -72,12 +72,23 @@ def test_a_kernel_that_takes_its_sizes_serves_others(export: Export, caller: Pat
 
 
 def test_constant_memory_is_filled_before_each_launch(export: Export, caller: Path, tmp_path: Path) -> None:
-    """Of the kernel's own size from C++, and of another one from Python, twice with other weights."""
     problem = export.smooth.problem(n=1000)
     said, inputs, outputs = called(caller, tmp_path, "a100", "smooth n=1000", problem)
     assert said == "match 0"
     assert check(problem, inputs, outputs).ok
-    other = export.smooth.problem(n=700)
+
+
+def test_a_pipeline_is_launched_as_one(export: Export, caller: Path, tmp_path: Path) -> None:
+    """Two launches with a scratch array of their own."""
+    problem = export.sum_twice.problem()
+    said, inputs, outputs = called(caller, tmp_path, "a100", "sum_twice groups=3 n=1000", problem)
+    assert said == "match 0"
+    np.testing.assert_array_equal(outputs["total"], 2 * inputs["x"].sum(axis=1))
+
+
+def test_constants_and_pipelines_from_python_at_other_sizes(export: Export, tmp_path: Path) -> None:
+    """Constant memory twice, with other weights, and a pipeline."""
+    other, summed = export.smooth.problem(n=700), export.sum_twice.problem(groups=5, n=333)
     jobs, cases = [], []
     for seed in (5, 6):
         folder = tmp_path / str(seed)
@@ -88,30 +99,18 @@ def test_constant_memory_is_filled_before_each_launch(export: Export, caller: Pa
             files.append(str(folder / name))
             Path(files[-1]).write_bytes(cases[-1][1][name].tobytes() if name != "out" else bytes(4 * 700))
         jobs.append(f"smooth n=700:{','.join(files)}")
+    sums, files = summed.random_inputs(3), [str(tmp_path / "x"), str(tmp_path / "total")]
+    Path(files[0]).write_bytes(sums["x"].tobytes())
+    Path(files[1]).write_bytes(bytes(4 * 5))
+    jobs.append(f"sum_twice groups=5 n=333:{','.join(files)}")
     command = (sys.executable, "-IB", "-c", SCRIPT, str(export.folder), *jobs)
     done = emulated("a100", *command, options=("--driver",))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.split() == ["nearest"] * 2
+    assert done.stdout.split() == ["nearest"] * 3
     for folder, given in cases:
         result = np.fromfile(folder / "out", np.float32)
         assert check(other, given, {"out": result}).ok
-
-
-def test_a_pipeline_is_launched_as_one(export: Export, caller: Path, tmp_path: Path) -> None:
-    """Two launches with a scratch array of their own: from C++ at its size, and from Python at another one."""
-    problem = export.sum_twice.problem()
-    said, inputs, outputs = called(caller, tmp_path, "a100", "sum_twice groups=3 n=1000", problem)
-    assert said == "match 0"
-    np.testing.assert_array_equal(outputs["total"], 2 * inputs["x"].sum(axis=1))
-    other = export.sum_twice.problem(groups=5, n=333)
-    given, files = other.random_inputs(3), [tmp_path / "x", tmp_path / "total"]
-    files[0].write_bytes(given["x"].tobytes())
-    files[1].write_bytes(bytes(4 * 5))
-    job = f"sum_twice groups=5 n=333:{','.join(map(str, files))}"
-    command = (sys.executable, "-IB", "-c", SCRIPT, str(export.folder), job, job)
-    done = emulated("a100", *command, options=("--driver",))
-    assert done.returncode == 0, done.stdout + done.stderr
-    np.testing.assert_array_equal(np.fromfile(files[1], np.float32), 2 * given["x"].sum(axis=1))
+    np.testing.assert_array_equal(np.fromfile(files[1], np.float32), 2 * sums["x"].sum(axis=1))
 
 
 def test_rows_may_be_added_at_the_end(export: Export, caller: Path, tmp_path: Path) -> None:
@@ -128,9 +127,10 @@ def test_machine_code_alone_is_told(export: Export, tmp_path: Path) -> None:
     with Store.open(export.database, create=False) as store:
         softmax = collect(store, operator="softmax", device="h200", skipped=pytest.fail)
     write(softmax, tmp_path / "kernels")
-    program = compiled(tmp_path / "caller", HERE / "caller.cpp", f"-I{tmp_path / 'kernels'}")
     (tmp_path / "x").write_bytes(bytes(SOFTMAX.operands()[0].bytes))
-    done = emulated("h200", str(program), "1", softmax[0].text, str(tmp_path), str(tmp_path / "x"), str(tmp_path / "x"))
+    job = f"{softmax[0].text}:{tmp_path / 'x'},{tmp_path / 'x'}"
+    command = (sys.executable, "-IB", "-c", SCRIPT, str(tmp_path / "kernels"), job)
+    done = emulated("h200", *command, options=("--driver",))
     assert done.returncode == 2
     assert "a cubin is machine code alone, and PTX is emulated" in done.stderr
 
@@ -151,7 +151,7 @@ import autosched_loader
 
 cuda = ctypes.CDLL("libcuda.so.1")
 kernels = autosched_loader.load(sys.argv[1])
-for text, files in (sys.argv[2].split(":"), sys.argv[3].split(":")):
+for text, files in (job.split(":") for job in sys.argv[2:]):
     kernel = kernels.select(text)
     arrays, at = [], []
     for name in files.split(","):

@@ -6,6 +6,7 @@ What a command that is not run needs of both is bounded in ``test_hostile.py``; 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -105,8 +106,7 @@ def test_what_a_reference_detaches_does_not_outlive_it(tmp_path: Path) -> None:
     write(tmp_path, '[reference]\npython = "r.py:f"\ntime_limit = 2\n', f"def f(x):\n    {body}\n")
     status, err, _ = run(tmp_path, "verify")
     assert status == 2 and err.count("\n") == 1 and "did not answer within 2 s" in err
-    gone = Path("/proc", (tmp_path / "pid").read_text())
-    assert not gone.exists() or "\nState:\tZ" in (gone / "status").read_text()
+    assert not alive(int((tmp_path / "pid").read_text()))
 
 
 @pytest.mark.parametrize(
@@ -167,3 +167,48 @@ def test_arrays_that_no_memory_holds_are_not_emulated(command: tuple[str, ...], 
     status, err, most = run(tmp_path, *command)
     assert status == 2 and err.count("\n") == 1 and "take 32,000,000,000 bytes" in err and "[proxy]" in err, err
     assert most < harmless + MORE_MEMORY
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("command", [("verify",), ("tune", "--trials", "1", "--db", "b.db")])
+def test_whoever_is_told_to_stop_waits_for_no_kernel(
+    number: signal.Signals, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    write(tmp_path, "")
+    (tmp_path / "k.cu").write_text(SOURCE.replace("y[i] = x[i];", "while (true) y[i] += x[i];"))
+    process = subprocess.Popen(  # the signal is for this process alone, and not for a group that its runners are in
+        [sys.executable, "-m", "autosched", *command, "--kernel", "k.toml", "--device", "a100"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + HANGS
+        while not (runners := emulating(process.pid)):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(number)
+        assert process.wait(20.0) == (130 if number == signal.SIGTERM else -number)
+    finally:
+        process.kill()
+        process.wait()
+    deadline = time.monotonic() + 10.0
+    while any(alive(pid) for pid in runners):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def emulating(parent: int) -> list[int]:
+    """Return the runners of the emulator that a process has started."""
+    pids = [int(pid) for task in Path(f"/proc/{parent}/task").glob("*/children") for pid in task.read_text().split()]
+    return [pid for pid in pids if b"/runner-" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False

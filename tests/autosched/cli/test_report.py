@@ -1,6 +1,8 @@
 """Times, rates, problems and progress as people read them."""
 
 import io
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -133,12 +135,13 @@ def test_names_in_brackets_are_no_markup(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out == "[red]pad[/red] :smile: 12\n"
 
 
-def display(terminal: bool) -> tuple[TuneDisplay, io.StringIO, io.StringIO]:
+def display(terminal: bool, limit: str = "") -> tuple[TuneDisplay, io.StringIO, io.StringIO]:
     answers, messages = io.StringIO(), io.StringIO()
     return (
         TuneDisplay(
             Console(file=answers, width=80),
             Console(file=messages, width=80, force_terminal=terminal, color_system=None, highlight=False),
+            limit,
         ),
         answers,
         messages,
@@ -184,6 +187,27 @@ def test_a_pipe_gets_no_control_characters(tmp_path: Path) -> None:
         steps.advance()
         steps.advance("1 failed")
     assert "\x1b" not in messages.getvalue()
+
+
+def test_a_step_that_takes_long_is_told_with_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autosched.cli.terminal.progress.QUIET_SECONDS", 0.05)
+    shown, _, messages = display(False, "a launch may take 60 s")
+    with shown:
+        shown.started(START)
+        until(lambda: "0/9, none in the last 0 s, a launch may take 60 s\n" in messages.getvalue())
+    console = Console(file=messages, width=80)
+    with Counter(console, "emulated", 2, "a launch may take 60 s"):
+        until(lambda: "emulated 0/2 in 0 s, a launch may take 60 s\n" in messages.getvalue())
+    said = len(messages.getvalue())
+    time.sleep(0.2)
+    assert len(messages.getvalue()) == said  # whoever is done says no more
+
+
+def until(seen: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30.0
+    while not seen():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from search_spaces.programs.template import template
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 
-CASES = [(kind, type_) for kind, row in ATOMICS.items() for type_ in row.types]
+CASES = [(kind, type_) for kind, row in ATOMICS.items() for type_ in row.types if kind != "assign"]
 
 
 def combining(kind: str, type_: str, places: bool = False) -> Program:
@@ -62,6 +62,38 @@ def test_all_kinds(kind: str, type_: str) -> None:
     """Of a matrix whose last line has an odd number of elements, so that no pair is whole, and an even one."""
     seed = CASES.index((kind, type_))
     proven(combining(kind, type_), "a100", {"k": 60, "n": 31 if seed % 2 else 32, "m": 13}, seed)
+
+
+@pytest.mark.parametrize("type_", ATOMICS["assign"].types)
+def test_each_element_is_assigned_by_one_block(type_: str) -> None:
+    def body(p: Builder, x: Array, out: Array) -> None:
+        (n,) = p.blocks((x.shape[0],), (16,))
+        value = p.load(p.window(x, (n, 0), (16, 32)))
+        p.atomic_rmw("assign", value, p.window(out, (n, 0), (16, 32)))
+
+    made = program(x=Input("k n", type_), out=InOut("k n", type_))(body)
+    named = Program(f"assign_{type_}", *list(vars(made).values())[1:])
+    proven(named, "a100", {"k": 60, "n": 31}, 4)
+
+
+def test_two_blocks_that_assign_an_element_are_refused() -> None:
+    made = combining("assign", "f32")
+    reason = template(made).why_not(problem(made, k=60, n=32, m=13), device("a100"))
+    assert reason is not None
+    assert "the 4 blocks along axis 0 of the grid assign the same elements of out" in reason
+    assert template(made).why_not(problem(made, k=16, n=32, m=13), device("a100")) is None  # one block
+
+
+def test_numbers_are_unsigned_in_maxu() -> None:
+    made = combining("maxu", "i32")
+    p = problem(made, k=16, n=4, m=16)
+    inputs = {
+        "x": np.full((16, 4), -1, np.int32),
+        "ids": np.zeros(16, np.int32),
+        "out": np.full((16, 4), 5, np.int32),
+    }
+    assert np.all(p.expected(inputs)[0]["out"] == -1)  # 2^32 - 1
+    assert np.all(problem(combining("minu", "i32"), k=16, n=4, m=16).expected(inputs)[0]["out"] == 5)
 
 
 @pytest.mark.parametrize("type_", ["f16", "bf16"])

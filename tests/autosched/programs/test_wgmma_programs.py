@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from program_schedules import Values, filled
 
 from autosched.programs.loading import load_program, problem
 from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
@@ -24,7 +25,6 @@ from search_spaces.templates.kernel import Kernel
 EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
 H100 = device("h100")
 GEMM, ATTENTION, CAUSAL = "gemm_relu.py", "attention.py:attention", "attention.py:causal_attention"
-Values = dict[str, int | str]
 
 
 @program(
@@ -81,13 +81,10 @@ def made(place: str | Program) -> Program:
     return load_program(str(EXAMPLES / place)) if isinstance(place, str) else place
 
 
-def filled(p: ProgramProblem, values: Values) -> Schedule:
-    """``values``, and those of the parameters that have one."""
-    space = template(p.program).space(p, H100)
-    schedule = Schedule.from_json(
-        p.program.name, {q.name: q.values[0] for q in space.parameters if len(q.values) == 1} | values
-    )
-    assert space.valid.explain(schedule) == []
+def legal(p: ProgramProblem, values: Values) -> Schedule:
+    """Return the schedule of ``values``, which no rule of the space forbids."""
+    schedule = filled(p, values, H100)
+    assert template(p.program).space(p, H100).valid.explain(schedule) == []
     return schedule
 
 
@@ -132,9 +129,7 @@ def outcome(p: ProgramProblem, kernel: Kernel) -> str:
 )  # fmt: skip
 def test_schedules_are_right(place: str | Program, sizes: dict[str, int], values: Values) -> None:
     p = problem(made(place), **sizes)
-    known = {q.name for q in template(p.program).space(p, H100).parameters}
-    schedule = filled(p, {name: value for name, value in values.items() if name in known})
-    assert outcome(p, template(p.program).kernel(p, schedule, H100)) == "ok"
+    assert outcome(p, template(p.program).kernel(p, legal(p, values), H100)) == "ok"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +196,7 @@ def test_faults_are_reported(where: str, old: str, new: str, filled_by: str) -> 
     p = problem(made(GEMM), m=128, n=64, k=384)
     changes: dict[str, Values] = {"flying": {"filled_by": "warp", "in_flight": 1}, "split": {"split_k": 2}}
     how = changes.get(filled_by, {"filled_by": filled_by})
-    kernel = template(p.program).kernel(p, filled(p, gemm(stages=2, sg_rows=8, **how)), H100)
+    kernel = template(p.program).kernel(p, legal(p, gemm(stages=2, sg_rows=8, **how)), H100)
     if where:
         texts = dict(kernel.headers.files)
         assert old in texts[where]
@@ -250,7 +245,7 @@ def test_loops_multiply_by_wgmma(
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
     p = problem(made(place), **sizes)
-    kernel = template(p.program).kernel(p, filled(p, values), H100)
+    kernel = template(p.program).kernel(p, legal(p, values), H100)
     with CompilePool() as pool:
         result = pool.compile(kernel, H100.arch)
     assert not isinstance(result, CompileFailure), result.reason

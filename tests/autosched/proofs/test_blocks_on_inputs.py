@@ -128,6 +128,50 @@ def test_blocks_that_add_to_the_same_numbers_are_emulated_together() -> None:
     assert found.ok and all(run.blocks is None for run in found.runs)
 
 
+RAGGED = """
+__global__ void twice(float* out, const float* in, const int* starts) {
+  const int last = LAST;
+  for (int i = starts[blockIdx.x] + threadIdx.x; i < last; i += block_x) out[i] = 2 * in[i];
+}
+"""
+STARTS = np.cumsum([0] + [3 if block != 77 else 65_536 - 3 * 255 for block in range(256)]).astype(np.int32)
+
+
+def ragged(last: str = "starts[blockIdx.x + 1]") -> Kernel:
+    """Return a kernel whose blocks have three elements each, and one of them nearly all."""
+    return Kernel(
+        RAGGED.replace("LAST", last),
+        "twice",
+        parameters={"block_x": [32]},
+        grid=256,
+        block="block_x",
+        arguments=[
+            array("out", "output", "65536"),
+            array("in", "input", "65536"),
+            array("starts", "input", "257", dtype="i32", fill={"array": STARTS}),
+        ],
+        reference=lambda **arrays: 2 * arrays["in"],
+    )
+
+
+@pytest.mark.parametrize("depth", ["quick", "full"])
+def test_blocks_with_small_shares_say_nothing_of_the_others(depth: Depth) -> None:
+    found = proven(ragged(), depth)
+    assert (found.status, found.reason) == ("ok", "")
+    assert all(run.blocks for run in found.runs if run.name == "some blocks")
+
+
+def test_what_no_block_writes_is_missing_where_shares_are_unequal() -> None:
+    found = proven(ragged("min(starts[blockIdx.x + 1], starts[blockIdx.x] + 99)"))
+    assert found.status == "wrong_result" and "no block writes more than 99 elements" in found.reason
+
+
+def test_what_takes_too_long_to_look_for_is_emulated_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks_on_inputs, "_SEARCH_SECONDS", {"quick": 1e-4, "full": 1e-4})
+    found = proven(ragged())
+    assert found.ok and all(run.blocks is None for run in found.runs)
+
+
 @pytest.mark.parametrize("grid", [(1, 1, 1), (7, 1, 1), (1000, 1, 1), (33, 65, 2), (2**31 - 1, 1, 1)])
 def test_blocks_at_the_edges_are_always_chosen(grid: tuple[int, int, int]) -> None:
     total = grid[0] * grid[1] * grid[2]

@@ -95,7 +95,8 @@ class TestSpace:
 
 def test_the_best_is_proven_kept_and_launched(tmp_path):
     space = {"BLOCK": [64, 256, 1024], "num_warps": [2, 4]}
-    kernel, result = tuned(kernels.scale, kernels.scale_args(), tmp_path, space=space, trials=6)
+    full = {"proof_seconds": 60.0}
+    kernel, result = tuned(kernels.scale, kernels.scale_args(), tmp_path, options=full, space=space, trials=6)
     assert result.ok == 6 and result.best.measurement.error == 0 and not result.stopped
     proof = json.loads(result.best.proof)
     assert [run["order"] for run in proof["runs"]][:2] == ["ascending", "descending"] and proof["status"] == "ok"

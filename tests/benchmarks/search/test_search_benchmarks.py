@@ -15,7 +15,7 @@ import pytest
 from autosched.replay.search import search
 from autosched.samplers import sampler
 from autosched.tuning.in_flight import InFlightLimit
-from benchmarks.search import own_spaces, proposal_time, search_clock, search_quality
+from benchmarks.search import own_spaces, proposal_time, search_clock, search_methods, search_quality
 from benchmarks.search.search_clock import Costs, Machine, Searcher
 from measurements.tables.reading import read_table
 from search_spaces.hardware.devices import device
@@ -65,9 +65,9 @@ def test_restrictions_are_those_that_give_what_is_recorded() -> None:
         for bx, by, tx, ty, sx, sy in product(*values.values())
         if 32 <= bx * by <= 1024 and (tx > 1 or sx == 0) and (ty > 1 or sy == 0)
     }
-    assert "tile_size_x > 1 or tile_stride_x == 0" in search_quality._restrictions(values, recorded)
+    assert "tile_size_x > 1 or tile_stride_x == 0" in search_methods._restrictions(values, recorded)
     with pytest.raises(ValueError, match="add them to RESTRICTIONS"):
-        search_quality._restrictions(values, {*list(recorded)[1:]})
+        search_methods._restrictions(values, {*list(recorded)[1:]})
 
 
 def test_kernel_tuner_searches_what_is_recorded_with_its_seed_and_leaves_nothing(
@@ -81,15 +81,15 @@ def test_kernel_tuner_searches_what_is_recorded_with_its_seed_and_leaves_nothing
 
     monkeypatch.setitem(sys.modules, "kernel_tuner", SimpleNamespace(tune_kernel=tune_kernel))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    jobs = [search_quality.Job(str(folder / "small.json.gz"), "kt_random_sample", seed, 2) for seed in (0, 0, 1)]
-    first, again, other = (search_quality.run(job)[1].quality for job in jobs)
+    jobs = [search_methods.Job(str(folder / "small.json.gz"), "kt_random_sample", seed, 2) for seed in (0, 0, 1)]
+    first, again, other = (search_methods.run(job)[1].quality for job in jobs)
     assert first == again != other
     assert not list(tmp_path.glob("search_quality_*"))
 
 
 def test_a_recording_with_texts_and_nothing_left_out_has_no_restrictions() -> None:
     values = {"order": ["row", "column"], "x": [1, 2], "part": [0.5, 1.0]}
-    assert search_quality._restrictions(values, set(product(*values.values()))) == []
+    assert search_methods._restrictions(values, set(product(*values.values()))) == []
 
 
 def test_a_method_for_one_recording_and_unknown_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +127,7 @@ def test_what_is_no_journal_is_refused(folder: Path, tmp_path: Path, capsys: pyt
 
 def test_a_search_is_stopped_at_the_optimum_and_its_curve_goes_on(folder: Path) -> None:
     path = folder / "small.json.gz"
-    _, made = search_quality.run(search_quality.Job(str(path), "random", seed=0, budget=59))
+    _, made = search_methods.run(search_methods.Job(str(path), "random", seed=0, budget=59))
     assert len(made.quality) == 59 and made.quality[0] < 1.0
     table = read_table(path)
     whole = search(table, table.space(), sampler("random", table.space(), seed=0), budget=59, seed=0)

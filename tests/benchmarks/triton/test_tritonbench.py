@@ -13,6 +13,8 @@ from needs import needs_compiler
 pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
 pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
 
+import triton
+
 from benchmarks.triton.tritonbench import Found, Judged, Outcome, page, read, run_all
 
 CLEAN = Outcome("clean_file", "", "3.9.0", 8, 3.0, 2.0, 4, 1, 10, "", ())
@@ -44,6 +46,21 @@ def test_a_finding_that_nobody_has_read_and_a_false_one() -> None:
     false = replace(JUDGED, findings={"new": (False, "It is masked.")})
     text = page([CLEAN, new], false, "command", "h100")
     assert "0 true, 1 false, 0 not read" in text and "**False.** It is masked." in text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "again"),
+    [
+        (CLEAN, False),
+        (replace(CLEAN, launches=0), True),  # it may have caught the error
+        (replace(CLEAN, failure="the program raised CompilationError: at 3:1"), True),
+        (replace(CLEAN, failure="the program raised ValueError: no luck", launches=0), False),
+        (replace(CLEAN, failure="the program was ended after 9 s"), False),  # with as many blocks
+    ],
+)
+def test_what_another_triton_may_compile_runs_again(outcome: Outcome, again: bool) -> None:
+    assert replace(outcome, triton="1.0").runs_again(8) == again
+    assert not replace(outcome, triton=triton.__version__).runs_again(8)
 
 
 @needs_compiler

@@ -5,22 +5,19 @@ clock moves only when kernels run, so that times are exact.
 """
 
 import itertools
-import math
 import re
 import sys
-import weakref
-from pathlib import Path
 from time import perf_counter
 from types import SimpleNamespace
 
-import device_attributes
 import numpy as np
 import pytest
+from worker_cupy import DeviceArray, FakeCupy, Function, Pointer
 
 from measurements.records.measurement import Status
 from measurements.runners.cuda import launch_timer
 from measurements.runners.cuda import worker as cuda_worker
-from measurements.runners.cuda.check_kernels import HOLD, KERNEL, entry_for
+from measurements.runners.cuda.check_kernels import KERNEL, entry_for
 from measurements.runners.cuda.device import device_row
 from measurements.runners.cuda.launch_timer import LaunchTimer
 from measurements.runners.cuda.nvml import GpuState
@@ -36,241 +33,6 @@ CUBIN = digest_of(b"a cubin")
 BLOBS = {CUBIN: b"a cubin"}
 OPEN = Message({"op": "open", "gpu": 0, "checks": CUBIN}, BLOBS)
 PROBLEM = Matmul(m=17, n=9, k=20, out="f32")
-ATTRIBUTES = device_attributes.OTHERS | {"MultiProcessorCount": 2}  # as Device.attributes of cupy has them
-
-
-class Pointer:
-    def __init__(self, memory, offset=0):
-        self.memory, self.offset = memory, offset
-
-    def __add__(self, offset):
-        return Pointer(self.memory, self.offset + offset)
-
-    def memset_async(self, value, size, stream):
-        self.memory[self.offset : self.offset + size] = value
-
-    def copy_from_device_async(self, source, size, stream):
-        self.memory[self.offset : self.offset + size] = source.memory[source.offset : source.offset + size]
-
-
-class Freed(Exception):
-    """A graph was replayed over memory or a module that is no longer there."""
-
-
-class DeviceArray:
-    def __init__(self, shape, dtype=float, memptr=None):
-        self.shape, self.dtype, self.data = shape, np.dtype(dtype), memptr
-
-    def host(self):
-        size = math.prod(self.shape) * self.dtype.itemsize
-        return self.data.memory[self.data.offset : self.data.offset + size].view(self.dtype).reshape(self.shape)
-
-    def reshape(self, shape):
-        return FakeCupy.asarray(self.host().reshape(shape))
-
-    def __getitem__(self, index):
-        return FakeCupy.asarray(self.host()[index])
-
-
-class Pinned(bytearray):
-    ptr = 4096
-
-
-class CudaError(Exception):
-    def __init__(self, status, text):
-        super().__init__(text)
-        self.status = status
-
-
-class Event:
-    def __init__(self, **_):
-        self.ptr = self
-
-    def record(self, stream):
-        self.at = stream.cupy.now
-
-    def synchronize(self):
-        raise CudaError(700, "cudaErrorIllegalAddress: an illegal memory access was encountered")
-
-
-class Stream:
-    def __init__(self, cupy):
-        self.cupy, self.captured, self.spoiled = cupy, None, False
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def synchronize(self):
-        pass
-
-    def begin_capture(self):
-        self.captured = []
-
-    def end_capture(self):
-        work, self.captured = self.captured, None
-        if self.spoiled or work is None:
-            raise CudaError(901, "cudaErrorStreamCaptureInvalidated")
-        self.cupy.graphs.append(len(work))
-        return Graph(work)
-
-
-class Graph:
-    """As CUDA's: of what it launches it knows handles and addresses only, and keeps nothing of it alive."""
-
-    def __init__(self, work):
-        self.work = [(weakref.ref(function), grid, [weak(x) for x in arguments]) for function, grid, arguments in work]
-
-    def launch(self, stream):
-        for function, grid, arguments in self.work:
-            if function() is None or any(memory() is None for memory, *_ in arguments):
-                raise Freed
-            function().run(grid, [DeviceArray(s, t, Pointer(memory(), at)) for memory, at, s, t in arguments])
-
-
-def weak(array):
-    return weakref.ref(array.data.memory), array.data.offset, array.shape, array.dtype
-
-
-class FakeCupy:
-    """As much of cupy as the worker uses. ``time`` is what one launch of a candidate takes."""
-
-    __version__ = "0"
-    ndarray = DeviceArray
-
-    def __init__(self, time=1e-3, memory=1 << 30):
-        self.time, self.free, self.now = time, memory, 0.0
-        self.kept_by_pool = []  # what the pool holds that nobody uses
-        self.modules = {}  # by path, as cupy remembers them
-        self.query, self.graphs, self.launches, self.stream = 0, [], [], Stream(self)
-        runtime = SimpleNamespace(
-            getDeviceProperties=lambda i: {"name": b"NVIDIA H200", "totalGlobalMem": 150, "major": 9, "minor": 0},
-            getDeviceCount=lambda: 1,
-            driverGetVersion=lambda: 13000,
-            runtimeGetVersion=lambda: 13000,
-            eventQuery=lambda event: self.query,
-            deviceSynchronize=self.synchronize,
-            CUDARuntimeError=CudaError,
-        )
-        self.cuda = SimpleNamespace(
-            runtime=runtime,
-            driver=SimpleNamespace(CUDADriverError=CudaError),
-            Device=lambda i: SimpleNamespace(id=i, use=lambda: None, attributes=dict(ATTRIBUTES), pci_bus_id="0"),
-            Stream=lambda non_blocking: self.stream,
-            Event=Event,
-            get_elapsed_time=lambda start, stop: (stop.at - start.at) * 1e3,
-            alloc=self.alloc,
-            alloc_pinned_memory=Pinned,
-        )
-
-    def synchronize(self):
-        if self.query not in (0, 600):
-            raise CudaError(self.query, "sticky")
-
-    def alloc(self, size):
-        if size > self.free:
-            raise MemoryError(f"{size} bytes")
-        return Pointer(np.zeros(size, np.uint8))
-
-    def get_default_memory_pool(self):
-        return SimpleNamespace(free_all_blocks=self.kept_by_pool.clear)
-
-    def clear_memo(self):
-        self.modules.clear()
-
-    @staticmethod
-    def asarray(array):
-        array = np.ascontiguousarray(array)
-        return DeviceArray(array.shape, array.dtype, Pointer(array.reshape(-1).view(np.uint8).copy()))
-
-    @staticmethod
-    def asnumpy(array):
-        return array.host().copy()
-
-    def RawModule(self, path):
-        return SimpleNamespace(get_function=lambda name: self.function(path, name))
-
-    def function(self, path, name):
-        """Read the file anew unless it is remembered, each time a function is asked for, as cupy does."""
-        if path not in self.modules:
-            if not Path(path).exists():
-                raise CudaError(301, "CUDA_ERROR_FILE_NOT_FOUND: file not found")
-            self.modules[path] = Path(path).read_bytes()
-        assert self.modules[path] == b"a cubin"
-        return Function(self, name)
-
-
-class Function:
-    """A kernel: the checking kernels in numpy, or a matmul that does what its name says."""
-
-    def __init__(self, cupy, name):
-        self.cupy, self.name, self.kernel = cupy, name, SimpleNamespace(ptr=77)
-        if name == "missing":
-            raise CudaError(500, "CUDA_ERROR_NOT_FOUND: named symbol not found")
-
-    def __call__(self, grid, block, arguments, shared_mem=0):
-        if self.cupy.stream.captured is not None:
-            self.cupy.stream.captured.append((self, grid, arguments))
-        else:
-            self.run(grid, arguments)
-
-    def run(self, grid, arguments):
-        if self.name == HOLD:
-            return None
-        if self.name == "check_bytes":
-            return self.check_bytes(grid[1], *arguments)
-        if self.name.startswith("check_"):
-            return self.check_output(*arguments)
-        self.cupy.now += self.cupy.time
-        self.cupy.launches.append(arguments[0].data.offset)
-        a, b, out = (x.host() for x in arguments[:3])
-        out[...] = a.astype(np.float32) @ b.astype(np.float32)
-        turn = len(self.cupy.launches)
-        if self.name == "two_phases" and turn % 2:
-            out[...] = 0  # the second launch finishes
-        if self.name == "wrong":
-            out[0, 3, 4] += 1
-        if self.name == "nothing":
-            out.view(np.uint8)[...] = 0xFF
-        if self.name == "partial":
-            out[0, 16, 8] = np.float32(np.nan)
-        if self.name == "sometimes" and turn > 5:
-            out[0, 0, 0] = 0
-        if self.name == "overwrites":
-            b[0, 1, 1] = 0
-        if self.name == "overruns":
-            end = arguments[2].data
-            end.memory[end.offset + out.nbytes + 7] = 0
-        if self.name == "unclean":
-            arguments[3].host()[2] = 1
-        if self.name == "illegal":
-            self.cupy.query = 700
-        if self.name == "endless":
-            self.cupy.query = 600
-        if self.name == "large":
-            raise CudaError(701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested")
-        return None
-
-    def check_bytes(self, copies, slots, expected, size, stride, mode, guard, report):
-        first = slots.data.offset
-        rows = slots.data.memory[first : first + int(copies) * int(stride)].reshape(int(copies), int(stride))
-        inside, behind = rows[:, : int(size)], rows[:, int(size) :]
-        wanted = {1: expected.host().reshape(-1).view(np.uint8), 2: 0}.get(int(mode))
-        wrong = np.zeros(1) if wanted is None else inside != wanted
-        report.host()[0] += np.uint64(wrong.sum())
-        report.host()[2] += np.uint64((behind != int(guard)).sum())
-
-    def check_output(self, found, wanted, allowed, count, report):
-        error = np.abs(found.host().astype(np.float64) - wanted.host()).reshape(-1)
-        limit = allowed.host().reshape(-1)
-        bad = ~(error <= limit)
-        ratio = np.nan_to_num(error / limit, nan=np.inf)
-        answer = report.host()
-        answer[0] += np.uint64(bad.sum())
-        answer[1] = np.uint64(bad.argmax()) if bad.any() else answer[1]
-        answer[2:3].view(np.float64)[0] = ratio.max()
 
 
 @pytest.fixture(autouse=True)

@@ -151,7 +151,7 @@ class TestAftermath:
         assert os.listdir(tmp_path) == ["a.db"]
 
     def test_four_processes_that_keep_opening_and_closing(self, tmp_path: Path, nightly: bool) -> None:
-        path, each = tmp_path / "a.db", 100 if nightly else 25
+        path, each = tmp_path / "a.db", 100 if nightly else 12
         restless = [child(path, "restless", each) for _ in range(4)]
         for process in restless:
             _, err = process.communicate()
@@ -292,9 +292,9 @@ class TestCells:
                 store.problem(bad)
             assert store.problems("softmax") == []
 
-    def test_any_damage_is_a_store_error(self, tmp_path: Path) -> None:
+    def test_any_damage_is_a_store_error(self, tmp_path: Path, nightly: bool) -> None:
         whole, random, path = database(tmp_path / "a.db", 60).read_bytes(), Random(3), tmp_path / "b.db"
-        for attempt in range(120):
+        for attempt in range(240 if nightly else 60):
             damaged = bytearray(whole)
             if attempt % 3 == 0:
                 damaged = damaged[: random.randrange(len(whole))]

@@ -142,7 +142,7 @@ def test_processes_that_write_at_once_lose_nothing_and_double_nothing(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, nightly: bool
 ) -> None:
     place = str(tmp_path / "a.db") if kind == "sqlite" else request.getfixturevalue("url")
-    writers, each = (10, 1000) if nightly else (4, 20)
+    writers, each = (10, 1000) if nightly else (3, 20)
     code = WRITER.replace("PATHS", json.dumps([str(Path(__file__).parents[3]), *(p for p in sys.path if p)]))
     started = [
         subprocess.Popen([sys.executable, "-c", code, place, str(who), str(each)], stderr=subprocess.PIPE, text=True)

@@ -56,6 +56,19 @@ def test_what_is_bound_already_is_no_column() -> None:
         assert rule.needs == ("tile",) and rule.evaluate(COLUMNS).tolist() == [False, True]
 
 
+def test_functions_of_the_same_code_have_defaults_of_their_own() -> None:
+    def above(*bound: int) -> Callable[..., object]:
+        def function(tile: np.ndarray, least: int) -> object:
+            return tile > least
+
+        function.__defaults__ = bound
+        return function
+
+    assert Rule("one", above(16), "").needs == ("tile",)
+    assert Rule("two", above(), "").needs == ("tile", "least")
+    assert Rule("three", above(32), "").evaluate(COLUMNS).tolist() == [False, False]
+
+
 def test_a_reason_may_compute_from_some_of_the_values() -> None:
     rule = Rule("r", lambda tile, layout: tile > 16, lambda tile: f"{tile} is {16 - tile} too small")
     assert rule.why_not({"tile": 12, "layout": "identity"}) == "12 is 4 too small"

@@ -44,7 +44,7 @@ from autosched.cli.terminal.output import print_json, show, stderr_console, stdo
 from autosched.cli.terminal.progress import Counter as Progress
 from autosched.proofs.proof import FAILING, Verification
 from autosched.proofs.proof import verify as emulate_all
-from autosched.proofs.run import Depth, LaunchOverride
+from autosched.proofs.run import LIMIT_TOLD, Depth, LaunchOverride
 from autosched.reporting import formatting
 from measurements.emulator import SharedSite, check_ready
 from measurements.files.text import without_password
@@ -310,7 +310,7 @@ def _emulate(
 ) -> None:
     """Fill ``results``."""
     counts: Counter[str] = Counter()
-    with Progress(stderr_console(), "emulated", len(schedules)) as progress:
+    with Progress(stderr_console(), "emulated", len(schedules), LIMIT_TOLD) as progress:
         found = emulate_all(
             TemplateSet(templates()), problem, schedules, device, seed=seed, workers=workers, depth=depth, asked=asked
         )

@@ -32,7 +32,7 @@ from autosched.cli.options.search import (
 )
 from autosched.cli.options.templates import TemplateOption
 from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, within
-from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
+from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.terminal.output_files import check_outputs, replaceable
 from autosched.cli.terminal.progress import TuneDisplay
 from autosched.reporting import formatting
@@ -179,10 +179,11 @@ def tune(
         raise InputError("--c-header is for the parameters of a kernel of your own: give --kernel FILE")
     if db is None:
         db = _own_database()
+    from autosched.proofs.run import LIMIT_TOLD
     from autosched.tuning import tune as tuner  # a second that other commands need not wait
     from autosched.tuning.result import SoFar
 
-    display = TuneDisplay(stdout_console() if not json else stderr_console(), stderr_console())
+    display = TuneDisplay(stdout_console() if not json else stderr_console(), stderr_console(), LIMIT_TOLD)
     so_far = SoFar(display)
     try:
         with display:
@@ -230,13 +231,11 @@ def tune(
 
 
 def _own_database() -> str:
-    """Return the database that calls look kernels up in, and say where it is. Raises InputError."""
+    """Return the database that calls look kernels up in. Raises InputError."""
     try:
-        path = database_or_default(None)
+        return database_or_default(None)
     except (OSError, ValueError) as error:
         raise InputError(f"tune needs --db: {error}") from error
-    say(f"every trial is kept in {path}")
-    return path
 
 
 def finish(result: "TuneResult", db: str, sampler: str, seed: int, *, json: bool) -> int:

@@ -119,6 +119,7 @@ def tune_triton(
     from autosched.triton.tuning.call import KernelCall
     from autosched.triton.tuning.loading import load
     from autosched.triton.tuning.search import tune_call
+    from autosched.tuning.options import SearchOptions
     from autosched.tuning.result import SoFar
 
     given = sizes("--size", size)
@@ -149,17 +150,19 @@ def tune_triton(
             result = tune_call(
                 tuning,
                 call,
-                device=row,
-                trials=trials,
-                database=db,
+                row,
+                SearchOptions(
+                    trials=trials,
+                    database=db,
+                    sampler=sampler,
+                    seed=seed,
+                    verify=not no_verify,
+                    progress=so_far,
+                    seconds=seconds,
+                    workers=workers,
+                ),
                 proof_call=None if proof is None else KernelCall.of(tuning.function, proof),
                 storages=session.storages,
-                sampler=sampler,
-                seed=seed,
-                verify=not no_verify,
-                progress=so_far,
-                seconds=seconds,
-                workers=workers,
             )
     except KeyboardInterrupt:
         result = so_far.interrupted()

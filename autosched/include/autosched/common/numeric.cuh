@@ -108,6 +108,9 @@ __device__ __forceinline__ void put_element(AlignedVector<Bytes>& p, int i, cons
 // Whether fragments of an operand are read for arithmetic, too, which takes numbers that tensor cores would round.
 template <class Operand>
 inline constexpr bool keeps_bits = false;
+// Whether an operand in shared memory gives addresses of elements, beside their offsets in a tile.
+template <class Operand>
+inline constexpr bool has_addresses = false;
 
 // The bits of x rounded to T, in the low bits of a word.
 template <class T, class X>

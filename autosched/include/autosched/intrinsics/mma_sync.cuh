@@ -62,11 +62,20 @@ struct MmaSync {
     return lane / 8 % (matrices_k * Group) / matrices_k * 8 + (Operand::transposed ? 0 : lane % 8);
   }
 
+  template <class Operand>
+  __device__ static __forceinline__ unsigned address_of(unsigned tile, int row, int col, int rows, int cols) {
+    if constexpr (has_addresses<Operand>) {
+      return Operand::address(tile, row, col, rows, cols);
+    } else {
+      return tile + Operand::offset(row, col, rows, cols);
+    }
+  }
+
   // A's fragment `rows` and `depth` on from the warp's first `row`.
   template <class Operand>
   __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int rows, int depth, int lane) {
     static_assert(!Operand::transposed || sizeof(T) == 2, "rule layout_a: ldmatrix.trans moves 16-bit elements only");
-    const unsigned address = tile + Operand::offset(row + a_row<Operand>(lane), a_depth<Operand>(lane), rows, depth);
+    const unsigned address = address_of<Operand>(tile, row + a_row<Operand>(lane), a_depth<Operand>(lane), rows, depth);
     load_matrices<Operand::transposed>(a.x, address);
     if constexpr (!keeps_bits<Operand>) round_operands(a.x);
   }
@@ -75,7 +84,7 @@ struct MmaSync {
   template <class Operand, int Group>
   __device__ static __forceinline__ void load_b(FragmentB* b, unsigned tile, int depth, int col, int cols, int lane) {
     const unsigned address =
-        tile + Operand::offset(b_depth<Operand, Group>(lane), col + b_col<Operand, Group>(lane), depth, cols);
+        address_of<Operand>(tile, b_depth<Operand, Group>(lane), col + b_col<Operand, Group>(lane), depth, cols);
     unsigned x[Group * matrices_k];
     load_matrices<Operand::transposed>(x, address);
     if constexpr (!keeps_bits<Operand>) round_operands(x);

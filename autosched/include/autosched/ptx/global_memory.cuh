@@ -77,7 +77,20 @@ __device__ __forceinline__ void reduce_max(int* address, int value) {
 __device__ __forceinline__ void reduce_min(int* address, int value) {
   asm volatile("red.global.min.s32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
-
+__device__ __forceinline__ void reduce_max_unsigned(int* address, int value) {
+  asm volatile("red.global.max.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+__device__ __forceinline__ void reduce_min_unsigned(int* address, int value) {
+  asm volatile("red.global.min.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+__device__ __forceinline__ void reduce_assign(float* address, float value) {
+  unsigned old;
+  asm volatile("atom.global.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(__float_as_uint(value)) : "memory");
+}
+__device__ __forceinline__ void reduce_assign(int* address, int value) {
+  int old;
+  asm volatile("atom.global.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(value) : "memory");
+}
 __device__ __forceinline__ void reduce_and(int* address, int value) {
   asm volatile("red.global.and.b32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }

@@ -3,7 +3,7 @@
 // L: what is decided about one operand: I (the intrinsic), T, Layout, left (whether it is the a of its products),
 // row_major, rows and columns (of its tile), array_major and array_minor (the array as it lies in memory, contiguous along
 // minor), threads, copy_async, copy_columns, vector, copy_store, transposed (ldmatrix.trans), access_vector, stage_bytes,
-// advance (0: it stays, 1: along major, 2: along minor), groups (subgroups side by side along m or n), group_size (of a
+// alignment (of every tile's address, in bytes), advance (0: it stays, 1: along major, 2: along minor), groups (subgroups side by side along m or n), group_size (of a
 // sub-tile) and fragments (of a subgroup, along m or n).
 #pragma once
 #include <autosched/common/numeric.cuh>
@@ -61,6 +61,33 @@ struct Operand : L {
   }
   __device__ static __forceinline__ unsigned offset(int row, int column, int rows_on, int columns_on) {
     return byte_offset<Layout, int(sizeof(T)), splits()>(row, column, rows_on, columns_on);
+  }
+  // What steps between fragments flip of an offset.
+  __host__ __device__ static constexpr int flipped() {
+    int flips = 0;
+    for (int depth = 0; depth < (L::left ? columns : rows); depth += I::k) {
+      for (int i = 0; i < L::fragments; ++i) {
+        flips |= L::left ? Layout::flips(at(i), depth) : Layout::flips(depth, at(i));
+      }
+    }
+    return flips;
+  }
+  // Whether more than two bits are flipped: more than four offsets take more registers than a loop has to spare.
+  __host__ __device__ static constexpr bool flips_many() {
+    const int but_one = flipped() & (flipped() - 1);
+    return (but_one & (but_one - 1)) != 0;
+  }
+  // The address of an element of a tile. Flips of bits that are 0 in the address of every tile may come last: one address
+  // of a turn then serves them all.
+  __device__ static __forceinline__ unsigned address(unsigned tile, int row, int column, int rows_on, int columns_on) {
+    if constexpr (splits()) {
+      if constexpr (flips_many() && flipped() * int(sizeof(T)) < L::alignment) {
+        const unsigned place = tile + unsigned(Layout::offset(row, column)) * unsigned(sizeof(T));
+        return (place ^ unsigned(Layout::flips(rows_on, columns_on)) * unsigned(sizeof(T))) +
+               unsigned(Layout::adds(rows_on, columns_on)) * unsigned(sizeof(T));
+      }
+    }
+    return tile + offset(row, column, rows_on, columns_on);
   }
   __device__ static __forceinline__ void advance(Copy& copy) {
     if constexpr (L::advance == 1) copy.advance_major();
@@ -147,4 +174,8 @@ __device__ __forceinline__ void multiply(Sum* acc, const typename I::FragmentA* 
 namespace autosched {
 template <class Operand>
 inline constexpr bool keeps_bits<tile::Unrounded<Operand>> = true;
+template <class L>
+inline constexpr bool has_addresses<tile::Operand<L>> = true;
+template <class Operand>
+inline constexpr bool has_addresses<tile::Unrounded<Operand>> = true;
 }  // namespace autosched

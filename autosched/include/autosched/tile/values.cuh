@@ -4,6 +4,7 @@
 // product, as pairs in words.
 #pragma once
 #include <autosched/common/numeric.cuh>
+#include <autosched/ptx/arithmetic.cuh>
 #include <autosched/ptx/global_memory.cuh>
 #include <autosched/ptx/shared_memory.cuh>
 #include <autosched/ptx/warp/shuffle.cuh>
@@ -15,10 +16,17 @@ __device__ __forceinline__ float maximum(float a, float b) { return ptx::max_nan
 __device__ __forceinline__ float minimum(float a, float b) { return ptx::min_nan(a, b); }
 __device__ __forceinline__ int maximum(int a, int b) { return a > b ? a : b; }
 __device__ __forceinline__ int minimum(int a, int b) { return a < b ? a : b; }
+__device__ __forceinline__ int maximum_unsigned(int a, int b) { return unsigned(a) > unsigned(b) ? a : b; }
+__device__ __forceinline__ int minimum_unsigned(int a, int b) { return unsigned(a) < unsigned(b) ? a : b; }
 __device__ __forceinline__ float absolute(float x) { return fabsf(x); }
 __device__ __forceinline__ int absolute(int x) { return abs(x); }
 __device__ __forceinline__ float log2(float x) { return log2f(x); }
 __device__ __forceinline__ float rsqrt(float x) { return rsqrtf(x); }
+
+// 1 / (1 + exp(-x)), to about 8 units of 2^-24.
+__device__ __forceinline__ float sigmoid(float x) {
+  return ptx::rcp_approx_ftz(1.0f + ptx::ex2_approx_ftz(-1.44269504f * x));
+}
 
 // sinf and cosf bring large angles back by long arithmetic, which a kernel has for each register: seconds of compiling.
 // Here it stands once, behind a call, for angles past `most_reduced`; others lose multiples of pi / 2 in three parts.

@@ -3,6 +3,7 @@
 
 #include "isa/interpreter.hpp"
 #include "isa/memory/memory.hpp"
+#include "isa/program.hpp"
 #include "isa/undefined.hpp"
 #include "memory/global/heap.hpp"
 

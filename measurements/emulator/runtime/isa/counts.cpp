@@ -1,10 +1,10 @@
 #include "isa/counts.hpp"
+#include "isa/program.hpp"
+#include "memory/counting.hpp"
 
 #include <map>
 #include <string_view>
 #include <unordered_map>
-
-#include "memory/counting.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {

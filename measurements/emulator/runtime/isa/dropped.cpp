@@ -16,8 +16,11 @@
 #include <unordered_set>
 #include <utility>
 
+#include "isa/dropped.hpp"
 #include "isa/interpreter.hpp"
+#include "isa/program.hpp"
 #include "memory/global/shadow.hpp"
+#include "memory/watched_reads.hpp"
 #include "sync/barrier.hpp"
 
 namespace autosched::emulator {
@@ -263,10 +266,9 @@ struct Watched {
   std::uint64_t since;
 };
 constexpr std::size_t most_watched = 1 << 16;  // of the running blocks
-std::vector<Watched> watched;
+PerBlock<std::vector<Watched>> watched;
 std::uint64_t begun = 0;  // the running blocks
-const Parked<decltype(watched)> parked_watched{watched};
-const Parked<std::uint64_t> parked_begun{begun};
+Parked<std::uint64_t> parked_begun{begun};
 std::uint64_t effects_so_far = 0;
 
 std::unordered_map<std::uint64_t, bool> races;  // by kind and site: whether one of them is a fault

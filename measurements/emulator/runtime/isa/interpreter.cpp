@@ -1,24 +1,30 @@
 // Runs the warps of a block. Lanes at the same instruction go on together, those that are behind first, so that they
 // meet again where their paths do. A lane that waits for others of its warp lets these go on.
+#include "isa/counts.hpp"
+#include "isa/dropped.hpp"
 #include "isa/interpreter.hpp"
+#include "isa/matrix/tcgen05.hpp"
+#include "isa/matrix/wgmma.hpp"
+#include "isa/memory/bulk.hpp"
+#include "isa/program.hpp"
+#include "isa/sync/cluster.hpp"
+#include "isa/sync/launch_control.hpp"
+#include "isa/undefined.hpp"
+#include "memory/counting.hpp"
+#include "memory/shared/async.hpp"
+#include "memory/watched_reads.hpp"
+#include "sync/mbarrier.hpp"
 
 #include <algorithm>
 #include <cstdlib>
-
-#include "memory/counting.hpp"
-#include "isa/counts.hpp"
-#include "sync/mbarrier.hpp"
-#include "isa/undefined.hpp"
 
 namespace autosched::emulator::ptx {
 
 Program program;
 
-std::vector<Warp> machine;
+PerBlock<std::vector<Warp>> machine;
 
 namespace {
-
-const Parked<decltype(machine)> parked_machine{machine};
 
 // Turns after which lanes that others of their warp or block may wait for are let go on.
 constexpr unsigned patience = 4096;

@@ -6,8 +6,13 @@
 
 namespace autosched::emulator::ptx {
 
-extern std::vector<Warp> machine;  // by warp
+extern PerBlock<std::vector<Warp>> machine;  // by warp
 
+void start();  // once the launch, its buffers and arguments are known
+void start_block();
+void end_block();
+void run_warp(unsigned w);  // until its lanes wait, exit, or let others go on
+[[noreturn]] void stop_launch(emulator::Kind kind, SiteIndex site, const char* message);
 void execute(Warp& w, const Instruction& i, Lanes active);
 
 // Collectives and barriers (ptx_collective.cpp).

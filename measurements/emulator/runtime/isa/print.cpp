@@ -6,6 +6,8 @@
 
 #include "isa/memory/memory.hpp"
 #include "isa/undefined.hpp"
+#include "memory/global/memory.hpp"
+#include "memory/shared/memory.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {

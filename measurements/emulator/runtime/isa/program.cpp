@@ -11,8 +11,11 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "isa/ptx.hpp"
+#include "isa/dropped.hpp"
+#include "isa/program.hpp"
+#include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
+#include "memory/shared/memory.hpp"
 #include "memory/tensor_memory.hpp"
 
 namespace autosched::emulator::ptx {

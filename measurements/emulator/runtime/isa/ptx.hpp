@@ -1,7 +1,6 @@
-// The machine that executes PTX: a program of decoded instructions, and warps whose lanes run in lockstep as long as
+// What executes PTX: decoded instructions, and warps whose lanes run in lockstep as long as
 // they are at the same instruction. Registers lie lane by lane, so that an instruction is a loop over 32 lanes.
 #pragma once
-#include <optional>
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -223,32 +222,6 @@ struct Warp {
   unsigned char* known_at(std::uint32_t at) { return known + at + sizeof(Register); }
 };
 
-// Where generic addresses of each space begin. Buffers of global memory have their host addresses.
-constexpr std::uint64_t shared_base = std::uint64_t{1} << 60, local_base = std::uint64_t{2} << 60,
-                        param_base = std::uint64_t{3} << 60, function_base = std::uint64_t{4} << 60,
-                        window_mask = std::uint64_t{15} << 60;
-
-struct Program {
-  std::vector<Instruction> code;
-  std::vector<Function> functions;  // 0: the kernel
-  std::uint32_t register_bytes = 0;
-  std::uint32_t effects = 0, readings = 0;
-  unsigned target = 0;  // the architecture that it is for: 90 of sm_90a
-  std::uint32_t static_shared_bytes = 0;
-  std::vector<unsigned char> parameters;  // of the kernel, as ld.param reads them
-  std::vector<Span> parameter_spans;
-  bool perturb = false;  // approximate functions err as much as the PTX ISA allows
-  bool uses_wgmma = false;
-  bool uses_tcgen05 = false;
-  bool uses_heap = false;
-  bool truncates_tf32 = false;  // its compiler leaves it to the tensor core to drop the low bits of tf32 operands
-  bool uses_grid_workspace = false;  // as cooperative groups do for this_grid().sync()
-  std::uint64_t grid_workspace = 0;  // its address
-  unsigned blocks_of_sm = 1;  // .minnctapersm: they share its registers
-  Index3 cluster{0, 0, 0};  // as __cluster_dims__ says; 0: nothing
-};
-extern Program program;
-
 // Runs body(lane) for each lane of `lanes`.
 template <class Body>
 inline void for_lanes(Lanes lanes, Body body) {
@@ -290,57 +263,5 @@ extern const Rows integer_rows, bit_rows, float_rows, half_rows, compare_rows, c
     memory_rows, atomic_rows, async_rows, warp_rows, ldmatrix_rows, mma_rows, wmma_rows, call_rows, control_rows, mbarrier_rows,
     bulk_rows, tensor_rows, tensor_map_rows, wgmma_rows, cluster_rows, launch_control_rows, block_scaled_rows, print_rows,
     texture_rows, tcgen05_rows, tcgen05_mma_rows, sparse_mma_rows;
-
-// Reads a program that measurements/emulator/ptx/program.py wrote. False where it needs what the machine lacks: a line
-// on stderr says what.
-bool load_program(const char* path);
-// The kernel's arguments as bytes. False, with a line on stderr, where they do not fit its parameters.
-bool set_arguments(const std::vector<std::string>& bytes);
-void start();  // once the launch, its buffers and arguments are known
-void start_block();
-void end_block();
-void run_warp(unsigned w);  // until its lanes wait, exit, or let others go on
-// Module-scope variables, to be reserved behind the launch's own buffers; then where they are.
-// A bound one is a buffer of the launch.
-void bind_variable(const std::string& name);
-void place_bound_variable(const std::string& name, void* address);
-std::vector<BufferSpec> variable_specs();
-void place_variables(const std::vector<void*>& addresses);
-bool is_in_constant_memory(std::uint64_t address);  // whether it is in a __constant__ variable
-// Copies the host's bytes to the __constant__ variable of a name. False, with a line on stderr, where it is too small.
-// One that the kernel does not read is not in the program, and left alone.
-void expect_filled(const std::string& name);  // before variable_specs
-bool fill_variable(const std::string& name, const void* from, std::size_t bytes);
-void fill_constants(Warp& warp);
-void fill_special(Warp& warp);
-// What the asynchronous units of a block remember (sync/mbarrier.cpp, memory/bulk.cpp, matrix/wgmma.cpp).
-void start_block_mbarriers();
-void start_block_bulk();
-void start_block_wgmma(std::vector<Warp>& machine);
-void start_block_cluster();
-void start_block_launch_control();
-void start_block_tcgen05();
-void end_block_bulk();
-void end_block_wgmma();
-void end_block_tcgen05();
-void report_waiting();
-void report_waiting_for_cluster();
-void report_waiting_for_tensor_memory();
-bool is_constant(std::uint32_t slot);  // a number of the program
-std::optional<std::uint64_t> constant_number(std::uint32_t slot);
-// What values of registers become (isa/dropped.cpp): numbers the effects of a program, and notes one of some lanes.
-void number_effects();
-void note_effect(Warp& w, const Instruction& i, Lanes lanes);
-extern const Instruction* loading;  // the load that is being executed
-void note_reading(Warp& w, const Instruction& i, unsigned lane, std::uint64_t address, unsigned bytes);
-void note_last_read(Warp& w, const Instruction& i, Lanes lanes, const unsigned* addresses, unsigned bytes);
-// Decides what has come of watched reads whose values a load overwrites now.
-bool watches_reads();
-void settle_overwritten(const Warp& w, const Instruction& load, Lanes lanes);
-void start_block_effects();
-// Registers of wgmma: what an instruction does to them, and what is wrong with that.
-void track_registers(Warp& w, const Instruction& i);
-void track_tensor_loads(Warp& w, const Instruction& i);
-[[noreturn]] void stop_launch(emulator::Kind kind, SiteIndex site, const char* message);
 
 }  // namespace autosched::emulator::ptx

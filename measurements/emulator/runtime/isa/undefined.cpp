@@ -1,13 +1,14 @@
 // How undefined bits travel through instructions that move them, and what is said where they decide something. As in
 // valgrind's memcheck (Seward and Nethercote, "Using Valgrind to detect undefined value errors with bit-precision",
 // USENIX 2005): bitwise instructions bit by bit, sums up to the lowest unknown bit, all others as a whole.
+#include "isa/arithmetic/bits.hpp"
+#include "isa/program.hpp"
 #include "isa/undefined.hpp"
+#include "memory/uninitialized.hpp"
 
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
-
-#include "isa/arithmetic/bits.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {

@@ -12,14 +12,10 @@ Grade grade_of_missing_fences = Grade::fault;
 
 namespace {
 
-std::vector<TensorMemory> memories;  // by rank; empty until the first use
-std::map<std::pair<Who, TensorWork>, TensorActor> actors;
-std::unordered_map<unsigned, const TensorActor*> actors_by_number;
-std::unordered_map<Who, View> fenced_after;  // what a thread, or a whole warp, knew at its last fence::after_thread_sync
-const Parked<decltype(memories)> parked_memories{memories};
-const Parked<decltype(actors)> parked_actors{actors};
-const Parked<decltype(actors_by_number)> parked_numbers{actors_by_number};
-const Parked<decltype(fenced_after)> parked_after{fenced_after};
+PerBlock<std::vector<TensorMemory>> memories;  // by rank; empty until the first use
+PerBlock<std::map<std::pair<Who, TensorWork>, TensorActor>> actors;
+PerBlock<std::unordered_map<unsigned, const TensorActor*>> actors_by_number;
+PerBlock<std::unordered_map<Who, View>> fenced_after;  // what a thread, or a whole warp, knew at its last fence::after_thread_sync
 
 bool is_fenced_after(const TensorUse& other, Who me) {
   for (const Who who : {me, who_of(warp_of(me), whole_warp)}) {

@@ -5,8 +5,12 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "isa/ptx.hpp"
+#include "isa/interpreter.hpp"
+#include "isa/program.hpp"
+#include "memory/global/buffers.hpp"
+#include "memory/shared/memory.hpp"
 #include "sched/scheduler.hpp"
+#include "sync/mbarrier.hpp"
 
 namespace autosched::emulator {
 namespace {
@@ -43,7 +47,7 @@ struct Units {
 Units units_of_launch;
 
 void exchange(unsigned slot) {
-  for (const ParkedBase* p : ParkedBase::all()) p->swap_with(slot);
+  for (ParkedBase* p : ParkedBase::all()) p->swap_with(slot);
 }
 
 // Leaves what runs in its slot and takes what lies in another one.

@@ -1,18 +1,20 @@
 // Runs the blocks that are together: their warps in turns, their barriers, and what is said of threads that wait for ever.
+#include "isa/interpreter.hpp"
+#include "isa/program.hpp"
+#include "memory/shared/memory.hpp"
 #include "sched/scheduler.hpp"
+#include "sync/barrier.hpp"
+#include "sync/block_order.hpp"
+#include "sync/global_order.hpp"
 
 #include <algorithm>
 #include <cstdio>
 
-#include "isa/ptx.hpp"
-#include "sync/barrier.hpp"
-#include "sync/block_order.hpp"
-
 namespace autosched::emulator {
 
 Launch launch;
-Clocks clocks;
-std::vector<Thread> threads;
+PerBlock<Clocks> clocks;
+PerBlock<std::vector<Thread>> threads;
 Warp warps[max_warps];
 unsigned warp_count = 0;
 Thread* self = nullptr;
@@ -36,11 +38,8 @@ struct Barrier {
   std::vector<std::pair<unsigned, Epoch>> before;    // those of the last time that it completed
 };
 
-std::vector<Barrier> barriers;  // of all blocks that run together
-const Parked<decltype(barriers)> parked_barriers{barriers};
-const Parked<Clocks> parked_clocks{clocks};
-const Parked<decltype(threads)> parked_threads{threads};
-const Parked<unsigned> parked_index{block_index};
+PerBlock<std::vector<Barrier>> barriers;  // of all blocks that run together
+Parked<unsigned> parked_index{block_index};
 
 // "threads 0-31, 64" of linear thread indices in ascending order.
 std::string list_threads(const std::vector<unsigned>& indices) {
@@ -90,10 +89,9 @@ struct EngineActor {
   std::string name;
   Kind in_flight;
 };
-std::vector<EngineActor> engine_actors;  // of the running block, from clocks.warps on
+PerBlock<std::vector<EngineActor>> engine_actors;  // of the running block, from clocks.warps on
 unsigned turn = 0;  // the warp that is next, where blocks take turns
-const Parked<decltype(engine_actors)> parked_actors{engine_actors};
-const Parked<unsigned> parked_turn{turn};
+Parked<unsigned> parked_turn{turn};
 
 bool can_run(unsigned w) {
   const Thread* const first = &threads[w * warp_size];

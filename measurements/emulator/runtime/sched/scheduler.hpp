@@ -4,6 +4,11 @@
 
 namespace autosched::emulator {
 
+// One of the running blocks that gets the answer that it knows; nullptr where there is none.
+const Thread* waiting_thread();
+// Runs the whole grid. Returns false where the launch was ended by a deadlock.
+bool run_grid();
+
 // What came of a turn: all threads have exited; they wait for others, or have had their turn; nobody can ever go on.
 enum class Turn { ended, waits, stuck };
 

@@ -28,10 +28,8 @@ struct Order {
 
 constexpr std::uint64_t shared_flag = std::uint64_t{1} << 63;
 
-std::vector<Order> orders;  // by thread
-std::unordered_map<std::uint64_t, std::vector<Release>> flags;
-const Parked<decltype(orders)> parked_orders{orders};
-const Parked<decltype(flags)> parked_flags{flags};
+PerBlock<std::vector<Order>> orders;  // by thread
+PerBlock<std::unordered_map<std::uint64_t, std::vector<Release>>> flags;
 std::uint64_t events = 0;
 
 std::uint32_t living_lanes() {

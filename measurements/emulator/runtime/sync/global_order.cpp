@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "memory/global/shadow.hpp"
+#include "sync/global_order.hpp"
 
 namespace autosched::emulator {
 namespace global_shadow {
@@ -101,8 +102,7 @@ struct Learnt {
     Who who = 0;
   } latest_release;
 };
-Learnt learnt;
-const Parked<Learnt> parked{learnt};
+PerBlock<Learnt> learnt;
 
 bool nobody_knows(Who who, Epoch epoch) {
   for (unsigned w = 0; w < warp_count; ++w) {
@@ -231,8 +231,7 @@ struct Glimpse {
   Who who;
   Epoch epoch;
 };
-std::vector<Glimpse> glimpses;  // of the running block
-const Parked<std::vector<Glimpse>> parked_glimpses{glimpses};
+PerBlock<std::vector<Glimpse>> glimpses;  // of the running block
 
 std::vector<std::uint32_t> glimpsed_by_self() {
   std::vector<std::uint32_t> seen;
@@ -289,7 +288,7 @@ void forget_releases(const void* address) { released_at.erase(reinterpret_cast<s
 }  // namespace global_shadow
 
 void start_block_global() {
-  global_shadow::learnt = {};
+  global_shadow::learnt = global_shadow::Learnt{};
   global_shadow::glimpses.clear();
 }
 

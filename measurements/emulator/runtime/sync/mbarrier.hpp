@@ -20,6 +20,10 @@ struct Mbarrier {
   Epoch epoch() const { return clocks.first + phase; }
 };
 
+void start_block_mbarriers();
+// Nobody can go on: says which threads wait for mbarriers, the cluster or tensor memory.
+void report_waiting();
+
 // The mbarrier at an address, or nullptr and a finding. `to_engine`: the async proxy is going to use it.
 Mbarrier* mbarrier_at(std::uint32_t address, const char* instruction, bool to_engine = false);
 // Bytes of a bulk copy have come.

@@ -15,7 +15,7 @@ from measurements.compiler.pool import NvrtcMissing
 from measurements.records.measurement import Provenance, Resources
 from measurements.records.policy import Policy
 from measurements.runners.base import Candidate
-from measurements.runners.cuda.runner import CudaRunner
+from measurements.runners.cuda.runner import CudaOptions, CudaRunner
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import Device, UnknownDevice, device
 from search_spaces.operators.matmul import Matmul
@@ -197,7 +197,7 @@ class TestRefusals:
         with pytest.raises(BackendError, match="nothing to replay: no problem was named"):
             choose("replay")
         with pytest.raises(BackendError, match=f"warm cache .*{NO_GPU}"):
-            choose(policy=Policy("warm"))
+            choose(timing=CudaOptions(policy=Policy("warm")))
         with pytest.raises(UnknownDevice, match="h200_nvx"):
             choose(device="h200_nvx")
         with pytest.raises(ValueError, match="workers must be a whole number of at least 1, not 0"):

@@ -94,7 +94,7 @@ def test_a_damaged_object_of_the_runtime_is_compiled_again(tmp_path: Path, monke
     source = RUNTIME / "report.cpp"  # a small one
 
     def kept_and_made() -> tuple[Path, Path]:
-        return build._runtime_object(host_compiler(), source, RUNTIME_FLAGS, built)
+        return build._runtime_object(host_compiler(), source, RUNTIME_FLAGS, built, {})
 
     kept, made = kept_and_made()
     assert intact(made) and not kept.exists()
@@ -104,6 +104,23 @@ def test_a_damaged_object_of_the_runtime_is_compiled_again(tmp_path: Path, monke
     damaged[100] ^= 0xFF
     kept.write_bytes(damaged)
     assert kept_and_made() == (kept, made) and made.exists()
+
+
+def test_precompiled_headers_are_used_and_change_no_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
+    compiler, source = host_compiler(), RUNTIME / "report.cpp"
+    options = build._standard_headers(compiler, RUNTIME_FLAGS, tmp_path)
+    if "clang" in compiler.identity:
+        assert options == ()
+        return
+    objects = []
+    for given in ((), (*options, "-Winvalid-pch", "-Werror")):
+        _, made = build._runtime_object(compiler, source, RUNTIME_FLAGS, tmp_path, {RUNTIME_FLAGS: given})
+        objects.append(made.read_bytes())
+    assert options and objects[0] == objects[1]
+    monkeypatch.setattr(build, "RUNTIME", tmp_path)
+    (tmp_path / "standard.hpp").write_text("#error none\n")
+    assert build._standard_headers(compiler, RUNTIME_FLAGS, tmp_path) == (), "it goes on without them"
 
 
 @pytest.mark.parametrize(

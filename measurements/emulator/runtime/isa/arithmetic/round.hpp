@@ -2,11 +2,11 @@
 // (rounding to odd), so that one more rounding, to a format with at least two bits less, is right.
 #pragma once
 #include "isa/arithmetic/encodings.hpp"
+#include "isa/program.hpp"
+#include "isa/ptx.hpp"
 #include <cfenv>
 #include <cmath>
 #include <cstdint>
-
-#include "isa/ptx.hpp"
 
 namespace autosched::emulator::ptx {
 

@@ -5,6 +5,7 @@
 
 #include "isa/arithmetic/encodings.hpp"
 #include "isa/arithmetic/round.hpp"
+#include "isa/program.hpp"
 
 namespace autosched::emulator::ptx::matrix {
 

@@ -1,8 +1,11 @@
 // tcgen05 but for its products (tcgen05_mma.cpp): PTX ISA 9.7.16. What an instruction does is done when it is issued;
 // until its end is waited for, whoever touches what it reads or writes is reported. So numbers do not depend on when the
 // hardware gets to it.
-#include "isa/matrix/tcgen05.hpp"
 #include "isa/counts.hpp"
+#include "isa/dropped.hpp"
+#include "isa/matrix/tcgen05.hpp"
+#include "memory/shared/async.hpp"
+#include "memory/shared/memory.hpp"
 
 #include <algorithm>
 
@@ -13,10 +16,8 @@ namespace {
 struct Loads {
   std::uint32_t issued = 0, waited = 0;  // through all blocks: the number of a load is in its registers' heads
 };
-std::vector<Loads> loads;  // by warp
-const Parked<decltype(loads)> parked_loads{loads};
-std::vector<SiteIndex> asking;  // by warp: the tcgen05.alloc that cannot be served yet
-const Parked<decltype(asking)> parked_asking{asking};
+PerBlock<std::vector<Loads>> loads;  // by warp
+PerBlock<std::vector<SiteIndex>> asking;  // by warp: the tcgen05.alloc that cannot be served yet
 
 // Whether all lanes give the same value; the first one's.
 std::uint32_t uniform(Warp& w, const Instruction& i, unsigned source, const char* what) {

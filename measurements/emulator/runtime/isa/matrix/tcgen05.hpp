@@ -7,6 +7,12 @@
 
 namespace autosched::emulator::ptx {
 
+void start_block_tcgen05();
+void end_block_tcgen05();
+void report_waiting_for_tensor_memory();
+// What an instruction does to registers that a load of tensor memory fills, and what is wrong with that.
+void track_tensor_loads(Warp& w, const Instruction& i);
+
 // A descriptor of a matrix in shared memory; findings at self->site where it is none that the emulator knows.
 Descriptor matrix(std::uint64_t bits, const char* name);
 // 16 bytes of the shared memory of a block of the cluster, as an operation of self reads them; all ones where that cannot be.

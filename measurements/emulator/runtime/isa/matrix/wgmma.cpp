@@ -2,11 +2,12 @@
 // reads and writes stays in use until the warp waits for it, and whoever touches it before is reported. So numbers do
 // not depend on when the hardware reads, and a kernel whose numbers could is wrong here.
 #include "isa/arithmetic/encodings.hpp"
-#include <deque>
-
-#include "isa/matrix/matrix_descriptor.hpp"
-#include "sync/mbarrier.hpp"
 #include "isa/arithmetic/round.hpp"
+#include "isa/matrix/matrix_descriptor.hpp"
+#include "isa/matrix/wgmma.hpp"
+#include "memory/shared/async.hpp"
+#include "sync/mbarrier.hpp"
+#include <deque>
 
 namespace autosched::emulator::ptx {
 namespace {
@@ -80,10 +81,8 @@ unsigned group_of(unsigned warp) {
 unsigned place_in_group(unsigned warp) { return warp % block_warps() % warps_of_group; }
 unsigned first_of_group(unsigned warp) { return warp - place_in_group(warp); }
 
-std::vector<State> states;  // by warp
-std::vector<Group> groups;  // by warpgroup
-const Parked<decltype(states)> parked_states{states};
-const Parked<decltype(groups)> parked_groups{groups};
+PerBlock<std::vector<State>> states;  // by warp
+PerBlock<std::vector<Group>> groups;  // by warpgroup
 std::vector<Warp>* warps_of_block = nullptr;
 
 // The number of an operation in a register's head: never 0.

@@ -2,9 +2,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "memory/counting.hpp"
 #include "isa/matrix/matrix.hpp"
 #include "isa/memory/memory.hpp"
+#include "isa/program.hpp"
+#include "memory/counting.hpp"
+#include "memory/global/memory.hpp"
+#include "memory/shared/memory.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {

@@ -1,5 +1,7 @@
 // Addresses and their state spaces: cvta, isspacep, and what a pointer means to an instruction: PTX ISA 9.7.9.
 #include "isa/memory/memory.hpp"
+#include "isa/program.hpp"
+#include "memory/global/buffers.hpp"
 
 namespace autosched::emulator::ptx {
 

@@ -1,6 +1,7 @@
 // cp.async in its variants without mbarriers: PTX ISA 9.7.9.25.
-#include "memory/counting.hpp"
 #include "isa/memory/memory.hpp"
+#include "memory/counting.hpp"
+#include "memory/shared/memory.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {

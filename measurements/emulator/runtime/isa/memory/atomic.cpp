@@ -4,9 +4,11 @@
 #include <map>
 #include <string>
 
-#include "memory/counting.hpp"
-#include "isa/memory/memory.hpp"
 #include "isa/arithmetic/round.hpp"
+#include "isa/memory/memory.hpp"
+#include "memory/counting.hpp"
+#include "memory/global/memory.hpp"
+#include "memory/shared/memory.hpp"
 #include "sync/block_order.hpp"
 
 namespace autosched::emulator::ptx {

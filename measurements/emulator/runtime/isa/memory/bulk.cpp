@@ -1,16 +1,17 @@
 // Bulk copies without tensors, copies on their way to an mbarrier, and the groups of those that read shared memory:
 // PTX ISA 9.7.9.25 to 9.7.9.27. What a bulk store reads stays in use until its thread waits for the group.
 #include "isa/memory/bulk.hpp"
+#include "memory/counting.hpp"
+#include "memory/global/memory.hpp"
+#include "memory/shared/async.hpp"
+#include "memory/shared/memory.hpp"
 
 #include <algorithm>
-
-#include "memory/counting.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {
 
-std::vector<BulkLoad> under_way;
-const Parked<decltype(under_way)> parked_loads{under_way};
+PerBlock<std::vector<BulkLoad>> under_way;
 
 void land(std::size_t index) {
   const BulkLoad load = std::move(under_way[index]);
@@ -47,8 +48,7 @@ struct Stores {
   std::uint32_t issued = 0;
   Lane lanes[warp_size];
 };
-std::vector<Stores> stores;  // by warp
-const Parked<decltype(stores)> parked_stores{stores};
+PerBlock<std::vector<Stores>> stores;  // by warp
 
 Stores& stores_of(Warp& w) {
   Stores& s = stores[w.index];

@@ -7,6 +7,9 @@
 
 namespace autosched::emulator::ptx {
 
+void start_block_bulk();
+void end_block_bulk();
+
 // Who reads shared memory for a bulk store, and in which of its epochs.
 struct StoreReader {
   unsigned actor;

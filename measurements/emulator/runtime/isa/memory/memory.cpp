@@ -1,12 +1,15 @@
 // ld, st, fences, and what reads special places: PTX ISA 9.7.9 and 9.7.13.
+#include "isa/dropped.hpp"
 #include "isa/memory/memory.hpp"
-
-#include <algorithm>
-
+#include "isa/program.hpp"
+#include "isa/undefined.hpp"
 #include "memory/counting.hpp"
+#include "memory/global/memory.hpp"
+#include "memory/shared/memory.hpp"
 #include "sync/block_order.hpp"
 #include "sync/mbarrier.hpp"
-#include "isa/undefined.hpp"
+
+#include <algorithm>
 
 namespace autosched::emulator::ptx {
 

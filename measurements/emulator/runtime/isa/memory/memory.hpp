@@ -2,6 +2,7 @@
 #pragma once
 #include "isa/ptx.hpp"
 #include "sync/block_order.hpp"
+#include "sync/global_order.hpp"
 
 namespace autosched::emulator::ptx {
 

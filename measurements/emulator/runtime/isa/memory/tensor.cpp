@@ -3,8 +3,11 @@
 // them, within 128, 64 or 32 bytes.
 #include <algorithm>
 
-#include "memory/counting.hpp"
 #include "isa/memory/bulk.hpp"
+#include "memory/counting.hpp"
+#include "memory/global/memory.hpp"
+#include "memory/shared/async.hpp"
+#include "memory/shared/memory.hpp"
 
 namespace autosched::emulator::ptx {
 

@@ -5,10 +5,15 @@
 #include <cstdio>
 #include <iterator>
 
+#include "isa/program.hpp"
 #include "memory/counting.hpp"
+#include "memory/global/buffers.hpp"
+#include "memory/global/memory.hpp"
 #include "memory/global/tensor_maps.hpp"
-#include "sync/mbarrier.hpp"
+#include "memory/shared/async.hpp"
+#include "memory/shared/memory.hpp"
 #include "memory/tensor_map.hpp"
+#include "sync/mbarrier.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {

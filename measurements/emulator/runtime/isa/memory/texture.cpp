@@ -6,8 +6,9 @@
 #include <unordered_map>
 
 #include "isa/arithmetic/encodings.hpp"
-#include "memory/counting.hpp"
 #include "isa/memory/memory.hpp"
+#include "memory/counting.hpp"
+#include "memory/global/memory.hpp"
 #include "memory/texture.hpp"
 
 namespace autosched::emulator::ptx {

@@ -1,5 +1,8 @@
 // Clusters: mapa, getctarank, barrier.cluster (PTX ISA 9.7.13.4), and what the blocks of a chip share out: the registers
 // of setmaxnreg (9.7.19.5).
+#include "isa/program.hpp"
+#include "isa/sync/cluster.hpp"
+#include "memory/shared/memory.hpp"
 #include "sync/mbarrier.hpp"
 
 namespace autosched::emulator::ptx {
@@ -16,21 +19,16 @@ struct ClusterBarrier {
   std::vector<Knowledge> joining;  // by phase modulo 2
   SiteIndex site = 0;
 };
-ClusterBarrier barrier;
-const Parked<ClusterBarrier> parked_barrier{barrier};
+PerBlock<ClusterBarrier> barrier;
 
-std::vector<Knowledge> fenced;  // by warp: what its last fence for the cluster published
-const Parked<decltype(fenced)> parked_fenced{fenced};
+PerBlock<std::vector<Knowledge>> fenced;  // by warp: what its last fence for the cluster published
 
 struct Pool {
   unsigned free = 0;
 };
-std::vector<Pool> pools;                // by block
-std::vector<unsigned> registers_of;     // by warp, of a thread
-std::vector<SiteIndex> asks;            // by warp: where it waits for registers
-const Parked<decltype(pools)> parked_pools{pools};
-const Parked<decltype(registers_of)> parked_registers{registers_of};
-const Parked<decltype(asks)> parked_asks{asks};
+PerBlock<std::vector<Pool>> pools;                // by block
+PerBlock<std::vector<unsigned>> registers_of;     // by warp, of a thread
+PerBlock<std::vector<SiteIndex>> asks;            // by warp: where it waits for registers
 
 bool is_live(unsigned w) {
   for (unsigned lane = 0; lane < emulator::warps[w].lanes; ++lane) {

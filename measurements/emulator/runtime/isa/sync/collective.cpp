@@ -1,10 +1,11 @@
 // What lanes of a warp, and warps of a block, do together: they wait until all are there.
 #include <algorithm>
 
-#include "sync/barrier.hpp"
-#include "sync/mbarrier.hpp"
+#include "isa/dropped.hpp"
 #include "isa/interpreter.hpp"
 #include "isa/undefined.hpp"
+#include "sync/barrier.hpp"
+#include "sync/mbarrier.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {
@@ -14,8 +15,7 @@ struct BarrierReduction {
   bool all = true, any = false;
   std::uint32_t count = 0;
 };
-std::vector<BarrierReduction> reductions;  // 16 of each block
-const Parked<decltype(reductions)> parked_reductions{reductions};
+PerBlock<std::vector<BarrierReduction>> reductions;  // 16 of each block
 
 }  // namespace
 

@@ -1,5 +1,8 @@
 // Cluster launch control: PTX ISA 9.7.13.17. A cluster asks for the place in the grid of one that has not begun, and then
 // that one never does. The answer comes to shared memory as a bulk copy does, counted by an mbarrier.
+#include "isa/sync/launch_control.hpp"
+#include "memory/shared/async.hpp"
+#include "memory/shared/memory.hpp"
 #include "sched/scheduler.hpp"
 #include "sync/mbarrier.hpp"
 
@@ -16,7 +19,7 @@ struct Answer {
 static_assert(sizeof(Answer) == answer_bytes);
 
 bool refused = false;  // somebody of this cluster has asked and was refused
-const Parked<bool> parked_refused{refused};
+Parked<bool> parked_refused{refused};
 
 // Sources: answer, mbarrier. Immediates: their offsets, whether all blocks of the cluster get it.
 void try_cancel(Warp& w, const Instruction& i, Lanes active) {

@@ -1,9 +1,13 @@
 // mbarrier instructions: PTX ISA 9.7.13.15. A phase ends with its last arrival once all bytes that it expects have
 // come. What a thread knows when it arrives, those know who have seen the phase end.
-#include "sync/mbarrier.hpp"
-
 #include "isa/counts.hpp"
+#include "isa/matrix/tcgen05.hpp"
+#include "isa/program.hpp"
+#include "isa/sync/cluster.hpp"
+#include "memory/shared/async.hpp"
+#include "memory/shared/memory.hpp"
 #include "memory/tensor_memory.hpp"
+#include "sync/mbarrier.hpp"
 
 #include <cstdio>
 #include <unordered_map>
@@ -13,8 +17,7 @@ namespace {
 
 constexpr std::int64_t most_arrivals = (1 << 20) - 1, most_bytes = (1 << 20) - 1;
 
-std::unordered_map<std::uint32_t, Mbarrier> mbarriers;  // by address
-const Parked<decltype(mbarriers)> parked{mbarriers};
+PerBlock<std::unordered_map<std::uint32_t, Mbarrier>> mbarriers;  // by address
 
 void finish_phase(Mbarrier& m) {
   if (m.left != 0 || m.bytes != 0) return;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
 #include "memory/global/shadow.hpp"
 

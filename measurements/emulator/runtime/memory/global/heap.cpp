@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
 #include "memory/global/shadow.hpp"
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "machine.hpp"
+#include "memory/global/buffers.hpp"
 
 namespace autosched::emulator {
 

@@ -5,8 +5,12 @@
 
 #include <unordered_map>
 
+#include "memory/global/buffers.hpp"
+#include "memory/global/memory.hpp"
 #include "memory/global/shadow.hpp"
 #include "memory/nearly_equal.hpp"
+#include "memory/uninitialized.hpp"
+#include "memory/watched_reads.hpp"
 
 namespace autosched::emulator {
 

@@ -8,15 +8,9 @@
 #include <vector>
 
 #include "machine.hpp"
+#include "memory/global/buffers.hpp"
 
 namespace autosched::emulator {
-// Whether what is loaded comes to nothing in any case (isa/dropped.cpp).
-bool goes_nowhere(SiteIndex load);
-// Whether what a load has read has been used, so that it has been read indeed, before a store in the text of the program:
-// by the same thread, or with a barrier in between.
-bool used_before_store(SiteIndex load, SiteIndex store, bool same_thread);
-// The same before something that other blocks can see: a strong store, or an atomic.
-bool used_before_signal(SiteIndex load);
 // Whether nothing that a program reads tells two blocks apart (isa/program.cpp).
 bool are_replicas(unsigned block, unsigned other);
 }  // namespace autosched::emulator

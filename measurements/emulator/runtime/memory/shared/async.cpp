@@ -4,6 +4,8 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "memory/shared/async.hpp"
+#include "memory/shared/memory.hpp"
 #include "memory/shared/shadow.hpp"
 
 namespace autosched::emulator {
@@ -19,8 +21,7 @@ struct RemoteUse {
   Epoch epoch;
   SiteIndex site;
 };
-std::unordered_map<std::uint64_t, RemoteUse> remote_uses;  // by all of it but the epoch
-const Parked<decltype(remote_uses)> parked_uses{remote_uses};
+PerBlock<std::unordered_map<std::uint64_t, RemoteUse>> remote_uses;  // by all of it but the epoch
 
 }  // namespace
 

@@ -3,6 +3,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "memory/global/memory.hpp"
+#include "memory/shared/async.hpp"
+#include "memory/shared/memory.hpp"
 #include "memory/shared/shadow.hpp"
 
 namespace autosched::emulator {
@@ -20,7 +23,7 @@ unsigned dynamic_begin = 0;
 unsigned char* static_memory = nullptr;
 unsigned char* dynamic_memory = nullptr;
 unsigned char* reserved_memory = nullptr;  // for those who ask where it is, as cooperative groups do
-const Parked<unsigned char*> parked_memory[] = {Parked(static_memory), Parked(dynamic_memory), Parked(reserved_memory)};
+Parked<unsigned char*> parked_memory[] = {Parked(static_memory), Parked(dynamic_memory), Parked(reserved_memory)};
 
 struct SharedArray {
   std::string name;

@@ -1,11 +1,13 @@
+#include "memory/nearly_equal.hpp"
+#include "memory/shared/memory.hpp"
 #include "memory/shared/shadow.hpp"
+#include "memory/uninitialized.hpp"
+#include "memory/watched_reads.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
 #include <vector>
-
-#include "memory/nearly_equal.hpp"
 
 namespace autosched::emulator {
 namespace shared_shadow {
@@ -15,16 +17,15 @@ Pending* pending = nullptr;
 std::uint32_t* readers = nullptr;
 std::uint32_t* together = nullptr;
 bool has_engines = false;
-std::unordered_map<unsigned, Unknown> unknown;
-const Parked<decltype(unknown)> parked_unknown{unknown};
+PerBlock<std::unordered_map<unsigned, Unknown>> unknown;
 
 namespace {
 
 Stamp** last_read = nullptr;  // by actor
-const Parked<Stamp**> parked_reads{last_read};
-const Parked<Stamp*> parked_writes{last_write};
-const Parked<Pending*> parked_pending{pending};
-const Parked<std::uint32_t*> parked_masks[] = {Parked(readers), Parked(together)};
+Parked<Stamp**> parked_reads{last_read};
+Parked<Stamp*> parked_writes{last_write};
+Parked<Pending*> parked_pending{pending};
+Parked<std::uint32_t*> parked_masks[] = {Parked(readers), Parked(together)};
 
 // Sites whose accesses do not race with each other: atomics, and volatile or relaxed loads and stores.
 std::vector<bool> strong_sites;
@@ -42,8 +43,7 @@ bool both_strong(const Stamp& other, SiteIndex load) {
 }
 
 // The last write of a place that was not an atomic, where atomics have come on top of it.
-std::unordered_map<unsigned, Stamp> under_atomics;
-const Parked<decltype(under_atomics)> parked_under_atomics{under_atomics};
+PerBlock<std::unordered_map<unsigned, Stamp>> under_atomics;
 
 // Whether the bytes of an access have one thing to say, as nearly always; at worst it is asked byte by byte.
 template <class T>

@@ -69,7 +69,7 @@ struct Unknown {
   unsigned char known;
   SiteIndex origin;
 };
-extern std::unordered_map<unsigned, Unknown> unknown;
+extern PerBlock<std::unordered_map<unsigned, Unknown>> unknown;
 // What is stored there is used: a finding where it was never written.
 void check_known(unsigned place, int bytes);
 void report_race(unsigned place, Who me, const char* doing, const Stamp& other, const char* did,

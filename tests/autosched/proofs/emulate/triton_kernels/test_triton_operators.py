@@ -156,10 +156,10 @@ def test_gradients_of_attention(fault: str, sm: int) -> None:
     delta = (p @ f["v"] * f["do"]).sum(-1)
     ds = p * (np.einsum("hmd,hnd->hmn", f["do"], f["v"]) - delta[..., None]) * scale
     logs = np.log(np.exp(scores).sum(-1))
-    zero = np.zeros(q.shape, np.float32)
+    gradients = {name: np.zeros(q.shape, np.float32) for name in ("DQ", "DK", "DV")}
     arguments = {
         "Q": q, "K": k, "V": v, "DO": do, "L": logs.astype(np.float32), "DE": delta.astype(np.float32),
-        "DQ": zero, "DK": zero, "DV": zero, "T": t, "scale": scale,
+        **gradients, "T": t, "scale": scale,
     }  # fmt: skip
     constants = {"BM": 32, "BN": 32, "D": d, "FAULT": fault}
     done = launch("attention_backward", arguments, constants, (2, heads), ("DK", "DV"), sm)

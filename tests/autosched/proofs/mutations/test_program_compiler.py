@@ -25,7 +25,7 @@ from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 
 A100 = device("a100")
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[4] / "examples"
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 

@@ -1,0 +1,88 @@
+"""What an argument of a launch may be besides an array and a number: structs, tensor maps, textures, surfaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from search_spaces.operators.problem import Array
+from search_spaces.templates.kernel import Scalar
+
+Mode = Literal["wrap", "clamp", "mirror", "border"]
+
+
+@dataclass(frozen=True, eq=False)
+class Struct:
+    """A struct that is passed by value: arrays (pointers to them), numpy scalars, bytes, None (null) and other structs,
+    each at its natural alignment, as C++ lays them out."""
+
+    fields: tuple[Any, ...]
+
+    def __init__(self, *fields: Any) -> None:
+        object.__setattr__(self, "fields", fields)
+
+
+@dataclass(frozen=True, eq=False)
+class TensorMapOf:
+    """A ``const __grid_constant__ CUtensorMap`` parameter that describes ``array``, of one to five dimensions.
+
+    ``box`` counts elements, slowest dimension first, as ``array.shape``. ``dtype``: what the elements are where numpy
+    does not say it: "bf16", "e4m3" and the like.
+    """
+
+    array: Array
+    box: tuple[int, ...]
+    swizzle: Literal["NONE", "32B", "64B", "128B"] = "NONE"
+    dtype: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Texture:
+    """A ``cudaTextureObject_t`` of ``array``: (width,), (height, width) or (depth, height, width), and with
+    ``channels`` of 2 or 4 one dimension more. ``layered``: the first dimension counts layers. ``normalized_read``:
+    integers are read as fractions of the largest one (``cudaReadModeNormalizedFloat``)."""
+
+    array: Array
+    filter: Literal["point", "linear"] = "point"
+    mode: Mode = "clamp"
+    normalized_coordinates: bool = False
+    normalized_read: bool = False
+    channels: int = 1
+    layered: bool = False
+    border: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Surface(Texture):
+    """A ``cudaSurfaceObject_t`` of ``array``, which the kernel may write."""
+
+
+@dataclass(frozen=True)
+class Bytes(Scalar):
+    """What is passed by value, as bytes."""
+
+    data: bytes = b""
+
+    def __post_init__(self) -> None:
+        pass
+
+    @property
+    def stored(self) -> Array:
+        return np.frombuffer(self.data, dtype=np.uint8)
+
+
+def arrays_in(value: Any) -> Iterator[Array]:
+    """Yield the arrays of an argument, those inside structs and lists among them."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, TensorMapOf | Texture):
+        yield value.array
+    elif isinstance(value, Struct):
+        for one in value.fields:
+            yield from arrays_in(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from arrays_in(one)

@@ -1,0 +1,61 @@
+// The program of a launch: its code, its variables, and the first values of registers.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isa/ptx.hpp"
+#include "memory/global/buffers.hpp"
+
+namespace autosched::emulator::ptx {
+
+// Where generic addresses of each space begin. Buffers of global memory have their host addresses.
+constexpr std::uint64_t shared_base = std::uint64_t{1} << 60, local_base = std::uint64_t{2} << 60,
+                        param_base = std::uint64_t{3} << 60, function_base = std::uint64_t{4} << 60,
+                        window_mask = std::uint64_t{15} << 60;
+
+struct Program {
+  std::vector<Instruction> code;
+  std::vector<Function> functions;  // 0: the kernel
+  std::uint32_t register_bytes = 0;
+  std::uint32_t effects = 0, readings = 0;
+  unsigned target = 0;  // the architecture that it is for: 90 of sm_90a
+  std::uint32_t static_shared_bytes = 0;
+  std::vector<unsigned char> parameters;  // of the kernel, as ld.param reads them
+  std::vector<Span> parameter_spans;
+  bool perturb = false;  // approximate functions err as much as the PTX ISA allows
+  bool uses_wgmma = false;
+  bool uses_tcgen05 = false;
+  bool uses_heap = false;
+  bool truncates_tf32 = false;  // its compiler leaves it to the tensor core to drop the low bits of tf32 operands
+  bool uses_grid_workspace = false;  // as cooperative groups do for this_grid().sync()
+  std::uint64_t grid_workspace = 0;  // its address
+  unsigned blocks_of_sm = 1;  // .minnctapersm: they share its registers
+  Index3 cluster{0, 0, 0};  // as __cluster_dims__ says; 0: nothing
+};
+extern Program program;
+
+// Reads a program that measurements/emulator/ptx/program.py wrote. False where it needs what the machine lacks: a line
+// on stderr says what.
+bool load_program(const char* path);
+// The kernel's arguments as bytes. False, with a line on stderr, where they do not fit its parameters.
+bool set_arguments(const std::vector<std::string>& bytes);
+// Module-scope variables, to be reserved behind the launch's own buffers; then where they are.
+// A bound one is a buffer of the launch.
+void bind_variable(const std::string& name);
+void place_bound_variable(const std::string& name, void* address);
+std::vector<BufferSpec> variable_specs();
+void place_variables(const std::vector<void*>& addresses);
+bool is_in_constant_memory(std::uint64_t address);  // whether it is in a __constant__ variable
+// Copies the host's bytes to the __constant__ variable of a name. False, with a line on stderr, where it is too small.
+// One that the kernel does not read is not in the program, and left alone.
+void expect_filled(const std::string& name);  // before variable_specs
+bool fill_variable(const std::string& name, const void* from, std::size_t bytes);
+void fill_constants(Warp& warp);
+void fill_special(Warp& warp);
+bool is_constant(std::uint32_t slot);  // a number of the program
+std::optional<std::uint64_t> constant_number(std::uint32_t slot);
+
+}  // namespace autosched::emulator::ptx

@@ -1,0 +1,8 @@
+// Blocks that take the place of others which have not begun (clusterlaunchcontrol).
+#pragma once
+
+namespace autosched::emulator::ptx {
+
+void start_block_launch_control();
+
+}  // namespace autosched::emulator::ptx

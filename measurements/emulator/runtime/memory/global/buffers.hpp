@@ -1,0 +1,41 @@
+// The buffers of a launch, and what its calls leave in them.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace autosched::emulator {
+
+struct BufferSpec {
+  enum class Role { input, output, workspace, variable, heap } role;  // the last two: of the program, not of the launch
+  std::string name;
+  std::size_t bytes;
+  unsigned element_bytes;
+  bool zeroed;
+  // Of a sparse input: the floats are small integers, `bits` any bits but all ones (measurements/emulator/sparse.py).
+  // `file`: what the job's file of inputs holds from byte `seed` on.
+  enum class Content { none, f16, bf16, f32, e4m3, e5m2, bits, file } content = Content::none;
+  std::uint64_t seed = 0;
+  void* address = nullptr;  // where it lies already, in memory that others have mapped
+  bool unset = false;       // a variable of the program that has no value of its own, until something writes it
+  // Of each byte, whether it holds a value when the launch begins; nullptr: all do (`zeroed`), or none.
+  unsigned char* defined = nullptr;
+};
+inline int inputs_file = -1;
+// Reserves the buffers with guard zones; returns their addresses.
+std::vector<void*> reserve_buffers(const std::vector<BufferSpec>& specs);
+// Of each byte of a buffer with such flags: bit 0 where it holds a value now, bit 1 where the launch has written it.
+void flag_written_bytes(std::size_t buffer, unsigned char* flags);
+// What can only be seen after a call: outputs that nobody wrote, workspaces that must be zero again.
+void check_after_call();
+// The next call finds outputs as the first one did, and nothing that anybody has written in them and in workspaces; all
+// else is as it was left.
+void begin_call();
+// Of a sparse launch: every page of an output that was written, as the number of the buffer (4 bytes), its first
+// element (8), how many (4), the elements, and for each the block that wrote it last (4; all ones: none).
+void write_touched_outputs(int file);
+// "64 bytes after the end of `a`", for an address near a buffer; empty elsewhere.
+std::string locate_global(const void* address);
+
+}  // namespace autosched::emulator

@@ -1,0 +1,20 @@
+// Global memory, as threads and bulk copies read and write it.
+#pragma once
+
+namespace autosched::emulator {
+
+// Accesses of one thread, at self->site, that are not counted. ``relaxed``: it does not race with atomics.
+// ``narrow``: of the scope of its block. ``known``: of a lazy read, which makes no finding where a byte holds no value, but
+// says here which do, and returns whether all do.
+bool read_global(void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
+                 bool narrow = false, unsigned char* known = nullptr);
+void write_global(void* address, const void* from, int bytes, const char* instruction, bool relaxed, bool narrow = false);
+unsigned char* update_global(void* address, int bytes, const char* instruction, bool narrow = false);
+
+// Checks a read of global memory for cp.async; false where it is out of bounds.
+bool check_global_read(const void* address, int bytes);
+// What a bulk copy reads or writes, of any length and alignment. Out of bounds reads as 0xFF.
+void read_global_bulk(void* to, const void* address, int bytes, const char* instruction);
+void write_global_bulk(void* address, const void* from, int bytes, const char* instruction);
+
+}  // namespace autosched::emulator

@@ -1,0 +1,27 @@
+// Shared memory, as other blocks of the cluster and the async proxy use it.
+#pragma once
+#include <cstdint>
+
+#include "machine.hpp"
+
+namespace autosched::emulator {
+
+// Something that a thread does to another block, which therefore must not have exited: by `who` in `epoch`.
+void touch_block(unsigned rank, Who who, Epoch epoch);
+void check_exits();
+
+// What the async proxy does, on behalf of the running thread: bulk copies and wgmma.
+bool check_shared(unsigned address, int bytes, int alignment, const char* instruction);
+// From now on until the copy lands the bytes may change at any moment.
+bool start_bulk_write(unsigned address, int bytes);
+void land_bulk_write(unsigned address, const unsigned char* data, int bytes, unsigned actor, Epoch epoch,
+                     SiteIndex site);
+// A read that is done when an actor's epoch is; nullptr where it is out of bounds.
+const unsigned char* read_by_engine(unsigned address, int bytes, Who me, unsigned actor, Epoch epoch,
+                                    const char* instruction);
+void place_mbarrier(unsigned address, bool there);
+// Whether the initialization of an mbarrier happened before (a finding where not) and, for the async proxy, whether a
+// proxy fence is in between.
+bool check_mbarrier_visible(unsigned address, const char* instruction, bool to_engine);
+
+}  // namespace autosched::emulator

@@ -1,0 +1,14 @@
+// What most files of the runtime include, precompiled for them (measurements/emulator/build.py). Each includes it, too.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>

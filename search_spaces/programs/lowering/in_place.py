@@ -1,0 +1,54 @@
+"""States that are read, and added to by products, where they lie: a copy is code that the compiler has to remove."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.language import ir
+
+
+@cache
+def uses(found: Inference) -> Counter[int]:
+    """Return how often each value is taken."""
+    return Counter(value.id for operation, _ in found.trace.walk() for value in ir.inputs(operation))
+
+
+@cache
+def read_in_place(found: Inference) -> frozenset[int]:
+    """Return the results of reads whose states keep their value while the result may be used."""
+    walked = list(found.trace.walk())
+    sets = [(o.state, place, around) for place, (o, around) in enumerate(walked) if isinstance(o, ir.Set)]
+    kept = set()
+    for place, (operation, around) in enumerate(walked):
+        if isinstance(operation, ir.Read):
+            loops = {r for r in around if isinstance(r, ir.Loop)}
+            later = any(
+                state == operation.state and (at > place or loops & set(regions)) for state, at, regions in sets
+            )
+            if not later:
+                kept.add(operation.result.id)
+    return frozenset(kept) | summed(found)
+
+
+@cache
+def summed(found: Inference) -> frozenset[int]:
+    """Return reads that a product of the same loop adds to, whose sum is the state's next value and all that is read or
+    set of it there."""
+    made = set()
+    for loop in found.loops.values():
+        reads = {o.result.id: o for o in loop.body if isinstance(o, ir.Read)}
+        states = Counter(o.state for o in ir.walk_body(loop.body) if isinstance(o, ir.Read | ir.Set))
+        products = {o.result.id: o for o in loop.body if isinstance(o, ir.Mma)}
+        for operation in loop.body:
+            if not isinstance(operation, ir.Set) or states[operation.state] != 2:
+                continue
+            product = products.get(operation.value.id)
+            if product is None or product.c is None or uses(found)[product.c.id] != 1:
+                continue
+            read = reads.get(product.c.id)
+            same = found.natural[product.result.id] == found.states[operation.state]
+            if read is not None and read.state == operation.state and same:
+                made.add(read.result.id)
+    return frozenset(made)

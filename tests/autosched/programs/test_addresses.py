@@ -1,0 +1,78 @@
+"""Fragments whose addresses are flipped last: where every tile is aligned enough, and in no other schedule."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.programs.loading import load_program, problem
+from measurements.emulator import ASCENDING, Order, emulate
+from search_spaces.hardware.devices import device
+from search_spaces.programs.template import template
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+
+A100 = device("a100")
+ATTENTION = load_program(f"{Path(__file__).parents[3] / 'examples' / 'programs' / 'attention.py'}:attention")
+
+
+def outcome(
+    query: str, stages: int = 2, changed: Callable[[Kernel], Kernel] = lambda kernel: kernel
+) -> tuple[str, list[int]]:
+    """Return "ok", "wrong" or what is reported of a head of 128, keys and values under a swizzle that flips three bits;
+    and the alignments of the tiles."""
+    p = problem(ATTENTION, h=1, g=1, s=150, d=128)
+    values: dict[str, int | str] = {
+        "bm": 64, "bn": 64, "sg_rows_1": 4, "sg_columns_1": 1, "sg_rows_2": 4, "sg_columns_2": 1, "stages": stages,
+        "sum_1": "after_loop", "store_1": "direct", "exchange": "pad(4,1)", "home_q": "shared", "min_blocks": 1,
+        "raster": "row", "intrinsic": "mma_m16n8k16_f16", "tail": "masked",
+    }  # fmt: skip
+    for name, layout in (("q", query), ("k", "transpose+swizzle(3,3,4)"), ("v", "swizzle(3,3,4)")):
+        copy = {"layout": layout, "copy": "cp.async", "vector": 4, "copy_columns": 16}
+        values |= {f"{key}_{name}": value for key, value in copy.items()}
+    space = template(ATTENTION).space(p, A100)
+    known = {q.name for q in space.parameters}
+    ones = {q.name: q.values[0] for q in space.parameters if len(q.values) == 1}
+    schedule = Schedule.from_json(ATTENTION.name, {n: v for n, v in values.items() if n in known} | ones)
+    space.valid.validate(schedule)
+    kernel, inputs = changed(template(ATTENTION).kernel(p, schedule, A100)), p.random_inputs(2)
+    found = [int(n) for n in re.findall(r"int alignment = (\d+)", kernel.source)]
+    wanted, bounds = p.expected(inputs)
+    (out,) = (o for o in p.operands() if o.role == "output")
+    for order in (ASCENDING, Order("random", seed=3)):
+        run = emulate(kernel, inputs, time_limit=60.0, order=order)
+        if run.status != "ok":
+            return str(run.status), found
+        if not np.all(np.abs(out.dtype.load(run.outputs[out.name]) - wanted[out.name]) <= bounds[out.name]):
+            return "wrong", found
+    return "ok", found
+
+
+def further_on(kernel: Kernel, alignment: int) -> Kernel:
+    """Put the ring 128 bytes further on, and let operands say that their tiles have an alignment."""
+    ring = re.compile(r"(tile::pipeline.*shared \+ )(\d+)u")
+    source = ring.sub(lambda m: f"{m[1]}{int(m[2]) + 128}u", kernel.source)
+    assert source != kernel.source
+    source = source.replace("int alignment = 1024", f"int alignment = {alignment}")
+    return dataclasses.replace(kernel, source=source, dynamic_shared_bytes=kernel.dynamic_shared_bytes + 128)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_aligned_tiles(stages: int) -> None:
+    told, alignments = outcome("swizzle(3,3,4)", stages)
+    assert told == "ok" and alignments == [1024, 1024, 1024]
+
+
+def test_a_tile_behind_a_padded_one() -> None:
+    told, alignments = outcome("pad(8,4)")
+    assert told == "ok" and alignments == [1024, 256, 256]
+
+
+def test_flips_that_meet_bits_of_an_address_are_found() -> None:
+    assert outcome("swizzle(3,3,4)", changed=lambda kernel: further_on(kernel, 128))[0] == "ok"
+    assert outcome("swizzle(3,3,4)", changed=lambda kernel: further_on(kernel, 1024))[0] != "ok"

@@ -1,0 +1,65 @@
+"""Element-wise functions at the ends of their range, on the device and in the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.programs.loading import problem
+from measurements.emulator import emulate
+from search_spaces.hardware.devices import Device, device
+from search_spaces.programs.builder import Builder, Input, Output, program
+from search_spaces.programs.language.ir import Array
+from search_spaces.programs.template import template
+
+ENDS = (0.0, 1e-30, 0.37, 1.0, 5.5, 17.0, 88.0, 104.0, 3e4, 3e38, np.inf)
+
+
+@program(x=Input("m n", "f32"), out=Output("m n", "f32"))
+def sigmoids(p: Builder, x: Array, out: Array) -> None:
+    i, j = p.blocks(out.shape, (4, 64))
+    p.store(p.sigmoid(p.load(p.window(x, (i, j), (4, 64)))), p.window(out, (i, j), (4, 64)))
+
+
+@program(x=Input("m n", "f32"), y=Input("m n", "f32"), out=Output("m n", "f32"), half=Output("m n", "f32"))
+def quotients(p: Builder, x: Array, y: Array, out: Array, half: Array) -> None:
+    i, j = p.blocks(out.shape, (4, 64))
+    a = p.load(p.window(x, (i, j), (4, 64)))
+    p.store(a / p.load(p.window(y, (i, j), (4, 64))), p.window(out, (i, j), (4, 64)))
+    p.store(a / 4.0, p.window(half, (i, j), (4, 64)))
+
+
+def numbers(seed: int) -> np.ndarray:
+    ends = np.array([*ENDS, *(-e for e in ENDS)], dtype=np.float32)
+    found = np.random.default_rng(seed).normal(scale=8.0, size=(4, 64)).astype(np.float32)
+    found.flat[: len(ends)] = ends
+    return found
+
+
+@pytest.mark.parametrize("where", [device("a100"), device("t4")], ids=lambda d: d.name)
+def test_sigmoid(where: Device) -> None:
+    p = problem(sigmoids, m=4, n=64)
+    (schedule,) = template(sigmoids).space(p, where).sample(1, 1)
+    x = numbers(1)
+    run = emulate(template(sigmoids).kernel(p, schedule, where), {"x": x}, time_limit=60.0)
+    assert run.status == "ok", run.reason
+    with np.errstate(over="ignore"):
+        wanted = 1.0 / (1.0 + np.exp(-x.astype(np.float64)))
+    assert np.all(np.abs(run.outputs["out"] - wanted) <= 8 * 2.0**-24)
+
+
+@pytest.mark.parametrize("where", [device("a100"), device("t4")], ids=lambda d: d.name)
+def test_division(where: Device) -> None:
+    p = problem(quotients, m=4, n=64)
+    (schedule,) = template(quotients).space(p, where).sample(1, 1)
+    x, y = numbers(2), np.roll(numbers(3), 7)
+    run = emulate(template(quotients).kernel(p, schedule, where), {"x": x, "y": y}, time_limit=60.0)
+    assert run.status == "ok", run.reason
+    with np.errstate(all="ignore"):
+        wanted = (x.astype(np.float64) / y.astype(np.float64)).astype(np.float32).astype(np.float64)
+    found = run.outputs["out"].astype(np.float64)
+    same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
+    with np.errstate(invalid="ignore"):
+        near = np.abs(found - wanted) <= 4 * 2.0**-24 * np.abs(wanted) + 2.0**-149
+    assert np.all(same | near)
+    assert np.array_equal(run.outputs["half"], x / np.float32(4.0))  # exact: a multiplication

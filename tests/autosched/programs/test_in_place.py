@@ -1,0 +1,99 @@
+"""States that products add to, and that are read, where they lie: without a copy, and never too late for one."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from autosched.programs.loading import problem
+from measurements.emulator import emulate
+from search_spaces.hardware.devices import device
+from search_spaces.programs.builder import Builder, Input, Output, Program, program
+from search_spaces.programs.language.ir import Array
+from search_spaces.programs.template import template
+
+A100, H100 = device("a100"), device("h100")
+SIZES = {"m": 40, "n": 72, "k": 88}
+
+
+@program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
+def plain(p: Builder, a: Array, b: Array, out: Array) -> None:
+    i, j = p.blocks(out.shape, (64, 64))
+    acc = p.state(p.zeros((64, 64)))
+    for s in p.steps(a.shape[1], 32):
+        acc.set(p.mma(p.load(p.window(a, (i, s), (64, 32))), p.load(p.window(b, (s, j), (32, 64))), acc))
+    p.store(acc * 2.0, p.window(out, (i, j), (64, 64)))
+
+
+@program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
+def read_before_and_behind(p: Builder, a: Array, b: Array, out: Array) -> None:
+    """Read the sum of a turn and that of the turn before."""
+    i, j = p.blocks(out.shape, (64, 64))
+    acc, last = p.state(p.zeros((64, 64))), p.state(p.zeros((64, 64)))
+    for s in p.steps(a.shape[1], 32):
+        before = acc.read()
+        acc.set(p.mma(p.load(p.window(a, (i, s), (64, 32))), p.load(p.window(b, (s, j), (32, 64))), before))
+        last.set(acc.read() - before * 0.5)
+    p.store(acc + last, p.window(out, (i, j), (64, 64)))
+
+
+@program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
+def added_to_behind(p: Builder, a: Array, b: Array, out: Array) -> None:
+    """Add to the state behind the loop, and read it once more."""
+    i, j = p.blocks(out.shape, (64, 64))
+    acc = p.state(p.zeros((64, 64)))
+    x, y = p.window(a, (i, 0), (64, 32)), p.window(b, (0, j), (32, 64))
+    for _ in p.steps(a.shape[1], 32):
+        acc.set(p.mma(p.load(x), p.load(y), acc))
+        x.move(0, 32)
+        y.move(32, 0)
+    first = p.mma(p.load(p.window(a, (i, 0), (64, 32))), p.load(p.window(b, (0, j), (32, 64))), acc)
+    p.store(first - acc.read() * 0.25, p.window(out, (i, j), (64, 64)))
+
+
+@program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
+def added_to_in_every_turn(p: Builder, a: Array, b: Array, out: Array) -> None:
+    """Add to what was computed in front of the loop, in every turn."""
+    i, j = p.blocks(out.shape, (64, 64))
+    given = p.exp2(p.zeros((64, 64)))
+    acc = p.state(p.zeros((64, 64)))
+    for s in p.steps(a.shape[1], 32):
+        added = p.mma(p.load(p.window(a, (i, s), (64, 32))), p.load(p.window(b, (s, j), (32, 64))), given)
+        acc.set(p.maximum(acc, added))
+    p.store(acc, p.window(out, (i, j), (64, 64)))
+
+
+@program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
+def scaled(p: Builder, a: Array, b: Array, out: Array) -> None:
+    """Scale the state in front of the product, as in attention."""
+    i, j = p.blocks(out.shape, (64, 64))
+    acc = p.state(p.zeros((64, 64)))
+    for s in p.steps(a.shape[1], 32):
+        left = p.load(p.window(a, (i, s), (64, 32)))
+        acc.set(p.mma(left, p.load(p.window(b, (s, j), (32, 64))), acc * 0.5))
+    p.store(acc, p.window(out, (i, j), (64, 64)))
+
+
+PROGRAMS = [plain, read_before_and_behind, added_to_behind, added_to_in_every_turn, scaled]
+
+
+@pytest.mark.parametrize("where", [A100, H100], ids=["sm_80", "sm_90a"])
+@pytest.mark.parametrize("made", PROGRAMS, ids=lambda made: made.name)
+def test_sums_are_right(made: Program, where: object) -> None:
+    p = problem(made, **SIZES)
+    inputs = p.random_inputs(3)
+    wanted, bounds = p.expected(inputs)
+    for schedule in template(made).space(p, where).valid.sample(2, 5):  # type: ignore[arg-type]
+        run = emulate(template(made).kernel(p, schedule, where), inputs, time_limit=60.0)  # type: ignore[arg-type]
+        assert run.status == "ok", (run.reason, schedule)
+        assert np.all(np.abs(run.outputs["out"] - wanted["out"]) <= bounds["out"]), schedule
+
+
+@pytest.mark.parametrize(("made", "copies"), [(plain, 0), (scaled, 0), (added_to_behind, 1)])
+def test_sums_lie_in_states(made: Program, copies: int) -> None:
+    """A product that adds to a state that is read again has an array of its own."""
+    p = problem(made, **SIZES)
+    (schedule,) = template(made).space(p, A100).sample(1, 1)
+    assert len(re.findall(r"float acc\d+\[", template(made).kernel(p, schedule, A100).source)) == copies

@@ -1,0 +1,44 @@
+"""Places of registers in a tile that changes hands: one address of a thread serves all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from search_spaces.layouts.shared_layout import SharedLayout
+from search_spaces.programs.language.distribution import Distribution, blocked
+from search_spaces.programs.planning.exchange import steps
+from search_spaces.programs.planning.memory import EXCHANGES, exchange_layout
+
+WARPS = 4
+DISTRIBUTIONS = [
+    blocked((64, 64), WARPS, 1, 8, 1, 4),
+    blocked((64, 64), WARPS, 1, 32, 2, 1),
+    blocked((64, 64), WARPS, 0, 16, 1, 2),
+    blocked((48, 96), WARPS, 1, 4, 1, 8),
+    blocked((128, 32), WARPS, 0, 8, 1, 4),
+]
+
+
+def places(layout: SharedLayout, of: Distribution) -> np.ndarray:
+    elements = of.elements(WARPS)
+    return layout(elements // of.shape[1], elements % of.shape[1])
+
+
+@pytest.mark.parametrize("text", EXCHANGES)
+@pytest.mark.parametrize("of", DISTRIBUTIONS, ids=lambda of: f"{of.shape}")
+def test_steps_lead_to_the_places_of_the_layout(of: Distribution, text: str) -> None:
+    layout = exchange_layout(text, of.shape)
+    found = steps(layout, of, WARPS)
+    assert found is not None
+    flips, adds = found
+    wanted = places(layout, of)
+    assert np.array_equal((wanted[:, :1] ^ np.asarray(flips)) + np.asarray(adds), wanted)
+
+
+def test_threads_that_differ_have_none() -> None:
+    of = blocked((64, 48), WARPS, 1, 2, 1, 2)  # lines of 48 begin in every third of a swizzle's period
+    layout = SharedLayout.parse("swizzle(2,3,4)", of.shape)
+    wanted = places(layout, of)
+    between = wanted - wanted[:, :1]
+    assert (between != between[0]).any() and steps(layout, of, WARPS) is None

@@ -227,15 +227,14 @@ def _stream(_stream: Any) -> Any:
 
 
 def _accelerator_answers() -> dict[str, Any]:
-    """Of ``torch.accelerator``, but for ``is_available``: torch's compiler would ask CUDA for the current stream."""
-    answers = {
-        "current_accelerator": torch.device("cuda"),
-        "device_count": 1,
-        "current_device_index": 0,
-        "set_device_index": None,
-        "synchronize": None,
+    """Of ``torch.accelerator``. It is not available to who asks that: torch would ask CUDA for the current stream."""
+    return {
+        "current_accelerator": lambda check_available=False: None if check_available else torch.device("cuda"),
+        "device_count": lambda: 1,
+        "current_device_index": lambda: 0,
+        "set_device_index": lambda _device: None,
+        "synchronize": lambda _device=None: None,
     }
-    return {name: lambda *_, value=value, **__: value for name, value in answers.items()}
 
 
 def _answers(device: Device, clock: Callable[[], float]) -> dict[str, Any]:

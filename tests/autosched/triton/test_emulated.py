@@ -49,6 +49,9 @@ def test_a_program_that_asks_for_whatever_accelerator_there_is(session) -> None:
     x = torch.randn(300, device=found)
     assert x.is_cuda and found.type == "cuda" and torch.accelerator.current_device_index() == x.get_device()
     torch.accelerator.synchronize(x.device)
+    weight = torch.nn.Parameter(x)
+    weight.grad = torch.ones_like(x)
+    torch.optim.AdamW([weight]).step()  # it asks whether a graph is being captured
 
 
 def test_what_moves_to_the_gpu(session) -> None:

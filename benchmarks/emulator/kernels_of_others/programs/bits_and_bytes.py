@@ -31,16 +31,20 @@ def eight_bits():
     torch.testing.assert_close(again.to("cpu"), x, rtol=0, atol=float(of_blocks.max()) / 250)
 
 
-def _four_bits(kind, step):
-    x = _randn(1024)
+def _four_bits(kind, step, dtype=torch.float32):
+    x = _randn(1024).to(dtype)
     packed, most = ops.quantize_4bit(x.to("cuda"), 64, kind, torch.uint8)
-    torch.testing.assert_close(most.to("cpu"), x.reshape(-1, 64).abs().amax(1))
-    again = ops.dequantize_4bit(packed, most, 64, kind, (1024,), torch.float32)
+    torch.testing.assert_close(most.to("cpu"), x.reshape(-1, 64).abs().amax(1).float())
+    again = ops.dequantize_4bit(packed, most, 64, kind, (1024,), dtype)
     assert ((again.to("cpu") - x).reshape(-1, 64).abs().amax(1) <= step * most.to("cpu")).all()
 
 
 def four_bits_normal():
     _four_bits("nf4", 0.16)
+
+
+def four_bits_normal_of_f16():
+    _four_bits("nf4", 0.17, torch.float16)
 
 
 def four_bits_floating():
@@ -55,9 +59,11 @@ def _states(two):
     return first, second, most, of_second
 
 
-def _optimizer(name, two):
+def _optimizer(name, two, squares=False):
     p, g = _randn(1000), _randn(1000, seed=1)
     s1, s2, a1, a2 = _states(two)
+    if squares:  # what its state is
+        _, s1, _, a1 = _states(two=True)
     moved = {n: t if t is None else t.clone().to("cuda") for n, t in zip("pgstuv", (p, g, s1, s2, a1, a2), strict=True)}
     numbers = {
         "beta1": 0.9, "beta2": 0.99, "beta3": 0.0, "alpha": 0.0, "eps": 1e-3, "step": 3, "lr": 0.1,
@@ -85,6 +91,14 @@ def momentum_of_eight_bits():
 
 def lion_of_eight_bits():
     _optimizer("lion", two=False)
+
+
+def rmsprop_of_eight_bits():
+    _optimizer("rmsprop", two=False, squares=True)
+
+
+def adagrad_of_eight_bits():
+    _optimizer("adagrad", two=False, squares=True)
 
 
 def _optimizer_of_32_bits(name, two):

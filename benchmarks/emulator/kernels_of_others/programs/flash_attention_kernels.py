@@ -62,6 +62,22 @@ def rms_norm():
     )  # fmt: skip
 
 
+def rms_norm_of_a_sum():
+    _same(
+        lambda x, r, w: rms_norm_fn(x, w, None, residual=r, eps=1e-5),
+        lambda x, r, w: F.rms_norm(x + r, (300,), w, 1e-5),
+        _randn(6, 300), _randn(6, 300, seed=2), _randn(300, seed=1),
+    )  # fmt: skip
+
+
+def layer_norm_without_bias():
+    _same(
+        lambda x, w: layer_norm_fn(x, w, None, eps=1e-5),
+        lambda x, w: F.layer_norm(x, (300,), w),
+        _randn(6, 300), _randn(300, seed=1),
+    )  # fmt: skip
+
+
 def rms_norm_scaled_by_rows():
     scale = torch.rand(6, generator=torch.Generator().manual_seed(5))
     _same(

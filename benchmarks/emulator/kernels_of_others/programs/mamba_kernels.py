@@ -71,6 +71,14 @@ def rms_norm():
     )  # fmt: skip
 
 
+def rms_norm_of_a_sum():
+    _same(
+        lambda x, r, w: norms.rms_norm_fn(x, w, None, residual=r),
+        lambda x, r, w: norms.rms_norm_ref(x, w, None, residual=r),
+        _randn(6, 300), _randn(6, 300, seed=2), _randn(300, seed=1),
+    )  # fmt: skip
+
+
 def _gated(before):
     _same(
         lambda x, z, w: layernorm_gated.rmsnorm_fn(x, w, None, z=z, group_size=64, norm_before_gate=before),

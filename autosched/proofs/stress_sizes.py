@@ -42,8 +42,8 @@ LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14  # sums of products of 8-bit integers
 class StressSize:
     """``whole``: every block is run; else some, far apart. ``fewer_blocks``: launched with fewer than planned, where
     the grid may shrink. ``role``: what a full proof needs it for. ``case``: of the inputs that it is for, one of
-    ``Problem.stress_inputs``; "" stands for any. ``smaller``: what may stand in where a launch of it takes more
-    memory than a process can address, the largest first."""
+    ``Problem.stress_inputs``; "" stands for any. ``smaller``: what may stand in where the schedule is none for it, or a
+    launch takes more memory than a process can address, the largest first."""
 
     name: str
     problem: Problem
@@ -56,7 +56,7 @@ class StressSize:
 
 @dataclass(frozen=True)
 class _Growth:
-    """How much longer each field becomes."""
+    """How much longer each field becomes, or ``instead``."""
 
     name: str
     extents: dict[str, int]
@@ -64,13 +64,15 @@ class _Growth:
     role: Role | None = None
     fewer_blocks: bool = False
     case: str = ""
+    instead: tuple[dict[str, int], ...] = ()
 
 
 def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
     """Problems that grow out of ``small``, a cut of few tiles; the schedule may be invalid for some of them. None that
     is far where no problem is whose arrays may be so large."""
     for growth in _growths(small, schedule):
-        sizes = list(_from_largest(small, growth))
+        grown = (replace(growth, extents=extents) for extents in (growth.extents, *growth.instead))
+        sizes = [size for each in grown for size in _from_largest(small, each)]
         if sizes:
             largest, *smaller = sizes
             yield replace(largest, smaller=tuple(smaller))
@@ -175,9 +177,12 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
     yield _Growth("many rows of tiles", {"m": rows, "k": shorter}, True, "many tiles")
     yield _Growth("many columns of tiles", {"n": columns, "k": shorter}, True, "many tiles", fewer_blocks=True)
     if chosen.get("stream_k"):  # all blocks share all tiles: no more of them than it takes
-        yield _Growth(
-            "all workers", {"m": _more_tiles(small, chosen, "m", _STREAMED), "k": shorter}, True, "many tiles"
-        )
+        across = small.batch * math.ceil(small.n / int(chosen["tile_n"]))
+        # So many rows of tiles; where blocks may not have so many tiles, so many in all, or fewer.
+        rows_of_tiles = (_STREAMED, *(math.ceil(_STREAMED * 0.75**i / across) for i in range(8)))
+        longer = dict.fromkeys(_more_tiles(small, chosen, "m", least) for least in rows_of_tiles)
+        most, *fewer = ({"m": m, "k": shorter} for m in longer)
+        yield _Growth("all workers", most, True, "many tiles", instead=tuple(fewer))
         yield _Growth("far rows", {"m": -(-OVERFLOWING // small.n // rows) * rows, "k": shorter}, False, "far")
         far = -(-OVERFLOWING // small.m // columns) * columns
         yield _Growth("far columns", {"n": far, "k": shorter}, False, "far")

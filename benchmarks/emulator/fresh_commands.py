@@ -45,10 +45,15 @@ before): 0.25 to 0.3 s of imports (numpy 0.08, pydantic, by which typer converts
 0.1), 0.2 s of six launches, 0.1 s to make and compare their arrays. Fewer launches, or fewer blocks in them, were not
 tried: they are what finds the faults.
 
-Looked at again on 2026-11-26, at a load of 17 to 20 (copy: 0.87 s). Before the first launch 0.47 s are spent: Python
-0.03, numpy 0.09, typer and pydantic 0.15, rich 0.03, all of autosched's own modules 0.17; then six launches 0.2 and
-their arrays 0.1. Importing without the garbage collector takes 0.35 s in place of 0.39. Only the template that is
-proven could be imported (0.05 s, not done). 0.5 s needs a command line without typer, whose options pydantic converts.
+Again on 2026-11-26. The garbage collector went through all that had been imported: 0.1 s of each command, which it
+leaves alone now. Writers of neighbouring elements are compared in place of subtracted (0.05 s of layernorm's), and
+parameters of rules are read once for all sizes. Of copy's 0.79 s, at a load of 6, then: Python 0.02, imports 0.33
+(numpy 0.04, pydantic 0.05, rich 0.02, typer 0.01, 300 modules of autosched 0.15, of 0.5 ms each), six launches 0.22,
+their arrays and kernels 0.12, to build the command 0.05. `--sample` adds what it takes to count the space.
+
+Not done: a command line without typer, whose options pydantic converts (0.1 s), and modules loaded one template at a
+time (0.01 s of the CPU). Both together leave copy above 0.5 s, and the median further: what runs in its launches is
+what finds the faults, and `perf` shows no single hot place in them.
 """
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from contextlib import suppress
 
 import pytest
 
@@ -10,6 +12,7 @@ from autosched.proofs import stored_proof
 from autosched.proofs.coverage import ROLES, Coverage, RoleCoverage
 from autosched.proofs.plan import emulated_problem, stress_runs, true_size_run
 from autosched.proofs.run import ProofSettings
+from autosched.proofs.stress_sizes import stress_sizes
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.copy import Copy
@@ -88,6 +91,23 @@ def test_schedules_have_runs_of_every_role(name: str, problem: Problem, wanted: 
         of_role = [run for run in runs if run.role == role]
         assert any(run.make is not None for run in of_role), [run.absent for run in of_role]
         assert all(run.make is not None or run.absent for run in of_role)
+
+
+@pytest.mark.parametrize(("name", "gpu"), [("wgmma_matmul", "h200"), ("matmul", "a100"), ("tma_matmul", "rtx5090")])
+def test_workers_of_stream_k_run_together(name: str, gpu: str) -> None:
+    """Of each schedule there is a size that it takes, and on which as many blocks share tiles as a device has SMs."""
+    made, on = template(name), device(gpu)
+    for schedule in [s for s in made.space(LARGE, on).sample(800, 0) if s.integer("stream_k")][:8]:
+        small = emulated_problem(made, LARGE, schedule)
+        (run,) = (r for r in stress_runs(made, small, schedule, on, ProofSettings("full")) if r.name == "all workers")
+        assert run.make is not None, f"{run.absent}: {schedule}"
+        (size,) = (s for s in stress_sizes(small, schedule) if s.name == "all workers")
+        kernels = []
+        for one in (size, *size.smaller):
+            with suppress(ValueError):  # the schedule is none for that size
+                kernels.append(made.kernel(one.problem, schedule, on))
+        whole = made.kernel(LARGE, schedule, on)
+        assert kernels[0].grid == whole.grid or math.prod(kernels[0].grid) >= 128, schedule
 
 
 def test_what_stream_k_of_wgmma_cannot_reach_has_a_reason() -> None:

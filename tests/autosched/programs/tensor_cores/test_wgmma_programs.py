@@ -22,7 +22,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 
-EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
+EXAMPLES = Path(__file__).parents[4] / "examples" / "programs"
 H100 = device("h100")
 GEMM, ATTENTION, CAUSAL = "gemm_relu.py", "attention.py:attention", "attention.py:causal_attention"
 

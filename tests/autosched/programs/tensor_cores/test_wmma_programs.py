@@ -27,7 +27,7 @@ from search_spaces.templates.headers import Headers
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.matmul.template import MATMUL
 
-EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
+EXAMPLES = Path(__file__).parents[4] / "examples" / "programs"
 A100 = device("a100")
 F16, BF16, TF32 = "wmma_m16n16k16_f16", "wmma_m16n16k16_bf16", "wmma_m16n16k8_tf32"
 

@@ -28,6 +28,7 @@ class PretendedCuda(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self._replaced = [
             *((torch.cuda, name, answer) for name, answer in _answers(device, clock).items()),
+            *((torch.accelerator, name, answer) for name, answer in _accelerator_answers().items()),
             (torch, "Generator", _CpuGenerator),
             # Of torch built with CUDA; code that its compiler has generated imports them from here.
             (torch._C, "_cuda_getCurrentRawStream", lambda _device: PretendedStream.cuda_stream),
@@ -223,6 +224,17 @@ class _DeviceContext:
 @contextmanager
 def _stream(_stream: Any) -> Any:
     yield
+
+
+def _accelerator_answers() -> dict[str, Any]:
+    """Of ``torch.accelerator``. It is not available to who asks that: torch would ask CUDA for the current stream."""
+    return {
+        "current_accelerator": lambda check_available=False: None if check_available else torch.device("cuda"),
+        "device_count": lambda: 1,
+        "current_device_index": lambda: 0,
+        "set_device_index": lambda _device: None,
+        "synchronize": lambda _device=None: None,
+    }
 
 
 def _answers(device: Device, clock: Callable[[], float]) -> dict[str, Any]:

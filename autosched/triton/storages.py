@@ -101,6 +101,8 @@ class Storages:
 class UndefinedMemory(TorchDispatchMode):  # type: ignore[misc]
     """Tells ``storages`` of every tensor that is made, and of every write of torch."""
 
+    supports_higher_order_operators = True  # as the launches of ``torch.library.wrap_triton``
+
     def __init__(self, storages: Storages) -> None:
         super().__init__()
         self._storages = storages
@@ -117,6 +119,8 @@ class UndefinedMemory(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
+        if not hasattr(func, "_schema"):
+            return result  # of a higher order; what it calls comes here, too
         empty = func.namespace == "aten" and func._schema.name.removeprefix("aten::") in _FACTORIES
         for tensor, alias in zip(_results(result), _aliases(func, result), strict=False):
             if alias is None:

@@ -43,6 +43,17 @@ def test_a_program_that_asks_for_cuda(session) -> None:
     assert sum(s.sectors for s in launch.emulation.global_sites) == 3 * 38
 
 
+def test_a_program_that_asks_for_whatever_accelerator_there_is(session) -> None:
+    found = torch.accelerator.current_accelerator()
+    assert torch.accelerator.device_count() == 1
+    x = torch.randn(300, device=found)
+    assert x.is_cuda and found.type == "cuda" and torch.accelerator.current_device_index() == x.get_device()
+    torch.accelerator.synchronize(x.device)
+    weight = torch.nn.Parameter(x)
+    weight.grad = torch.ones_like(x)
+    torch.optim.AdamW([weight]).step()  # it asks whether a graph is being captured
+
+
 def test_what_moves_to_the_gpu(session) -> None:
     """Each form of ``Tensor.to``, as programs and ``Module.to`` write them."""
     model = torch.nn.Linear(4, 3).to("cuda")
@@ -121,6 +132,13 @@ class Reversed:
 
     def data_ptr(self) -> int:
         return self._kept.data_ptr() + (self._kept.numel() - 1) * self._kept.element_size()
+
+
+def test_a_kernel_that_torch_may_trace(session) -> None:
+    x = torch.randn(300, device="cuda")
+    o = torch.empty_like(x)
+    torch.library.wrap_triton(kernels.scale)[(3,)](o, x, 2.0, 300, BLOCK=128)
+    torch.testing.assert_close(o, 2 * x)
 
 
 def test_an_object_with_a_data_pointer() -> None:
@@ -239,7 +257,7 @@ def test_names_that_generated_code_imports() -> None:
 
 
 def test_outside_of_it_nothing_is_left() -> None:
-    before = torch.cuda.is_available(), triton.testing.do_bench
+    before = torch.cuda.is_available(), torch.accelerator.current_accelerator(), triton.testing.do_bench
     with emulated("h100"):
         assert torch.cuda.is_available() and torch.cuda.get_device_name() == "NVIDIA H100 80GB HBM3"
         assert torch.cuda.get_device_properties(0).multi_processor_count == 132
@@ -253,7 +271,8 @@ def test_outside_of_it_nothing_is_left() -> None:
         host = x.cpu()
         x.zero_()
         assert host.eq(2).all()
-    assert (torch.cuda.is_available(), triton.testing.do_bench) == before
+    after = torch.cuda.is_available(), torch.accelerator.current_accelerator(), triton.testing.do_bench
+    assert after == before
     assert not torch.ones(1).is_cuda
 
 

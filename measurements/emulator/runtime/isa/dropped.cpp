@@ -5,11 +5,16 @@
 // instructions. Its effects are the instructions by which it leaves registers: stores, atomics, products of a whole warp.
 // Shuffles take it to other lanes. It is dropped where no lane that it may have come to has executed an effect since.
 // A compare-and-swap at the place of the load that compares with the value is none: it does nothing unless the value is there.
+// Fragments that are loaded a step ahead have the registers of those in use: only the first effects on the ways from the
+// load count, up to where its registers are written anew.
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "isa/dropped.hpp"
 #include "isa/interpreter.hpp"
@@ -30,6 +35,7 @@ struct Use {
   bool decides = false, lost = false;
   std::uint32_t reach = 0;
   std::vector<std::uint32_t> effects;
+  std::vector<const Instruction*> ends;  // loads behind which nothing can come of it
 };
 
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> beginnings) {
@@ -122,6 +128,88 @@ void follow(const Instruction& i, const Instruction& load, Flowing& flowing, Use
   tainted.insert(i.operand, sources);
 }
 
+using Slots = std::vector<std::uint32_t>;  // in order
+
+bool holds(const Slots& slots, std::uint32_t slot) { return std::binary_search(slots.begin(), slots.end(), slot); }
+
+bool takes(const Instruction& i, const Slots& slots) {
+  return std::any_of(i.operand + i.destinations, i.operand + i.destinations + i.sources, [&](std::uint32_t at) { return holds(slots, at); });
+}
+
+// What an instruction makes of a value that is in some registers: those that hold it, or what was made of it, behind it.
+Slots pass(const Instruction& i, Slots held, Use& use) {
+  if (i.guard != 0 && holds(held, i.guard)) use.decides = use.lost = true;
+  const std::uint32_t* const sources = i.operand + i.destinations;
+  if (takes(i, held)) {
+    if (is_shuffle(i)) {
+      use.reach |= reach_of(i);
+    } else if (i.effect != 0) {
+      if (std::find(use.effects.begin(), use.effects.end(), i.effect) == use.effects.end()) use.effects.push_back(i.effect);
+      return held;
+    } else if (i.flow != Flow::plain || is_one_of(i.row->name, {"ld", "st", "call"})) {
+      use.lost = true;
+    }
+    held.insert(held.end(), i.operand, sources);
+    std::sort(held.begin(), held.end());
+    held.erase(std::unique(held.begin(), held.end()), held.end());
+  } else if (i.guard == 0 && (i.flow == Flow::plain || i.flow == Flow::collective)) {
+    std::erase_if(held, [&](std::uint32_t at) { return std::find(i.operand, sources, at) != sources; });
+  }
+  return held;
+}
+
+// An instruction on a way from the load, and the registers that hold of its value before it.
+using Step = std::pair<std::size_t, Slots>;
+
+// The same on each way that the program may take from the loads; nothing where there are too many, or it jumps by a table.
+std::optional<Use> trace_ways(const std::vector<const Instruction*>& loads) {
+  constexpr std::size_t most_steps = 1 << 16;
+  Use use;
+  std::map<Step, std::vector<const Step*>> steps;  // and where they come from
+  std::vector<const Step*> open, effects;
+  const auto reach = [&](const Step* from, std::size_t pc, Slots slots) {
+    if (pc >= program.code.size() || slots.empty()) return;
+    const auto [at, is_new] = steps.try_emplace({pc, std::move(slots)});
+    if (from != nullptr) at->second.push_back(from);
+    if (is_new) open.push_back(&at->first);
+  };
+  for (const Instruction* const load : loads) {
+    if (loads.size() > 1 && only_computes(*load)) continue;
+    Slots slots(load->operand, load->operand + load->destinations);
+    std::sort(slots.begin(), slots.end());
+    reach(nullptr, static_cast<std::size_t>(load - program.code.data()) + 1, std::move(slots));
+  }
+  while (!open.empty() && !use.lost) {
+    if (steps.size() > most_steps) return std::nullopt;
+    const Step* const step = open.back();
+    open.pop_back();
+    const auto& [pc, held] = *step;
+    const Instruction& i = program.code[pc];
+    if (i.flow == Flow::indexed) return std::nullopt;
+    if (takes(i, held) && (i.effect != 0 || is_shuffle(i))) effects.push_back(step);
+    const Slots behind = pass(i, held, use);
+    if (i.flow == Flow::branch) reach(step, static_cast<std::size_t>(i.immediate[0]), behind);
+    const bool leaves = i.flow == Flow::branch || i.flow == Flow::leave || i.flow == Flow::exit || i.flow == Flow::trap;
+    if (!leaves || i.guard != 0) reach(step, pc + 1, behind);
+  }
+  std::unordered_set<const Step*> lead(effects.begin(), effects.end());  // to an effect
+  while (!effects.empty()) {
+    const Step* const step = effects.back();
+    effects.pop_back();
+    for (const Step* const before : steps[*step]) {
+      if (lead.insert(before).second) effects.push_back(before);
+    }
+  }
+  for (auto first = steps.begin(); first != steps.end();) {
+    const std::size_t pc = first->first.first;
+    const auto last = std::find_if(first, steps.end(), [&](const auto& s) { return s.first.first != pc; });
+    const bool may_lead = std::any_of(first, last, [&](const auto& s) { return lead.contains(&s.first); });
+    if (is_load(program.code[pc]) && !may_lead) use.ends.push_back(&program.code[pc]);
+    first = last;
+  }
+  return use;
+}
+
 // Of a load, or of all those of a line of the source.
 Use trace(const std::vector<const Instruction*>& loads) {
   Use use;
@@ -137,6 +225,9 @@ Use trace(const std::vector<const Instruction*>& loads) {
   if (loads.empty()) return use;
   const Instruction& from = *loads.front();
   if (!use.lost) find_checks(from, flowing);
+  if (!use.lost && flowing.checked.empty()) {
+    if (const auto on_the_ways = trace_ways(loads)) return *on_the_ways;
+  }
   for (std::size_t before = 0; before != flowing.tainted.size();) {
     before = flowing.tainted.size();
     for (const Instruction& i : program.code) follow(i, from, flowing, use);
@@ -200,23 +291,29 @@ bool is_used(const Watched& one) {
   return false;
 }
 
-}  // namespace
+bool goes_nowhere(const Use& use) { return !use.lost && use.effects.empty(); }
 
-bool goes_nowhere(SiteIndex load) {
-  const Use& use = use_of(load);
-  return !use.lost && use.effects.empty();
+// Whether it is still open what comes of a read at a line.
+bool may_be_dropped(Kind kind, SiteIndex load, Who reader) {
+  const auto [race, is_new] = races.try_emplace(race_of(kind, self->site), false);
+  if (race->second || goes_nowhere(use_of(load))) return false;
+  race->second = watched.size() >= most_watched || warp_of(reader) >= warp_count;
+  return !race->second;
 }
 
+// Who writes later has read what it was: that is no race, though it stands with the reads of other lanes.
+std::uint32_t others_of(Who reader, bool just_now) {
+  const std::uint32_t lanes = lanes_of(reader);
+  return !just_now && warp_of(self->who) == warp_of(reader) ? lanes & ~lanes_of(self->who) : lanes;
+}
+
+}  // namespace
+
+bool goes_nowhere(SiteIndex load) { return goes_nowhere(use_of(load)); }
+
 void watch_read(Kind kind, SiteIndex load, Who reader, bool just_now, const char* address, unsigned bytes) {
-  const auto [race, is_new] = races.try_emplace(race_of(kind, self->site), false);
-  if (race->second || goes_nowhere(load)) return;
-  if (watched.size() >= most_watched || warp_of(reader) >= warp_count) {
-    race->second = true;
-    return;
-  }
-  std::uint32_t lanes = lanes_of(reader);
-  // Who writes later has read what it was: that is no race, though it stands with the reads of other lanes.
-  if (!just_now && warp_of(self->who) == warp_of(reader)) lanes &= ~lanes_of(self->who);
+  if (!may_be_dropped(kind, load, reader)) return;
+  const std::uint32_t lanes = others_of(reader, just_now);
   const Watched of_line{kind, self->site, load, just_now ? loading : nullptr, reader, lanes, just_now ? effects_so_far : begun};
   if (just_now || address == nullptr || std::popcount(lanes) != 1) {
     watched.push_back(of_line);
@@ -237,6 +334,27 @@ void watch_read(Kind kind, SiteIndex load, Who reader, bool just_now, const char
     const bool is_there = r->address[lane] < first + bytes && first < r->address[lane] + r->bytes;
     const bool is_known = is_there && (r->returned >> lane & 1u) == 0;
     watched.push_back({kind, self->site, load, i, reader, lanes, is_known ? r->since[lane] : begun});
+    any = true;
+  }
+  if (!any) watched.push_back(of_line);
+}
+
+void watch_earlier_read(SiteIndex load, Who reader, Who writer, unsigned address) {
+  if (!may_be_dropped(Kind::shared_race, load, reader)) return;
+  const Watched of_line{Kind::shared_race, self->site, load, nullptr, reader, others_of(reader, false), begun};
+  const ptx::Warp& w = machine[warp_of(reader)];
+  bool any = false;
+  for (const Instruction* const i : at_site(load)) {
+    if (only_computes(*i)) continue;
+    const LastRead* const r = i->reading == 0 ? nullptr : w.last_reads[i->reading].get();
+    if (i->reading != 0 && r == nullptr) continue;
+    // Which of several that the write need not come after was there is not known.
+    const bool is_known = r != nullptr && (r->before == 0 || clocks.ordered(who_of(warp_of(reader), whole_warp), r->before, writer));
+    if (is_known && !r->holds(address)) continue;
+    Watched one = of_line;
+    one.instruction = i;
+    if (is_known) one.since = r->tick;
+    watched.push_back(one);
     any = true;
   }
   if (!any) watched.push_back(of_line);
@@ -405,6 +523,33 @@ void note_reading(Warp& w, const Instruction& i, unsigned lane, std::uint64_t ad
   r.highest[lane] = std::max(r.highest[lane], address);
 }
 
+void note_last_read(Warp& w, const Instruction& i, Lanes lanes, const unsigned* addresses, unsigned bytes) {
+  if (i.reading == 0) return;
+  std::unique_ptr<LastRead>& at = w.last_reads[i.reading];
+  if (at == nullptr) at = std::make_unique<LastRead>();
+  at->before = at->epoch;
+  at->epoch = clocks.now[w.index];
+  at->tick = effects_so_far;
+  at->lanes = lanes;
+  at->bytes = bytes;
+  for_lanes(lanes, [&](unsigned k) { at->address[k] = addresses[k]; });
+}
+
+void settle_overwritten(const Warp& w, const Instruction& load, Lanes lanes) {
+  constexpr std::size_t most_looked_at = 1 << 10;
+  if (watched.size() > most_looked_at) return;
+  std::erase_if(watched, [&](const Watched& one) {
+    if (one.instruction == nullptr || warp_of(one.reader) != w.index || (one.lanes & ~lanes) != 0) return false;
+    const Use& use = use_of(*one.instruction);
+    if (use.reach != 0 || std::find(use.ends.begin(), use.ends.end(), &load) == use.ends.end()) return false;
+    bool& is_fault = races[race_of(one.kind, one.site)];
+    is_fault = is_fault || is_used(one);
+    return true;
+  });
+}
+
+bool watches_reads() { return !watched.empty(); }
+
 void note_effect(Warp& w, const Instruction& i, Lanes lanes) {
   Effect& effect = w.effects[i.effect];
   if (effect.lanes != lanes) {
@@ -418,6 +563,7 @@ void start_block_effects() {
   begun = effects_so_far;
   for (Warp& w : machine) {
     for (auto& reading : w.readings) reading.reset();
+    for (auto& read : w.last_reads) read.reset();
   }
   watched.clear();
 }

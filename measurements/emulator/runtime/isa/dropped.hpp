@@ -7,8 +7,12 @@ namespace autosched::emulator::ptx {
 // Numbers the effects of a program, and notes one of some lanes.
 void number_effects();
 void note_effect(Warp& w, const Instruction& i, Lanes lanes);
-extern const Instruction* loading;  // the load of global memory that is being executed
+extern const Instruction* loading;  // the load that is being executed
 void note_reading(Warp& w, const Instruction& i, unsigned lane, std::uint64_t address, unsigned bytes);
+void note_last_read(Warp& w, const Instruction& i, Lanes lanes, const unsigned* addresses, unsigned bytes);
+// Decides what has come of watched reads whose values a load overwrites now.
+bool watches_reads();
+void settle_overwritten(const Warp& w, const Instruction& load, Lanes lanes);
 void start_block_effects();
 
 }  // namespace autosched::emulator::ptx

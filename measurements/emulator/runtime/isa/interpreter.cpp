@@ -175,6 +175,7 @@ void start() {
     warp.index = w;
     warp.effects.resize(program.effects + std::size_t{1});
     warp.readings.resize(program.readings + std::size_t{1});
+    warp.last_reads.resize(program.readings + std::size_t{1});
     warp.registers = static_cast<unsigned char*>(reserve_zeroed(program.register_bytes));
     warp.known = static_cast<unsigned char*>(reserve_zeroed(program.register_bytes));
     fill_constants(warp);

@@ -167,7 +167,23 @@ struct Reading {
   unsigned bytes = 0;
   Lanes returned = 0;
 };
-constexpr std::uint32_t most_readings = 128;  // loads of a program
+constexpr std::uint32_t most_readings = 256;  // loads of a program
+
+// When a load of shared memory was last executed in the running block, and where each of its lanes read; in which epoch, and
+// in which it was executed before that.
+struct LastRead {
+  std::uint64_t tick = 0;  // as of an effect
+  Epoch epoch = 0, before = 0;
+  Lanes lanes = 0;
+  unsigned bytes = 0, address[warp_size] = {};
+
+  bool holds(unsigned place) const {
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      if ((lanes >> lane & 1u) != 0 && address[lane] <= place && place < address[lane] + bytes) return true;
+    }
+    return false;
+  }
+};
 
 struct Warp {
   unsigned char* registers = nullptr;
@@ -189,6 +205,7 @@ struct Warp {
   const Instruction* waiting[warp_size] = {};  // at a collective or a barrier
   std::vector<Effect> effects;                 // by their numbers
   std::vector<std::unique_ptr<Reading>> readings;  // by their numbers; nullptr: not executed yet
+  std::vector<std::unique_ptr<LastRead>> last_reads;
   // For counts.cpp: the cycle in which the basic block began, and in which the last of its instructions issued; how
   // many have.
   std::uint32_t block_began = 0, latest = 0, issued = 0;

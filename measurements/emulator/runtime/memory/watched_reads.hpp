@@ -9,6 +9,8 @@ namespace autosched::emulator {
 // What comes of a value that was read while another thread writes it: where nothing does, the finding
 // of that kind at self->site is a note. ``just_now``: what the reader has done before makes no difference.
 void watch_read(Kind kind, SiteIndex load, Who reader, bool just_now, const char* address = nullptr, unsigned bytes = 0);
+// The same of a read of shared memory before a write at self->site.
+void watch_earlier_read(SiteIndex load, Who reader, Who writer, unsigned address);
 // Such a finding is a fault for other reasons, too.
 void confirm_race(Kind kind, SiteIndex site);
 void settle_watched_reads();  // of the running blocks, which have ended

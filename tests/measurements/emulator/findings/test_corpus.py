@@ -56,6 +56,7 @@ CASES = (
     Case("sums_of_replicas", K.SHARED_RACE, "note"),
     Case("lock_given_back", K.GLOBAL_RACE, grid=4),
     Case("ldmatrix_read_ahead", K.UNINITIALIZED_SHARED_READ, block=32, shared=256),
+    Case("fragments_read_ahead", K.SHARED_RACE, note=True, shared=256),
     Case("waits_with_barriers", K.DEADLOCK, grid=4, block=128),
     Case("leaves_before_barriers", K.SHARED_RACE),
     Case("shuffle_from_an_absent_lane", K.UNDEFINED_REGISTER, block=48),

@@ -1,6 +1,7 @@
 // ldmatrix and stmatrix: PTX ISA 9.7.14. All lanes are there when a handler runs.
 #include <algorithm>
 
+#include "isa/dropped.hpp"
 #include "isa/memory/memory.hpp"
 #include "isa/program.hpp"
 #include "isa/undefined.hpp"
@@ -37,6 +38,10 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
     good[k] = p.good;
   }
   count_shared_rows(i.site, name, 16, addresses, matrices);
+  if constexpr (!Store) {
+    if (watches_reads()) [[unlikely]] settle_overwritten(w, i, all_lanes);
+    loading = i.reading != 0 ? &i : nullptr;
+  }
   for (unsigned which = 0; which < matrices; ++which) {
     std::uint16_t element[8][8];
     std::uint16_t bits[8][8];  // of the elements, that are known
@@ -86,6 +91,10 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
       }
       if (origin == 0) w.head(at).defined = all_lanes;
     }
+  }
+  if constexpr (!Store) {
+    loading = nullptr;
+    note_last_read(w, i, all_lanes >> (warp_size - 8 * matrices), addresses, 16);
   }
 }
 

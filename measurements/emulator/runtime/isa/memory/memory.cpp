@@ -165,7 +165,10 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     places[k] = resolve(r.space, address_of(w, i, 0, r.offset, k), load_name(i, r.space));
   });
   count(i, places, active, r.bytes(), false);
-  Lanes unknown = 0;
+  if (watches_reads()) [[unlikely]] settle_overwritten(w, i, active);
+  loading = i.reading != 0 ? &i : nullptr;
+  unsigned in_shared[warp_size];
+  Lanes sharing = 0, unknown = 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     const Place& p = places[k];
@@ -174,15 +177,15 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     if (!p.good) {
       std::memset(value, 0xff, static_cast<std::size_t>(r.bytes()));
     } else if (p.space == Space::global) {
-      loading = i.reading != 0 ? &i : nullptr;
       known.whole = read_global(value, reinterpret_cast<const void*>(p.offset), r.bytes(), load_name(i, Space::global),
                                 (i.flags & read_only) != 0, (i.flags & by_l2) != 0, (i.flags & block_scope) != 0, known.bits);
       if (!known.whole) known.origin = i.site;
-      loading = nullptr;
       if (i.reading != 0) note_reading(w, i, k, p.offset, static_cast<unsigned>(r.bytes()));
       if (i.flags & by_l2) read_flag(flag_in_global(reinterpret_cast<const void*>(p.offset)));
     } else if (p.space == Space::shared) {
       const auto address = static_cast<unsigned>(p.offset);
+      in_shared[k] = address;
+      sharing |= 1u << k;
       known.whole = read_shared(value, address, r.bytes(), "ld.shared", true);
       if (!known.whole) known.origin = known_shared(address, r.bytes(), known.bits);
       if (i.flags & by_l2) read_flag(flag_in_shared(address));
@@ -204,6 +207,8 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     }
     after_access(i);
   });
+  loading = nullptr;
+  if (sharing != 0) note_last_read(w, i, sharing, in_shared, static_cast<unsigned>(r.bytes()));
   for (unsigned d = 0; d < i.destinations; ++d) w.head(i.destination(d)).defined |= active & ~unknown;
 }
 

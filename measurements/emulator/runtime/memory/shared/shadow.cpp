@@ -128,7 +128,7 @@ void report_race(unsigned address, Who me, const char* doing, const Stamp& other
   if (doing[0] == 'r') {
     watch_read(Kind::shared_race, self->site, me, true);
   } else if (did[0] == 'r') {
-    watch_read(Kind::shared_race, other.site, other.who, false);
+    watch_earlier_read(other.site, other.who, me, address);
   } else {
     confirm_race(Kind::shared_race, self->site);
   }

@@ -13,7 +13,8 @@ from autosched.proofs.plan import stress_runs
 from autosched.proofs.run import ProofSettings
 from autosched.proofs.stress_sizes import stress_sizes
 from search_spaces.catalogue import problem_from_json, template
-from search_spaces.hardware.devices import device
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.device_source import include_dir
 from search_spaces.templates.headers import Headers
@@ -21,6 +22,7 @@ from search_spaces.templates.headers import Headers
 MATMUL, ROWS, TRANSPOSE = "kernels/matmul.cuh", "kernels/row_reduction.cuh", "kernels/transpose.cuh"
 WGMMA, WGMMA_MATMUL = "wgmma/f16_split_columns", "kernels/wgmma_matmul.cuh"
 MMA, SOFTMAX, COLUMNS = "mma_f16_pipelined", "softmax_f16_registers", "reduce_bf16_columns"
+MATRICES = "mma_tf32_split"
 MATVEC, COPY, TRANSPOSED = "matvec_f16_odd", "copy_u8_tail", "transpose_u8_pipelined"
 
 
@@ -48,14 +50,14 @@ FIRST = (
 )  # fmt: skip
 REST = (
     Planted("32-bit rows of out", MMA, "far rows", MATMUL,
-            "out + static_cast<long long>(row) * C::n", "out + row * C::n"),
+            "out + static_cast<long long>(row0) * C::n", "out + row0 * C::n"),
     Planted("32-bit rows of a tile copy", MMA, "far rows", "common/tile_copy.cuh",
             "static_cast<long long>(major_origin + major) * ArrayMinor", "(major_origin + major) * ArrayMinor"),
     Planted("32-bit columns of a tile copy", MMA, "far columns", "common/tile_copy.cuh",
             "static_cast<long long>(major_origin + major) * ArrayMinor", "(major_origin + major) * ArrayMinor"),
-    Planted("32-bit batches of a", MMA, "far matrices", MATMUL, "static_cast<long long>(work.batch) * C::m * C::k",
+    Planted("32-bit batches of a", MATRICES, "far matrices", MATMUL, "static_cast<long long>(work.batch) * C::m * C::k",
             "work.batch * C::m * C::k"),
-    Planted("32-bit batches of out", MMA, "far matrices", MATMUL,
+    Planted("32-bit batches of out", MATRICES, "far matrices", MATMUL,
             "out += static_cast<long long>(batch) * C::m * C::n", "out += batch * C::m * C::n"),
     Planted("32-bit columns of a column reduction", COLUMNS, "far columns", ROWS,
             "static_cast<long long>(at) * C::inner", "at * C::inner"),
@@ -64,8 +66,9 @@ REST = (
             "tile.out + (tile.n + column + first * store_rows) * int(C::rows)"),
     Planted("32-bit matrices of a transpose", TRANSPOSED, "far matrices", TRANSPOSE, "id / per_matrix * matrix",
             "id / per_matrix * int(matrix)"),
-    Planted("a product ends after 64 steps", MMA, "long k", MATMUL, "left = tiles; left > 0; --left) {\n      Loader",
-            "left = tiles > 64 ? 64 : tiles; left > 0; --left) {\n      Loader"),
+    Planted("a product ends after 64 steps", MMA, "long k", MATMUL,
+            "(int left = tiles; left > 0; --left) {\n      const Words next = scales.take();\n      Loader",
+            "(int left = tiles > 64 ? 64 : tiles; left > 0; --left) {\n      auto next = scales.take();\n      Loader"),
     Planted("a matvec ends after 64 steps", "matvec_f16_split", "long k", "kernels/matvec.cuh",
             "first + C::tiles_of_split : C::tiles_k;", "first + C::tiles_of_split : C::tiles_k % 64;"),
     Planted("32-bit rows of wgmma's out", WGMMA, "far rows", WGMMA_MATMUL,
@@ -83,21 +86,35 @@ REST = (
 SIZES = tuple({(p.case, p.size): p for p in (*FIRST, *REST)}.values())
 
 
+def golden(case: str) -> tuple[Problem, Schedule, Device]:
+    data = json.loads((GOLDEN / f"{case}.json").read_text())
+    schedule = Schedule.from_json(data["template"], data["schedule"])
+    return problem_from_json(data["problem"]), schedule, device(data["device"])
+
+
+def with_fault(planted: Planted) -> Headers:
+    return edited(Headers.from_folder(include_dir()), f"autosched/{planted.header}", planted.old, planted.new)
+
+
 def found(planted: Planted, broken: bool = True) -> str:
     """Return the status of the run at one stress size, of the kernel with the fault or of the right one."""
-    data = json.loads((GOLDEN / f"{planted.case}.json").read_text())
-    problem, where = problem_from_json(data["problem"]), device(data["device"])
-    schedule = Schedule.from_json(data["template"], data["schedule"])
-    made = template(data["template"])
+    problem, schedule, where = golden(planted.case)
+    made = template(schedule.template)
     if broken:
-        right = Headers.from_folder(include_dir())
-        headers = edited(right, f"autosched/{planted.header}", planted.old, planted.new)
+        headers = with_fault(planted)
         lower = made.lower
         made = replace(made, lower=lambda p, c, d: replace(lower(p, c, d), headers=headers))
     runs = stress_runs(made, problem, schedule, where, ProofSettings("full"))
     run = next(run for run in runs if run.name == planted.size)
     assert run.make is not None, run.absent
     return run.make().status
+
+
+@pytest.mark.parametrize("planted", [*FIRST, *REST], ids=lambda p: p.name)
+def test_each_fault_is_of_a_line_and_a_size_that_there_are(planted: Planted) -> None:
+    problem, schedule, _ = golden(planted.case)
+    assert planted.size in {size.name for size in stress_sizes(problem, schedule)}
+    with_fault(planted)
 
 
 @pytest.mark.parametrize("planted", FIRST, ids=lambda p: p.name)

@@ -7,6 +7,7 @@ import first_configuration  # noqa: F401
 
 # isort: split
 import torch
+from host_comparison import randn
 
 # Its own import needs its compiled library.
 for _name in ("bitsandbytes", "bitsandbytes.backends"):
@@ -17,12 +18,8 @@ from bitsandbytes.backends.triton import kernels_optim, ops  # noqa: E402
 _CODE = torch.linspace(-1, 1, 256)
 
 
-def _randn(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
 def eight_bits():
-    x = _randn(1000)
+    x = randn(1000)
     found, most = ops.quantize_blockwise(x.to("cuda"), _CODE.to("cuda"), 256)
     expected, of_blocks = kernels_optim._quantize_blockwise_pytorch(x, _CODE, 256)
     torch.testing.assert_close(most.to("cpu"), of_blocks)
@@ -32,7 +29,7 @@ def eight_bits():
 
 
 def _four_bits(kind, step, dtype=torch.float32):
-    x = _randn(1024).to(dtype)
+    x = randn(1024).to(dtype)
     packed, most = ops.quantize_4bit(x.to("cuda"), 64, kind, torch.uint8)
     torch.testing.assert_close(most.to("cpu"), x.reshape(-1, 64).abs().amax(1).float())
     again = ops.dequantize_4bit(packed, most, 64, kind, (1024,), dtype)
@@ -52,15 +49,15 @@ def four_bits_floating():
 
 
 def _states(two):
-    first, most = kernels_optim._quantize_blockwise_pytorch(_randn(1000, seed=2) / 9, _CODE, 256)
+    first, most = kernels_optim._quantize_blockwise_pytorch(randn(1000, seed=2) / 9, _CODE, 256)
     if not two:
         return first, None, most, None
-    second, of_second = kernels_optim._quantize_blockwise_pytorch(_randn(1000, seed=3).square() / 9, _CODE, 256)
+    second, of_second = kernels_optim._quantize_blockwise_pytorch(randn(1000, seed=3).square() / 9, _CODE, 256)
     return first, second, most, of_second
 
 
 def _optimizer(name, two, squares=False):
-    p, g = _randn(1000), _randn(1000, seed=1)
+    p, g = randn(1000), randn(1000, seed=1)
     s1, s2, a1, a2 = _states(two)
     if squares:  # what its state is
         _, s1, _, a1 = _states(two=True)
@@ -102,7 +99,7 @@ def adagrad_of_eight_bits():
 
 
 def _optimizer_of_32_bits(name, two):
-    p, g, s1 = _randn(1000), _randn(1000, seed=1), torch.zeros(1000)
+    p, g, s1 = randn(1000), randn(1000, seed=1), torch.zeros(1000)
     s2 = torch.zeros(1000) if two else None
     moved = [t if t is None else t.clone().to("cuda") for t in (g, p, s1, s2)]
     ops.optimizer_update_32bit(name, *moved, None, 0.0, 0.0, 0.9, 0.99, 0.0, 0.0, 1e-8, 0.01, 1, 0.1, 1.0)

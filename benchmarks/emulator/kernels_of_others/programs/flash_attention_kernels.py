@@ -4,6 +4,7 @@ Its attention in Triton, of 2022, has arguments of tl.dot that Triton 3.4 does n
 """
 
 import sys
+from functools import partial
 from importlib.util import find_spec, module_from_spec
 
 import first_configuration  # noqa: F401
@@ -11,6 +12,7 @@ import first_configuration  # noqa: F401
 # isort: split
 import torch
 import torch.nn.functional as F
+from host_comparison import randn, same
 
 # Its own import needs its compiled library.
 _spec = find_spec("flash_attn")
@@ -20,29 +22,14 @@ from flash_attn.ops.triton.cross_entropy import cross_entropy_loss  # noqa: E402
 from flash_attn.ops.triton.layer_norm import layer_norm_fn, rms_norm_fn  # noqa: E402
 from flash_attn.ops.triton.rotary import apply_rotary  # noqa: E402
 
-
-def _randn(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def _same(ours, theirs, *inputs, tolerance=1e-4):
-    """Compare results and gradients with those of the host."""
-    on_host = [x.clone().requires_grad_() for x in inputs]
-    on_gpu = [x.to("cuda").requires_grad_() for x in inputs]
-    expected, found = theirs(*on_host), ours(*on_gpu)
-    torch.testing.assert_close(found.to("cpu"), expected, rtol=tolerance, atol=tolerance)
-    upstream = _randn(*expected.shape, seed=9)
-    expected.backward(upstream)
-    found.backward(upstream.to("cuda"))
-    for x, copy in zip(on_gpu, on_host, strict=True):
-        torch.testing.assert_close(x.grad.to("cpu"), copy.grad, rtol=10 * tolerance, atol=10 * tolerance)
+_same = partial(same, tolerance=1e-4)
 
 
 def layer_norm():
     _same(
         lambda x, w, b: layer_norm_fn(x, w, b, eps=1e-5),
         lambda x, w, b: F.layer_norm(x, (200,), w, b),
-        _randn(6, 200), _randn(200, seed=1), _randn(200, seed=2),
+        randn(6, 200), randn(200, seed=1), randn(200, seed=2),
     )  # fmt: skip
 
 
@@ -50,7 +37,7 @@ def layer_norm_of_a_sum():
     _same(
         lambda x, r, w, b: layer_norm_fn(x, w, b, residual=r, eps=1e-5),
         lambda x, r, w, b: F.layer_norm(x + r, (200,), w, b),
-        _randn(6, 200), _randn(6, 200, seed=3), _randn(200, seed=1), _randn(200, seed=2),
+        randn(6, 200), randn(6, 200, seed=3), randn(200, seed=1), randn(200, seed=2),
     )  # fmt: skip
 
 
@@ -58,7 +45,7 @@ def rms_norm():
     _same(
         lambda x, w: rms_norm_fn(x, w, None, eps=1e-5),
         lambda x, w: F.rms_norm(x, (300,), w, 1e-5),
-        _randn(6, 300), _randn(300, seed=1),
+        randn(6, 300), randn(300, seed=1),
     )  # fmt: skip
 
 
@@ -66,7 +53,7 @@ def rms_norm_of_a_sum():
     _same(
         lambda x, r, w: rms_norm_fn(x, w, None, residual=r, eps=1e-5),
         lambda x, r, w: F.rms_norm(x + r, (300,), w, 1e-5),
-        _randn(6, 300), _randn(6, 300, seed=2), _randn(300, seed=1),
+        randn(6, 300), randn(6, 300, seed=2), randn(300, seed=1),
     )  # fmt: skip
 
 
@@ -74,7 +61,7 @@ def layer_norm_without_bias():
     _same(
         lambda x, w: layer_norm_fn(x, w, None, eps=1e-5),
         lambda x, w: F.layer_norm(x, (300,), w),
-        _randn(6, 300), _randn(300, seed=1),
+        randn(6, 300), randn(300, seed=1),
     )  # fmt: skip
 
 
@@ -83,7 +70,7 @@ def rms_norm_scaled_by_rows():
     _same(
         lambda x, w: rms_norm_fn(x, w, None, eps=1e-5, rowscale=scale.to("cuda")),
         lambda x, w: F.rms_norm(x * scale[:, None], (300,), w, 1e-5),
-        _randn(6, 300), _randn(300, seed=1),
+        randn(6, 300), randn(300, seed=1),
     )  # fmt: skip
 
 
@@ -93,7 +80,7 @@ def cross_entropy():
     _same(
         lambda x: cross_entropy_loss(x, labels.to("cuda"), label_smoothing=0.1)[0],
         lambda x: F.cross_entropy(x, labels, label_smoothing=0.1, reduction="none"),
-        _randn(7, 300),
+        randn(7, 300),
     )
 
 
@@ -105,7 +92,7 @@ def _turned(x, cos, sin, interleaved):
 
 def _rotary(interleaved, in_place):
     angle = torch.arange(11)[:, None] * 10000.0 ** (-torch.arange(16) / 16)
-    cos, sin, x = torch.cos(angle), torch.sin(angle), _randn(2, 11, 3, 32)
+    cos, sin, x = torch.cos(angle), torch.sin(angle), randn(2, 11, 3, 32)
     expected = _turned(x, cos[:, None], sin[:, None], interleaved)
     found = apply_rotary(x.to("cuda"), cos.to("cuda"), sin.to("cuda"), interleaved=interleaved, inplace=in_place)
     torch.testing.assert_close(found.to("cpu"), expected, rtol=1e-4, atol=1e-5)

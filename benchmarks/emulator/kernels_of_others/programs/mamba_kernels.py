@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 from importlib.util import find_spec, module_from_spec
 
 import first_configuration  # noqa: F401
@@ -9,6 +10,7 @@ import first_configuration  # noqa: F401
 # isort: split
 import torch
 import torch.nn.functional as F
+from host_comparison import randn, same
 
 os.environ["MAMBA_DETERMINISTIC"] = "1"  # the smallest of each kernel's configurations
 
@@ -28,30 +30,16 @@ from mamba_ssm.ops.triton.ssd_combined import mamba_chunk_scan_combined, ssd_chu
 BATCH, LENGTH, HEADS, WIDTH, STATES, CHUNK = 1, 64, 2, 16, 16, 32
 
 
-def _randn(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def _same(ours, theirs, *inputs, tolerance=1e-3):
-    """Compare results and gradients with those of the host."""
-    on_host = [x.clone().requires_grad_() for x in inputs]
-    on_gpu = [x.to("cuda").requires_grad_() for x in inputs]
-    expected, found = theirs(*on_host), ours(*on_gpu)
-    torch.testing.assert_close(found.to("cpu"), expected, rtol=tolerance, atol=tolerance)
-    upstream = _randn(*expected.shape, seed=9)
-    expected.backward(upstream)
-    found.backward(upstream.to("cuda"))
-    for x, copy in zip(on_gpu, on_host, strict=True):
-        torch.testing.assert_close(x.grad.to("cpu"), copy.grad, rtol=10 * tolerance, atol=10 * tolerance)
+_same = partial(same, tolerance=1e-3)
 
 
 def _inputs():
     """Return x, time steps, rates, B and C."""
-    x = _randn(BATCH, LENGTH, HEADS, WIDTH)
-    steps = F.softplus(_randn(BATCH, LENGTH, HEADS, seed=1) - 2)
+    x = randn(BATCH, LENGTH, HEADS, WIDTH)
+    steps = F.softplus(randn(BATCH, LENGTH, HEADS, seed=1) - 2)
     return (
-        x, steps, -torch.exp(_randn(HEADS, seed=2)), _randn(BATCH, LENGTH, 1, STATES, seed=3),
-        _randn(BATCH, LENGTH, 1, STATES, seed=4),
+        x, steps, -torch.exp(randn(HEADS, seed=2)), randn(BATCH, LENGTH, 1, STATES, seed=3),
+        randn(BATCH, LENGTH, 1, STATES, seed=4),
     )  # fmt: skip
 
 
@@ -59,7 +47,7 @@ def layer_norm():
     _same(
         lambda x, r, w, b: norms.layer_norm_fn(x, w, b, residual=r),
         lambda x, r, w, b: norms.layer_norm_ref(x, w, b, residual=r),
-        _randn(6, 200), _randn(6, 200, seed=3), _randn(200, seed=1), _randn(200, seed=2),
+        randn(6, 200), randn(6, 200, seed=3), randn(200, seed=1), randn(200, seed=2),
     )  # fmt: skip
 
 
@@ -67,7 +55,7 @@ def rms_norm():
     _same(
         lambda x, w: norms.rms_norm_fn(x, w, None),
         lambda x, w: norms.rms_norm_ref(x, w, None),
-        _randn(6, 300), _randn(300, seed=1),
+        randn(6, 300), randn(300, seed=1),
     )  # fmt: skip
 
 
@@ -75,7 +63,7 @@ def rms_norm_of_a_sum():
     _same(
         lambda x, r, w: norms.rms_norm_fn(x, w, None, residual=r),
         lambda x, r, w: norms.rms_norm_ref(x, w, None, residual=r),
-        _randn(6, 300), _randn(6, 300, seed=2), _randn(300, seed=1),
+        randn(6, 300), randn(6, 300, seed=2), randn(300, seed=1),
     )  # fmt: skip
 
 
@@ -83,7 +71,7 @@ def _gated(before):
     _same(
         lambda x, z, w: layernorm_gated.rmsnorm_fn(x, w, None, z=z, group_size=64, norm_before_gate=before),
         lambda x, z, w: layernorm_gated.rms_norm_ref(x, w, None, z=z, group_size=64, norm_before_gate=before),
-        _randn(6, 128), _randn(6, 128, seed=1), _randn(128, seed=2),
+        randn(6, 128), randn(6, 128, seed=1), randn(128, seed=2),
     )  # fmt: skip
 
 
@@ -96,9 +84,9 @@ def rms_norm_before_the_gate():
 
 
 def gated_silu():
-    both = _randn(6, 200).requires_grad_()
+    both = randn(6, 200).requires_grad_()
     x, y = both.chunk(2, -1)
-    expected, upstream = F.silu(x) * y, _randn(6, 100, seed=9)
+    expected, upstream = F.silu(x) * y, randn(6, 100, seed=9)
     expected.backward(upstream)
     on_gpu = both.detach().to("cuda")
     torch.testing.assert_close(_swiglu_fwd(on_gpu).to("cpu"), expected.detach(), rtol=1e-4, atol=1e-5)
@@ -106,9 +94,9 @@ def gated_silu():
 
 
 def state_update():
-    state, x, step = _randn(2, 40, STATES), _randn(2, 40, seed=1), _randn(2, 40, seed=2)
-    rates, b, c = -torch.rand(40, STATES), _randn(2, STATES, seed=3), _randn(2, STATES, seed=4)
-    named = {"D": _randn(40, seed=5), "z": _randn(2, 40, seed=6), "dt_bias": _randn(40, seed=7)}
+    state, x, step = randn(2, 40, STATES), randn(2, 40, seed=1), randn(2, 40, seed=2)
+    rates, b, c = -torch.rand(40, STATES), randn(2, STATES, seed=3), randn(2, STATES, seed=4)
+    named = {"D": randn(40, seed=5), "z": randn(2, 40, seed=6), "dt_bias": randn(40, seed=7)}
     on_gpu = [t.clone().to("cuda") for t in (state, x, step, rates, b, c)]
     expected = selective_state_update_ref(state, x, step, rates, b, c, **named, dt_softplus=True)
     found = selective_state_update(*on_gpu, **{n: t.to("cuda") for n, t in named.items()}, dt_softplus=True)
@@ -127,7 +115,7 @@ def states_of_chunks():
 
 
 def states_passed_on():
-    states = _randn(BATCH, LENGTH // CHUNK, HEADS, WIDTH * STATES)
+    states = randn(BATCH, LENGTH // CHUNK, HEADS, WIDTH * STATES)
     decay = -torch.rand(BATCH, HEADS, LENGTH // CHUNK, generator=torch.Generator().manual_seed(1))
     _same(
         lambda s, d: ssd_state_passing.state_passing(s, d)[0],
@@ -138,7 +126,7 @@ def states_passed_on():
 
 def scan_of_chunks():
     x, steps, rates, b, c = _inputs()
-    states = _randn(BATCH, LENGTH // CHUNK, HEADS, WIDTH, STATES, seed=5)
+    states = randn(BATCH, LENGTH // CHUNK, HEADS, WIDTH, STATES, seed=5)
     _same(
         lambda b, c, x, *o: ssd_chunk_scan.chunk_scan(b, c, x, *o),
         lambda b, c, x, *o: ssd_chunk_scan.chunk_scan_ref(b, c, x, *o),

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from program_outcome import outcome
 from program_schedules import Values, filled
 
 from autosched.programs.loading import load_program, problem
 from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
 from measurements.compiler.pool import CompileFailure, CompilePool
-from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array
@@ -20,7 +20,6 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.headers import Headers
-from search_spaces.templates.kernel import Kernel
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "programs"
 H100 = device("h100")
@@ -86,20 +85,6 @@ def legal(p: ProgramProblem, values: Values) -> Schedule:
     schedule = filled(p, values, H100)
     assert template(p.program).space(p, H100).valid.explain(schedule) == []
     return schedule
-
-
-def outcome(p: ProgramProblem, kernel: Kernel) -> str:
-    """ "ok", what the emulator reports, or "wrong"."""
-    inputs = p.random_inputs(1)
-    run = emulate(kernel, inputs, time_limit=60.0)
-    if run.status != "ok":
-        return str(run.status)
-    wanted, bounds = p.expected(inputs)
-    types = {o.name: o.dtype for o in p.operands()}
-    for name, values in wanted.items():
-        if not np.all(np.abs(types[name].load(run.outputs[name]) - values) <= bounds[name]):
-            return "wrong"
-    return "ok"
 
 
 @pytest.mark.parametrize(

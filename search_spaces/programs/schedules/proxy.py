@@ -65,6 +65,12 @@ def dealt_out(problem: ProgramProblem, schedule: Schedule) -> dict[str, int]:
     return {name: trace.tile[axis] for name, axis in independent(trace).items()}
 
 
+def _whole_turns(splits: int, stages: int) -> int:
+    """Return how many whole turns of a loop are enough: each split fills its ring and goes on for a turn, but the last,
+    which has one less. The cut loop has one turn more, which may be a part of one."""
+    return stages if splits == 1 else splits * (stages + 1) - 2
+
+
 def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
     """By the names of sizes, the extent of a step and how many whole ones are enough."""
     units: dict[str, tuple[int, int]] = {}
@@ -91,7 +97,7 @@ def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
                     fixed.add(name)
                 continue
             walked.setdefault(name, set()).add(window.shape[d])
-            most = max((splits * stages.get(loop.number, 1) for loop in loops), default=1)
+            most = max((_whole_turns(splits, stages.get(loop.number, 1)) for loop in loops), default=1)
             unit, count = units.get(name, (window.shape[d], 1))
             units[name] = max(unit, window.shape[d]), max(count, most)
         for name, place in zip(names[:-2], window.array.lead, strict=False):

@@ -244,6 +244,21 @@ def test_the_proxy_keeps_remainders() -> None:
         assert small.k // bk >= schedule.integer("stages") and small.m <= 2 * bm
 
 
+@pytest.mark.parametrize("where", ["a100", "h100"])
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [("gated_mlp", {"m": 512, "n": 1024, "k": 1024}), ("matmul_softmax", {"m": 4096, "n": 1024, "k": 4096})],
+)
+def test_what_is_emulated_for_split_k_has_the_same_schedule(name: str, sizes: dict[str, int], where: str) -> None:
+    p, own = problem(example(name), **sizes), template(example(name))
+    schedules = [s for s in own.space(p, device(where)).sample(60, 0) if s.integer("split_k") > 1]
+    assert len({s.integer("split_k") for s in schedules}) > 3
+    for schedule in schedules:
+        small = own.proxy(p, schedule)  # type: ignore[misc]
+        assert small.flops < p.flops
+        own.config(small, schedule, device(where))
+
+
 def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place, database = str(EXAMPLES / "gemm_relu.py"), str(tmp_path / "best.db")
     sizes = ["--size", "m=96", "--size", "n=64", "--size", "k=64", "--device", "a100"]

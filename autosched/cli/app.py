@@ -238,7 +238,9 @@ def _add_operators(app: typer.Typer, whole: str, only: str | None = None) -> Non
     def without_operator(ctx: typer.Context) -> None:
         if ctx.invoked_subcommand is None:
             known = ", ".join(o.name for o in operators())
-            raise InputError(f"{whole} needs an operator ({known}), --kernel FILE or --program FILE: see 'autosched {whole} --help'")
+            raise InputError(
+                f"{whole} needs an operator ({known}), --kernel FILE or --program FILE: see 'autosched {whole} --help'"
+            )
 
     group.callback(invoke_without_command=True)(without_operator)
     known = operators()

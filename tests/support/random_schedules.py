@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from search_spaces.arrays import IntArray
@@ -20,7 +22,7 @@ def random_schedule(space: Space, seed: int) -> Schedule:
     """Every valid schedule has a chance, though not the same one. Raises EmptySpace where there is none."""
     steps, rng = _steps(space), np.random.default_rng(seed)
     for _ in range(STARTS):
-        codes = _start(steps, rng)
+        codes = _start(steps, space.constants, rng)
         if codes is not None:
             return Schedule.from_json(space.name, {p.name: p.values[codes[p.name]] for p in space.parameters})
     return space.valid.sample(1, seed)[0]
@@ -28,7 +30,7 @@ def random_schedule(space: Space, seed: int) -> Schedule:
 
 def _steps(space: Space) -> list[Step]:
     """Each parameter with the attributes and rules that are known with it."""
-    known: set[str] = set()
+    known = set(space.constants)
     attributes, rules, steps = list(space.attributes), list(space.constraints), list[Step]()
     for parameter in space.parameters:
         known.add(parameter.name)
@@ -44,11 +46,11 @@ def _steps(space: Space) -> list[Step]:
     return steps
 
 
-def _start(steps: list[Step], rng: np.random.Generator) -> dict[str, int] | None:
+def _start(steps: list[Step], constants: Mapping[str, int], rng: np.random.Generator) -> dict[str, int] | None:
     """Return a code for each parameter, or None."""
     values = {p.name: p.values for p, _, _ in steps}
     codes: list[int] = []
-    columns: list[dict[str, int]] = [{}]
+    columns: list[dict[str, int]] = [dict(constants)]
     left: list[list[tuple[int, dict[str, int]]]] = []  # of each parameter, what was not tried
     back = 0
     while len(codes) < len(steps):

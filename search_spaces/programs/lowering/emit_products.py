@@ -166,7 +166,7 @@ class Products(Boxes):
         """Declare two buffers of an operand's fragments."""
         staged = next(n.staged for n in self.staged.values() if n.staged.name == operand)
         kind, name = "Left" if spread.kind == "left" else "Right", self.new("fragments")
-        self.code.declare(f"tile::{kind}Fragments<Operand_{operand}> {name}[2];")
+        self.code.declare(f"tile::{kind}Fragments<tile::ReadEarly<Operand_{operand}>> {name}[2];")
         reads.append(f"{name}[buffer].load(tile_{operand}, step, {self._group(staged)}, lane);")
         return name
 

@@ -175,10 +175,42 @@ def test_a_turn_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> Non
     ids=["wait", "barrier", "slot"],
 )
 def test_faults_of_the_ring_are_reported(header: str, old: str, new: str) -> None:
+    assert outcome_of("programs/gemm_relu.py", {"m": 64, "n": 64, "k": 256}, with_fault(header, old, new)) != "ok"
+
+
+def with_fault(header: str, old: str, new: str) -> Callable[[Kernel], Kernel]:
     def changed(kernel: Kernel) -> Kernel:
         texts = dict(kernel.headers.files)
         assert texts[header].count(old) == 1
         texts[header] = texts[header].replace(old, new)
         return dataclasses.replace(kernel, headers=Headers.of(texts))
 
-    assert outcome_of("programs/gemm_relu.py", {"m": 64, "n": 64, "k": 256}, changed) != "ok"
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("cp_async_wait_group<ahead - 1>", "cp_async_wait_group<ahead>"),
+        ("ahead - 1>();\n    ptx::barrier_sync();", "ahead - 1>();"),
+        ("        tile = stage_at(stage);\n", ""),
+        ("read(tile, step + 1, (step + 1) % 2);", "read(tile, step + 1, step % 2);"),
+        ("multiply(step % 2);", "multiply(0);"),
+        ("        fill = behind(fill);\n", ""),
+        ("ahead) loads.template start<whole>(stage_at(fill));", "ahead) loads.template start<whole>(stage_at(stage));"),
+        ("if (whole || left > ahead) loads", "if (whole || left > ahead + 1) loads"),
+    ],
+    ids=["wait", "barrier", "slot", "buffer", "multiplied", "filled", "overwritten", "last load"],
+)
+def test_faults_of_two_buffers_of_fragments_are_reported(old: str, new: str) -> None:
+    sizes = {"m": 64, "n": 64, "k": 256}
+    p = problem(load_program(str(EXAMPLES / "programs/gemm_relu.py")), **sizes)
+    schedules = template(p.program).space(p, A100).valid.sample(400, 3)
+    schedule = next(
+        s
+        for s in schedules
+        if s.integer("fragment_buffers") == 2 and s.integer("stages") in (3, 4) and s.integer("split_k") == 1
+    )
+    assert outcome_of("programs/gemm_relu.py", sizes, schedule=schedule) == "ok"
+    changed = with_fault("autosched/tile/ring.cuh", old, new)
+    assert outcome_of("programs/gemm_relu.py", sizes, changed, schedule) != "ok"

@@ -28,7 +28,7 @@ from search_spaces.programs.planning.unrolling import UNROLLS, unrollable
 from search_spaces.programs.planning.ways import has_boxes
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import BARRIER_BYTES, filling, threads, workers
-from search_spaces.programs.schedules.fragments import fragment_buffers, is_bufferable
+from search_spaces.programs.schedules.fragments import fragment_buffers
 from search_spaces.programs.schedules.sizes import anchor_count, derived_sizes, is_turnable
 from search_spaces.programs.schedules.streams import is_splittable, stream_attributes, stream_k
 from search_spaces.spaces.columns import ceil_div
@@ -163,7 +163,6 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
         listed.append(_peelable(found, place, name))
     shaping = shaping_names(problem, device)
 
-    buffered = is_bufferable(found)
     shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
     bit = {shape: 1 << at for at, shape in enumerate(shapes)}
 
@@ -173,9 +172,15 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     def mask(of: frozenset[tuple[int, int]]) -> int:
         return sum(bit[shape] for shape in of)
 
+    def live(fragment_buffers: int = 1, **values: Value) -> int:
+        found_needs = estimates.needs(found.inference(values), values)
+        return found_needs.registers + (fragment_buffers - 1) * found_needs.fragments
+
+    buffers = {p.name: p.name for p in fragment_buffers(found)}
+    doc = "registers of values, a lower estimate"
+    listed.append(Attribute("live_registers", each(live), doc, names={**shaping, **buffers}))
     for name, read, doc in (
-        ("live_registers", lambda n: n.registers, "registers of values, a lower estimate"),
-        *(((STEP_REGISTERS, lambda n: n.fragments, "registers of the fragments of a step"),) if buffered else ()),
+        *(((STEP_REGISTERS, lambda n: n.fragments, "registers of the fragments of a step"),) if buffers else ()),
         ("exchanged_inside", lambda n: mask(n.inside), "which tiles are exchanged in loops, a bit for each shape"),
         ("exchanged_outside", lambda n: mask(n.outside), "which tiles are exchanged outside of loops"),
         ("joined_inside", lambda n: n.joined_inside, "shared bytes of reductions across warps in loops"),
@@ -187,16 +192,6 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
         parts = _added("copying", list(copying.values()), "registers that copy tiles")
         listed += parts
         copying = {"copying": parts[-1].name}
-    if buffered:
-        copying["buffers"] = "buffer_registers"
-        listed.append(
-            Attribute(
-                "buffer_registers",
-                lambda buffers, step: (buffers - 1) * step,
-                "registers of fragments that are read early",
-                names={"buffers": "fragment_buffers", "step": STEP_REGISTERS},
-            )
-        )
     listed.append(
         Attribute(
             "registers",

@@ -22,6 +22,11 @@ def is_bufferable(found: Choices) -> bool:
     return all(bufferable(i) is not None for i in found.inferences.values())
 
 
+def copying_name(found: Choices) -> str:
+    """Return the column of the registers that copy all operands: none where that is by cp.async alone."""
+    return f"copying_staging_{unique_operands(found.first)[-1].name}"
+
+
 def fragment_buffers(found: Choices) -> tuple[Parameter, ...]:
     if not is_bufferable(found):
         return ()
@@ -47,18 +52,13 @@ def fragment_rules(found: Choices) -> tuple[Rule, ...]:
         )
 
     names = {"fragment_buffers": "fragment_buffers", "intrinsic": "intrinsic", "tile_k": f"tile_k{product.suffix}"}
-    copies = (
-        Rule(
-            f"fragment_copies_{s.name}",
-            lambda fragment_buffers, copy: (fragment_buffers == 1) | (copy == "cp.async"),
-            f"two buffers of fragments need cp.async copies, but that of {s.name} is {{copy}}: loads through registers "
-            "land too late",
-            names={"fragment_buffers": "fragment_buffers", "copy": f"copy_{s.name}"},
-        )
-        for s in unique_operands(found.first)
-    )
     return (
-        *copies,
+        Rule(
+            "fragment_copies",
+            lambda fragment_buffers, copying: (fragment_buffers == 1) | (copying == 0),
+            "two buffers of fragments need cp.async copies: loads through {copying} registers land too late",
+            names={"fragment_buffers": "fragment_buffers", "copying": copying_name(found)},
+        ),
         Rule(
             "fragment_stages",
             lambda fragment_buffers, stages: (fragment_buffers == 1) | (stages >= 2),

@@ -83,7 +83,7 @@ def test_other_programs_are_right(name: str, order: Order) -> None:
     ("changes", "reason"),
     [
         ({"stages": 1}, "need a second stage, but stages is 1"),
-        ({"copy_a": "ld.global"}, "that of a is ld.global: loads through registers land too late"),
+        ({"copy_a": "ld.global"}, "registers land too late"),
         ({"intrinsic": "wmma_m16n16k16_f16"}, "for fragments of mma.sync"),
     ],
 )

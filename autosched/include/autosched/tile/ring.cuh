@@ -177,7 +177,7 @@ __device__ __forceinline__ void fragment_pipeline(Loads& loads, unsigned shared,
   int left = steps;
   if constexpr (Peeled) {
 #pragma unroll 1
-    for (; left > ahead + 1; --left) turn(left, Loading<true>{});
+    for (; left - 1 > ahead; --left) turn(left, Loading<true>{});
   }
 #pragma unroll 1
   for (; left > 0; --left) turn(left, Loading<false>{});

@@ -1,8 +1,8 @@
 """Counts of a launch by its machine code: how often warps execute it is told by a run of its PTX.
 
-Nobody runs machine code here. Its basic blocks execute as often as the lines of the source that they are of: a line has
-as many loads, stores and floating-point instructions in machine code as in PTX, and so many times more where ptxas has
-unrolled a loop. Integer arithmetic and branches are ptxas' own, and are what is counted so.
+Nobody runs machine code here. Its basic blocks execute as often as the lines of the source that they are of: a line
+loads and stores as many words and has as many floating-point instructions in machine code as in PTX, and so many times
+more where ptxas has unrolled a loop. Integer arithmetic and branches are ptxas' own, and are what is counted so.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ _KEPT = {
     "LDG": "load", "LD": "load", "STG": "store", "ST": "store", "LDS": "load.shared", "STS": "store.shared",
     "FADD": "f32", "FMUL": "f32", "FFMA": "f32", "DADD": "f64", "DMUL": "f64", "DFMA": "f64",
 }  # fmt: skip
-_ARITHMETIC, _OTHER = ("f32", "f64"), "other"
+_ARITHMETIC, _ACCESSES, _OTHER = ("f32", "f64"), ("load", "store"), "other"
+_WIDTHS = {"64": 2, "128": 4}
 
 _Kind = tuple[Place, str]
 
@@ -153,7 +154,10 @@ def _times(blocks: Sequence[Sequence[Instruction]], lines: Sequence[ExecutedLine
     A block alone is judged by what its lines keep, or else by all that they have. Blocks of a loop that nothing jumps
     over execute as often as the one of them that does most often, and others no more often than that.
     """
-    there = Counter(_kind_of(i) for block in blocks for i in block)
+    there = Counter[_Kind]()
+    for block in blocks:
+        for i in block:
+            there[_kind_of(i)] += _words(i)
     instructions, executed = Counter[_Kind](), Counter[_Kind]()
     for line in lines:
         for kind, many in _kinds(line.operation):
@@ -209,13 +213,21 @@ def _kind_of(i: Instruction) -> _Kind:
     return i.place, _KEPT.get(i.opcode.partition(".")[0], _OTHER)
 
 
+def _words(i: Instruction) -> int:
+    """Return words of four bytes that a lane loads or stores, as ptxas joins accesses; 1 for what does neither."""
+    name, *qualifiers = i.opcode.split(".")
+    return next((_WIDTHS[q] for q in qualifiers if q in _WIDTHS), 1) if _KEPT.get(name, "").startswith(_ACCESSES) else 1
+
+
 @lru_cache(maxsize=4096)
 def _kinds(operation: str) -> tuple[tuple[str, float], ...]:
     """Return what a PTX operation becomes in machine code, by kinds that a line keeps."""
     opcode, *qualifiers = operation.split(".")
+    kind = qualifiers[-1] if qualifiers else ""
     if opcode in ("ld", "st") and not {"param", "local", "const"} & {*qualifiers}:
         shared = any(q.startswith("shared") for q in qualifiers)
-        return ((("load" if opcode == "ld" else "store") + (".shared" if shared else ""), 1.0),)
-    kind = qualifiers[-1] if qualifiers else ""
+        elements = next((int(q[1:]) for q in qualifiers if q in ("v2", "v4", "v8")), 1)
+        words = max(1.0, elements * int(kind[1:]) / 32)
+        return ((("load" if opcode == "ld" else "store") + (".shared" if shared else ""), words),)
     of_pipe = {"fma": "f32", "f64": "f64"} if kind in _ARITHMETIC else {}
     return tuple((of_pipe.get(pipe, _OTHER), many) for pipe, many in costs(operation))

@@ -81,6 +81,13 @@ def test_loads_that_ptxas_joins_are_fewer() -> None:
     assert (found["memory"], found["fma"]) == (16, 64)
 
 
+def test_loads_that_ptxas_joins_and_unrolls_are_told_by_their_words() -> None:
+    joined = code(*["2 LDS.128 R4,[R0]", *["2 FADD R2,R4,R2"] * 4] * 4, "3 @!P0 BRA 0x0", "4 EXIT")
+    lines = ran((2, "ld.shared.f32", 4, 64), (2, "add.f32", 4, 64), (3, "bra", 1, 16), (4, "ret", 1, 1))
+    found = pipes(joined, lines)
+    assert (found["memory"], found["fma"], found["control"]) == (16, 64, 4 + 1)
+
+
 def test_what_ptx_jumps_over_and_machine_code_does_not_executes_in_each_turn() -> None:
     """A branch that ptxas takes away: one of two points is inside of the polygon."""
     inside = ran((5, "add.f32", 4, 4 * 32), (2, "ld.shared.f32", 1, 64), (2, "add.f32", 1, 64))

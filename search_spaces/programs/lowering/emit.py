@@ -230,9 +230,9 @@ class Emitter(Products):
         if ring or boxes:
             if boxes:
                 self._box_ring(loop, boxes, count)
+                self._turns(loop, boxes)
             else:
                 self._ring(loop, ring, count)
-            self._turns(loop, [*ring, *boxes])
         elif loop.number in self.peeled:
             turn = f"turn_{loop.number}"
             self.code.add(f"const int last_{turn} = {count} - 1;", loop.source)
@@ -288,11 +288,29 @@ class Emitter(Products):
         self._written = True
         self.code.add(f"tile::Loads<{types}> loads_{loop.number}{made};", loop.source)
         place = self.memory.rings[loop.number]
+        arguments = f"(loads_{loop.number}, shared + {place}u, {count}, "
+        if loop == self.buffered:
+            self._buffered_turns(loop, ring, arguments)
+            return
+        body = f"[&](unsigned stage, [[maybe_unused]] int turn_{loop.number}) {{"
+        self._enter(f"tile::pipeline<Ring_{loop.number}>{arguments}{body}", loop.source)
+        self._turns(loop, ring)
+
+    def _buffered_turns(self, loop: ir.Loop, ring: list[StagedNumbers], arguments: str) -> None:
+        """Emit turns with two buffers of fragments: what reads a step of a stage, and what multiplies it."""
+        steps, reads, multiplies = self._buffer_fragments(loop)
+        types = f"Ring_{loop.number}, {steps}, {str(loop.number in self.peeled).lower()}"
         self._enter(
-            f"tile::pipeline<Ring_{loop.number}>(loads_{loop.number}, shared + {place}u, {count}, "
-            f"[&](unsigned stage, [[maybe_unused]] int turn_{loop.number}) {{",
-            loop.source,
+            f"tile::fragment_pipeline<{types}>{arguments}[&](unsigned stage, int step, int buffer) {{", loop.source
         )
+        self._stage(ring)
+        for line in reads:
+            self.code.add(line)
+        self._leave("},")
+        self._enter("[&](int buffer) {", loop.source)
+        for line, source in multiplies:
+            self.code.add(line, source)
+        self._leave("});")
 
     def _join_splits(self, split: Split, source: ir.Source) -> None:
         """Let the last block of those that share the turns go on, with the sums of all."""

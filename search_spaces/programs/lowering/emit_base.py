@@ -17,7 +17,7 @@ from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.memory import Memory, stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.splits import Split, split_of
-from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
+from search_spaces.programs.planning.staging import StagedNumbers, bufferable, in_shared, placed
 from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
 from search_spaces.programs.planning.ways import fragments, is_boxed, is_opaque
 from search_spaces.spaces.parameters import Value
@@ -62,6 +62,7 @@ class EmitterBase:
         self.barrier_bytes = 0
         self.split: Split | None = split_of(found, values)
         self.peeled = frozenset() if self.boxed else peeled(found, values)
+        self.buffered = bufferable(found) if values.get("fragment_buffers", 1) == 2 else None
 
     def alignment(self, n: StagedNumbers) -> int:
         """Of an operand's tiles, in every stage of a ring."""

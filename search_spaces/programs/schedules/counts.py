@@ -362,6 +362,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         if streamed
         else max(1, round(_average(found, main) / (split.count if split is not None else 1))),
         stages=1 if main is None else stages[main],
+        refills=config.get("fragment_buffers", 1) == 1,
         special=work.special,
         barriers_per_iteration=_barriers(config, made, stages[main], boxed) if main is not None else 0,
         restarts=max(ends - 1, 0) if streamed else 0,

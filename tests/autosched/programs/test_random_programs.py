@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 from random_programs import random_program, random_tiles
-from random_schedules import random_schedule
+from random_schedules import random_schedule, random_start
 
 from autosched.programs.loading import problem
 from measurements.emulator import ASCENDING, Order, emulate
@@ -45,6 +45,18 @@ def check_wgmma(seed: int, orders: int = 1) -> None:
     prove(p, seed, orders, H100, schedule)
 
 
+def check_buffered(seed: int, orders: int = 1) -> bool:
+    """As ``check``, with two buffers of fragments, where the program has steps for them; return whether it has."""
+    rng = random.Random(-seed)
+    p = problem(random_program(seed), **{name: rng.choice((8, 16, 40, 64, 72, 128)) for name in "mnk"})
+    space = template(p.program).space(p, A100)
+    given: dict[str, int | str] = {q.name: "cp.async" for q in space.parameters if "cp.async" in q.values}
+    schedule = random_start(space, seed, {**given, "fragment_buffers": 2})
+    if schedule is not None:
+        prove(p, seed, orders, schedule=schedule)
+    return schedule is not None
+
+
 def prove(p: ProgramProblem, seed: int, orders: int, where: Device = A100, schedule: Schedule | None = None) -> None:
     """Prove that a schedule, or else a random one, gives the interpreter's numbers, within its bounds."""
     own = template(p.program)
@@ -78,6 +90,16 @@ def test_random_tiles(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(16))
 def test_random_programs_by_wgmma(seed: int) -> None:
     check_wgmma(seed)
+
+
+def test_random_programs_with_two_buffers_of_fragments() -> None:
+    assert sum(check_buffered(seed, orders=2) for seed in range(30)) >= 6
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("first", range(1000, 1500, 20))
+def test_many_random_programs_with_two_buffers_of_fragments(first: int) -> None:
+    assert any([check_buffered(seed, orders=2) for seed in range(first, first + 20)])
 
 
 @pytest.mark.nightly

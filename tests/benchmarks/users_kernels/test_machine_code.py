@@ -95,6 +95,16 @@ def test_what_ptx_jumps_over_and_machine_code_does_not_executes_in_each_turn() -
     assert pipes(converted, inside)["fma"] == 5 * 64
 
 
+def test_blocks_of_a_loop_that_nothing_jumps_over_execute_in_each_turn() -> None:
+    split = code(
+        "2 LDS R1,[R0]", "2 FADD R2,R1,R2", "7 @!P1 BRA 0x40", "7 IADD3 R5,R5,0x1,RZ", *["5 FADD R3,R3,R1"] * 4,
+        "3 @!P0 BRA 0x0", "4 EXIT",
+    )  # fmt: skip
+    lines = ran((5, "add.f32", 4, 4 * 32), (7, "add.s32", 1, 8), (2, "ld.shared.f32", 1, 64), (2, "add.f32", 1, 64))
+    found = pipes(split, lines)
+    assert (found["fma"], found["alu"]) == (5 * 64, 8 / 2)
+
+
 def test_a_division_is_what_ptxas_makes_of_it_without_its_rare_operands() -> None:
     divided = code(
         "1 LDG.E R0,[R2]",

@@ -286,20 +286,30 @@ class Emitter(Products):
         if self._written:
             self.code.add(f"{self.barrier}  // everybody is done with what lies here")
         self._written = True
-        self.code.add(f"tile::Loads<{types}> loads_{loop.number}{made};", loop.source)
-        place = self.memory.rings[loop.number]
+        name, place = f"Ring_{loop.number}", self.memory.rings[loop.number]
+        if self.early:
+            self.loads_of = [
+                f"return tile::Loads<{types}>{made};",
+                f"tile::start_ring<{name}>(loads, shared + {place}u, ",
+            ]
+            self.code.add(f"auto loads_{loop.number} = loads_of(part, {name}::stages - 1);", loop.source)
+        else:
+            self.code.add(f"tile::Loads<{types}> loads_{loop.number}{made};", loop.source)
         arguments = f"(loads_{loop.number}, shared + {place}u, {count}, "
         if loop == self.buffered:
             self._buffered_turns(loop, ring, arguments)
             return
         body = f"[&](unsigned stage, [[maybe_unused]] int turn_{loop.number}) {{"
-        self._enter(f"tile::pipeline<Ring_{loop.number}>{arguments}{body}", loop.source)
+        begun = ", true" if self.early else ""
+        self._enter(f"tile::pipeline<{name}{begun}>{arguments}{body}", loop.source)
         self._turns(loop, ring)
 
     def _buffered_turns(self, loop: ir.Loop, ring: list[StagedNumbers], arguments: str) -> None:
         """Emit turns with two buffers of fragments: what reads a step of a stage, and what multiplies it."""
         steps, reads, multiplies = self._buffer_fragments(loop)
-        types = f"Ring_{loop.number}, {steps}, {str(loop.number in self.peeled).lower()}"
+        types = (
+            f"Ring_{loop.number}, {steps}, {str(loop.number in self.peeled).lower()}{', true' if self.early else ''}"
+        )
         self._enter(
             f"tile::fragment_pipeline<{types}>{arguments}[&](unsigned stage, int step, int buffer) {{", loop.source
         )
@@ -348,6 +358,9 @@ class Emitter(Products):
         self.finish()
         place = self.memory.use(None, ALIGNMENT)
         self._barrier(source)
+        if self.early:
+            self.code.add("next = walk.next();")
+            self.code.add("start(next);")
         self._enter(f"if (part.count < {split.turns}) {{", source)
         self.code.add("const int cut = part.cut(int(blockIdx.x));")
         self.code.add(

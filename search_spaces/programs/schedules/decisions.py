@@ -30,7 +30,7 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import BARRIER_BYTES, filling, threads, workers
 from search_spaces.programs.schedules.fragments import fragment_buffers
 from search_spaces.programs.schedules.sizes import anchor_count, derived_sizes, is_turnable
-from search_spaces.programs.schedules.streams import is_splittable, stream_attributes, stream_k
+from search_spaces.programs.schedules.streams import early_copies, is_splittable, stream_attributes, stream_k
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
@@ -258,6 +258,8 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
             )
         )
         rings.append(ring)
+    if is_splittable(found) and all(s.loop is not None for s in operands) and not first.trace.shared:
+        listed.append(early_copies(parts[-1].name))
 
     barriers = BARRIER_BYTES if has_boxes(found.element, device) else 0
 

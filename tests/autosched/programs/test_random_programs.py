@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import pytest
@@ -17,6 +18,7 @@ from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 
 A100, H100 = device("a100"), device("h100")
+FEW = dataclasses.replace(A100, sm_count=2)
 
 
 def check_tiles(seed: int, orders: int = 1) -> None:
@@ -57,6 +59,17 @@ def check_buffered(seed: int, orders: int = 1) -> bool:
     return schedule is not None
 
 
+def check_streamed(seed: int, orders: int = 1) -> str:
+    """As ``check``, with stream-K on few SMs, where there are tiles for it. Return the source, or "" without any."""
+    rng = random.Random(-seed)
+    p = problem(random_program(seed), **{name: rng.randint(60, 130) for name in "mnk"})
+    schedule = random_start(template(p.program).space(p, FEW), seed, {"stream_k": 1})
+    if schedule is None:
+        return ""
+    prove(p, seed, orders, FEW, schedule)
+    return template(p.program).kernel(p, schedule, FEW).source
+
+
 def prove(p: ProgramProblem, seed: int, orders: int, where: Device = A100, schedule: Schedule | None = None) -> None:
     """Prove that a schedule, or else a random one, gives the interpreter's numbers, within its bounds."""
     own = template(p.program)
@@ -93,6 +106,19 @@ def test_random_programs_by_wgmma(seed: int) -> None:
 
 def test_random_programs_with_two_buffers_of_fragments() -> None:
     assert sum(check_buffered(seed, orders=2) for seed in range(30)) >= 6
+
+
+def test_random_programs_with_stream_k() -> None:
+    """Some fill their ring for the next part early, and some do not."""
+    sources = [check_streamed(seed, orders=2) for seed in range(16)]
+    early = ["start(next);" in source for source in sources if source]
+    assert sum(early) >= 3 and not all(early)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(1000, 1500))
+def test_many_random_programs_with_stream_k(seed: int) -> None:
+    check_streamed(seed, orders=2)
 
 
 @pytest.mark.nightly

@@ -77,8 +77,9 @@ __device__ __forceinline__ void start_ring(Loads& loads, unsigned shared, int st
 
 // Runs `body(stage address, turn)` for each of `steps`, with the loads of later steps on their way. One commit group, one wait
 // and one barrier a step; a single stage needs a second barrier before it is filled again. With another `last`, that runs
-// in the last turns, of which one is the last one, and those before load what lies in the arrays alone.
-template <class C, class Loads, class Body, class Last>
+// in the last turns, of which one is the last one, and those before load what lies in the arrays alone. Begun: the first
+// loads were started before, and `loads` are at those that follow.
+template <class C, bool Begun = false, class Loads, class Body, class Last>
 __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int steps, const Body& body, const Last& last) {
   constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;
   constexpr bool peeled = !is_same<Body, Last>;
@@ -86,7 +87,7 @@ __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int step
     if constexpr (Loads::any_async) ptx::cp_async_commit_group();
   };
   const auto stage_at = [&](int stage) { return shared + unsigned(stage * C::stage_bytes); };
-  start_ring<C>(loads, shared, steps);
+  if constexpr (!Begun) start_ring<C>(loads, shared, steps);
   int stage = 0, fill = C::stages > 1 ? C::stages - 1 : 0;
   const auto turn = [&](int left, const auto& run, auto loading) {
     constexpr bool whole = decltype(loading)::whole;
@@ -126,16 +127,16 @@ __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int step
 #pragma unroll 1
   for (; left > 0; --left) turn(left, last, Loading<false>{});
 }
-template <class C, class Loads, class Body>
+template <class C, bool Begun = false, class Loads, class Body>
 __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int steps, const Body& body) {
-  pipeline<C>(loads, shared, steps, body, body);
+  pipeline<C, Begun>(loads, shared, steps, body, body);
 }
 
 // As `pipeline`, of turns that multiply fragments in Steps steps and do nothing else, with two buffers of fragments:
 // `read(stage address, step, buffer)` brings those of the next step while `multiply(buffer)` has this one's, also over the
 // barrier between two turns, so that the tensor cores have work behind it. Peeled: turns but the last ones load what lies
 // in the arrays.
-template <class C, int Steps, bool Peeled, class Loads, class Read, class Multiply>
+template <class C, int Steps, bool Peeled, bool Begun = false, class Loads, class Read, class Multiply>
 __device__ __forceinline__ void fragment_pipeline(Loads& loads, unsigned shared, int steps, const Read& read,
                                                   const Multiply& multiply) {
   static_assert(C::stages > 1 && Steps % 2 == 0, "rules fragment_stages and fragment_steps");
@@ -146,7 +147,7 @@ __device__ __forceinline__ void fragment_pipeline(Loads& loads, unsigned shared,
     ptx::cp_async_wait_group<ahead - 1>();
     ptx::barrier_sync();
   };
-  start_ring<C>(loads, shared, steps);
+  if constexpr (!Begun) start_ring<C>(loads, shared, steps);
   landed();
   unsigned tile = shared;
   if (steps > 0) read(tile, 0, 0);

@@ -5,6 +5,7 @@
 
 #include <unordered_map>
 
+#include "memory/copied.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/memory.hpp"
 #include "memory/global/shadow.hpp"
@@ -141,6 +142,60 @@ bool by_replica(const Stamp& write) {
   return write.who == self->who && are_replicas(block, block_in_grid(block_index, self->rank));
 }
 
+// Where what stands in a cell was loaded: of cells that copies were stored in last, as many as there is room for.
+struct CopyOf {
+  const char* cell;
+  std::uint64_t from;
+  Epoch epoch;  // of the store, by whom and where
+  Who who;
+  SiteIndex site;
+};
+constexpr std::size_t most_copies = std::size_t{1} << 20;
+
+CopyOf& copy_in(std::size_t cell) {
+  static CopyOf* const copies = static_cast<CopyOf*>(reserve_zeroed(most_copies * sizeof(CopyOf)));
+  return copies[cell % most_copies];
+}
+
+// Where the running thread has loaded what it stores in a cell; 0: it is no copy.
+std::uint64_t source_of(const Buffer& b, std::size_t cell, const void* address) {
+  const auto at = static_cast<std::size_t>(b.begin + cell * b.cell_bytes - static_cast<const char*>(address));
+  const std::uint64_t from = copied->from[at / copied->element_bytes];
+  return from == 0 ? 0 : from + at % copied->element_bytes;
+}
+
+void note_copy(const Buffer& b, std::size_t cell, const void* address) {
+  copy_in(cell) = {b.begin + cell * b.cell_bytes, source_of(b, cell, address), clocks.now[self->warp], self->who, self->site};
+}
+
+// Whether nothing of the launch has written somewhere.
+bool is_untouched(std::uint64_t place, int bytes) {
+  const auto* const address = reinterpret_cast<const char*>(place);
+  const Buffer* const b = buffer_at(address, bytes);
+  if (b == nullptr || !b->writable()) return b != nullptr;
+  const Cells cells = cells_of(*b, address, bytes);
+  for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
+    if (b->written(cell) && b->write(cell).epoch >= launch.began) return false;
+  }
+  return true;
+}
+
+// Whether the running thread and those who have written there last have loaded what they store from the same places, which
+// nobody writes.
+bool copies_the_same(const Buffer& b, const void* address, int bytes) {
+  if (copied == nullptr) return false;
+  const Cells cells = cells_of(b, address, bytes);
+  for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
+    const CopyOf& copy = copy_in(cell);
+    const Stamp write = b.write(cell);
+    const bool is_last = copy.cell == b.begin + cell * b.cell_bytes && copy.epoch == write.epoch && copy.who == write.who &&
+                         copy.site == write.site;
+    const std::uint64_t from = source_of(b, cell, address);
+    if (!is_last || from == 0 || copy.from != from || !is_untouched(from, static_cast<int>(b.cell_bytes))) return false;
+  }
+  return true;
+}
+
 // What two threads write at once: the same harms nothing where they may write at all, and nearly the same is not a bug.
 void report_two_writes(const Buffer& b, std::size_t cell, const Stamp& write, const char* doing, const void* address, const void* from, int bytes) {
   const bool same = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
@@ -149,6 +204,8 @@ void report_two_writes(const Buffer& b, std::size_t cell, const Stamp& write, co
                         (of_running(write.epoch) || by_replica(write));
   if (same && (by_block || (stores_constant(write.site) && stores_constant(self->site)))) {
     report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; both write the same value");
+  } else if (same && b.spec.role == BufferSpec::Role::variable && copies_the_same(b, address, bytes)) {
+    report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; both have loaded it from one place, which nobody writes");
   } else if (from != nullptr && !same && write.site == self->site && nearly_equal(address, from, bytes, self->site)) {
     report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; the values are not deterministic in the last bits");
   } else {
@@ -224,6 +281,9 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, const 
     if (atomic && !write.atomic && write.epoch >= launch.began && write.epoch != 0) under_atomics[b.begin + cell * b.cell_bytes] = write;
     for (int k = 0; k < 2; ++k) b.set_mark(readers[k], cell, next[k]);
     b.set_mark(0, cell, mark_of(stamp(atomic, narrow)));
+  }
+  if (copied != nullptr && b.spec.role == BufferSpec::Role::variable) {
+    for (std::size_t cell = cells.begin; cell != cells.end; ++cell) note_copy(b, cell, address);
   }
 }
 

@@ -86,13 +86,13 @@ unsigned place_of_read(const Buffer& b, std::size_t cell, const Stamp& mine) {
   return slot < 0 ? 0 : readers[slot];
 }
 
-void note_read(Buffer& b, std::size_t cell, bool strong, bool narrow, bool constant) {
-  if (const Mark write = b.mark(0, cell); write != 0) b.set_mark(0, cell, write | was_read);
+void note_read(Buffer& b, std::size_t cell, unsigned count, bool strong, bool narrow, bool constant) {
+  if (const Mark write = b.mark(0, cell); write != 0) b.set_marks(0, cell, count, write | was_read);
   Stamp mine = stamp(strong, narrow);
   mine.constant = constant;
   const Mark mark = mark_of(mine);
   if (b.mark(readers[0], cell) == mark || b.mark(readers[1], cell) == mark) return;
-  if (const unsigned reader = place_of_read(b, cell, mine)) b.set_mark(reader, cell, mark);
+  if (const unsigned reader = place_of_read(b, cell, mine)) b.set_marks(reader, cell, count, mark);
 }
 
 // ``known``: of a lazy read, which notes here the bytes that hold values; whether all do.
@@ -101,8 +101,10 @@ bool shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
   if (!b.writable() || !launch.check) return true;
   bool whole = true;
   const Cells cells = cells_of(b, address, bytes);
-  for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
+  unsigned count = 1;
+  for (std::size_t cell = cells.begin; cell != cells.end; cell += count) {
     const Stamp write = b.write(cell);
+    count = write.epoch == 0 ? 1 : b.alike(cell, cells.end);
     if (write.epoch == 0) {
       if (!b.held_value(cell)) {
         if (known == nullptr) {
@@ -131,7 +133,7 @@ bool shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
       report_race(b, cell, {"reads", write, "wrote"});
       return whole;
     }
-    note_read(b, cell, relaxed, narrow, read_only);
+    note_read(b, cell, count, relaxed, narrow, read_only);
   }
   return whole;
 }
@@ -244,8 +246,10 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, const 
   };
   const char* const doing = atomic ? "updates" : "writes";
   bool reported = false;
-  for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
+  unsigned count = 1;
+  for (std::size_t cell = cells.begin; cell != cells.end; cell += count) {
     const Stamp write = b.write(cell);
+    count = atomic || !under_atomics.empty() ? 1 : b.alike(cell, cells.end);
     const bool both_strong = atomic && write.atomic && !too_narrow(write, narrow);
     const bool together = write.site == self->site && of_running(write.epoch) && warp_of(write.who) == self->warp &&
                           write.who != self->who && same_value();
@@ -279,8 +283,8 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, const 
       if (!reported) reported = report_write_behind(b, cell, read, atomic);
     }
     if (atomic && !write.atomic && write.epoch >= launch.began && write.epoch != 0) under_atomics[b.begin + cell * b.cell_bytes] = write;
-    for (int k = 0; k < 2; ++k) b.set_mark(readers[k], cell, next[k]);
-    b.set_mark(0, cell, mark_of(stamp(atomic, narrow)));
+    for (int k = 0; k < 2; ++k) b.set_marks(readers[k], cell, count, next[k]);
+    b.set_marks(0, cell, count, mark_of(stamp(atomic, narrow)));
   }
   if (copied != nullptr && b.spec.role == BufferSpec::Role::variable) {
     for (std::size_t cell = cells.begin; cell != cells.end; ++cell) note_copy(b, cell, address);

@@ -60,6 +60,21 @@ struct Buffer {
       marks[which][cell] = mark;  // a store alone would take memory
     }
   }
+  // How many cells from this one on, which are all of an access that ends before ``end``, can be taken for one, as they
+  // have the same marks: those of a word, or one.
+  unsigned alike(std::size_t cell, std::size_t end) const {
+    if (cells_of_word == 1 || cell % cells_of_word != 0 || cell + cells_of_word > end) return 1;
+    const std::size_t word = cell / cells_of_word;
+    return ((marks[0][word] | marks[1][word] | marks[2][word]) & spread) == 0 ? cells_of_word : 1;
+  }
+  // Of so many that are alike.
+  void set_marks(unsigned which, std::size_t cell, unsigned count, Mark mark) {
+    if (count == 1) {
+      set_mark(which, cell, mark);
+    } else if (marks[which][cell / cells_of_word] != mark) {
+      marks[which][cell / cells_of_word] = mark;
+    }
+  }
   Mark mark_in_word(unsigned which, std::size_t cell) const;
   void set_mark_in_word(unsigned which, std::size_t cell, Mark mark);
   void forget_marks();

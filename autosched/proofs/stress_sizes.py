@@ -198,8 +198,8 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
 
 
 def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> Iterator[int]:
-    """Rows more that give each worker of stream-K that runs at a time its share, the best first: several blocks of an SM,
-    too, where all of it can be run."""
+    """Rows more that give each worker of stream-K that runs at a time its share, the best first: several blocks of an
+    SM, too, where all of it can be run."""
     workers = _SMS * int(chosen.get("min_blocks", 1))
     of_worker = 2 if int(chosen.get("tiles_of_block", 1)) > 2 else 1  # as many as the launch must have for it
     across = small.batch * math.ceil(small.n / int(chosen["tile_n"]))

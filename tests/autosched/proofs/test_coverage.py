@@ -115,8 +115,8 @@ def test_workers_of_stream_k_run_together(name: str, gpu: str) -> None:
 def test_all_blocks_of_an_sm_take_part_in_stream_k(name: str, gpu: str) -> None:
     """Also where several run on each SM at a time."""
     made, on = template(name), device(gpu)
-    several = (s for s in made.space(LARGE, on).sample(4000, 1) if s.integer("stream_k") and s.integer("min_blocks") > 1)
-    for schedule in islice(several, 4):
+    streamed = (s for s in made.space(LARGE, on).sample(4000, 1) if s.integer("stream_k"))
+    for schedule in islice((s for s in streamed if s.integer("min_blocks") > 1), 4):
         small = emulated_problem(made, LARGE, schedule)
         (size,) = (s for s in stress_sizes(small, schedule) if s.name == "all workers")
         kernels = []

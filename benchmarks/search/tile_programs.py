@@ -120,20 +120,23 @@ def copies(layouts: Mapping[str, tuple[str, int, int]]) -> dict[str, int | str]:
 def gemm(pool: CompilePool) -> list[str]:
     rows = []
     size = {"m": 4096, "n": 4096, "k": 4096}
-    for bn, sg, stages in ((128, (2, 4), 3), (256, (2, 4), 4)):
+    for bn, sg, stages, buffers in ((128, (2, 4), 3, 1), (128, (2, 4), 3, 2), (256, (2, 4), 4, 1), (256, (2, 4), 4, 2)):
         wide = "swizzle(3,3,4)" if bn == 128 else "swizzle(3,3,5)"
         layouts = copies({"a": ("swizzle(2,3,3)", 8, 4), "b": (wide, 8, 16)})
-        common = {"intrinsic": "mma_m16n8k16_f16", "stages": stages, "min_blocks": 1, "raster": "row", "split_k": 1}
+        common = {
+            "intrinsic": "mma_m16n8k16_f16", "stages": stages, "fragment_buffers": buffers, "min_blocks": 1,
+            "raster": "row", "split_k": 1,
+        }  # fmt: skip
         tiles = {"bm": 128, "bn": bn, "bk": 32, "sg_rows": sg[0], "sg_columns": sg[1]}
         end = {"store_1": "direct", "exchange": "pad(4,1)"}
         kernel = program_kernel("programs/gemm_relu.py", size, {**layouts, **common, **tiles, **end}, A100)
         theirs = {
             "tile_m": 128, "tile_n": bn, "tile_k": 32, "sg_layout_m": sg[0], "sg_layout_n": sg[1],
-            "sg_data_m": 128 // sg[0], "sg_data_n": bn // sg[1], "k_unroll": 2, "fragment_buffers": 1,
+            "sg_data_m": 128 // sg[0], "sg_data_n": bn // sg[1], "k_unroll": 2,
             "epilogue": "registers", "stream_k": 0, "batch_mapping": "outer", **common, **layouts,
         }  # fmt: skip
         hand = Matmul(m=4096, n=4096, k=4096, a="f16", out="f16", epilogue="bias+relu")
-        name = f"GEMM 128x{bn}x32, {stages} stages, sm_80"
+        name = f"GEMM 128x{bn}x32, {stages} stages{', 2 buffers of fragments' if buffers == 2 else ''}, sm_80"
         rows.append(counted(pool, kernel, A100).row(name))
         made = MATMUL.kernel(hand, Schedule.from_json("matmul", theirs), A100)
         rows.append(counted(pool, made, A100).row(f"{name}: the template"))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 
 from search_spaces.arrays import IntArray
 from search_spaces.spaces.columns import Columns
-from search_spaces.spaces.parameters import Parameter
+from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
@@ -18,12 +21,17 @@ MOST_BACK = 40  # steps back of a start
 
 def random_schedule(space: Space, seed: int) -> Schedule:
     """Every valid schedule has a chance, though not the same one. Raises EmptySpace where there is none."""
+    return random_start(space, seed) or space.valid.sample(1, seed)[0]
+
+
+def random_start(space: Space, seed: int, given: Mapping[str, Value] = MappingProxyType({})) -> Schedule | None:
+    """As ``random_schedule``, of the schedules that have the ``given`` values; None where no start ends."""
     steps, rng = _steps(space), np.random.default_rng(seed)
     for _ in range(STARTS):
-        codes = _start(steps, rng)
+        codes = _start(steps, rng, given)
         if codes is not None:
             return Schedule.from_json(space.name, {p.name: p.values[codes[p.name]] for p in space.parameters})
-    return space.valid.sample(1, seed)[0]
+    return None
 
 
 def _steps(space: Space) -> list[Step]:
@@ -44,7 +52,7 @@ def _steps(space: Space) -> list[Step]:
     return steps
 
 
-def _start(steps: list[Step], rng: np.random.Generator) -> dict[str, int] | None:
+def _start(steps: list[Step], rng: np.random.Generator, given: Mapping[str, Value]) -> dict[str, int] | None:
     """Return a code for each parameter, or None."""
     values = {p.name: p.values for p, _, _ in steps}
     codes: list[int] = []
@@ -54,11 +62,13 @@ def _start(steps: list[Step], rng: np.random.Generator) -> dict[str, int] | None
     while len(codes) < len(steps):
         if len(left) == len(codes):
             made = {p.name: code for (p, _, _), code in zip(steps, codes, strict=False)}
-            left.append(_candidates(steps[len(codes)], made, columns[-1], values, rng))
+            found = _candidates(steps[len(codes)], made, columns[-1], values, rng)
+            name = steps[len(codes)][0].name
+            left.append([c for c in found if name not in given or values[name][c[0]] == given[name]])
         if left[-1]:
-            code, found = left[-1].pop()
+            code, follows = left[-1].pop()
             codes.append(code)
-            columns.append({**columns[-1], **found})
+            columns.append({**columns[-1], **follows})
             continue
         left.pop()
         back += 1

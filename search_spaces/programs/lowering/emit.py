@@ -230,9 +230,9 @@ class Emitter(Products):
         if ring or boxes:
             if boxes:
                 self._box_ring(loop, boxes, count)
+                self._turns(loop, boxes)
             else:
                 self._ring(loop, ring, count)
-            self._turns(loop, [*ring, *boxes])
         elif loop.number in self.peeled:
             turn = f"turn_{loop.number}"
             self.code.add(f"const int last_{turn} = {count} - 1;", loop.source)
@@ -286,13 +286,41 @@ class Emitter(Products):
         if self._written:
             self.code.add(f"{self.barrier}  // everybody is done with what lies here")
         self._written = True
-        self.code.add(f"tile::Loads<{types}> loads_{loop.number}{made};", loop.source)
-        place = self.memory.rings[loop.number]
-        self._enter(
-            f"tile::pipeline<Ring_{loop.number}>(loads_{loop.number}, shared + {place}u, {count}, "
-            f"[&](unsigned stage, [[maybe_unused]] int turn_{loop.number}) {{",
-            loop.source,
+        name, place = f"Ring_{loop.number}", self.memory.rings[loop.number]
+        if self.early:
+            self.loads_of = [
+                f"return tile::Loads<{types}>{made};",
+                f"tile::start_ring<{name}>(loads, shared + {place}u, ",
+            ]
+            self.code.add(f"auto loads_{loop.number} = loads_of(part, {name}::stages - 1);", loop.source)
+        else:
+            self.code.add(f"tile::Loads<{types}> loads_{loop.number}{made};", loop.source)
+        arguments = f"(loads_{loop.number}, shared + {place}u, {count}, "
+        if loop == self.buffered:
+            self._buffered_turns(loop, ring, arguments)
+            return
+        body = f"[&](unsigned stage, [[maybe_unused]] int turn_{loop.number}) {{"
+        begun = ", true" if self.early else ""
+        self._enter(f"tile::pipeline<{name}{begun}>{arguments}{body}", loop.source)
+        self._turns(loop, ring)
+
+    def _buffered_turns(self, loop: ir.Loop, ring: list[StagedNumbers], arguments: str) -> None:
+        """Emit turns with two buffers of fragments: what reads a step of a stage, and what multiplies it."""
+        steps, reads, multiplies = self._buffer_fragments(loop)
+        types = (
+            f"Ring_{loop.number}, {steps}, {str(loop.number in self.peeled).lower()}{', true' if self.early else ''}"
         )
+        self._enter(
+            f"tile::fragment_pipeline<{types}>{arguments}[&](unsigned stage, int step, int buffer) {{", loop.source
+        )
+        self._stage(ring)
+        for line in reads:
+            self.code.add(line)
+        self._leave("},")
+        self._enter("[&](int buffer) {", loop.source)
+        for line, source in multiplies:
+            self.code.add(line, source)
+        self._leave("});")
 
     def _join_splits(self, split: Split, source: ir.Source) -> None:
         """Let the last block of those that share the turns go on, with the sums of all."""
@@ -330,6 +358,9 @@ class Emitter(Products):
         self.finish()
         place = self.memory.use(None, ALIGNMENT)
         self._barrier(source)
+        if self.early:
+            self.code.add("next = walk.next();")
+            self.code.add("start(next);")
         self._enter(f"if (part.count < {split.turns}) {{", source)
         self.code.add("const int cut = part.cut(int(blockIdx.x));")
         self.code.add(

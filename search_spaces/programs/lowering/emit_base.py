@@ -14,10 +14,10 @@ from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.lowering.elements import Code
 from search_spaces.programs.lowering.refs import Ref, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
-from search_spaces.programs.planning.memory import Memory, stages_of
+from search_spaces.programs.planning.memory import EARLY_COPIES, Memory, stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.splits import Split, split_of
-from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
+from search_spaces.programs.planning.staging import StagedNumbers, bufferable, in_shared, placed
 from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
 from search_spaces.programs.planning.ways import fragments, is_boxed, is_opaque
 from search_spaces.spaces.parameters import Value
@@ -61,7 +61,12 @@ class EmitterBase:
         self.producer: list[str] = []  # what a warp does that copies alone
         self.barrier_bytes = 0
         self.split: Split | None = split_of(found, values)
+        self.early = bool(values.get(EARLY_COPIES, 0))
+        self.loads_of: list[
+            str
+        ] = []  # what makes the copies of a part's turns, and fills the ring for the first of them
         self.peeled = frozenset() if self.boxed else peeled(found, values)
+        self.buffered = bufferable(found) if values.get("fragment_buffers", 1) == 2 else None
 
     def alignment(self, n: StagedNumbers) -> int:
         """Of an operand's tiles, in every stage of a ring."""

@@ -12,6 +12,7 @@ from search_spaces.programs.lowering.in_place import read_in_place, summed, uses
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.opaque import WARP_BYTES, read_behind
+from search_spaces.programs.planning.staging import sides
 from search_spaces.spaces.parameters import Value
 
 
@@ -108,7 +109,7 @@ class Products(Boxes):
         operands: dict[tuple[int, Spread], str] = {}
         loaded: list[str] = []
         for w in waiting:
-            for value, spread in self._sides(w.operation):
+            for value, spread in sides(self.found, w.operation):
                 if (value.id, spread) not in operands:
                     operands[value.id, spread] = self._operand(value, spread, w.operation.source, loaded)
         self.code.flush()
@@ -121,11 +122,11 @@ class Products(Boxes):
             o = w.operation
             n = self.numbers.products[number[o.result.id]]
             fragments_m, fragments_n = n.fragments
-            a, b = (operands[v.id, s] for v, s in self._sides(o))
+            a, b = (operands[v.id, s] for v, s in sides(self.found, o))
             type_ = row.c_name(o.a.dtype.c_name, o.b.dtype.c_name)
             types = [type_, str(fragments_m), str(fragments_n)]
             if self.opaque:
-                types += [f"Operand_{self.refs[v.id, s].name}" for v, s in self._sides(o)]
+                types += [f"Operand_{self.refs[v.id, s].name}" for v, s in sides(self.found, o)]
             self.code.add(f"tile::multiply<{', '.join(types)}>({w.array}, {a}, {b});", o.source)
         self.code.close()
         self._scopes.pop()
@@ -134,11 +135,40 @@ class Products(Boxes):
                 if read_behind(self.found, w.operation) is None:
                     self._read_sums(w.operation, w.array)
 
-    def _sides(self, operation: ir.Mma) -> list[tuple[ir.Value, Spread]]:
-        """Return the operands of a product and who holds what of them."""
-        number = self.found.product_of[operation.result.id]
-        a, b = operation.a, operation.b
-        return [(a, Spread("left", a.shape, number)), (b, Spread("right", b.shape, number))]
+    def _buffer_fragments(self, loop: ir.Loop) -> tuple[int, list[str], list[tuple[str, ir.Source]]]:
+        """Declare two buffers of the fragments of a turn's products. Return the steps of a turn, the lines that read a
+        step to a buffer, and those that multiply a buffer and add to the states."""
+        assert self.row is not None
+        names: dict[tuple[int, Spread], str] = {}
+        reads, multiplies, states = list[str](), list[tuple[str, ir.Source]](), dict[int, int]()
+        depth = 0
+        for operation in loop.body:
+            match operation:
+                case ir.Load(result) | ir.Transpose(result):
+                    for spread in self.found.computed_in(result):
+                        self.refs[result.id, spread] = self._value(operation, spread)
+                case ir.Read(result, state):
+                    states[result.id] = state
+                case ir.Mma(result, a, b, c):
+                    assert c is not None
+                    depth = a.shape[1]
+                    for value, spread in sides(self.found, operation):
+                        if (value.id, spread) not in names:
+                            names[value.id, spread] = self._buffer(self.refs[value.id, spread].name, spread, reads)
+                    held = ", ".join(f"{names[v.id, s]}[buffer].x" for v, s in sides(self.found, operation))
+                    n = self.numbers.products[self.found.product_of[result.id]]
+                    types = f"{self.row.c_name(a.dtype.c_name, b.dtype.c_name)}, {n.fragments[0]}, {n.fragments[1]}"
+                    call = f"tile::multiply<{types}>({self.states[states[c.id]]}, {held});"
+                    multiplies.append((call, operation.source))
+        return depth // self.row.k, reads, multiplies
+
+    def _buffer(self, operand: str, spread: Spread, reads: list[str]) -> str:
+        """Declare two buffers of an operand's fragments."""
+        staged = next(n.staged for n in self.staged.values() if n.staged.name == operand)
+        kind, name = "Left" if spread.kind == "left" else "Right", self.new("fragments")
+        self.code.declare(f"tile::{kind}Fragments<tile::ReadEarly<Operand_{operand}>> {name}[2];")
+        reads.append(f"{name}[buffer].load(tile_{operand}, step, {self._group(staged)}, lane);")
+        return name
 
     def _read_sums(self, operation: ir.Mma, array: str) -> None:
         """Bring accumulators whose elements no register is known to hold to where the program has them."""

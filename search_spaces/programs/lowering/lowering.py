@@ -13,7 +13,6 @@ from search_spaces.programs.language.functions import ATOMICS
 from search_spaces.programs.lowering.emit import Emitter, grid_code
 from search_spaces.programs.planning.boxes import BoxedNumbers, box_map, box_struct
 from search_spaces.programs.planning.choices import choices
-from search_spaces.programs.planning.splits import Split
 from search_spaces.programs.planning.staging import operand_struct
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.config import Config
@@ -103,8 +102,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
     streamed = emitter.split.launched if emitter.split is not None else 0
     body = [*(f"  {line}" for line in head), *emitter.code.lines]
     if streamed:
-        assert emitter.split is not None
-        body = _over_parts(trace, emitter.split, head, emitter.code.lines)
+        body = _over_parts(trace, emitter, head)
     source = (
         "".join(f"#include <{header}>\n" for header in dict.fromkeys(includes))
         + "\nusing namespace autosched;\n\n"
@@ -129,18 +127,38 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> Kernel:
     )
 
 
-def _over_parts(trace: ir.Trace, split: Split, head: Sequence[str], lines: Sequence[str]) -> list[str]:
+def _over_parts(trace: ir.Trace, emitter: Emitter, head: Sequence[str]) -> list[str]:
     """Return the body for every part of a tile that a block computes. The index of the thread is read anew for each: of
     what follows from it the compiler would keep addresses in registers over all of them."""
-    shared, *rest = head
-    return [
+    split, (shared, *rest) = emitter.split, head
+    assert split is not None
+    places = [line.replace(THREAD, THREAD_ANEW) for line in rest]
+    begin = [
         f"  {shared}",
         f"  using Deal = StreamK<{trace.block_count}, {split.launched}, {split.turns}>;",
         "  auto walk = Deal::Walk::of(int(blockIdx.x));",
-        "#pragma unroll 1",
-        "  for (auto part = walk.next(); part.count > 0; part = walk.next()) {",
-        "  ptx::barrier_sync();  // everybody is done with the part before",
-        *(f"  {line.replace(THREAD, THREAD_ANEW)}" for line in rest),
-        *lines,
-        "  }",
     ]
+    if not emitter.early:
+        begin += [
+            "#pragma unroll 1",
+            "  for (auto part = walk.next(); part.count > 0; part = walk.next()) {",
+            "  ptx::barrier_sync();  // everybody is done with the part before",
+        ]
+    else:
+        made, start = emitter.loads_of
+        begin += [
+            "  const auto loads_of = [&](Deal::Part part, int begun) {",
+            "  part.first += begun;",
+            *(f"  {line}" for line in places),
+            f"    {made}",
+            "  };",
+            "  const auto start = [&](const Deal::Part& part) {",
+            "    auto loads = loads_of(part, 0);",
+            f"    {start}part.count);",
+            "  };",
+            "  auto part = walk.next();",
+            "  start(part);",
+            "#pragma unroll 1",
+            "  for (auto next = part; part.count > 0; part = next) {",
+        ]
+    return [*begin, *(f"  {line}" for line in places), *emitter.code.lines, "  }"]

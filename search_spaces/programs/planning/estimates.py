@@ -59,10 +59,12 @@ def fitting(found: Inference, values: Mapping[str, Value]) -> Numbers | None:
 
 @dataclass(frozen=True)
 class Needs:
-    """Of a schedule: ``registers`` of a thread, at least; the shapes of the tiles that are exchanged in loops and
-    outside of them; bytes of reductions across warps there; and why no kernel of it can be made, or None."""
+    """Of a schedule: ``registers`` of a thread, at least, among them those of the ``fragments`` of a step; the shapes
+    of the tiles that are exchanged in loops and outside of them; bytes of reductions across warps there; and why no
+    kernel of it can be made, or None."""
 
     registers: int = 0
+    fragments: int = 0
     inside: frozenset[tuple[int, int]] = frozenset()
     outside: frozenset[tuple[int, int]] = frozenset()
     joined_inside: int = 0
@@ -85,7 +87,8 @@ def _needs(found: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
         return Needs(why_not=reason)
     inside, joined_inside = _exchanged(found, made, True)
     outside, joined_outside = _exchanged(found, made, False)
-    return Needs(_registers(found, made), inside, outside, joined_inside, joined_outside)
+    registers, read = _registers(found, made), _fragments(found, made)
+    return Needs(registers, read, inside, outside, joined_inside, joined_outside)
 
 
 def _why_not(found: Inference, made: Numbers) -> str | None:

@@ -1,7 +1,8 @@
 """Shared memory of a schedule: tiles that stay, the ring of each loop, and what exchanges use in between.
 
-A loop's exchanges lie behind its ring; those outside of loops lie over the rings, which are dead by then. A barrier
-stands in front of everything that is written again.
+A loop's exchanges lie behind its ring; those outside of loops lie over the rings, which are dead by then, or over the
+last stage of a ring that has the first tiles of what the block computes next. A barrier stands in front of everything
+that is written again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from search_spaces.programs.planning.ways import BOX_ALIGNMENT
 from search_spaces.spaces.parameters import Value
 
 ALIGNMENT = 128
+EARLY_COPIES = "early_copies"  # whether the ring is filled for the next tile of a block while results leave
 EXCHANGES = (
     "pad(4,1)",
     "pad(1,1)",
@@ -104,6 +106,8 @@ class Memory:
             memory.rings[loop] = base
             memory.scratch[loop] = base + ring
             memory.total = max(memory.total, base + ring)
+            if values.get(EARLY_COPIES):
+                memory.scratch[None] = base + ring - ring // stages[loop]
         memory.total = max(memory.total, base)
         return memory
 

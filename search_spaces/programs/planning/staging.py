@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import cache
+from typing import Literal, TypeVar
 
 from search_spaces.hardware.costs.data_movement import CopyPlan, Method, Region, copy_plan
 from search_spaces.hardware.intrinsics import TensorIntrinsic
 from search_spaces.hardware.requirements import Access, Refusal
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.programs.inference.inference import Inference, Spread, Staged
+from search_spaces.programs.language import ir
 from search_spaces.programs.planning.boxes import BoxedNumbers, boxed_numbers
 from search_spaces.programs.planning.numbers import Numbers
+from search_spaces.programs.planning.splits import accumulating
 from search_spaces.programs.planning.ways import fragments, is_boxed
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.common.shared_tiles import stage_bytes
@@ -39,6 +42,36 @@ def in_shared(found: Inference, values: Mapping[str, Value]) -> dict[tuple[int, 
         for key, staged in found.staged.items()
         if staged.loop is not None or values[f"home_{staged.name}"] == SHARED
     }
+
+
+def sides(found: Inference, operation: ir.Mma) -> list[tuple[ir.Value, Spread]]:
+    """Return the operands of a product and who holds what of them."""
+    number = found.product_of[operation.result.id]
+    of: tuple[tuple[ir.Value, Literal["left", "right"]], ...] = (operation.a, "left"), (operation.b, "right")
+    return [(value, Spread(side, value.shape, number)) for value, side in of]
+
+
+@cache
+def bufferable(found: Inference) -> ir.Loop | None:
+    """Return the only loop with a ring, if a turn does nothing but add products of one k to states where they lie:
+    fragments may be read a step before they are multiplied, also those of the next turn."""
+    rings = {staged.loop for staged in found.staged.values()}
+    if len(rings) != 1 or not rings <= accumulating(found):
+        return None
+    (loop,) = (found.loops[number] for number in rings if number is not None)
+    products = [o for o in loop.body if isinstance(o, ir.Mma)]
+    sums = {o.value.id: found.states[o.state] for o in loop.body if isinstance(o, ir.Set)}
+    in_place = all(found.natural[o.result.id] == sums[o.result.id] for o in products)
+    one_depth = len({o.a.shape[1] for o in products}) == 1
+    read = all(_is_read(found, *side) for o in products for side in sides(found, o))
+    return loop if in_place and one_depth and read else None
+
+
+def _is_read(found: Inference, value: ir.Value, spread: Spread) -> bool:
+    """Whether products read the operand's fragments from the ring, as it was loaded or transposed behind that."""
+    made = found.made[value.id]
+    key = (made.value.id, spread.swap()) if isinstance(made, ir.Transpose) else (value.id, spread)
+    return key in found.staged
 
 
 def placed(staged: Staged, values: Mapping[str, Value], numbers: Numbers) -> StagedNumbers | BoxedNumbers:

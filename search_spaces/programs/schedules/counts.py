@@ -20,7 +20,7 @@ from search_spaces.programs.language.distribution import Distribution, Renamed, 
 from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.choices import choices
-from search_spaces.programs.planning.memory import stages_of
+from search_spaces.programs.planning.memory import EARLY_COPIES, stages_of
 from search_spaces.programs.planning.numbers import Numbers, ProductNumbers, numbers
 from search_spaces.programs.planning.opaque import read_behind
 from search_spaces.programs.planning.splits import split_of
@@ -362,9 +362,10 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         if streamed
         else max(1, round(_average(found, main) / (split.count if split is not None else 1))),
         stages=1 if main is None else stages[main],
+        refills=config.get("fragment_buffers", 1) == 1,
         special=work.special,
         barriers_per_iteration=_barriers(config, made, stages[main], boxed) if main is not None else 0,
-        restarts=max(ends - 1, 0) if streamed else 0,
+        restarts=max(ends - 1, 0) if streamed and not config.get(EARLY_COPIES, 0) else 0,
         drains=ends + (STOPS_TO_EXCHANGE if streamed else 0),
         drain_instructions=ending,
         run_bytes=float(min((_run_bytes(_placed(found, s, config, made)) for s in staged.values()), default=128)),

@@ -28,8 +28,9 @@ from search_spaces.programs.planning.unrolling import UNROLLS, unrollable
 from search_spaces.programs.planning.ways import has_boxes
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import BARRIER_BYTES, filling, threads, workers
+from search_spaces.programs.schedules.fragments import fragment_buffers
 from search_spaces.programs.schedules.sizes import anchor_count, derived_sizes, is_turnable
-from search_spaces.programs.schedules.streams import is_splittable, stream_attributes, stream_k
+from search_spaces.programs.schedules.streams import early_copies, is_splittable, stream_attributes, stream_k
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
@@ -40,6 +41,7 @@ from search_spaces.templates.common.shared_tiles import stage_bytes
 COPY_COLUMNS = (1, 2, 4, 8, 16, 32, 64, 128)
 SUBGROUPS = (1, 2, 4, 8)
 WARPS = (1, 2, 4, 8, 16)
+STEP_REGISTERS = "step_registers"
 
 
 def staged_operands(problem: ProgramProblem) -> list[Staged]:
@@ -92,6 +94,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
         listed.append(categorical(f"layout_{array.name}", SHARED_LAYOUTS, f"how {array.name} lies in shared memory"))
     for name in stage_names(first).values():
         listed.append(ordinal(name, (1, 2, 3, 4, 5), "steps of the loop in shared memory at a time"))
+    listed += fragment_buffers(found)
     for name in tail_names(found.inferences.values()).values():
         doc = "whether the last turns of the loop have code of their own"
         listed.append(categorical(name, (MASKED, PEELED), doc, before=MASKED))
@@ -169,8 +172,15 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     def mask(of: frozenset[tuple[int, int]]) -> int:
         return sum(bit[shape] for shape in of)
 
+    def live(fragment_buffers: int = 1, **values: Value) -> int:
+        found_needs = estimates.needs(found.inference(values), values)
+        return found_needs.registers + (fragment_buffers - 1) * found_needs.fragments
+
+    buffers = {p.name: p.name for p in fragment_buffers(found)}
+    doc = "registers of values, a lower estimate"
+    listed.append(Attribute("live_registers", each(live), doc, names={**shaping, **buffers}))
     for name, read, doc in (
-        ("live_registers", lambda n: n.registers, "registers of values, a lower estimate"),
+        *(((STEP_REGISTERS, lambda n: n.fragments, "registers of the fragments of a step"),) if buffers else ()),
         ("exchanged_inside", lambda n: mask(n.inside), "which tiles are exchanged in loops, a bit for each shape"),
         ("exchanged_outside", lambda n: mask(n.outside), "which tiles are exchanged outside of loops"),
         ("joined_inside", lambda n: n.joined_inside, "shared bytes of reductions across warps in loops"),
@@ -244,6 +254,8 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
             )
         )
         rings.append(ring)
+    if is_splittable(found) and all(s.loop is not None for s in operands) and not first.trace.shared:
+        listed.append(early_copies(parts[-1].name))
 
     barriers = BARRIER_BYTES if has_boxes(found.element, device) else 0
 

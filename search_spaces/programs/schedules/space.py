@@ -26,6 +26,7 @@ from search_spaces.programs.schedules.decisions import (
     shaping_names,
     staged_operands,
 )
+from search_spaces.programs.schedules.fragments import fragment_pruning, fragment_rules
 from search_spaces.programs.schedules.opaque import opaque_pruning, opaque_rules
 from search_spaces.programs.schedules.operands import operand_pruning, split_pruning, split_rules, staged_rules
 from search_spaces.programs.schedules.sizes import anchor_count
@@ -62,6 +63,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
             *(spared(rule, found, device) for s in operands for rule in staged_rules(s, threads)),
             *box_rules(found, device),
             *opaque_rules(found, device),
+            *fragment_rules(found),
             *(rule for a in range(anchor_count(found)) for rule in _blocked_rules(a)),
             *split_rules(found),
             *stream_rules(found, device),
@@ -75,6 +77,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
             *(spared(rule, found, device) for s in operands for rule in operand_pruning(s, threads, device)),
             *box_pruning(found, device),
             *opaque_pruning(found, device),
+            *fragment_pruning(found, device),
         ),
         stratified_by="intrinsic" if products else "min_blocks",
     )

@@ -6,9 +6,12 @@ it, an even share of the turns, as with the hand-written matmul (``autosched/com
 
 from __future__ import annotations
 
+import numpy as np
+
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.programs.planning.choices import Choices
+from search_spaces.programs.planning.memory import EARLY_COPIES
 from search_spaces.programs.planning.splits import splittable
 from search_spaces.programs.planning.ways import is_boxed
 from search_spaces.spaces.parameters import Parameter, ordinal
@@ -33,6 +36,19 @@ def stream_k(found: Choices) -> tuple[Parameter, ...]:
 
 def stream_attributes(found: Choices, device: Device) -> tuple[Attribute, ...]:
     return (launched_blocks(device),) if is_splittable(found) else ()
+
+
+def early_copies(stage_bytes: str) -> Attribute:
+    """With stream-K: whether the ring is filled for a block's next part while the results of this one leave. That costs
+    no shared memory, as exchanges have the last stage, which is the only one that these copies leave free."""
+    return Attribute(
+        EARLY_COPIES,
+        lambda stream_k, stages, exchanged, stage: ((stream_k > 0) & (stages > 1) & (exchanged <= stage)).astype(
+            np.int64
+        ),
+        "1 where the first turns of the next part are copied while results leave",
+        names={"stream_k": "stream_k", "stages": "stages", "exchanged": "scratch_outside", "stage": stage_bytes},
+    )
 
 
 def stream_rules(found: Choices, device: Device) -> tuple[Rule, ...]:

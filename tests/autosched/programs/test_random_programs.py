@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import numpy as np
 import pytest
 from random_programs import random_program, random_tiles
-from random_schedules import random_schedule
+from random_schedules import random_schedule, random_start
 
 from autosched.programs.loading import problem
 from measurements.emulator import ASCENDING, Order, emulate
@@ -17,6 +18,7 @@ from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 
 A100, H100 = device("a100"), device("h100")
+FEW = dataclasses.replace(A100, sm_count=2)
 
 
 def check_tiles(seed: int, orders: int = 1) -> None:
@@ -43,6 +45,29 @@ def check_wgmma(seed: int, orders: int = 1) -> None:
         return
     (schedule,) = space.schedules(space.unrank([ranks[rng.randrange(len(ranks))]]))
     prove(p, seed, orders, H100, schedule)
+
+
+def check_buffered(seed: int, orders: int = 1) -> bool:
+    """As ``check``, with two buffers of fragments, where the program has steps for them; return whether it has."""
+    rng = random.Random(-seed)
+    p = problem(random_program(seed), **{name: rng.choice((8, 16, 40, 64, 72, 128)) for name in "mnk"})
+    space = template(p.program).space(p, A100)
+    given: dict[str, int | str] = {q.name: "cp.async" for q in space.parameters if "cp.async" in q.values}
+    schedule = random_start(space, seed, {**given, "fragment_buffers": 2})
+    if schedule is not None:
+        prove(p, seed, orders, schedule=schedule)
+    return schedule is not None
+
+
+def check_streamed(seed: int, orders: int = 1) -> str:
+    """As ``check``, with stream-K on few SMs, where there are tiles for it. Return the source, or "" without any."""
+    rng = random.Random(-seed)
+    p = problem(random_program(seed), **{name: rng.randint(60, 130) for name in "mnk"})
+    schedule = random_start(template(p.program).space(p, FEW), seed, {"stream_k": 1})
+    if schedule is None:
+        return ""
+    prove(p, seed, orders, FEW, schedule)
+    return template(p.program).kernel(p, schedule, FEW).source
 
 
 def prove(p: ProgramProblem, seed: int, orders: int, where: Device = A100, schedule: Schedule | None = None) -> None:
@@ -78,6 +103,29 @@ def test_random_tiles(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(16))
 def test_random_programs_by_wgmma(seed: int) -> None:
     check_wgmma(seed)
+
+
+def test_random_programs_with_two_buffers_of_fragments() -> None:
+    assert sum(check_buffered(seed, orders=2) for seed in range(30)) >= 6
+
+
+def test_random_programs_with_stream_k() -> None:
+    """Some fill their ring for the next part early, and some do not."""
+    sources = [check_streamed(seed, orders=2) for seed in range(16)]
+    early = ["start(next);" in source for source in sources if source]
+    assert sum(early) >= 3 and not all(early)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(1000, 1500))
+def test_many_random_programs_with_stream_k(seed: int) -> None:
+    check_streamed(seed, orders=2)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("first", range(1000, 1500, 20))
+def test_many_random_programs_with_two_buffers_of_fragments(first: int) -> None:
+    assert any([check_buffered(seed, orders=2) for seed in range(first, first + 20)])
 
 
 @pytest.mark.nightly

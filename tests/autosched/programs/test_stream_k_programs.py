@@ -89,6 +89,69 @@ def test_planted_faults_are_reported(line: str, instead: str) -> None:
     assert any(outcome(p, faulty, order) != "ok" for order in (Order("ascending"), Order("random", 3)))
 
 
+EARLY = gemm(bk=64, copy_columns_a=8, store_1="turned")  # an exchange that the last stage has room for
+FIRST_BARRIER = "ptx::barrier_sync();\n  next = walk.next();"
+
+
+@pytest.mark.parametrize("order", [Order("ascending"), Order("random", 3)], ids=["ascending", "random"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"store_1": "direct", "stages": 2},
+        {"tail": "peeled", "stages": 2},
+        {"stages": 4, "min_blocks": 2},
+        {"fragment_buffers": 2},
+        {"fragment_buffers": 2, "stages": 2, "tail": "peeled"},
+        {"copy_a": "ld.global", "store_1": "direct"},
+        {"intrinsic": "wmma_m16n16k16_f16"},
+    ],
+    ids=str,
+)
+def test_the_ring_is_filled_for_the_next_part_early(changes: Values, order: Order) -> None:
+    p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=140, n=140, k=264)
+    schedule = filled(p, EARLY | changes, SMALL)
+    assert template(p.program).space(p, SMALL).valid.explain(schedule) == []
+    kernel = template(p.program).kernel(p, schedule, SMALL)
+    assert "start(next);" in kernel.source and "everybody is done with the part before" not in kernel.source
+    assert outcome(p, kernel, order) == "ok"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"stages": 1}, {"bk": 32, "copy_columns_a": 4}], ids=["one stage", "a larger exchange"]
+)
+def test_the_ring_is_not_filled_early_where_nothing_is_left_free(changes: Values) -> None:
+    p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=140, n=140, k=264)
+    own, schedules = template(p.program), [filled(p, EARLY | c, SMALL) for c in ({}, changes)]
+    early, late = (own.kernel(p, s, SMALL) for s in schedules)
+    assert "start(next);" in early.source and "start(next);" not in late.source
+    restarts = [counts(p, own.space(p, SMALL).config(s), SMALL).restarts for s in schedules]
+    assert restarts[0] == 0 and restarts[1] > 0
+    whole = own.space(p, SMALL).config(filled(p, EARLY | {"stream_k": 0}, SMALL))
+    assert early.dynamic_shared_bytes == whole.integer("shared_bytes")
+
+
+@pytest.mark.parametrize(
+    ("changes", "line", "instead"),
+    [
+        ({}, FIRST_BARRIER, "next = walk.next();"),
+        ({"fragment_buffers": 2, "stages": 2}, "Ring_5, 4, false, true>", "Ring_5, 4, false>"),
+        ({}, "shared + 36864u", "shared + 0u"),
+        ({}, "loads_of(part, Ring_5::stages - 1)", "loads_of(part, 0)"),
+        ({}, "start(next);", "start(part);"),
+        ({}, "start(next);", ""),
+        ({}, "Ring_5, true>", "Ring_5>"),
+    ],
+    ids=["barrier", "begun anew", "place of results", "first turn", "part", "nothing started", "begun"],
+)
+def test_planted_faults_of_early_copies_are_reported(changes: Values, line: str, instead: str) -> None:
+    p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=140, n=140, k=264)
+    kernel = template(p.program).kernel(p, filled(p, EARLY | changes, SMALL), SMALL)
+    assert line in kernel.source, kernel.source
+    faulty = replace(kernel, source=kernel.source.replace(line, instead))
+    assert any(outcome(p, faulty, order) != "ok" for order in (Order("ascending"), Order("random", 3)))
+
+
 def test_the_reduced_problem_has_a_partial_wave() -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
     own = template(p.program)

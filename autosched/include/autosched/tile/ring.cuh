@@ -58,10 +58,28 @@ struct Loading {
   static constexpr bool whole = Whole;
 };
 
+// Starts the loads of a ring's first turns: of as many as it has stages for besides the one that is read.
+template <class C, class Loads>
+__device__ __forceinline__ void start_ring(Loads& loads, unsigned shared, int steps) {
+  constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;
+#pragma unroll 1
+  for (int s = 0; s < ahead; ++s) {
+    if (s < steps) {
+      const unsigned at = shared + unsigned(s * C::stage_bytes);
+      loads.template start<false>(at);
+      loads.template load<false>();
+      loads.store(at);
+      loads.advance();
+    }
+    if constexpr (Loads::any_async) ptx::cp_async_commit_group();
+  }
+}
+
 // Runs `body(stage address, turn)` for each of `steps`, with the loads of later steps on their way. One commit group, one wait
 // and one barrier a step; a single stage needs a second barrier before it is filled again. With another `last`, that runs
-// in the last turns, of which one is the last one, and those before load what lies in the arrays alone.
-template <class C, class Loads, class Body, class Last>
+// in the last turns, of which one is the last one, and those before load what lies in the arrays alone. Begun: the first
+// loads were started before, and `loads` are at those that follow.
+template <class C, bool Begun = false, class Loads, class Body, class Last>
 __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int steps, const Body& body, const Last& last) {
   constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;
   constexpr bool peeled = !is_same<Body, Last>;
@@ -69,16 +87,7 @@ __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int step
     if constexpr (Loads::any_async) ptx::cp_async_commit_group();
   };
   const auto stage_at = [&](int stage) { return shared + unsigned(stage * C::stage_bytes); };
-#pragma unroll 1
-  for (int s = 0; s < ahead; ++s) {
-    if (s < steps) {
-      loads.template start<false>(stage_at(s));
-      loads.template load<false>();
-      loads.store(stage_at(s));
-      loads.advance();
-    }
-    commit();
-  }
+  if constexpr (!Begun) start_ring<C>(loads, shared, steps);
   int stage = 0, fill = C::stages > 1 ? C::stages - 1 : 0;
   const auto turn = [&](int left, const auto& run, auto loading) {
     constexpr bool whole = decltype(loading)::whole;
@@ -118,9 +127,61 @@ __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int step
 #pragma unroll 1
   for (; left > 0; --left) turn(left, last, Loading<false>{});
 }
-template <class C, class Loads, class Body>
+template <class C, bool Begun = false, class Loads, class Body>
 __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int steps, const Body& body) {
-  pipeline<C>(loads, shared, steps, body, body);
+  pipeline<C, Begun>(loads, shared, steps, body, body);
+}
+
+// As `pipeline`, of turns that multiply fragments in Steps steps and do nothing else, with two buffers of fragments:
+// `read(stage address, step, buffer)` brings those of the next step while `multiply(buffer)` has this one's, also over the
+// barrier between two turns, so that the tensor cores have work behind it. Peeled: turns but the last ones load what lies
+// in the arrays.
+template <class C, int Steps, bool Peeled, bool Begun = false, class Loads, class Read, class Multiply>
+__device__ __forceinline__ void fragment_pipeline(Loads& loads, unsigned shared, int steps, const Read& read,
+                                                  const Multiply& multiply) {
+  static_assert(C::stages > 1 && Steps % 2 == 0, "rules fragment_stages and fragment_steps");
+  constexpr int ahead = C::stages - 1;
+  const auto stage_at = [&](int stage) { return shared + unsigned(stage * C::stage_bytes); };
+  const auto behind = [](int at) { return at + 1 == C::stages ? 0 : at + 1; };
+  const auto landed = [] {
+    ptx::cp_async_wait_group<ahead - 1>();
+    ptx::barrier_sync();
+  };
+  if constexpr (!Begun) start_ring<C>(loads, shared, steps);
+  landed();
+  unsigned tile = shared;
+  if (steps > 0) read(tile, 0, 0);
+  int stage = 0, fill = ahead;
+  const auto turn = [&](int left, auto loading) {
+    constexpr bool whole = decltype(loading)::whole;
+#pragma unroll
+    for (int step = 0; step < Steps; ++step) {
+      if (step + 1 < Steps) {
+        read(tile, step + 1, (step + 1) % 2);
+      } else {
+        // All fragments of this turn are in registers.
+        stage = behind(stage);
+        tile = stage_at(stage);
+        landed();
+        if (whole || left > 1) read(tile, 0, 0);
+      }
+      if (step == 0) {
+        // Stage `fill` was read in the turn before; the last barrier says that everybody is done with it.
+        if (whole || left > ahead) loads.template start<whole>(stage_at(fill));
+        loads.advance();
+        ptx::cp_async_commit_group();
+        fill = behind(fill);
+      }
+      multiply(step % 2);
+    }
+  };
+  int left = steps;
+  if constexpr (Peeled) {
+#pragma unroll 1
+    for (; left - 1 > ahead; --left) turn(left, Loading<true>{});
+  }
+#pragma unroll 1
+  for (; left > 0; --left) turn(left, Loading<false>{});
 }
 
 }  // namespace autosched::tile

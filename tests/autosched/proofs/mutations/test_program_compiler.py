@@ -26,6 +26,8 @@ from search_spaces.templates.kernel import Kernel
 
 A100 = device("a100")
 EXAMPLES = Path(__file__).parents[4] / "examples"
+GEMM, LONG = "programs/gemm_relu.py", {"m": 64, "n": 64, "k": 256}
+RING = "autosched/tile/ring.cuh"
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -166,19 +168,51 @@ def test_a_turn_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("header", "old", "new"),
+    ("old", "new"),
     [
-        ("autosched/tile/ring.cuh", "C::stages >= 2 ? C::stages - 2 : 0", "C::stages - 1"),
-        ("autosched/tile/ring.cuh", "    ptx::barrier_sync();\n    const bool more", "    const bool more"),
-        ("autosched/tile/ring.cuh", "stage + 1 == C::stages ? 0 : stage + 1", "stage"),
+        ("C::stages >= 2 ? C::stages - 2 : 0", "C::stages - 1"),
+        ("    ptx::barrier_sync();\n    const bool more", "    const bool more"),
+        ("stage + 1 == C::stages ? 0 : stage + 1", "stage"),
     ],
     ids=["wait", "barrier", "slot"],
 )
-def test_faults_of_the_ring_are_reported(header: str, old: str, new: str) -> None:
+def test_faults_of_the_ring_are_reported(old: str, new: str) -> None:
+    assert outcome_of(GEMM, LONG, schedule=ringed(1)) == "ok"
+    assert outcome_of(GEMM, LONG, with_fault(RING, old, new), ringed(1)) != "ok"
+
+
+def ringed(buffers: int) -> Schedule:
+    """Return a schedule with so many buffers of fragments, and more turns than stages."""
+    p = problem(load_program(str(EXAMPLES / GEMM)), **LONG)
+    wanted = {"fragment_buffers": buffers, "split_k": 1, "stages": 3, "bk": 32}
+    schedules = template(p.program).space(p, A100).sample(1000, 3)
+    return next(s for s in schedules if wanted.items() <= dict(s.values).items())
+
+
+def with_fault(header: str, old: str, new: str) -> Callable[[Kernel], Kernel]:
     def changed(kernel: Kernel) -> Kernel:
         texts = dict(kernel.headers.files)
         assert texts[header].count(old) == 1
         texts[header] = texts[header].replace(old, new)
         return dataclasses.replace(kernel, headers=Headers.of(texts))
 
-    assert outcome_of("programs/gemm_relu.py", {"m": 64, "n": 64, "k": 256}, changed) != "ok"
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("cp_async_wait_group<ahead - 1>", "cp_async_wait_group<ahead>"),
+        ("ahead - 1>();\n    ptx::barrier_sync();", "ahead - 1>();"),
+        ("        tile = stage_at(stage);\n", ""),
+        ("read(tile, step + 1, (step + 1) % 2);", "read(tile, step + 1, step % 2);"),
+        ("multiply(step % 2);", "multiply(0);"),
+        ("        fill = behind(fill);\n", ""),
+        ("ahead) loads.template start<whole>(stage_at(fill));", "ahead) loads.template start<whole>(stage_at(stage));"),
+        ("if (whole || left > ahead) loads", "if (whole || left > ahead + 1) loads"),
+    ],
+    ids=["wait", "barrier", "slot", "buffer", "multiplied", "filled", "overwritten", "last load"],
+)
+def test_faults_of_two_buffers_of_fragments_are_reported(old: str, new: str) -> None:
+    assert outcome_of(GEMM, LONG, schedule=ringed(2)) == "ok"
+    assert outcome_of(GEMM, LONG, with_fault(RING, old, new), ringed(2)) != "ok"

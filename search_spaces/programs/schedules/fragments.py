@@ -1,0 +1,96 @@
+"""Two buffers of fragments in the space of a program: those of the next step are read while this one is multiplied.
+
+The tensor cores then have work behind the barrier between two turns, too (``autosched/tile/ring.cuh``).
+"""
+
+from __future__ import annotations
+
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.hardware.devices import Device, register_limit
+from search_spaces.programs.planning.choices import Choices, unique_operands
+from search_spaces.programs.planning.staging import bufferable
+from search_spaces.programs.planning.ways import fragments, is_boxed
+from search_spaces.spaces.columns import TextColumn
+from search_spaces.spaces.each import each
+from search_spaces.spaces.parameters import Parameter, ordinal
+from search_spaces.spaces.rules import Rule
+from search_spaces.templates.matmul.pruning import BUFFER_REGISTERS, ROUNDING_REGISTERS
+
+
+def is_bufferable(found: Choices) -> bool:
+    """Whether the ring's loop does nothing but multiply fragments."""
+    return all(bufferable(i) is not None for i in found.inferences.values())
+
+
+def copying_name(found: Choices) -> str:
+    """Return the column of the registers that copy all operands: none where that is by cp.async alone."""
+    return f"copying_staging_{unique_operands(found.first)[-1].name}"
+
+
+def fragment_buffers(found: Choices) -> tuple[Parameter, ...]:
+    if not is_bufferable(found):
+        return ()
+    doc = "steps of k whose fragments a warp holds: with 2, the next are loaded early"
+    return (ordinal("fragment_buffers", (1, 2), doc, before=1),)
+
+
+def fragment_rules(found: Choices) -> tuple[Rule, ...]:
+    """Return what two buffers of fragments need: the next turn in shared memory, and steps that alternate between
+    them."""
+    if not is_bufferable(found):
+        return ()
+    product = found.first.products[0]
+
+    def steps(fragment_buffers: int, intrinsic: str, tile_k: int) -> str | None:
+        row = fragments(intrinsic)
+        mma = row.unit == "mma" and not is_boxed(intrinsic)
+        if fragment_buffers == 1 or (mma and tile_k // row.k % 2 == 0):
+            return None
+        return (
+            f"two buffers are for fragments of mma.sync and alternate over the steps of a turn: {intrinsic} makes "
+            f"{tile_k // row.k} steps of a k of {tile_k}"
+        )
+
+    names = {"fragment_buffers": "fragment_buffers", "intrinsic": "intrinsic", "tile_k": f"tile_k{product.suffix}"}
+    return (
+        Rule(
+            "fragment_copies",
+            lambda fragment_buffers, copying: (fragment_buffers == 1) | (copying == 0),
+            "two buffers of fragments need cp.async copies: loads through {copying} registers land too late",
+            names={"fragment_buffers": "fragment_buffers", "copying": copying_name(found)},
+        ),
+        Rule(
+            "fragment_stages",
+            lambda fragment_buffers, stages: (fragment_buffers == 1) | (stages >= 2),
+            "two buffers of fragments need a second stage, but stages is {stages}",
+        ),
+        Rule.refusing("fragment_steps", steps, "steps alternate between two buffers of fragments", names=names),
+    )
+
+
+def fragment_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+    """Return that two buffers of fragments fit into registers, as of the hand-written matmul."""
+    if not is_bufferable(found):
+        return ()
+    rounds = each(lambda name: fragments(name).rounds)
+
+    def fits(
+        intrinsic: TextColumn,
+        fragment_buffers: IntArray,
+        step_registers: IntArray,
+        registers: IntArray,
+        threads: IntArray,
+        min_blocks: IntArray,
+    ) -> BoolArray:
+        more = BUFFER_REGISTERS + ROUNDING_REGISTERS * step_registers * rounds(intrinsic)
+        enough: BoolArray = (fragment_buffers == 1) | (registers + more <= register_limit(device, threads, min_blocks))
+        return enough
+
+    return (
+        Rule(
+            "fragment_registers",
+            fits,
+            "about {registers} registers a thread, with {fragment_buffers} buffers of fragments, are so many for "
+            "{threads} threads with {min_blocks} blocks per SM that ptxas would spill",
+        ),
+    )

@@ -1,0 +1,161 @@
+"""Two buffers of fragments in tile programs: right in two orders, refused where steps do not alternate, with as
+few instructions a turn as the hand-written matmul."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from program_schedules import Values, filled, operand
+from random_programs import random_program
+from random_schedules import random_schedule
+
+from autosched.programs.loading import load_program, problem
+from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
+from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.emulator import Order, emulate
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.schedules.counts import counts
+from search_spaces.programs.template import template
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.kernel import Kernel
+from search_spaces.templates.matmul.template import MATMUL
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
+A100 = device("a100")
+
+
+def gemm(**changes: int | str) -> Values:
+    return {
+        "bm": 64, "bn": 64, "bk": 32, "intrinsic": "mma_m16n8k16_f16", "sg_rows": 2, "sg_columns": 2,
+        **operand("a", "pad(8,1)", 4, 8), **operand("b", "pad(8,1)", 8, 4), "stages": 3, "fragment_buffers": 2,
+        "split_k": 1, "stream_k": 0, "tail": "masked", "store_1": "direct", "exchange": "pad(4,1)", "min_blocks": 1,
+        "raster": "row",
+    } | changes  # fmt: skip
+
+
+def check(p: ProgramProblem, schedule: Schedule, order: Order) -> None:
+    own = template(p.program)
+    assert own.space(p, A100).valid.explain(schedule) == []
+    kernel, inputs = own.kernel(p, schedule, A100), p.random_inputs(1)
+    assert "tile::fragment_pipeline<" in kernel.source
+    run = emulate(kernel, inputs, time_limit=60.0, order=order)
+    assert run.status == "ok", run.reason
+    wanted, bounds = p.expected(inputs)
+    types = {o.name: o.dtype for o in p.operands()}
+    for name, values in wanted.items():
+        assert np.all(np.abs(types[name].load(run.outputs[name]) - values) <= bounds[name])
+
+
+ORDERS = pytest.mark.parametrize("order", [Order("ascending"), Order("random", 3)], ids=["ascending", "random"])
+
+
+@ORDERS
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stages": 2},
+        {"stages": 5, "bk": 64, "copy_columns_a": 8},
+        {"stages": 4, "tail": "peeled"},
+        {"stages": 3, "split_k": 2},
+        {"stages": 3, "store_1": "turned", "tail": "peeled"},
+    ],
+    ids=["two stages", "more stages than turns", "peeled", "split", "turned"],
+)
+def test_gemm_is_right(changes: Values, order: Order) -> None:
+    p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=76, n=76, k=184)
+    check(p, filled(p, gemm(**changes), A100), order)
+
+
+@ORDERS
+@pytest.mark.parametrize("name", ["gated_mlp.py", "narrow_matmul.py:int8_matmul", "narrow_matmul.py:tf32_matmul"])
+def test_other_programs_are_right(name: str, order: Order) -> None:
+    """Two products that share fragments, and types whose fragments are loaded or rounded otherwise."""
+    p = problem(load_program(str(EXAMPLES / name)), m=70, n=80, k=144)
+    schedules = template(p.program).space(p, A100).valid.sample(300, 1)
+    check(p, next(s for s in schedules if s.integer("fragment_buffers") == 2), order)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"stages": 1}, "need a second stage, but stages is 1"),
+        ({"copy_a": "ld.global"}, "registers land too late"),
+        ({"intrinsic": "wmma_m16n16k16_f16"}, "for fragments of mma.sync"),
+    ],
+)
+def test_what_is_refused(changes: Values, reason: str) -> None:
+    p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=76, n=76, k=184)
+    told = template(p.program).space(p, A100).valid.explain(filled(p, gemm(**changes), A100))
+    assert any(reason in str(t) for t in told), told
+
+
+def test_steps_that_do_not_alternate_are_refused() -> None:
+    """Random programs with a k of 48: three steps of 16."""
+    for seed in range(40):
+        made = random_program(seed)
+        p = problem(made, m=40, n=40, k=100)
+        space = template(made).space(p, A100)
+        schedule = random_schedule(space, seed)
+        if schedule.text("intrinsic").startswith("mma") and space.config(schedule).integer("tile_k") == 48:
+            told = space.valid.explain(Schedule.from_json(made.name, {**schedule.values, "fragment_buffers": 2}))
+            assert any("3 steps of a k of 48" in str(t) for t in told), told
+            return
+    raise AssertionError("no such program")
+
+
+def test_loops_that_do_more_have_none() -> None:
+    p = problem(load_program(f"{EXAMPLES / 'attention.py'}:attention"), h=2, g=1, s=100, d=64)
+    assert "fragment_buffers" not in {q.name for q in template(p.program).space(p, A100).parameters}
+
+
+def test_a_schedule_of_before_has_one() -> None:
+    p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=76, n=76, k=184)
+    own, values = template(p.program), gemm(fragment_buffers=1)
+    del values["fragment_buffers"]
+    first, second = (own.kernel(p, filled(p, v, A100), A100) for v in (values, gemm(fragment_buffers=1)))
+    assert first.source == second.source and "fragment_pipeline" not in first.source
+
+
+def test_the_time_model_knows_them() -> None:
+    """Tensor cores have work behind a barrier; fragments take registers."""
+    p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
+    space = template(p.program).space(p, A100)
+    one, two = (counts(p, space.config(filled(p, gemm(fragment_buffers=n), A100)), A100) for n in (1, 2))
+    assert (one.refills, two.refills) == (True, False)
+    assert two.registers - one.registers == 2 * 4 + 4 * 2  # of a and b, of a warp's 32 x 32 results
+
+
+def test_a_turn_has_no_more_instructions_than_the_template() -> None:
+    try:
+        nvdisasm()
+    except DisassemblerMissing as missing:
+        pytest.skip(str(missing))
+    p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
+    hand = Matmul(m=4096, n=4096, k=4096, a="f16", out="f16", epilogue="bias+relu")
+    for bn, stages, wide in ((128, 3, "swizzle(3,3,4)"), (256, 4, "swizzle(3,3,5)")):
+        copies = operand("a", "swizzle(2,3,3)", 4, 8) | operand("b", wide, 16, 8)
+        common: Values = {"stages": stages, "fragment_buffers": 2, **copies}
+        own = gemm(bm=128, bn=bn, sg_columns=4, **common)
+        theirs: Values = {
+            "tile_m": 128, "tile_n": bn, "tile_k": 32, "intrinsic": "mma_m16n8k16_f16", "sg_layout_m": 2,
+            "sg_layout_n": 4, "sg_data_m": 64, "sg_data_n": bn // 4, "k_unroll": 2, "epilogue": "registers",
+            "min_blocks": 1, "raster": "row", "split_k": 1, "stream_k": 0, "batch_mapping": "outer", **common,
+        }  # fmt: skip
+        ours = turn(template(p.program).kernel(p, filled(p, own, A100), A100))
+        template_s = turn(MATMUL.kernel(hand, Schedule.from_json("matmul", theirs), A100))
+        assert ours[0] == template_s[0]  # tensor
+        assert ours[1] <= template_s[1] and ours[2] <= template_s[2], (ours, template_s)
+
+
+def turn(kernel: Kernel) -> tuple[int, int, int]:
+    """Return instructions of tensor cores and all of a turn, and the registers of a thread."""
+    with CompilePool() as pool:
+        result = pool.compile(kernel, A100.arch)
+    assert not isinstance(result, CompileFailure), result.reason
+    assert result.resources.spill_store_bytes == 0
+    found = mix(main_loop(disassemble(result.cubin, result.entry)))
+    return dict(found.kinds)["tensor"], found.instructions, result.resources.registers

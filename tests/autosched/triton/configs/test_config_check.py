@@ -162,7 +162,7 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 
 @pytest.fixture
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Configurations are judged in one process: each takes seconds to import torch."""
+    """Judge configurations in one process: each takes seconds to import torch."""
     monkeypatch.setattr("autosched.triton.configs.tuning.pool.usable_cores", lambda: 1)
 
 

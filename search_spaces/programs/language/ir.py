@@ -92,8 +92,8 @@ class Window:
 
     @property
     def sizes(self) -> tuple[str, str]:
-        """The names of the array's sizes along its rows and columns, as the window sees them; a vector has no rows."""
-        rows, columns = self.array.sizes[-2:] if len(self.array.sizes) > 1 else ("", self.array.sizes[0])
+        """The names of the array's sizes along its rows and columns, as the window sees them; "" where it has none."""
+        rows, columns = ("", "", *self.array.sizes)[-2:]
         return (columns, rows) if self.turned else (rows, columns)
 
     @property

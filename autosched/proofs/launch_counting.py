@@ -90,12 +90,17 @@ def count_launch(kernel: Kernel, inputs: InputsFile) -> LaunchCounts | None:
 
     Raises HostFailure where this machine cannot emulate.
     """
+    runs = counted_runs(kernel, inputs)
+    return None if runs is None else averaged(kernel, runs, float(_least_bytes(kernel)))
+
+
+def counted_runs(kernel: Kernel, inputs: InputsFile) -> list[CountedRun] | None:
+    """Return the runs that ``count_launch`` averages; None and an exception as there."""
 
     def run(blocks: Sequence[int]) -> Emulation:
         return emulate_blocks(kernel, blocks, inputs=inputs, check=False, count=True, time_limit=SECONDS).emulation
 
-    runs = sampled_runs(kernel.grid, run)
-    return None if runs is None else averaged(kernel, runs, float(_least_bytes(kernel)))
+    return sampled_runs(kernel.grid, run)
 
 
 @dataclass(frozen=True, eq=False)

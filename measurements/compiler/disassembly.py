@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from measurements.files.text import first_line, one_line
 
@@ -54,19 +54,32 @@ class NotDisassembled(ValueError):
     """nvdisasm does not read a cubin, or it has no such function. One line says why."""
 
 
+Place = tuple[str, int]  # a file's name without its folder, and a line
+
+
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction at ``address`` bytes from the start of its function."""
+    """One instruction at ``address`` bytes from the start of its function, of a ``place`` in the source where the cubin
+    says so (-lineinfo)."""
 
     address: int
     predicate: str
     opcode: str
     operands: str
+    place: Place = ("", 0)
 
     @property
     def kind(self) -> str:
         """One of ``KINDS``."""
         return _KIND_OF.get(self.opcode.partition(".")[0], INTEGER)
+
+    @property
+    def target(self) -> int | None:
+        """The address that it jumps to or calls; None for what does not, or not to one that it names."""
+        if self.opcode.partition(".")[0] not in ("BRA", "JMP", "CALL", "BSSY"):
+            return None
+        named = self.operands.rpartition(",")[2].strip()
+        return int(named, 16) if named.startswith("0x") else None
 
     @property
     def never(self) -> bool:
@@ -125,20 +138,25 @@ def disassemble(cubin: bytes, entry: str) -> tuple[Instruction, ...]:
     with tempfile.TemporaryDirectory(prefix="autosched-sass-") as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
-        done = subprocess.run([str(nvdisasm()), "-json", str(path)], capture_output=True, timeout=_SECONDS, check=False)
+        command = [str(nvdisasm()), "-json", "-g", str(path)]
+        done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
     if done.returncode:
         said = one_line(done.stderr.decode(errors="replace"))
         raise NotDisassembled(f"nvdisasm: {said or f'exit status {done.returncode}'}")
     try:
-        _, functions = json.loads(done.stdout)
+        _, functions, *sources = json.loads(done.stdout)
+        files = [PurePath(row["file"]).name for table in sources for row in table["files"]]
         body = next(f["sass-instructions"] for f in functions if f["function-name"] == entry)
-        found = tuple(
-            Instruction(i * INSTRUCTION_BYTES, row.get("predicate", ""), row["opcode"], row.get("operands", ""))
-            for i, row in enumerate(body)
-        )
+        found = []
+        place = ("", 0)
+        for i, row in enumerate(body):
+            if "source-line" in row:  # and of that are the next ones, too
+                place = (files[row["source-file-id"]], row["source-line"])
+            operands = row.get("operands", "")
+            found.append(Instruction(i * INSTRUCTION_BYTES, row.get("predicate", ""), row["opcode"], operands, place))
     except StopIteration:
         raise NotDisassembled(f"the cubin has no function {entry}") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, IndexError) as error:
         raise NotDisassembled(f"this nvdisasm writes JSON of another form: {first_line(error)}") from None
     return tuple(instruction for instruction in found if not instruction.never)
 
@@ -148,13 +166,8 @@ def loops(instructions: Sequence[Instruction]) -> list[tuple[Instruction, ...]]:
     is none."""
     found: dict[tuple[int, int], tuple[Instruction, ...]] = {}
     for branch in instructions:
-        if branch.opcode.partition(".")[0] != "BRA":
-            continue
-        target = branch.operands.rpartition(",")[2].strip()
-        if not target.startswith("0x"):
-            continue
-        start = int(target, 16)
-        if start < branch.address:
+        start = branch.target
+        if branch.opcode.partition(".")[0] == "BRA" and start is not None and start < branch.address:
             body = tuple(i for i in instructions if start <= i.address <= branch.address)
             found[start, branch.address] = body
     return list(found.values())

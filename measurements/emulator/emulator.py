@@ -324,6 +324,7 @@ def run_job(compiled: CompiledKernel, text: str, folder: Path, time_limit: float
         run_seconds=time.monotonic() - started,
         from_cache=compiled.from_cache,
         executed=tuple(sorted(events.executed.items())),
+        lines=events.lines,
         chains=events.chains,
         code=events.code,
     )

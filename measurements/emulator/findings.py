@@ -143,6 +143,18 @@ class GlobalSite:
         return self.sectors / self.requests
 
 
+@dataclass(frozen=True)
+class ExecutedLine:
+    """How often warps executed an operation of PTX on one line of the source: all its ``instructions`` there together.
+    The file is named without its folder."""
+
+    file: str
+    line: int
+    operation: str
+    instructions: int
+    times: int
+
+
 # What compilers leave out: what ptxas makes no instruction of (Triton, CuTe in CUTLASS's tutorials), and a fence behind
 # mbarrier.init whose order the barrier of the cluster, which releases and acquires, gives as well.
 _LEFT_OUT = frozenset(
@@ -215,9 +227,9 @@ class Emulation:
     was there already. ``defined`` and ``written`` are of arrays that came with flags (memory.Memory): of each byte,
     whether it holds a value now, and whether the launch has written it. ``suppressed`` are findings that are expected,
     each with the reason that was given (suppression.py).
-    Where the launch is counted, ``executed`` has how often warps executed each PTX operation ("fma.rn.f32"), and
-    ``chains`` the number of warps and the cycles of their longest chains of dependent instructions together, and
-    ``code`` how many different instructions there were that have machine code.
+    Where the launch is counted, ``executed`` has how often warps executed each PTX operation ("fma.rn.f32"), ``lines``
+    the same by lines of the source, ``chains`` the number of warps and the cycles of their longest chains of dependent
+    instructions together, and ``code`` how many different instructions there were that have machine code.
     """
 
     status: EmulationStatus
@@ -235,6 +247,7 @@ class Emulation:
     written: Mapping[str, Flags] = field(default_factory=dict)
     suppressed: tuple[tuple[Finding, str], ...] = ()
     executed: tuple[tuple[str, int], ...] = ()
+    lines: tuple[ExecutedLine, ...] = ()
     chains: tuple[int, int] = (0, 0)
     code: int = 0
 

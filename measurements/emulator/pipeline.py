@@ -155,6 +155,7 @@ def _together(done: list[Emulation]) -> Emulation:
         run_seconds=sum(e.run_seconds for e in done),
         from_cache=all(e.from_cache for e in done),
         executed=tuple(sorted(executed.items())),
+        lines=tuple(line for e in done for line in e.lines),
         chains=(sum(e.chains[0] for e in done), sum(e.chains[1] for e in done)),
         code=sum(e.code for e in done),
     )

@@ -6,13 +6,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 import numpy as np
 
 from measurements.emulator.findings import (
     EmulationStatus,
+    ExecutedLine,
     Finding,
     FindingKind,
     GlobalSite,
@@ -211,6 +212,7 @@ class Report:
         global_: list[GlobalSite] = []
         self.end: dict[str, Any] | None = None
         self.executed: dict[str, int] = {}
+        lines: dict[tuple[str, int, str], tuple[int, int]] = {}
         self.chains = (0, 0)
         self.code = 0
         ids: list[int] = []
@@ -245,6 +247,9 @@ class Report:
                     if event["shape"]:
                         operation = f"{operation}.{event['shape']}"
                     self.executed[operation] = self.executed.get(operation, 0) + event["times"]
+                    line = (PurePath(event["file"]).name, event["line"], operation)
+                    instructions, times = lines.get(line, (0, 0))
+                    lines[line] = (instructions + 1, times + event["times"])
                     self.code += bool(costs(operation))
                 case "chains":
                     self.chains = (event["warps"], event["cycles"])
@@ -252,6 +257,7 @@ class Report:
                     printed.append(event["text"])
                 case "end":
                     self.end = event
+        self.lines = tuple(ExecutedLine(*line, *counts) for line, counts in sorted(lines.items()))
         self.shared_sites, self.global_sites = tuple(_summed(shared)), tuple(_summed(global_))
         graded = []
         for i, f in zip(ids, self.findings, strict=True):

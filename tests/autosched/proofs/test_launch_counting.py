@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from autosched import Kernel
-from autosched.proofs.launch_counting import counted
+from autosched.proofs.launch_counting import counted, counted_runs
 from cost_models.launch_time import CompiledResources, launch_time
 from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
 from measurements.emulator import emulate_ptx
+from measurements.emulator.inputs_file import InputsFile
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
@@ -77,6 +78,21 @@ def test_sectors_requests_and_instructions_are_those_of_the_kernel(block: int, s
     assert executed["bar.sync"] == warps
     assert executed["st.shared.f32"] == warps
     assert counts.atomic_sectors == 0 and 0 < counts.code < 200
+
+
+def test_operations_are_counted_by_lines_of_the_source() -> None:
+    schedule, problem = Schedule("counted_sums", (("block", 32), ("strided", 0), ("times", 1))), KERNEL.problem()
+    kernel = KERNEL.template.kernel(problem, schedule, H200)
+    runs = counted_runs(kernel, InputsFile(problem.under(schedule.values).random_inputs(0)))
+    assert runs
+    for run in runs:
+        of_file = [line for line in run.emulation.lines if line.operation == "fma.rn.f32"]
+        assert {line.file for line in of_file} == {"counted_sums.cu"}
+        assert sum(line.times for line in of_file) == 1024 // 32 * run.blocks
+        together: dict[str, int] = {}
+        for line in run.emulation.lines:
+            together[line.operation] = together.get(line.operation, 0) + line.times
+        assert together == dict(run.emulation.executed)
 
 
 def test_sectors_that_a_block_asks_for_again_are_found_in_l1() -> None:

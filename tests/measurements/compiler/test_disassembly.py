@@ -14,7 +14,7 @@ from measurements.compiler.disassembly import (
     mix,
     nvdisasm,
 )
-from measurements.compiler.nvrtc import NvrtcMissing, compile_source, toolchain_version
+from measurements.compiler.nvrtc import OPTIONS, NvrtcMissing, compile_source, toolchain_version
 from search_spaces.templates.headers import Headers
 
 try:
@@ -71,6 +71,23 @@ def test_a_function_that_is_not_there_and_what_is_no_cubin() -> None:
     with pytest.raises(NotDisassembled) as error:
         disassemble(b"no cubin", "stream")
     assert "\n" not in str(error.value)
+
+
+def test_instructions_have_the_lines_of_the_source_where_the_cubin_has_them() -> None:
+    plain = compile_source(STREAM, "stream", "sm_80", Headers(()))
+    lined = compile_source(STREAM, "stream", "sm_80", Headers(()), (*OPTIONS, "-lineinfo"))
+    assert plain.cubin is not None and lined.cubin is not None
+    without, body = disassemble(plain.cubin, "stream"), disassemble(lined.cubin, "stream")
+    assert {i.place for i in without} == {("", 0)}
+    assert [(i.opcode, i.operands) for i in body] == [(i.opcode, i.operands) for i in without]
+    text = STREAM.splitlines()
+    barriers = {text[i.place[1] - 1].strip() for i in body if i.opcode.startswith("BAR")}
+    assert barriers == {"__syncthreads();"} and body[-1].place[0] == "kernel.cu"
+
+
+def test_targets_are_addresses_that_are_jumped_to_or_called() -> None:
+    body = code("BRA 0x10", "BRA P0, 0x30", "CALL.REL.NOINC 0x20", "IMAD.MOV.U32 R1, 0x10", "BRX R2", "EXIT")
+    assert [i.target for i in body] == [0x10, 0x30, 0x20, None, None, None]
 
 
 def test_loops_are_backward_branches_to_other_instructions() -> None:

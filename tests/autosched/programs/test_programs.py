@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from program_schedules import Values, filled
+from random_schedules import random_start
 
 from autosched.cli import main
 from autosched.programs.loading import load_program, problem
@@ -20,6 +21,7 @@ from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.row_reduction import Softmax
 from search_spaces.programs.builder import Builder, InOut, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.schedules.counts import counts
@@ -28,6 +30,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.kernel import Kernel
 from search_spaces.templates.matmul.template import MATMUL
 from search_spaces.templates.matvec.template import MATVEC
+from search_spaces.templates.row_reduction.template import ROW_REDUCTION
 
 GOLDENS = Path(__file__).parents[2] / "golden"
 EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
@@ -295,6 +298,18 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["best", "--program", place, "--db", database]) == 0, "without sizes: of all of them"
 
 
+def length(kernel: Kernel) -> int:
+    """Return how many instructions a kernel has."""
+    try:
+        nvdisasm()
+    except DisassemblerMissing as missing:
+        pytest.skip(str(missing))
+    with CompilePool() as pool:
+        result = pool.compile(kernel, A100.arch)
+    assert not isinstance(result, CompileFailure), result.reason
+    return len(disassemble(result.cubin, result.entry))
+
+
 def counted(kernel: object) -> tuple[int, int, dict[str, int]]:
     with CompilePool() as pool:
         result = pool.compile(kernel, A100.arch)  # type: ignore[arg-type]
@@ -411,6 +426,19 @@ def test_matvecs_are_the_hand_written_templates(name: str, golden: str) -> None:
     (registers, turn, _), (their_registers, their_turn, _) = counted(template(made).kernel(p, own, A100)), counted(hand)
     assert turn <= their_turn + 2
     assert registers <= their_registers + 4
+
+
+@pytest.mark.parametrize("columns", [4000, 4096])
+def test_softmax_of_rows_in_registers_is_not_longer_than_the_hand_written_templates(columns: int) -> None:
+    """A block of 8 warps has a row, and a lane 4 neighbours of it: all instructions."""
+    own, rows = template(example("softmax_rows", "row_softmax")), Softmax(rows=4096, columns=columns, dtype="f32")
+    values = {"rows": 1, "warps": 8, "width_1": 4, "lanes_1": 32, "min_blocks": 1}
+    written = {"lanes": 32, "subgroups": 8, "vector": 4, "batch": 1, "split": 1, "row_staging": "registers"}
+    templates = [random_start(ROW_REDUCTION.space(rows, A100), seed, written) for seed in range(3)]
+    p = problem(example("softmax_rows", "row_softmax"), m=4096, n=columns)
+    ours = length(own.kernel(p, Schedule.from_json("row_softmax", values), A100))
+    theirs = [length(ROW_REDUCTION.kernel(rows, s, A100)) for s in templates if s is not None]
+    assert theirs and ours <= min(theirs)
 
 
 def test_stores_of_the_hand_written_template_share_a_pointer() -> None:

@@ -412,12 +412,16 @@ def test_gemm_is_shorter_than_tritons() -> None:
 
 @pytest.mark.parametrize(("name", "golden"), [("matvec_plain", ""), ("matvec_expanded", "_expanded")])
 def test_matvecs_are_the_hand_written_templates(name: str, golden: str) -> None:
-    """A turn of the reduction issue's matvec, of eight elements of two rows a lane: at most two instructions more."""
+    """A turn of the reduction issue's matvec, of eight elements of two rows a lane: at most two instructions more.
+
+    The issue's subgroup of 64 lanes is two warps, whose parts meet behind the loop, and so it is in both.
+    """
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
     schedule = json.loads((GOLDENS / f"matvec_document{golden}.json").read_text("utf-8"))["schedule"]
+    schedule |= {"subgroup_basis_k": 2, "partial_reduction": 512}
     hand = MATVEC.kernel(Matvec(m=4, n=6656, k=16384, x="f16", out="f32"), Schedule.from_json("matvec", schedule), A100)
     made = listing("matvec", name)
     p = problem(made, m=4, n=6656, k=16384)
@@ -425,7 +429,7 @@ def test_matvecs_are_the_hand_written_templates(name: str, golden: str) -> None:
     own = filled(p, some, A100)
     (registers, turn, _), (their_registers, their_turn, _) = counted(template(made).kernel(p, own, A100)), counted(hand)
     assert turn <= their_turn + 2
-    assert registers <= their_registers + 4
+    assert registers <= their_registers
 
 
 @pytest.mark.parametrize("columns", [4000, 4096])

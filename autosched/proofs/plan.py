@@ -29,7 +29,7 @@ from autosched.proofs.run import (
     run_whole,
 )
 from autosched.proofs.sampled_blocks import QUICK_SHARE, sampled_flops, why_not_sampled
-from autosched.proofs.stress_sizes import StressSize, stress_sizes, with_short_k
+from autosched.proofs.stress_sizes import STREAMED_FLOPS, StressSize, stress_sizes, with_short_k
 from autosched.proofs.tile_walk import run_walk, why_no_walk
 from measurements.emulator import ASCENDING, Order
 from search_spaces.hardware.devices import Device
@@ -52,7 +52,6 @@ _MOST_FLOPS = 2.0**33  # of the fewest blocks of any size: the time limit of a l
 _FAR_FLOPS = 2.0**30  # of some blocks of far sizes
 _QUICK_LARGE_FLOPS = 2.0**25  # of far and of many tiles in a quick proof
 _WINDOW_FLOPS = 2.0**29  # of blocks that finish results of a further output
-_STREAMED_FLOPS = 2.0**32  # of one of a chain of blocks, all of which exchange sums
 _ADDRESSABLE = 2**42  # bytes of arrays, for each of which the emulator reserves some more
 _WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # of a stress size that is run whole
 
@@ -426,7 +425,7 @@ def stress_runs(
         size, kernel = found
         if size.fewer_blocks:
             kernel = fewer_blocks(kernel)
-        most = _STREAMED_FLOPS if kernel.chained else _WHOLE_FLOPS
+        most = STREAMED_FLOPS if kernel.chained else _WHOLE_FLOPS
         if size.whole and size.problem.flops <= most and size.problem.min_bytes <= _WHOLE_BYTES:
             make = partial(_run_size, size, kernel, settings)
             yield ProofRun(size.name, make, size.role, flops=size.problem.flops)

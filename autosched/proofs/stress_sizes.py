@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 LONG_STEPS = 72  # of a loop over tiles: every ring of stages has turned over many times
 MANY_TILES = 18  # more: two bands of the largest order of tiles
-_STREAMED = 272  # tiles of stream-K: more than twice as many as most devices have SMs, which all have a share then
+STREAMED_FLOPS = 2.0**32  # of one of a chain of blocks that is run whole, all of which exchange sums
+_SMS = 136  # no fewer than most devices have
 MANY_PARTS = 72  # tiles more along an axis that is reduced: each leaves a part
 MANY = 2**12  # elements, where tiles are not known: at least as many
 LONG = 2**20  # elements of a line, or of a vector's k
@@ -177,10 +178,7 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
     yield _Growth("many rows of tiles", {"m": rows, "k": shorter}, True, "many tiles")
     yield _Growth("many columns of tiles", {"n": columns, "k": shorter}, True, "many tiles", fewer_blocks=True)
     if chosen.get("stream_k"):  # all blocks share all tiles: no more of them than it takes
-        across = small.batch * math.ceil(small.n / int(chosen["tile_n"]))
-        # So many rows of tiles; where blocks may not have so many tiles, so many in all, or fewer.
-        rows_of_tiles = (_STREAMED, *(math.ceil(_STREAMED * 0.75**i / across) for i in range(8)))
-        longer = dict.fromkeys(_more_tiles(small, chosen, "m", least) for least in rows_of_tiles)
+        longer = dict.fromkeys(_rows_of_all_workers(small, chosen, small.k + shorter))
         most, *fewer = ({"m": m, "k": shorter} for m in longer)
         yield _Growth("all workers", most, True, "many tiles", instead=tuple(fewer))
         yield _Growth("far rows", {"m": -(-OVERFLOWING // small.n // rows) * rows, "k": shorter}, False, "far")
@@ -197,6 +195,21 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
     if small.a == "i8":
         more = -(-LARGE_SUMS // LARGEST_PRODUCT // of_split) * of_split
         yield _Growth("large sums", {"k": more}, True, case=ALL_LARGEST)
+
+
+def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> Iterator[int]:
+    """Rows more that give each worker of stream-K that runs at a time its share, the best first: several blocks of an
+    SM, too, where all of it can be run."""
+    workers = _SMS * int(chosen.get("min_blocks", 1))
+    of_worker = 2 if int(chosen.get("tiles_of_block", 1)) > 2 else 1  # as many as the launch must have for it
+    across = small.batch * math.ceil(small.n / int(chosen["tile_n"]))
+    of_one_block = 2 * _SMS
+    for tiles in dict.fromkeys((max(of_one_block, workers * of_worker), of_one_block)):
+        # So many rows of tiles; where blocks may not have so many tiles, so many in all, or fewer.
+        for least in (tiles, *(math.ceil(tiles * 0.75**i / across) for i in range(8))):
+            more = _more_tiles(small, chosen, "m", least)
+            if tiles == of_one_block or small.flops / small.m / small.k * (small.m + more) * k <= STREAMED_FLOPS:
+                yield more
 
 
 def _more_tiles(small: Matmul, chosen: Mapping[str, Value], axis: str, least: int) -> int:

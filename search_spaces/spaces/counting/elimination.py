@@ -127,10 +127,11 @@ class _Tables:
             return CountTree((), self._parameters)
         while self._plan.waiting:
             step = self._plan.next()
+            needed = {*self._parameters, *(self._names[i] for i in bits(step.keeps))}  # no attribute that nothing reads
             pieces: list[Relation] = []
             kept = 0
             for piece in self._pieces(UNIT, step.actions):
-                pieces.append(piece)
+                pieces.append(piece.select(needed))
                 kept += piece.length
                 if kept > TABLE_ROWS:
                     raise TooTightlyTied(
@@ -196,11 +197,10 @@ class _Tables:
         if order is not None:
             table, key = table.take(order), key[order]
         starts = group_starts(key)
-        gone = [name for name in table.columns if name not in keeps]
         index = len(self._steps)
         self._steps.append(
             Step.make(
-                {name: table.columns[name] for name in gone if name in self._parameters},
+                {name: codes for name, codes in table.columns.items() if name not in keeps},
                 starts,
                 table.length,
                 tuple((self._steps[s], s, groups) for s, groups in table.steps.items()),

@@ -17,7 +17,7 @@ values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 ROLLOUT_ROWS = 3e4
@@ -179,8 +179,9 @@ class _Draft:
     actions: list[Action] = field(default_factory=list)
 
     def copy(self) -> _Draft:
-        return replace(
-            self, relations=dict(self.relations), evaluations=dict(self.evaluations), actions=list(self.actions)
+        relations, evaluations = dict(self.relations), dict(self.evaluations)
+        return _Draft(
+            self.plan, relations, evaluations, self.bound, self.rows, self.peak, self.work, list(self.actions)
         )
 
     def step(self) -> Elimination:
@@ -251,17 +252,19 @@ class _Draft:
         again = True
         while again:
             again = False
+            outside = ~self.bound
             for i, e in list(self.evaluations.items()):
-                if e.needs & ~self.bound or (e.output and i not in due):
+                if e.needs & outside or (e.output and i not in due):
                     continue
                 if e.output:
                     self.bound |= e.output
+                    outside = ~self.bound
                 self.rows *= e.share
                 self.actions.append(("evaluate", i))
                 del self.evaluations[i]
                 again = True
             for i, r in list(self.relations.items()):
-                if not r.variables & ~self.bound:
+                if not r.variables & outside:
                     self.rows *= min(1.0, r.rows / self.plan.combinations(r.variables))
                     self.actions.append(("join", i))
                     del self.relations[i]

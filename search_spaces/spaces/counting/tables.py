@@ -6,7 +6,7 @@ decides which configuration a rank stands for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,11 @@ class Relation:
             len(rows),
             {step: groups[rows] for step, groups in self.steps.items()},
         )
+
+    def select(self, names: Container[str]) -> Relation:
+        """Return every row with the columns of these names alone: two rows may become the same."""
+        kept = {name: codes for name, codes in self.columns.items() if name in names}
+        return Relation(kept, self.length, self.steps)
 
 
 UNIT = Relation({}, 1)
@@ -88,6 +93,8 @@ def sorted_order(key: IntArray, bound: int) -> IntArray | None:
     rows = len(key)
     if rows < 2 or bool(np.all(key[1:] >= key[:-1])):
         return None
+    if bound <= 1 << 16:  # numpy sorts short integers by their digits
+        return np.argsort(key.astype(code_type(bound)), kind="stable")
     if bound * rows < 2**63:  # with the row number as last digit no two are equal, so the fastest sort is stable
         tagged = key * rows + np.arange(rows)
         tagged.sort()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from contextlib import suppress
+from itertools import islice
 
 import pytest
 
@@ -108,6 +109,21 @@ def test_workers_of_stream_k_run_together(name: str, gpu: str) -> None:
                 kernels.append(made.kernel(one.problem, schedule, on))
         whole = made.kernel(LARGE, schedule, on)
         assert kernels[0].grid == whole.grid or math.prod(kernels[0].grid) >= 128, schedule
+
+
+@pytest.mark.parametrize(("name", "gpu"), [("wgmma_matmul", "h200"), ("matmul", "a100")])
+def test_all_blocks_of_an_sm_take_part_in_stream_k(name: str, gpu: str) -> None:
+    """Also where several run on each SM at a time."""
+    made, on = template(name), device(gpu)
+    streamed = (s for s in made.space(LARGE, on).sample(4000, 1) if s.integer("stream_k"))
+    for schedule in islice((s for s in streamed if s.integer("min_blocks") > 1), 4):
+        small = emulated_problem(made, LARGE, schedule)
+        (size,) = (s for s in stress_sizes(small, schedule) if s.name == "all workers")
+        kernels = []
+        for one in (size, *size.smaller):
+            with suppress(ValueError):  # the schedule is none for that size
+                kernels.append(made.kernel(one.problem, schedule, on))
+        assert kernels[0].grid == made.kernel(LARGE, schedule, on).grid, schedule
 
 
 def test_what_stream_k_of_wgmma_cannot_reach_has_a_reason() -> None:

@@ -37,10 +37,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     place = tmp_path_factory.mktemp("outsider") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     theirs = Path(sysconfig.get_path("purelib", "venv", {"base": str(place), "platbase": str(place)}))
-    for entry in Path(sysconfig.get_path("purelib")).iterdir():  # links: libraries look beside themselves
-        if not (theirs / entry.name).exists():
-            (theirs / entry.name).symlink_to(entry)
-    (theirs / "repository.pth").write_text(f"{REPOSITORY}\n")
+    ours = Path(sysconfig.get_path("purelib"))
+    for name in ("nvidia", "cuda"):  # links, as CUDA's libraries are looked for in the environment's own folder
+        if (ours / name).is_dir():
+            (theirs / name).symlink_to(ours / name)
+    # All else from where it lies, as Python would compile what has another name once more: some 15 s of the CPU.
+    (theirs / "ours.pth").write_text(f"{REPOSITORY}\n{ours}\n")
     own_setuptools = "sys.argv.insert(2, '--no-build-isolation')"  # else pip would fetch one
     for name, first in {"autosched": "", "pip": own_setuptools}.items():
         tool = place / "bin" / name

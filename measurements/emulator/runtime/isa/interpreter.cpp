@@ -1,5 +1,6 @@
 // Runs the warps of a block. Lanes at the same instruction go on together, those that are behind first, so that they
 // meet again where their paths do. A lane that waits for others of its warp lets these go on.
+#include "isa/copies.hpp"
 #include "isa/counts.hpp"
 #include "isa/dropped.hpp"
 #include "isa/interpreter.hpp"
@@ -11,6 +12,7 @@
 #include "isa/sync/launch_control.hpp"
 #include "isa/undefined.hpp"
 #include "memory/counting.hpp"
+#include "memory/global/shadow.hpp"
 #include "memory/shared/async.hpp"
 #include "memory/watched_reads.hpp"
 #include "sync/mbarrier.hpp"
@@ -139,6 +141,7 @@ void place_lanes(Warp& w, Lanes lanes, std::uint32_t pc) {
 
 void execute(Warp& w, const Instruction& i, Lanes active) {
   if (i.effect != 0) note_effect(w, i, active);
+  if (i.followed != nullptr) [[unlikely]] follow_copies(w, i, active);
   if (program.uses_wgmma) [[unlikely]] track_registers(w, i);
   if (program.uses_tcgen05) [[unlikely]] track_tensor_loads(w, i);
   if (i.own) {
@@ -169,6 +172,7 @@ void execute(Warp& w, const Instruction& i, Lanes active) {
 }
 
 void start() {
+  if (launch.check && global_shadow::any_variable()) find_copies();
   machine.resize(warp_count);
   for (unsigned w = 0; w < warp_count; ++w) {
     Warp& warp = machine[w];
@@ -176,6 +180,7 @@ void start() {
     warp.effects.resize(program.effects + std::size_t{1});
     warp.readings.resize(program.readings + std::size_t{1});
     warp.last_reads.resize(program.readings + std::size_t{1});
+    warp.loaded_from.resize(program.followed + std::size_t{1});
     warp.registers = static_cast<unsigned char*>(reserve_zeroed(program.register_bytes));
     warp.known = static_cast<unsigned char*>(reserve_zeroed(program.register_bytes));
     fill_constants(warp);

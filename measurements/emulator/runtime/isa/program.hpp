@@ -20,7 +20,7 @@ struct Program {
   std::vector<Instruction> code;
   std::vector<Function> functions;  // 0: the kernel
   std::uint32_t register_bytes = 0;
-  std::uint32_t effects = 0, readings = 0;
+  std::uint32_t effects = 0, readings = 0, followed = 0;
   unsigned target = 0;  // the architecture that it is for: 90 of sm_90a
   std::uint32_t static_shared_bytes = 0;
   std::vector<unsigned char> parameters;  // of the kernel, as ld.param reads them

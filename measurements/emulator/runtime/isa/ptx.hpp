@@ -2,6 +2,7 @@
 // they are at the same instruction. Registers lie lane by lane, so that an instruction is a loop over 32 lanes.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -104,6 +105,7 @@ struct Instruction {
   const std::uint32_t* operand = nullptr;  // destinations, then sources: offsets of registers
   const std::uint8_t* width = nullptr;     // their bytes, 0 for a predicate
   const std::int64_t* immediate = nullptr;
+  const std::uint32_t* followed = nullptr;  // numbers of its operands among the registers of copies (copies.cpp), 0: none
 
   std::uint32_t destination(unsigned k) const { return operand[k]; }
   std::uint32_t source(unsigned k) const { return operand[destinations + k]; }
@@ -206,6 +208,7 @@ struct Warp {
   std::vector<Effect> effects;                 // by their numbers
   std::vector<std::unique_ptr<Reading>> readings;  // by their numbers; nullptr: not executed yet
   std::vector<std::unique_ptr<LastRead>> last_reads;
+  std::vector<std::array<std::uint64_t, warp_size>> loaded_from;  // of registers of copies (copies.cpp); number 0: nowhere
   // For counts.cpp: the cycle in which the basic block began, and in which the last of its instructions issued; how
   // many have.
   std::uint32_t block_began = 0, latest = 0, issued = 0;

@@ -321,6 +321,7 @@ void execute_undefined(Warp& w, const Instruction& i, Lanes active, Lanes undefi
     undefined = 0;
   }
   const SiteIndex origin = undefined != 0 ? origin_of_sources(w, i, undefined) : SiteIndex{0};
+  if (std::string_view(i.row->name) == "mma") return multiply_unknown(w, i, origin);
   // What is known of the results is asked before they, which may be sources too, are written.
   constexpr unsigned most = 8;
   u64 bits[warp_size][most] = {};

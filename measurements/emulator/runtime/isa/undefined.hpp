@@ -34,7 +34,10 @@ void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined);
 // taken, and all goes on at `end`. False where it does more.
 bool choose_unknown(Warp& w, const Instruction& i, Lanes undefined, std::size_t& end);
 
-// The bits of cvt's result that a lane knows (ptx_convert.cpp).
+// The bits of cvt's result that a lane knows (isa/arithmetic/convert.cpp).
 std::uint64_t known_of_conversion(Warp& w, const Instruction& i, unsigned lane);
+// mma.sync where lanes do not know all of its operands: they know an element of the product where all of the row of a, the
+// column of b and the element of c is known that it is made of (isa/matrix/mma.cpp).
+void multiply_unknown(Warp& w, const Instruction& i, SiteIndex origin);
 
 }  // namespace autosched::emulator::ptx

@@ -160,6 +160,13 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "own fused\\-MoE" in page.read_text() or "own fused-MoE" in page.read_text()
 
 
+@pytest.fixture
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge configurations in one process: each takes seconds to import torch."""
+    monkeypatch.setattr("autosched.triton.configs.tuning.pool.usable_cores", lambda: 1)
+
+
+@pytest.mark.usefixtures("one_process")
 def test_one_device_and_no_proof(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--format", "sglang", str(folder), "--device", "rtx5090", "--no-emulate"]) == 1
     printed = capsys.readouterr().out
@@ -204,6 +211,7 @@ def test_a_compiler_that_crashes_ends_no_check(folder: Path, monkeypatch: pytest
     assert [f.name.rpartition(": ")[2] for f in broken] == ["2048 rows"] and "SIGABRT" in broken[0].reason
 
 
+@pytest.mark.usefixtures("one_process")
 def test_the_plug_in(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)

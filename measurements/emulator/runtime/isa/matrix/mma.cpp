@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "isa/matrix/matrix.hpp"
+#include "isa/undefined.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {
@@ -160,6 +161,15 @@ void mma(Warp& w, const Instruction& i, Lanes) {
   }
 }
 
+constexpr std::uint64_t ones(unsigned bits) { return bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1; }
+
+// Whether a lane knows value `index` of an operand, which begins at the first of the registers.
+bool knows_value(Warp& w, const std::uint32_t* registers, unsigned width, std::int64_t type, unsigned index, unsigned lane) {
+  const unsigned bits = bits_of(type), per = 8 * width / bits;
+  const std::uint64_t all = known_bits(w, registers[index / per], width, lane) >> (bits * (index % per));
+  return (~all & ones(bits)) == 0;
+}
+
 constexpr Row rows[] = {
     {"mma", mma, satfinite, "*:*", Flow::collective},
 };
@@ -167,5 +177,35 @@ constexpr Row rows[] = {
 }  // namespace
 
 const Rows mma_rows{std::begin(rows), std::end(rows)};
+
+void multiply_unknown(Warp& w, const Instruction& i, SiteIndex origin) {
+  const auto m = static_cast<unsigned>(i.immediate[1]), n = static_cast<unsigned>(i.immediate[2]),
+             k = static_cast<unsigned>(i.immediate[3]);
+  const std::int64_t d_type = i.immediate[4], a_type = i.immediate[5], b_type = i.immediate[6], c_type = i.immediate[7];
+  const std::uint32_t* const a = i.operand + i.destinations;
+  const std::uint32_t *const b = a + i.immediate[9], *const c = b + i.immediate[10];
+  const unsigned width = a_type == f64 ? 8 : 4, c_width = c_type == f64 ? 8 : 4, values = m * n / 32;
+  const unsigned run = 8 * width / bits_of(a_type);
+  bool row[16], column[8], of_c[warp_size][4];
+  std::fill_n(row, 16, true);
+  std::fill_n(column, 8, true);
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    for (unsigned v = 0; v < m * k / 32; ++v) row[position_a(m, run, v, lane).row] &= knows_value(w, a, width, a_type, v, lane);
+    for (unsigned v = 0; v < k * n / 32; ++v) column[position_b(run, v, lane).col] &= knows_value(w, b, width, b_type, v, lane);
+    for (unsigned v = 0; v < values; ++v) of_c[lane][v] = knows_value(w, c, c_width, c_type, v, lane);
+  }
+  i.execute(w, i, all_lanes);
+  const unsigned bits = bits_of(d_type), per = 8 * i.width_of_destination(0) / bits;
+  for (unsigned lane = 0; lane < warp_size; ++lane) {
+    for (unsigned d = 0; d < i.destinations; ++d) {
+      std::uint64_t known = 0;
+      for (unsigned v = 0; v < per; ++v) {
+        const Position p = position_c(d * per + v, lane);
+        if (row[p.row] && column[p.col] && of_c[lane][d * per + v]) known |= ones(bits) << (bits * v);
+      }
+      set_known(w, i.destination(d), i.width_of_destination(d), lane, known, origin);
+    }
+  }
+}
 
 }  // namespace autosched::emulator::ptx

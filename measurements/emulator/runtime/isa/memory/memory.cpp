@@ -1,4 +1,5 @@
 // ld, st, fences, and what reads special places: PTX ISA 9.7.9 and 9.7.13.
+#include "isa/copies.hpp"
 #include "isa/dropped.hpp"
 #include "isa/memory/memory.hpp"
 #include "isa/program.hpp"
@@ -181,6 +182,7 @@ void load(Warp& w, const Instruction& i, Lanes active) {
                                 (i.flags & read_only) != 0, (i.flags & by_l2) != 0, (i.flags & block_scope) != 0, known.bits);
       if (!known.whole) known.origin = i.site;
       if (i.reading != 0) note_reading(w, i, k, p.offset, static_cast<unsigned>(r.bytes()));
+      if (i.followed != nullptr) note_copied(w, i, k, p.offset, r.element.bytes);
       if (i.flags & by_l2) read_flag(flag_in_global(reinterpret_cast<const void*>(p.offset)));
     } else if (p.space == Space::shared) {
       const auto address = static_cast<unsigned>(p.offset);
@@ -278,8 +280,11 @@ void store(Warp& w, const Instruction& i, Lanes active) {
           report_undefined(w, i, known.origin, k);
         }
       }
+      Copied elements;
+      if (i.followed != nullptr) copied = &(elements = copied_by(w, i, k, r.element.bytes));
       write_global(reinterpret_cast<void*>(p.offset), value, r.bytes(), "st.global", (i.flags & by_l2) != 0,
                    (i.flags & block_scope) != 0);
+      copied = nullptr;
       if (i.flags & by_l2) write_flag(flag_in_global(reinterpret_cast<const void*>(p.offset)), false, (i.flags & block_scope) != 0);
     } else if (p.space == Space::shared) {
       write_shared(static_cast<unsigned>(p.offset), value, r.bytes(), "st.shared");

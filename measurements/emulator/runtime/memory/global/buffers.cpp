@@ -30,7 +30,9 @@ struct Page {
 };
 std::vector<Page> touched_pages;
 
-Buffer* find(const void* address, int bytes) {
+}  // namespace
+
+Buffer* global_shadow::buffer_at(const void* address, int bytes) {
   static std::size_t last = 0;
   const char* p = static_cast<const char*>(address);
   const auto holds = [&](const Buffer& b) { return p >= b.begin && p + bytes <= b.begin + b.spec.bytes; };
@@ -42,6 +44,12 @@ Buffer* find(const void* address, int bytes) {
   }
   return nullptr;
 }
+
+bool global_shadow::any_variable() {
+  return std::any_of(buffers.begin(), buffers.end(), [](const Buffer& b) { return b.spec.role == BufferSpec::Role::variable; });
+}
+
+namespace {
 
 // Element i of a sparse input, a function of the seed and of i alone, the same in measurements/emulator/sparse.py: an
 // integer from 1 to 3 with a sign, so that sums are exact and no term is zero; or bits, but never all ones.
@@ -117,7 +125,7 @@ void for_marks(const std::function<void(Mark*, std::size_t)>& visit) {
 }
 
 Buffer* check_access(const void* address, int bytes, const char* instruction) {
-  Buffer* b = find(address, bytes);
+  Buffer* b = buffer_at(address, bytes);
   if (b == nullptr) {
     const std::string where = locate_global(address);
     FINDING(out_of_bounds_global, self->site, "%s: %s of %d bytes at %s", describe_self().c_str(), instruction, bytes,

@@ -5,6 +5,7 @@
 
 #include <unordered_map>
 
+#include "memory/copied.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/memory.hpp"
 #include "memory/global/shadow.hpp"
@@ -85,13 +86,13 @@ unsigned place_of_read(const Buffer& b, std::size_t cell, const Stamp& mine) {
   return slot < 0 ? 0 : readers[slot];
 }
 
-void note_read(Buffer& b, std::size_t cell, bool strong, bool narrow, bool constant) {
-  if (const Mark write = b.mark(0, cell); write != 0) b.set_mark(0, cell, write | was_read);
+void note_read(Buffer& b, std::size_t cell, unsigned count, bool strong, bool narrow, bool constant) {
+  if (const Mark write = b.mark(0, cell); write != 0) b.set_marks(0, cell, count, write | was_read);
   Stamp mine = stamp(strong, narrow);
   mine.constant = constant;
   const Mark mark = mark_of(mine);
   if (b.mark(readers[0], cell) == mark || b.mark(readers[1], cell) == mark) return;
-  if (const unsigned reader = place_of_read(b, cell, mine)) b.set_mark(reader, cell, mark);
+  if (const unsigned reader = place_of_read(b, cell, mine)) b.set_marks(reader, cell, count, mark);
 }
 
 // ``known``: of a lazy read, which notes here the bytes that hold values; whether all do.
@@ -100,8 +101,10 @@ bool shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
   if (!b.writable() || !launch.check) return true;
   bool whole = true;
   const Cells cells = cells_of(b, address, bytes);
-  for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
+  unsigned count = 1;
+  for (std::size_t cell = cells.begin; cell != cells.end; cell += count) {
     const Stamp write = b.write(cell);
+    count = write.epoch == 0 ? 1 : b.alike(cell, cells.end);
     if (write.epoch == 0) {
       if (!b.held_value(cell)) {
         if (known == nullptr) {
@@ -130,7 +133,7 @@ bool shadow_read(Buffer& b, const void* address, int bytes, bool read_only, bool
       report_race(b, cell, {"reads", write, "wrote"});
       return whole;
     }
-    note_read(b, cell, relaxed, narrow, read_only);
+    note_read(b, cell, count, relaxed, narrow, read_only);
   }
   return whole;
 }
@@ -141,6 +144,60 @@ bool by_replica(const Stamp& write) {
   return write.who == self->who && are_replicas(block, block_in_grid(block_index, self->rank));
 }
 
+// Where what stands in a cell was loaded: of cells that copies were stored in last, as many as there is room for.
+struct CopyOf {
+  const char* cell;
+  std::uint64_t from;
+  Epoch epoch;  // of the store, by whom and where
+  Who who;
+  SiteIndex site;
+};
+constexpr std::size_t most_copies = std::size_t{1} << 20;
+
+CopyOf& copy_in(std::size_t cell) {
+  static CopyOf* const copies = static_cast<CopyOf*>(reserve_zeroed(most_copies * sizeof(CopyOf)));
+  return copies[cell % most_copies];
+}
+
+// Where the running thread has loaded what it stores in a cell; 0: it is no copy.
+std::uint64_t source_of(const Buffer& b, std::size_t cell, const void* address) {
+  const auto at = static_cast<std::size_t>(b.begin + cell * b.cell_bytes - static_cast<const char*>(address));
+  const std::uint64_t from = copied->from[at / copied->element_bytes];
+  return from == 0 ? 0 : from + at % copied->element_bytes;
+}
+
+void note_copy(const Buffer& b, std::size_t cell, const void* address) {
+  copy_in(cell) = {b.begin + cell * b.cell_bytes, source_of(b, cell, address), clocks.now[self->warp], self->who, self->site};
+}
+
+// Whether nothing of the launch has written somewhere.
+bool is_untouched(std::uint64_t place, int bytes) {
+  const auto* const address = reinterpret_cast<const char*>(place);
+  const Buffer* const b = buffer_at(address, bytes);
+  if (b == nullptr || !b->writable()) return b != nullptr;
+  const Cells cells = cells_of(*b, address, bytes);
+  for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
+    if (b->written(cell) && b->write(cell).epoch >= launch.began) return false;
+  }
+  return true;
+}
+
+// Whether the running thread and those who have written there last have loaded what they store from the same places, which
+// nobody writes.
+bool copies_the_same(const Buffer& b, const void* address, int bytes) {
+  if (copied == nullptr) return false;
+  const Cells cells = cells_of(b, address, bytes);
+  for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
+    const CopyOf& copy = copy_in(cell);
+    const Stamp write = b.write(cell);
+    const bool is_last = copy.cell == b.begin + cell * b.cell_bytes && copy.epoch == write.epoch && copy.who == write.who &&
+                         copy.site == write.site;
+    const std::uint64_t from = source_of(b, cell, address);
+    if (!is_last || from == 0 || copy.from != from || !is_untouched(from, static_cast<int>(b.cell_bytes))) return false;
+  }
+  return true;
+}
+
 // What two threads write at once: the same harms nothing where they may write at all, and nearly the same is not a bug.
 void report_two_writes(const Buffer& b, std::size_t cell, const Stamp& write, const char* doing, const void* address, const void* from, int bytes) {
   const bool same = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
@@ -149,6 +206,8 @@ void report_two_writes(const Buffer& b, std::size_t cell, const Stamp& write, co
                         (of_running(write.epoch) || by_replica(write));
   if (same && (by_block || (stores_constant(write.site) && stores_constant(self->site)))) {
     report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; both write the same value");
+  } else if (same && b.spec.role == BufferSpec::Role::variable && copies_the_same(b, address, bytes)) {
+    report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; both have loaded it from one place, which nobody writes");
   } else if (from != nullptr && !same && write.site == self->site && nearly_equal(address, from, bytes, self->site)) {
     report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; the values are not deterministic in the last bits");
   } else {
@@ -187,8 +246,10 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, const 
   };
   const char* const doing = atomic ? "updates" : "writes";
   bool reported = false;
-  for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
+  unsigned count = 1;
+  for (std::size_t cell = cells.begin; cell != cells.end; cell += count) {
     const Stamp write = b.write(cell);
+    count = atomic || !under_atomics.empty() ? 1 : b.alike(cell, cells.end);
     const bool both_strong = atomic && write.atomic && !too_narrow(write, narrow);
     const bool together = write.site == self->site && of_running(write.epoch) && warp_of(write.who) == self->warp &&
                           write.who != self->who && same_value();
@@ -222,8 +283,11 @@ void shadow_write(Buffer& b, const void* address, int bytes, bool atomic, const 
       if (!reported) reported = report_write_behind(b, cell, read, atomic);
     }
     if (atomic && !write.atomic && write.epoch >= launch.began && write.epoch != 0) under_atomics[b.begin + cell * b.cell_bytes] = write;
-    for (int k = 0; k < 2; ++k) b.set_mark(readers[k], cell, next[k]);
-    b.set_mark(0, cell, mark_of(stamp(atomic, narrow)));
+    for (int k = 0; k < 2; ++k) b.set_marks(readers[k], cell, count, next[k]);
+    b.set_marks(0, cell, count, mark_of(stamp(atomic, narrow)));
+  }
+  if (copied != nullptr && b.spec.role == BufferSpec::Role::variable) {
+    for (std::size_t cell = cells.begin; cell != cells.end; ++cell) note_copy(b, cell, address);
   }
 }
 

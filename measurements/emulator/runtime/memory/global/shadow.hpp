@@ -60,6 +60,21 @@ struct Buffer {
       marks[which][cell] = mark;  // a store alone would take memory
     }
   }
+  // How many cells from this one on, which are all of an access that ends before ``end``, can be taken for one, as they
+  // have the same marks: those of a word, or one.
+  unsigned alike(std::size_t cell, std::size_t end) const {
+    if (cells_of_word == 1 || cell % cells_of_word != 0 || cell + cells_of_word > end) return 1;
+    const std::size_t word = cell / cells_of_word;
+    return ((marks[0][word] | marks[1][word] | marks[2][word]) & spread) == 0 ? cells_of_word : 1;
+  }
+  // Of so many that are alike.
+  void set_marks(unsigned which, std::size_t cell, unsigned count, Mark mark) {
+    if (count == 1) {
+      set_mark(which, cell, mark);
+    } else if (marks[which][cell / cells_of_word] != mark) {
+      marks[which][cell / cells_of_word] = mark;
+    }
+  }
   Mark mark_in_word(unsigned which, std::size_t cell) const;
   void set_mark_in_word(unsigned which, std::size_t cell, Mark mark);
   void forget_marks();
@@ -84,6 +99,8 @@ inline Cells cells_of(const Buffer& b, const void* address, int bytes) {
 void for_marks(const std::function<void(Mark*, std::size_t)>& visit);
 void for_marks_apart(const std::function<void(Mark*, std::size_t)>& visit);
 
+bool any_variable();  // whether the launch has an array that its program may write in any way
+Buffer* buffer_at(const void* address, int bytes);  // nullptr: none
 // The buffer of an access, or nullptr (and a finding) where it is in none.
 Buffer* check_access(const void* address, int bytes, const char* instruction);
 // A read of a variable that nothing has set, which is a finding, at the latest once the launch is over.

@@ -1,0 +1,111 @@
+// Follows what loads of global memory have read through moves, lane by lane, up to the stores that take it unchanged. Two
+// threads that store what they have loaded from one place, which the launch does not write, store the same, whatever is
+// there.
+#include <algorithm>
+#include <deque>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "isa/copies.hpp"
+#include "isa/program.hpp"
+
+namespace autosched::emulator::ptx {
+namespace {
+
+constexpr std::size_t most_followed = 256;  // registers of a program
+constexpr unsigned size_shift = 56;         // in a place: the bytes of what was loaded, above its address
+
+bool is_global(const Instruction& i) { return i.immediates > 3 && i.immediate[3] < 2; }  // or generic
+bool is_load(const Instruction& i) {
+  return std::string_view(i.row->name).starts_with("ld") && is_global(i) && (i.flags & by_l2) == 0;
+}
+bool is_store(const Instruction& i) {
+  return std::string_view(i.row->name) == "st" && is_global(i) && i.sources - 1 <= Copied::most;
+}
+bool moves(const Instruction& i) {
+  return i.copies && i.destinations == 1 && i.sources == 1 && i.width_of_destination(0) == i.width_of_source(0);
+}
+
+using Registers = std::unordered_map<std::uint32_t, std::uint32_t>;  // and their numbers
+
+template <class Step>
+void until_all(Registers& found, Step step) {
+  for (std::size_t before = found.size() + 1; before != found.size();) {
+    before = found.size();
+    for (const Instruction& i : program.code) step(i);
+  }
+}
+
+// Registers that stores take values from, and those that are moved there; not those of what a warp does together, which
+// is not followed.
+Registers stored_registers() {
+  Registers stored;
+  until_all(stored, [&](const Instruction& i) {
+    if (is_store(i)) {
+      for (unsigned s = 1; s < i.sources; ++s) stored.try_emplace(i.source(s), 0);
+    } else if (moves(i) && stored.contains(i.destination(0)) && !is_constant(i.source(0))) {
+      stored.try_emplace(i.source(0), 0);
+    }
+  });
+  for (const Instruction& i : program.code) {
+    if (i.flow == Flow::plain || i.flow == Flow::yields || i.flow == Flow::polls) continue;
+    for (unsigned d = 0; d < i.destinations; ++d) stored.erase(i.destination(d));
+  }
+  return stored;
+}
+
+}  // namespace
+
+void find_copies() {
+  static std::deque<std::vector<std::uint32_t>> numbers;
+  if (program.functions.size() > 1) return;  // calls keep and give back registers
+  const Registers stored = stored_registers();
+  Registers followed;
+  const auto follow = [&](std::uint32_t at) {
+    if (stored.contains(at) && followed.size() < most_followed) {
+      followed.try_emplace(at, static_cast<std::uint32_t>(followed.size()) + 1);
+    }
+  };
+  until_all(followed, [&](const Instruction& i) {
+    if (is_load(i)) std::for_each(i.operand, i.operand + i.destinations, follow);
+    if (moves(i) && followed.contains(i.source(0))) follow(i.destination(0));
+  });
+  const auto number = [&](std::uint32_t at) { return followed.contains(at) ? followed.at(at) : 0; };
+  for (Instruction& i : program.code) {
+    const std::uint32_t* const sources = i.operand + i.destinations;
+    const bool writes = std::any_of(i.operand, sources, number), takes = is_store(i) && std::any_of(sources, sources + i.sources, number);
+    if (!writes && !takes) continue;
+    std::vector<std::uint32_t>& all = numbers.emplace_back(i.destinations + i.sources);
+    std::transform(i.operand, sources + i.sources, all.begin(), number);
+    i.followed = all.data();
+  }
+  program.followed = static_cast<std::uint32_t>(followed.size());
+}
+
+void follow_copies(Warp& w, const Instruction& i, Lanes active) {
+  for (unsigned d = 0; d < i.destinations; ++d) {
+    if (i.followed[d] == 0) continue;
+    const std::uint32_t from = moves(i) ? i.followed[1] : 0;
+    for_lanes(active, [&](unsigned k) { w.loaded_from[i.followed[d]][k] = w.loaded_from[from][k]; });
+  }
+}
+
+void note_copied(Warp& w, const Instruction& i, unsigned lane, std::uint64_t address, unsigned element_bytes) {
+  for (unsigned d = 0; d < i.destinations; ++d) {
+    if (i.followed[d] == 0) continue;
+    w.loaded_from[i.followed[d]][lane] = (address + std::uint64_t{d} * element_bytes) | std::uint64_t{element_bytes} << size_shift;
+  }
+}
+
+Copied copied_by(const Warp& w, const Instruction& store, unsigned lane, unsigned element_bytes) {
+  Copied result{element_bytes, {}};
+  const std::uint32_t* const numbers = store.followed + store.destinations + 1;
+  for (unsigned s = 0; s + 1 < store.sources; ++s) {
+    const std::uint64_t place = w.loaded_from[numbers[s]][lane];
+    if (place >> size_shift == element_bytes) result.from[s] = place & ((std::uint64_t{1} << size_shift) - 1);
+  }
+  return result;
+}
+
+}  // namespace autosched::emulator::ptx

@@ -1,0 +1,15 @@
+// What threads store unchanged as they have loaded it (isa/copies.cpp).
+#pragma once
+#include <cstdint>
+
+namespace autosched::emulator {
+
+// The elements that the running thread stores, and where in global memory it has loaded each; 0: it is no copy.
+struct Copied {
+  static constexpr unsigned most = 8;
+  unsigned element_bytes;
+  std::uint64_t from[most];
+};
+inline const Copied* copied = nullptr;  // of the store that is being executed, where copies are followed
+
+}  // namespace autosched::emulator

@@ -1,0 +1,11 @@
+// Threads beyond the end of an image wrap round, and store its first elements once more: each what stands at one place of
+// what is shown, whatever that is.
+extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
+  const unsigned t = threadIdx.x;
+  o[t] = a[t];
+#pragma unroll
+  for (unsigned k = 0; k < 2; ++k) {
+    const unsigned i = t + k * 64;
+    c[i % 24] = c[40 + (BROKEN ? (i - i / 24 % 2) % 24 : i % 24)];  // found here
+  }
+}

@@ -323,11 +323,12 @@ def _problem_columns(problem: Problem) -> tuple[list[str], Matrix]:
 
 
 def _schedule_columns(template: str, space: Space, configs: Sequence[Config]) -> tuple[list[str], Matrix]:
-    """Return the parameters as they encode themselves, then the attributes."""
+    """Return the parameters as they encode themselves, then what follows from them and from the problem."""
+    following = (*(a.name for a in space.attributes), *space.constants)
     names = [f"schedule.{template}.{name}" for name in space.encoded_names]
-    names += [f"attribute.{template}.{a.name}" for a in space.attributes]
-    derived = np.array([[value for _, value in config.attributes] for config in configs], dtype=np.float64)
-    derived = derived.reshape(len(configs), len(space.attributes))
+    names += [f"attribute.{template}.{name}" for name in following]
+    derived = np.array([config.integers(*following) for config in configs], dtype=np.float64)
+    derived = derived.reshape(len(configs), len(following))
     encoded = space.encode([config.schedule for config in configs])
     return names, np.concatenate([encoded, np.sign(derived) * _log(np.abs(derived))], axis=1, dtype=np.float32)
 

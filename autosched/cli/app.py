@@ -129,13 +129,18 @@ class _Group(TyperGroup):
             known = [name for name in self.list_commands(ctx) if name not in spellings.HIDDEN]
             near = get_close_matches(cmd_name, known, 1)
             perhaps = f", did you mean {near[0]}?" if near else f": use one of {', '.join(known)}"
-            instead = ", or give --kernel FILE" if self.name in _INSTEAD and not near else ""
+            instead = ", or give --kernel FILE or --program FILE" if self.name in _INSTEAD and not near else ""
             raise InputError(f"unknown {self.noun} {cmd_name!r}{perhaps}{instead}")
         return found
 
 
 class _OperatorGroup(_Group):
     noun = "operator"
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Call an operator what the user called it, which is the context's object, in usage lines and hints."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return ctx.obj or name, command, rest
 
 
 def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
@@ -206,18 +211,18 @@ def _root(
     return 0
 
 
-_KERNEL = "--kernel FILE [--size NAME=N] [OPTIONS]"
+_OWN = ("--kernel FILE [--size NAME=N] [OPTIONS]", "--program FILE[:NAME] --size NAME=N [OPTIONS]")
 _INSTEAD = {  # of an operator and its problem
-    "space": (_KERNEL,),
-    "best": (_KERNEL,),
+    "space": _OWN,
+    "best": _OWN,
     "tune": (
-        _KERNEL,
+        *_OWN,
         "--suite FILE [OPTIONS]",
         "--from CSV [OPTIONS]",
         "--triton FILE:FUNCTION --args FILE:FUNCTION [OPTIONS]",
     ),
-    "verify": (_KERNEL, "FILE [-a ARGUMENT] [OPTIONS]", "--python FILE --device NAME [OPTIONS]"),
-    "threshold": (_KERNEL,),
+    "verify": (*_OWN, "FILE [-a ARGUMENT] [OPTIONS]", "--python FILE --device NAME [OPTIONS]"),
+    "threshold": _OWN,
 }
 
 
@@ -233,7 +238,9 @@ def _add_operators(app: typer.Typer, whole: str, only: str | None = None) -> Non
     def without_operator(ctx: typer.Context) -> None:
         if ctx.invoked_subcommand is None:
             known = ", ".join(o.name for o in operators())
-            raise InputError(f"{whole} needs an operator ({known}), or --kernel FILE: see 'autosched {whole} --help'")
+            raise InputError(
+                f"{whole} needs an operator ({known}), --kernel FILE or --program FILE: see 'autosched {whole} --help'"
+            )
 
     group.callback(invoke_without_command=True)(without_operator)
     known = operators()
@@ -257,7 +264,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         with waiting_told():
             arguments = triton_option.expanded(spellings.expanded(arguments))
-            statuses = [_one(line) for line in kernel_option.expanded(arguments)]
+            written = kernel_option.written(arguments)
+            statuses = [_one(line, written) for line in kernel_option.expanded(arguments)]
     except _UsageError as error:
         return _complain(_usage_line(error))
     except (InputError, KernelFileError, StoreError, TooTightlyTied, HostFailure) as error:
@@ -282,13 +290,13 @@ def run(arguments: Sequence[str]) -> int:
     return max(statuses)
 
 
-def _one(arguments: Sequence[str]) -> int:
+def _one(arguments: Sequence[str], written: str | None = None) -> int:
     command, operator = [*arguments, "", ""][:2]
     app = build(command, operator)
     if not gc.isenabled():
         gc.freeze()  # what was imported stays
         gc.enable()
-    return int(app(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False) or 0)
+    return int(app(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False, obj=written) or 0)
 
 
 def _folder_is_there() -> bool:

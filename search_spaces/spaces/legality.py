@@ -42,12 +42,13 @@ class _Lookup:
 class Legality:
     """Which configurations satisfy every rule: what the rules say themselves, in less time once the tables are made.
 
-    ``constraints`` are about parameters that may lack values of ``parameters``; those are refused.
+    ``constraints`` are about parameters that may lack values of ``parameters``; those are refused. Behind them they
+    have the space's constants, of one value each.
     """
 
     def __init__(self, parameters: Sequence[Parameter], constraints: Constraints, rules: Sequence[Rule]) -> None:
         self._code = []
-        for whole, kept in zip(parameters, constraints.parameters, strict=True):
+        for whole, kept in zip(parameters, constraints.parameters, strict=False):
             codes = {value: code for code, value in enumerate(kept.values)}
             self._code.append(np.array([codes.get(value, -1) for value in whole.values]))
         self._row = {name: i for i, name in enumerate(constraints.index)}

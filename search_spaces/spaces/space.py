@@ -59,6 +59,8 @@ class Space:
         constraints: Validity constraints.
         pruning: Rules of taste.
         stratified_by: A parameter; None for the whole as one stratum.
+        constants: Integers that follow from the problem alone: attributes and rules see them as columns, and schedules
+            have no part of them, so that they mean the same for a problem of another size.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Space:
         constraints: Sequence[Rule] = (),
         pruning: Sequence[Rule] = (),
         stratified_by: str | None = None,
+        constants: Mapping[str, int] | None = None,
     ) -> None:
         self.name = name
         self.parameters = tuple(parameters)
@@ -76,14 +79,16 @@ class Space:
         self.rules = rules = (*constraints, *pruning)
         if not parameters:
             raise ValueError(f"the space of {name} has no parameters: give it at least one")
-        names = [p.name for p in parameters] + [a.name for a in attributes]
+        self.constants = dict(constants or {})
+        self._fixed = tuple(Parameter(name, (value,)) for name, value in self.constants.items())
+        names = [*(p.name for p in parameters), *self.constants, *(a.name for a in attributes)]
         _refuse_twice("column", names)
         _refuse_twice("rule", [r.name for r in rules])
         for user, needs in [(a.name, a.needs) for a in attributes] + [(r.name, r.needs) for r in rules]:
             for need in needs:
                 if need not in names:
                     raise ValueError(f"{user} needs {need}, which is neither a parameter nor an attribute")
-        self.attributes = _in_order(self.parameters, attributes)
+        self.attributes = _in_order((*self.parameters, *self._fixed), attributes)
         self._parameter = {p.name: p for p in self.parameters}
         self._before = {p.name: p.before for p in self.parameters if p.before is not None}
         if stratified_by is not None and stratified_by not in self._parameter:
@@ -105,12 +110,12 @@ class Space:
 
     @cached_property
     def _constraints(self) -> Constraints:
-        return Constraints(self.parameters, self.attributes)
+        return Constraints((*self.parameters, *self._fixed), self.attributes)
 
     @cached_property
     def _narrowed(self) -> dict[str, Parameter]:
         """The parameters without the values that a rule on one parameter refuses: tables of them are much smaller."""
-        narrowed = dict(self._parameter)
+        narrowed = {p.name: p for p in (*self.parameters, *self._fixed)}
         for rule in self.rules:
             parameter = narrowed.get(rule.needs[0]) if len(rule.needs) == 1 else None
             if parameter is not None:
@@ -208,14 +213,13 @@ class Space:
 
     def attributes_of(self, columns: Columns) -> dict[str, IntArray]:
         """Every attribute of every row."""
-        given = columns.select([p.name for p in self.parameters])
-        whole = self._with_attributes(given, [a.name for a in self.attributes])
+        whole = self._with_attributes(self._given(columns), [a.name for a in self.attributes])
         return {a.name: whole[a.name] for a in self.attributes}
 
     def allowed(self, columns: Columns) -> BoolArray:
         """Which rows satisfy every rule; ``columns`` holds all parameters, with values of their domains."""
         rows = np.arange(len(columns))  # not yet refused by a rule
-        whole = columns.select([p.name for p in self.parameters])
+        whole = self._given(columns)
         for rule, attributes in self._rules_in_order:
             whole = self._with_attributes(whole, attributes)
             kept = rule.evaluate(whole)
@@ -259,7 +263,7 @@ class Space:
     @cached_property
     def valid(self) -> Space:
         """The space of every schedule that computes the right numbers, the wasteful ones included."""
-        return Space(self.name, self.parameters, self.attributes, self.constraints)
+        return Space(self.name, self.parameters, self.attributes, self.constraints, constants=self.constants)
 
     def config(self, schedule: Schedule | Mapping[str, Value]) -> Config:
         """One schedule with its attributes, legal or not. Raises ValueError as ``explain`` does."""
@@ -273,9 +277,16 @@ class Space:
         whole = [s if isinstance(s, Schedule) and len(s.items) == len(self.parameters) else None for s in schedules]
         made = self.schedules(columns) if None in whole else []
         return [
-            Config(schedule or made[i], tuple(zip(found, row, strict=True)))
+            Config(schedule or made[i], (*zip(found, row, strict=True), *self.constants.items()))
             for i, (schedule, row) in enumerate(zip(whole, rows, strict=True))
         ]
+
+    def _given(self, columns: Columns) -> Columns:
+        """Return the parameters of ``columns``, and the constants."""
+        whole = columns.select([p.name for p in self.parameters])
+        for name, value in self.constants.items():
+            whole = whole.with_integers(name, np.full(len(columns), value, dtype=np.int64))
+        return whole
 
     def _with_attributes(self, columns: Columns, attributes: Sequence[str]) -> Columns:
         """``columns`` and those of ``attributes`` that they lack."""
@@ -292,7 +303,8 @@ class Space:
             raise ValueError(f"this is a schedule of {schedule.template}: give one of {self.name}")
         values = schedule.values if isinstance(schedule, Schedule) else schedule
         if values.keys() != self._parameter.keys():
-            values = {**self._before, **values}
+            # Schedules of older databases have constants, too.
+            values = {**self._before, **{n: v for n, v in values.items() if n not in self.constants}}
             for name in values:
                 if name not in self._parameter:
                     raise ValueError(f"{self.name} has no parameter {name}: use {', '.join(self._parameter)}")
@@ -303,7 +315,7 @@ class Space:
     def _from_codes(self, codes: IntArray) -> Columns:
         """Columns of a matrix [n, parameters] of codes."""
         by_name = {p.name: codes[:, i] for i, p in enumerate(self.parameters)}
-        return Columns.coded(by_name, {p.name: p.values for p in self.parameters}, len(codes))
+        return self._given(Columns.coded(by_name, {p.name: p.values for p in self.parameters}, len(codes)))
 
     # -- moves ---------------------------------------------------------------------------------------------------
 

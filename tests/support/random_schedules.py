@@ -28,7 +28,7 @@ def random_start(space: Space, seed: int, given: Mapping[str, Value] = MappingPr
     """As ``random_schedule``, of the schedules that have the ``given`` values; None where no start ends."""
     steps, rng = _steps(space), np.random.default_rng(seed)
     for _ in range(STARTS):
-        codes = _start(steps, rng, given)
+        codes = _start(steps, space.constants, rng, given)
         if codes is not None:
             return Schedule.from_json(space.name, {p.name: p.values[codes[p.name]] for p in space.parameters})
     return None
@@ -36,7 +36,7 @@ def random_start(space: Space, seed: int, given: Mapping[str, Value] = MappingPr
 
 def _steps(space: Space) -> list[Step]:
     """Each parameter with the attributes and rules that are known with it."""
-    known: set[str] = set()
+    known = set(space.constants)
     attributes, rules, steps = list(space.attributes), list(space.constraints), list[Step]()
     for parameter in space.parameters:
         known.add(parameter.name)
@@ -52,11 +52,13 @@ def _steps(space: Space) -> list[Step]:
     return steps
 
 
-def _start(steps: list[Step], rng: np.random.Generator, given: Mapping[str, Value]) -> dict[str, int] | None:
+def _start(
+    steps: list[Step], constants: Mapping[str, int], rng: np.random.Generator, given: Mapping[str, Value]
+) -> dict[str, int] | None:
     """Return a code for each parameter, or None."""
     values = {p.name: p.values for p, _, _ in steps}
     codes: list[int] = []
-    columns: list[dict[str, int]] = [{}]
+    columns: list[dict[str, int]] = [dict(constants)]
     left: list[list[tuple[int, dict[str, int]]]] = []  # of each parameter, what was not tried
     back = 0
     while len(codes) < len(steps):

@@ -6,6 +6,7 @@ those of any operator. ``--size width=4096`` means ``--width 4096``; ``--set blo
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
@@ -17,6 +18,7 @@ Programs = Annotated[
     list[str] | None,
     typer.Option("--program", metavar="FILE[:NAME]", help="A tile program that the database holds; may be repeated."),
 ]
+INSTEAD = ("--kernel", "--program")  # of an operator
 COMMANDS = (("space",), ("tune",), ("best",), ("verify",), ("db", "threshold"))
 
 
@@ -63,6 +65,14 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
     if len(problems) > 1 and "--json" in rest:
         raise InputError(f"--json prints one document, and {paths[0]} lists {len(problems)} problems: give --size")
     return [[*start, *(part for n, v in p.items() for part in (flags[n], str(v))), *rest] for p in problems]
+
+
+def written(arguments: Sequence[str]) -> str | None:
+    """Return the option that stands in place of an operator, as in "--kernel FILE", or None. Raises InputError."""
+    if not any(tuple(arguments[: len(command)]) == command for command in COMMANDS):
+        return None
+    named = (f"{flag} {shlex.quote(place)}" for flag in INSTEAD for place in taken(arguments, flag)[0])
+    return next(named, None)
 
 
 def _of_program(command: tuple[str, ...], place: str, given: Sequence[str], rest: Sequence[str]) -> list[str]:

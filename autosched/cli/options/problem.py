@@ -32,12 +32,12 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
     operator have options of one name, as a size of a user's kernel may.
     """
 
-    def run(**options: Any) -> int:
+    def run(ctx: typer.Context, **options: Any) -> int:
         given = {o.name: options.pop(_PREFIX + o.name) for o in operator.options}
         try:
             return command(operator, given, **options)
         except MissingOptions as error:
-            raise InputError(f"{error}: see 'autosched {name} {operator.name} --help'") from error
+            raise InputError(f"{error}: see '{ctx.command_path} --help'") from error
         except KeyboardInterrupt:
             print("autosched: stopped", file=sys.stderr)
             return STOPPED
@@ -50,7 +50,8 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
                 f"{option.flags[-1]} is an option of 'autosched {name}', and {operator.name} calls a size so: "
                 "give that another name"
             )
-    parameters = [*(_parameter(o) for o in operator.options), *own]
+    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    parameters = [context, *(_parameter(o) for o in operator.options), *own]
     # typer reads both: the signature for order and defaults, the annotations for types
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}

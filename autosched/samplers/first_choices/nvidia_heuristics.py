@@ -266,7 +266,7 @@ def _with(space: Space, fixed: Mapping[str, Value]) -> Space:
         replace(p, values=(fixed[p.name],), chosen_default=None, before=None) if p.name in fixed else p
         for p in space.parameters
     ]
-    return Space(space.name, parameters, space.attributes, space.rules)
+    return Space(space.name, parameters, space.attributes, space.rules, constants=space.constants)
 
 
 def _nearest(parameter: Parameter, value: Value) -> Value:

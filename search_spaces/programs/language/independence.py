@@ -67,7 +67,8 @@ class _Along:
     def _of(self, operation: ir.Computing) -> int | None:
         match operation:
             case ir.Load(_, window):
-                return self._window(window)
+                along = self._window(window)
+                return None if along is None or window.shape[along] == 1 else along  # a single place meets no other
             case ir.Coordinates(_, _, base):
                 self._check_place(base)
                 return None
@@ -104,9 +105,7 @@ class _Along:
         names = window.array.sizes
         if window.index is not None or window.array.role == "shared" or self.name in names[:-2]:
             raise _Mixed
-        matrix = names[-2:] if len(names) > 1 else ("", names[0])
-        matrix = matrix[::-1] if window.turned else matrix
-        along = [d for d in (0, 1) if matrix[d] == self.name]
+        along = [d for d in (0, 1) if window.sizes[d] == self.name]
         if len(along) > 1:
             raise _Mixed
         for d in along:

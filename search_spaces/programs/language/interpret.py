@@ -307,11 +307,15 @@ def _combined(
 
 
 def rounded(type_: DType, value: Bounded) -> Bounded:
-    """Return a cast: the reference keeps its digits, and the bound has the rounding."""
+    """Return a cast: the reference keeps its digits, and the bound has the rounding. What is surely beyond the largest
+    number of the type becomes what the type stores in its place."""
     values, bounds = value
     if type_ == F32 or not type_.is_float:
         return value
     largest = np.abs(values) + bounds
+    nearest = type_.load(type_.store(np.abs(values) - bounds))
+    beyond = ~np.isfinite(nearest) & np.isfinite(values)
+    values = np.where(beyond, np.copysign(nearest, values), values)
     return values, _clean(values, bounds + type_.unit_roundoff * largest + SMALLEST[type_.name])
 
 

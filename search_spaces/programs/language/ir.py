@@ -91,6 +91,12 @@ class Window:
         return (columns, rows) if self.turned else (rows, columns)
 
     @property
+    def sizes(self) -> tuple[str, str]:
+        """The names of the array's sizes along its rows and columns, as the window sees them; "" where it has none."""
+        rows, columns = ("", "", *self.array.sizes)[-2:]
+        return (columns, rows) if self.turned else (rows, columns)
+
+    @property
     def strides(self) -> Shape:
         """Elements in memory from a row of the window to the next, and from a column to the next."""
         line = self.array.matrix[1]

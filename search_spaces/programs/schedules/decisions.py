@@ -65,8 +65,6 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     listed: list[Parameter] = [
         ordinal(name, values, "a size that the program leaves open") for name, values in found.domains.items()
     ]
-    for sizes in derived_sizes(problem):
-        listed += sizes.parameter(found)
     if found.element is not None:
         listed.append(categorical("intrinsic", found.ways(device), "what multiplies fragments"))
     for p in first.products:
@@ -144,6 +142,12 @@ def shaping_names(problem: ProgramProblem, device: Device) -> dict[str, str]:
     known = [p.name for p in parameters(problem, device)]
     prefixes = ("sg_rows", "sg_columns", "width_", "lanes_", "warps", "intrinsic")
     return {name: name for name in known if name in found.domains or name.startswith(prefixes)}
+
+
+def constants(problem: ProgramProblem) -> dict[str, int]:
+    """Return the derived sizes that no decision changes."""
+    found = choices(problem)
+    return {name: size for sizes in derived_sizes(problem) for name, size in sizes.constant(found).items()}
 
 
 def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]:

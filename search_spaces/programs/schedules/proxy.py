@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import product
 
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.independence import independent
+from search_spaces.programs.language.index import Index
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.memory import stages_of
 from search_spaces.programs.planning.tails import peeled
@@ -21,37 +23,62 @@ def proxy(problem: ProgramProblem, schedule: Schedule) -> ProgramProblem:
     """``problem`` cut to a few tiles of ``schedule``, with its remainders, and turns enough to fill rings again.
 
     A size is cut where tiles walk over it: a dimension of the grid to a tile and its rest, a loop to its stages and one
-    more. Where the smaller problem has no such schedule, or the program refuses it, the larger one stays.
+    more. Of batches and heads two are left, or as many more as their ratios ask for. Where the smaller problem has no
+    such schedule, or the program refuses it, the larger one stays.
     """
     found = choices(problem).inference(schedule.values)
-    sizes = dict(problem.sizes)
+    cut = dict(problem.sizes)
     for name, (unit, count) in _units(found, schedule).items():
-        sizes[name] = min(sizes[name], unit * count + (sizes[name] % unit or unit))
-    if sizes == problem.sizes:
-        return problem
+        cut[name] = min(cut[name], unit * count + (cut[name] % unit or unit))
+    for sizes in ({**cut, **_fewer_matrices(found.trace, problem.sizes)}, cut):
+        if sizes != problem.sizes:
+            smaller = _cut(problem, sizes, schedule, found)
+            if smaller is not None:
+                return smaller
+    return problem
+
+
+def _cut(
+    problem: ProgramProblem, sizes: Mapping[str, int], schedule: Schedule, found: Inference
+) -> ProgramProblem | None:
+    """Return the problem of these sizes, or None where it has no such schedule."""
     try:
         smaller = type(problem)(**sizes)
         if choices(smaller).domains != choices(problem).domains:
-            return problem
-        if [s.name for s in choices(smaller).inference(schedule.values).staged.values()] != [
-            s.name for s in found.staged.values()
-        ]:
-            return problem
+            return None
+        staged = choices(smaller).inference(schedule.values).staged.values()
     except ValueError:
-        return problem
-    return _with_partial_wave(problem, smaller, schedule) if schedule.values.get("stream_k") else smaller
+        return None
+    if [s.name for s in staged] != [s.name for s in found.staged.values()]:
+        return None
+    if not schedule.values.get("stream_k"):
+        return smaller
+    return _with_partial_wave(problem, smaller, schedule, _axes(found.trace, problem.sizes))
 
 
-def _with_partial_wave(problem: ProgramProblem, small: ProgramProblem, schedule: Schedule) -> ProgramProblem:
-    """Return ``small`` with the fewest tiles that stream-K can deal out, with whole ones besides, or ``problem``."""
+def _fewer_matrices(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes that only count matrices of arrays, divided by what leaves all ratios and at least two."""
+    counted = {name for array in trace.arrays for name in array.sizes[:-2]}
+    counted -= {name for array in trace.arrays for name in array.sizes[-2:]}
+    common = math.gcd(*(sizes[name] for name in counted))
+    divisor = max((d for d in range(1, common // 2 + 1) if common % d == 0), default=1)
+    return {name: sizes[name] // divisor for name in counted}
+
+
+def _with_partial_wave(
+    problem: ProgramProblem, small: ProgramProblem, schedule: Schedule, axes: Mapping[str, int]
+) -> ProgramProblem | None:
+    """Return ``small`` with the fewest tiles that stream-K can deal out, with whole ones besides, or None.
+
+    ``axes``: the sizes that blocks cut into tiles, with the axis of the grid.
+    """
     trace = choices(small).inference(schedule.values).trace
-    axes = independent(trace)
     blocks = trace.blocks
     most = {axis: -(-problem.sizes[name] // trace.tile[axis]) for name, axis in axes.items()}
     ranges = [range(n, min(most.get(axis, n), MOST_TILES) + 1) for axis, n in enumerate(blocks)]
     found = [tiles for tiles in product(*ranges) if math.prod(tiles) >= LEAST_TILES and streams(math.prod(tiles))]
     if not found:
-        return problem
+        return None
     tiles, sizes = min(found, key=math.prod), dict(small.sizes)
     for name, axis in axes.items():
         rest = problem.sizes[name] % trace.tile[axis] or trace.tile[axis]
@@ -63,6 +90,25 @@ def dealt_out(problem: ProgramProblem, schedule: Schedule) -> dict[str, int]:
     """Return the sizes that blocks of ``schedule`` cut, one part without the other, with the extent of a tile."""
     trace = choices(problem).inference(schedule.values).trace
     return {name: trace.tile[axis] for name, axis in independent(trace).items()}
+
+
+def _axes(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes that windows of blocks walk over, with the axis of the grid."""
+    found: dict[str, int] = {}
+    for operation, _ in trace.walk():
+        if isinstance(operation, ir.Load | ir.Store | ir.AtomicRmw):
+            window = operation.window
+            for name, at in zip(window.sizes, window.at, strict=True):
+                for axis, size in enumerate(trace.tile):
+                    if name and at == Index("block", axis) * size and sizes[name] == trace.extent[axis]:
+                        found[name] = axis
+    return found
+
+
+def _whole_turns(splits: int, stages: int) -> int:
+    """Return how many whole turns of a loop are enough: each split fills its ring and goes on for a turn, but the last,
+    which has one less. The cut loop has one turn more, which may be a part of one."""
+    return stages if splits == 1 else splits * (stages + 1) - 2
 
 
 def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
@@ -78,27 +124,19 @@ def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
         if not isinstance(operation, ir.Load | ir.Store | ir.AtomicRmw | ir.Prefetch):
             continue
         window = operation.window
-        names = window.array.sizes
-        matrix = names[-2:] if len(names) > 1 else ("", names[0])
-        matrix = matrix[::-1] if window.turned else matrix
-        for d in (0, 1):
-            name, at = matrix[d], window.at[d]
+        for name, at, extent in zip(window.sizes, window.at, window.shape, strict=True):
             if not name:
                 continue
             loops = [found.loops[n] for n in at.loops]
             if at.kind == "constant":
-                if window.shape[d] != 1:
+                if extent != 1:
                     fixed.add(name)
                 continue
-            walked.setdefault(name, set()).add(window.shape[d])
-            most = max((splits * stages.get(loop.number, 1) for loop in loops), default=1)
-            unit, count = units.get(name, (window.shape[d], 1))
-            units[name] = max(unit, window.shape[d]), max(count, most)
-        for name, place in zip(names[:-2], window.array.lead, strict=False):
-            if place.kind == "constant":
-                fixed.add(name)
-            else:
-                fixed.add(name)  # heads and batches keep their ratio
+            walked.setdefault(name, set()).add(extent)
+            most = max((_whole_turns(splits, stages.get(loop.number, 1)) for loop in loops), default=1)
+            unit, count = units.get(name, (extent, 1))
+            units[name] = max(unit, extent), max(count, most)
+        fixed.update(window.array.sizes[:-2])  # heads and batches keep their ratio
     return {
         name: unit
         for name, unit in units.items()

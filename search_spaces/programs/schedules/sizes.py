@@ -12,21 +12,20 @@ from search_spaces.programs.planning.choices import Choices, choices, unique_ope
 from search_spaces.programs.planning.memory import stage_names
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.each import each
-from search_spaces.spaces.parameters import Parameter, ordinal
 from search_spaces.spaces.rules import Attribute
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """A number that follows from the chosen sizes: an attribute, or a parameter of one value where it is fixed."""
+    """A number that follows from the chosen sizes: an attribute, or a constant where none is chosen."""
 
     name: str
     size: Callable[[Inference], int]
     doc: str
 
-    def parameter(self, found: Choices) -> tuple[Parameter, ...]:
+    def constant(self, found: Choices) -> dict[str, int]:
         names, table = found.deciding(self.size)
-        return () if names else (ordinal(self.name, tuple(table.values()), f"{self.doc}, which is fixed"),)
+        return {} if names else {self.name: next(iter(table.values()))}
 
     def attribute(self, found: Choices) -> tuple[Attribute, ...]:
         names, table = found.deciding(self.size)

@@ -22,6 +22,7 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import box_pruning, box_rules, spared, workers
 from search_spaces.programs.schedules.decisions import (
     attributes,
+    constants,
     parameters,
     shaping_names,
     staged_operands,
@@ -80,6 +81,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
             *fragment_pruning(found, device),
         ),
         stratified_by="intrinsic" if products else "min_blocks",
+        constants=constants(problem),
     )
 
 

@@ -147,6 +147,15 @@ class TestExpanded:
             expanded([path if a == "FILE" else a for a in arguments])
 
 
+@pytest.mark.parametrize("wrong", [("--backend", "x"), ("--bakend", "cuda")])
+def test_hints_and_help_repeat_what_was_typed(write: Write, run: Run, wrong: tuple[str, ...]) -> None:
+    path = write()
+    asked = f"autosched tune --kernel {path}"
+    assert f"see '{asked} --help'" in run("tune", "--kernel", path, "--size", "n=77", *wrong)[2]
+    usage = " ".join(run("tune", "--kernel", path, "--help")[1].split())
+    assert usage.startswith(f"Usage: {asked} [PROBLEM] [OPTIONS]")
+
+
 def test_space_counts_and_explains_it(write: Write, run: Run) -> None:
     status, out, _ = run("space", "--kernel", write(), "--size", "n=77", "--json", "--sample", "1")
     document = json.loads(out)

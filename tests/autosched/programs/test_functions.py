@@ -7,6 +7,7 @@ import pytest
 
 from autosched.programs.loading import problem
 from measurements.emulator import emulate
+from measurements.records.comparison import check
 from search_spaces.hardware.devices import Device, device
 from search_spaces.programs.builder import Builder, Input, Output, program
 from search_spaces.programs.language.ir import Array
@@ -63,3 +64,24 @@ def test_division(where: Device) -> None:
         near = np.abs(found - wanted) <= 4 * 2.0**-24 * np.abs(wanted) + 2.0**-149
     assert np.all(same | near)
     assert np.array_equal(run.outputs["half"], x / np.float32(4.0))  # exact: a multiplication
+
+
+@program(x=Input("m n", "f32"), half=Output("m n", "f32"), short=Output("m n", "f32"))
+def casts(p: Builder, x: Array, half: Array, short: Array) -> None:
+    i, j = p.blocks(half.shape, (4, 64))
+    a = p.load(p.window(x, (i, j), (4, 64)))
+    p.store(a.cast("f16").cast("f32"), p.window(half, (i, j), (4, 64)))
+    p.store(a.cast("bf16").cast("f32"), p.window(short, (i, j), (4, 64)))
+
+
+def test_casts_beyond_the_largest_number() -> None:
+    p, where = problem(casts, m=4, n=64), device("a100")
+    (schedule,) = template(casts).space(p, where).sample(1, 1)
+    x = np.float32(2.0) ** np.arange(-128, 128, dtype=np.float32).reshape(4, 64) * np.float32(-1.9999)
+    run = emulate(template(casts).kernel(p, schedule, where), {"x": x}, time_limit=60.0)
+    assert run.status == "ok", run.reason
+    with np.errstate(over="ignore"):
+        assert np.array_equal(run.outputs["half"], x.astype(np.float16).astype(np.float32))
+    assert check(p, {"x": x}, run.outputs).ok
+    kept = {"half": x, "short": x}
+    assert check(p, {"x": x}, kept).reason.startswith("half"), "f16 does not hold what is beyond its largest number"

@@ -12,6 +12,8 @@ from program_schedules import Values, filled
 
 from autosched.cli import main
 from autosched.programs.loading import load_program, problem
+from autosched.proofs.plan import EMULATED_BYTES, EMULATED_FLOPS, emulated_problem
+from benchmarks.search.tile_programs import SPACES
 from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
 from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.emulator import emulate
@@ -30,6 +32,13 @@ from search_spaces.templates.matvec.template import MATVEC
 GOLDENS = Path(__file__).parents[2] / "golden"
 EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
 A100 = device("a100")
+LARGE = {
+    **SPACES,
+    **dict.fromkeys(
+        (f"seeds/gemm_{name}.py" for name in ("prefetch", "shared", "two_caches")), SPACES["programs/gemm_relu.py"]
+    ),
+    "seeds/matvec.py:matvec_expanded": SPACES["seeds/matvec.py:matvec_plain"],
+}
 
 
 @program(
@@ -242,6 +251,30 @@ def test_the_proxy_keeps_remainders() -> None:
         bm, bn, bk = (schedule.integer(name) for name in ("bm", "bn", "bk"))
         assert (small.m % bm, small.n % bn, small.k % bk) == (4099 % bm, 4100 % bn, 4097 % bk)
         assert small.k // bk >= schedule.integer("stages") and small.m <= 2 * bm
+
+
+@pytest.mark.parametrize("where", ["a100", pytest.param("h100", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("place", list(LARGE))
+def test_what_is_emulated_is_smaller_and_has_the_same_schedules(place: str, where: str) -> None:
+    file, _, name = place.partition(":")
+    made = load_program(str(EXAMPLES.parent / file) + f":{name}" * bool(name))
+    p, own = problem(made, **LARGE[place]), template(made)
+    for schedule in own.space(p, device(where)).sample(10, 0):
+        small = emulated_problem(own, p, schedule)
+        assert small.flops < max(EMULATED_FLOPS, p.flops / 8) and small.min_bytes < max(EMULATED_BYTES, p.min_bytes / 8)
+        own.config(small, schedule, device(where))
+
+
+def test_what_is_emulated_for_split_k_has_the_same_schedule() -> None:
+    made = example("matmul_softmax")
+    p, own = problem(made, m=4096, n=1024, k=4096), template(made)
+    schedules = [s for s in own.space(p, A100).sample(60, 0) if s.integer("split_k") > 1]
+    assert len({s.integer("split_k") for s in schedules}) > 3
+    for schedule in schedules:
+        small = own.proxy(p, schedule)  # type: ignore[misc]
+        turns, splits = -(-small.k // schedule.integer("bk")), schedule.integer("split_k")
+        assert turns == splits * (schedule.integer("stages") + 1) - 1 or small.k == p.k
+        own.config(small, schedule, A100)
 
 
 def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

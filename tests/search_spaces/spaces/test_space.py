@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from random_spaces import Way, legal, paths, raw, spaces, taking
 
 from search_spaces.spaces.parameters import Value, categorical, ordinal
@@ -94,6 +95,34 @@ def sums(most: int) -> Space:
     rule = Rule("sum", lambda a, b: a + b <= most, f"{{a}} + {{b}} exceed {most}")
     parameters = [ordinal("a", range(6)), ordinal("b", range(6)), categorical("c", ("x", "y"))]
     return Space("sums", parameters, [Attribute("total", lambda a, b: a + b)], [rule])
+
+
+@paths
+@settings(deadline=None, max_examples=40)
+@given(space=spaces(), place=st.integers(0, 7))
+def test_a_constant_is_a_parameter_of_one_value_that_schedules_do_not_have(way: Way, space: Space, place: int) -> None:
+    whole = [p for p in space.parameters if not p.is_text]
+    if len(space.parameters) < 2 or not whole:
+        return
+    chosen = whole[place % len(whole)]
+    value = chosen.values[-1]
+    others = [p for p in space.parameters if p is not chosen]
+    fixed = Space(space.name, others, space.attributes, space.rules, constants={chosen.name: int(value)})
+    wanted = [v for v in raw(space) if v[chosen.name] == value and not space.explain(v)]
+    with taking(way):
+        assert fixed.count() == len(wanted)
+        if not wanted:
+            return
+        found = fixed.sample(len(wanted) + 1, seed=1)
+    assert all(chosen.name not in s.values for s in found)
+    assert {space.schedules(space.columns([{**s.values, chosen.name: value}]))[0].key() for s in found} == {
+        space.schedules(space.columns([v]))[0].key() for v in wanted
+    }
+    config = fixed.config(found[0])
+    assert config[chosen.name] == value and dict(config) == dict(space.config({**found[0].values, chosen.name: value}))
+    assert fixed.config({**found[0].values, chosen.name: 12345}) == config, "older schedules have them, too"
+    mutants = [*fixed.neighbours(found[0]), *fixed.mutate(found, np.random.default_rng(0))]
+    assert all(s in fixed and chosen.name not in s.values for s in mutants)
 
 
 def test_samples_are_uniform() -> None:

@@ -68,8 +68,8 @@ def emulator_version() -> str:
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """One process and one thread at a time: the runtime is large enough to compile it only once."""
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Let one process and one thread in at a time: what takes seconds to compile is compiled once."""
     with path.open("a") as file:  # each opening is a lock owner of its own, in threads too
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -101,7 +101,7 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
     if intact(path):
         used(path)
         return path
-    with _lock(path.parent / "runner.lock"):
+    with one_at_a_time(path.parent / "runner.lock"):
         if intact(path):
             return path
         with build_folder(path.parent) as folder:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from measurements.emulator.build import cache_folder
+from measurements.emulator.build import cache_folder, one_at_a_time
 from measurements.emulator.host import HostCompiler, HostFailure, host_compiler, main_complaint
 from measurements.emulator.work_folders import temporary_folder
 
@@ -36,24 +38,30 @@ def library_folder() -> Path:
     for source in (*sorted(_SOURCES.iterdir()), *(_RUNNER / name for name in _SHARED)):
         h.update(source.read_bytes())
     folder = cache_folder() / f"libraries-{h.hexdigest()[:32]}"
-    if folder.is_dir():
-        return folder
+    if not folder.is_dir():
+        with one_at_a_time(folder.parent / "libraries.lock"):
+            if not folder.is_dir():
+                _build(compiler, folder)
+    return folder
+
+
+def _build(compiler: HostCompiler, folder: Path) -> None:
     with temporary_folder() as work:
         _compile(compiler, work / _CORE, ["core.cpp"], [], _CORE, "")
         linked = ["-L", str(work), "-lautosched_program", "-Wl,-rpath,$ORIGIN"]
-        for soname, major in RUNTIMES.items():
-            _compile(
-                compiler, work / soname, ["cudart.cpp", "graphs.cpp"], [f"-DVERSION={major}", *linked], soname, soname
-            )
-        _compile(compiler, work / DRIVER, ["driver.cpp"], linked, DRIVER, "")
+
+        def runtime(soname: str) -> None:
+            flags = [f"-DVERSION={RUNTIMES[soname]}", *linked]
+            _compile(compiler, work / soname, ["cudart.cpp", "graphs.cpp"], flags, soname, soname)
+
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            driver = pool.submit(_compile, compiler, work / DRIVER, ["driver.cpp"], linked, DRIVER, "")
+            list(pool.map(runtime, RUNTIMES))
+            driver.result()
         made = folder.with_suffix(".new")
         shutil.rmtree(made, ignore_errors=True)
-        shutil.copytree(work, made, ignore=shutil.ignore_patterns("*.map"))
-        try:
-            made.rename(folder)
-        except OSError:  # another process was faster
-            shutil.rmtree(made, ignore_errors=True)
-    return folder
+        shutil.copytree(work, made, ignore=shutil.ignore_patterns("*.map", "lock"))
+        made.rename(folder)
 
 
 def _compile(

@@ -202,11 +202,10 @@ bool copies_the_same(const Buffer& b, const void* address, int bytes) {
 void report_two_writes(const Buffer& b, std::size_t cell, const Stamp& write, const char* doing, const void* address, const void* from, int bytes) {
   const bool same = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
   // A flag, what all threads of a block have computed, or several blocks that do one's work; not an element of two tiles.
-  const bool by_block = b.spec.role == BufferSpec::Role::variable && write.site == self->site &&
-                        (of_running(write.epoch) || by_replica(write));
-  if (same && (by_block || (stores_constant(write.site) && stores_constant(self->site)))) {
+  const bool by_block = b.spec.role == BufferSpec::Role::variable && (of_running(write.epoch) || by_replica(write));
+  if (same && ((by_block && write.site == self->site) || (stores_constant(write.site) && stores_constant(self->site)))) {
     report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; both write the same value");
-  } else if (same && b.spec.role == BufferSpec::Role::variable && copies_the_same(b, address, bytes)) {
+  } else if (same && by_block && copies_the_same(b, address, bytes)) {
     report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; both have loaded it from one place, which nobody writes");
   } else if (from != nullptr && !same && write.site == self->site && nearly_equal(address, from, bytes, self->site)) {
     report_race(b, cell, {doing, write, "wrote"}, Grade::note, "; the values are not deterministic in the last bits");

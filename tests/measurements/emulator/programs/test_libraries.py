@@ -1,0 +1,49 @@
+"""The libraries that stand in for CUDA's are compiled once, however many ask for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from needs import needs_compiler
+
+from measurements.emulator import HostFailure
+from measurements.emulator.programs import libraries
+
+pytestmark = needs_compiler
+
+
+def test_several_at_once_compile_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+
+    def compile_slowly(compiler: object, to: Path, *_: object) -> None:
+        compiled.append(to.name)
+        time.sleep(0.05)
+        to.touch()
+
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(libraries, "_compile", compile_slowly)
+    with ThreadPoolExecutor(3) as threads:
+        folders = {job.result() for job in [threads.submit(libraries.library_folder) for _ in range(3)]}
+    (folder,) = folders
+    names = sorted(path.name for path in folder.iterdir())
+    assert sorted(compiled) == names and {*libraries.RUNTIMES, libraries.DRIVER} < set(names)
+
+
+@pytest.mark.parametrize("broken", [libraries.DRIVER, *libraries.RUNTIMES])
+def test_one_that_does_not_compile_is_said_and_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def refuse(compiler: object, to: Path, sources: Sequence[str], *_: object) -> None:
+        if to.name == broken:
+            raise HostFailure(f"cannot compile {sources[0]}")
+        to.touch()
+
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(libraries, "_compile", refuse)
+    with pytest.raises(HostFailure, match="cannot compile"):
+        libraries.library_folder()
+    assert not list(tmp_path.rglob("libraries-*/*"))

@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 
 from search_spaces.hardware.fragments import WARP
-from search_spaces.layouts.shared_layout import Axis, SharedLayout
+from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.programs.inference.inference import Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution, Renamed, Shuffled, fold, move
 from search_spaces.programs.language.functions import REDUCTIONS
 from search_spaces.programs.lowering.emit_base import EmitterBase
 from search_spaces.programs.lowering.refs import Ref, register_type
-from search_spaces.programs.planning.exchange import steps
+from search_spaces.programs.planning.exchange import access_width, steps
 from search_spaces.programs.planning.memory import across_bytes, exchange_bytes, exchange_layout
 
 
@@ -74,8 +74,7 @@ class Moves(EmitterBase):
     ) -> None:
         """All registers of an array to shared memory, or from there, in the widest pieces."""
         starts = [self.coordinate(of, d) for d in (0, 1)]
-        axes: tuple[Axis, Axis] = ("rows", "cols")
-        width = max(math.gcd(of.run(d), layout.contiguity(axes[d]), 4) for d in (0, 1))
+        width = access_width(of, layout)
         registers = of.of_registers(0), of.of_registers(1)
         between = steps(layout, of, self.numbers.warps)
         if between is not None:

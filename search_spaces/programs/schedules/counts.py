@@ -20,7 +20,8 @@ from search_spaces.programs.language.distribution import Distribution, Renamed, 
 from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.choices import choices
-from search_spaces.programs.planning.memory import EARLY_COPIES, stages_of
+from search_spaces.programs.planning.exchange import wavefronts
+from search_spaces.programs.planning.memory import EARLY_COPIES, exchange_layout, stages_of
 from search_spaces.programs.planning.numbers import Numbers, ProductNumbers, numbers
 from search_spaces.programs.planning.opaque import read_behind
 from search_spaces.programs.planning.splits import split_of
@@ -78,6 +79,7 @@ class _Counter(Work):
         self.read: set[tuple[int, str]] = set()
         self.turns = found.trace.turns()
         self.peeled = peeled(found, values)
+        self.exchanges: list[tuple[Distribution, Distribution, float]] = []  # in shared memory, and how often
 
     def run(self, operations: tuple[ir.Operation, ...], times: float) -> None:
         turns = self.turns
@@ -225,7 +227,15 @@ class _Counter(Work):
         elif not isinstance(route, Renamed):
             accesses = (source.registers + target.registers) * self.made.warps
             self.instructions += 1.5 * accesses * times
-            self.wavefronts += 1.3 * accesses * times
+            self.exchanges.append((source, target, times))
+
+    def exchanged(self, layout: str) -> Work:
+        """Return what tiles that change hands in this layout take of shared memory."""
+        found = 0.0
+        for source, target, times in self.exchanges:
+            tile, warps = exchange_layout(layout, source.shape), self.made.warps
+            found += times * (wavefronts(source, tile, warps, True) + wavefronts(target, tile, warps, False))
+        return Work(wavefronts=found)
 
     def _direct(self, of: Distribution, window: ir.Window, times: float, store: bool) -> None:
         """Count loads or stores of registers: requests, and the sectors that they touch."""
@@ -304,18 +314,24 @@ def _average(found: Inference, number: int) -> float:
 
 
 @lru_cache(maxsize=2**14)
-def _of_values(found: Inference, made: Numbers, chosen: tuple[tuple[str, Value], ...]) -> Work:
+def _of_values(found: Inference, made: Numbers, chosen: tuple[tuple[str, Value], ...]) -> _Counter:
     """Of all but tiles that are copied and read again: it depends on few of the parameters."""
     counter = _Counter(found, dict(chosen), made, True)
     counter.run(found.trace.operations, 1.0)
     return counter
 
 
-def _work(found: Inference, config: Config, made: Numbers) -> Work:
+def work_of_values(found: Inference, config: Config, made: Numbers) -> _Counter:
+    """Count all but the tiles that are copied and read again, and those that change hands in shared memory."""
     chosen = tuple((name, value) for name, value in config.items() if name.startswith(DECIDING))
+    return _of_values(found, made, chosen)
+
+
+def _work(found: Inference, config: Config, made: Numbers) -> Work:
     staged = _Counter(found, config, made, False)
     staged.run(found.trace.operations, 1.0)
-    return _of_values(found, made, chosen) + staged
+    of_values = work_of_values(found, config, made)
+    return of_values + staged + of_values.exchanged(str(config.get("exchange", "")))
 
 
 def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCounts:

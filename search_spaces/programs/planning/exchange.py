@@ -43,9 +43,9 @@ def wavefronts(of: Distribution, layout: SharedLayout, warps: int, store: bool) 
 
     Of threads with the same words the first one writes.
     """
-    rows, columns = (of.of_threads(d, warps)[:, None] + np.asarray(of.of_registers(d))[None, :] for d in (0, 1))
     width = access_width(of, layout)
-    places = 4 * np.asarray(layout(rows, columns))[:, ::width]
+    rows, columns = (of.of_threads(d, warps)[:, None] + np.asarray(of.of_registers(d)[::width]) for d in (0, 1))
+    places = 4 * np.asarray(layout(rows, columns))
     if store:
         alone = np.zeros(len(places), dtype=np.bool_)
         alone[np.unique(places[:, 0], return_index=True)[1]] = True

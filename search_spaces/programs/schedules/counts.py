@@ -80,6 +80,7 @@ class _Counter(Work):
         self.turns = found.trace.turns()
         self.peeled = peeled(found, values)
         self.exchanges: list[tuple[Distribution, Distribution, float]] = []  # in shared memory, and how often
+        self._exchanged: dict[str, float] = {}  # by layout: a counter is asked for many schedules
 
     def run(self, operations: tuple[ir.Operation, ...], times: float) -> None:
         turns = self.turns
@@ -229,13 +230,15 @@ class _Counter(Work):
             self.instructions += 1.5 * accesses * times
             self.exchanges.append((source, target, times))
 
-    def exchanged(self, layout: str) -> Work:
-        """Return what tiles that change hands in this layout take of shared memory."""
-        found = 0.0
-        for source, target, times in self.exchanges:
-            tile, warps = exchange_layout(layout, source.shape), self.made.warps
-            found += times * (wavefronts(source, tile, warps, True) + wavefronts(target, tile, warps, False))
-        return Work(wavefronts=found)
+    def exchanged(self, layout: str) -> float:
+        """Return the wavefronts of tiles that change hands in this layout."""
+        if layout not in self._exchanged:
+            found, warps = 0.0, self.made.warps
+            for source, target, times in self.exchanges:
+                tile = exchange_layout(layout, source.shape)
+                found += times * (wavefronts(source, tile, warps, True) + wavefronts(target, tile, warps, False))
+            self._exchanged[layout] = found
+        return self._exchanged[layout]
 
     def _direct(self, of: Distribution, window: ir.Window, times: float, store: bool) -> None:
         """Count loads or stores of registers: requests, and the sectors that they touch."""
@@ -331,7 +334,8 @@ def _work(found: Inference, config: Config, made: Numbers) -> Work:
     staged = _Counter(found, config, made, False)
     staged.run(found.trace.operations, 1.0)
     of_values = work_of_values(found, config, made)
-    return of_values + staged + of_values.exchanged(str(config.get("exchange", "")))
+    exchanged = Work(wavefronts=of_values.exchanged(str(config.get("exchange", ""))))
+    return of_values + staged + exchanged
 
 
 def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCounts:

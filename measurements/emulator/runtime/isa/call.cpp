@@ -4,7 +4,7 @@
 #include "isa/interpreter.hpp"
 #include "isa/memory/memory.hpp"
 #include "isa/program.hpp"
-#include "isa/undefined.hpp"
+#include "isa/values/undefined.hpp"
 #include "memory/global/heap.hpp"
 
 namespace autosched::emulator::ptx {

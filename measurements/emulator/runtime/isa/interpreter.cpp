@@ -1,8 +1,8 @@
 // Runs the warps of a block. Lanes at the same instruction go on together, those that are behind first, so that they
 // meet again where their paths do. A lane that waits for others of its warp lets these go on.
-#include "isa/copies.hpp"
+#include "isa/values/copies.hpp"
 #include "isa/counts.hpp"
-#include "isa/dropped.hpp"
+#include "isa/values/dropped.hpp"
 #include "isa/interpreter.hpp"
 #include "isa/matrix/tcgen05.hpp"
 #include "isa/matrix/wgmma.hpp"
@@ -10,7 +10,7 @@
 #include "isa/program.hpp"
 #include "isa/sync/cluster.hpp"
 #include "isa/sync/launch_control.hpp"
-#include "isa/undefined.hpp"
+#include "isa/values/undefined.hpp"
 #include "memory/counting.hpp"
 #include "memory/global/shadow.hpp"
 #include "memory/shared/async.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "isa/memory/memory.hpp"
-#include "isa/undefined.hpp"
+#include "isa/values/undefined.hpp"
 #include "memory/global/memory.hpp"
 #include "memory/shared/memory.hpp"
 

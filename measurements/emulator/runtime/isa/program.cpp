@@ -11,7 +11,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "isa/dropped.hpp"
+#include "isa/values/dropped.hpp"
 #include "isa/program.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"

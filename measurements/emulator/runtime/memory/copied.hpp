@@ -1,4 +1,4 @@
-// What threads store unchanged as they have loaded it (isa/copies.cpp).
+// What threads store unchanged as they have loaded it (isa/values/copies.cpp).
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// Reads of memory that nobody had written (isa/undefined.cpp).
+// Reads of memory that nobody had written (isa/values/undefined.cpp).
 #pragma once
 #include <functional>
 #include <string>

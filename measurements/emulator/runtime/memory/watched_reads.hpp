@@ -1,4 +1,4 @@
-// Reads of what another thread writes, which are faults where something comes of the value (isa/dropped.cpp).
+// Reads of what another thread writes, which are faults where something comes of the value (isa/values/dropped.cpp).
 #pragma once
 #include <string>
 

@@ -5,7 +5,7 @@
 
 #include "isa/map.hpp"
 #include "isa/arithmetic/round.hpp"
-#include "isa/undefined.hpp"
+#include "isa/values/undefined.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {

@@ -1,10 +1,10 @@
 // ldmatrix and stmatrix: PTX ISA 9.7.14. All lanes are there when a handler runs.
 #include <algorithm>
 
-#include "isa/dropped.hpp"
+#include "isa/values/dropped.hpp"
 #include "isa/memory/memory.hpp"
 #include "isa/program.hpp"
-#include "isa/undefined.hpp"
+#include "isa/values/undefined.hpp"
 #include "memory/counting.hpp"
 #include "memory/shared/memory.hpp"
 

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "isa/matrix/matrix.hpp"
-#include "isa/undefined.hpp"
+#include "isa/values/undefined.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {

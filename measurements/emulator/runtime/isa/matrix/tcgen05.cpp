@@ -2,7 +2,7 @@
 // until its end is waited for, whoever touches what it reads or writes is reported. So numbers do not depend on when the
 // hardware gets to it.
 #include "isa/counts.hpp"
-#include "isa/dropped.hpp"
+#include "isa/values/dropped.hpp"
 #include "isa/matrix/tcgen05.hpp"
 #include "memory/shared/async.hpp"
 #include "memory/shared/memory.hpp"

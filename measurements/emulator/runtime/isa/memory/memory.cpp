@@ -1,9 +1,9 @@
 // ld, st, fences, and what reads special places: PTX ISA 9.7.9 and 9.7.13.
-#include "isa/copies.hpp"
-#include "isa/dropped.hpp"
+#include "isa/values/copies.hpp"
+#include "isa/values/dropped.hpp"
 #include "isa/memory/memory.hpp"
 #include "isa/program.hpp"
-#include "isa/undefined.hpp"
+#include "isa/values/undefined.hpp"
 #include "memory/counting.hpp"
 #include "memory/global/memory.hpp"
 #include "memory/shared/memory.hpp"

@@ -1,9 +1,9 @@
 // What lanes of a warp, and warps of a block, do together: they wait until all are there.
 #include <algorithm>
 
-#include "isa/dropped.hpp"
+#include "isa/values/dropped.hpp"
 #include "isa/interpreter.hpp"
-#include "isa/undefined.hpp"
+#include "isa/values/undefined.hpp"
 #include "sync/barrier.hpp"
 #include "sync/mbarrier.hpp"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "sync/mbarrier.hpp"
-#include "isa/undefined.hpp"
+#include "isa/values/undefined.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {

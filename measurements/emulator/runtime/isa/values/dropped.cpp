@@ -16,7 +16,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "isa/dropped.hpp"
+#include "isa/values/dropped.hpp"
 #include "isa/interpreter.hpp"
 #include "isa/program.hpp"
 #include "memory/global/shadow.hpp"

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "isa/copies.hpp"
+#include "isa/values/copies.hpp"
 #include "isa/program.hpp"
 
 namespace autosched::emulator::ptx {

@@ -3,7 +3,7 @@
 // USENIX 2005): bitwise instructions bit by bit, sums up to the lowest unknown bit, all others as a whole.
 #include "isa/arithmetic/bits.hpp"
 #include "isa/program.hpp"
-#include "isa/undefined.hpp"
+#include "isa/values/undefined.hpp"
 #include "memory/uninitialized.hpp"
 
 #include <algorithm>

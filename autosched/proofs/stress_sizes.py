@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 LONG_STEPS = 72  # of a loop over tiles: every ring of stages has turned over many times
 MANY_TILES = 18  # more: two bands of the largest order of tiles
-STREAMED_FLOPS = 2.0**32  # of one of a chain of blocks that is run whole, all of which exchange sums
-_SMS = 136  # no fewer than most devices have
+STREAMED_FLOPS = 2.0**32  # of a stream-K launch, whose blocks exchange sums, the most that is emulated whole
+_SMS = 136  # at least as many as most devices have; B200 and RTX 5090 are among those with more
 MANY_PARTS = 72  # tiles more along an axis that is reduced: each leaves a part
 MANY = 2**12  # elements, where tiles are not known: at least as many
 LONG = 2**20  # elements of a line, or of a vector's k

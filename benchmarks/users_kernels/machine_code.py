@@ -21,7 +21,7 @@ from search_spaces.hardware.costs.ptx_costs import Pipe, costs
 from search_spaces.operators.problem import Problem
 from search_spaces.templates.kernel import Kernel
 
-# Arithmetic of machine code, as parts of that of the PTX: ptxas may execute both sides of a branch.
+# Bounds on arithmetic in machine code over arithmetic in PTX: ptxas may execute both sides of a branch.
 LEAST, MOST = 0.75, 2.0
 
 _PIPES: dict[Pipe, tuple[str, ...]] = {
@@ -81,12 +81,13 @@ def in_machine_code(
     runs = counted_runs(kernel, InputsFile(problem.random_inputs(0)))
     if runs is None:
         return None
+    try:
+        code = disassemble(cubin, entry)
+    except NotDisassembled:
+        return None
     pipes: Counter[Pipe] = Counter()
     for run in runs:
-        try:
-            found = executed_by_pipe(disassemble(cubin, entry), run.emulation.lines)
-        except NotDisassembled:
-            return None
+        found = executed_by_pipe(code, run.emulation.lines)
         if found is None:
             return None
         for pipe, n in found.items():

@@ -6,12 +6,12 @@ is found, as within one launch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from measurements.emulator.findings import Emulation, Finding, FindingKind, status_of
+from measurements.emulator.findings import Emulation, ExecutedLine, Finding, FindingKind, status_of
 from measurements.emulator.memory import Flags, Memory
 from search_spaces.operators.problem import Array, Operand
 from search_spaces.templates.kernel import Argument, Kernel, Launch
@@ -138,6 +138,17 @@ def _at_the_end(contents: Mapping[str, _Content]) -> list[Finding]:
     return found
 
 
+def _joined(lines: Sequence[ExecutedLine]) -> tuple[ExecutedLine, ...]:
+    """Return the lines of several launches, each with its executions in all of them."""
+    found: dict[tuple[str, int, str], ExecutedLine] = {}
+    for line in lines:
+        key = (line.file, line.line, line.operation)
+        before = found.get(key, replace(line, times=0))
+        most = max(before.instructions, line.instructions)  # the same ones, where a kernel is launched again
+        found[key] = replace(before, instructions=most, times=before.times + line.times)
+    return tuple(found.values())
+
+
 def _together(done: list[Emulation]) -> Emulation:
     executed: dict[str, int] = {}
     for emulation in done:
@@ -155,7 +166,7 @@ def _together(done: list[Emulation]) -> Emulation:
         run_seconds=sum(e.run_seconds for e in done),
         from_cache=all(e.from_cache for e in done),
         executed=tuple(sorted(executed.items())),
-        lines=tuple(line for e in done for line in e.lines),
+        lines=_joined([line for e in done for line in e.lines]),
         chains=(sum(e.chains[0] for e in done), sum(e.chains[1] for e in done)),
         code=sum(e.code for e in done),
     )

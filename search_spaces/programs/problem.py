@@ -51,7 +51,8 @@ class ProgramProblem(Problem):
         """Return what the interpreter gives, and its bound with the rounding to the outputs' types."""
         values, bounds = interpret(self.usual_trace(), inputs)
         types = {o.name: o.dtype for o in self.operands()}
-        return values, {name: rounded(types[name], (values[name], bound))[1] for name, bound in bounds.items()}
+        both = {name: rounded(types[name], (values[name], bound)) for name, bound in bounds.items()}
+        return {name: value for name, (value, _) in both.items()}, {name: bound for name, (_, bound) in both.items()}
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         return self.expected(inputs)[0]

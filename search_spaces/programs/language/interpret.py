@@ -313,8 +313,10 @@ def rounded(type_: DType, value: Bounded) -> Bounded:
     if type_ == F32 or not type_.is_float:
         return value
     largest = np.abs(values) + bounds
-    nearest = type_.load(type_.store(np.abs(values) - bounds))
-    beyond = ~np.isfinite(nearest) & np.isfinite(values)
+    certain = np.maximum(np.abs(values) - bounds, 0.0)  # no kernel's value is smaller
+    with np.errstate(over="ignore", invalid="ignore"):
+        nearest = type_.load(type_.store(certain))
+    beyond = ~np.isfinite(nearest) & np.isfinite(certain) & np.isfinite(values)
     values = np.where(beyond, np.copysign(nearest, values), values)
     return values, _clean(values, bounds + type_.unit_roundoff * largest + SMALLEST[type_.name])
 

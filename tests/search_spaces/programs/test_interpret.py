@@ -6,7 +6,7 @@ import numpy as np
 
 from autosched.programs.loading import load_program, problem
 from search_spaces.hardware.dtypes import BF16, F16
-from search_spaces.programs.language.interpret import interpret
+from search_spaces.programs.language.interpret import interpret, rounded
 
 GEMM, GATED = "examples/programs/gemm_relu.py", "examples/programs/gated_mlp.py"
 
@@ -39,3 +39,11 @@ def test_tile_sizes_do_not_change_the_result() -> None:
         for bm, bk in ((64, 16), (256, 64))
     ]
     np.testing.assert_allclose(*results, rtol=1e-12, atol=1e-12)
+
+
+def test_casts_give_an_infinity_only_where_every_kernel_would() -> None:
+    values = np.array([0.0, 0.0, 1e5, -1e5, 1e5, 65504.0, np.inf, np.nan])
+    bounds = np.array([1e5, np.inf, 1.0, 1.0, 1e5, 1e-3, 0.0, 0.0])
+    found, allowed = rounded(F16, (values, bounds))
+    np.testing.assert_array_equal(found, [0.0, 0.0, np.inf, -np.inf, 1e5, 65504.0, np.inf, np.nan])
+    assert allowed[[2, 3, 6, 7]].tolist() == [0, 0, 0, 0] and np.all(allowed[[0, 1, 4]] >= 1e5)

@@ -58,7 +58,7 @@ struct Loading {
   static constexpr bool whole = Whole;
 };
 
-// Starts the loads of a ring's first turns: of as many as it has stages for besides the one that is read.
+// Starts the loads of a ring's first `stages - 1` turns, or of the first one where there is a single stage.
 template <class C, class Loads>
 __device__ __forceinline__ void start_ring(Loads& loads, unsigned shared, int steps) {
   constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;

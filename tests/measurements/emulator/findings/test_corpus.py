@@ -52,6 +52,7 @@ CASES = (
     Case("index_of_many", K.GLOBAL_RACE, grid=2),
     Case("tile_that_wraps_round", K.GLOBAL_RACE, note=True),
     Case("tile_of_what_is_written", K.GLOBAL_RACE, note=True),
+    Case("tile_of_two_blocks", K.GLOBAL_RACE, note=True, grid=2),
     Case("replicas_in_place", K.GLOBAL_RACE, note=True),
     Case("sums_of_replicas_in_place", K.GLOBAL_RACE, note=True),
     Case("read_in_place_by_all", K.GLOBAL_RACE),

@@ -161,7 +161,9 @@ CopyOf& copy_in(std::size_t cell) {
 
 // Where the running thread has loaded what it stores in a cell; 0: it is no copy.
 std::uint64_t source_of(const Buffer& b, std::size_t cell, const void* address) {
-  const auto at = static_cast<std::size_t>(b.begin + cell * b.cell_bytes - static_cast<const char*>(address));
+  const char* const begin = b.begin + cell * b.cell_bytes;
+  if (begin < static_cast<const char*>(address)) return 0;  // it is written in part, or at a misaligned address
+  const auto at = static_cast<std::size_t>(begin - static_cast<const char*>(address));
   const std::uint64_t from = copied->from[at / copied->element_bytes];
   return from == 0 ? 0 : from + at % copied->element_bytes;
 }
@@ -192,6 +194,7 @@ bool copies_the_same(const Buffer& b, const void* address, int bytes) {
     const Stamp write = b.write(cell);
     const bool is_last = copy.cell == b.begin + cell * b.cell_bytes && copy.epoch == write.epoch && copy.who == write.who &&
                          copy.site == write.site;
+    if (!of_running(write.epoch) && !by_replica(write)) return false;  // another tile's element
     const std::uint64_t from = source_of(b, cell, address);
     if (!is_last || from == 0 || copy.from != from || !is_untouched(from, static_cast<int>(b.cell_bytes))) return false;
   }

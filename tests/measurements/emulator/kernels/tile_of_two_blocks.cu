@@ -1,0 +1,14 @@
+// Two threads of a block store what both have read from one place that nobody writes. The broken one stores two elements
+// more, which the other block has stored: their tiles overlap.
+extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
+  const unsigned t = threadIdx.x, b = blockIdx.x;
+  o[b * blockDim.x + t] = a[b * blockDim.x + t];
+  if (t == 0) *reinterpret_cast<uint2*>(c + (b == 0 ? 6 : 4)) = *reinterpret_cast<const uint2*>(c + (b == 0 ? 26 : 24));
+  if (t == 32 && b == 1) {
+#if BROKEN
+    *reinterpret_cast<uint4*>(c + 4) = *reinterpret_cast<const uint4*>(c + 24);  // found here
+#else
+    *reinterpret_cast<uint2*>(c + 4) = *reinterpret_cast<const uint2*>(c + 24);
+#endif
+  }
+}

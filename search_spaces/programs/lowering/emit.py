@@ -15,6 +15,7 @@ from search_spaces.programs.inference.inference import Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import fold
 from search_spaces.programs.language.functions import FUNCTIONS
+from search_spaces.programs.lowering.emit_base import EarlyLoads
 from search_spaces.programs.lowering.emit_boxes import by_kind
 from search_spaces.programs.lowering.emit_products import Products
 from search_spaces.programs.lowering.in_place import read_in_place
@@ -288,10 +289,7 @@ class Emitter(Products):
         self._written = True
         name, place = f"Ring_{loop.number}", self.memory.rings[loop.number]
         if self.early:
-            self.loads_of = [
-                f"return tile::Loads<{types}>{made};",
-                f"tile::start_ring<{name}>(loads, shared + {place}u, ",
-            ]
+            self.early_loads = EarlyLoads(name, place, f"tile::Loads<{types}>{made}")
             self.code.add(f"auto loads_{loop.number} = loads_of(part, {name}::stages - 1);", loop.source)
         else:
             self.code.add(f"tile::Loads<{types}> loads_{loop.number}{made};", loop.source)

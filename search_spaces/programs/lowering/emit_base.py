@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import DType
@@ -24,6 +25,18 @@ from search_spaces.spaces.parameters import Value
 
 AFTER, INSIDE = "after_loop", "in_loop"
 SHARED_ALIGNMENT = 1024  # of a block's dynamic shared memory (ptx/shared_memory.cuh)
+
+
+@dataclass(frozen=True)
+class EarlyLoads:
+    """What fills a ring for the next part of a block while the results of this one leave.
+
+    The ``ring`` lies at byte ``place`` of shared memory; ``loads`` is the expression in CUDA C++ that makes its loads.
+    """
+
+    ring: str
+    place: int
+    loads: str
 
 
 class EmitterBase:
@@ -62,9 +75,7 @@ class EmitterBase:
         self.barrier_bytes = 0
         self.split: Split | None = split_of(found, values)
         self.early = bool(values.get(EARLY_COPIES, 0))
-        self.loads_of: list[
-            str
-        ] = []  # what makes the copies of a part's turns, and fills the ring for the first of them
+        self.early_loads: EarlyLoads | None = None
         self.peeled = frozenset() if self.boxed else peeled(found, values)
         self.buffered = bufferable(found) if values.get("fragment_buffers", 1) == 2 else None
 

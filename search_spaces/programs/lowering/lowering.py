@@ -145,16 +145,17 @@ def _over_parts(trace: ir.Trace, emitter: Emitter, head: Sequence[str]) -> list[
             "  ptx::barrier_sync();  // everybody is done with the part before",
         ]
     else:
-        made, start = emitter.loads_of
+        early = emitter.early_loads
+        assert early is not None
         begin += [
             "  const auto loads_of = [&](Deal::Part part, int begun) {",
             "  part.first += begun;",
             *(f"  {line}" for line in places),
-            f"    {made}",
+            f"    return {early.loads};",
             "  };",
             "  const auto start = [&](const Deal::Part& part) {",
             "    auto loads = loads_of(part, 0);",
-            f"    {start}part.count);",
+            f"    tile::start_ring<{early.ring}>(loads, shared + {early.place}u, part.count);",
             "  };",
             "  auto part = walk.next();",
             "  start(part);",

@@ -213,6 +213,8 @@ class _Counter(Work):
                     lanes = math.prod(s for _, s in source.used("lane", WARP, operation.dimension))
                     steps = max(0, lanes.bit_length() - 1)
                     self.instructions += (source.registers + 2 * steps * of.registers) * warps * times
+                case ir.Convert(_, value, shared):
+                    self._move(self.made.of(self.found.natural.get(value.id, spread)), of, times, shared)
                 case _:
                     pass
         if not self.found.light[result.id]:
@@ -221,11 +223,12 @@ class _Counter(Work):
                 if spread != self.found.natural[result.id]:
                     self._move(own, self.made.of(spread), times)
 
-    def _move(self, source: Distribution, target: Distribution, times: float) -> None:
+    def _move(self, source: Distribution, target: Distribution, times: float, shared: bool = False) -> None:
+        """Count how a value comes to other threads; ``shared``: by way of shared memory in any case."""
         route = move(source, target, self.made.warps)
-        if isinstance(route, Shuffled):
+        if isinstance(route, Shuffled) and not shared:
             self.instructions += 2 * len(route.table) * self.made.warps * times
-        elif not isinstance(route, Renamed):
+        elif shared or not isinstance(route, Renamed):
             accesses = (source.registers + target.registers) * self.made.warps
             self.instructions += 1.5 * accesses * times
             self.exchanges.append((source, target, times))

@@ -274,7 +274,8 @@ class Space:
         columns = self.columns(schedules)
         found = self.attributes_of(columns)
         rows = zip(*(array.tolist() for array in found.values()), strict=True) if found else ((),) * len(schedules)
-        whole = [s if isinstance(s, Schedule) and len(s.items) == len(self.parameters) else None for s in schedules]
+        names = self._parameter.keys()
+        whole = [s if isinstance(s, Schedule) and s.values.keys() == names else None for s in schedules]
         made = self.schedules(columns) if None in whole else []
         return [
             Config(schedule or made[i], (*zip(found, row, strict=True), *self.constants.items()))

@@ -16,7 +16,7 @@ from autosched.programs.loading import load_program, problem
 from autosched.proofs.plan import EMULATED_BYTES, EMULATED_FLOPS, emulated_problem
 from benchmarks.search.tile_programs import SPACES
 from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
-from measurements.compiler.pool import CompileFailure, CompilePool
+from measurements.compiler.pool import Compiled, CompileFailure, CompilePool
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -24,6 +24,7 @@ from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.row_reduction import Softmax
 from search_spaces.programs.builder import Builder, InOut, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array
+from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
@@ -274,7 +275,8 @@ def test_what_is_emulated_for_split_k_has_the_same_schedule() -> None:
     schedules = [s for s in own.space(p, A100).sample(60, 0) if s.integer("split_k") > 1]
     assert len({s.integer("split_k") for s in schedules}) > 3
     for schedule in schedules:
-        small = own.proxy(p, schedule)  # type: ignore[misc]
+        small = emulated_problem(own, p, schedule)
+        assert isinstance(small, ProgramProblem)
         turns, splits = -(-small.k // schedule.integer("bk")), schedule.integer("split_k")
         assert turns == splits * (schedule.integer("stages") + 1) - 1 or small.k == p.k
         own.config(small, schedule, A100)
@@ -298,22 +300,25 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["best", "--program", place, "--db", database]) == 0, "without sizes: of all of them"
 
 
+def compiled(kernel: Kernel) -> Compiled:
+    with CompilePool() as pool:
+        result = pool.compile(kernel, A100.arch)
+    assert not isinstance(result, CompileFailure), result.reason
+    return result
+
+
 def length(kernel: Kernel) -> int:
     """Return how many instructions a kernel has."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
-    with CompilePool() as pool:
-        result = pool.compile(kernel, A100.arch)
-    assert not isinstance(result, CompileFailure), result.reason
+    result = compiled(kernel)
     return len(disassemble(result.cubin, result.entry))
 
 
-def counted(kernel: object) -> tuple[int, int, dict[str, int]]:
-    with CompilePool() as pool:
-        result = pool.compile(kernel, A100.arch)  # type: ignore[arg-type]
-    assert not isinstance(result, CompileFailure), result.reason
+def counted(kernel: Kernel) -> tuple[int, int, dict[str, int]]:
+    result = compiled(kernel)
     loop = mix(main_loop(disassemble(result.cubin, result.entry)))
     return result.resources.registers, loop.instructions, dict(loop.kinds)
 

@@ -125,6 +125,15 @@ def test_a_constant_is_a_parameter_of_one_value_that_schedules_do_not_have(way: 
     assert all(s in fixed and chosen.name not in s.values for s in mutants)
 
 
+def test_an_older_schedule_has_a_constant_and_lacks_a_parameter() -> None:
+    """Its values are as many as those of a new one."""
+    new = ordinal("b", (1, 2), before=1)
+    space = Space("t", [ordinal("a", (1, 2)), new], constants={"c": 5})
+    config = space.config(Schedule("t", (("a", 2), ("c", 7))))
+    assert dict(config) == {"a": 2, "b": 1, "c": 5}
+    assert config.schedule.values == {"a": 2, "b": 1}
+
+
 def test_samples_are_uniform() -> None:
     space = sums(4)
     n = 30 * space.count() * 10

@@ -300,9 +300,7 @@ def test_atomics_on_global_and_shared_memory(run: Run) -> None:
 
 @pytest.mark.parametrize("how", ["__forceinline__", "__noinline__"])
 @pytest.mark.parametrize("block", [3, 32, 40])
-def test_a_lane_that_holds_a_lock_goes_on_where_lanes_before_and_behind_it_wait(
-    run: Run, how: str, block: int
-) -> None:
+def test_a_lane_that_holds_a_lock_goes_on_where_lanes_before_and_behind_it_wait(run: Run, how: str, block: int) -> None:
     """Some wait for the lock, and some, further on, for all to have come: a call deeper, or at the same depth."""
     before = f"""
     __device__ {how} void take(unsigned* lock) {{

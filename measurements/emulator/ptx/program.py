@@ -367,7 +367,8 @@ class _Translation:
                         raise Unsupported
                     return Form("print", immediates=passed)
                 if target.name in _STOPPING_FUNCTIONS:
-                    return Form("trap")
+                    passed = [n for o in arguments for n in self.passed(f, o)]
+                    return Form("trap", immediates=passed if passed[1:2] == [8] else ())
                 if target.name in _HEAP_FUNCTIONS:
                     passed = [n for o in (*arguments, *results) for n in self.passed(f, o)]
                     if len(passed) != (4 if target.name == "malloc" else 2) or passed[1::2].count(8) * 2 != len(passed):

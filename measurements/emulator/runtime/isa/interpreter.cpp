@@ -344,7 +344,7 @@ void run_warp(unsigned index) {
           break;
         case Flow::trap:
           run_as(w, static_cast<unsigned>(__builtin_ctz(now)));
-          stop_launch(Kind::trap, i.site, "the kernel stops here (trap, or a failed assertion)");
+          stop_launch(Kind::trap, i.site, i.immediates == 0 ? "the kernel stops here (trap)" : describe_assertion(w, i).c_str());
         case Flow::polls:
         case Flow::yields:
           if (w.yielded_at != pc) {

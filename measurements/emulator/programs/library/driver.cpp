@@ -89,6 +89,9 @@ API int cuDeviceGetAttribute(int* value, int attribute, int) {
   return success;
 }
 
+// What NVIDIA's own libraries tell each other: NVRTC asks, and does without.
+API int cuGetExportTable(const void** table, const void*) { return *table = nullptr, not_found; }
+
 API int cuDevicePrimaryCtxRetain(void** to, int) { return *to = &context, success; }
 API int cuDevicePrimaryCtxRelease(int) { return success; }
 BOTH(cuDevicePrimaryCtxRelease, (int device), (device))

@@ -63,7 +63,9 @@ int main() {
   times = 8;
 #endif
   CHECK(cuMemcpyDtoH(a.data(), d, n * sizeof(int)));
-  bool good = true;
+  const void* table;
+  const CUuuid unknown = {};  // NVRTC asks for one that nothing stands in for
+  bool good = cuGetExportTable(&table, &unknown) != CUDA_SUCCESS;
   for (int i = 0; i < n; ++i) good = good && a[i] == times * i;
   std::printf(good ? "PASS\n" : "FAIL\n");
   return good ? 0 : 4;

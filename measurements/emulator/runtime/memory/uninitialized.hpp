@@ -1,4 +1,4 @@
-// Reads of memory that nobody had written (isa/values/undefined.cpp).
+// Reads of memory that nobody had written, or of which two threads have written one value each (isa/values/undefined.cpp).
 #pragma once
 #include <functional>
 #include <string>
@@ -11,9 +11,12 @@ namespace autosched::emulator {
 struct Uninitialized {
   Kind kind;
   std::string text;
+  SiteIndex other;  // of the access that it is about, too (0: none)
 };
 const Uninitialized* uninitialized_at(SiteIndex site);
-void note_uninitialized(Kind kind, SiteIndex site, const std::function<std::string()>& text);
+void note_uninitialized(Kind kind, SiteIndex site, const std::function<std::string()>& text, SiteIndex other = 0);
+// Something comes of it: a fault. False where nothing was noted of that site.
+bool report_uninitialized(SiteIndex origin);
 // What was read without a value, or decided upon without effect, where nothing has come of it: notes of the launch.
 void report_unused_values();
 

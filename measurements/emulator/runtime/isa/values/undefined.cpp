@@ -5,6 +5,7 @@
 #include "isa/program.hpp"
 #include "isa/values/undefined.hpp"
 #include "memory/uninitialized.hpp"
+#include "memory/watched_reads.hpp"
 
 #include <algorithm>
 #include <string_view>
@@ -195,13 +196,6 @@ std::string also_at(const Instruction& i, SiteIndex origin) {
 
 std::unordered_map<SiteIndex, Uninitialized> uninitialized;  // the first of each site
 
-bool report_uninitialized(SiteIndex origin) {
-  const Uninitialized* const read = uninitialized_at(origin);
-  if (read == nullptr) return false;
-  if (count_finding(read->kind, origin)) write_finding(read->kind, origin, "%s", read->text.c_str());
-  return true;
-}
-
 }  // namespace
 
 void set_known(Warp& w, std::uint32_t at, unsigned width, unsigned lane, std::uint64_t bits, SiteIndex origin) {
@@ -355,15 +349,23 @@ const Uninitialized* uninitialized_at(SiteIndex site) {
   return found == ptx::uninitialized.end() ? nullptr : &found->second;
 }
 
-void note_uninitialized(Kind kind, SiteIndex site, const std::function<std::string()>& text) {
-  if (uninitialized_at(site) == nullptr) ptx::uninitialized.emplace(site, Uninitialized{kind, text()});
+void note_uninitialized(Kind kind, SiteIndex site, const std::function<std::string()>& text, SiteIndex other) {
+  if (uninitialized_at(site) == nullptr) ptx::uninitialized.emplace(site, Uninitialized{kind, text(), other});
+}
+
+bool report_uninitialized(SiteIndex origin) {
+  const Uninitialized* const read = uninitialized_at(origin);
+  if (read == nullptr) return false;
+  if (count_finding(read->kind, origin)) write_graded(read->kind, Grade::fault, origin, read->other, "%s", read->text.c_str());
+  if (read->kind == Kind::shared_race) confirm_race(read->kind, origin);
+  return true;
 }
 
 void report_unused_values() {
   for (const auto& [site, read] : ptx::uninitialized) {
     if (read.kind == Kind::uninitialized_shared_read || was_found(read.kind, site)) continue;
     if (count_finding(read.kind, site, Grade::note)) {
-      write_graded(read.kind, Grade::note, site, SiteIndex{0}, "%s; nothing comes of it", read.text.c_str());
+      write_graded(read.kind, Grade::note, site, read.other, "%s; nothing comes of it", read.text.c_str());
     }
   }
 }

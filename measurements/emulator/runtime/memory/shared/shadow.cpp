@@ -105,6 +105,14 @@ void reserve_shadow() {
   last_read = zeroed_array<Stamp*>(max_actors);
 }
 
+namespace {
+std::string describe_race(unsigned address, Who me, const char* doing, const Stamp& other, const char* did) {
+  const bool both_volatile = is_volatile(other.site) && is_volatile(self->site);
+  return describe_here(me) + " " + doing + " " + describe_place(address) + ", which " + describe_here(other.who) + " " + did + " at " +
+         place(other.site) + ", and no barrier is in between" + (both_volatile ? " (volatile orders nothing)" : "");
+}
+}  // namespace
+
 void report_race(unsigned address, Who me, const char* doing, const Stamp& other, const char* did, Grade grade,
                  const char* why) {
   if (by_engine(other.who)) {
@@ -119,10 +127,7 @@ void report_race(unsigned address, Who me, const char* doing, const Stamp& other
     }
     return;
   }
-  const bool both_volatile = is_volatile(other.site) && is_volatile(self->site);
-  FINDING_OF_TWO(shared_race, grade, self->site, other.site, "%s %s %s, which %s %s at %s, and no barrier is in between%s%s",
-                 describe_here(me).c_str(), doing, describe_place(address).c_str(), describe_here(other.who).c_str(),
-                 did, place(other.site).c_str(), both_volatile ? " (volatile orders nothing)" : "", why);
+  FINDING_OF_TWO(shared_race, grade, self->site, other.site, "%s%s", describe_race(address, me, doing, other, did).c_str(), why);
   if (grade == Grade::note) return;
   // It is a note where nothing comes of the value that a thread has read.
   if (doing[0] == 'r') {
@@ -167,6 +172,7 @@ void check_known(unsigned address, int bytes) {
     const auto found = unknown.find(a);
     if (found == unknown.end()) continue;
     const SiteIndex origin = found->second.origin;
+    if (report_uninitialized(origin)) return;
     FINDING(undefined_register, origin, "%s uses %s, where a register is stored that was never written on the path taken, at %s",
             describe_self().c_str(), describe_place(a).c_str(), place(self->site).c_str());
     return;
@@ -233,7 +239,7 @@ bool shadow_read(unsigned address, int bytes, Who me, bool lazily) {
   return whole;
 }
 
-bool check_write(unsigned address, int bytes, Who me, const void* from, bool* nearly) {
+bool check_write(unsigned address, int bytes, Who me, const void* from, bool* nearly, bool* torn) {
   const unsigned char* const there = from != nullptr ? bytes_at(address) : nullptr;
   const bool same_value = from != nullptr && std::memcmp(there, from, static_cast<std::size_t>(bytes)) == 0;
   if (is_clear(address, bytes, me, same_value)) return true;
@@ -254,6 +260,11 @@ bool check_write(unsigned address, int bytes, Who me, const void* from, bool* ne
         report_race(a, me, "writes", write, "wrote", Grade::note, "; the values are not deterministic in the last bits");
         *nearly = true;
         return true;
+      }
+      if (torn != nullptr && !by_engine(write.who) && !by_engine(me)) {
+        *torn = true;
+        note_uninitialized(Kind::shared_race, self->site, [&] { return describe_race(a, me, "writes", write, "wrote"); }, write.site);
+        return false;
       }
       report_race(a, me, "writes", write, "wrote");
       return false;
@@ -283,9 +294,27 @@ void mark_written(unsigned address, int bytes, Who me, SiteIndex site) {
   std::fill_n(together + address, bytes, 0u);
 }
 
+namespace {
+// Two threads write different values: which bits stand there is not known but where they agree.
+void write_torn(unsigned address, int bytes, Who me, const unsigned char* from) {
+  const unsigned char* const there = bytes_at(address);
+  std::vector<Unknown> torn;
+  for (unsigned k = 0; k < static_cast<unsigned>(bytes); ++k) {
+    const auto before = unknown.find(address + k);
+    const unsigned known = before == unknown.end() ? 0xffu : before->second.known;
+    torn.push_back({static_cast<unsigned char>(known & ~static_cast<unsigned>(there[k] ^ from[k])), self->site});
+  }
+  mark_written(address, bytes, me, self->site);
+  for (unsigned k = 0; k < static_cast<unsigned>(bytes); ++k) {
+    if (torn[k].known != 0xff) unknown[address + k] = torn[k];
+  }
+}
+}  // namespace
+
 void shadow_write(unsigned address, int bytes, Who me, const void* from) {
-  bool nearly = false;
-  check_write(address, bytes, me, from, &nearly);
+  bool nearly = false, torn = false;
+  check_write(address, bytes, me, from, &nearly, from != nullptr ? &torn : nullptr);
+  if (torn) [[unlikely]] return write_torn(address, bytes, me, static_cast<const unsigned char*>(from));
   const bool joins_others =
       nearly || (from != nullptr && std::memcmp(bytes_at(address), from, static_cast<std::size_t>(bytes)) == 0);
   if (!joins_others) return mark_written(address, bytes, me, self->site);

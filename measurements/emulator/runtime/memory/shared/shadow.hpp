@@ -59,7 +59,9 @@ bool shadow_read(unsigned place, int bytes, Who me, bool lazily = false);
 // hold copies of one value, as those of Triton's layouts do.
 // ``from``: what is written. Where that differs in its last bits alone from what the same instruction has written for
 // another thread, `nearly` is set.
-bool check_write(unsigned place, int bytes, Who me, const void* from = nullptr, bool* nearly = nullptr);
+// Where another thread has written another value, `torn` is set, and it is a fault if something comes of either; without
+// `torn`, at once.
+bool check_write(unsigned place, int bytes, Who me, const void* from = nullptr, bool* nearly = nullptr, bool* torn = nullptr);
 void mark_written(unsigned place, int bytes, Who me, SiteIndex site);
 void shadow_write(unsigned place, int bytes, Who me, const void* from = nullptr);
 void shadow_update(unsigned place, int bytes, Who me);  // an atomic's

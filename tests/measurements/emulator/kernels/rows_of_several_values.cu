@@ -1,0 +1,11 @@
+// Lanes of a row store its value to one place: of rows beyond the last each has its own, and nothing is made of them.
+#include "common.cuh"
+
+extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {
+  const unsigned t = threadIdx.x, row = t / 8, rows = BROKEN ? 8 : 5, s = shared_memory();
+  const float mine = row < 5 ? load(a + row) : load(a + t);
+  st_shared(s + row * 4u, packet(mine));  // found here
+  barrier_sync();
+  const float of_row = float_of(ld_shared<4>(s + row * 4u).word[0]) * 2.0f;
+  st_global(o + t, packet(row < rows ? of_row : 0.0f));
+}

@@ -62,6 +62,8 @@ CASES = (
     Case("rows_beyond_the_matrix", K.UNINITIALIZED_SHARED_READ, block=32, shared=256),
     Case("columns_beyond_the_matrix", K.UNINITIALIZED_SHARED_READ, block=32, shared=256),
     Case("fragments_read_ahead", K.SHARED_RACE, note=True, shared=256),
+    Case("vote_of_a_block", K.UNINITIALIZED_SHARED_READ, shared=256),
+    Case("vote_that_is_known", K.UNINITIALIZED_SHARED_READ, shared=256),
     Case("rows_of_several_values", K.SHARED_RACE, note=True, shared=256),
     Case("waits_with_barriers", K.DEADLOCK, grid=4, block=128),
     Case("leaves_before_barriers", K.SHARED_RACE),

@@ -14,6 +14,9 @@ namespace {
 struct BarrierReduction {
   bool all = true, any = false;
   std::uint32_t count = 0;
+  SiteIndex unknown = 0;  // where a predicate that some thread does not know comes from
+
+  bool is_known(std::int64_t operation) const { return unknown == 0 || (operation == 2 && !all) || (operation == 3 && any); }
 };
 PerBlock<std::vector<BarrierReduction>> reductions;  // 16 of each block
 
@@ -132,7 +135,12 @@ void arrive(Warp& w, const Instruction& i, Lanes lanes) {
     BarrierReduction& r = reduction(w, id);
     for_lanes(lanes, [&](unsigned k) {
       const Instruction& own = *w.waiting[k];
-      const bool x = (w.head(own.source(own.sources - 1)).bits >> k & 1u) != (own.immediate[3] != 0);
+      const Register& predicate = w.head(own.source(own.sources - 1));
+      if ((predicate.defined >> k & 1u) == 0) {
+        if (r.unknown == 0) r.unknown = origin_of(w, own.source(own.sources - 1), own);
+        return;
+      }
+      const bool x = (predicate.bits >> k & 1u) != (own.immediate[3] != 0);
       r.all = r.all && x;
       r.any = r.any || x;
       r.count += x;
@@ -160,6 +168,7 @@ void give_results(const Warp& w, int id, const std::vector<unsigned>& completed)
         const bool y = own.immediate[2] == 2 ? result.all : result.any;
         d.bits = (d.bits & ~(1u << k)) | static_cast<Lanes>(y) << k;
       }
+      if (!result.is_known(own.immediate[2])) undefine(other, own.destination(0), own.width_of_destination(0), 1u << k, result.unknown);
     });
   }
 }

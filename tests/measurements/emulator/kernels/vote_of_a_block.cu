@@ -1,0 +1,11 @@
+// A block votes on values of which some were never written: no thread is above the limit that is known.
+#include "common.cuh"
+
+extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {
+  const unsigned t = threadIdx.x, s = shared_memory();
+  if (!BROKEN || t < 32) st_shared(s + t * 4u, packet(load(a + t)));
+  barrier_sync();
+  const float x = float_of(ld_shared<4>(s + t * 4u).word[0]);  // found here
+  const int above = __syncthreads_or(x > 1000.0f), below = __syncthreads_and(x < 1000.0f);
+  st_global(o + t, packet(above ? 1.0f : below ? 2.0f : 3.0f));
+}

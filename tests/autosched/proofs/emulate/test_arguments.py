@@ -280,6 +280,14 @@ def test_kernels_are_found_by_their_names_in_cpp() -> None:
         find_kernel("times", kernels)
 
 
+def test_who_names_none_of_several_kernels_reads_their_names_in_cpp() -> None:
+    source = "template <int N> __global__ void fill(int* x) { *x = N; }\n" + "".join(
+        f"template __global__ void fill<{n}>(int*);\n" for n in (1, 2)
+    )
+    with pytest.raises(ValueError, match=r"name one of the kernels .*: void fill<1>\(int\*\), void fill<2>\(int\*\)"):
+        autosched.emulate(source, arguments=(np.zeros(1, np.int32),), grid=1, block=1)
+
+
 def test_parameters_are_named_by_the_source() -> None:
     found = parameters_of(SOURCE, "_Z8table_ofPfPKPKfi", 3)
     assert [p.name for p in found] == ["out", "many", "n"]

@@ -20,7 +20,8 @@ from measurements.files.text import first_line
 from search_spaces.templates.headers import Headers, included
 
 PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
-OPTIONS = ("-std=c++17", "--ptxas-options=-v")
+# Lines of the source are kept beside the machine code, which is the same without them.
+OPTIONS = ("-std=c++17", "--ptxas-options=-v", "-lineinfo")
 WHEEL = "nvidia-cuda-nvrtc"  # of CUDA 13; of older ones with a suffix
 NVCC = "--compiler=nvcc"  # among the options of a kernel that nvcc compiles instead (nvcc.py)
 PTX_OPTIONS = ("-std=c++17", "-lineinfo", "-default-device")

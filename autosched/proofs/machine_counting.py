@@ -2,24 +2,34 @@
 
 Nobody runs machine code here. Its basic blocks execute as often as the lines of the source that they are of: a line
 loads and stores as many words and has as many floating-point instructions in machine code as in PTX, and so many times
-more where ptxas has unrolled a loop. Integer arithmetic and branches are ptxas' own, and are what is counted so.
+more where ptxas has unrolled a loop. What PTX cannot know is counted so: what ptxas makes of divisions, of f64, of
+addresses and predicates, and how often a spilled word moves.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import logging
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Literal
 
-from autosched.proofs.launch_counting import counted_runs
-from measurements.compiler.disassembly import Instruction, NotDisassembled, Place, disassemble, loops
+from autosched.proofs.launch_counting import CountedLaunch
+from measurements.compiler.cubin_cache import Compiled
+from measurements.compiler.disassembly import (
+    DisassemblerMissing,
+    Instruction,
+    NotDisassembled,
+    Place,
+    disassemble,
+    loops,
+    nvdisasm,
+)
 from measurements.emulator.findings import ExecutedLine
-from measurements.emulator.inputs_file import InputsFile
+from measurements.files.text import first_line
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
-from search_spaces.hardware.costs.ptx_costs import Pipe, costs
-from search_spaces.operators.problem import Problem
-from search_spaces.templates.kernel import Kernel
+from search_spaces.hardware.costs.ptx_costs import Pipe, by_pipe, costs
 
 # Bounds on arithmetic in machine code over arithmetic in PTX: ptxas may execute both sides of a branch.
 LEAST, MOST = 0.75, 2.0
@@ -35,7 +45,7 @@ _PIPES: dict[Pipe, tuple[str, ...]] = {
         *("ATOM", "ATOMG", "ATOMS", "RED", "REDG", "TEX", "TLD", "TLD4", "TXD", "SULD", "SUST", "SURED", "SUATOM"),
     ),
     "constant": ("LDC",),
-    # Moves, too: ptxas gives them to the pipe that has less to do, so that they take an issue slot each.
+    # Moves, too: ptxas gives them to the pipe that has less to do.
     "control": (
         *("BRA", "BRX", "JMP", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "BMOV", "NANOSLEEP", "YIELD", "BAR"),
         *("DEPBAR", "LDGDEPBAR", "WARPSYNC", "WARPGROUP", "SYNCS", "MEMBAR", "ERRBAR", "CCTL", "FENCE", "VOTE"),
@@ -44,8 +54,10 @@ _PIPES: dict[Pipe, tuple[str, ...]] = {
 }
 _PIPE_OF = {opcode: pipe for pipe, opcodes in _PIPES.items() for opcode in opcodes}
 _JUMPS = ("BRA", "BRX", "JMP", "CALL", "RET", "EXIT", "BREAK", "BSYNC")
-# What PTX says better: sectors and bank conflicts are counted of its accesses.
-_OF_PTX = ("memory", "constant", "tensor")
+# What machine code says better: what ptxas makes of divisions and f64, of indices, comparisons and conversions. PTX has
+# the same additions and multiplications of f32, sectors and bank conflicts of its accesses, and no moves between
+# registers, which differ from compiler to compiler and rank pnpoly worse (benchmarks/results/users_kernels.md).
+_OF_MACHINE_CODE: tuple[Pipe, ...] = ("imad", "alu", "special", "f64")
 # A PTX operation that is one instruction of a pipe.
 _OPERATIONS: dict[Pipe, str] = {
     "fma": "fma.rn.f32", "imad": "mad.lo.s32", "alu": "and.b32", "special": "popc.b32", "f64": "fma.rn.f64",
@@ -63,63 +75,92 @@ _WIDTHS = {"64": 2, "128": 4}
 _Kind = tuple[Place, str]
 
 
-def in_machine_code(
-    counts: LaunchCounts, cubin: bytes, entry: str, kernel: Kernel, problem: Problem
-) -> LaunchCounts | None:
+class NotMatched(ValueError):
+    """How often machine code executes cannot be told by a run of its PTX. The message is one line that says why."""
+
+
+def in_program(launches: Sequence[CountedLaunch], program: Compiled) -> list[LaunchCounts]:
+    """Return the counts of what a program launches: in its machine code, or in PTX where that cannot be told. Why
+    machine code that could be disassembled is left is logged, each reason once."""
+    if why_ptx() is not None:
+        return [launch.counts for launch in launches]
+    found = []
+    for launch, entry in zip(launches, program.entries, strict=True):
+        try:
+            found.append(in_machine_code(launch, disassemble(program.cubin, entry)))
+        except (NotDisassembled, NotMatched, OSError) as error:
+            _log_once(first_line(error))
+            found.append(launch.counts)
+    return found
+
+
+def counted_in() -> Literal["machine code", "PTX"]:
+    """Return in which code instructions are counted here, where the two can be matched."""
+    return "machine code" if why_ptx() is None else "PTX"
+
+
+def why_ptx() -> str | None:
+    """Return in one line why there is no machine code to count in here; None where there is."""
+    try:
+        nvdisasm()
+    except DisassemblerMissing as missing:
+        return str(missing)
+    return None
+
+
+@cache
+def _log_once(reason: str) -> None:
+    logging.getLogger(__name__).warning("instructions are counted in PTX: %s", reason)
+
+
+def in_machine_code(launch: CountedLaunch, code: Sequence[Instruction]) -> LaunchCounts:
     """Return the counts of a launch with what the warps of a block execute of its machine code.
 
     Args:
-        counts: Of its PTX.
-        cubin: Compiled with -lineinfo.
-        entry: The function in it.
-        kernel: The same launch.
-        problem: What it computes, with the parameters that are sizes.
+        launch: Counted in PTX.
+        code: Of its function, with lines of the source (-lineinfo).
 
-    Returns:
-        The counts; None where machine code and PTX cannot be matched.
+    Raises:
+        NotMatched: Machine code and PTX cannot be matched.
     """
-    runs = counted_runs(kernel, InputsFile(problem.random_inputs(0)))
-    if runs is None:
-        return None
-    try:
-        code = disassemble(cubin, entry)
-    except NotDisassembled:
-        return None
-    pipes: Counter[Pipe] = Counter()
-    for run in runs:
-        found = executed_by_pipe(code, run.emulation.lines)
-        if found is None:
-            return None
-        for pipe, n in found.items():
-            pipes[pipe] += n * run.share / run.blocks
-    return with_pipes(counts, pipes)
+    executed = defaultdict[str, float](float)
+    for weight, lines in launch.lines:
+        for opcode, times in executed_in(code, lines).items():
+            executed[opcode] += weight * times
+    pipes = defaultdict[Pipe, float](float)
+    for opcode, times in executed.items():
+        pipes[pipe_of(opcode)] += times
+    local = sum(times * _words(opcode) for opcode, times in executed.items() if opcode.startswith(("LDL", "STL")))
+    of_source = sum(times * _local_words(operation) for operation, times in launch.counts.executed)
+    return replace(with_pipes(launch.counts, pipes), spilled_words=max(0.0, local - of_source))
 
 
 def with_pipes(counts: LaunchCounts, pipes: Mapping[Pipe, float]) -> LaunchCounts:
-    """Return the counts with instructions of these ``pipes`` in place of the PTX operations that are of them."""
-    kept = [(operation, n) for operation, n in counts.executed if {pipe for pipe, _ in costs(operation)} & {*_OF_PTX}]
-    own = [(_OPERATIONS[pipe], n) for pipe, n in pipes.items() if pipe not in _OF_PTX]
-    return replace(counts, executed=(*kept, *own))
+    """Return the counts with what these ``pipes`` execute of machine code in place of what PTX operations have."""
+    kept, others = dict[str, float](), dict[str, float]()
+    for operation, times in counts.executed:
+        named = any(pipe not in _OPERATIONS for pipe, _ in costs(operation))
+        (kept if named else others)[operation] = times
+    of_ptx = by_pipe(others)
+    own = [(name, (pipes if pipe in _OF_MACHINE_CODE else of_ptx).get(pipe, 0.0)) for pipe, name in _OPERATIONS.items()]
+    return replace(counts, executed=(*kept.items(), *((name, times) for name, times in own if times)))
 
 
-def executed_by_pipe(code: Sequence[Instruction], lines: Sequence[ExecutedLine]) -> dict[Pipe, float] | None:
-    """Return what warps execute of ``code``, whose PTX executed ``lines``.
+def executed_in(code: Sequence[Instruction], lines: Sequence[ExecutedLine]) -> dict[str, float]:
+    """Return how often warps execute each opcode of ``code``, whose PTX executed ``lines``.
 
-    None where that cannot be told: no line is known, functions are called, or there would be far less or more
-    arithmetic than the PTX has.
+    Raises NotMatched where that cannot be told: no line is known, functions are called, or there would be far less or
+    more arithmetic than the PTX has.
     """
     if any(line.operation.startswith("call") for line in lines):
-        return None
+        raise NotMatched("a kernel calls functions")
     blocks = basic_blocks(_without_functions(code))
-    times = _times(blocks, lines)
-    if times is None:
-        return None
-    pipes: Counter[Pipe] = Counter()
-    for block, executed in zip(blocks, times, strict=True):
+    executed = defaultdict[str, float](float)
+    for block, times in zip(blocks, _times(blocks, lines), strict=True):
         for i in block:
             if i.opcode != "NOP":
-                pipes[pipe_of(i.opcode)] += executed
-    return dict(pipes)
+                executed[i.opcode] += times
+    return dict(executed)
 
 
 def pipe_of(opcode: str) -> Pipe:
@@ -149,8 +190,9 @@ def _without_functions(code: Sequence[Instruction]) -> list[Instruction]:
     return [i for i in code if i.address < min(called, default=i.address + 1)]
 
 
-def _times(blocks: Sequence[Sequence[Instruction]], lines: Sequence[ExecutedLine]) -> list[float] | None:
-    """Return how often each block is executed; None where no line of theirs was, or arithmetic does not come out.
+def _times(blocks: Sequence[Sequence[Instruction]], lines: Sequence[ExecutedLine]) -> list[float]:
+    """Return how often each block is executed. Raises NotMatched where no line of theirs was, or arithmetic does not
+    come out.
 
     A block alone is judged by what its lines keep, or else by all that they have. Blocks of a loop that nothing jumps
     over execute as often as the one of them that does most often, and others no more often than that.
@@ -158,8 +200,8 @@ def _times(blocks: Sequence[Sequence[Instruction]], lines: Sequence[ExecutedLine
     there = Counter[_Kind]()
     for block in blocks:
         for i in block:
-            there[_kind_of(i)] += _words(i)
-    instructions, executed = Counter[_Kind](), Counter[_Kind]()
+            there[_kind_of(i)] += _words(i.opcode)
+    instructions, executed = defaultdict[_Kind, float](float), defaultdict[_Kind, float](float)
     for line in lines:
         for kind, many in _kinds(line.operation):
             of = (line.file, line.line), kind
@@ -167,7 +209,7 @@ def _times(blocks: Sequence[Sequence[Instruction]], lines: Sequence[ExecutedLine
             executed[of] += many * line.times
     passes = {of: n / max(there[of], instructions[of]) for of, n in executed.items() if there[of]}
     if not passes:
-        return None
+        raise NotMatched("machine code has no line that was executed")
     known = [[of for of in map(_kind_of, block) if of in passes] for block in blocks]
     kept = [[passes[of] for of in found if of[1] != _OTHER] for found in known]
     alone = [_upper(some or [passes[of] for of in found]) for some, found in zip(kept, known, strict=True)]
@@ -183,7 +225,9 @@ def _times(blocks: Sequence[Sequence[Instruction]], lines: Sequence[ExecutedLine
         found_times.append(0.0 if rare else most if loop and not jumped else min(times, most))
     wanted = sum(n for (_, kind), n in executed.items() if kind in _ARITHMETIC)
     given = sum(n for block, n in zip(blocks, found_times, strict=True) for i in block if _kind_of(i)[1] in _ARITHMETIC)
-    return found_times if LEAST * wanted <= given <= MOST * wanted else None
+    if not LEAST * wanted <= given <= MOST * wanted:
+        raise NotMatched("machine code has not the arithmetic of the PTX")
+    return found_times
 
 
 def _upper(passes: Sequence[float]) -> float:
@@ -214,10 +258,23 @@ def _kind_of(i: Instruction) -> _Kind:
     return i.place, _KEPT.get(i.opcode.partition(".")[0], _OTHER)
 
 
-def _words(i: Instruction) -> int:
+def _words(opcode: str) -> int:
     """Return words of four bytes that a lane loads or stores, as ptxas joins accesses; 1 for what does neither."""
-    name, *qualifiers = i.opcode.split(".")
-    return next((_WIDTHS[q] for q in qualifiers if q in _WIDTHS), 1) if _KEPT.get(name, "").startswith(_ACCESSES) else 1
+    name, *qualifiers = opcode.split(".")
+    accesses = name in ("LDL", "STL") or _KEPT.get(name, "").startswith(_ACCESSES)
+    return next((_WIDTHS[q] for q in qualifiers if q in _WIDTHS), 1) if accesses else 1
+
+
+def _ptx_words(qualifiers: Sequence[str]) -> float:
+    """Return words of four bytes that a lane accesses by these qualifiers of a PTX operation ("v2", "f32")."""
+    elements = next((int(q[1:]) for q in qualifiers if q in ("v2", "v4", "v8")), 1)
+    return max(1.0, elements * int(qualifiers[-1][1:]) / 32)
+
+
+def _local_words(operation: str) -> float:
+    """Return words of local memory that a PTX operation accesses: arrays of the source, which are no spills."""
+    opcode, *qualifiers = operation.split(".")
+    return _ptx_words(qualifiers) if opcode in ("ld", "st") and "local" in qualifiers else 0.0
 
 
 @lru_cache(maxsize=4096)
@@ -227,8 +284,6 @@ def _kinds(operation: str) -> tuple[tuple[str, float], ...]:
     kind = qualifiers[-1] if qualifiers else ""
     if opcode in ("ld", "st") and not {"param", "local", "const"} & {*qualifiers}:
         shared = any(q.startswith("shared") for q in qualifiers)
-        elements = next((int(q[1:]) for q in qualifiers if q in ("v2", "v4", "v8")), 1)
-        words = max(1.0, elements * int(kind[1:]) / 32)
-        return ((("load" if opcode == "ld" else "store") + (".shared" if shared else ""), words),)
+        return ((("load" if opcode == "ld" else "store") + (".shared" if shared else ""), _ptx_words(qualifiers)),)
     of_pipe = {"fma": "f32", "f64": "f64"} if kind in _ARITHMETIC else {}
     return tuple((of_pipe.get(pipe, _OTHER), many) for pipe, many in costs(operation))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Literal
@@ -31,8 +31,9 @@ from measurements.files.text import first_line
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.costs.ptx_costs import Pipe, by_pipe, costs
 
-# Bounds on arithmetic in machine code over arithmetic in PTX: ptxas may execute both sides of a branch.
-LEAST, MOST = 0.75, 2.0
+# Bounds on arithmetic in machine code over arithmetic in PTX: ptxas may join a multiplication and an addition, and
+# execute both sides of a branch.
+LEAST, MOST = 0.5, 2.0
 
 _PIPES: dict[Pipe, tuple[str, ...]] = {
     "fma": ("FADD", "FMUL", "FFMA", "FSWZADD", "FADD2", "FMUL2", "FFMA2", "HADD2", "HMUL2", "HFMA2"),
@@ -52,6 +53,7 @@ _PIPES: dict[Pipe, tuple[str, ...]] = {
         *("MATCH", "REDUX", "S2R", "R2UR", "MOV", "IMAD.MOV", "CS2R"),
     ),
 }
+_CONVERSIONS = ("I2F", "F2I", "F2F", "FRND")
 _PIPE_OF = {opcode: pipe for pipe, opcodes in _PIPES.items() for opcode in opcodes}
 _JUMPS = ("BRA", "BRX", "JMP", "CALL", "RET", "EXIT", "BREAK", "BSYNC")
 # What machine code says better: what ptxas makes of divisions and f64, of indices, comparisons and conversions. PTX has
@@ -156,7 +158,7 @@ def executed_in(code: Sequence[Instruction], lines: Sequence[ExecutedLine]) -> d
         raise NotMatched("a kernel calls functions")
     blocks = basic_blocks(_without_functions(code))
     executed = defaultdict[str, float](float)
-    for block, times in zip(blocks, _times(blocks, lines), strict=True):
+    for block, times in zip(blocks, _times(blocks, lines, _functions(code)), strict=True):
         for i in block:
             if i.opcode != "NOP":
                 executed[i.opcode] += times
@@ -168,6 +170,8 @@ def pipe_of(opcode: str) -> Pipe:
     name, *qualifiers = opcode.split(".")
     if qualifiers and (found := _PIPE_OF.get(f"{name}.{qualifiers[0]}")):
         return found
+    if name in _CONVERSIONS and "F64" in qualifiers:  # as slow as f64 arithmetic where that is slow
+        return "f64"
     return _PIPE_OF.get(name) or ("control" if name.startswith("U") else "alu")
 
 
@@ -186,11 +190,21 @@ def basic_blocks(code: Sequence[Instruction]) -> list[tuple[Instruction, ...]]:
 
 def _without_functions(code: Sequence[Instruction]) -> list[Instruction]:
     """Leave out what is called: it is for rare operands (of a division), as functions of the source are inlined."""
-    called = [i.target for i in code if i.opcode.startswith("CALL") and i.target is not None]
+    called = _functions(code)
     return [i for i in code if i.address < min(called, default=i.address + 1)]
 
 
-def _times(blocks: Sequence[Sequence[Instruction]], lines: Sequence[ExecutedLine]) -> list[float]:
+def _functions(code: Sequence[Instruction]) -> set[int]:
+    """Return the addresses of what is called and returns: ptxas also "calls" the rest of a kernel, which exits."""
+    called = {i.target for i in code if i.opcode.startswith("CALL") and i.target is not None}
+    ends = [i for i in code if i.opcode.startswith(("RET", "EXIT")) and not i.predicate]
+    first = {target: next((i for i in ends if i.address >= target), None) for target in called}
+    return {target for target, end in first.items() if end is not None and end.opcode.startswith("RET")}
+
+
+def _times(
+    blocks: Sequence[Sequence[Instruction]], lines: Sequence[ExecutedLine], functions: Collection[int]
+) -> list[float]:
     """Return how often each block is executed. Raises NotMatched where no line of theirs was, or arithmetic does not
     come out.
 
@@ -220,7 +234,7 @@ def _times(blocks: Sequence[Sequence[Instruction]], lines: Sequence[ExecutedLine
             turns[loop] = max(turns.get(loop, 0.0), times)
     found_times = []
     for block, loop, times, jumped in zip(blocks, loop_of, alone, jumped_over, strict=True):
-        rare = jumped and block[-1].opcode.startswith("CALL") and not block[-1].predicate
+        rare = jumped and block[-1].target in functions and not block[-1].predicate
         most = turns.get(loop, times)
         found_times.append(0.0 if rare else most if loop and not jumped else min(times, most))
     wanted = sum(n for (_, kind), n in executed.items() if kind in _ARITHMETIC)

@@ -137,6 +137,14 @@ def test_a_division_is_what_ptxas_makes_of_it_without_its_rare_operands() -> Non
     assert not found.get("alu")
 
 
+def test_the_rest_of_a_kernel_that_is_called_and_exits_executes() -> None:
+    left = code("2 BSSY B0,0x30", "2 @P0 BRA 0x30", "2 CALL.REL.NOINC 0x50", "3 NOP", "3 BRA 0x40")
+    rest = [
+        Instruction(i.address + 80, i.predicate, i.opcode, i.operands.replace("0x10", "0x60"), i.place) for i in LOOP
+    ]
+    assert pipes([*left, *rest], RAN_LOOP)["fma"] == 64
+
+
 def test_a_block_of_lines_that_run_elsewhere_too_executes_no_more_often_than_its_surroundings() -> None:
     """The index of a thread is a function that is inlined before and in a loop."""
     inlined = code("9 IADD3 R7,R7,0x1,RZ", "9 IADD3 R7,R7,R8,RZ", "9 @P1 BRA 0x40", "1 MOV R0,RZ") + tuple(
@@ -170,6 +178,7 @@ def test_basic_blocks_begin_where_something_jumps_to_and_end_where_something_jum
         ("FFMA.FTZ", "fma"), ("IMAD.WIDE", "imad"), ("IMAD.MOV.U32", "control"), ("LOP3.LUT", "alu"),
         ("FSETP.GT.AND", "alu"), ("MUFU.RCP", "special"), ("DFMA", "f64"), ("HMMA.16816.F32", "tensor"),
         ("LDS.128", "memory"), ("LDC.64", "constant"), ("UIADD3", "control"), ("BAR.SYNC.DEFER_BLOCKING", "control"),
+        ("F2F.F64.F32", "f64"), ("I2F.U32.RP", "special"),
     ],
 )  # fmt: skip
 def test_pipes(opcode: str, expected: str) -> None:

@@ -20,8 +20,7 @@ from measurements.files.text import first_line
 from search_spaces.templates.headers import Headers, included
 
 PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
-# Lines of the source are kept beside the machine code, which is the same without them.
-OPTIONS = ("-std=c++17", "--ptxas-options=-v", "-lineinfo")
+OPTIONS = ("-std=c++17", "--ptxas-options=-v")
 WHEEL = "nvidia-cuda-nvrtc"  # of CUDA 13; of older ones with a suffix
 NVCC = "--compiler=nvcc"  # among the options of a kernel that nvcc compiles instead (nvcc.py)
 PTX_OPTIONS = ("-std=c++17", "-lineinfo", "-default-device")

@@ -77,9 +77,8 @@ def test_a_function_that_is_not_there_and_what_is_no_cubin() -> None:
 
 
 def test_instructions_have_the_lines_of_the_source_where_the_cubin_has_them() -> None:
-    without_lines = tuple(option for option in OPTIONS if option != "-lineinfo")
-    plain = compile_source(STREAM, "stream", "sm_80", Headers(()), without_lines)
-    lined = compile_source(STREAM, "stream", "sm_80", Headers(()))
+    plain = compile_source(STREAM, "stream", "sm_80", Headers(()))
+    lined = compile_source(STREAM, "stream", "sm_80", Headers(()), (*OPTIONS, "-lineinfo"))
     assert plain.cubin is not None and lined.cubin is not None
     without, body = disassemble(plain.cubin, "stream"), disassemble(lined.cubin, "stream")
     assert {i.place for i in without} == {("", 0)}

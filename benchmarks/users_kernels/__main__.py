@@ -35,7 +35,7 @@ from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
 
-PAGE = Path(__file__).parents[1] / "results" / "users_kernels.md"
+LEAST = 8  # configurations that are ranked
 Values = tuple[int, ...]
 
 
@@ -170,10 +170,10 @@ def page(
     seconds = [row.seconds for some in rows.values() for row in some]
     ranks, medians, most, chosen = [], [], [], []
     for case in CASES:
-        for chip, path in case.recordings.items():
+        for chip, path in case.recordings.items() if len(rows.get(case.name, ())) >= LEAST else ():
             names, times = read_recording(hub / path)
             estimated, recorded, configs = _pairs(rows.get(case.name, ()), chip, names, times)
-            if len(recorded) < 8:
+            if len(recorded) < LEAST:
                 continue
             rank = float(spearmanr(estimated, recorded)[0])
             rule, rule_rank = _best_rule(configs, recorded)
@@ -190,7 +190,7 @@ def page(
             most.append(quantiles[3])
             chosen.append(choice)
     if not ranks:
-        return "No kernel has 8 configurations that can be compared: give more --configurations."
+        return f"No kernel has {LEAST} configurations that can be compared: give more --configurations."
     lines.append("")
     lines.append(
         f"Median Spearman {np.median(ranks):.2f}, least {min(ranks):.2f}; median ratios {min(medians):.2f} to "

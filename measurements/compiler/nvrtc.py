@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -186,6 +185,8 @@ def toolchain_version() -> str:
 @cache
 def loaded_version() -> str:
     """As ``toolchain_version``, but NVRTC is loaded: it works. Raises NvrtcMissing."""
+    import importlib.metadata  # a fifth of the time in which a compiler starts, which needs none
+
     major, minor = _call(_nvrtc(), "nvrtcVersion")
     version = f"{major}.{minor}"
     for wheel in (WHEEL, f"{WHEEL}-cu{major}"):
@@ -201,6 +202,8 @@ def loaded_version() -> str:
 def _wheel_version() -> str | None:
     """Return the version of the wheel whose library the bindings will load, as cuda.pathfinder takes that of a wheel
     before all others. None where there is no such wheel, or bindings older than cuda.pathfinder."""
+    import importlib.metadata
+
     try:
         if importlib.util.find_spec("cuda.bindings") is None or importlib.util.find_spec("cuda.pathfinder") is None:
             return None

@@ -144,7 +144,13 @@ class Plan:
         """Estimated work of this step and of a greedy end; infinite where it reaches ``enough``."""
         relations, evaluations = dict(self.relations), dict(self.evaluations)
         plan = Plan(
-            relations, evaluations, self.waiting, self.undefined, self.combinations, self.held, dict(self._steps),
+            relations,
+            evaluations,
+            self.waiting,
+            self.undefined,
+            self.combinations,
+            self.held,
+            dict(self._steps),
             dict(self._least),
         )
         work, index = 0.0, -1
@@ -203,7 +209,15 @@ class _Draft:
     def copy(self) -> _Draft:
         relations, evaluations = dict(self.relations), dict(self.evaluations)
         return _Draft(
-            self.plan, relations, evaluations, self.bound, self.seen, self.rows, self.peak, self.work, list(self.actions)
+            self.plan,
+            relations,
+            evaluations,
+            self.bound,
+            self.seen,
+            self.rows,
+            self.peak,
+            self.work,
+            list(self.actions),
         )
 
     def step(self) -> Elimination:

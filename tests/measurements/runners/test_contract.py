@@ -121,7 +121,7 @@ def opened(name: str, folder: Path) -> Iterator[Backend]:
             yield Backend(replay, pool, Provenance.REPLAYED, replayed, lambda: ())
             return
         if name == "estimate":
-            estimate = EstimateRunner(H200, pool, lambda c, _: 1e-9 * int(c.kernel.name.split("_")[1]), why="a test")
+            estimate = EstimateRunner(H200, pool, lambda c, *_: 1e-9 * int(c.kernel.name.split("_")[1]), why="a test")
             yield Backend(estimate, pool, Provenance.ESTIMATED, COMPILE_KINDS, lambda: pool.pids)
             estimate.close()
             return
@@ -297,7 +297,7 @@ def test_a_closed_estimate_gives_nothing_more(tmp_path):
 
 def test_results_in_order_are_the_same_results(tmp_path):
     with CompilePool(CompileCache(tmp_path), workers=2) as pool:
-        runner = EstimateRunner(H200, pool, lambda c, _: 1e-9 * int(c.kernel.name.split("_")[1]))
+        runner = EstimateRunner(H200, pool, lambda c, *_: 1e-9 * int(c.kernel.name.split("_")[1]))
         with closing(InOrder(runner.stream())) as stream:
             stream.add([candidate(f"time_{1000 + i}", i) for i in range(4)])
             assert next(stream)[0] == 0 and not stream.ready()

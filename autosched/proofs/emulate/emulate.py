@@ -358,7 +358,8 @@ def _only(module: Module) -> str:
     if len(module.kernels) != 1:
         if not module.kernels:
             raise ValueError("the program has no kernel")
-        raise ValueError(f"name one of the kernels with kernel= or --kernel: {', '.join(map(demangled, module.kernels))}")
+        known = ", ".join(map(demangled, module.kernels))
+        raise ValueError(f"name one of the kernels with kernel= or --kernel: {known}")
     return module.kernels[0]
 
 

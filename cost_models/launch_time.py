@@ -55,7 +55,7 @@ SPILL_SECTORS = 4.0  # of a word that the lanes of a warp spill or load again: L
 @dataclass(frozen=True)
 class CompiledResources:
     """What ptxas allots: per thread, and bytes of static shared memory of a block. Spills are bytes of instructions in
-    the code, each executed as often as the code around it."""
+    the code, each executed as often as the code on average where the counts do not say how often."""
 
     registers: int
     spill_bytes: int = 0
@@ -79,7 +79,7 @@ class LaunchTable:
     """Launches, an element of each array a launch: counts as in ``LaunchCounts``, per block but for ``dram_bytes``, and
     compiled resources as in ``CompiledResources``. ``shared_bytes`` are static and dynamic ones. Of the wavefronts,
     ``held_lines`` are of what L1 holds. Of the chain, ``chain_loads`` wait one after another for what it does not,
-    ``CHAIN_LOAD`` cycles each. Arrays broadcast."""
+    ``CHAIN_LOAD`` cycles each. ``spilled_words`` stand for ``spill_bytes`` where they are known. Arrays broadcast."""
 
     blocks: Floats
     threads: Floats
@@ -97,6 +97,7 @@ class LaunchTable:
     shared_bytes: Floats
     registers: Floats
     spill_bytes: Floats
+    spilled_words: Floats | None = None
 
     @classmethod
     def of(cls, counts: LaunchCounts, resources: CompiledResources) -> LaunchTable:
@@ -115,6 +116,7 @@ class LaunchTable:
             shared_bytes=np.array([counts.dynamic_shared_bytes + resources.static_shared_bytes], np.float64),
             registers=np.array([resources.registers], np.float64),
             spill_bytes=np.array([resources.spill_bytes], np.float64),
+            spilled_words=None if counts.spilled_words is None else np.array([counts.spilled_words]),
         )
 
 
@@ -229,7 +231,8 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
 
     instructions = sum(executed.values(), nothing)
     repeats = instructions / warps / np.maximum(t.code, 1.0)  # of an instruction of the code, on average
-    spills = t.spill_bytes / 4 * warps * np.maximum(repeats, 1.0)
+    on_average = t.spill_bytes / 4 * warps * np.maximum(repeats, 1.0)
+    spills = on_average if t.spilled_words is None else t.spilled_words
     lanes = device.warp_size
     fma_rate = device.fma_flops_per_cycle / 2
     port = np.minimum(SM_PORT_BYTES, device.l2_bandwidth / device.clock_hz / np.minimum(device.sm_count, t.blocks))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Tests assert no durations, whatever else the machine does.
 settings.register_profile("unhurried", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+
+# Processes of tests are stopped by Ctrl-C, which those of a script's background job ignore unless told otherwise.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

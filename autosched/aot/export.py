@@ -131,7 +131,7 @@ def _made(
             kernel.entry,
             ptx_arch(kernel),
             kernel.headers,
-            (*PTX_OPTIONS, *kernel.compile_options),
+            tuple(dict.fromkeys((*PTX_OPTIONS, *kernel.compile_options))),
             [step.entry for step in kernel.then],
         )
         ptx = output.text

@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from measurements.emulator.findings import Emulation, GlobalSite
+from measurements.emulator.findings import Emulation, ExecutedLine, GlobalSite
 from measurements.emulator.host import HostFailure
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.sparse import emulate_blocks
@@ -29,10 +29,19 @@ _LINE_SECTORS = 4
 _LOADS, _STORES, _ATOMICS = ("ld", "cp.async", "wmma.load"), ("st", "wmma.store"), ("atom", "red")
 
 
-@lru_cache(maxsize=2**10)
+@dataclass(frozen=True, eq=False)
+class CountedLaunch:
+    """What a launch executes and moves; ``lines`` say of each line of the source how often warps of a block executed
+    what PTX has there: by some runs, each with its weight."""
+
+    counts: LaunchCounts
+    lines: tuple[tuple[float, tuple[ExecutedLine, ...]], ...] = ()
+
+
+@lru_cache(maxsize=2**7)
 def counted(
     template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device
-) -> tuple[LaunchCounts, ...] | None:
+) -> tuple[CountedLaunch, ...] | None:
     """Count what the launches of a schedule execute, on the problem's random inputs.
 
     What a launch of a pipeline reads and an earlier one has written is taken to be zeros.
@@ -56,10 +65,11 @@ def counted(
     found = []
     try:
         for step, inputs in _steps_on_inputs(kernel, problem):
-            counts = count_launch(step, inputs)
-            if counts is None:
+            runs = counted_runs(step, inputs)
+            if runs is None:
                 return None
-            found.append(counts)
+            lines = tuple((r.share / r.blocks, r.emulation.lines) for r in runs)
+            found.append(CountedLaunch(averaged(step, runs, float(_least_bytes(step))), lines))
     except (HostFailure, OSError):  # no compiler for the emulator, no room for the inputs
         return None
     return tuple(found)
@@ -95,8 +105,6 @@ def count_launch(kernel: Kernel, inputs: InputsFile) -> LaunchCounts | None:
 
 
 def counted_runs(kernel: Kernel, inputs: InputsFile) -> list[CountedRun] | None:
-    """Return the runs that ``count_launch`` averages; None and an exception as there."""
-
     def run(blocks: Sequence[int]) -> Emulation:
         return emulate_blocks(kernel, blocks, inputs=inputs, check=False, count=True, time_limit=SECONDS).emulation
 

@@ -173,18 +173,27 @@ def _reordered(entry: Entry, program: Compiled, recorded: Resources, pool: Compi
     except ValueError:
         return []
 
-    def predicted(record: Record, resources: Resources) -> float | None:
+    def predicted(record: Record, resources: Resources, program: Compiled | None = None) -> float | None:
         kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, entry.device)
-        return model(Candidate(entry.problem, record.schedule, kernel), resources)
+        return model(Candidate(entry.problem, record.schedule, kernel), resources, program)
 
     def then(record: Record, resources: Resources) -> float | None:
         return record.seconds if record.provenance is Provenance.ESTIMATED else predicted(record, resources)
 
-    mine_then, mine_now = then(entry.record, recorded), predicted(entry.record, program.resources)
+    def now(record: Record, program: Compiled) -> float | None:
+        """As ``then``: of recorded resources there is no machine code."""
+        estimated = record.provenance is Provenance.ESTIMATED
+        return predicted(record, program.resources, program if estimated else None)
+
+    mine_then, mine_now = then(entry.record, recorded), now(entry.record, program)
     if mine_then is None or mine_now is None:
         return []
     found, margin = [], 1 + entry.limits.max_slowdown
-    same_model = entry.record.provenance is Provenance.ESTIMATED and entry.record.autosched_version == VERSION
+    same_model = (
+        entry.record.provenance is Provenance.ESTIMATED
+        and entry.record.autosched_version == VERSION
+        and entry.record.runner_info.model == model.name(entry.problem)
+    )
     if same_model and mine_now > mine_then * margin:
         found.append(f"estimated time: {formatting.time(mine_then)} was recorded, now {formatting.time(mine_now)}")
     for rival in entry.rivals:
@@ -192,7 +201,7 @@ def _reordered(entry: Entry, program: Compiled, recorded: Resources, pool: Compi
         compiled = None if resources is None else _program(entry, rival, pool)
         if resources is None or not isinstance(compiled, Compiled):
             continue
-        before, after = then(rival, resources), predicted(rival, compiled.resources)
+        before, after = then(rival, resources), now(rival, compiled)
         if before is None or after is None:
             continue
         if mine_then <= before and mine_now > after * margin:

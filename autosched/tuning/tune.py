@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autosched.programs import loading
+from autosched.proofs.machine_counting import why_ptx
 from autosched.samplers import DEFAULT, Sampler
 from autosched.samplers import sampler as make_sampler
 from autosched.samplers.first_choices import nvidia_heuristics
@@ -319,10 +320,12 @@ ESTIMATES_PAGE = "docs/reference/estimates.md"
 
 def _unranked(chosen: backends.Backend, problem: Problem) -> str:
     """Return a line for people about templates whose schedules cannot be ranked here."""
-    counted = [t.name for t in chosen.templates if t.counts is None or isinstance(problem, KernelProblem)]
+    counted = [t.name for t in chosen.templates if backends.is_counted(t, problem)]
     if chosen.runner.provenance is not Provenance.ESTIMATED or not counted:
         return ""
+    why = why_ptx()
+    code = "spills and instruction mix by machine code" if why is None else f"instruction mix by PTX, as {why}"
     return (
-        f"times of {', '.join(counted)} are ESTIMATED from what some blocks do in the emulator, and one that it cannot "
-        f"run is not ranked; how well that ranks: {ESTIMATES_PAGE}"
+        f"times of {', '.join(counted)} are ESTIMATED from what some blocks do in the emulator ({code}), and "
+        f"one that it cannot run is not ranked; how well that ranks: {ESTIMATES_PAGE}"
     )

@@ -71,7 +71,7 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
 
 def _compiled(kernel: Kernel) -> PtxOutput:
     """For the oldest architecture that it seems to be for, else for the newest: it may ask for what only that has."""
-    options = (*PTX_OPTIONS, *kernel.compile_options)
+    options = tuple(dict.fromkeys((*PTX_OPTIONS, *kernel.compile_options)))
     first, *others = dict.fromkeys((ptx_arch(kernel), HOPPER_ARCH))
     compiled = partial(
         compile_to_ptx, kernel.source, kernel.entry, headers=kernel.headers, options=options, limits=kernel.limits

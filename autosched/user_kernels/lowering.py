@@ -66,7 +66,8 @@ def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
         then=tuple(Launch(**launch) for launch in others),
         source=source_of(file, values),
         headers=Headers.of(dict(file.headers)),
-        compile_options=file.options,
+        # Lines of the source: estimates and profilers look machine code up in them, which is the same without.
+        compile_options=tuple(dict.fromkeys((*file.options, "-lineinfo"))),
         limits=file.limits,
         symbols=tuple(operand(argument, values) for argument in file.arguments if argument.kind == "constant"),
         arch=arch,

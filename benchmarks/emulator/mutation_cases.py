@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from autosched.proofs.plan import emulated_problem
@@ -349,7 +350,8 @@ class Case:
         return replace(self.kernel, headers=headers)
 
 
-def all_cases() -> list[Case]:
+@cache
+def all_cases() -> tuple[Case, ...]:
     """Return the golden cases, and those of the tables; large problems are cut to a few tiles. The fastest first."""
     cases = []
     for path in sorted(GOLDEN.glob("**/*.json")):
@@ -363,7 +365,7 @@ def all_cases() -> list[Case]:
         cases.append(_case(name, problem, schedule, device(device_name)))
     for of_template, table in (("wgmma_matmul", _WGMMA), ("wgmma_matmul_transposed", _TRANSPOSED)):
         cases += [_wgmma_case(name, problem, of_template, changes) for name, (problem, changes) in table.items()]
-    return sorted(cases, key=lambda case: (case.cost, case.name))
+    return tuple(sorted(cases, key=lambda case: (case.cost, case.name)))
 
 
 def cases_of_columns(n: int) -> Iterator[Case]:

@@ -310,7 +310,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=[""], help="parts of names")
     parser.add_argument("--depth", nargs="+", choices=("quick", "full"), default=["quick", "full"])
-    parser.add_argument("--log", type=Path, default=Path("unseen_faults.jsonl"))
+    parser.add_argument("--log", type=Path, help="a JSON document for each proof is added to this file")
     parser.add_argument("--from", dest="first", type=int, default=0, help="number of the first")
     parser.add_argument("--check", action="store_true", help="whether the edits apply and compile; proves nothing")
     options = parser.parse_args()
@@ -324,8 +324,9 @@ def main() -> int:
     for fault in chosen:
         for depth in options.depth:
             found = judge(fault, depth)
-            with options.log.open("a") as file:
-                file.write(json.dumps(found) + "\n")
+            if options.log:
+                with options.log.open("a") as file:
+                    file.write(json.dumps(found) + "\n")
             print(
                 f"{found['status']:12} {depth:5} {found['seconds']:6.1f} s  {fault.name}: {found['reason'][:120]}",
                 flush=True,

@@ -4,7 +4,7 @@ Of each case, configurations are drawn at random from those that all of its reco
 (registers, spills, static shared memory) and counted as ``tune`` does without a GPU, for one device; the counts hold
 for all, and the time is estimated for each. ``--counts FILE`` keeps the counts, one line a configuration, and goes on
 where it ended. ``--tune N`` also runs ``autosched.tune`` by estimates alone, with N trials, and looks its choice up in
-the recording. ``--machine-code`` estimates by machine code, too (machine_code.py), beside it.
+the recording. ``--ptx`` estimates by PTX alone, too, beside it.
 """
 
 from __future__ import annotations
@@ -26,36 +26,33 @@ from scipy.stats import spearmanr
 
 from autosched import Kernel, tune
 from autosched.proofs.launch_counting import counted
+from autosched.proofs.machine_counting import in_program
 from benchmarks.users_kernels.kernels import CASES, Case, Recording, read_recording
-from benchmarks.users_kernels.machine_code import in_machine_code
 from cost_models.launch_time import CompiledResources, launch_time
 from measurements.compiler.cubin_cache import Compiled
-from measurements.compiler.nvrtc import OPTIONS
 from measurements.compiler.pool import CompilePool
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
 
-PAGE = Path(__file__).parents[1] / "results" / "users_kernels.md"
+LEAST = 8  # configurations that are ranked
 Values = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Counted:
-    """A configuration: values by name, counts (None: not emulated), resources, CPU seconds of counting; counts by
-    machine code, where they were asked for and it can be matched with its PTX."""
+    """A configuration: values by name, counts (None: not emulated), resources, CPU seconds of counting, those of
+    disassembling among them; ``of_ptx`` are counts by PTX alone."""
 
     case: str
     config: Mapping[str, int]
     counts: LaunchCounts | None
     resources: CompiledResources | None
     seconds: float
-    machine: LaunchCounts | None = None
+    of_ptx: LaunchCounts | None = None
 
 
-def collect(
-    case: Case, hub: Path, number: int, known: Sequence[Counted], pool: CompilePool, machine_code: bool = False
-) -> Iterator[Counted]:
+def collect(case: Case, hub: Path, number: int, known: Sequence[Counted], pool: CompilePool) -> Iterator[Counted]:
     """Yield ``number`` configurations of a case, those first that are known."""
     kernel = case.kernel(hub)
     problem, parameters = kernel.problem(), kernel.file.parameters
@@ -73,18 +70,17 @@ def collect(
         lowered = kernel.template.kernel(problem, schedule, chip)
         compiled = pool.compile(lowered, chip.arch)
         counting = cpu_seconds()
-        steps = counted(kernel.template, problem, schedule, chip)
-        counts = None if steps is None else steps[0]
-        seconds = cpu_seconds() - counting
-        resources, machine = None, None
+        launches = counted(kernel.template, problem, schedule, chip)
+        counts = of_ptx = None if launches is None else launches[0].counts
+        resources = None
         if isinstance(compiled, Compiled):
             r = compiled.resources
             spills = r.spill_store_bytes + r.spill_load_bytes
             resources = CompiledResources(r.registers, spills, r.static_shared_bytes)
-            if machine_code and counts is not None:
-                shaped = problem.under(schedule.values)
-                machine = in_machine_code(counts, compiled.cubin, compiled.entry, lowered, shaped)
-        done = Counted(case.name, config, counts, resources, seconds, machine)
+            if launches is not None:
+                (counts,) = in_program(launches, compiled)
+        seconds = cpu_seconds() - counting
+        done = Counted(case.name, config, counts, resources, seconds, of_ptx)
         print(f"{case.name} {' '.join(map(str, row))}: {time.monotonic() - began:.1f} s", flush=True)
         yield done
 
@@ -152,8 +148,8 @@ def encoded(row: Counted) -> str:
 def decoded(line: str) -> Counted:
     data = json.loads(line)
     resources = None if data["resources"] is None else CompiledResources(**data["resources"])
-    counts, machine = _launch_counts(data["counts"]), _launch_counts(data.get("machine"))
-    return Counted(data["case"], data["config"], counts, resources, data["seconds"], machine)
+    counts, of_ptx = _launch_counts(data["counts"]), _launch_counts(data["of_ptx"])
+    return Counted(data["case"], data["config"], counts, resources, data["seconds"], of_ptx)
 
 
 def _launch_counts(data: dict[str, Any] | None) -> LaunchCounts | None:
@@ -174,10 +170,10 @@ def page(
     seconds = [row.seconds for some in rows.values() for row in some]
     ranks, medians, most, chosen = [], [], [], []
     for case in CASES:
-        for chip, path in case.recordings.items():
+        for chip, path in case.recordings.items() if len(rows.get(case.name, ())) >= LEAST else ():
             names, times = read_recording(hub / path)
             estimated, recorded, configs = _pairs(rows.get(case.name, ()), chip, names, times)
-            if len(recorded) < 8:
+            if len(recorded) < LEAST:
                 continue
             rank = float(spearmanr(estimated, recorded)[0])
             rule, rule_rank = _best_rule(configs, recorded)
@@ -193,6 +189,8 @@ def page(
             medians.append(quantiles[1])
             most.append(quantiles[3])
             chosen.append(choice)
+    if not ranks:
+        return f"No kernel has {LEAST} configurations that can be compared: give more --configurations."
     lines.append("")
     lines.append(
         f"Median Spearman {np.median(ranks):.2f}, least {min(ranks):.2f}; median ratios {min(medians):.2f} to "
@@ -259,7 +257,7 @@ def main() -> None:
     parser.add_argument("--configurations", type=int, default=60)
     parser.add_argument("--case", action="append", choices=[case.name for case in CASES])
     parser.add_argument("--counts", type=Path, action="append", help="files of counts; the first is written")
-    parser.add_argument("--machine-code", action="store_true", help="estimate by machine code, too")
+    parser.add_argument("--ptx", action="store_true", help="estimate by PTX alone, too")
     parser.add_argument("--tune", type=int, default=0, metavar="N", help="also tune with N trials by estimates")
     given = parser.parse_args()
     rows: dict[str, list[Counted]] = {}
@@ -267,14 +265,13 @@ def main() -> None:
         for line in file.read_text().splitlines() if file.exists() else ():
             row = decoded(line)
             rows.setdefault(row.case, []).append(row)
-    options = (*OPTIONS, "-lineinfo") if given.machine_code else OPTIONS
-    with CompilePool(workers=1, options=options) as pool:
+    with CompilePool(workers=1) as pool:
         for case in CASES:
             if given.case and case.name not in given.case:
                 continue
             known = rows.get(case.name, [])
             rows[case.name] = []
-            for row in collect(case, given.hub, given.configurations, known, pool, given.machine_code):
+            for row in collect(case, given.hub, given.configurations, known, pool):
                 rows[case.name].append(row)
                 if given.counts and row not in known:
                     with given.counts[0].open("a") as out:
@@ -287,14 +284,11 @@ def main() -> None:
         if given.tune
     }
     print(page(rows, given.hub, choices, given.tune))
-    if given.machine_code:
-        matched = {
-            name: [dataclasses.replace(row, counts=row.machine or row.counts) for row in some]
-            for name, some in rows.items()
-        }
-        lacking = sum(row.machine is None for some in rows.values() for row in some)
-        print(f"\nBy machine code; by PTX where the two cannot be matched ({lacking} configurations):\n")
-        print(page(matched, given.hub, {}, given.tune))
+    if given.ptx:
+        by_ptx = {name: [dataclasses.replace(row, counts=row.of_ptx) for row in some] for name, some in rows.items()}
+        alike = sum(row.counts == row.of_ptx for some in rows.values() for row in some)
+        print(f"\nBy PTX alone; {alike} configurations are by PTX above, too:\n")
+        print(page(by_ptx, given.hub, {}, given.tune))
 
 
 if __name__ == "__main__":

@@ -139,7 +139,10 @@ def disassemble(cubin: bytes, entry: str) -> tuple[Instruction, ...]:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
         command = [str(nvdisasm()), "-json", "-g", str(path)]
-        done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise NotDisassembled(f"nvdisasm: {first_line(error)}") from None
     if done.returncode:
         said = one_line(done.stderr.decode(errors="replace"))
         raise NotDisassembled(f"nvdisasm: {said or f'exit status {done.returncode}'}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -186,12 +185,14 @@ def toolchain_version() -> str:
 @cache
 def loaded_version() -> str:
     """As ``toolchain_version``, but NVRTC is loaded: it works. Raises NvrtcMissing."""
+    from importlib import metadata  # a tenth of the time in which a compiler starts, which needs none
+
     major, minor = _call(_nvrtc(), "nvrtcVersion")
     version = f"{major}.{minor}"
     for wheel in (WHEEL, f"{WHEEL}-cu{major}"):
         try:
-            exact = importlib.metadata.version(wheel)
-        except importlib.metadata.PackageNotFoundError:
+            exact = metadata.version(wheel)
+        except metadata.PackageNotFoundError:
             continue
         if exact.startswith(f"{version}."):  # else the library came from elsewhere, a system's CUDA toolkit
             return f"nvrtc {exact}"
@@ -201,11 +202,13 @@ def loaded_version() -> str:
 def _wheel_version() -> str | None:
     """Return the version of the wheel whose library the bindings will load, as cuda.pathfinder takes that of a wheel
     before all others. None where there is no such wheel, or bindings older than cuda.pathfinder."""
+    from importlib import metadata
+
     try:
         if importlib.util.find_spec("cuda.bindings") is None or importlib.util.find_spec("cuda.pathfinder") is None:
             return None
-        major = importlib.metadata.version("cuda-bindings").partition(".")[0]
-        wheel = importlib.metadata.distribution(WHEEL if int(major) >= 13 else f"{WHEEL}-cu{major}")
+        major = metadata.version("cuda-bindings").partition(".")[0]
+        wheel = metadata.distribution(WHEEL if int(major) >= 13 else f"{WHEEL}-cu{major}")
     except (ImportError, ValueError):  # of metadata: PackageNotFoundError
         return None
     libraries = [file for file in wheel.files or () if file.name == f"libnvrtc.so.{major}"]

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool
-from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.runners.base import Candidate, runnable
 from measurements.runners.streams import PoolRunner, PoolStream
 from search_spaces.hardware.devices import Device
 
-Predict = Callable[..., float | None]
+Predict = Callable[[Candidate, Resources, Compiled], float | None]
 
 
 class EstimateRunner(PoolRunner):
@@ -22,8 +22,8 @@ class EstimateRunner(PoolRunner):
     Args:
         device: The GPU that times are of.
         compile_pool: Compiles, for registers and memory; it stays the caller's to close.
-        predict: Gives seconds for a candidate and what ptxas allotted to it, of a pipeline also to each of its
-            launches, or None where it cannot say.
+        predict: Gives seconds for a candidate, what ptxas allotted to it, and what it was compiled to, or None where it
+            cannot say.
         model: Names it and its version.
         why: Why nothing is measured, for ``describe``.
     """
@@ -88,8 +88,7 @@ class EstimateRunner(PoolRunner):
         compiled = runnable(candidate, result, self._device, self.provenance)
         if isinstance(compiled, Measurement):
             return compiled
-        steps = [[step.resources for step in compiled.steps]] if compiled.steps else []
-        seconds = self._predict(candidate, compiled.resources, *steps)
+        seconds = self._predict(candidate, compiled.resources, compiled)
         if seconds is None:
             return Measurement(
                 Status.UNRANKED,

@@ -141,7 +141,7 @@ class RowProblem(Problem):
     def parts(self, places: Indices) -> Iterator[Part]:
         """Yield the rows that ``places`` are in, some at a time: what is computed of them shall fit a cache."""
         of_place = places // self.columns
-        rows = of_place[np.flatnonzero(np.diff(of_place, prepend=-1))]
+        rows = np.concatenate((of_place[:1], of_place[1:][of_place[1:] != of_place[:-1]]))
         columns = np.arange(self.columns)
         extra = {o.name: columns for o in self.operands() if o.role == "input" and o.name != "x"}
         together = max(1, _PART_ELEMENTS // self.columns)
@@ -426,7 +426,9 @@ class RmsNorm(_Norm):
         x = self._load(inputs, "x")
         with np.errstate(invalid="ignore", divide="ignore"):
             scale = 1.0 / np.sqrt(np.square(x).mean(-1, keepdims=True) + self.eps)
-            return {"out": x * scale * self._load(inputs, "weight")}
+            x = x * scale
+            x *= self._load(inputs, "weight")
+            return {"out": x}
 
     def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
         """Half of the ``sum_growth`` roundings of the sum of squares (the square root halves them) and 16 more for the

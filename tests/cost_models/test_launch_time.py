@@ -188,3 +188,14 @@ def test_only_what_runs_first_waits_for_memory() -> None:
 
     assert ratio(A100.sm_count) == pytest.approx(MEMORY_SECONDS * A100.clock_hz / CHAIN_LOAD, rel=0.01)
     assert 1.0 < ratio(100 * 8 * A100.sm_count) < 1.02
+
+
+def test_spilled_words_that_are_counted_stand_for_the_average() -> None:
+    """Spills outside of a loop move once, however often its other instructions execute."""
+    spilling = CompiledResources(32, spill_bytes=64)
+    on_average, none, counted = (
+        launch_time(dataclasses.replace(COUNTS, spilled_words=words), A100, resources).pipes["L1"]
+        for words, resources in ((None, spilling), (0.0, spilling), (100.0, RESOURCES))
+    )
+    calm = launch_time(COUNTS, A100, RESOURCES).pipes["L1"]
+    assert on_average > none == calm and counted == calm + 100

@@ -90,6 +90,8 @@ def space(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     check_picture("--picture", picture)
+    if picture is not None and not picture.parent.is_dir():
+        raise InputError(f"--picture cannot write {picture} (there is no such folder): name a file in a folder you own")
     check_picture("--pictures", None if pictures is None else pictures / "values.svg")
     within("--sample", sample, 0, MOST_SAMPLES)
     within("--seed", seed, 0, MOST_SEED)
@@ -250,8 +252,6 @@ def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: 
     drawings = template.drawings(problem, template.space(problem, device).config(schedule), device)
     if not drawings:
         raise InputError(f"--picture: {template.name} has no layouts to draw: leave --picture out")
-    if not path.parent.is_dir():  # before matplotlib is loaded, which makes folders of its own
-        raise InputError(f"--picture cannot write {path} (there is no such folder): name a file in a folder you own")
     try:
         draw(drawings, replaceable(path))
     except ValueError as error:

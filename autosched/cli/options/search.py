@@ -5,8 +5,11 @@ from typing import Annotated
 import typer
 
 from autosched.cli.options.problem import one_of, whole_number
-from autosched.samplers import samplers
+from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, within
+from autosched.samplers import BRUTE_FORCE, samplers
 from autosched.tuning.backends import BACKENDS
+
+DEFAULT_TRIALS = 64
 
 BackendOption = Annotated[
     str, typer.Option("--backend", parser=one_of(BACKENDS), metavar="|".join(BACKENDS), help="Where times come from.")
@@ -24,3 +27,19 @@ NoVerifyOption = Annotated[
     bool, typer.Option("--no-verify", help="Without a GPU: do not emulate each new best before it is called best.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def trials_or_default(trials: int | None, sampler: str) -> int:
+    """Return the trials of a search: by default as many as a brute force needs, or DEFAULT_TRIALS."""
+    if trials is not None:
+        return trials
+    return MOST_TRIALS if sampler == BRUTE_FORCE else DEFAULT_TRIALS
+
+
+def check_limits(trials: int | None, seed: int, workers: int | None, *, least_workers: int = 1) -> None:
+    """Raise InputError for a number that is too small or too large."""
+    if trials is not None:
+        within("--trials", trials, 1, MOST_TRIALS)
+    within("--seed", seed, 0, MOST_SEED)
+    if workers is not None:
+        within("--workers", workers, least_workers, MOST_WORKERS)

@@ -6,7 +6,7 @@ samplers and trials.
 
 from autosched.tuning.backends.backend import BACKENDS, Backend, BackendError, Gpus
 from autosched.tuning.backends.choosing import choose
-from autosched.tuning.backends.estimates import TRAINED, Estimate, TrainedEstimate
+from autosched.tuning.backends.estimates import TRAINED, Estimate, TrainedEstimate, is_counted
 
 __all__ = [
     "BACKENDS",
@@ -17,4 +17,5 @@ __all__ = [
     "Gpus",
     "TrainedEstimate",
     "choose",
+    "is_counted",
 ]

@@ -11,7 +11,6 @@ from autosched.tuning.backends.cluster import of_cluster
 from autosched.tuning.backends.estimates import TRAINED, Estimate, TrainedEstimate
 from autosched.tuning.backends.gpus import UsableGpus, checked_numbers, probe, wanted_device
 from autosched.tuning.backends.replaying import headline_reason, of_recording, of_table
-from autosched.version import VERSION
 from measurements.compiler.nvcc import NvccMissing
 from measurements.compiler.pool import CompilePool, NvrtcMissing, cores_beside
 from measurements.records.policy import Policy
@@ -142,8 +141,9 @@ def _estimating(
     problem: Problem | None,
 ) -> Backend:
     pool = _compilers(workers, usable)
-    estimate: Predict = Estimate(device, usable)
-    by = f"the analytic model of autosched {VERSION}"
+    analytic = Estimate(device, usable)
+    estimate: Predict = analytic
+    by = analytic.name(problem)
     if model is not None and problem is not None:
         estimate = TrainedEstimate(device, usable, model.of(problem))
         by = f"{TRAINED} {model.digest[:12]} (of {model.provenance} times)"

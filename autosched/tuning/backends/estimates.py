@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autosched.proofs.launch_counting import counted
+from autosched.proofs.machine_counting import counted_in, in_program
 from autosched.user_kernels.problem import KernelProblem
+from autosched.version import VERSION
 from cost_models.analytic import predict
 from cost_models.features import features
 from cost_models.launch_time import CompiledResources, launch_time, least_seconds
+from measurements.compiler.cubin_cache import Compiled
 from measurements.records.measurement import Resources
 from measurements.runners.base import Candidate
 from search_spaces.hardware.devices import Device
-from search_spaces.templates.template import TemplateSet
+from search_spaces.operators.problem import Problem
+from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 if TYPE_CHECKING:
     from cost_models.trees.trained_model import OperatorModel
@@ -29,33 +32,47 @@ class Estimate:
     """Seconds of a compiled candidate of one of ``templates`` on ``device``, by the analytic models.
 
     Templates of ours have counts of their own. Whatever has none, and every kernel of the user's, is counted while some
-    of its blocks are emulated; a cost that the user states is what the time is at least.
+    of its blocks are emulated, and in the machine code that they stand for; a cost that the user states is what the
+    time is at least.
     """
 
     device: Device
     templates: TemplateSet
 
-    def __call__(self, candidate: Candidate, resources: Resources, steps: Sequence[Resources] = ()) -> float | None:
-        """None where the template has no cost counts and the emulator cannot count them. ``steps`` are the resources of
-        each launch of a pipeline, whose times are added."""
+    def name(self, problem: Problem | None) -> str:
+        """Return what its times are by: the model, and in which code it counts instructions, if it counts any."""
+        counts = any(is_counted(template, problem) for template in self.templates)
+        return f"the analytic model of autosched {VERSION}" + (f" ({counted_in()})" if counts else "")
+
+    def __call__(self, candidate: Candidate, resources: Resources, program: Compiled | None = None) -> float | None:
+        """None where the template has no cost counts and the emulator cannot count them. Of a pipeline, the times of
+        all launches of the ``program`` are added; without one, all have these ``resources``."""
         template, problem, schedule = self.templates.of(candidate.schedule), candidate.problem, candidate.schedule
         spilled = resources.spill_store_bytes + resources.spill_load_bytes
         stated = None
         if template.counts is not None:
             stated = template.counts(problem, template.config(problem, schedule, self.device), self.device)
-        if stated is not None and not isinstance(problem, KernelProblem):
+        if stated is not None and not is_counted(template, problem):
             return predict(stated, self.device, registers=resources.registers, spill_bytes=spilled)
-        counts = counted(template, problem, schedule, self.device)
-        if counts is not None:
-            each = zip(counts, steps or (resources,) * len(counts), strict=True)
+        launches = counted(template, problem, schedule, self.device)
+        if launches is not None:
+            steps = () if program is None else program.steps
+            allotted = [step.resources for step in steps] or [resources] * len(launches)
+            counts = [launch.counts for launch in launches] if program is None else in_program(launches, program)
+            each = zip(counts, allotted, strict=True)
             seconds = sum(launch_time(c, self.device, _allotted(r)).seconds for c, r in each)
-            least = 0.0 if stated is None else max(least_seconds(c, stated, self.device) for c in counts)
+            least = 0.0 if stated is None else max(least_seconds(c.counts, stated, self.device) for c in launches)
             return max(seconds, least)
         if stated is None:
             return None
         shared = stated.shared_bytes + resources.static_shared_bytes
         stated = dataclasses.replace(stated, shared_bytes=shared)
         return predict(stated, self.device, registers=resources.registers, spill_bytes=spilled)
+
+
+def is_counted(template: KernelTemplate, problem: Problem | None) -> bool:
+    """Tell whether times are estimated from what some blocks do in the emulator."""
+    return template.counts is None or isinstance(problem, KernelProblem)
 
 
 def _allotted(resources: Resources) -> CompiledResources:
@@ -71,7 +88,7 @@ class TrainedEstimate:
     templates: TemplateSet
     model: OperatorModel
 
-    def __call__(self, candidate: Candidate, resources: Resources) -> float | None:
+    def __call__(self, candidate: Candidate, resources: Resources, program: Compiled | None = None) -> float | None:
         """None where the template has no cost counts."""
         if self.templates.of(candidate.schedule).counts is None:
             return None

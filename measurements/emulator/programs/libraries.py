@@ -25,10 +25,8 @@ DRIVER = "libcuda.so.1"
 _CORE = "libautosched_program.so"
 _FUNCTION = re.compile(r"(?:__)?cu(?:da)?[A-Z_]\w*")
 _NEEDED = re.compile(r"\(NEEDED\)\s+Shared library: \[([^\]]+)\]")
-# Of NVIDIA, and not emulated.
-_FOREIGN = re.compile(
-    r"lib(cublas|cublasLt|cufft|curand|cusparse|cusolver|cudnn|nccl|nvrtc|nvjpeg|npp\w*|cutensor|cufile)\b"
-)
+# Of NVIDIA, and not emulated. NVRTC compiles without a GPU, too.
+_FOREIGN = re.compile(r"lib(cublas|cublasLt|cufft|curand|cusparse|cusolver|cudnn|nccl|nvjpeg|npp\w*|cutensor|cufile)\b")
 
 
 def library_folder() -> Path:

@@ -327,9 +327,9 @@ def _error_of(done: Emulation) -> tuple[int, bool]:
     if done.status == "crashed":
         return _LAUNCH_FAILURE, True
     kinds = {f.kind for f in done.findings if f.is_fault}
-    if FindingKind.TRAP in kinds:
+    if any(f.kind is FindingKind.TRAP and "the assertion '" in f.message for f in done.findings):
         return _ASSERTION, True
-    if kinds & {FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED, FindingKind.MISSING_LANES}:
+    if kinds & {FindingKind.TRAP, FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED, FindingKind.MISSING_LANES}:
         return _LAUNCH_FAILURE, True
     return 0, False
 

@@ -78,7 +78,7 @@ def compile_to_program(kernel: Kernel) -> CompiledKernel:
     """
     started = time.monotonic()
     toolchain = _toolchain(kernel)
-    arch, options = ptx_arch(kernel), (*PTX_OPTIONS, *kernel.compile_options)
+    arch, options = ptx_arch(kernel), tuple(dict.fromkeys((*PTX_OPTIONS, *kernel.compile_options)))
     path = _place(toolchain, arch, *options, kernel.entry, kernel.source, kernel.headers.digest)
     if intact(path):
         used(path)

@@ -32,6 +32,7 @@ FUNCTION_BASE = 4 << 60  # behind which the addresses of functions are, as in ru
 _PRINT = "vprintf"
 _HEAP_FUNCTIONS = ("malloc", "free")
 _STOPPING_FUNCTIONS = ("__assertfail", "__assert_fail")
+_DEVICE_RUNTIME = ("__cudaCDP", "cudaLaunchDevice", "cudaGetParameterBuffer")
 _CLOCKS = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
 _WIDE_SPECIALS = ("%gridid",)
 _WIDE_COUNTER = re.compile(r"%pm\d_64")  # of performance, always 0
@@ -297,8 +298,9 @@ class _Translation:
             except NotExecutable:
                 raise
             except Exception as error:  # a form that no table foresees is one that the machine lacks
+                what = f"{error}: " if isinstance(error, Unsupported) and error.args else ""
                 raise NotExecutable(
-                    f"{shown_frame(i.frames, i.line)}: not supported: PTX line {i.line}: {i.text}"
+                    f"{shown_frame(i.frames, i.line)}: not supported: {what}PTX line {i.line}: {i.text}"
                 ) from error
         for label in places.get(len(f.function.body), ()):
             self.labels[f.index, label] = len(self.code)
@@ -367,12 +369,15 @@ class _Translation:
                         raise Unsupported
                     return Form("print", immediates=passed)
                 if target.name in _STOPPING_FUNCTIONS:
-                    return Form("trap")
+                    passed = [n for o in arguments for n in self.passed(f, o)]
+                    return Form("trap", immediates=passed if passed[1:2] == [8] else ())
                 if target.name in _HEAP_FUNCTIONS:
                     passed = [n for o in (*arguments, *results) for n in self.passed(f, o)]
                     if len(passed) != (4 if target.name == "malloc" else 2) or passed[1::2].count(8) * 2 != len(passed):
                         raise Unsupported
                     return Form(f"heap.{target.name}", immediates=passed)
+                if target.name.startswith(_DEVICE_RUNTIME):
+                    raise Unsupported(f"launches from the device ({target.name})")
                 raise Unsupported
             callee_frame = self.frame(target.name)
             callee = callee_frame.index

@@ -30,6 +30,7 @@ class LaunchCounts:
         dram_bytes: of the whole launch: what it reads and writes at least.
         dynamic_shared_bytes: that the launch asks for.
         operand_bytes: of all arrays.
+        spilled_words: of four bytes a lane, that warps spill or load again; None where it is not known how often.
     """
 
     blocks: int
@@ -49,3 +50,4 @@ class LaunchCounts:
     dram_bytes: float
     dynamic_shared_bytes: int
     operand_bytes: int
+    spilled_words: float | None = None

@@ -5,6 +5,7 @@ Everything that is in flight has been waited for where a value of it is read, or
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from search_spaces.hardware.fragments import WARP
@@ -144,8 +145,23 @@ class Boxes(MemoryAccess):
     def _flying_turns(self, loop: ir.Loop) -> None:
         """Of a loop that adds up products and does nothing else: a group of multiplications each, which the ring
         waits for; states are the accumulators."""
+        calls, states = list[tuple[str, ir.Source]](), dict[int, None]()
+        for operation, state in self._products_of(loop):
+            calls.append(self._box_call(operation, self.states[state]))
+            states[state] = None
+        self.code.add("ptx::wgmma_fence();")
+        for line, source in calls:
+            self.code.add(line, source)
+        self.code.add("ptx::wgmma_commit_group();")
+        self._leave("});")
+        for state in states:
+            self._hold(self.states[state], self.of(self.found.states[state]).registers, loop.source)
+        self.code.flush()
+
+    def _products_of(self, loop: ir.Loop) -> Iterator[tuple[ir.Mma, int]]:
+        """Yield the products of a loop that does nothing else, each with the state that it adds to, when its operands
+        have been emitted."""
         states: dict[int, int] = {}
-        calls: list[tuple[str, ir.Source]] = []
         for operation in loop.body:
             match operation:
                 case ir.Load(result) | ir.Transpose(result):
@@ -153,19 +169,9 @@ class Boxes(MemoryAccess):
                         self.refs[result.id, spread] = self._value(operation, spread)
                 case ir.Read(result, state):
                     states[result.id] = state
-                case ir.Mma():
-                    assert operation.c is not None
-                    calls.append(self._box_call(operation, self.states[states[operation.c.id]]))
-                case _:
-                    pass
-        self.code.add("ptx::wgmma_fence();")
-        for line, source in calls:
-            self.code.add(line, source)
-        self.code.add("ptx::wgmma_commit_group();")
-        self._leave("});")
-        for state in states.values():
-            self._hold(self.states[state], self.of(self.found.states[state]).registers, loop.source)
-        self.code.flush()
+                case ir.Mma(c=c):
+                    assert c is not None
+                    yield operation, states[c.id]
 
     def _value(self, operation: ir.Computing, spread: Spread) -> Ref:
         """Of the emitter of all operations."""

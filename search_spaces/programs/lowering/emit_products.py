@@ -140,26 +140,18 @@ class Products(Boxes):
         step to a buffer, and those that multiply a buffer and add to the states."""
         assert self.row is not None
         names: dict[tuple[int, Spread], str] = {}
-        reads, multiplies, states = list[str](), list[tuple[str, ir.Source]](), dict[int, int]()
+        reads, multiplies = list[str](), list[tuple[str, ir.Source]]()
         depth = 0
-        for operation in loop.body:
-            match operation:
-                case ir.Load(result) | ir.Transpose(result):
-                    for spread in self.found.computed_in(result):
-                        self.refs[result.id, spread] = self._value(operation, spread)
-                case ir.Read(result, state):
-                    states[result.id] = state
-                case ir.Mma(result, a, b, c):
-                    assert c is not None
-                    depth = a.shape[1]
-                    for value, spread in sides(self.found, operation):
-                        if (value.id, spread) not in names:
-                            names[value.id, spread] = self._buffer(self.refs[value.id, spread].name, spread, reads)
-                    held = ", ".join(f"{names[v.id, s]}[buffer].x" for v, s in sides(self.found, operation))
-                    n = self.numbers.products[self.found.product_of[result.id]]
-                    types = f"{self.row.c_name(a.dtype.c_name, b.dtype.c_name)}, {n.fragments[0]}, {n.fragments[1]}"
-                    call = f"tile::multiply<{types}>({self.states[states[c.id]]}, {held});"
-                    multiplies.append((call, operation.source))
+        for operation, state in self._products_of(loop):
+            a, b = operation.a, operation.b
+            depth = a.shape[1]
+            for value, spread in sides(self.found, operation):
+                if (value.id, spread) not in names:
+                    names[value.id, spread] = self._buffer(self.refs[value.id, spread].name, spread, reads)
+            held = ", ".join(f"{names[v.id, s]}[buffer].x" for v, s in sides(self.found, operation))
+            n = self.numbers.products[self.found.product_of[operation.result.id]]
+            types = f"{self.row.c_name(a.dtype.c_name, b.dtype.c_name)}, {n.fragments[0]}, {n.fragments[1]}"
+            multiplies.append((f"tile::multiply<{types}>({self.states[state]}, {held});", operation.source))
         return depth // self.row.k, reads, multiplies
 
     def _buffer(self, operand: str, spread: Spread, reads: list[str]) -> str:

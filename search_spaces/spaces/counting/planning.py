@@ -77,6 +77,9 @@ class Elimination:
 class Plan:
     """What is left to do. ``waiting`` variables are not eliminated yet, ``undefined`` ones are attributes that only a
     table can give, ``held`` ones come last. ``combinations`` estimates how many combinations of some variables occur.
+
+    ``_steps`` are planned already. Of steps that were given up for too high a peak, ``_least`` has how high it is at
+    least, and the variables that this follows from.
     """
 
     relations: dict[int, Estimate]
@@ -86,6 +89,7 @@ class Plan:
     combinations: Callable[[int], float]
     held: int = 0
     _steps: dict[int, Elimination] = field(default_factory=dict)
+    _least: dict[int, tuple[int, float]] = field(default_factory=dict)
 
     def next(self) -> Elimination:
         """Return the step to take now."""
@@ -95,6 +99,7 @@ class Plan:
         best, least = greedy, ROLLOUT_GAIN * self._work_to_end(greedy, float("inf"))
         for variable in self._candidates():
             step = self._step(variable)
+            assert step is not None
             work = self._work_to_end(step, least)
             if work < least:
                 best, least = step, work
@@ -118,6 +123,7 @@ class Plan:
             for v, other in self._steps.items()
             if self.waiting >> v & 1 and not other.variables & step.variables
         }
+        self._least = {v: least for v, least in self._least.items() if not least[0] & step.variables}
 
     def _candidates(self) -> Iterator[int]:
         """Yield the variables that a step may be for."""
@@ -125,14 +131,27 @@ class Plan:
         return bits(free & ~self.held or free)
 
     def _greedy(self) -> Elimination:
-        steps = [self._step(variable) for variable in self._candidates()]
-        return min(steps, key=lambda step: (step.peak, step.groups))
+        """Return the step with the smallest peak, of those the one with the fewest groups, of those the first."""
+        best, least = None, (float("inf"), float("inf"), 0)
+        for variable in sorted(self._candidates(), key=lambda v: (v not in self._steps, v)):
+            step = self._step(variable, at_most=least[0])
+            if step is not None and (step.peak, step.groups, variable) < least:
+                best, least = step, (step.peak, step.groups, variable)
+        assert best is not None
+        return best
 
     def _work_to_end(self, step: Elimination, enough: float) -> float:
         """Estimated work of this step and of a greedy end; infinite where it reaches ``enough``."""
         relations, evaluations = dict(self.relations), dict(self.evaluations)
         plan = Plan(
-            relations, evaluations, self.waiting, self.undefined, self.combinations, self.held, dict(self._steps)
+            relations,
+            evaluations,
+            self.waiting,
+            self.undefined,
+            self.combinations,
+            self.held,
+            dict(self._steps),
+            dict(self._least),
         )
         work, index = 0.0, -1
         while True:
@@ -145,15 +164,22 @@ class Plan:
             index -= 1
             step = plan._greedy()
 
-    def _step(self, variable: int) -> Elimination:
+    def _step(self, variable: int, at_most: float = float("inf")) -> Elimination | None:
+        """Return the step for a variable; None where its peak is above ``at_most``."""
         known = self._steps.get(variable)
-        if known is None:
-            known = self._steps[variable] = self._plan_step(variable)
+        if known is None and self._least.get(variable, (0, 0.0))[1] <= at_most:
+            known = self._plan_step(variable, at_most)
+            if known is not None:
+                self._steps[variable] = known
         return known
 
-    def _plan_step(self, variable: int) -> Elimination:
+    def _plan_step(self, variable: int, at_most: float) -> Elimination | None:
+        """Plan the step for a variable. Where its peak is above ``at_most``, return None, and keep that for later."""
         draft = _Draft(self, dict(self.relations), dict(self.evaluations))
-        draft.finish(1 << variable)
+        draft.finish(1 << variable, most_peak=at_most)
+        if draft.peak > at_most:
+            self._least[variable] = (draft.seen, draft.peak)
+            return None
         longer: _Draft | None = draft
         while longer is not None and draft.groups() > SHRINKS * draft.rows:
             longer = None
@@ -167,12 +193,14 @@ class Plan:
 
 @dataclass
 class _Draft:
-    """A step in the making: a table over ``bound`` with about ``rows`` rows."""
+    """A step in the making: a table over ``bound`` with about ``rows`` rows. ``seen`` are the variables of all that
+    was looked at."""
 
     plan: Plan
     relations: dict[int, Estimate]
     evaluations: dict[int, Evaluated]
     bound: int = 0
+    seen: int = 0
     rows: float = 1.0
     peak: float = 1.0
     work: float = 0.0
@@ -181,7 +209,15 @@ class _Draft:
     def copy(self) -> _Draft:
         relations, evaluations = dict(self.relations), dict(self.evaluations)
         return _Draft(
-            self.plan, relations, evaluations, self.bound, self.rows, self.peak, self.work, list(self.actions)
+            self.plan,
+            relations,
+            evaluations,
+            self.bound,
+            self.seen,
+            self.rows,
+            self.peak,
+            self.work,
+            list(self.actions),
         )
 
     def step(self) -> Elimination:
@@ -200,11 +236,11 @@ class _Draft:
     def groups(self) -> float:
         return min(self.rows, self.plan.combinations(self.keeps()))
 
-    def finish(self, target: int, at_most: float | None = None) -> bool:
+    def finish(self, target: int, at_most: float | None = None, most_peak: float = float("inf")) -> bool:
         """Join what mentions the variable ``target``, smallest table first.
 
         With ``at_most``: False as soon as the table gets longer than that. Without: True, perhaps before the target is
-        finished with, but not before some variable is.
+        finished with, but not before some variable is, unless the peak is above ``most_peak``.
         """
         undefined = self.plan.undefined & ~self.bound
         joins = {i: r for i, r in self.relations.items() if r.variables & target}
@@ -221,6 +257,7 @@ class _Draft:
         for r in joins.values():
             covered |= r.variables
         crosses = required & ~covered
+        self.seen |= required | covered
         while True:
             self._filter(due, joins)
             best: tuple[float, Action, int] | None = None
@@ -242,6 +279,8 @@ class _Draft:
             self.work += rows * (1.0 if rows > self.rows else LOOKUP_WORK)
             self.rows = max(rows, 1e-9)
             self.peak = max(self.peak, rows)
+            if self.peak > most_peak:
+                return True
             self.actions.append(action)
             self.bound |= variables
             if action[0] == "join":

@@ -14,6 +14,7 @@ from store_records import record
 from autosched.cli import main
 from autosched.cli.options.kernel import expanded
 from autosched.cli.terminal.errors import InputError
+from autosched.proofs.machine_counting import counted_in
 from autosched.user_kernels.user_kernel import Kernel
 from measurements.records.measurement import Measurement, Provenance, Resources, Status, Timing
 from measurements.store.store import Store
@@ -249,6 +250,8 @@ def test_without_a_cost_the_emulator_counts_it(write: Write, run: Run, tmp_path:
     assert status == 0 and document["best"]["template"] == "twice"
     assert document["trials"]["failures"] == {}
     assert "times of twice are ESTIMATED" in err and "docs/reference/estimates.md" in err
+    mix = "spills and instruction mix by machine code" if counted_in() == "machine code" else "instruction mix by PTX"
+    assert mix in " ".join(err.split()) and f"({counted_in()})" in err
 
 
 def test_without_a_cost_what_the_emulator_cannot_run_is_not_ranked(

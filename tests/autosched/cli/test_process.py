@@ -15,13 +15,14 @@ import pytest
 from needs import needs_nvrtc
 
 from autosched.cli import main
-from autosched.cli.terminal import interrupts
+from autosched.cli.terminal import interrupts, streams
 from autosched.version import VERSION
 from measurements.store.store import Store
 
 SMALL = ("-m", "64", "-n", "64", "-k", "64")
-SPACE = ("space", "copy", "--rows", "64", "--columns", "64")  # a small space, counted at once
-TUNE = ("tune", "matmul", *SMALL, "--backend", "estimate", "--sampler", "random", "--no-verify", "--db", "b.db")
+COPY = ("copy", "--rows", "64", "--columns", "64")  # a small space, counted at once
+SPACE = ("space", *COPY)
+HOW = ("--backend", "estimate", "--sampler", "random", "--no-verify", "--db", "b.db")
 RUN = (sys.executable, "-m", "autosched")
 
 
@@ -139,7 +140,7 @@ def test_a_reader_that_goes_away_is_told_nothing(tmp_path: Path, arguments: tupl
 @needs_nvrtc
 @pytest.mark.parametrize("redirection", [">&-", ">/dev/full", ">&- 2>&-", "2>/dev/full", "| head -0"])
 def test_tune_keeps_every_trial_wherever_its_text_goes(tmp_path: Path, redirection: str) -> None:
-    status, _, err = shell((*TUNE, "--trials", "3"), redirection, tmp_path)
+    status, _, err = shell(("tune", *COPY, *HOW, "--trials", "3"), redirection, tmp_path)
     assert Store.open(tmp_path / "b.db", create=False).count() == 3
     assert sorted(p.name for p in tmp_path.iterdir()) == ["b.db"]
     assert status == (0 if redirection in ("2>/dev/full", "| head -0") else 2)
@@ -155,9 +156,16 @@ def test_a_text_that_the_encoding_lacks_is_escaped(tmp_path: Path) -> None:
 
 def test_a_width_that_nothing_fits_is_no_width(tmp_path: Path) -> None:
     expected = shell(("--help",), "", tmp_path, COLUMNS="")
-    assert expected[0] == 0
-    for columns in ("0", "1", "-3", "many"):
-        assert shell(("--help",), "", tmp_path, COLUMNS=columns) == expected
+    assert expected[0] == 0 and shell(("--help",), "", tmp_path, COLUMNS="1") == expected
+
+
+@pytest.mark.parametrize(("columns", "kept"), [("0", None), ("1", None), ("-3", None), ("many", None), ("20", "20")])
+def test_a_width_is_a_number_of_columns(monkeypatch: pytest.MonkeyPatch, columns: str, kept: str | None) -> None:
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, getattr(sys, stream))
+    monkeypatch.setenv("COLUMNS", columns)
+    streams.take()
+    assert os.environ.get("COLUMNS") == kept
 
 
 @pytest.mark.parametrize("columns", ["40", "60", "80"])
@@ -205,7 +213,7 @@ def test_ctrl_c_is_130_and_one_line_at_any_moment(
     # where the tests themselves run under nohup, children would inherit that SIGHUP is ignored
     code = f"import signal; signal.signal({int(number)}, {PYTHONS[number]}); {code}"
     child = subprocess.Popen(
-        [sys.executable, "-c", code, *TUNE, "--trials", "1000000", "--json"],
+        [sys.executable, "-c", code, "tune", "matmul", *SMALL, *HOW, "--trials", "1000000", "--json"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -236,7 +244,7 @@ def test_ctrl_c_is_130_and_one_line_at_any_moment(
 LOCKING = """
 import signal, threading, time
 from functools import partial
-from autosched.cli.terminal import interrupts
+from autosched.cli.terminal import interrupts, streams
 class Lock:  # Ctrl-C comes as a Condition has just taken it
     __enter__ = staticmethod(partial(signal.raise_signal, signal.SIGINT))
     acquire = release = __exit__ = print

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-import subprocess
-import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from autosched.cli import main
+from search_spaces import catalogue
 
 PROGRAMS = Path(__file__).parents[3] / "examples" / "programs"
 GEMM, MATMUL = str(PROGRAMS / "gemm_relu.py"), str(PROGRAMS / "matmul.py")
@@ -15,21 +20,33 @@ QUICK = ("--no-verify", "--proof-seconds", "0", "--device", "a100")
 SIZES = ("--size", "m=96", "--size", "n=64", "--size", "k=64")
 
 
-def told(*arguments: str, status: int = 0) -> str:
-    """Run a command in a process of its own, where nothing is registered; return what it prints, on one line."""
-    run = subprocess.run([sys.executable, "-m", "autosched", *arguments], capture_output=True, text=True, timeout=300)
-    assert run.returncode == status, run.stdout + run.stderr
-    return " ".join((run.stdout + run.stderr).split())
+Told = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+def told() -> Told:
+    """Run a command where nothing is registered, and check its status; return what it prints, on one line."""
+
+    def run(*arguments: str, status: int = 0) -> str:
+        printed = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+            patch.setattr(catalogue, "_catalogue", cache(catalogue._Catalogue))
+            with contextlib.redirect_stderr(printed):
+                ended = main(arguments)
+        assert ended == status, printed.getvalue()
+        return " ".join(printed.getvalue().split())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def database(told: Told, tmp_path_factory: pytest.TempPathFactory) -> str:
     place = str(tmp_path_factory.mktemp("programs") / "best.db")
     told("tune", "--program", GEMM, *SIZES, *QUICK, "--trials", "10", "--db", place)
     return place
 
 
-def test_stored_programs_are_checked(database: str) -> None:
+def test_stored_programs_are_checked(told: Told, database: str) -> None:
     unknown = told("check", "--static", "--db", database, status=2)
     assert "cannot compare" in unknown and "(--program FILE)" in unknown
     assert "same" in told("check", "--static", "--db", database, "--program", GEMM)
@@ -38,7 +55,7 @@ def test_stored_programs_are_checked(database: str) -> None:
     assert "has no program other" in told("check", "--static", "--db", database, "--program", f"{GEMM}:other", status=2)
 
 
-def test_stored_programs_are_exported(database: str, tmp_path: Path) -> None:
+def test_stored_programs_are_exported(told: Told, database: str, tmp_path: Path) -> None:
     folder = tmp_path / "kernels"
     alone = told("export", "--cubin", str(folder), "--db", database, status=1)
     assert "gemm_relu is not known here: give its kernel file with --kernel, or its program with --program" in alone
@@ -50,14 +67,14 @@ def test_stored_programs_are_exported(database: str, tmp_path: Path) -> None:
     assert "--program are for --cubin FOLDER" in refused
 
 
-def test_stored_programs_are_learned_from_and_reported(database: str, tmp_path: Path) -> None:
+def test_stored_programs_are_learned_from_and_reported(told: Told, database: str, tmp_path: Path) -> None:
     model, page = str(tmp_path / "model.json"), tmp_path / "report.html"
     assert "gemm_relu" in told("train", "--estimated", "--db", database, "--program", GEMM, "--out", model)
     told("report", "--db", database, "--program", GEMM, "--out", str(page))
     assert "gemm_relu" in page.read_text("utf-8")
 
 
-def test_a_winner_of_a_program_beside_the_templates(tmp_path: Path) -> None:
+def test_a_winner_of_a_program_beside_the_templates(told: Told, tmp_path: Path) -> None:
     place = str(tmp_path / "union.db")
     told("tune", "--program", MATMUL, "--template", "matmul_program", *SIZES, *QUICK, "--trials", "2", "--db", place)
     unknown = told("check", "--static", "--db", place, status=2)

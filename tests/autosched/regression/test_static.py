@@ -164,11 +164,15 @@ def test_an_estimate_that_is_longer_now_is_slower(
     record: MakeRecord, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
 ) -> None:
     half = record(schedules[0], predicted(schedules[0]) / 2, provenance=Provenance.ESTIMATED)
+    model = Estimate(device("h200"), TemplateSet([template("matmul")])).name(PROBLEM)
+    half = dataclasses.replace(half, fingerprint=json.dumps({"model": model}))
     report = checked(database(half))
     assert (report.findings[0].verdict, report.status) == (Verdict.SLOWER, 1)
     assert "estimated time: " in report.findings[0].reason and "was recorded, now" in report.findings[0].reason
     of_another = dataclasses.replace(half, autosched_version="0.0.1")
     assert not checked(database(of_another, name="of_another.db")).findings[0].verdict.fails
+    by_ptx = dataclasses.replace(half, fingerprint=json.dumps({"model": f"{model} (PTX)"}))
+    assert not checked(database(by_ptx, name="by_ptx.db")).findings[0].verdict.fails
 
 
 def test_what_nobody_has_proven_is_uncertain_unless_it_was_measured(

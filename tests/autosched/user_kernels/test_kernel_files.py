@@ -82,7 +82,7 @@ def test_a_compile_error_names_the_users_file_and_line() -> None:
 def test_options_reach_the_compiler() -> None:
     kernel = add("define", options=["--use_fast_math"])
     schedule = Schedule("add", (("threads", 32), ("tile", 1)))
-    assert kernel.template.kernel(kernel.problem(), schedule, H200).compile_options == ("--use_fast_math",)
+    assert kernel.template.kernel(kernel.problem(), schedule, H200).compile_options == ("--use_fast_math", "-lineinfo")
 
 
 def test_equal_files_of_two_folders_read_their_own_folder(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -293,7 +294,7 @@ def test_a_line_of_one_n_is_proven_with_a_tile_of_so_many_columns() -> None:
     assert (outcome.result, outcome.case) == ("reported", "wgmma_columns_40"), outcome
 
 
-def chosen_cases(mutant: Mutant, cases: list[Case], count: int) -> list[Case]:
+def chosen_cases(mutant: Mutant, cases: Sequence[Case], count: int) -> list[Case]:
     """Return the first ``count`` that it is proven with, of cases that all have its line."""
     tried: list[Case] = []
     for case in cases_of(mutant, cases, tried, lambda case: ""):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from measurements.compiler import disassembly
 from measurements.compiler.disassembly import (
     DisassemblerMissing,
     Instruction,
@@ -83,6 +86,13 @@ def test_instructions_have_the_lines_of_the_source_where_the_cubin_has_them() ->
     text = STREAM.splitlines()
     barriers = {text[i.place[1] - 1].strip() for i in body if i.opcode.startswith("BAR")}
     assert barriers == {"__syncthreads();"} and body[-1].place[0] == "kernel.cu"
+
+
+def test_a_disassembler_that_does_not_run_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(disassembly, "nvdisasm", lambda: tmp_path / "nvdisasm")
+    with pytest.raises(NotDisassembled, match=r"^nvdisasm: ") as error:
+        disassemble(b"", "stream")
+    assert "\n" not in str(error.value)
 
 
 def test_targets_are_addresses_that_are_jumped_to_or_called() -> None:

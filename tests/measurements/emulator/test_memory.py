@@ -189,6 +189,6 @@ def peak_kib(file: Path, bits: int, elements: int) -> int:
 def test_the_books_take_at_most_three_times_the_arrays(bits: int, tmp_path: Path) -> None:
     file = tmp_path / "add.ptx"
     file.write_text(add_in_place(bits))
-    small, large = 2**18, 2**21
+    small, large = 2**17, 2**20
     added = 2 * bits / 8 * (large - small) / 1024  # KiB of both arrays
     assert peak_kib(file, bits, large) - peak_kib(file, bits, small) < 4 * added  # the arrays among them

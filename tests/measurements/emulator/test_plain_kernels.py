@@ -298,6 +298,32 @@ def test_atomics_on_global_and_shared_memory(run: Run) -> None:
     np.testing.assert_array_equal(ours.view(np.int32), np.array(expected, np.int64).astype(np.uint32).view(np.int32))
 
 
+@pytest.mark.parametrize("how", ["__forceinline__", "__noinline__"])
+@pytest.mark.parametrize("block", [3, 32, 40])
+def test_a_lane_that_holds_a_lock_goes_on_where_lanes_before_and_behind_it_wait(run: Run, how: str, block: int) -> None:
+    """Some wait for the lock, and some, further on, for all to have come: a call deeper, or at the same depth."""
+    before = f"""
+    __device__ {how} void take(unsigned* lock) {{
+      while (atomicCAS(lock, 0, 1) != 0) __nanosleep(20);
+      __threadfence_block();
+    }}
+    """
+    body = """
+    __shared__ unsigned lock, guarded, arrived;
+    if (threadIdx.x == 0) lock = guarded = arrived = 0;
+    __syncthreads();
+    take(&lock);
+    guarded += 1;
+    __threadfence_block();
+    atomicExch(&lock, 0);
+    atomicAdd(&arrived, 1);
+    while (atomicAdd(&arrived, 0) < blockDim.x) __nanosleep(20);
+    __threadfence_block();
+    o[threadIdx.x] = guarded;
+    """
+    np.testing.assert_array_equal(words(run, body, block, before=before, block=block), block)
+
+
 def test_vector_types_and_their_alignment(run: Run) -> None:
     source = """
     struct Packed { char tag; float4 v; };

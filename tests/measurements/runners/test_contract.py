@@ -5,8 +5,8 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -111,21 +111,22 @@ def recording() -> Recording:
     return Recording(tuple(records))
 
 
-@pytest.fixture(params=["estimate", "cuda", "cuda on two GPUs", "replay"])
-def backend(request, tmp_path):
-    with CompilePool(CompileCache(tmp_path / "cache"), workers=2) as pool:
-        if request.param == "replay":
+@contextmanager
+def opened(name: str, folder: Path) -> Iterator[Backend]:
+    """Open a backend whose processes and files are its own."""
+    with CompilePool(CompileCache(folder / "cache"), workers=2) as pool:
+        if name == "replay":
             replay = ReplayRunner(recording(), why="a test")
             replayed = {s: partial(recorded, s) for s in (*REPLAYED, Status.UNRECORDED)}
             yield Backend(replay, pool, Provenance.REPLAYED, replayed, lambda: ())
             return
-        if request.param == "estimate":
-            estimate = EstimateRunner(H200, pool, lambda c, _: 1e-9 * int(c.kernel.name.split("_")[1]), why="a test")
+        if name == "estimate":
+            estimate = EstimateRunner(H200, pool, lambda c, *_: 1e-9 * int(c.kernel.name.split("_")[1]), why="a test")
             yield Backend(estimate, pool, Provenance.ESTIMATED, COMPILE_KINDS, lambda: pool.pids)
             estimate.close()
             return
         options = CudaOptions(limits=Limits(candidate=0.5, retry_pauses=(0.1,)))
-        gpus = (0, 1) if "two" in request.param else (0,)
+        gpus = (0, 1) if "two" in name else (0,)
         runner = CudaRunner(
             H200,
             pool,
@@ -133,11 +134,27 @@ def backend(request, tmp_path):
             options=options,
             worker_module=MODULE,
             worker_path=[HERE],
-            worker_env={FOLDER_VARIABLE: str(tmp_path)},
+            worker_env={FOLDER_VARIABLE: str(folder)},
         )
         kinds = COMPILE_KINDS | GPU_KINDS
         yield Backend(runner, pool, Provenance.MEASURED, kinds, lambda: (*pool.pids, *runner.pids))
         runner.close()
+
+
+BACKENDS = ["estimate", "cuda", "cuda on two GPUs", "replay"]
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def backend(request, tmp_path_factory):
+    """One that all tests share: none disturbs the next."""
+    with opened(request.param, tmp_path_factory.mktemp("backend")) as made:
+        yield made
+
+
+@pytest.fixture(params=BACKENDS)
+def own_backend(request, tmp_path):
+    with opened(request.param, tmp_path) as made:
+        yield made
 
 
 class TestRunnerContract:
@@ -199,25 +216,25 @@ class TestRunnerContract:
                 time.sleep(0.01)
             assert next(stream)[0] == 0 and not stream.ready()
 
-    def test_a_closed_stream_disturbs_no_other(self, backend, tmp_path):
-        with closing(stream_of(backend.runner)) as stream:
-            stream.add([backend.kinds[Status.OK](i) for i in range(20)])
+    def test_a_closed_stream_disturbs_no_other(self, own_backend, tmp_path):
+        with closing(stream_of(own_backend.runner)) as stream:
+            stream.add([own_backend.kinds[Status.OK](i) for i in range(20)])
             next(stream)
         stream.close()
         assert list(stream) == []
-        results = dict(backend.runner.measure([backend.kinds[Status.OK](i) for i in range(100, 104)]))
+        results = dict(own_backend.runner.measure([own_backend.kinds[Status.OK](i) for i in range(100, 104)]))
         assert [round(1e9 * results[i].timing.median) for i in range(4)] == [1100, 1101, 1102, 1103]
-        if backend.provenance is Provenance.ESTIMATED:  # a GPU's worker starts while all are compiled
+        if own_backend.provenance is Provenance.ESTIMATED:  # a GPU's worker starts while all are compiled
             assert len(list(tmp_path.rglob("*.cubin"))) < 20, "what had not begun was cancelled"
 
-    def test_close_from_another_thread_ends_the_iteration(self, backend):
+    def test_close_from_another_thread_ends_the_iteration(self, own_backend):
         def close():
-            backend.pool.close()
-            backend.runner.close()
+            own_backend.pool.close()
+            own_backend.runner.close()
 
-        results = backend.runner.measure([backend.kinds[Status.OK](i) for i in range(3000)])
+        results = own_backend.runner.measure([own_backend.kinds[Status.OK](i) for i in range(3000)])
         assert next(results)[1].ok
-        pids = backend.pids()
+        pids = own_backend.pids()
         closer = threading.Timer(0.1, close)
         closer.start()
         got = 0
@@ -228,11 +245,11 @@ class TestRunnerContract:
         assert got < 2999
         assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
-    def test_a_closed_runner_says_so(self, backend):
-        backend.runner.close()
-        backend.runner.close()
+    def test_a_closed_runner_says_so(self, own_backend):
+        own_backend.runner.close()
+        own_backend.runner.close()
         with pytest.raises(RuntimeError, match="closed"):
-            next(backend.runner.measure([backend.kinds[Status.OK](0)]))
+            next(own_backend.runner.measure([own_backend.kinds[Status.OK](0)]))
 
     def test_it_says_what_it_is(self, backend):
         assert backend.runner.provenance is backend.provenance
@@ -280,7 +297,7 @@ def test_a_closed_estimate_gives_nothing_more(tmp_path):
 
 def test_results_in_order_are_the_same_results(tmp_path):
     with CompilePool(CompileCache(tmp_path), workers=2) as pool:
-        runner = EstimateRunner(H200, pool, lambda c, _: 1e-9 * int(c.kernel.name.split("_")[1]))
+        runner = EstimateRunner(H200, pool, lambda c, *_: 1e-9 * int(c.kernel.name.split("_")[1]))
         with closing(InOrder(runner.stream())) as stream:
             stream.add([candidate(f"time_{1000 + i}", i) for i in range(4)])
             assert next(stream)[0] == 0 and not stream.ready()

@@ -14,7 +14,7 @@ import dataclasses
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,15 +23,18 @@ from rich.console import Console
 from autosched.cli.options.devices import DeviceOption
 from autosched.cli.options.problem import one_of, problem_from, whole_number
 from autosched.cli.options.search import (
+    DEFAULT_TRIALS,
     BackendOption,
     JsonOption,
     NoVerifyOption,
     SamplerOption,
     SecondsOption,
     SeedOption,
+    check_limits,
+    trials_or_default,
 )
 from autosched.cli.options.templates import TemplateOption
-from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, NO, STOPPED, InputError, within
+from autosched.cli.terminal.errors import NO, STOPPED, InputError
 from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
 from autosched.cli.terminal.output_files import check_outputs, replaceable
 from autosched.cli.terminal.progress import TuneDisplay
@@ -49,10 +52,8 @@ from search_spaces.operators.operator import Operator
 from search_spaces.spaces.schedule import Schedule
 
 if TYPE_CHECKING:
-    from autosched.tuning.result import TuneResult
+    from autosched.tuning.result import SoFar, TuneResult
     from autosched.tuning.winner.paired_timing import Remeasurement
-
-DEFAULT_TRIALS = 64
 
 
 def tune(
@@ -166,13 +167,9 @@ def tune(
     Run it again on the same database and it goes on. Ctrl-C stops it with everything kept (exit status 130). Exit
     status 1 if no schedule has worked.
     """
-    if trials is None and effort is None:
-        trials = MOST_TRIALS if sampler == BRUTE_FORCE else DEFAULT_TRIALS
-    if trials is not None:
-        within("--trials", trials, 1, MOST_TRIALS)
-    within("--seed", seed, 0, MOST_SEED)
-    if workers is not None:
-        within("--workers", workers, 1, MOST_WORKERS)
+    if effort is None:
+        trials = trials_or_default(trials, sampler)
+    check_limits(trials, seed, workers)
     check_outputs([csv, t4, c_header], [recording])
     problem = problem_from(operator, given)
     if c_header is not None and not isinstance(problem, KernelProblem):
@@ -181,45 +178,35 @@ def tune(
         db = _own_database()
     from autosched.proofs.run import LIMIT_TOLD
     from autosched.tuning import tune as tuner  # a second that other commands need not wait
-    from autosched.tuning.result import SoFar
 
-    display = TuneDisplay(stdout_console() if not json else stderr_console(), stderr_console(), LIMIT_TOLD)
-    so_far = SoFar(display)
-    try:
-        with display:
-            result = tuner.tune(
-                problem,
-                trials=trials,
-                database=db,
-                device=device,
-                backend=backend,
-                sampler=sampler,
-                seed=seed,
-                workers=workers,
-                verify=not no_verify,
-                warm_cache=warm_cache,
-                eager=eager,
-                clocks=clocks,
-                gpus=None if gpus is None else _gpus(gpus),
-                ray=ray,
-                templates=template or None,
-                model=model,
-                progress=so_far,
-                min_gain=min_gain,
-                effort=effort,
-                seconds=seconds,
-                proof_seconds=proof_seconds,
-                objective=objective or None,
-                recording=recording,
-            )
-    except KeyboardInterrupt:
-        result = so_far.interrupted()
-    except StoreError:
-        raise
-    except ValueError as error:
-        if display.has_started:  # what the user gave was fine: a bug, to be seen whole
-            raise
-        raise InputError(str(error)) from error
+    def search(so_far: "SoFar") -> "TuneResult":
+        return tuner.tune(
+            problem,
+            trials=trials,
+            database=db,
+            device=device,
+            backend=backend,
+            sampler=sampler,
+            seed=seed,
+            workers=workers,
+            verify=not no_verify,
+            warm_cache=warm_cache,
+            eager=eager,
+            clocks=clocks,
+            gpus=None if gpus is None else _gpus(gpus),
+            ray=ray,
+            templates=template or None,
+            model=model,
+            progress=so_far,
+            min_gain=min_gain,
+            effort=effort,
+            seconds=seconds,
+            proof_seconds=proof_seconds,
+            objective=objective or None,
+            recording=recording,
+        )
+
+    result = searched(search, json=json, limit=LIMIT_TOLD)
     if csv is not None:
         result.to_csv(replaceable(csv))
     if t4 is not None:
@@ -236,6 +223,34 @@ def _own_database() -> str:
         return database_or_default(None)
     except (OSError, ValueError) as error:
         raise InputError(f"tune needs --db: {error}") from error
+
+
+def searched(search: Callable[["SoFar"], "TuneResult"], *, json: bool, limit: str = "") -> "TuneResult":
+    """Show how far a search is, and return what it came to: with Ctrl-C, what it came to so far.
+
+    Args:
+        search: Tells what it does to its argument.
+        json: Whether the answer is a document, so that nothing else may go to stdout.
+        limit: How long a trial may take.
+
+    Raises:
+        InputError: For a ValueError before the first trial: of what the user gave.
+    """
+    from autosched.tuning.result import SoFar
+
+    display = TuneDisplay(stdout_console() if not json else stderr_console(), stderr_console(), limit)
+    so_far = SoFar(display)
+    try:
+        with display:
+            return search(so_far)
+    except KeyboardInterrupt:
+        return so_far.interrupted()
+    except StoreError:
+        raise
+    except ValueError as error:
+        if display.has_started:  # what the user gave was fine: a bug, to be seen whole
+            raise
+        raise InputError(str(error)) from error
 
 
 def finish(result: "TuneResult", db: str, sampler: str, seed: int, *, json: bool) -> int:

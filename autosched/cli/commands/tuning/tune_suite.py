@@ -22,18 +22,10 @@ from autosched.cli.options.search import (
     SamplerOption,
     SecondsOption,
     SeedOption,
+    check_limits,
 )
 from autosched.cli.terminal import interrupts
-from autosched.cli.terminal.errors import (
-    MOST_SEED,
-    MOST_TRIALS,
-    MOST_WORKERS,
-    NO,
-    STOPPED,
-    InputError,
-    bad_input,
-    within,
-)
+from autosched.cli.terminal.errors import MOST_TRIALS, NO, STOPPED, InputError, bad_input
 from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
 from autosched.reporting import formatting
 from autosched.samplers import DEFAULT
@@ -115,13 +107,9 @@ def tune_suite(
         if seconds is not None:
             raise InputError("give either --seconds or --budget")
         seconds = _seconds(budget)
-    if trials is not None:
-        within("--trials", trials, 1, MOST_TRIALS)
-    within("--seed", seed, 0, MOST_SEED)
+    check_limits(trials, seed, workers)
     if seconds is not None and not 0 < seconds < math.inf:
         raise InputError(f"--seconds is how long to search, more than 0, not {seconds:g}")
-    if workers is not None:
-        within("--workers", workers, 1, MOST_WORKERS)
     console = stderr_console()
 
     def tell(standing: "Standing", result: "TuneResult") -> None:

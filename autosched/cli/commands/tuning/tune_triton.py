@@ -9,19 +9,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autosched.cli.commands.tuning.tune import DEFAULT_TRIALS, finish
+from autosched.cli.commands.tuning.tune import finish, searched
 from autosched.cli.options.devices import DeviceOption, target
 from autosched.cli.options.problem import whole_number
-from autosched.cli.options.search import JsonOption, NoVerifyOption, SamplerOption, SecondsOption, SeedOption
+from autosched.cli.options.search import (
+    DEFAULT_TRIALS,
+    JsonOption,
+    NoVerifyOption,
+    SamplerOption,
+    SecondsOption,
+    SeedOption,
+    check_limits,
+    trials_or_default,
+)
 from autosched.cli.options.triton import loaded, made, sizes
-from autosched.cli.terminal.errors import MOST_SEED, MOST_TRIALS, MOST_WORKERS, STOPPED, InputError, bad_input, within
-from autosched.cli.terminal.output import stderr_console, stdout_console
-from autosched.cli.terminal.progress import TuneDisplay
+from autosched.cli.terminal.errors import STOPPED, InputError, bad_input
 from autosched.samplers import BRUTE_FORCE, DEFAULT
-from measurements.store.errors import StoreError
 
 if TYPE_CHECKING:
     from autosched.triton.tuning.search import TritonTuning
+    from autosched.tuning.result import SoFar, TuneResult
 
 TritonOption = Annotated[
     str, typer.Option("--triton", metavar="FILE:FUNCTION", help="A function decorated with @triton.jit.")
@@ -107,12 +114,8 @@ def tune_triton(
         lacks = "--args FILE:FUNCTION" if args is None else "--db best.db"
         usage = "autosched tune --triton k.py:kernel --args k.py:make --db best.db"
         raise InputError(f"tune --triton needs {lacks}: {usage}")
-    if trials is None:
-        trials = MOST_TRIALS if sampler == BRUTE_FORCE else DEFAULT_TRIALS
-    within("--trials", trials, 1, MOST_TRIALS)
-    within("--seed", seed, 0, MOST_SEED)
-    if workers is not None:
-        within("--workers", workers, 0, MOST_WORKERS)
+    trials = trials_or_default(trials, sampler)
+    check_limits(trials, seed, workers, least_workers=0)
     row = target(device)
     tuning = loaded(triton, param, rule, reference)
     from autosched.triton.session import emulated
@@ -120,7 +123,6 @@ def tune_triton(
     from autosched.triton.tuning.loading import load
     from autosched.triton.tuning.search import tune_call
     from autosched.tuning.options import SearchOptions
-    from autosched.tuning.result import SoFar
 
     given = sizes("--size", size)
     if calls is not None:
@@ -140,14 +142,13 @@ def tune_triton(
             if status == STOPPED:
                 break
         return status
-    display = TuneDisplay(stdout_console() if not json else stderr_console(), stderr_console())
-    so_far = SoFar(display)
-    try:
+
+    def search(so_far: "SoFar") -> "TuneResult":
         make = load(args, "--args")
-        with display, emulated(row, check=False) as session:
+        with emulated(row, check=False) as session:
             call = KernelCall.of(tuning.function, made(make, given, args))
             proof = made(make, sizes("--proof-size", proof_size), args) if proof_size else None
-            result = tune_call(
+            return tune_call(
                 tuning,
                 call,
                 row,
@@ -164,14 +165,8 @@ def tune_triton(
                 proof_call=None if proof is None else KernelCall.of(tuning.function, proof),
                 storages=session.storages,
             )
-    except KeyboardInterrupt:
-        result = so_far.interrupted()
-    except StoreError:
-        raise
-    except ValueError as error:
-        if display.has_started:  # what the user gave was fine: a bug, to be seen whole
-            raise
-        raise InputError(str(error)) from error
+
+    result = searched(search, json=json)
     return finish(result, db, sampler, seed, json=json)
 
 

@@ -358,6 +358,12 @@ int run(const Launch& launch) {
                     std::to_string(std::min<std::size_t>(k->most_dynamic, fact("shared_per_block") - k->static_shared)));
     return failed(invalid_value);
   }
+  const Dim3& c = launch.cluster;
+  if (volume(c) == 0 || launch.grid.x % c.x != 0 || launch.grid.y % c.y != 0 || launch.grid.z % c.z != 0) {
+    complain_misuse("the launch of " + k->name + " is refused: its grid is no multiple of its clusters of " + std::to_string(c.x) + " x " +
+                    std::to_string(c.y) + " x " + std::to_string(c.z) + " blocks");
+    return failed(invalid_cluster);
+  }
   std::ostringstream text;
   text << "launch\nmodule " << k->module->id << "\nkernel " << k->name << "\ngrid " << launch.grid.x << " " << launch.grid.y << " "
        << launch.grid.z << "\nblock " << launch.block.x << " " << launch.block.y << " " << launch.block.z << "\ncluster "

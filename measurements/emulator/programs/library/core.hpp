@@ -31,6 +31,7 @@ enum Error : int {
   launch_failure = 719,
   cooperative_too_large = 720,
   not_supported = 801,
+  invalid_cluster = 912,
 };
 
 struct Dim3 {

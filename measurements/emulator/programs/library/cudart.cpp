@@ -166,6 +166,13 @@ Kernel* kernel_of(const void* function) {
   return found == kernels.end() ? nullptr : found->second;
 }
 
+const void* function_of(const Kernel* kernel) {
+  for (const auto& [function, k] : kernels) {
+    if (k == kernel && function != kernel) return function;
+  }
+  return kernel;
+}
+
 int copy_3d(const Copy3D* p, const char* function) {
   if (p == nullptr) return failed(invalid_value);
   const Array* array = p->source_array != nullptr ? p->source_array : p->target_array;
@@ -581,10 +588,41 @@ API int cudaMemPrefetchAsync(const void*, std::size_t, std::uint64_t, unsigned l
 API int cudaMemPrefetchAsync_v2(const void*, std::size_t, std::uint64_t, unsigned, void*) { return success; }
 API int cudaMemAdvise(const void*, std::size_t, int, std::uint64_t) { return success; }
 API int cudaMemAdvise_v2(const void*, std::size_t, int, std::uint64_t) { return success; }
-API int cudaDeviceGetDefaultMemPool(void** pool, int) { return *pool = pool, success; }
-API int cudaDeviceGetMemPool(void** pool, int) { return *pool = pool, success; }
-API int cudaMemPoolSetAttribute(void*, int, void*) { return success; }
-API int cudaMemPoolTrimTo(void*, std::size_t) { return success; }
+
+// Pools of memory: all of it comes from one place, and is given back at once.
+namespace {
+struct Pool {
+  std::uint64_t threshold = 0;  // of bytes that a GPU would keep
+  int reuse[3] = {1, 1, 1};
+};
+Pool default_pool;
+Pool* pool_of_device = &default_pool;
+}  // namespace
+API int cudaDeviceGetDefaultMemPool(Pool** pool, int) { return *pool = &default_pool, success; }
+API int cudaDeviceGetMemPool(Pool** pool, int) { return *pool = pool_of_device, success; }
+API int cudaDeviceSetMemPool(int, Pool* pool) { return pool_of_device = pool, success; }
+API int cudaMemPoolCreate(Pool** pool, const void*) { return *pool = new Pool, success; }
+API int cudaMemPoolDestroy(Pool* pool) {
+  if (pool == nullptr || pool == &default_pool) return failed(invalid_value);
+  if (pool_of_device == pool) pool_of_device = &default_pool;
+  return delete pool, success;
+}
+API int cudaMemPoolSetAttribute(Pool* pool, int attribute, void* value) {
+  if (pool == nullptr || value == nullptr) return failed(invalid_value);
+  if (attribute >= 1 && attribute <= 3) pool->reuse[attribute - 1] = *static_cast<int*>(value);
+  if (attribute == 4) pool->threshold = *static_cast<std::uint64_t*>(value);
+  return success;
+}
+API int cudaMemPoolGetAttribute(Pool* pool, int attribute, void* value) {
+  if (pool == nullptr || value == nullptr) return failed(invalid_value);
+  if (attribute >= 1 && attribute <= 3) return *static_cast<int*>(value) = pool->reuse[attribute - 1], success;
+  if (attribute == 4) return *static_cast<std::uint64_t*>(value) = pool->threshold, success;
+  if (attribute > 8) return failed(invalid_value);
+  // What is reserved and used, now and at most.
+  return *static_cast<std::uint64_t*>(value) = fact("memory_bytes") - free_bytes(), success;
+}
+API int cudaMemPoolSetAccess(Pool*, const void*, std::size_t) { return success; }
+API int cudaMemPoolTrimTo(Pool*, std::size_t) { return success; }
 
 // Symbols ------------------------------------------------------------------------------------------------------------
 

@@ -89,6 +89,9 @@ API int cuDeviceGetAttribute(int* value, int attribute, int) {
   return success;
 }
 
+// What NVIDIA's own libraries tell each other: NVRTC asks, and does without.
+API int cuGetExportTable(const void** table, const void*) { return *table = nullptr, not_found; }
+
 API int cuDevicePrimaryCtxRetain(void** to, int) { return *to = &context, success; }
 API int cuDevicePrimaryCtxRelease(int) { return success; }
 BOTH(cuDevicePrimaryCtxRelease, (int device), (device))
@@ -174,6 +177,18 @@ API int cuFuncSetAttribute(void* function, int attribute, int value) {
   return k->most_dynamic = static_cast<unsigned>(value), success;
 }
 API int cuFuncSetCacheConfig(void*, int) { return success; }
+
+// Libraries are modules, and their kernels functions: there is one context.
+API int cuLibraryLoadData(void** to, const void* image, int*, void**, unsigned, int*, void**, unsigned) { return cuModuleLoadData(to, image); }
+API int cuLibraryLoadFromFile(void** to, const char* name, int*, void**, unsigned, int*, void**, unsigned) { return cuModuleLoad(to, name); }
+API int cuLibraryUnload(void* library) { return cuModuleUnload(library); }
+API int cuLibraryGetModule(void** to, void* library) { return *to = library, success; }
+API int cuLibraryGetKernel(void** to, void* library, const char* name) { return cuModuleGetFunction(to, library, name); }
+API int cuLibraryGetGlobal(DevicePointer* to, std::size_t* bytes, void* library, const char* name) { return cuModuleGetGlobal(to, bytes, library, name); }
+API int cuLibraryGetManaged(DevicePointer* to, std::size_t* bytes, void* library, const char* name) { return cuModuleGetGlobal(to, bytes, library, name); }
+API int cuKernelGetFunction(void** to, void* kernel) { return *to = kernel, success; }
+API int cuKernelGetAttribute(int* value, int attribute, void* kernel, int) { return cuFuncGetAttribute(value, attribute, kernel); }
+API int cuKernelSetAttribute(int attribute, int value, void* kernel, int) { return cuFuncSetAttribute(kernel, attribute, value); }
 API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* function, int threads, std::size_t shared) {
   return *blocks = blocks_per_multiprocessor(static_cast<Kernel*>(function), threads, shared), success;
 }

@@ -96,6 +96,23 @@ struct HostParameters {
   void* data;
 };
 
+// A launch with the values of its arguments, which lie in no stack of the program.
+struct KeptLaunch {
+  Launch launch;
+  std::shared_ptr<std::vector<std::vector<char>>> values = std::make_shared<std::vector<std::vector<char>>>();
+  std::shared_ptr<std::vector<void*>> arguments = std::make_shared<std::vector<void*>>();
+
+  explicit KeptLaunch(const Launch& from) : launch(from) {
+    for (std::size_t n = 0; n < from.kernel->parameters.size(); ++n) {
+      const char* const value = static_cast<const char*>(from.arguments[n]);
+      values->emplace_back(value, value + from.kernel->parameters[n]);
+    }
+    for (std::vector<char>& value : *values) arguments->push_back(value.data());
+    launch.arguments = arguments->data();
+  }
+  int operator()() const { return run(launch); }
+};
+
 std::function<int()> work_of(const KernelParameters* p) {
   Kernel* k = p == nullptr ? nullptr : kernel_of(p->function);
   if (k == nullptr || p->arguments == nullptr || learn(k) != success) return nullptr;
@@ -130,20 +147,7 @@ std::function<int()> copy_work(void* to, const void* from, std::size_t bytes, in
 
 namespace autosched::program::runtime {
 
-std::function<int()> kept_launch(const Launch& launch) {
-  auto values = std::make_shared<std::vector<std::vector<char>>>();
-  for (std::size_t n = 0; n < launch.kernel->parameters.size(); ++n) {
-    const char* const value = static_cast<const char*>(launch.arguments[n]);
-    values->emplace_back(value, value + launch.kernel->parameters[n]);
-  }
-  return [launch, values]() -> int {
-    std::vector<void*> arguments;
-    for (std::vector<char>& value : *values) arguments.push_back(value.data());
-    Launch again = launch;
-    again.arguments = arguments.data();
-    return run(again);
-  };
-}
+std::function<int()> kept_launch(const Launch& launch) { return KeptLaunch(launch); }
 
 bool captured(void* stream) {
   const std::lock_guard lock(graphs);
@@ -254,6 +258,13 @@ API int cudaGraphAddDependencies(Graph*, Node* const* from, Node* const* to, con
 API int cudaGraphAddDependencies(Graph*, Node* const* from, Node* const* to, std::size_t count) {
 #endif
   for (std::size_t k = 0; k < count; ++k) to[k]->after.push_back(from[k]);
+  return success;
+}
+API int cudaGraphKernelNodeGetParams(const Node* node, KernelParameters* to) {
+  const KeptLaunch* const kept = node == nullptr || to == nullptr ? nullptr : node->work.target<KeptLaunch>();
+  if (kept == nullptr) return failed(invalid_value);
+  const Launch& l = kept->launch;
+  *to = {const_cast<void*>(function_of(l.kernel)), l.grid, l.block, static_cast<unsigned>(l.shared), l.arguments, nullptr};
   return success;
 }
 API int cudaGraphKernelNodeSetParams(Node* node, const KernelParameters* p) { return replace(node, work_of(p)); }

@@ -9,6 +9,7 @@
 namespace autosched::program::runtime {
 
 Kernel* kernel_of(const void* function);  // nullptr: none
+const void* function_of(const Kernel* kernel);  // the host's, or the kernel itself
 
 struct Extent {
   std::size_t width, height, depth;

@@ -47,24 +47,30 @@ Lanes runnable_lanes(const Warp& w) {
   return lanes;
 }
 
-// The lanes that run next: those deepest in calls, of these the first in the program; the last with `ahead`.
+// The lanes that run next: those deepest in calls, of these the first in the program. With `ahead` the other way round,
+// and those that do not spin before all others: they may be between the two, and hold what these wait for.
 Group choose(const Warp& w, Lanes runnable, bool ahead) {
   Group group;
+  Lanes candidates = runnable;
+  if (ahead) {
+    Lanes spinning = 0;
+    for_lanes(runnable, [&](unsigned k) { spinning |= static_cast<Lanes>(w.thread[k].spins) << k; });
+    if (spinning != runnable) candidates &= ~spinning;
+  }
   std::size_t depth = 0;
   bool first = true;
-  for (Lanes left = runnable; left != 0; left &= left - 1) {
-    const auto k = static_cast<unsigned>(__builtin_ctz(left));
+  for_lanes(candidates, [&](unsigned k) {
     const std::size_t d = w.calls[k].size();
     const std::uint32_t pc = w.pc[k];
-    const bool better = d != depth ? d > depth : ahead ? pc > group.pc : pc < group.pc;
-    if (first || better) {
-      group.pc = pc;
-      group.lanes = 0;
-      depth = d;
-      first = false;
-    }
-    if (pc == group.pc && d == depth) group.lanes |= 1u << k;
-  }
+    const bool better = d != depth ? (d > depth) != ahead : ahead ? pc > group.pc : pc < group.pc;
+    if (!first && !better) return;
+    group.pc = pc;
+    depth = d;
+    first = false;
+  });
+  for_lanes(runnable, [&](unsigned k) {
+    if (w.pc[k] == group.pc && w.calls[k].size() == depth) group.lanes |= 1u << k;
+  });
   for (Lanes left = runnable & ~group.lanes; left != 0; left &= left - 1) {
     const std::uint32_t pc = w.pc[__builtin_ctz(left)];
     if (pc > group.pc) group.meets = std::min(group.meets, pc);
@@ -338,7 +344,7 @@ void run_warp(unsigned index) {
           break;
         case Flow::trap:
           run_as(w, static_cast<unsigned>(__builtin_ctz(now)));
-          stop_launch(Kind::trap, i.site, "the kernel stops here (trap, or a failed assertion)");
+          stop_launch(Kind::trap, i.site, i.immediates == 0 ? "the kernel stops here (trap)" : describe_assertion(w, i).c_str());
         case Flow::polls:
         case Flow::yields:
           if (w.yielded_at != pc) {
@@ -349,7 +355,11 @@ void run_warp(unsigned index) {
           w.yielded_at = ~0u;
           if (const std::uint64_t before = idle_polls.progress(); i.row->flow == Flow::yields) {
             execute(w, i, now);
-            if (i.destinations != 0 && before == idle_polls.progress()) compare_answer(w, i, now);
+            if (before != idle_polls.progress()) {
+              for_lanes(now, [&](unsigned k) { w.thread[k].spins = false; });
+            } else if (i.destinations != 0) {
+              compare_answer(w, i, now);
+            }
           } else {
             if (i.flow == Flow::yields) idle_polls = 0;  // blocks take turns here, and nobody waits
             execute(w, i, now);

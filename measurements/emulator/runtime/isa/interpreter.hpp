@@ -12,6 +12,7 @@ void start();  // once the launch, its buffers and arguments are known
 void start_block();
 void end_block();
 void run_warp(unsigned w);  // until its lanes wait, exit, or let others go on
+std::string describe_assertion(Warp& w, const Instruction& i);  // that fails, of the lane that is `self` (print.cpp)
 [[noreturn]] void stop_launch(emulator::Kind kind, SiteIndex site, const char* message);
 void execute(Warp& w, const Instruction& i, Lanes active);
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "isa/interpreter.hpp"
 #include "isa/memory/memory.hpp"
 #include "isa/values/undefined.hpp"
 #include "memory/global/memory.hpp"
@@ -119,6 +120,16 @@ std::size_t convert(const std::string& format, std::size_t at, Reader& reader, A
   }
   return at + 1;
 }
+
+}  // namespace
+
+// Immediates: as of print, of what __assertfail is told, of which the first is the condition's text.
+std::string describe_assertion(Warp& w, const Instruction& i) {
+  Reader reader(w, i, self->lane);
+  return "the assertion '" + reader.string(w.values<std::uint64_t>(static_cast<std::uint32_t>(i.immediate[0]))[self->lane]) + "' fails";
+}
+
+namespace {
 
 // Immediates: offset in the register file, and bytes, of format and arguments, and of the result where it is there.
 void print(Warp& w, const Instruction& i, Lanes active) {

@@ -167,15 +167,20 @@ extern "C" __global__ void kernel(unsigned* lock, unsigned* o) {
 
 
 @pytest.mark.parametrize("order", BOTH, ids=str)
-@pytest.mark.parametrize("block", [1, 40])
-def test_a_ticket_lock_guards_a_counter(order: Order, block: int) -> None:
-    """With 40 threads, lanes of one warp wait for each other."""
+@pytest.mark.parametrize(("grid", "block"), [(5, 1), (3, 34)])
+def test_a_ticket_lock_guards_a_counter(order: Order, grid: int, block: int) -> None:
+    """With 34 threads, lanes of one warp wait for each other, and warps."""
     source = TICKET_LOCK.replace("RELEASE", "__threadfence();")
-    done = launched(source, words(2), words(1), grid=5, block=block, order=order, output=False)
+    done = launched(source, words(2), words(1), grid=grid, block=block, order=order, output=False)
     assert done.ok, done.reason
-    assert done.arrays[1][0] == 5 * block
+    assert done.arrays[1][0] == grid * block
+
+
+@pytest.mark.parametrize("order", BOTH, ids=str)
+def test_a_ticket_lock_that_is_released_without_a_fence_is_a_race(order: Order) -> None:
     open_ = TICKET_LOCK.replace("RELEASE", "")
-    assert FindingKind.GLOBAL_RACE in kinds(launched(open_, words(2), words(1), grid=5, order=order, output=False))
+    done = launched(open_, words(2), words(1), grid=3, block=34, order=order, output=False)
+    assert FindingKind.GLOBAL_RACE in kinds(done)
 
 
 def test_blocks_that_take_turns_lose_updates_that_are_not_atomic() -> None:

@@ -133,6 +133,13 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
+@pytest.fixture
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge configurations in one process: each takes seconds to import torch."""
+    monkeypatch.setattr("autosched.triton.configs.tuning.pool.usable_cores", lambda: 1)
+
+
+@pytest.mark.usefixtures("one_process")
 def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     junit, page = tmp_path / "check.xml", tmp_path / "check.md"
     arguments = ["check", "--format", "vllm", str(folder), "--junit", str(junit), "--markdown", str(page), "--json"]
@@ -158,12 +165,6 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     schema = xmlschema.XMLSchema(Path(__file__).parents[2] / "regression" / "junit.xsd")
     schema.validate(str(junit))
     assert "own fused\\-MoE" in page.read_text() or "own fused-MoE" in page.read_text()
-
-
-@pytest.fixture
-def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Judge configurations in one process: each takes seconds to import torch."""
-    monkeypatch.setattr("autosched.triton.configs.tuning.pool.usable_cores", lambda: 1)
 
 
 @pytest.mark.usefixtures("one_process")

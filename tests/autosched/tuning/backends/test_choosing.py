@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from autosched.proofs.launch_counting import CountedLaunch
+from autosched.proofs.machine_counting import counted_in
 from autosched.tuning import tune as tuner
 from autosched.tuning.backends import BackendError, Estimate, Gpus, choose, choosing
 from autosched.tuning.backends import gpus as probing
 from benchmarks.gpu import simulated_gpu
 from cost_models.analytic import predict
 from cost_models.launch_time import CompiledResources, launch_time
+from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import NvrtcMissing
 from measurements.records.measurement import Provenance, Resources
 from measurements.records.policy import Policy
@@ -233,11 +236,25 @@ class TestEstimate:
     ) -> None:
         silent, resources = TemplateSet([dataclasses.replace(MATMUL, counts=None)]), Resources(40, 0, 0, 0, 0, 0)
         executed = LaunchCounts(64, 128, 1, 10, (("fma.rn.f32", 1e4),), 1e4, *[100.0] * 7, 0.0, 1e6, 0, 10**6)
-        monkeypatch.setattr("autosched.tuning.backends.estimates.counted", lambda *_: (executed,))
+        monkeypatch.setattr("autosched.tuning.backends.estimates.counted", lambda *_: (CountedLaunch(executed),))
         seconds = launch_time(executed, H200, CompiledResources(40)).seconds
         assert Estimate(H200, silent)(candidate, resources) == seconds
         monkeypatch.setattr("autosched.tuning.backends.estimates.counted", lambda *_: None)
         assert Estimate(H200, silent)(candidate, resources) is None
+
+    def test_counts_of_the_machine_code_are_taken_where_there_is_a_program(
+        self, candidate: Candidate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        silent, resources = TemplateSet([dataclasses.replace(MATMUL, counts=None)]), Resources(40, 0, 0, 0, 0, 0)
+        in_ptx = LaunchCounts(64, 128, 1, 10, (("fma.rn.f32", 1e4),), 1e4, *[100.0] * 7, 0.0, 1e6, 0, 10**6)
+        in_code = dataclasses.replace(in_ptx, spilled_words=1e4)
+        program = Compiled(tmp_path / "k.cubin", "0", "k", resources, 0.1, "", "sm_90a", "nvrtc", False)
+        monkeypatch.setattr("autosched.tuning.backends.estimates.counted", lambda *_: (CountedLaunch(in_ptx),))
+        monkeypatch.setattr("autosched.tuning.backends.estimates.in_program", lambda *_: [in_code])
+        estimate = Estimate(H200, silent)
+        assert estimate(candidate, resources) == launch_time(in_ptx, H200, CompiledResources(40)).seconds
+        assert estimate(candidate, resources, program) == launch_time(in_code, H200, CompiledResources(40)).seconds
+        assert estimate.name(self.PROBLEM).endswith(f"({counted_in()})") and "(" not in self.ESTIMATE.name(self.PROBLEM)
 
     def test_spills_make_it_slower(self, candidate: Candidate) -> None:
         calm, spilled = Resources(40, 0, 0, 0, 0, 0), Resources(40, 4000, 4000, 0, 0, 0)

@@ -202,6 +202,14 @@ def test_a_function_that_is_nowhere_is_unsupported(run: Run) -> None:
     assert emulation.status == "unsupported" and "elsewhere" in emulation.reason
 
 
+def test_launches_from_the_device_are_refused_by_name(run: Run) -> None:
+    text = """
+    extern "C" void* __cudaCDP2GetParameterBufferV2(void*, dim3, dim3, unsigned);
+    """ + source(1.0).replace("st_global(", "__cudaCDP2GetParameterBufferV2(0, dim3(1), dim3(32), 0); st_global(")
+    emulation = run(text, ARGUMENTS, INPUTS)
+    assert emulation.status == "unsupported" and "not supported: launches from the device" in emulation.reason
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [

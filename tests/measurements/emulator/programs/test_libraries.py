@@ -47,3 +47,8 @@ def test_one_that_does_not_compile_is_said_and_nothing_is_kept(
     with pytest.raises(HostFailure, match="cannot compile"):
         libraries.library_folder()
     assert not list(tmp_path.rglob("libraries-*/*"))
+
+
+def test_a_compiler_of_cuda_needs_no_gpu_and_a_library_of_kernels_does() -> None:
+    needed = ("libnvrtc.so.13", "libcublas.so.13", "libcudart.so.13", "libcurand.so.10")
+    assert libraries.foreign_libraries(needed) == ("libcublas.so.13", "libcurand.so.10")

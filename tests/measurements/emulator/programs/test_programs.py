@@ -127,12 +127,26 @@ def test_a_constant_that_nobody_fills_is_found(build: Build) -> None:
         ("-DCOPY", "cudaMemcpy of 256 bytes from byte 0 of cudaMalloc#1, which has 128"),
         ("-DFREED", "cudaMalloc#1(freed)"),
         ("-DTHREADS", "blocks of 2048 x 1 x 1 threads is refused"),
+        ("-DCLUSTER", "its grid is no multiple of its clusters of 2 x 1 x 1 blocks"),
     ],
 )
 def test_misuse_is_found_and_refused(build: Build, option: str, said: str) -> None:
     done = run(build("misuse", option))
     assert done.returncode == 1 and done.stdout == "PASS\n"
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "error", "said"),
+    [
+        ("-UTRAP", "cudaErrorAssert", """the assertion 'x[threadIdx.x] < most && "below"' fails"""),
+        ("-DTRAP", "cudaErrorLaunchFailure", "the kernel stops here (trap)"),
+    ],
+)
+def test_a_kernel_that_stops_itself_says_why(build: Build, option: str, error: str, said: str) -> None:
+    done = run(build("stops", option))
+    assert done.returncode == 1 and done.stdout == f"{error}\nPASS\n", done.stderr
+    assert "thread (20, 0, 0) of block (0, 0, 0)" in done.stderr and said in done.stderr
 
 
 @pytest.mark.nightly

@@ -163,6 +163,13 @@ BITS = [
             ("b32", "b32", "b32"), lambda a, b, c: c + 5 + (a + b >> 32)),
     Snippet("{ .reg .u32 %l, %h; sub.cc.u32 %l, %a, %b; subc.u32 %h, %c, 5; mov.b32 %d, %h; }", "b32",
             ("b32", "b32", "b32"), lambda a, b, c: c - 5 - int(a < b)),
+    # The flag is the adder's: a subtraction adds the complement and one, and sets it where nothing is borrowed.
+    Snippet("{ .reg .u32 %l, %h; sub.cc.u32 %l, %a, %b; addc.u32 %h, %c, 5; mov.b32 %d, %h; }", "b32",
+            ("b32", "b32", "b32"), lambda a, b, c: c + 5 + int(a >= b)),
+    Snippet("{ .reg .u32 %l, %h; add.cc.u32 %l, %a, %b; subc.u32 %h, %c, 5; mov.b32 %d, %h; }", "b32",
+            ("b32", "b32", "b32"), lambda a, b, c: c - 6 + (a + b >> 32)),
+    Snippet("{ .reg .u64 %l, %h; sub.cc.u64 %l, %a, %b; subc.cc.u64 %l, %c, %a; addc.u64 %h, %b, 5; mov.b64 %d, %h; }",
+            "b64", ("b64", "b64", "b64"), lambda a, b, c: b + 5 + int(c - a - int(a < b) >= 0)),
     Snippet("selp.b32 %d, %a, %b, %c;", "b32", ("b32", "b32", "pred"), lambda a, b, c: a if c else b),
     Snippet("slct.b32.s32 %d, %a, %b, %c;", "b32", ("b32", "b32", "b32"), lambda a, b, c: a if c < 2**31 else b),
     Snippet("setp.lt.s32 %d, %a, %b;", "pred", ("b32", "b32"), lambda a, b: int(signed(a, 32) < signed(b, 32))),

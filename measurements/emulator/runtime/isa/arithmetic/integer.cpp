@@ -188,13 +188,9 @@ void execute_chain(Warp& w, const Instruction& i, Lanes active) {
       a = static_cast<T>(Op == 2 ? product : product >> bits_of<T>);
       b = w.values<T>(i.source(2))[k];
     }
-    const T in = WithCarry ? w.carry >> k & 1u : 0;
-    Wide<T> wide;
-    if constexpr (Op == 1) {
-      wide = static_cast<Wide<T>>(static_cast<Wide<T>>(a) - static_cast<Wide<T>>(b) - in);  // carry: a borrow
-    } else {
-      wide = static_cast<Wide<T>>(static_cast<Wide<T>>(a) + static_cast<Wide<T>>(b) + in);
-    }
+    const Wide<T> in = WithCarry ? w.carry >> k & 1u : Op == 1;
+    if constexpr (Op == 1) b = static_cast<T>(~b);  // ptxas adds the complement: no borrow is a carry
+    const Wide<T> wide = static_cast<Wide<T>>(static_cast<Wide<T>>(a) + static_cast<Wide<T>>(b) + in);
     w.values<T>(i.destination(0))[k] = static_cast<T>(wide);
     if (i.flags & carry_out) {
       const Lanes bit = static_cast<Lanes>(static_cast<Lanes>(wide >> bits_of<T>) & 1u) << k;

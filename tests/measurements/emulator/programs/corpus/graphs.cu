@@ -79,6 +79,31 @@ int main() {
   CHECK(cudaGraphExecKernelNodeSetParams(run, last, &scaling));
   CHECK(cudaGraphLaunch(run, s));
   good = good && out[3] == 14;
+  // What a node is launched with, read and changed: of a captured graph, too.
+  cudaKernelNodeParams had;
+  CHECK(cudaGraphKernelNodeGetParams(middle, &had));
+  good = good && had.func == (void*)add && had.blockDim.x == n && *(float**)had.kernelParams[1] == y;
+  cudaGraphNode_t of_captured[5];
+  count = 5;
+  CHECK(cudaGraphGetNodes(captured, of_captured, &count));
+  for (cudaGraphNode_t node : of_captured) {
+    cudaGraphNodeType type;
+    CHECK(cudaGraphNodeGetType(node, &type));
+    if (type != cudaGraphNodeTypeKernel) continue;
+    CHECK(cudaGraphKernelNodeGetParams(node, &had));
+    if (had.func != (void*)scale) continue;
+    float none = 1;
+    void* instead[] = {had.kernelParams[0], &none};
+    had.kernelParams = instead;
+    CHECK(cudaGraphExecKernelNodeSetParams(twice, node, &had));
+  }
+  CHECK(cudaMemset(x, 0, bytes));
+  CHECK(cudaGraphLaunch(twice, s));
+  float sum[n];
+  CHECK(cudaMemcpy(sum, x, bytes, cudaMemcpyDeviceToHost));
+  good = good && sum[0] == 1;
+  CHECK(cudaMemset(x, 0, bytes));
+  scale<<<1, n>>>(y, 2);
   cudaGraph_t parent;
   cudaGraphNode_t child;
   CHECK(cudaGraphCreate(&parent, 0));

@@ -1,4 +1,5 @@
-// What the runtime refuses: -DCOPY a copy that is too long, -DFREED use of freed memory, -DTHREADS a block that is too large.
+// What the runtime refuses: -DCOPY a copy that is too long, -DFREED use of freed memory, -DTHREADS a block that is too large,
+// -DCLUSTER a grid that is no multiple of its clusters.
 #include "check.h"
 __global__ void touch(int* x) { x[threadIdx.x] = 1; }
 int main() {
@@ -11,6 +12,13 @@ int main() {
   touch<<<1, 32>>>(d);
   CHECK(cudaDeviceSynchronize());
   const bool refused = true;
+#elif defined(CLUSTER)
+  cudaLaunchAttribute pairs[1] = {};
+  pairs[0].id = cudaLaunchAttributeClusterDimension;
+  pairs[0].val.clusterDim = {2, 1, 1};
+  cudaLaunchConfig_t how = {};
+  how.gridDim = dim3(3), how.blockDim = dim3(32), how.attrs = pairs, how.numAttrs = 1;
+  const bool refused = cudaLaunchKernelEx(&how, touch, d) == cudaErrorInvalidClusterSize;
 #else
   touch<<<1, 2048>>>(d);
   const bool refused = cudaGetLastError() == cudaErrorInvalidConfiguration && cudaGetLastError() == cudaSuccess;

@@ -32,6 +32,22 @@ int main() {
     CHECK(cudaStreamDestroy(s));
   }
   bool good = called == parts;
+
+  cudaMemPool_t pool, own;
+  CHECK(cudaDeviceGetDefaultMemPool(&pool, 0));
+  unsigned long long keep = 1 << 20, kept = 0, used = ~0ull;
+  CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+  CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept));
+  CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used));
+  cudaMemPoolProps properties = {};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice;
+  CHECK(cudaMemPoolCreate(&own, &properties));
+  void* of_own;
+  CHECK(cudaMallocFromPoolAsync(&of_own, 256, own, 0));
+  CHECK(cudaFreeAsync(of_own, 0));
+  CHECK(cudaMemPoolDestroy(own));
+  good = good && kept == keep && used < keep && own != pool;
   for (int i = 0; i < n; ++i) good = good && host[i] == static_cast<float>(i) * i;
   CHECK(cudaFreeHost(host));
   return verdict(good);

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from autosched import Kernel
-from autosched.proofs.launch_counting import counted
-from benchmarks.users_kernels.machine_code import (
+from autosched.proofs import machine_counting
+from autosched.proofs.launch_counting import CountedLaunch, counted
+from autosched.proofs.machine_counting import (
+    NotMatched,
     basic_blocks,
-    executed_by_pipe,
+    counted_in,
+    executed_in,
     in_machine_code,
+    in_program,
     pipe_of,
     with_pipes,
 )
-from measurements.compiler.disassembly import DisassemblerMissing, Instruction, nvdisasm
-from measurements.compiler.nvrtc import OPTIONS, NvrtcMissing, compile_source, toolchain_version
+from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
+from measurements.compiler.disassembly import DisassemblerMissing, Instruction, NotDisassembled, nvdisasm
+from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
+from measurements.compiler.pool import CompilePool
 from measurements.emulator.findings import ExecutedLine
+from measurements.records.measurement import Resources
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
 from search_spaces.hardware.costs.ptx_costs import Pipe, by_pipe
 from search_spaces.hardware.devices import device
@@ -41,9 +51,11 @@ def ran(*rows: tuple[int, str, int, int]) -> list[ExecutedLine]:
 
 
 def pipes(instructions: Sequence[Instruction], lines: Sequence[ExecutedLine]) -> dict[Pipe, float]:
-    found = executed_by_pipe(instructions, lines)
-    assert found is not None
-    return found
+    found: Counter[Pipe] = Counter()
+    for opcode, times in executed_in(instructions, lines).items():
+        found[pipe_of(opcode)] += round(times)
+        assert times == round(times)
+    return dict(found)
 
 
 LOOP = code(
@@ -125,6 +137,14 @@ def test_a_division_is_what_ptxas_makes_of_it_without_its_rare_operands() -> Non
     assert not found.get("alu")
 
 
+def test_the_rest_of_a_kernel_that_is_called_and_exits_executes() -> None:
+    left = code("2 BSSY B0,0x30", "2 @P0 BRA 0x30", "2 CALL.REL.NOINC 0x50", "3 NOP", "3 BRA 0x40")
+    rest = [
+        Instruction(i.address + 80, i.predicate, i.opcode, i.operands.replace("0x10", "0x60"), i.place) for i in LOOP
+    ]
+    assert pipes([*left, *rest], RAN_LOOP)["fma"] == 64
+
+
 def test_a_block_of_lines_that_run_elsewhere_too_executes_no_more_often_than_its_surroundings() -> None:
     """The index of a thread is a function that is inlined before and in a loop."""
     inlined = code("9 IADD3 R7,R7,0x1,RZ", "9 IADD3 R7,R7,R8,RZ", "9 @P1 BRA 0x40", "1 MOV R0,RZ") + tuple(
@@ -144,7 +164,8 @@ def test_a_block_of_lines_that_run_elsewhere_too_executes_no_more_often_than_its
     ids=["nothing ran", "other lines", "a function is called", "no arithmetic"],
 )
 def test_what_cannot_be_told_is_not_told(instructions: Sequence[Instruction], lines: Sequence[ExecutedLine]) -> None:
-    assert executed_by_pipe(instructions, lines) is None
+    with pytest.raises(NotMatched):
+        executed_in(instructions, lines)
 
 
 def test_basic_blocks_begin_where_something_jumps_to_and_end_where_something_jumps() -> None:
@@ -157,22 +178,73 @@ def test_basic_blocks_begin_where_something_jumps_to_and_end_where_something_jum
         ("FFMA.FTZ", "fma"), ("IMAD.WIDE", "imad"), ("IMAD.MOV.U32", "control"), ("LOP3.LUT", "alu"),
         ("FSETP.GT.AND", "alu"), ("MUFU.RCP", "special"), ("DFMA", "f64"), ("HMMA.16816.F32", "tensor"),
         ("LDS.128", "memory"), ("LDC.64", "constant"), ("UIADD3", "control"), ("BAR.SYNC.DEFER_BLOCKING", "control"),
+        ("F2F.F64.F32", "f64"), ("I2F.U32.RP", "special"),
     ],
 )  # fmt: skip
 def test_pipes(opcode: str, expected: str) -> None:
     assert pipe_of(opcode) == expected
 
 
-def test_counts_keep_memory_and_have_the_pipes_of_machine_code() -> None:
-    executed = (("add.s64", 50.0), ("fma.rn.f32", 64.0), ("ld.const.f32", 8.0), ("ld.shared.f32", 64.0))
-    counts = LaunchCounts(64, 128, 1, 10, executed, 1e4, *[100.0] * 7, 0.0, 1e6, 0, 10**6)
-    found = with_pipes(counts, {"fma": 60.0, "alu": 20.0, "imad": 5.0, "special": 2.0, "control": 3.0, "memory": 16.0})
+EXECUTED = (
+    ("add.s64", 50.0), ("bra", 7.0), ("div.rn.f32", 1.0), ("fma.rn.f32", 64.0), ("ld.const.f32", 8.0),
+    ("ld.local.v2.f32", 3.0), ("ld.shared.f32", 64.0),
+)  # fmt: skip
+COUNTS = LaunchCounts(64, 128, 1, 10, EXECUTED, 1e4, *[100.0] * 7, 0.0, 1e6, 0, 10**6)
+
+
+def test_counts_keep_accesses_branches_and_fma_and_have_the_rest_of_machine_code() -> None:
+    found = with_pipes(COUNTS, {"fma": 60.0, "alu": 20.0, "imad": 5.0, "special": 2.0, "control": 3.0, "memory": 16.0})
     assert by_pipe(dict(found.executed)) == {
-        "fma": 60, "alu": 20, "imad": 5, "special": 2, "control": 3, "memory": 64, "constant": 8
+        "fma": 64 + 6, "alu": 20, "imad": 5, "special": 2, "control": 7 + 1, "memory": 64 + 3, "constant": 8
     }  # fmt: skip
+    assert dict(found.executed)["ld.shared.f32"] == 64
+    assert by_pipe(dict(with_pipes(COUNTS, {}).executed)).keys() == {"fma", "control", "memory", "constant"}
 
 
-def test_a_compiled_kernel_executes_the_arithmetic_that_the_emulator_counts() -> None:
+def test_spilled_words_move_as_often_as_their_loop_turns() -> None:
+    """Of 64 turns, each loads four words again; once, two are stored, and the source's own array is no spill."""
+    spilling = code(
+        "1 MOV R0,RZ", "2 LDL.128 R8,[R1]", "2 LDS R1,[R0]", "2 FADD R2,R1,R2", "3 @!P0 BRA 0x10", "4 STL.64 [R1],R2",
+        "4 STG.E [R4],R2", "4 EXIT",
+    )  # fmt: skip
+    found = in_machine_code(CountedLaunch(COUNTS, ((0.5, tuple(RAN_LOOP)), (0.5, tuple(RAN_LOOP)))), spilling)
+    assert found.spilled_words == 64 * 4 + 2 - 3 * 2
+
+
+def test_without_a_disassembler_counts_stay_those_of_ptx(monkeypatch: pytest.MonkeyPatch, program: Compiled) -> None:
+    def missing() -> Path:
+        raise DisassemblerMissing("nvdisasm was not found: pip install nvidia-cuda-nvdisasm")
+
+    launch = CountedLaunch(COUNTS, ((1.0, tuple(RAN_LOOP)),))
+    monkeypatch.setattr(machine_counting, "nvdisasm", missing)
+    assert counted_in() == "PTX"
+    assert in_program([launch], program) == [COUNTS]
+
+
+def test_what_cannot_be_told_is_counted_in_ptx_and_said_once(
+    monkeypatch: pytest.MonkeyPatch, program: Compiled, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(cubin: bytes, entry: str) -> Sequence[Instruction]:
+        raise NotDisassembled(f"the cubin has no function {entry}")
+
+    launch = CountedLaunch(COUNTS, ((1.0, tuple(RAN_LOOP)),))
+    monkeypatch.setattr(machine_counting, "nvdisasm", lambda: Path("nvdisasm"))
+    monkeypatch.setattr(machine_counting, "disassemble", fails)
+    with caplog.at_level(logging.WARNING):
+        assert in_program([launch, launch], program) == [COUNTS, COUNTS]
+    assert caplog.messages == ["instructions are counted in PTX: the cubin has no function sums"]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Compiled:
+    cubin = tmp_path / "sums.cubin"
+    cubin.write_bytes(b"no cubin")
+    allotted = Resources(32, 0, 0, 0, 0, 0)
+    steps = (CompiledStep("sums", allotted), CompiledStep("sums", allotted))
+    return Compiled(cubin, "0", "sums", allotted, 0.1, "", "sm_90a", "nvrtc", False, None, steps)
+
+
+def test_a_compiled_kernel_executes_the_arithmetic_that_the_emulator_counts(tmp_path: Path) -> None:
     """Loops that ptxas unrolls, a division, a loop in a loop, a branch on data."""
     try:
         toolchain_version()
@@ -207,14 +279,13 @@ __global__ void sums(float* out, const float* x, int n, int times) {
     )
     chip, schedule = device("h200"), Schedule(kernel.file.name, (("again", 7),))
     problem = kernel.problem()
-    lowered = kernel.template.kernel(problem, schedule, chip)
-    counts = counted(kernel.template, problem, schedule, chip)
-    built = compile_source(lowered.source, lowered.entry, chip.arch, lowered.headers, (*OPTIONS, "-lineinfo"))
-    assert counts is not None and built.cubin is not None
-    found = in_machine_code(counts[0], built.cubin, built.entry, lowered, problem.under(schedule.values))
-    assert found is not None
-    here, there = by_pipe(dict(counts[0].executed)), by_pipe(dict(found.executed))
+    launches = counted(kernel.template, problem, schedule, chip)
+    with CompilePool(CompileCache(tmp_path / "cubins"), workers=1) as pool:
+        compiled = pool.compile(kernel.template.kernel(problem, schedule, chip), chip.arch)
+    assert launches is not None and isinstance(compiled, Compiled)
+    (found,) = in_program(launches, compiled)
+    here, there = by_pipe(dict(launches[0].counts.executed)), by_pipe(dict(found.executed))
     assert here["fma"] > 7 * 32 and there["fma"] == pytest.approx(here["fma"], rel=0.1)
     assert there["special"] == pytest.approx(here["special"], rel=0.1)
     assert there["alu"] < here["alu"], "ptxas joins additions of addresses"
-    assert there["memory"] == here["memory"]
+    assert (there["memory"], found.spilled_words) == (here["memory"], 0)

@@ -42,17 +42,16 @@ class _Lookup:
 class Legality:
     """Which configurations satisfy every rule: what the rules say themselves, in less time once the tables are made.
 
-    ``constraints`` are about parameters that may lack values of ``parameters``; those are refused. Behind them they
-    have the space's constants, of one value each.
+    ``constraints`` are about parameters that may lack values of ``parameters``; those are refused.
     """
 
     def __init__(self, parameters: Sequence[Parameter], constraints: Constraints, rules: Sequence[Rule]) -> None:
         self._code = []
-        for whole, kept in zip(parameters, constraints.parameters, strict=False):
+        for whole, kept in zip(parameters, constraints.parameters, strict=True):
             codes = {value: code for code, value in enumerate(kept.values)}
             self._code.append(np.array([codes.get(value, -1) for value in whole.values]))
         self._row = {name: i for i, name in enumerate(constraints.index)}
-        self._domains: dict[str, Values] = {p.name: p.values for p in constraints.parameters}
+        self._domains: dict[str, Values] = {p.name: p.values for p in constraints.parameters + constraints.fixed}
         self._lookups: list[_Lookup] = []
         self._evaluated: list[Attribute | Rule] = []
         known = set[str]()

@@ -110,12 +110,12 @@ class Space:
 
     @cached_property
     def _constraints(self) -> Constraints:
-        return Constraints((*self.parameters, *self._fixed), self.attributes)
+        return Constraints(self.parameters, self.attributes, self._fixed)
 
     @cached_property
     def _narrowed(self) -> dict[str, Parameter]:
         """The parameters without the values that a rule on one parameter refuses: tables of them are much smaller."""
-        narrowed = {p.name: p for p in (*self.parameters, *self._fixed)}
+        narrowed = dict(self._parameter)
         for rule in self.rules:
             parameter = narrowed.get(rule.needs[0]) if len(rule.needs) == 1 else None
             if parameter is not None:
@@ -130,7 +130,7 @@ class Space:
 
     @cached_property
     def _narrowed_constraints(self) -> Constraints:
-        return Constraints(tuple(self._narrowed.values()), self.attributes)
+        return Constraints(tuple(self._narrowed.values()), self.attributes, self._fixed)
 
     @cached_property
     def _tree(self) -> CountTree:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.builder import Argument, Builder, Input, Output, Program, program, wg_map
@@ -148,6 +148,109 @@ def random_tiles(seed: int) -> Program:
 
     return made_of(body, f"tiles_{seed}", x=Input("m n", typed), row=Input("n", "f32"), column=Input("m", "bf16"),
                    out=Output("m n", out_type))  # fmt: skip
+
+
+TURNS = (
+    "rows", "columns", "convert", "turn", "loop", "again", "carried", "operand", "computed", "conditional", "mask",
+)  # fmt: skip
+
+
+def random_loops(seed: int, without: Container[int] = ()) -> Program:
+    """Return a loop of products, in whose turns other operations stand between them.
+
+    Those are sums and maxima of rows and columns that scale and shift results, conversions, transposes, a loop in the
+    loop, further products of the same or of computed operands. Behind the loop there may be a second one, of products
+    of its result. ``without``: steps to be left out, by which a failure shrinks.
+    """
+    rng = random.Random(seed)
+    bm, bn, depth, out_type = rng.choice((32, 64)), rng.choice((16, 32, 64)), rng.choice((16, 32)), "f32"
+    typed = rng.choice(("f16", "bf16"))
+    steps = [(rng.choice(TURNS), rng.random(), rng.choice((0.25, 0.5))) for _ in range(rng.randint(1, 6))]
+    behind = [(rng.choice(("rows", "columns", "convert", "turn")), rng.random(), 0.5) for _ in range(rng.randint(0, 2))]
+    steps = [step for number, step in enumerate(steps) if number not in without]
+    behind = [step for number, step in enumerate(behind, 10) if number not in without]
+    chained, first_product = rng.random() < 0.4 and 20 not in without, rng.random() < 0.5
+    grids = [g for g in MAPS if bm % g[0] == 0 and bn % g[1] == 0]
+    count = rng.choice([g[0] * g[1] for g in grids if g[0] * g[1] <= bm // 16 * (bn // 16)] or [0])
+
+    def layout(pick: float) -> WgMap | None:
+        fits = [g for g in grids if g[0] * g[1] == count]
+        if not fits or pick > 0.7:
+            return None
+        g = fits[int(pick / 0.7 * len(fits))]
+        return wg_map(g, [bm // g[0], bn // g[1]])
+
+    def shaped(p: Builder, x: Tile, kind: str, pick: float, by: float) -> Tile:
+        """Return ``x`` after what needs no loads."""
+        if kind == "rows":
+            part = p.reduction("add", p.tanh(x) / bn, dim=1) if pick < 0.5 else p.reduction("maximumf", x, dim=1)
+            return x * p.broadcast(p.sigmoid(part), dim=1, size=bn) + (part if pick < 0.25 else by)
+        if kind == "columns":
+            part = p.reduction("minimumf", x, dim=0) if pick < 0.3 else p.reduction("add", p.tanh(x) / bm, dim=0)
+            return x + p.broadcast(p.tanh(part), dim=0, size=bm) * by
+        if kind == "convert":
+            return p.convert_layout(x, layout(pick), shared=pick > 0.9)
+        return p.transpose(p.transpose(x) * by)
+
+    def body(p: Builder, a: Array, b: Array, extra: Array, w: Array, out: Array, side: Array) -> None:
+        (m, k), n, q = a.shape, b.shape[1], extra.shape[1]
+        i, j = p.blocks((m, n), (bm, bn))
+        acc, carried = p.state(p.zeros((bm, bn))), p.state(p.zeros((bm, 1)))
+        operand = p.state(p.zeros((bm, depth), typed))
+        for s in p.steps(k, depth):
+            left, right = p.load(p.window(a, (i, s), (bm, depth))), p.load(p.window(b, (s, j), (depth, bn)))
+            x = p.mma(left, right) if first_product else p.mma(left, right, acc * 0.5)
+            for kind, pick, by in steps:
+                if kind == "loop":
+                    sums = p.state(p.zeros((bm, 1)))
+                    for t in p.steps(q, 32):
+                        tile = p.load(p.window(extra, (i, t), (bm, 32)))
+                        if pick < 0.5:
+                            tile = tile * p.broadcast(p.tanh(p.reduction("add", tile / bm, dim=0)), dim=0, size=bm)
+                        sums.set(sums * 0.5 + p.reduction("add", tile / 32, dim=1))
+                    x = x + p.broadcast(p.tanh(sums.read()), dim=1, size=bn)
+                elif kind == "again":
+                    x = p.mma(left, right, x) * by if pick < 0.5 else x + p.mma(left, right) * by
+                elif kind == "carried":
+                    carried.set(carried * by + p.reduction("add", p.tanh(x) / bn, dim=1))
+                    x = x * p.broadcast(p.sigmoid(carried.read()), dim=1, size=bn)
+                elif kind == "operand":
+                    operand.set(left)
+                    x = p.mma(operand.read(), right, x * by)
+                elif kind == "computed":
+                    factor = p.load(p.window(extra, (i, 0), (bm, 1)))
+                    own = p.tanh(left.cast("f32") * p.broadcast(factor, dim=1, size=depth)).cast(typed)
+                    x = p.mma(own, right, x * by) if pick < 0.7 else p.mma(p.tanh(own.cast("f32")).cast(typed), right)
+                elif kind == "conditional":
+                    with p.when((s // depth) % 2, int(pick * 2)):
+                        carried.set(carried * 0.5 + by)
+                    x = x + p.broadcast(carried.read(), dim=1, size=bn)
+                elif kind == "mask":
+                    inside = (p.rows(i, bm) % 5 < 3) & (p.columns(s, bn) % 7 < 5)
+                    x = p.where(inside, x, x * by)
+                else:
+                    x = shaped(p, x, kind, pick, by)
+            acc.set(acc * 0.5 + p.tanh(x))
+        end: Tile = acc.read()
+        for kind, pick, by in behind:
+            end = shaped(p, end, kind, pick, by)
+        p.store(end.cast(out_type), p.window(out, (i, j), (bm, bn)))
+        total = p.state(p.broadcast(carried.read(), dim=1, size=bn))
+        if chained:
+            for t in p.steps(q, bn):
+                total.set(p.tanh(total.read()) + p.mma(end.cast(typed), p.load(p.window(w, (0, t), (bn, bn)))))
+        p.store(total, p.window(side, (i, j), (bm, bn)))
+
+    return made_of(
+        body,
+        f"loops_{seed}",
+        a=Input("m k", typed),
+        b=Input("k n", typed),
+        extra=Input("m q", "f32"),
+        w=Input("fixed q", typed),
+        out=Output("m n", out_type),
+        side=Output("m n", "f32"),
+    )
 
 
 def made_of(body: Callable[..., None], name: str, **arrays: Argument) -> Program:

@@ -26,12 +26,21 @@ from search_spaces.programs.language.values import (
     caller,
     fail,
     shape_text,
+    tile_of,
     value_text,
 )
 
 ARRAY_DTYPES = {t.name: t for t in (F16, BF16, F32, E4M3, E5M2, I32, I8, U8)}
 MULTIPLIED = (F16, BF16, F32, E4M3, E5M2, I8)
 LOCALITIES = (0, 1, 2, 3)
+
+
+def _window_of(operation: str, window: object) -> ir.Window:
+    """Return the window of a handle. Raises ProgramError for anything else."""
+    if not isinstance(window, WindowHandle):
+        shown = window.name if isinstance(window, ir.Array) else repr(window)
+        fail(operation, f"it takes a window, not {shown}: use p.window(array, (row, column), (rows, columns))")
+    return window.window
 
 
 class Builder:
@@ -196,7 +205,7 @@ class Builder:
 
     def load(self, window: WindowHandle, *, padding: float = 0.0) -> Tile:
         """Return the elements of a window (RFC, load_tile); ``padding`` outside of the array."""
-        target = window.window
+        target = _window_of("load", window)
         if target.array.role not in ("input", "shared"):
             fail("load", f"{target.array.name} is an output: a program does not read what it writes")
         return self.result(
@@ -208,7 +217,7 @@ class Builder:
 
         What is stored where a tile says (RFC, store_scatter) goes to different places, and to an InOut array: all other
         places keep what the caller left there."""
-        tile, to = value.tile(), window.window
+        tile, to = tile_of("store", value), _window_of("store", window)
         self._check_target("store", "store_tile", tile, to)
         if to.index is not None and to.array.role != "inout":
             fail("store", f"{to.array.name} must be InOut: what no place says keeps the value that it has before")
@@ -221,7 +230,7 @@ class Builder:
 
         ``kind`` is addf, mulf, maximumf, minimumf, maxnumf or minnumf of f32, f16 and bf16; addi, muli, maxs, mins,
         maxu, minu, andi, ori or xori of i32; or assign, where each element is assigned by one block."""
-        tile, to = value.tile(), window.window
+        tile, to = tile_of("atomic_rmw", value), _window_of("atomic_rmw", window)
         self._check_target("atomic_rmw", "atomic_rmw", tile, to)
         if to.array.role != "inout":
             fail("atomic_rmw", f"{to.array.name} must be InOut: what is combined has a value before")
@@ -245,11 +254,12 @@ class Builder:
 
     def prefetch(self, window: WindowHandle, *, locality: int = 3) -> None:
         """Ask for a window to be near when it is loaded (RFC, prefetch_tile); ``locality`` 3 is L1, 1 and 2 are L2."""
-        if window.window.index is not None:
+        target = _window_of("prefetch", window)
+        if target.index is not None:
             fail("prefetch", "a window whose places a tile says is not prefetched")
         if locality not in LOCALITIES:
             fail("prefetch", f"locality is 0 to 3 (RFC, prefetch_tile), not {locality}")
-        self.add(ir.Prefetch(window.window, locality, caller()))
+        self.add(ir.Prefetch(target, locality, caller()))
 
     # Values
 
@@ -276,10 +286,11 @@ class Builder:
         base = index.as_index(first)
         return self.result(shape, I32, lambda v: ir.Coordinates(v, dimension, base, caller()))
 
-    def state(self, value: Tile) -> State:
+    def state(self, value: Tile | State) -> State:
         """Return a variable that a loop carries, with its first value."""
-        state = State(self, self._new(), value.shape, value.value.dtype)
-        self.add(ir.Set(state.number, value.value, caller()))
+        tile = tile_of("state", value)
+        state = State(self, self._new(), tile.shape, tile.value.dtype)
+        self.add(ir.Set(state.number, tile.value, caller()))
         return state
 
     def steps(self, stop: Index | int, step: int, *, first: Index | int = 0) -> Iterator[Index]:
@@ -307,7 +318,13 @@ class Builder:
         self.add(ir.If(number, place, equals, body, source))
 
     def mma(
-        self, a: Tile, b: Tile, c: Tile | State | None = None, *, map: WgMap | None = None, tf32: bool = False
+        self,
+        a: Tile | State,
+        b: Tile | State,
+        c: Tile | State | None = None,
+        *,
+        map: WgMap | None = None,
+        tf32: bool = False,
     ) -> Tile:
         """Return a @ b + c, added up in f32, or of i8 in i32 (RFC, tile_mma).
 
@@ -321,41 +338,43 @@ class Builder:
         Raises:
             ProgramError: Shapes or types that do not fit.
         """
-        (m, k), (depth, n) = a.shape, b.shape
+        left, right = tile_of("mma", a), tile_of("mma", b)
+        (m, k), (depth, n) = left.shape, right.shape
         if k != depth:
             fail(
                 "mma",
-                f"columns of a are rows of b (RFC, tile_mma), not {shape_text(a.shape)} @ {shape_text(b.shape)}",
+                f"columns of a are rows of b (RFC, tile_mma), not {shape_text(left.shape)} @ {shape_text(right.shape)}",
             )
-        if a.value.dtype != b.value.dtype:
-            fail("mma", f"a and b need one type, not {a.value.dtype.name} and {b.value.dtype.name}")
-        if a.value.dtype not in MULTIPLIED:
-            fail("mma", f"a and b are {' or '.join(t.name for t in MULTIPLIED)}, not {a.value.dtype.name}")
-        if tf32 and a.value.dtype != F32:
-            fail("mma", f"tf32 is how f32 is multiplied, not {a.value.dtype.name}")
-        added, sums = None if c is None else c.tile(), I32 if a.value.dtype == I8 else F32
+        if left.value.dtype != right.value.dtype:
+            fail("mma", f"a and b need one type, not {left.value.dtype.name} and {right.value.dtype.name}")
+        if left.value.dtype not in MULTIPLIED:
+            fail("mma", f"a and b are {' or '.join(t.name for t in MULTIPLIED)}, not {left.value.dtype.name}")
+        if tf32 and left.value.dtype != F32:
+            fail("mma", f"tf32 is how f32 is multiplied, not {left.value.dtype.name}")
+        added, sums = None if c is None else tile_of("mma", c), I32 if left.value.dtype == I8 else F32
         if added is not None and (added.shape, added.value.dtype) != ((m, n), sums):
             fail("mma", f"c must be {m}x{n} {sums.name}, not {value_text(added.value)}")
         if map is not None:
             self._verify_map("mma", map, (m, n))
         last = None if added is None else added.value
-        return self.result((m, n), sums, lambda v: ir.Mma(v, a.value, b.value, last, caller(), tf32), map)
+        return self.result((m, n), sums, lambda v: ir.Mma(v, left.value, right.value, last, caller(), tf32), map)
 
-    def transpose(self, value: Tile, *, map: WgMap | None = None) -> Tile:
+    def transpose(self, value: Tile | State, *, map: WgMap | None = None) -> Tile:
         """Rows become columns (RFC, transpose)."""
-        rows, columns = value.shape
+        tile = tile_of("transpose", value)
+        rows, columns = tile.shape
         return self.result(
             (columns, rows),
-            value.value.dtype,
-            lambda v: ir.Transpose(v, value.value, caller()),
+            tile.value.dtype,
+            lambda v: ir.Transpose(v, tile.value, caller()),
             self._map("transpose", map, (columns, rows)),
         )
 
-    def broadcast(self, value: Tile, dim: int, size: int, *, map: WgMap | None = None) -> Tile:
+    def broadcast(self, value: Tile | State, dim: int, size: int, *, map: WgMap | None = None) -> Tile:
         """Stretch a dimension: an element fills neighbours (RFC, broadcast, broadcast_size).
 
         Args:
-            value: The tile.
+            value: The tile, or a variable that a loop carries.
             dim: 0 or 1.
             size: A multiple of its extent there, which may be 1.
             map: Who holds which part of the result; None leaves that to the schedule.
@@ -365,17 +384,18 @@ class Builder:
         """
         if dim not in (0, 1):
             fail("broadcast", f"a tile has the dimensions 0 and 1, not {dim}")
-        extent = value.shape[dim]
-        if size % extent:
+        tile = tile_of("broadcast", value)
+        extent = tile.shape[dim]
+        if size < 1 or size % extent:
             fail(
                 "broadcast",
-                f"dimension {dim} of {shape_text(value.shape)} does not divide {size} (RFC, broadcast_size)",
+                f"dimension {dim} of {shape_text(tile.shape)} does not divide {size} (RFC, broadcast_size)",
             )
-        shape = (size, value.shape[1]) if dim == 0 else (value.shape[0], size)
+        shape = (size, tile.shape[1]) if dim == 0 else (tile.shape[0], size)
         return self.result(
             shape,
-            value.value.dtype,
-            lambda v: ir.Broadcast(v, value.value, dim, caller()),
+            tile.value.dtype,
+            lambda v: ir.Broadcast(v, tile.value, dim, caller()),
             self._map("broadcast", map, shape),
         )
 
@@ -394,7 +414,7 @@ class Builder:
         Raises:
             ProgramError: An unknown kind, a type that it does not join, or groups that do not divide the dimension.
         """
-        tile = value.tile()
+        tile = tile_of("reduction", value)
         row = REDUCTIONS.get(kind)
         if row is None:
             fail("reduction", f"there is no kind {kind}: use {', '.join(REDUCTIONS)}")
@@ -420,7 +440,7 @@ class Builder:
     def convert_layout(self, value: Tile | State, map: ir.Given | None = None, *, shared: bool = False) -> Tile:
         """Return the same values, held as ``map`` says, or as the search decides (RFC, convert_layout). ``shared``:
         through shared memory even where registers would do (VectorExt, shared_memory_conversion)."""
-        tile = value.tile()
+        tile = tile_of("convert_layout", value)
         if map is not None:
             self._verify_map("convert_layout", map, tile.shape)
         return self.result(tile.shape, tile.value.dtype, lambda v: ir.Convert(v, tile.value, shared, caller()), map)
@@ -477,15 +497,16 @@ class Builder:
         left = a.tile() if isinstance(a, (Tile, State)) else None
         return self.map(bits if left is not None and left.value.dtype == I32 else truths, a, b)
 
-    def cast(self, value: Tile, to: str) -> Tile:
+    def cast(self, value: Tile | State, to: str) -> Tile:
         """Return the values in another type, rounded where it is narrower."""
+        tile = tile_of("cast", value)
         try:
             type_ = dtype(to, ARRAY_DTYPES)
         except ValueError as error:
             fail("cast", str(error))
-        if type_ in (I8, U8, E4M3, E5M2) or (type_ == I32 and value.value.dtype.is_float):
+        if type_ in (I8, U8, E4M3, E5M2) or (type_ == I32 and tile.value.dtype.is_float):
             fail("cast", f"to {to} is not offered: whole numbers become f32, and narrow ones i32")
-        return self.result(value.shape, type_, lambda v: ir.Map(v, "cast", (value.value,), caller()))
+        return self.result(tile.shape, type_, lambda v: ir.Map(v, "cast", (tile.value,), caller()))
 
     # Functions by name
 

@@ -83,6 +83,15 @@ def value_text(value: ir.Value) -> str:
     return f"{shape_text(value.shape)} {value.dtype.name}"
 
 
+def tile_of(operation: str, value: object) -> Tile:
+    """Return a tile, or what a variable holds now. Raises ProgramError for anything else."""
+    if isinstance(value, WindowHandle):
+        fail(operation, f"it takes a tile, not a window of {value.window.array.name}: load it")
+    if not isinstance(value, Arithmetic):
+        fail(operation, f"it takes a tile, not {value!r}")
+    return value.tile()
+
+
 class Arithmetic(ABC):
     """Operators element by element, of tiles with each other and with numbers; extents of 1 stretch."""
 
@@ -195,7 +204,7 @@ class State(Arithmetic):
 
     def set(self, value: Tile | State) -> None:
         """Give it another value. Raises ProgramError for another shape or type."""
-        tile = value.tile()
+        tile = tile_of("set", value)
         if (tile.shape, tile.value.dtype) != (self.shape, self.dtype):
             fail("set", f"a state of {shape_text(self.shape)} {self.dtype.name} cannot become {value_text(tile.value)}")
         self.builder.add(ir.Set(self.number, tile.value, caller()))

@@ -102,6 +102,7 @@ class Emitter(Products):
             case ir.Read(_, state):
                 return self._read(result, state, spread, source)
             case ir.Transpose(_, value):
+                self._finish_product(value.id)  # under another name nobody would know that it waits
                 return self.refs[value.id, spread.swap()]
             case ir.Broadcast(_, value, dimension):
                 _, table = fold(self.of(spread), dimension, operation.size)

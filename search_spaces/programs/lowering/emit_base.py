@@ -15,6 +15,7 @@ from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.lowering.elements import Code
 from search_spaces.programs.lowering.refs import Ref, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
+from search_spaces.programs.planning.estimates import AFTER, sum_name
 from search_spaces.programs.planning.memory import EARLY_COPIES, Memory, stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.splits import Split, split_of
@@ -23,7 +24,6 @@ from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
 from search_spaces.programs.planning.ways import fragments, is_boxed, is_opaque
 from search_spaces.spaces.parameters import Value
 
-AFTER, INSIDE = "after_loop", "in_loop"
 SHARED_ALIGNMENT = 1024  # of a block's dynamic shared memory (ptx/shared_memory.cuh)
 
 
@@ -62,7 +62,7 @@ class EmitterBase:
         self.partial = {
             reduce.result.id: state
             for i, (state, reduce) in enumerate(found.sums.items())
-            if values.get(f"sum_{i + 1}", INSIDE) == AFTER
+            if values[sum_name(i)] == AFTER
         }
         self._coordinates: dict[tuple[Distribution, int], str] = {}
         self._scopes: list[list[tuple[Distribution, int]]] = [[]]
@@ -121,6 +121,8 @@ class EmitterBase:
         return self._coordinates[key]
 
     def _enter(self, line: str, source: ir.Source | None = None) -> None:
+        if line != "{":
+            self.finish()  # what was held back is computed once, and by all threads
         self.code.open(line, source)
         self._scopes.append([])
 

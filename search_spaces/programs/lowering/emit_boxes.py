@@ -155,13 +155,7 @@ class Boxes(MemoryAccess):
         self.code.add("ptx::wgmma_commit_group();")
         self._leave("});")
         for state in states:
-            name = self.states[state]
-            self.code.each(
-                self.of(self.found.states[state]).registers,
-                lambda r, name=name: f"ptx::hold_register({name}[{r}]);",  # type: ignore[misc]
-                loop.source,
-                writes=name,
-            )
+            self._hold(self.states[state], self.of(self.found.states[state]).registers, loop.source)
         self.code.flush()
 
     def _products_of(self, loop: ir.Loop) -> Iterator[tuple[ir.Mma, int]]:
@@ -186,6 +180,9 @@ class Boxes(MemoryAccess):
     def _box_products(self, waiting: list[Waiting]) -> None:
         """Emit the multiplications of products, one group of them, and the wait for it."""
         calls = [self._box_call(w.operation, w.array) for w in waiting]
+        for w in waiting:
+            if w.operation.c is not None:  # computed in front of the fence: the compiler does not know of it
+                self._hold(w.array, self.of(self.found.natural[w.operation.result.id]).registers, w.operation.source)
         self.code.flush()
         self.code.add("ptx::wgmma_fence();")
         for line, source in calls:
@@ -193,14 +190,12 @@ class Boxes(MemoryAccess):
         self.code.add("ptx::wgmma_commit_group();")
         self.code.add("ptx::wgmma_wait_group<0>();")
         for w in waiting:
-            count = self.of(self.found.natural[w.operation.result.id]).registers
-            self.code.each(
-                count,
-                lambda r, array=w.array: f"ptx::hold_register({array}[{r}]);",  # type: ignore[misc]
-                w.operation.source,
-                writes=w.array,
-            )
+            self._hold(w.array, self.of(self.found.natural[w.operation.result.id]).registers, w.operation.source)
         self.code.flush()
+
+    def _hold(self, array: str, count: int, source: ir.Source) -> None:
+        """Keep what is written to an array before, and what reads it behind, where they stand."""
+        self.code.each(count, lambda r: f"ptx::hold_register({array}[{r}]);", source, writes=array)
 
     def _box_call(self, o: ir.Mma, array: str) -> tuple[str, ir.Source]:
         number = self.found.product_of[o.result.id]
@@ -212,6 +207,7 @@ class Boxes(MemoryAccess):
             of = f"Operand_{a.name}, Operand_{b.name}, {fragments}"
             return f"tile::multiply_boxes<{of}>({array}, tile_{a.name}, tile_{b.name}, warp / 4, {more});", o.source
         packed = self._pack(a, self.of(spread).registers, o.source)
+        self._hold(packed.name, self.of(spread).registers // 2, o.source)
         of = f"{o.a.dtype.c_name}, Operand_{b.name}, {fragments}"
         return f"tile::multiply_registers<{of}>({array}, {packed.name}, tile_{b.name}, {more});", o.source
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from search_spaces.hardware.fragments import WARP
@@ -19,6 +19,12 @@ from search_spaces.programs.planning.ways import fragments, is_boxed, is_opaque
 from search_spaces.spaces.parameters import Value
 
 OVERHEAD = 24  # registers for addresses and counters
+AFTER, INSIDE = "after_loop", "in_loop"  # when the lanes' and warps' parts of a carried sum are joined
+
+
+def sum_name(number: int) -> str:
+    """Return the parameter of a carried sum."""
+    return f"sum_{number + 1}"
 
 
 def map_warps(given: WgMap | NestedLayout) -> int:
@@ -59,17 +65,33 @@ def fitting(found: Inference, values: Mapping[str, Value]) -> Numbers | None:
 
 @dataclass(frozen=True)
 class Needs:
-    """Of a schedule: ``registers`` of a thread, at least, among them those of the ``fragments`` of a step; the shapes
-    of the tiles that are exchanged in loops and outside of them; bytes of reductions across warps there; and why no
-    kernel of it can be made, or None."""
+    """What a schedule needs.
+
+    Attributes:
+        registers: Of a thread, at least.
+        fragments: Registers among them that hold the fragments of a step.
+        tiles: Shapes of the tiles that are exchanged, by the outermost loop around (None: outside of loops).
+        joined: Bytes of reductions across warps, likewise, without those of ``sums``.
+        sums: Of each sum that a loop carries, the place in the loop and the one behind it, and bytes to join it there.
+        why_not: Why no kernel of it can be made, or None.
+    """
 
     registers: int = 0
     fragments: int = 0
-    inside: frozenset[tuple[int, int]] = frozenset()
-    outside: frozenset[tuple[int, int]] = frozenset()
-    joined_inside: int = 0
-    joined_outside: int = 0
+    tiles: Mapping[int | None, frozenset[tuple[int, int]]] = field(default_factory=dict)
+    joined: Mapping[int | None, int] = field(default_factory=dict)
+    sums: tuple[tuple[int | None, int | None, int], ...] = ()
     why_not: str | None = None
+
+    def joined_at(self, place: int | None, values: Mapping[str, Value]) -> int:
+        """Return the shared bytes of reductions across warps; ``values`` say when the sums that may be joined there
+        are."""
+        parts = [self.joined.get(place, 0)]
+        for i, (inside, behind, size) in enumerate(self.sums):
+            when = values.get(sum_name(i))
+            if when is not None and place == (behind if when == AFTER else inside):
+                parts.append(size)
+        return max(parts)
 
 
 def needs(found: Inference, values: Mapping[str, Value]) -> Needs:
@@ -85,14 +107,16 @@ def _needs(found: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
     reason = _why_not(found, made)
     if reason is not None:
         return Needs(why_not=reason)
-    inside, joined_inside = _exchanged(found, made, True)
-    outside, joined_outside = _exchanged(found, made, False)
-    registers, read = _registers(found, made), _fragments(found, made)
-    return Needs(registers, read, inside, outside, joined_inside, joined_outside)
+    return Needs(_registers(found, made), _fragments(found, made), *_exchanges(found, made))
 
 
 def _why_not(found: Inference, made: Numbers) -> str | None:
-    """Return what no rule about one distribution sees: groups that cut across digits or subgroups."""
+    """Return what no rule about one distribution sees: maps of other blocks, groups that cut across digits or
+    subgroups."""
+    for id_, given in found.given.items():
+        if map_warps(given) != made.warps:
+            source = found.made[id_].source
+            return f"the map at {source} has {map_warps(given)} subgroups, and the block {made.warps}"
     for id_, operation in found.made.items():
         if not found.wanted.get(id_):
             continue
@@ -154,31 +178,48 @@ def _fragments(found: Inference, made: Numbers) -> int:
     return most
 
 
-def _exchanged(found: Inference, made: Numbers, inside: bool) -> tuple[frozenset[tuple[int, int]], int]:
-    shapes: set[tuple[int, int]] = set()
-    joined = 0
+def outermost(found: Inference, around: Iterable[int]) -> int | None:
+    """Return the loop whose ring lives while what is in all loops of ``around`` runs; None outside of loops."""
+    return next((number for number in around if number in found.loops), None)
 
-    def exchange(source: Distribution, target: Distribution, forced: bool = False) -> None:
+
+def _exchanges(
+    found: Inference, made: Numbers
+) -> tuple[
+    dict[int | None, frozenset[tuple[int, int]]], dict[int | None, int], tuple[tuple[int | None, int | None, int], ...]
+]:
+    """Return the ``tiles``, ``joined`` and ``sums`` of Needs."""
+    shapes: dict[int | None, set[tuple[int, int]]] = {}
+    joined: dict[int | None, int] = {}
+    sums: dict[int, tuple[int | None, int | None, int]] = {r.result.id: (None, None, 0) for r in found.sums.values()}
+
+    def exchange(id_: int, source: Distribution, target: Distribution, forced: bool = False) -> None:
         if forced or (source != target and move(source, target, made.warps) is None):
-            shapes.add(source.shape)
+            shapes.setdefault(outermost(found, found.inside[id_]), set()).add(source.shape)
+
+    def join(place: int | None, size: int) -> None:
+        joined[place] = max(joined.get(place, 0), size)
 
     for value, source, target in found.conversions:
-        if bool(found.inside[value.id]) == inside:
-            exchange(made.of(source), made.of(target))
+        exchange(value.id, made.of(source), made.of(target))
     if made.products and is_opaque(made.products[0].intrinsic):
         for operation in found.made.values():
             if isinstance(operation, ir.Mma):
-                around = len(found.inside[operation.result.id]) - (read_behind(found, operation) is not None)
-                joined = max(joined, WARP_BYTES * made.warps * (bool(around) == inside))
-    sums = {r.result.id for r in found.sums.values()}  # joined in the loop or behind it
+                around = found.inside[operation.result.id]
+                behind = around if read_behind(found, operation) is None else around[:-1]
+                join(outermost(found, behind), WARP_BYTES * made.warps)
     for id_ in found.moving:
         operation = found.made[id_]
         if not found.wanted.get(id_):
             continue
-        if isinstance(operation, ir.Reduce) and (bool(found.inside[id_]) == inside or id_ in sums):
-            of = made.of(found.sources[id_])
-            joined = max(joined, across_bytes(of, operation.dimension, of.folded(operation.dimension, operation.size)))
-        if isinstance(operation, ir.Convert) and bool(found.inside[id_]) == inside:
+        if isinstance(operation, ir.Reduce):
+            of, around = made.of(found.sources[id_]), found.inside[id_]
+            size = across_bytes(of, operation.dimension, of.folded(operation.dimension, operation.size))
+            if id_ in sums:
+                sums[id_] = outermost(found, around), outermost(found, around[:-1]), size
+            else:
+                join(outermost(found, around), size)
+        if isinstance(operation, ir.Convert):
             own: Spread = found.natural.get(operation.value.id, found.natural[id_])
-            exchange(made.of(own), made.of(found.natural[id_]), operation.shared)
-    return frozenset(shapes), joined
+            exchange(id_, made.of(own), made.of(found.natural[id_]), operation.shared)
+    return {place: frozenset(of) for place, of in shapes.items()}, joined, tuple(sums.values())

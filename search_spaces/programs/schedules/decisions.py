@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import numpy as np
-
-from search_spaces.arrays import IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.shared_layout import sampled_layouts
 from search_spaces.programs.inference.inference import Staged
-from search_spaces.programs.lowering.emit_base import AFTER, INSIDE
 from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices, unique_operands
 from search_spaces.programs.planning.memory import (
     EXCHANGES,
     SHARED_LAYOUTS,
-    exchange_bytes,
-    shared_tile_bytes,
     stage_names,
 )
 from search_spaces.programs.planning.splits import SPLITS
 from search_spaces.programs.planning.staging import REGISTERS, SHARED
 from search_spaces.programs.planning.tails import MASKED, PEELED, peelable, tail_names
 from search_spaces.programs.planning.unrolling import UNROLLS, unrollable
-from search_spaces.programs.planning.ways import has_boxes
 from search_spaces.programs.problem import ProgramProblem
-from search_spaces.programs.schedules.boxes import BARRIER_BYTES, filling, threads, workers
+from search_spaces.programs.schedules.boxes import filling, threads, workers
 from search_spaces.programs.schedules.fragments import fragment_buffers
+from search_spaces.programs.schedules.shared_memory import added, shared_memory
 from search_spaces.programs.schedules.sizes import anchor_count, derived_sizes, is_turnable
-from search_spaces.programs.schedules.streams import early_copies, is_splittable, stream_attributes, stream_k
+from search_spaces.programs.schedules.streams import is_splittable, stream_attributes, stream_k
 from search_spaces.spaces.columns import ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
@@ -103,7 +97,11 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
         listed.append(ordinal("split_k", SPLITS, "blocks that share the turns of the loop, of which the last adds up"))
         listed += stream_k(found)
     for i in range(len(first.sums)):
-        listed.append(categorical(f"sum_{i + 1}", (INSIDE, AFTER), "when the lanes' parts of a sum are joined"))
+        listed.append(
+            categorical(
+                estimates.sum_name(i), (estimates.INSIDE, estimates.AFTER), "when the lanes' parts of a sum are joined"
+            )
+        )
     for place, store in enumerate(first.stores):
         if is_turnable(first, place):
             listed.append(
@@ -153,7 +151,7 @@ def constants(problem: ProgramProblem) -> dict[str, int]:
 def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]:
     """Return derived columns, shared by rules, lowering and counts."""
     found = choices(problem)
-    first, operands = found.first, unique_operands(found.first)
+    operands = unique_operands(found.first)
     listed: list[Attribute] = []
     for sizes in derived_sizes(problem):
         listed += sizes.attribute(found)
@@ -167,14 +165,8 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
         listed.append(_peelable(found, place, name))
     shaping = shaping_names(problem, device)
 
-    shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
-    bit = {shape: 1 << at for at, shape in enumerate(shapes)}
-
     def needs(read: Callable[[estimates.Needs], int]) -> Callable[..., object]:
         return each(lambda **values: read(estimates.needs(found.inference(values), values)))
-
-    def mask(of: frozenset[tuple[int, int]]) -> int:
-        return sum(bit[shape] for shape in of)
 
     def live(fragment_buffers: int = 1, **values: Value) -> int:
         found_needs = estimates.needs(found.inference(values), values)
@@ -183,17 +175,12 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     buffers = {p.name: p.name for p in fragment_buffers(found)}
     doc = "registers of values, a lower estimate"
     listed.append(Attribute("live_registers", each(live), doc, names={**shaping, **buffers}))
-    for name, read, doc in (
-        *(((STEP_REGISTERS, lambda n: n.fragments, "registers of the fragments of a step"),) if buffers else ()),
-        ("exchanged_inside", lambda n: mask(n.inside), "which tiles are exchanged in loops, a bit for each shape"),
-        ("exchanged_outside", lambda n: mask(n.outside), "which tiles are exchanged outside of loops"),
-        ("joined_inside", lambda n: n.joined_inside, "shared bytes of reductions across warps in loops"),
-        ("joined_outside", lambda n: n.joined_outside, "shared bytes of reductions across warps outside of loops"),
-    ):
-        listed.append(Attribute(name, needs(read), doc, names=shaping))
+    if buffers:
+        doc = "registers of the fragments of a step"
+        listed.append(Attribute(STEP_REGISTERS, needs(lambda n: n.fragments), doc, names=shaping))
     copying = {f"registers_{i}": f"staging_{s.name}" for i, s in enumerate(operands)}
     if operands and all(s.loop is not None for s in operands):  # with tiles that stay, more would depend on their home
-        parts = _added("copying", list(copying.values()), "registers that copy tiles")
+        parts = added("copying", list(copying.values()), "registers that copy tiles")
         listed += parts
         copying = {"copying": parts[-1].name}
     listed.append(
@@ -204,95 +191,8 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
             names={"live": "live_registers", **copying},
         )
     )
-    exchange = {"exchange": "exchange"} if estimates.may_exchange(found.inferences.values()) else {}
-    stored: dict[str, str] = {}
-    for p in parameters(problem, device):
-        if p.name.startswith("store_"):
-            stored |= {p.name: p.name, f"shape_{p.name}": f"shape_{p.name}"}
-
-    def scratch(exchanged: int, joined: int, exchange: str = "identity", **turned: Value) -> int:
-        held = {shape for shape, b in bit.items() if exchanged & b}
-        held |= {shapes[int(turned[f"shape_{name}"])] for name, how in turned.items() if how == "turned"}
-        return max([joined, *(exchange_bytes(exchange, shape) for shape in held)])
-
-    listed.append(
-        Attribute(
-            "scratch_inside",
-            each(scratch),
-            "shared bytes of exchanges in loops",
-            names={"exchanged": "exchanged_inside", "joined": "joined_inside", **exchange},
-        )
-    )
-    listed.append(
-        Attribute(
-            "scratch_outside",
-            each(scratch),
-            "shared bytes of exchanges outside of loops",
-            names={"exchanged": "exchanged_outside", "joined": "joined_outside", **exchange, **stored},
-        )
-    )
-    kept = {f"kept_{i}": f"kept_bytes_{s.name}" for i, s in enumerate(operands) if s.loop is None}
-    for place, array in enumerate(first.trace.shared):
-        kept[f"shared_{place}"] = f"bytes_{array.name}"
-        listed.append(_shared_bytes(found, place, array.name))
-    listed.append(
-        Attribute(
-            "kept_bytes",
-            lambda inside, **c: sum(c.values()) + 0 * inside,
-            "shared bytes of tiles that stay",
-            names={"inside": "scratch_inside", **kept},
-        )
-    )
-    rings = []
-    for place, name in enumerate(stage_names(first).values()):
-        loop = list(stage_names(first))[place]
-        ring = name.replace("stages", "ring_bytes")
-        parts = _added(ring, [f"stage_bytes_{s.name}" for s in operands if s.loop == loop], "shared bytes of a stage")
-        listed += parts
-        listed.append(
-            Attribute(
-                ring,
-                lambda stages, stage: stages * stage,
-                "shared bytes of a ring",
-                names={"stages": name, "stage": parts[-1].name},
-            )
-        )
-        rings.append(ring)
-    if is_splittable(found) and all(s.loop is not None for s in operands) and not first.trace.shared:
-        listed.append(early_copies(parts[-1].name))
-
-    barriers = BARRIER_BYTES if has_boxes(found.element, device) else 0
-
-    def shared(kept: IntArray, inside: IntArray, outside: IntArray, **c: IntArray) -> IntArray:
-        most = np.zeros_like(kept)
-        for ring in c.values():
-            most = np.maximum(most, ring)
-        total: IntArray = kept + np.maximum(most + inside, outside) + barriers
-        return total
-
-    listed.append(
-        Attribute(
-            "shared_bytes",
-            shared,
-            "shared memory of a block",
-            names={
-                "kept": "kept_bytes",
-                "inside": "scratch_inside",
-                "outside": "scratch_outside",
-                **{f"ring_{i}": name for i, name in enumerate(rings)},
-            },
-        )
-    )
+    listed += shared_memory(problem, device, parameters(problem, device), shaping)
     return tuple(listed)
-
-
-def _added(name: str, parts: Sequence[str], doc: str) -> list[Attribute]:
-    """Return the sum of columns, one after another: fewer sums than combinations of parts are left to be counted."""
-    found = [Attribute(f"{name}_{parts[0]}", lambda part: 1 * part, doc, names={"part": parts[0]})]
-    for part in parts[1:]:
-        names = {"before": found[-1].name, "part": part}
-        found.append(Attribute(f"{name}_{part}", lambda before, part: before + part, doc, names=names))
-    return found
 
 
 def _peelable(found: Choices, place: int, name: str) -> Attribute:
@@ -302,14 +202,6 @@ def _peelable(found: Choices, place: int, name: str) -> Attribute:
 
     doc = "whether the last turn alone reaches beyond arrays"
     return Attribute(f"peelable_{name}", each(can_be), doc, names={n: n for n in found.domains})
-
-
-def _shared_bytes(found: Choices, place: int, name: str) -> Attribute:
-    def size(layout: str, **values: Value) -> int:
-        return shared_tile_bytes(found.inference(values).trace.shared[place], layout)
-
-    names = {"layout": f"layout_{name}", **{n: n for n in found.domains}}
-    return Attribute(f"bytes_{name}", each(size), f"shared bytes of {name}", names=names)
 
 
 def _threads(found: Choices, name: str) -> Attribute:

@@ -30,6 +30,7 @@ from search_spaces.programs.schedules.decisions import (
 from search_spaces.programs.schedules.fragments import fragment_pruning, fragment_rules
 from search_spaces.programs.schedules.opaque import opaque_pruning, opaque_rules
 from search_spaces.programs.schedules.operands import operand_pruning, split_pruning, split_rules, staged_rules
+from search_spaces.programs.schedules.shared_memory import places, scratch_name
 from search_spaces.programs.schedules.sizes import anchor_count
 from search_spaces.programs.schedules.streams import stream_pruning, stream_rules
 from search_spaces.spaces.each import each
@@ -291,9 +292,9 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
         rules.append(
             Rule(
                 "exchange_used",
-                lambda exchange, inside, outside: (inside + outside > 0) | (exchange == EXCHANGES[0]),
+                lambda exchange, **scratch: (sum(scratch.values()) > 0) | (exchange == EXCHANGES[0]),
                 "nothing changes hands in shared memory, so its layout {exchange} does not matter",
-                names={"exchange": "exchange", "inside": "scratch_inside", "outside": "scratch_outside"},
+                names={"exchange": "exchange", **{p: scratch_name(p) for p in places(first)}},
             )
         )
     if len(first.trace.blocks) > 1:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -21,16 +22,18 @@ SAMPLE_ROWS = 1 << 13
 class Constraints:
     """Parameters, attributes and rules of a space; each relation is made once, when first asked for."""
 
-    def __init__(self, parameters: Sequence[Parameter], attributes: Sequence[Attribute]) -> None:
-        """``attributes`` must come after the attributes they need."""
-        self.parameters = tuple(parameters)
+    def __init__(
+        self, parameters: Sequence[Parameter], attributes: Sequence[Attribute], fixed: Sequence[Parameter] = ()
+    ) -> None:
+        """``attributes`` must come after the attributes they need. ``fixed``: the constants, of one value each."""
+        self.parameters, self.fixed = tuple(parameters), tuple(fixed)
         self.attributes = {a.name: a for a in attributes}
-        self._names = [*(p.name for p in parameters), *self.attributes]
+        self._domains: dict[str, Values] = {p.name: p.values for p in (*parameters, *fixed)}
+        self._names = [*self._domains, *self.attributes]
         self.index = {name: i for i, name in enumerate(self._names)}
-        self._domains: dict[str, Values] = {p.name: p.values for p in parameters}
         self._definitions: dict[str, Relation | None] = {}
         self._rules: dict[str, Relation | None] = {}
-        self._below = [1 << i for i in range(len(self.parameters))]
+        self._below = [1 << i for i in range(len(self._domains))]
         for a in attributes:
             below = 0
             for name in a.needs:
@@ -39,6 +42,26 @@ class Constraints:
         self._combinations: dict[int, float] = {}
         self._samples: dict[str, tuple[Codes, Values]] = {}
         self._hashes: dict[str, npt.NDArray[np.uint64]] = {}
+
+    @cached_property
+    def constants(self) -> Mapping[str, Values]:
+        """The constants, and the attributes that follow from them alone, each with its one value."""
+        found: dict[str, Values] = {p.name: p.values for p in self.fixed}
+        for name, attribute in self.attributes.items():
+            if found.keys() >= set(attribute.needs):
+                found[name] = attribute.evaluate(self._of_constants(attribute.needs, found))
+        return found
+
+    def holds(self, rule: Rule) -> bool | None:
+        """Whether a rule about constants alone holds; None for one that is about more."""
+        if not self.constants.keys() >= set(rule.needs):
+            return None
+        return bool(rule.evaluate(self._of_constants(rule.needs, self.constants))[0])
+
+    @staticmethod
+    def _of_constants(needs: tuple[str, ...], found: Mapping[str, Values]) -> Columns:
+        values = {name: found[name] for name in needs}
+        return Columns.coded({name: np.zeros(1, dtype=np.int64) for name in needs}, values, 1)
 
     def needed(self, needs: Iterable[str]) -> tuple[str, ...]:
         """Return the attributes among ``needs`` and those they are computed from, in an order to compute them."""

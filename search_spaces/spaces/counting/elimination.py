@@ -22,6 +22,7 @@ from search_spaces.spaces.counting.constraints import Constraints
 from search_spaces.spaces.counting.count_tree import CountTree, Step
 from search_spaces.spaces.counting.planning import Action, Elimination, Estimate, Evaluated, Plan, bits
 from search_spaces.spaces.counting.tables import (
+    NONE,
     UNIT,
     Codes,
     Join,
@@ -82,10 +83,15 @@ class _Tables:
 
     def __init__(self, constraints: Constraints, rules: Sequence[Rule], held: str | None, rows: RowsLeft) -> None:
         self._rows = rows
+        self._fixed = constraints.constants
         relations: list[Relation] = []
         evaluations: list[tuple[Attribute | Rule, str | None, float]] = []
         needs: set[str] = set()
         for rule in rules:
+            holds = constraints.holds(rule)
+            if holds is not None:
+                relations += [] if holds else [NONE]
+                continue
             relation = constraints.relation(rule)
             if relation is UNIT:
                 continue
@@ -93,16 +99,16 @@ class _Tables:
             if relation is None:
                 evaluations.append((rule, None, constraints.share(rule)))
             else:
-                relations.append(relation)
+                relations.append(self._open(relation))
         self._parameters = {p.name: p.values for p in constraints.parameters}
-        self._domains: dict[str, Values] = dict(self._parameters)
-        attributes = constraints.needed(needs)
+        self._domains: dict[str, Values] = {**self._parameters, **self._fixed}
+        attributes = [name for name in constraints.needed(needs) if name not in self._fixed]
         for name in attributes:
             definition, domain = constraints.definition(name), constraints.domain(name)
             if definition is None or domain is None:
                 evaluations.append((constraints.attributes[name], name, 1.0))
             else:
-                relations.append(definition)
+                relations.append(self._open(definition))
                 self._domains[name] = domain
         self._names = list(constraints.index)
         self._relations = dict(enumerate(relations))
@@ -113,7 +119,7 @@ class _Tables:
         self._plan = Plan(
             relations={i: Estimate(mask(r.columns), float(r.length)) for i, r in self._relations.items()},
             evaluations={
-                i: Evaluated(mask(what.needs), 0 if output is None else mask([output]), share)
+                i: Evaluated(mask(self._open_names(what.needs)), 0 if output is None else mask([output]), share)
                 for i, (what, output, share) in enumerate(evaluations)
             },
             waiting=mask((*self._parameters, *attributes)),
@@ -121,6 +127,13 @@ class _Tables:
             combinations=constraints.combinations,
             held=mask([] if held is None else [held]),
         )
+
+    def _open_names(self, names: Iterable[str]) -> list[str]:
+        """Return those that are no constants: a constant would tie together all that mention it."""
+        return [name for name in names if name not in self._fixed]
+
+    def _open(self, relation: Relation) -> Relation:
+        return relation.select(self._open_names(relation.columns)) if self._fixed else relation
 
     def run(self) -> CountTree:
         if any(relation.length == 0 for relation in self._relations.values()):
@@ -173,7 +186,9 @@ class _Tables:
 
     def _evaluate(self, table: Relation, what: Attribute | Rule, output: str | None) -> Relation:
         domains = {name: self._domains[name] for name in what.needs}
-        columns = Columns.coded({name: table.columns[name] for name in what.needs}, domains, table.length)
+        fixed = np.zeros(table.length, dtype=np.int64)
+        codes = {name: fixed if name in self._fixed else table.columns[name] for name in what.needs}
+        columns = Columns.coded(codes, domains, table.length)
         result: npt.NDArray[Any] = what.evaluate(columns)
         if output is None:
             return table if bool(result.all()) else table.take(np.flatnonzero(result))

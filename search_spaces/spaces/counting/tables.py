@@ -48,6 +48,7 @@ class Relation:
 
 
 UNIT = Relation({}, 1)
+NONE = Relation({}, 0)
 
 
 def code_type(size: int) -> np.dtype[Any]:

@@ -113,6 +113,29 @@ def kept_whole(p: Builder, a: Array, b: Array, out: Array) -> None:
     of_kept(p, a, b, out, "i32")
 
 
+@program(
+    a=Input("m q", "f32"), b=Input("m k", "f16"), c=Input("k n", "f16"), out=Output("m n", "f32"),
+    turned=Output("n m", "f32"),
+)  # fmt: skip
+def nested(p: Builder, a: Array, b: Array, c: Array, out: Array, turned: Array) -> None:
+    """Sum rows in a loop within one that has a ring, between products and what adds to them; pass variables wherever
+    tiles are taken."""
+    (m, q), (k, n) = a.shape, c.shape
+    i, j = p.blocks((m, n), (64, 64))
+    acc, right = p.state(p.zeros((64, 64))), p.state(p.zeros((32, 64), "f16"))
+    for s in p.steps(k, 32):
+        sums = p.state(p.zeros((64, 1)))
+        for t in p.steps(q, 32):
+            tile = p.load(p.window(a, (i, t), (64, 32)))
+            below = p.reduction("add", tile, dim=0)
+            sums.set(sums + p.reduction("add", tile * p.broadcast(below, dim=0, size=64), dim=1))
+        left = p.load(p.window(b, (i, s), (64, 32)))
+        right.set(p.load(p.window(c, (s, j), (32, 64))))
+        acc.set(p.mma(left, right, acc) + p.broadcast(sums, dim=1, size=64))
+    p.store(acc, p.window(out, (i, j), (64, 64)))
+    p.store(p.transpose(acc), p.window(turned, (j, i), (64, 64)))
+
+
 def example(name: str, program: str = "") -> Program:
     return load_program(str(EXAMPLES / f"{name}.py") + (f":{program}" if program else ""))
 
@@ -157,6 +180,7 @@ def listing(name: str, program: str = "") -> Program:
         (example("embedding", "embedding_gradient"), {"tokens": 37, "words": 20, "d": 70}, 32),
         (example("embedding", "cache_append"), {"tokens": 37, "places": 50, "d": 136}, 33),
         (example("paged_attention"), {"h": 2, "g": 1, "s": 20, "d": 32, "pages": 5, "places": 150}, 34),
+        (nested, {"m": 70, "n": 72, "k": 100, "q": 40}, 36),
         (picked, {"m": 41, "n": 50, "k": 40, "size": 90}, 35),
         (example("int4_matmul"), {"m": 40, "n": 72, "k": 64, "half": 32, "groups": 2}, 14),
     ],

@@ -6,7 +6,7 @@ import dataclasses
 import random
 
 import pytest
-from random_programs import random_program, random_tiles
+from random_programs import random_loops, random_program, random_tiles
 from random_schedules import random_schedule, random_start
 
 from autosched.programs.loading import problem
@@ -33,6 +33,37 @@ def check_tiles(seed: int, orders: int = 1) -> None:
 def check(seed: int, orders: int = 1) -> None:
     rng = random.Random(-seed)
     prove(problem(random_program(seed), **{name: rng.randint(1, 130) for name in "mnk"}), seed, orders)
+
+
+def loops(seed: int) -> ProgramProblem:
+    """Return a program whose loops are random, with sizes that it takes."""
+    rng, made = random.Random(-seed), random_loops(seed)
+    sizes = {"m": rng.choice((40, 64, 77, 128)), "n": rng.choice((16, 32, 50, 64, 96))}
+    p = problem(made, **sizes, k=rng.choice((16, 48, 64, 96)), q=rng.choice((32, 40, 64)), fixed=64)
+    if "outside of the array" in (template(made).why_not(p, A100) or ""):
+        p = problem(made, m=128, n=rng.choice((64, 128)), k=rng.choice((64, 96)), q=64, fixed=64)
+    return p
+
+
+def check_loops(seed: int, orders: int = 1) -> None:
+    prove(loops(seed), seed, orders)
+
+
+def check_loops_by_wgmma(seed: int, orders: int = 1) -> bool:
+    """As ``check_loops``, on Hopper, where wgmma takes the products; return whether it does."""
+    p = loops(seed)
+    space = template(p.program).space(p, H100)
+    schedule = next(
+        (
+            found
+            for way in next(q for q in space.parameters if q.name == "intrinsic").values
+            if str(way).startswith("wgmma") and (found := random_start(space, seed, {"intrinsic": way})) is not None
+        ),
+        None,
+    )
+    if schedule is not None:
+        prove(p, seed, orders, H100, schedule)
+    return schedule is not None
 
 
 def check_wgmma(seed: int, orders: int = 1) -> None:
@@ -86,7 +117,7 @@ def prove(p: ProgramProblem, seed: int, orders: int, where: Device = A100, sched
         assert judged.ok, (judged.reason, told)
 
 
-# 200 programs here, 5,000 nightly, each of those once more in a random order of blocks, warps and lanes.
+# 240 programs here, 6,000 nightly, each of those once more in a random order of blocks, warps and lanes.
 
 
 @pytest.mark.parametrize("seed", range(80))
@@ -97,6 +128,15 @@ def test_random_programs(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(120))
 def test_random_tiles(seed: int) -> None:
     check_tiles(seed)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_loops(seed: int) -> None:
+    check_loops(seed)
+
+
+def test_random_loops_by_wgmma() -> None:
+    assert sum(check_loops_by_wgmma(seed) for seed in range(24)) >= 6
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -131,6 +171,18 @@ def test_many_random_programs_with_two_buffers_of_fragments(first: int) -> None:
 @pytest.mark.parametrize("seed", range(1000, 1500))
 def test_many_random_programs_by_wgmma(seed: int) -> None:
     check_wgmma(seed, orders=2)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(1000, 2000))
+def test_many_random_loops(seed: int) -> None:
+    check_loops(seed, orders=2)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("first", range(1000, 1500, 20))
+def test_many_random_loops_by_wgmma(first: int) -> None:
+    assert any([check_loops_by_wgmma(seed, orders=2) for seed in range(first, first + 20)])
 
 
 @pytest.mark.nightly

@@ -48,6 +48,15 @@ def test_the_language() -> None:
     def read_output(p: Builder, a: Array, b: Array, out: Array) -> None:
         p.load(p.window(out, (0, 0), (32, 32)))
 
+    def no_tile(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.transpose(p.window(a, (0, 0), (32, 32)))  # type: ignore[arg-type]
+
+    def a_number(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.broadcast(1.0, dim=0, size=32)  # type: ignore[arg-type]
+
+    def no_window(p: Builder, a: Array, b: Array, out: Array) -> None:
+        p.load(a)  # type: ignore[arg-type]
+
     def left_early(p: Builder, a: Array, b: Array, out: Array) -> None:
         for _ in p.steps(32, 32):
             break
@@ -58,6 +67,9 @@ def test_the_language() -> None:
     assert "if: a tile has many values" in refused(branch)
     assert "dimension 0 of 2x32 does not divide 33 (RFC, broadcast_size)" in refused(stretched)
     assert "out is an output" in refused(read_output)
+    assert "transpose: it takes a tile, not a window of a: load it" in refused(no_tile)
+    assert "broadcast: it takes a tile, not 1.0" in refused(a_number)
+    assert "load: it takes a window, not a: use p.window(array" in refused(no_window)
     assert "do not break out of it" in refused(left_early)
 
 

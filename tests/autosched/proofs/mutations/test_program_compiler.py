@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from program_outcome import outcome
+from random_schedules import random_start
 
 from autosched.programs.loading import load_program, problem
 from search_spaces.hardware.devices import device
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.language.distribution import Distribution
-from search_spaces.programs.language.ir import Array
-from search_spaces.programs.lowering import emit_memory, emit_moves, emit_shared
+from search_spaces.programs.language.ir import Array, Source
+from search_spaces.programs.lowering import emit_base, emit_boxes, emit_memory, emit_moves, emit_products, emit_shared
 from search_spaces.programs.lowering.elements import Code
 from search_spaces.programs.lowering.refs import Ref, constant
 from search_spaces.programs.planning import memory
@@ -150,8 +151,73 @@ def weighted(p: Builder, a: Array, b: Array, out: Array) -> None:
     p.store(acc, p.window(out, (i, j), (64, 64)))
 
 
+@program(a=Input("m k", "f16"), b=Input("k n", "f16"), c=Input("m n", "f32"), out=Output("m n", "f32"))
+def between(p: Builder, a: Array, b: Array, c: Array, out: Array) -> None:
+    """Give a value to other threads between a product and what takes its result."""
+    (m, k), n = a.shape, b.shape[1]
+    i, j = p.blocks((m, n), (64, 64))
+    acc, sums = p.state(p.zeros((64, 64))), p.state(p.zeros((64, 1)))
+    for s in p.steps(k, 32):
+        sums.set(sums + p.reduction("add", p.load(p.window(c, (i, j), (64, 64))), dim=1))
+        z = p.mma(p.load(p.window(a, (i, s), (64, 32))), p.load(p.window(b, (s, j), (32, 64))), acc * 0.5)
+        acc.set(p.broadcast(sums, dim=1, size=64) + z)
+    p.store(acc, p.window(out, (i, j), (64, 64)))
+
+
+@program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
+def turned_twice(p: Builder, a: Array, b: Array, out: Array) -> None:
+    """Turn the result of a product, which is the same array under another name."""
+    (m, k), n = a.shape, b.shape[1]
+    i, j = p.blocks((m, n), (64, 64))
+    acc = p.state(p.zeros((64, 64)))
+    for s in p.steps(k, 32):
+        z = p.mma(p.load(p.window(a, (i, s), (64, 32))), p.load(p.window(b, (s, j), (32, 64))))
+        acc.set(acc + p.transpose(p.transpose(z) * 0.5))
+    p.store(acc, p.window(out, (i, j), (64, 64)))
+
+
+def products_of_some_threads(patch: pytest.MonkeyPatch) -> None:
+    """Write what waits for its use into the branch of those that leave a value to others."""
+    enter = emit_base.EmitterBase._enter
+
+    def entered(self: emit_base.EmitterBase, line: str, source: Source | None = None) -> None:
+        finish, self.finish = self.finish, lambda: None  # type: ignore[method-assign]
+        enter(self, line, source)
+        self.finish = finish  # type: ignore[method-assign]
+
+    patch.setattr(emit_base.EmitterBase, "_enter", entered)
+
+
+def products_that_nobody_waits_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(emit_products.Products, "_finish_product", lambda self, value: None)
+
+
+def sums_behind_the_fence(patch: pytest.MonkeyPatch) -> None:
+    """Let the compiler move what computes accumulators behind wgmma's fence."""
+    patch.setattr(emit_boxes.Boxes, "_hold", lambda self, array, count, source: None)
+
+
+@pytest.mark.parametrize(
+    ("patch", "made", "where", "way"),
+    [
+        (products_of_some_threads, between, "a100", "mma_m16n8k16_f16"),
+        (products_that_nobody_waits_for, turned_twice, "a100", "mma_m16n8k16_f16"),
+        (sums_behind_the_fence, between, "h100", "wgmma_m64k16_f16"),
+    ],
+)
+def test_faults_of_products_that_wait(
+    patch: Patch, made: Program, where: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    p, on = problem(made, m=64, n=64, k=96), device(where)
+    schedule = random_start(template(made).space(p, on), 1, {"intrinsic": way})
+    assert schedule is not None
+    assert outcome(p, template(made).kernel(p, schedule, on)) == "ok"
+    patch(monkeypatch)
+    assert outcome(p, template(made).kernel(p, schedule, on)) != "ok"
+
+
 def test_buffers_live_as_long_as_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = {"m": 64, "n": 64, "k": 128}
+    sizes = {"m": 64, "n": 64, "k": 512}  # more turns than stages
     p = problem(weighted, **sizes)
     schedules = template(weighted).space(p, A100).valid.sample(200, 1)
     schedule = next(s for s in schedules if s.integer("sg_columns") > 1 and s.integer("stages") > 1)

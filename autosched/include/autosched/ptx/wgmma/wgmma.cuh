@@ -16,9 +16,11 @@ __device__ __forceinline__ void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
-// Keeps the compiler from moving uses of an accumulator across: it does not know that a wait makes them valid.
+// Keeps the compiler from moving uses of an accumulator across: it does not know that a wait makes them valid, nor that
+// what is written in front of a fence must stay there.
 __device__ __forceinline__ void hold_register(float& x) { asm volatile("" : "+f"(x)); }
 __device__ __forceinline__ void hold_register(int& x) { asm volatile("" : "+r"(x)); }
+__device__ __forceinline__ void hold_register(unsigned& x) { asm volatile("" : "+r"(x)); }
 
 // d += a @ b, or d = a @ b where `accumulate` is 0: d of 64 x N, whose row is lane / 4 + 16 * warp (+ 8 for registers
 // 2 and 3 of each four) and whose column is 2 * (lane % 4) + 8 * (register / 4) (+ 1 for odd ones); a of 64 x k and b of

@@ -1,0 +1,173 @@
+"""Shared memory of a schedule, as attributes: tiles that stay, the ring of each loop, and what exchanges use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from search_spaces.arrays import IntArray
+from search_spaces.hardware.devices import Device
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.planning import estimates
+from search_spaces.programs.planning.choices import Choices, choices, unique_operands
+from search_spaces.programs.planning.memory import exchange_bytes, shared_tile_bytes, stage_names
+from search_spaces.programs.planning.ways import has_boxes
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.schedules.boxes import BARRIER_BYTES
+from search_spaces.programs.schedules.streams import early_copies, is_splittable
+from search_spaces.spaces.each import each
+from search_spaces.spaces.parameters import Parameter, Value
+from search_spaces.spaces.rules import Attribute
+
+OUTSIDE = "outside"
+
+
+def shared_memory(
+    problem: ProgramProblem, device: Device, parameters: Sequence[Parameter], shaping: Mapping[str, str]
+) -> list[Attribute]:
+    """Return the attributes up to ``shared_bytes``, the peak of all that lives at one moment.
+
+    Args:
+        problem: The program and its sizes.
+        device: The GPU.
+        parameters: Of the space.
+        shaping: The parameters that distributions depend on.
+    """
+    found = choices(problem)
+    first, operands = found.first, unique_operands(found.first)
+    listed: list[Attribute] = []
+    for suffix, loop in places(first).items():
+        listed += _scratch(found, parameters, shaping, suffix, loop)
+    kept = {f"kept_{i}": f"kept_bytes_{s.name}" for i, s in enumerate(operands) if s.loop is None}
+    for place, array in enumerate(first.trace.shared):
+        kept[f"shared_{place}"] = f"bytes_{array.name}"
+        listed.append(_tile_bytes(found, place, array.name))
+    listed.append(
+        Attribute(
+            "kept_bytes",
+            lambda outside, **c: sum(c.values()) + 0 * outside,
+            "shared bytes of tiles that stay",
+            names={"outside": scratch_name(OUTSIDE), **kept},
+        )
+    )
+    rings: dict[int, str] = {}
+    for loop, name in stage_names(first).items():
+        rings[loop] = name.replace("stages", "ring_bytes")
+        stage_bytes = [f"stage_bytes_{s.name}" for s in operands if s.loop == loop]
+        listed += added(rings[loop], stage_bytes, "shared bytes of a stage")
+        names = {"stages": name, "stage": listed[-1].name}
+        if is_splittable(found) and len(stage_bytes) == len(operands) and not first.trace.shared:
+            listed.append(early_copies(names["stage"]))
+        listed.append(
+            Attribute(rings[loop], lambda stages, stage: stages * stage, "shared bytes of a ring", names=names)
+        )
+    listed.append(_peak(first, rings, BARRIER_BYTES if has_boxes(found.element, device) else 0))
+    return listed
+
+
+def places(found: Inference) -> dict[str, int | None]:
+    """Return where exchanges may be, by the end of the names of what is said of them: outside of loops, and in each
+    loop that lies in no other."""
+    loops = [n for n in found.loops if any(estimates.outermost(found, a) == n for a in found.inside.values())]
+    inside = {"inside" if len(loops) == 1 else f"inside_{i + 1}": loop for i, loop in enumerate(loops)}
+    return {OUTSIDE: None, **inside}
+
+
+def scratch_name(suffix: str) -> str:
+    return f"scratch_{suffix}"
+
+
+def _scratch(
+    found: Choices, parameters: Sequence[Parameter], shaping: Mapping[str, str], suffix: str, loop: int | None
+) -> list[Attribute]:
+    """Return what the exchanges of a place share: as much as the largest of them needs."""
+    shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
+    bit = {shape: 1 << at for at, shape in enumerate(shapes)}
+    known = [p.name for p in parameters]
+    number = None if loop is None else list(found.first.loops).index(loop)
+    sums = {
+        name: name
+        for i, reduce in enumerate(found.first.sums.values())
+        if (name := estimates.sum_name(i)) in known and _concerns(found.first, reduce.result.id, loop)
+    }
+    stores: dict[str, str] = {}
+    for name in known:
+        if loop is None and name.startswith("store_"):
+            stores |= {name: name, f"shape_{name}": f"shape_{name}"}
+    exchange = {"exchange": "exchange"} if "exchange" in known else {}
+
+    def at(inference: Inference) -> int | None:
+        return None if number is None else list(inference.loops)[number]
+
+    def exchanged(**values: Value) -> int:
+        inference = found.inference(values)
+        return sum(bit[shape] for shape in estimates.needs(inference, values).tiles.get(at(inference), ()))
+
+    def joined(**values: Value) -> int:
+        inference = found.inference(values)
+        shaped = {name: value for name, value in values.items() if name in shaping}
+        return estimates.needs(inference, shaped).joined_at(at(inference), values)
+
+    def scratch(exchanged: int, joined: int, exchange: str = "identity", **turned: Value) -> int:
+        held = {shape for shape, b in bit.items() if exchanged & b}
+        held |= {shapes[int(turned[f"shape_{name}"])] for name, how in turned.items() if how == "turned"}
+        return max([joined, *(exchange_bytes(exchange, shape) for shape in held)])
+
+    where = "outside of loops" if loop is None else "in loops" if suffix == "inside" else f"in loop {(number or 0) + 1}"
+    names = {"exchanged": f"exchanged_{suffix}", "joined": f"joined_{suffix}"}
+    return [
+        Attribute(
+            names["exchanged"], each(exchanged), f"which tiles are exchanged {where}, a bit for each shape",
+            names=shaping,
+        ),
+        Attribute(
+            names["joined"], each(joined), f"shared bytes of reductions across warps {where}",
+            names={**shaping, **sums},
+        ),
+        Attribute(
+            scratch_name(suffix), each(scratch), f"shared bytes of exchanges {where}",
+            names={**names, **exchange, **stores},
+        ),
+    ]  # fmt: skip
+
+
+def _concerns(found: Inference, reduction: int, loop: int | None) -> bool:
+    """Whether a carried sum may be joined in ``loop``."""
+    around = found.inside[reduction]
+    return loop in (estimates.outermost(found, around), estimates.outermost(found, around[:-1]))
+
+
+def _peak(found: Inference, rings: Mapping[int, str], barriers: int) -> Attribute:
+    """Return ``shared_bytes``. ``barriers``: bytes of mbarriers, of every way though boxes alone have them: a term of
+    the way would tie the space of attention too tightly to be counted."""
+    names = {"kept": "kept_bytes", "outside": scratch_name(OUTSIDE)}
+    for suffix, loop in places(found).items():
+        if loop is not None:
+            names |= {suffix: scratch_name(suffix)} | ({f"ring_{suffix}": rings[loop]} if loop in rings else {})
+
+    def peak(kept: IntArray, outside: IntArray, **of_loops: IntArray) -> IntArray:
+        most = outside
+        for suffix in (name for name in of_loops if not name.startswith("ring_")):
+            most = np.maximum(most, of_loops[suffix] + of_loops.get(f"ring_{suffix}", 0))
+        total: IntArray = kept + most + barriers
+        return total
+
+    return Attribute("shared_bytes", peak, "shared memory of a block", names=names)
+
+
+def _tile_bytes(found: Choices, place: int, name: str) -> Attribute:
+    def size(layout: str, **values: Value) -> int:
+        return shared_tile_bytes(found.inference(values).trace.shared[place], layout)
+
+    names = {"layout": f"layout_{name}", **{n: n for n in found.domains}}
+    return Attribute(f"bytes_{name}", each(size), f"shared bytes of {name}", names=names)
+
+
+def added(name: str, parts: Sequence[str], doc: str) -> list[Attribute]:
+    """Return the sum of columns, one after another: fewer sums than combinations of parts are left to be counted."""
+    found = [Attribute(f"{name}_{parts[0]}", lambda part: 1 * part, doc, names={"part": parts[0]})]
+    for part in parts[1:]:
+        names = {"before": found[-1].name, "part": part}
+        found.append(Attribute(f"{name}_{part}", lambda before, part: before + part, doc, names=names))
+    return found

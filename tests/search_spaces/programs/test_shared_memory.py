@@ -1,0 +1,145 @@
+"""Shared memory of tile programs against brute force: the peak that a space computes is the largest sum of what lives
+at one moment, nothing that lives at once overlaps, and a launch with less is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from random_programs import random_program, random_tiles
+from random_schedules import random_schedule, random_start
+
+from autosched.programs.loading import load_program, problem
+from benchmarks.search.tile_programs import SPACES
+from measurements.emulator import emulate
+from search_spaces.hardware.devices import Device, device
+from search_spaces.programs.lowering.emit import Emitter
+from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.memory import ALIGNMENT, EARLY_COPIES, Memory, shared_tile_bytes
+from search_spaces.programs.planning.ways import has_boxes
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.schedules.boxes import BARRIER_BYTES
+from search_spaces.programs.template import template
+from search_spaces.spaces.schedule import Schedule
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+A100, H100 = device("a100"), device("h100")
+FEW = dataclasses.replace(A100, sm_count=2)
+OUTSIDE = None  # the moments that lie in no loop
+
+
+@dataclasses.dataclass(frozen=True)
+class Buffer:
+    name: str
+    begin: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.begin + self.size
+
+
+def moments(p: ProgramProblem, schedule: Schedule, where: Device) -> Iterator[list[Buffer]]:
+    """Yield what lives at each moment of a kernel at which it exchanges something, and in each loop."""
+    own = template(p.program)
+    config = own.space(p, where).config(schedule)
+    found = choices(p).inference(config)
+    used: list[tuple[int | None, Buffer]] = []
+
+    class Told(Memory):
+        def use(self, loop: int | None, size: int) -> int:
+            place = super().use(loop, size)
+            used.append((loop, Buffer(f"exchange {len(used)}", place, size)))
+            return place
+
+    emitter = Emitter(found, config, where)
+    emitter.memory = Told(**vars(emitter.memory))
+    emitter.run()
+    staged = list(emitter.staged.values())
+    always = [
+        Buffer(n.staged.name, emitter.memory.kept[n.staged.name], n.bytes) for n in staged if n.staged.loop is None
+    ]
+    for array in found.trace.shared:
+        size = shared_tile_bytes(array, config.text(f"layout_{array.name}"))
+        always.append(Buffer(array.name, emitter.memory.shared[array.name], size))
+    rings: dict[int | None, list[Buffer]] = {OUTSIDE: []}
+    for loop in found.loops:
+        stage = sum(n.bytes for n in staged if n.staged.loop == loop)
+        slots = range(emitter.stages.get(loop, 0))
+        rings[loop] = [Buffer(f"slot {i}", emitter.memory.rings[loop] + i * stage, stage) for i in slots]
+        if config.get(EARLY_COPIES, 0):
+            rings[OUTSIDE] = rings[loop][:-1]  # what the next part's last slot gets is copied later
+    yield from ([*always, *ring] for ring in rings.values())
+    yield from ([*always, *rings[loop], buffer] for loop, buffer in used)
+
+
+def check(p: ProgramProblem, schedule: Schedule, where: Device) -> int:
+    """Compare the plan with what lives at each moment; return how many exchanges it has."""
+    config = template(p.program).space(p, where).config(schedule)
+    barriers = BARRIER_BYTES if has_boxes(choices(p).element, where) else 0
+    planned, told = config.integer("shared_bytes") - barriers, (p, where.name, dict(schedule.items))
+    living = list(moments(p, schedule, where))
+    assert planned == max(sum(b.size for b in live) for live in living), told
+    for live in living:
+        assert max((b.end for b in live), default=0) <= planned, told
+        for a, b in itertools.combinations(live, 2):
+            assert a.end <= b.begin or b.end <= a.begin, (a, b, told)
+    return sum(live[-1].name.startswith("exchange") for live in living if live)
+
+
+@pytest.mark.parametrize("where", [A100, H100], ids=["a100", "h100"])
+@pytest.mark.parametrize("name", SPACES)
+def test_examples(name: str, where: Device) -> None:
+    p = problem(load_program(str(EXAMPLES / name)), **SPACES[name])
+    space = template(p.program).space(p, where)
+    for seed in range(8):
+        check(p, random_schedule(space, seed), where)
+
+
+def test_random_programs() -> None:
+    """Loops with rings and without, sums that are joined in loops or behind them, and exchanges everywhere."""
+    exchanges = 0
+    for seed in range(60):
+        p = problem(random_program(seed), m=100, n=72, k=80)
+        exchanges += check(p, random_schedule(template(p.program).space(p, A100), seed), A100)
+        p = problem(random_tiles(seed), m=192, n=768)
+        exchanges += check(p, random_schedule(template(p.program).space(p, A100), seed), A100)
+    assert exchanges > 100
+
+
+def test_rings_that_are_filled_early() -> None:
+    """What a block copies for its next part lies beside the exchange of its results."""
+    early = 0
+    for seed in range(16):
+        p = problem(load_program(str(EXAMPLES / "programs/gemm_relu.py")), m=700, n=640, k=512)
+        given = {"stream_k": 1, "store_1": "turned", "bm": 64, "bn": 64}
+        schedule = random_start(template(p.program).space(p, FEW), seed, given)
+        if schedule is not None:
+            check(p, schedule, FEW)
+            early += template(p.program).space(p, FEW).config(schedule).integer(EARLY_COPIES)
+    assert early >= 3
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("programs/gemm_relu.py", {"m": 67, "n": 75, "k": 640}),
+        ("programs/layernorm_matmul.py", {"m": 70, "n": 72, "k": 360}),
+        ("programs/attention.py:causal_attention", {"h": 2, "g": 2, "s": 96, "d": 32}),
+        ("seeds/gemm_shared.py", {"m": 130, "n": 132, "k": 136}),
+        ("seeds/gemm_reduction.py", {"m": 150, "n": 264, "k": 72}),
+        ("seeds/nested_layout.py:through_shared_memory", {"m": 66, "n": 60}),
+        ("programs/cross_entropy.py", {"m": 6, "n": 1100}),
+    ],
+)
+def test_nothing_less_is_enough(name: str, sizes: dict[str, int]) -> None:
+    """The emulator finds an access behind the end of memory that is one unit of allocation smaller."""
+    p = problem(load_program(str(EXAMPLES / name)), **sizes)
+    kernel = template(p.program).kernel(p, random_schedule(template(p.program).space(p, A100), 1), A100)
+    planned, inputs = kernel.dynamic_shared_bytes, p.random_inputs(1)
+    assert emulate(kernel, inputs, time_limit=60.0).status == "ok"
+    short = emulate(dataclasses.replace(kernel, dynamic_shared_bytes=planned - ALIGNMENT), inputs, time_limit=60.0)
+    assert "out_of_bounds_shared" in short.reason

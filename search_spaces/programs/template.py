@@ -9,7 +9,7 @@ from search_spaces.operators.operator import Operator
 from search_spaces.programs.builder import Program
 from search_spaces.programs.lowering.lowering import lower
 from search_spaces.programs.planning.choices import choices
-from search_spaces.programs.planning.verify import verify
+from search_spaces.programs.planning.verify import verify, why_not_dealt
 from search_spaces.programs.planning.ways import fragments
 from search_spaces.programs.problem import ProgramProblem, problem_type
 from search_spaces.programs.schedules.counts import counts
@@ -57,4 +57,8 @@ def _why_not(problem: ProgramProblem, device: Device) -> str | None:
     reasons = [row.why_not(device) for row in rows]
     if not rows:
         return f"no instruction of {device.name} multiplies {found.element.name}"
-    return None if None in reasons else reasons[0]
+    if None not in reasons:
+        return reasons[0]
+    ways = [row for row, reason in zip(rows, reasons, strict=True) if reason is None]
+    undealt = [why_not_dealt(inference, ways) for inference in found.inferences.values()]
+    return None if None in undealt else undealt[0]

@@ -72,7 +72,7 @@ class Needs:
         fragments: Registers among them that hold the fragments of a step.
         tiles: Shapes of the tiles that are exchanged, by the outermost loop around (None: outside of loops).
         joined: Bytes of reductions across warps, likewise, without those of ``sums``.
-        sums: Of each sum that a loop carries, the place in the loop and the one behind it, and bytes to join it there.
+        sums: Bytes to join each sum that a loop carries, by its number, in the loop or behind it.
         why_not: Why no kernel of it can be made, or None.
     """
 
@@ -80,18 +80,8 @@ class Needs:
     fragments: int = 0
     tiles: Mapping[int | None, frozenset[tuple[int, int]]] = field(default_factory=dict)
     joined: Mapping[int | None, int] = field(default_factory=dict)
-    sums: tuple[tuple[int | None, int | None, int], ...] = ()
+    sums: Mapping[int, int] = field(default_factory=dict)
     why_not: str | None = None
-
-    def joined_at(self, place: int | None, values: Mapping[str, Value]) -> int:
-        """Return the shared bytes of reductions across warps; ``values`` say when the sums that may be joined there
-        are."""
-        parts = [self.joined.get(place, 0)]
-        for i, (inside, behind, size) in enumerate(self.sums):
-            when = values.get(sum_name(i))
-            if when is not None and place == (behind if when == AFTER else inside):
-                parts.append(size)
-        return max(parts)
 
 
 def needs(found: Inference, values: Mapping[str, Value]) -> Needs:
@@ -185,13 +175,11 @@ def outermost(found: Inference, around: Iterable[int]) -> int | None:
 
 def _exchanges(
     found: Inference, made: Numbers
-) -> tuple[
-    dict[int | None, frozenset[tuple[int, int]]], dict[int | None, int], tuple[tuple[int | None, int | None, int], ...]
-]:
+) -> tuple[dict[int | None, frozenset[tuple[int, int]]], dict[int | None, int], dict[int, int]]:
     """Return the ``tiles``, ``joined`` and ``sums`` of Needs."""
     shapes: dict[int | None, set[tuple[int, int]]] = {}
     joined: dict[int | None, int] = {}
-    sums: dict[int, tuple[int | None, int | None, int]] = {r.result.id: (None, None, 0) for r in found.sums.values()}
+    sums = {r.result.id: 0 for r in found.sums.values()}
 
     def exchange(id_: int, source: Distribution, target: Distribution, forced: bool = False) -> None:
         if forced or (source != target and move(source, target, made.warps) is None):
@@ -213,13 +201,13 @@ def _exchanges(
         if not found.wanted.get(id_):
             continue
         if isinstance(operation, ir.Reduce):
-            of, around = made.of(found.sources[id_]), found.inside[id_]
+            of = made.of(found.sources[id_])
             size = across_bytes(of, operation.dimension, of.folded(operation.dimension, operation.size))
             if id_ in sums:
-                sums[id_] = outermost(found, around), outermost(found, around[:-1]), size
+                sums[id_] = size
             else:
-                join(outermost(found, around), size)
+                join(outermost(found, found.inside[id_]), size)
         if isinstance(operation, ir.Convert):
             own: Spread = found.natural.get(operation.value.id, found.natural[id_])
             exchange(id_, made.of(own), made.of(found.natural[id_]), operation.shared)
-    return {place: frozenset(of) for place, of in shapes.items()}, joined, tuple(sums.values())
+    return {place: frozenset(of) for place, of in shapes.items()}, joined, dict(enumerate(sums.values()))

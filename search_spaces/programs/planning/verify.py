@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from typing import NoReturn
 
+from search_spaces.hardware.intrinsics import TensorIntrinsic
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.layouts.wg_map_consistency import (
@@ -18,6 +21,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.ir import ProgramError, Source
 from search_spaces.programs.language.padding import check_padding
 from search_spaces.programs.planning.estimates import map_warps
+from search_spaces.programs.planning.ways import SUBGROUPS
 
 
 def _refuse(source: Source, operation: str, reason: str) -> NoReturn:
@@ -166,3 +170,23 @@ def _check_subgroups(found: Inference, maps: dict[int, tuple[WgMap, Source]]) ->
                 f"it has {count} subgroups, but the map at {counts[0][1]} has {counts[0][0]}: a "
                 "workgroup has one number of them",
             )
+
+
+def why_not_dealt(found: Inference, ways: Iterable[TensorIntrinsic]) -> str | None:
+    """Return why no product can have the subgroups that maps of other values say; None where all can."""
+    for id_, given in found.given.items():
+        for operation in found.made.values():
+            if not isinstance(operation, ir.Mma):
+                continue
+            product = found.products[found.product_of[operation.result.id]]
+            count, (m, n) = map_warps(given), product.shape
+            if product.given is None and not any(
+                rows * columns == count and m % (rows * way.m) == 0 and n % (columns * way.n) == 0
+                for rows, columns in itertools.product(SUBGROUPS, SUBGROUPS)
+                for way in ways
+            ):
+                return (
+                    f"{found.made[id_].source}: wg_map: it has {count} subgroups, but the mma at {operation.source} "
+                    f"has no whole fragments of its {m}x{n} results for so many: a workgroup has one number of them"
+                )
+    return None

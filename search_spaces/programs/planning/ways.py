@@ -23,6 +23,7 @@ WGMMA = "wgmma_m64k16"  # of any n
 TYPES = ("f16", "bf16")
 ROWS_OF_WARP = 16  # of the 64 of an instruction
 WARPS = WARPGROUP // 32
+SUBGROUPS = (1, 2, 4, 8)  # along an axis of a product's tile
 MOST_COLUMNS = 256  # of an instruction
 BOX_ALIGNMENT = 1024  # bytes after which the pattern of the widest swizzle repeats
 

@@ -19,6 +19,7 @@ from search_spaces.programs.planning.splits import SPLITS
 from search_spaces.programs.planning.staging import REGISTERS, SHARED
 from search_spaces.programs.planning.tails import MASKED, PEELED, peelable, tail_names
 from search_spaces.programs.planning.unrolling import UNROLLS, unrollable
+from search_spaces.programs.planning.ways import SUBGROUPS
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import filling, threads, workers
 from search_spaces.programs.schedules.fragments import fragment_buffers
@@ -33,7 +34,6 @@ from search_spaces.templates.common.raster import raster
 from search_spaces.templates.common.shared_tiles import stage_bytes
 
 COPY_COLUMNS = (1, 2, 4, 8, 16, 32, 64, 128)
-SUBGROUPS = (1, 2, 4, 8)
 WARPS = (1, 2, 4, 8, 16)
 STEP_REGISTERS = "step_registers"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,7 @@ def shared_memory(
     """
     found = choices(problem)
     first, operands = found.first, unique_operands(found.first)
-    listed: list[Attribute] = []
+    listed = _sum_bytes(found, shaping)
     for suffix, loop in places(first).items():
         listed += _scratch(found, parameters, shaping, suffix, loop)
     kept = {f"kept_{i}": f"kept_bytes_{s.name}" for i, s in enumerate(operands) if s.loop is None}
@@ -86,11 +87,6 @@ def _scratch(
     bit = {shape: 1 << at for at, shape in enumerate(shapes)}
     known = [p.name for p in parameters]
     number = None if loop is None else list(found.first.loops).index(loop)
-    sums = {
-        name: name
-        for i, reduce in enumerate(found.first.sums.values())
-        if (name := estimates.sum_name(i)) in known and _concerns(found.first, reduce.result.id, loop)
-    }
     stores: dict[str, str] = {}
     for name in known:
         if loop is None and name.startswith("store_"):
@@ -106,8 +102,7 @@ def _scratch(
 
     def joined(**values: Value) -> int:
         inference = found.inference(values)
-        shaped = {name: value for name, value in values.items() if name in shaping}
-        return estimates.needs(inference, shaped).joined_at(at(inference), values)
+        return estimates.needs(inference, values).joined.get(at(inference), 0)
 
     def scratch(exchanged: int, joined: int, exchange: str = "identity", **turned: Value) -> int:
         held = {shape for shape, b in bit.items() if exchanged & b}
@@ -116,26 +111,60 @@ def _scratch(
 
     where = "outside of loops" if loop is None else "in loops" if suffix == "inside" else f"in loop {(number or 0) + 1}"
     names = {"exchanged": f"exchanged_{suffix}", "joined": f"joined_{suffix}"}
-    return [
+    doc = f"shared bytes of reductions across warps {where}"
+    listed = [
         Attribute(
             names["exchanged"], each(exchanged), f"which tiles are exchanged {where}, a bit for each shape",
             names=shaping,
         ),
-        Attribute(
-            names["joined"], each(joined), f"shared bytes of reductions across warps {where}",
-            names={**shaping, **sums},
-        ),
+        Attribute(names["joined"], each(joined), doc, names=shaping),
+    ]  # fmt: skip
+    sums = {name: times for name, times in _times(found.first, loop).items() if name in known}
+    if sums:
+
+        def with_sums(joined: IntArray, **given: Any) -> IntArray:
+            for name, times in sums.items():
+                here = np.logical_or.reduce([given[name] == time for time in times])
+                joined = np.maximum(joined, np.where(here, given[f"bytes_{name}"], 0))
+            return joined
+
+        columns = {**{name: name for name in sums}, **{f"bytes_{name}": f"bytes_{name}" for name in sums}}
+        listed.append(
+            Attribute(
+                f"all_joined_{suffix}", with_sums, f"{doc}, with sums", names={"joined": names["joined"], **columns}
+            )
+        )
+        names["joined"] = listed[-1].name
+    listed.append(
         Attribute(
             scratch_name(suffix), each(scratch), f"shared bytes of exchanges {where}",
             names={**names, **exchange, **stores},
-        ),
-    ]  # fmt: skip
+        )
+    )  # fmt: skip
+    return listed
 
 
-def _concerns(found: Inference, reduction: int, loop: int | None) -> bool:
-    """Whether a carried sum may be joined in ``loop``."""
-    around = found.inside[reduction]
-    return loop in (estimates.outermost(found, around), estimates.outermost(found, around[:-1]))
+def _sum_bytes(found: Choices, shaping: Mapping[str, str]) -> list[Attribute]:
+    """Return the bytes that each carried sum needs where it is joined."""
+
+    def size(number: int) -> Callable[..., object]:
+        return each(lambda **values: estimates.needs(found.inference(values), values).sums.get(number, 0))
+
+    return [
+        Attribute(f"bytes_{estimates.sum_name(i)}", size(i), "shared bytes of a sum across warps", names=shaping)
+        for i in range(len(found.first.sums))
+    ]
+
+
+def _times(found: Inference, loop: int | None) -> dict[str, list[str]]:
+    """Return the sums that may be joined in ``loop``, by their parameters, and the values that say so."""
+    times: dict[str, list[str]] = {}
+    for i, reduction in enumerate(found.sums.values()):
+        around = found.inside[reduction.result.id]
+        for time, place in ((estimates.INSIDE, around), (estimates.AFTER, around[:-1])):
+            if estimates.outermost(found, place) == loop:
+                times.setdefault(estimates.sum_name(i), []).append(time)
+    return times
 
 
 def _peak(found: Inference, rings: Mapping[int, str], barriers: int) -> Attribute:

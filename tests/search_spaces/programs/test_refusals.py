@@ -234,6 +234,12 @@ def test_maps() -> None:
         value = p.reduction("add", tile(p, a, wg_map([2, 2], [16, 16])), dim=1, map=wg_map([4, 1], [8, 1]))
         p.store(value, p.window(out, (0, 0), (32, 1)))
 
+    def of_a_product(p: Builder, a: Array, b: Array, out: Array) -> None:
+        i, j = p.blocks((32, 32), (32, 16))
+        product = p.mma(p.load(p.window(a, (i, 0), (32, 32))), p.load(p.window(b, (0, j), (32, 16))))
+        value = p.convert_layout(product * 2.0, wg_map([4, 4], [8, 4]))
+        p.store(value, p.window(out, (i, j), (32, 16)))
+
     def conversion(p: Builder, a: Array, b: Array, out: Array) -> None:
         value = p.convert_layout(tile(p, a, wg_map([2, 2], [16, 16])), wg_map([2, 1], [16, 32]))
         p.store(value, p.window(out, (0, 0), (32, 32)))
@@ -241,6 +247,8 @@ def test_maps() -> None:
     assert "reduction" in refused(reduction) or "reduce: the source has sg_layout [2, 2]" in refused(reduction)
     assert "(RFC, wg_map; maps of operands are those of test_refusals.py:" in refused(reduction)
     assert "the source has 4 subgroups but the result has 2" in refused(conversion)
+    assert "wg_map: it has 16 subgroups, but the mma at test_refusals.py:" in refused(of_a_product)
+    assert "no whole fragments of its 32x16 results for so many" in refused(of_a_product)
 
 
 def test_conditions_and_shared_tiles() -> None:

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -53,19 +54,22 @@ class Counted:
 
 
 def collect(case: Case, hub: Path, number: int, known: Sequence[Counted], pool: CompilePool) -> Iterator[Counted]:
-    """Yield ``number`` configurations of a case, those first that are known."""
+    """Yield ``number`` configurations of a case, without counting anew those that are known. A recording may have some
+    that the kernel's rules refuse; they are left out."""
     kernel = case.kernel(hub)
     problem, parameters = kernel.problem(), kernel.file.parameters
     names, values = _drawn(case, hub, kernel)
     have = {tuple(c.config[p.name] for p in parameters): c for c in known}
     chip = device(next(iter(case.recordings)))
-    for row in values[:number]:
-        of_row = dict(zip(names, row, strict=True))
-        config = {p.name: of_row.get(p.name, p.default) for p in parameters}
+    space = kernel.template.space(problem, chip)
+    of_rows = (dict(zip(names, row, strict=True)) for row in values)
+    configs = ({p.name: of_row.get(p.name, p.default) for p in parameters} for of_row in of_rows)
+    schedules = (Schedule(kernel.file.name, tuple(config.items())) for config in configs)
+    for schedule in islice((s for s in schedules if s in space), number):
+        config = schedule.values
         if (found := have.get(tuple(config[p.name] for p in parameters))) is not None:
             yield found
             continue
-        schedule = Schedule(kernel.file.name, tuple(config.items()))
         began = time.monotonic()
         lowered = kernel.template.kernel(problem, schedule, chip)
         compiled = pool.compile(lowered, chip.arch)

@@ -85,7 +85,7 @@ def collect(case: Case, hub: Path, number: int, known: Sequence[Counted], pool: 
                 (counts,) = in_program(launches, compiled)
         seconds = cpu_seconds() - counting
         done = Counted(case.name, config, counts, resources, seconds, of_ptx)
-        print(f"{case.name} {' '.join(map(str, row))}: {time.monotonic() - began:.1f} s", flush=True)
+        print(f"{case.name} {' '.join(map(str, config.values()))}: {time.monotonic() - began:.1f} s", flush=True)
         yield done
 
 

@@ -148,7 +148,7 @@ void start_block_shared() {
     clocks.begin();
   }
   unknown.clear();
-  forget_plain_writes();
+  forget_earlier_writes();
   forget_remote_uses();
 }
 
@@ -211,7 +211,9 @@ void note_unknown_shared(unsigned address, int bytes, const unsigned char* bits,
   const unsigned place = find(address, bytes, false);
   if (place == nowhere || !launch.check) return;
   for (unsigned k = 0; k < static_cast<unsigned>(bytes); ++k) {
-    if (bits[k] != 0xff) unknown[place + k] = {bits[k], origin};
+    if (bits[k] == 0xff) continue;
+    const auto [found, fresh] = unknown.try_emplace(place + k, Unknown{bits[k], origin});
+    if (!fresh) found->second.known &= bits[k];  // values of several threads, one of which is not known either
   }
 }
 

@@ -45,6 +45,27 @@ bool both_strong(const Stamp& other, SiteIndex load) {
 // The last write of a place that was not an atomic, where atomics have come on top of it.
 PerBlock<std::unordered_map<unsigned, Stamp>> under_atomics;
 
+// Bytes of which several threads have written values of their own, in any order: who, and where the second one was found.
+// One of them may write again: that is no end of it. Only a write behind all of them is.
+struct Racing {
+  std::vector<Stamp> writers;
+  SiteIndex origin;
+};
+PerBlock<std::unordered_map<unsigned, Racing>> racing;
+
+bool is_unordered(const Stamp& write, Who me) {
+  return write.epoch >= clocks.first && !clocks.ordered(write.who, write.epoch, me) && !both_strong(write, 0);
+}
+
+// The race of a byte that a write of `me` leaves open, or nullptr.
+Racing* open_race(unsigned a, Who me) {
+  if (racing.empty()) [[likely]] return nullptr;
+  const auto found = racing.find(a);
+  if (found == racing.end()) return nullptr;
+  const auto& writers = found->second.writers;
+  return std::any_of(writers.begin(), writers.end(), [&](const Stamp& w) { return is_unordered(w, me); }) ? &found->second : nullptr;
+}
+
 // Whether the bytes of an access have one thing to say, as nearly always; at worst it is asked byte by byte.
 template <class T>
 bool uniform(const T* each, int bytes) {
@@ -75,9 +96,7 @@ bool is_clear(unsigned address, int bytes, Who me, bool same_value) {
   }
   const Stamp& write = last_write[address];
   const bool together = same_value && write.site == self->site && warp_of(write.who) == warp_of(me);
-  if (write.epoch >= clocks.first && !together && !clocks.ordered(write.who, write.epoch, me) && !both_strong(write, 0)) {
-    return false;
-  }
+  if (!together && is_unordered(write, me)) return false;
   for (std::uint32_t left = readers[address]; left != 0; left &= left - 1) {
     for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < clocks.actors; actor += 32) {
       if (last_read[actor] == nullptr) continue;
@@ -250,8 +269,7 @@ bool check_write(unsigned address, int bytes, Who me, const void* from, bool* ne
     }
     const Stamp& write = last_write[a];
     const bool same_write = same_value && write.site == self->site;
-    if (write.epoch >= clocks.first && !same_write && !clocks.ordered(write.who, write.epoch, me) &&
-        !both_strong(write, 0)) {
+    if (!same_write && is_unordered(write, me)) {
       if (same_value) {
         report_race(a, me, "writes", write, "wrote", Grade::note, "; both write the same value");
         return true;
@@ -281,10 +299,8 @@ bool check_write(unsigned address, int bytes, Who me, const void* from, bool* ne
   return true;
 }
 
-void mark_written(unsigned address, int bytes, Who me, SiteIndex site) {
-  if (!unknown.empty()) [[unlikely]] {
-    for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) unknown.erase(a);
-  }
+namespace {
+void stamp_written(unsigned address, int bytes, Who me, SiteIndex site) {
   if (!under_atomics.empty()) [[unlikely]] {
     for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) under_atomics.erase(a);
   }
@@ -294,26 +310,48 @@ void mark_written(unsigned address, int bytes, Who me, SiteIndex site) {
   std::fill_n(together + address, bytes, 0u);
 }
 
-namespace {
-// Two threads write different values: which bits stand there is not known but where they agree.
+// Several threads write values of their own: which bits stand there is not known but where they agree.
 void write_torn(unsigned address, int bytes, Who me, const unsigned char* from) {
   const unsigned char* const there = bytes_at(address);
-  std::vector<Unknown> torn;
   for (unsigned k = 0; k < static_cast<unsigned>(bytes); ++k) {
-    const auto before = unknown.find(address + k);
-    const unsigned known = before == unknown.end() ? 0xffu : before->second.known;
-    torn.push_back({static_cast<unsigned char>(known & ~static_cast<unsigned>(there[k] ^ from[k])), self->site});
+    const unsigned a = address + k;
+    Racing* race = open_race(a, me);
+    if (race == nullptr) {
+      racing.erase(a);
+      unknown.erase(a);
+      if (!is_unordered(last_write[a], me)) continue;
+      race = &racing[a];
+      *race = {{last_write[a]}, self->site};
+    }
+    race->writers.push_back({clocks.now[warp_of(me)], me, self->site});
+    const unsigned differ = from == nullptr ? 0xffu : static_cast<unsigned>(there[k] ^ from[k]);
+    const auto before = unknown.find(a);
+    const unsigned known = (before == unknown.end() ? 0xffu : before->second.known) & ~differ;
+    if (known != 0xff) unknown[a] = {static_cast<unsigned char>(known), race->origin};
   }
-  mark_written(address, bytes, me, self->site);
-  for (unsigned k = 0; k < static_cast<unsigned>(bytes); ++k) {
-    if (torn[k].known != 0xff) unknown[address + k] = torn[k];
-  }
+  stamp_written(address, bytes, me, self->site);
 }
 }  // namespace
+
+void mark_written(unsigned address, int bytes, Who me, SiteIndex site) {
+  if (!racing.empty()) [[unlikely]] {
+    for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+      if (const Racing* race = open_race(a, me)) report_uninitialized(race->origin);
+      racing.erase(a);
+    }
+  }
+  if (!unknown.empty()) [[unlikely]] {
+    for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) unknown.erase(a);
+  }
+  stamp_written(address, bytes, me, site);
+}
 
 void shadow_write(unsigned address, int bytes, Who me, const void* from) {
   bool nearly = false, torn = false;
   check_write(address, bytes, me, from, &nearly, from != nullptr ? &torn : nullptr);
+  for (unsigned a = address; !torn && !racing.empty() && a < address + static_cast<unsigned>(bytes); ++a) {
+    torn = open_race(a, me) != nullptr;
+  }
   if (torn) [[unlikely]] return write_torn(address, bytes, me, static_cast<const unsigned char*>(from));
   const bool joins_others =
       nearly || (from != nullptr && std::memcmp(bytes_at(address), from, static_cast<std::size_t>(bytes)) == 0);
@@ -348,7 +386,10 @@ void shadow_update(unsigned address, int bytes, Who me) {
   if (plain.epoch != 0) under_atomics[address] = plain;
 }
 
-void forget_plain_writes() { under_atomics.clear(); }
+void forget_earlier_writes() {
+  under_atomics.clear();
+  racing.clear();
+}
 
 }  // namespace shared_shadow
 

@@ -59,13 +59,13 @@ bool shadow_read(unsigned place, int bytes, Who me, bool lazily = false);
 // hold copies of one value, as those of Triton's layouts do.
 // ``from``: what is written. Where that differs in its last bits alone from what the same instruction has written for
 // another thread, `nearly` is set.
-// Where another thread has written another value, `torn` is set, and it is a fault if something comes of either; without
-// `torn`, at once.
+// Where another thread has written another value, `torn` is set, and it is a fault if something comes of any of them before
+// a write behind them all; without `torn`, at once.
 bool check_write(unsigned place, int bytes, Who me, const void* from = nullptr, bool* nearly = nullptr, bool* torn = nullptr);
 void mark_written(unsigned place, int bytes, Who me, SiteIndex site);
 void shadow_write(unsigned place, int bytes, Who me, const void* from = nullptr);
 void shadow_update(unsigned place, int bytes, Who me);  // an atomic's
-void forget_plain_writes();
+void forget_earlier_writes();
 // Bytes of which a thread stored what it had never written, and the bits of them that are known.
 struct Unknown {
   unsigned char known;

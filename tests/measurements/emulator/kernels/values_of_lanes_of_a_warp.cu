@@ -1,0 +1,14 @@
+// Of two warps that write to a place in any order, one lets another of its lanes write behind the first.
+#include "common.cuh"
+
+extern "C" __global__ void kernel(const float* a, float* o, unsigned*) {
+  const unsigned t = threadIdx.x, s = shared_memory();
+  const float mine = load(a + t);
+  if (t == 0) st_shared(s, packet(mine));
+  if (!BROKEN) barrier_sync();
+  if (t == 32) st_shared(s, packet(mine));  // found here
+  __syncwarp();
+  if (t == 33) st_shared(s, packet(mine));
+  barrier_sync();
+  st_global(o + t, ld_shared<4>(s));
+}

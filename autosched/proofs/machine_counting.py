@@ -133,8 +133,9 @@ def in_machine_code(launch: CountedLaunch, code: Sequence[Instruction]) -> Launc
     for opcode, times in executed.items():
         pipes[pipe_of(opcode)] += times
     local = sum(times * _words(opcode) for opcode, times in executed.items() if opcode.startswith(("LDL", "STL")))
-    of_source = sum(times * _local_words(operation) for operation, times in launch.counts.executed)
-    return replace(with_pipes(launch.counts, pipes), spilled_words=max(0.0, local - of_source))
+    # Of arrays of the source ptxas keeps some in registers: which local words are spills is not known then.
+    has_arrays = any(_is_local(operation) for operation, _ in launch.counts.executed)
+    return replace(with_pipes(launch.counts, pipes), spilled_words=None if has_arrays else local)
 
 
 def with_pipes(counts: LaunchCounts, pipes: Mapping[Pipe, float]) -> LaunchCounts:
@@ -282,13 +283,15 @@ def _words(opcode: str) -> int:
 def _ptx_words(qualifiers: Sequence[str]) -> float:
     """Return words of four bytes that a lane accesses by these qualifiers of a PTX operation ("v2", "f32")."""
     elements = next((int(q[1:]) for q in qualifiers if q in ("v2", "v4", "v8")), 1)
+    if not qualifiers[-1][1:].isdecimal():
+        raise NotMatched(f"an access of {'.'.join(qualifiers)} has no known width")
     return max(1.0, elements * int(qualifiers[-1][1:]) / 32)
 
 
-def _local_words(operation: str) -> float:
-    """Return words of local memory that a PTX operation accesses: arrays of the source, which are no spills."""
+def _is_local(operation: str) -> bool:
+    """Whether a PTX operation accesses local memory: arrays of the source, as PTX has no spills."""
     opcode, *qualifiers = operation.split(".")
-    return _ptx_words(qualifiers) if opcode in ("ld", "st") and "local" in qualifiers else 0.0
+    return opcode in ("ld", "st") and "local" in qualifiers
 
 
 @lru_cache(maxsize=4096)

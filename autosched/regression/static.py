@@ -18,6 +18,7 @@ from autosched.regression.entries import LIBRARY_WON, Entry
 from autosched.regression.report import Finding, Verdict
 from autosched.reporting import formatting
 from autosched.tuning.backends import Estimate
+from autosched.tuning.backends.estimates import code_of
 from autosched.version import VERSION
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool, usable_cores, why_not_launched
@@ -165,7 +166,8 @@ def _reordered(entry: Entry, program: Compiled, recorded: Resources, pool: Compi
     the entry then, if it is of this version.
 
     What it said then is the recorded time where that was its own estimate, else what it says of the recorded resources.
-    Differences within the entry's limit are no order.
+    Where one was counted in another code than instructions are here, resources decide for all. Differences within the
+    entry's limit are no order.
     """
     names = {record.schedule.template for record in (entry.record, *entry.rivals)}
     try:
@@ -173,16 +175,20 @@ def _reordered(entry: Entry, program: Compiled, recorded: Resources, pool: Compi
     except ValueError:
         return []
 
+    estimates = [r for r in (entry.record, *entry.rivals) if r.provenance is Provenance.ESTIMATED]
+    one_code = {code_of(r.runner_info.model) for r in estimates} <= {code_of(model.name(entry.problem))}
+
     def predicted(record: Record, resources: Resources, program: Compiled | None = None) -> float | None:
         kernel = template(record.schedule.template).kernel(entry.problem, record.schedule, entry.device)
         return model(Candidate(entry.problem, record.schedule, kernel), resources, program)
 
     def then(record: Record, resources: Resources) -> float | None:
-        return record.seconds if record.provenance is Provenance.ESTIMATED else predicted(record, resources)
+        estimated = one_code and record.provenance is Provenance.ESTIMATED
+        return record.seconds if estimated else predicted(record, resources)
 
     def now(record: Record, program: Compiled) -> float | None:
         """As ``then``: of recorded resources there is no machine code."""
-        estimated = record.provenance is Provenance.ESTIMATED
+        estimated = one_code and record.provenance is Provenance.ESTIMATED
         return predicted(record, program.resources, program if estimated else None)
 
     mine_then, mine_now = then(entry.record, recorded), now(entry.record, program)

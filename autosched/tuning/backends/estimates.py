@@ -70,6 +70,11 @@ class Estimate:
         return predict(stated, self.device, registers=resources.registers, spill_bytes=spilled)
 
 
+def code_of(model: str) -> str:
+    """Return in which code the times of a model's ``name`` are counted; "" where none was said."""
+    return model.partition(" (")[2].removesuffix(")")
+
+
 def is_counted(template: KernelTemplate, problem: Problem | None) -> bool:
     """Tell whether times are estimated from what some blocks do in the emulator."""
     return template.counts is None or isinstance(problem, KernelProblem)

@@ -144,9 +144,10 @@ def test_a_rival_that_is_predicted_to_be_faster_now_is_told(
     fast, *_, slow = sorted(schedules, key=predicted)
     best = predicted(slow)
     assert best > 1.05 * predicted(fast)
-    path = database(
+    estimated = [
         record(slow, best, provenance=Provenance.ESTIMATED), record(fast, 1.1 * best, provenance=Provenance.ESTIMATED)
-    )
+    ]  # fmt: skip
+    path = database(*estimated)
     report = checked(path)
     assert (report.findings[0].verdict, report.status) == (Verdict.SLOWER, 1)
     assert "the predicted order changed: record 2 comes before it now" in report.findings[0].reason
@@ -158,6 +159,9 @@ def test_a_rival_that_is_predicted_to_be_faster_now_is_told(
     assert not checked(database(*right, name="right.db")).findings[0].verdict.fails
     measured = record(slow, 1e-6), record(fast, 2e-6)
     assert checked(database(*measured, name="measured.db")).status == 0, "the model never said what was measured"
+    by_ptx = [dataclasses.replace(r, fingerprint=json.dumps({"model": "a model (PTX)"})) for r in estimated]
+    elsewhere = checked(database(*by_ptx, name="by_ptx.db")).findings[0]
+    assert not elsewhere.verdict.fails, "times that were counted in another code are in no order with these"
 
 
 def test_an_estimate_that_is_longer_now_is_slower(

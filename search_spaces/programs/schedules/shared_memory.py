@@ -119,7 +119,7 @@ def _scratch(
         ),
         Attribute(names["joined"], each(joined), doc, names=shaping),
     ]  # fmt: skip
-    sums = {name: times for name, times in _times(found.first, loop).items() if name in known}
+    sums = _times(found.first, loop)
     if sums:
 
         def with_sums(joined: IntArray, **given: Any) -> IntArray:

@@ -49,18 +49,18 @@ def check_loops(seed: int, orders: int = 1) -> None:
     prove(loops(seed), seed, orders)
 
 
+def by_wgmma(p: ProgramProblem, seed: int) -> Schedule | None:
+    """Return a schedule on Hopper whose products are wgmma, or None where the program has none."""
+    space = template(p.program).space(p, H100)
+    ways = next(q for q in space.parameters if q.name == "intrinsic").values
+    found = (random_start(space, seed, {"intrinsic": way}) for way in ways if str(way).startswith("wgmma"))
+    return next((schedule for schedule in found if schedule is not None), None)
+
+
 def check_loops_by_wgmma(seed: int, orders: int = 1) -> bool:
     """As ``check_loops``, on Hopper, where wgmma takes the products; return whether it does."""
     p = loops(seed)
-    space = template(p.program).space(p, H100)
-    schedule = next(
-        (
-            found
-            for way in next(q for q in space.parameters if q.name == "intrinsic").values
-            if str(way).startswith("wgmma") and (found := random_start(space, seed, {"intrinsic": way})) is not None
-        ),
-        None,
-    )
+    schedule = by_wgmma(p, seed)
     if schedule is not None:
         prove(p, seed, orders, H100, schedule)
     return schedule is not None
@@ -70,12 +70,9 @@ def check_wgmma(seed: int, orders: int = 1) -> None:
     """As ``check``, on Hopper, by wgmma where the program allows it."""
     rng = random.Random(-seed)
     p = problem(random_program(seed), **{name: rng.choice((8, 16, 40, 64, 72, 130)) for name in "mnk"})
-    space = template(p.program).space(p, H100)
-    ranks = next((s.ranks for s in space.strata if str(s.value).startswith("wgmma")), None)
-    if ranks is None:
-        return
-    (schedule,) = space.schedules(space.unrank([ranks[rng.randrange(len(ranks))]]))
-    prove(p, seed, orders, H100, schedule)
+    schedule = by_wgmma(p, seed)
+    if schedule is not None:
+        prove(p, seed, orders, H100, schedule)
 
 
 def check_buffered(seed: int, orders: int = 1) -> bool:

@@ -82,6 +82,21 @@ _TYPES = [
     ("types", Matmul(m=4096, n=4096, k=4096, epilogue="bias+gelu")),
 ]
 
+# Of which schedules are drawn at random: large enough that a race between the blocks and warps of a whole GPU shows.
+SAMPLED: tuple[Problem, ...] = (
+    Matmul(m=4096, n=4096, k=4096, a="bf16"),
+    Matmul(m=2048, n=2048, k=2048, order_a="col", order_b="col"),
+    Matmul(m=333, n=7777, k=2047),
+    Matmul(m=2048, n=7168, k=2048, a="e4m3", order_b="col"),
+    Matmul(m=2048, n=2048, k=2048, a="f32"),
+    Matmul(m=64, n=2112, k=7168, a="bf16", order_b="col"),
+    Matvec(m=4, n=6656, k=4096),
+    Softmax(1000, 8192),
+    RmsNorm(1000, 16384, dtype="bf16", out="bf16"),
+    Reduce(8192, 4096, axis="column"),
+    Transpose(8192, 4097, dtype="u16"),
+)
+
 _ROW_LENGTHS = (8192, 1024, 65536)
 _OTHERS: dict[str, tuple[Problem, ...]] = {
     "matvec": (Matvec(m=4, n=6656, k=16384), Matvec(m=1, n=4096, k=4096, x="bf16", out="bf16")),

@@ -2,12 +2,12 @@
 
     python -m benchmarks.gpu --minutes 25 --out OUT
 
-It needs numpy, cupy and pytest, and NVRTC through cuda-bindings for the kernels. In this order: a probe of what
-was assumed without a GPU; the tests marked gpu;
-the same candidates on the GPU and in the emulator; matmul shapes, tuned and then timed in turns with cuBLAS, torch and
-Triton; the other operators, with cuBLAS for matvec, torch, cupy, and a device copy of as many bytes. All that is timed
-finds its operands in memory; cuBLAS is also compared with while they are in the L2. ``--parts`` does some of the five
-alone, in the same time. What it writes to OUT it writes as it goes:
+It needs numpy, cupy and pytest, and NVRTC through cuda-bindings for the kernels. In this order: a probe of what was
+assumed without a GPU; the tests marked gpu; the same candidates on the GPU and in the emulator; schedules drawn at
+random, of which none may be wrong; matmul shapes, tuned and then timed in turns with cuBLAS, torch and Triton; the
+other operators, with cuBLAS for matvec, torch, cupy, and a device copy of as many bytes. All that is timed finds its
+operands in memory; cuBLAS is also compared with while they are in the L2. ``--parts`` does some of the six alone, in
+the same time. What it writes to OUT it writes as it goes:
 
 - ``results.json``: what was left out and why, the device, and a row per test run, candidate and shape;
 - ``table.txt``: the same, short; it is printed at the end, too;
@@ -35,6 +35,7 @@ import statistics
 import sys
 import tempfile
 import time
+import tomllib
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Sequence
@@ -55,7 +56,7 @@ from autosched.version import VERSION
 from benchmarks.gpu import device_tests, probe
 from benchmarks.gpu.agreement import AGREEMENT_PROBLEMS, agreement
 from benchmarks.gpu.journal import Journal, read
-from benchmarks.gpu.problems import in_turns, matmuls, others
+from benchmarks.gpu.problems import SAMPLED, in_turns, matmuls, others
 from benchmarks.gpu.table import line, named, table
 from measurements.compiler.pool import CompilePool, NvrtcMissing, cores_beside
 from measurements.emulator import HostFailure, check_host, emulate
@@ -81,7 +82,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files, at most 8 of 16 MiB
 
 # The parts' shares of the whole time. What a part leaves over goes to the next ones.
-SHARES = {"probe": 0.08, "tests": 0.15, "emulator": 0.07, "matmul": 0.60, "others": 0.15}
+SHARES = {"probe": 0.08, "tests": 0.15, "emulator": 0.07, "sampled": 0.15, "matmul": 0.45, "others": 0.15}
 PARTS = tuple(SHARES)
 RESERVE = 0.03  # for writing the last results
 LEAST_SECONDS = 20.0  # a shape gets no less: fewer shapes tuned well tell more than all of them tuned badly
@@ -93,7 +94,7 @@ WARM_ENTRANTS = ("cublaslt",)  # of those, again with operands that are in the L
 
 _PYTEST_INI = """[pytest]
 markers = gpu: needs a CUDA GPU that answers
-pythonpath = {root} {root}/tests/support
+pythonpath = {folders}
 """
 
 
@@ -109,6 +110,7 @@ class Plan:
     tests: Path = ROOT / "tests" / "gpu"
     matmuls: tuple[tuple[str, Problem], ...] | None = None
     agreement: tuple[Problem, ...] = AGREEMENT_PROBLEMS
+    sampled: tuple[Problem, ...] = SAMPLED
     per_problem: int = 4  # candidates that are also emulated
     parts: tuple[str, ...] = PARTS
     own: tuple[tuple[str, Problem], ...] = ()  # problems of users' kernels, instead of our operators'
@@ -146,6 +148,7 @@ class Benchmark:
             "left_out": [],
             "tests": None,
             "agreement": [],
+            "sampled": [],
             "shapes": [],
             "stopped": "",
             "finished": None,
@@ -162,6 +165,8 @@ class Benchmark:
             self.results["device"] = self.runner.fingerprint()
             if "emulator" in parts:
                 self._agree(self._share("emulator"))
+            if "sampled" in parts:
+                self._sampled(self._share("sampled"))
             if "matmul" in parts:
                 keep = self._share("others") if "others" in parts else 0.0
                 shapes = self.plan.matmuls if self.plan.matmuls is not None else matmuls()
@@ -211,7 +216,7 @@ class Benchmark:
             return self._leave_out("the tests: pytest is not installed")
         out = self.plan.out.resolve()
         ini = out / "pytest.ini"
-        ini.write_text(_PYTEST_INI.format(root=ROOT))
+        ini.write_text(_PYTEST_INI.format(folders=" ".join(map(str, _imported_from()))))
         xml = out / "gpu-tests.xml"
         xml.unlink(missing_ok=True)
         arguments = [str(self.plan.tests), "-m", "gpu", "-q", "-c", str(ini), "--rootdir", str(ROOT)]
@@ -290,6 +295,44 @@ class Benchmark:
             return row | {"reason": f"{emulated.status} in the emulator: {emulated.reason}"}
         return row | agreement(problem, inputs, ran, emulated.outputs)
 
+    def _sampled(self, seconds: float) -> None:
+        """Measure schedules that are drawn at random: what the proofs let pass is right, and times that no search has
+        chosen."""
+        until = time.monotonic() + seconds
+        problems = self.plan.sampled
+        for i, problem in enumerate(problems):
+            left = until - time.monotonic()
+            if left < 0:
+                self._leave_out(f"{named('sampled', problem)}: no time was left")
+                continue
+            self._say(f"{named('sampled', problem)}, for {left / (len(problems) - i):.0f} s")
+            path = self.plan.out / f"trials-sampled-{i}.jsonl"
+            journal = Journal(path)
+            try:
+                result = self._tuned(problem, left / (len(problems) - i), until, journal, "random", 0.0)
+            finally:
+                journal.close()
+                self._record(journal.records, path)
+            wrong = [r for r in journal.records if r.measurement.status is Status.WRONG_RESULT]
+            self.failed |= bool(wrong)
+            self.results["sampled"].append(
+                {
+                    "problem": problem.to_json(),
+                    "trials": len(result.trials),
+                    "failures": result.failures,
+                    "wrong": [
+                        {"template": r.schedule.template, "schedule": r.schedule.to_json()}
+                        | {"reason": r.measurement.reason}
+                        for r in wrong
+                    ],
+                }
+            )
+            self._write()
+            if result.stopped:
+                raise RunnerStopped(result.stopped)
+            if result.interrupted:
+                raise KeyboardInterrupt
+
     def _shapes(self, shapes: Sequence[tuple[str, Problem]], until: float, entrants: tuple[str, ...]) -> None:
         """Tune each shape in an equal part of what time is left, and compare it with the library and ``entrants``."""
         least = min(LEAST_SECONDS, 0.1 * self.plan.seconds)
@@ -330,8 +373,16 @@ class Benchmark:
             journal.close()
             self._record(journal.records, path)
 
-    def _tuned(self, problem: Problem, seconds: float, until: float, journal: Journal) -> TuneResult:
-        """Tune for ``seconds``, but not past ``until``."""
+    def _tuned(
+        self,
+        problem: Problem,
+        seconds: float,
+        until: float,
+        journal: Journal,
+        how: str = DEFAULT,
+        final_share: float = FINAL_SHARE,
+    ) -> TuneResult:
+        """Tune for ``seconds``, but not past ``until``, with the sampler ``how``."""
         templates = templates_for(problem, self.device)
         space = templates.space(problem, self.device)
         prior = prior_of(templates, problem, self.device, space)
@@ -341,7 +392,7 @@ class Benchmark:
                 self.device,
                 self.runner,
                 journal,
-                sampler(DEFAULT, space, seed=self.plan.seed, prior=prior),
+                sampler(how, space, seed=self.plan.seed, prior=prior),
                 seed=self.plan.seed,
                 space_versions={name: member.fingerprint for name, member in space.members.items()},
                 generate=self._generate,
@@ -354,7 +405,7 @@ class Benchmark:
         # its own. That is taken from the shapes to come, and not from the search of this one.
         self._prepare(problem, space)
         seconds = min(seconds, max(until - time.monotonic(), 1.0))
-        return tuner.run(self.plan.trials, seconds * (1.0 - FINAL_SHARE), seconds * FINAL_SHARE / 2)
+        return tuner.run(self.plan.trials, seconds * (1.0 - final_share), seconds * final_share / 2)
 
     def _prepare(self, problem: Problem, space: Any) -> None:
         """Have the runner make a problem's inputs and references, which it keeps. Raises RunnerStopped; whatever else
@@ -476,6 +527,12 @@ def _against(winner: Entrant, other: Entrant) -> dict[str, Any]:
     ratio = Ratio.paired(winner.seconds, other.seconds)
     median = statistics.median(other.seconds)
     return {"ratio": dataclasses.asdict(ratio), "verdict": verdict(ratio).value, "seconds": median, "reason": ""}
+
+
+def _imported_from() -> list[Path]:
+    """Return the folders that the tests of the project import from."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return [ROOT / folder for folder in project["tool"]["pytest"]["ini_options"]["pythonpath"]]
 
 
 def _junit(path: Path) -> dict[str, int]:

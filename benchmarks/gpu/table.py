@@ -25,6 +25,9 @@ def table(r: Mapping[str, Any], device: Device) -> str:
     if r["agreement"]:
         same, bits = (sum(bool(row.get(k)) for row in r["agreement"]) for k in ("agrees", "same_bits"))
         lines.append(f"emulator: {same} of {len(r['agreement'])} candidates agree, {bits} bit for bit")
+    for row in r["sampled"]:
+        said = ", ".join(f"{n} {status}" for status, n in sorted(row["failures"].items())) or "all ok"
+        lines.append(f"drawn at random of {_short(problem_from_json(row['problem']))}: {row['trials']}, {said}")
     lines.append("")
     entrants = tuple(f"/{name}" for name in ("library", *OTHERS))
     head = ("shape", "trials", "ok", "us", "TFLOP/s", "GB/s", *entrants, "/library warm", "/cublaslt warm", "clear")

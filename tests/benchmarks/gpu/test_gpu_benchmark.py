@@ -108,7 +108,7 @@ def no_tests(tmp_path) -> Path:
 def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     monkeypatch.setattr(gpu, "others", lambda: iter([("matvec", SHAPES[0][1]), ("strange", "it has no size")]))
     out = tmp_path / "out"
-    plan = Plan(600.0, out, trials=12, rounds=7, tests=no_tests, matmuls=SHAPES, agreement=())
+    plan = Plan(600.0, out, trials=12, rounds=7, tests=no_tests, matmuls=SHAPES, agreement=(), sampled=())
     assert Benchmark(plan, H200, make_runner(), generate=pretended).run() == 0
     results = json.loads((out / "results.json").read_text())
     assert results["tests"] == {"timed_out": False, "returncode": 0, "passed": 1, "failed": 0, "skipped": 1}
@@ -164,7 +164,7 @@ def test_a_gpu_that_goes_away_leaves_what_was_measured(make_runner, tmp_path, no
         return fault_kernel("unplug", problem) if next(generated) == 8 else pretended(problem, schedule, device)
 
     out = tmp_path / "out"
-    plan = Plan(600.0, out, trials=30, tests=no_tests, matmuls=SHAPES, agreement=())
+    plan = Plan(600.0, out, trials=30, tests=no_tests, matmuls=SHAPES, agreement=(), sampled=())
     assert Benchmark(plan, H200, make_runner(), generate=unplugged).run() == 1
     said = capsys.readouterr()
     assert "benchmarks.gpu: stopped: GPU 0 does not answer" in said.err
@@ -297,6 +297,30 @@ def test_a_failed_preparation_is_left_to_the_search(make_runner, tmp_path, monke
     with pytest.raises(RunnerStopped, match=end):
         benchmark._shape(*SHAPES[0], 30.0, time.monotonic() + 60.0, ())
     assert len(given) == searches
+
+
+def test_the_tests_of_the_gpu_can_be_imported(make_runner, tmp_path):
+    """Without a GPU all of them are skipped."""
+    benchmark = Benchmark(Plan(100.0, tmp_path / "out"), H200, make_runner(), generate=pretended)
+    benchmark._tests(60.0)
+    tests = benchmark.results["tests"]
+    log = (tmp_path / "out/gpu-tests.log").read_text()
+    assert tests["failed"] == 0 and tests["passed"] + tests["skipped"] > 20, log
+
+
+def test_wrong_schedules_that_were_drawn_at_random_are_a_failure(make_runner, tmp_path, capsys):
+    out = tmp_path / "out"
+    problems = tuple(problem for _, problem in SHAPES)
+    plan = Plan(600.0, out, trials=40, sampled=problems, parts=("sampled",))
+    assert Benchmark(plan, H200, make_runner(), generate=pretended).run() == 1
+    results = json.loads((out / "results.json").read_text())
+    assert [row["trials"] for row in results["sampled"]] == [40, 40]
+    for row in results["sampled"]:
+        assert len(row["wrong"]) == row["failures"].get("wrong_result", 0)
+    wrong = [fault for row in results["sampled"] for fault in row["wrong"]]
+    assert wrong and all(fault["reason"] and fault["template"] and fault["schedule"] for fault in wrong)
+    assert "drawn at random of 256x256x256" in capsys.readouterr().out
+    assert len(recording.read(out / "recordings-0.jsonl.gz")) == 2
 
 
 def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):

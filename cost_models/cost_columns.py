@@ -16,9 +16,9 @@ _WHOLE = ("blocks", "threads", "shared_bytes", "registers", "iterations", "stage
 _REAL = (
     *("flops", "instructions", "shared_wavefronts", "load_bytes", "store_bytes", "dram_bytes", "multicast_bytes"),
     *("barriers_per_iteration", "special", "launches", "alone_bytes", "run_bytes"),
-    *("drains", "drain_instructions", "restarts", "boxed", "boxes", "box_buffers"),
+    *("drains", "drain_instructions", "restarts", "boxed", "boxes", "box_buffers", "round_trips", "longest"),
 )
-_AT_LEAST_ONE = ("blocks", "threads", "iterations", "stages", "launches", "run_bytes", "boxes", "box_buffers")
+_AT_LEAST_ONE = ("blocks", "threads", "iterations", "stages", "launches", "run_bytes", "boxes", "box_buffers", "longest")
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class CostColumns:
     boxed: FloatArray
     boxes: FloatArray
     box_buffers: FloatArray
+    round_trips: FloatArray
+    longest: FloatArray
     refills: BoolArray
     copies_behind: BoolArray
     asynchronous: BoolArray

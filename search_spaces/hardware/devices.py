@@ -22,6 +22,7 @@ _MIB = 2**20
 _SMS_OF_TPC, _SMS_OF_GPC = 2, 16  # of Hopper; some GPCs have 18 (H100 white paper, and products with 132 SMs)
 
 
+_TWO_PARTITIONS = (80, 90)  # of L2
 _MAY_BE_ZERO = ("reserved_shared_per_block", "sustained_clock_hz")  # sm_75 reserves nothing; not known
 
 
@@ -44,7 +45,8 @@ class Device:
     data sheets are at ``tensor_clock_hz``, all others at ``clock_hz``. ``memory_bytes`` is the total that the driver
     reports; programs can use a little less. ``driver_names`` are the names under which the driver reports this product,
     which some share with others. ``sustained_clock_hz`` is the clock that the power limit leaves where tensor cores
-    multiply 16-bit floats all the time, 0 where it is not known to be below ``tensor_clock_hz``. ``unconfirmed`` names
+    multiply 16-bit floats all the time, 0 where it is not known to be below ``tensor_clock_hz``. ``sms_of_gpcs`` are
+    the SMs of each GPC of one such chip, empty where nobody has measured it. ``unconfirmed`` names
     the figures of the row that no source confirms; ``derived`` says that its figures are the driver's and its
     architecture's, because no row has the product.
     """
@@ -80,6 +82,7 @@ class Device:
     banks: int = 32
     bank_bytes: int = 4
     sustained_clock_hz: float = 0.0
+    sms_of_gpcs: tuple[int, ...] = ()
     unconfirmed: str = ""
     derived: bool = False
 
@@ -165,6 +168,19 @@ class Device:
             return self.sm_count // cluster * cluster
         return max(cluster, self.sm_count // _SMS_OF_GPC * (_SMS_OF_GPC // cluster * cluster))
 
+    def running_sms(self, cluster: int) -> int:
+        """SMs that clusters of so many blocks are expected to fill: as of ``sms_of_clusters``, but of GPCs that are known
+        to have fewer SMs. Kernels are launched for the former; the driver says where a chip has room for less."""
+        if cluster <= _SMS_OF_TPC or not self.sms_of_gpcs:
+            return self.sms_of_clusters(cluster)
+        return max(cluster, sum(sms // cluster * cluster for sms in self.sms_of_gpcs))
+
+    @property
+    def l2_for_all(self) -> int:
+        """Bytes of L2 for what all SMs read: where L2 is two partitions, each has a copy for the SMs connected to it
+        (A100 white paper, "A100 L2 cache"; H100 has the same two)."""
+        return self.l2_bytes // 2 if self.sm in _TWO_PARTITIONS else self.l2_bytes
+
     def tensor_rate(self, operand_dtype: str) -> float:
         """Dense tensor flops per cycle per SM for operands of a type, such as "f16", "tf32" or "e4m3"; of i8 integer
         operations; of "f16_f16" those added up in f16. Raises ValueError for a type that the tensor cores do not
@@ -198,7 +214,8 @@ class Device:
             raise ValueError(f"a device row has unknown or missing fields: {', '.join(wrong)}")
         rates = tuple((str(name), float(rate)) for name, rate in data["tensor_flops_per_cycle"])
         names = tuple(str(name) for name in data.get("driver_names", ()))
-        return cls(**{**data, "tensor_flops_per_cycle": rates, "driver_names": names})
+        gpcs = tuple(int(sms) for sms in data.get("sms_of_gpcs", ()))
+        return cls(**{**data, "tensor_flops_per_cycle": rates, "driver_names": names, "sms_of_gpcs": gpcs})
 
 
 def device_of(product: Product, *, derived: bool = False) -> Device:
@@ -233,6 +250,7 @@ def device_of(product: Product, *, derived: bool = False) -> Device:
         registers_per_sm=its.registers,
         registers_per_block=its.registers,
         sustained_clock_hz=product.sustained_mhz * 1e6,
+        sms_of_gpcs=product.sms_of_gpcs,
         unconfirmed=product.unconfirmed,
         derived=derived,
     )

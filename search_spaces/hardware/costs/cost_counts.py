@@ -43,6 +43,8 @@ class CostCounts:
     boxes: int = 1  # of such a result, one after another, of each warpgroup
     box_buffers: int = 1  # of them that have room there, so that one is written while others are stored
     restarts: int = 0  # times that a block starts loads anew and waits for them with nothing else to do
+    round_trips: float = 0.0  # of a block to L2 and back, one after another, with nothing else to do
+    longest: float = 1.0  # work of the block that has most of it, over that of an average one
     run_bytes: float = (
         128.0  # of DRAM that neighbouring threads of a block read or write in one piece, the shorter of both
     )

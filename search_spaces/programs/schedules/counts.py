@@ -33,7 +33,7 @@ from search_spaces.spaces.config import Config
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import L2_SHARE, wave_shape
-from search_spaces.templates.common.stream_k import ADDITIONS, STOPS_TO_EXCHANGE
+from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, TRIPS_TO_EXCHANGE
 
 ISSUED_PER_COPY = 4  # warp instructions of a piece that cp.async copies to a box, with its address and the walk
 BOTH_END = 0.125  # of turns in which two warpgroups wait at one time: an assumption, as of the hand-written template
@@ -319,6 +319,15 @@ def _average(found: Inference, number: int) -> float:
     return (sum(ends) + last) / 4
 
 
+@cache
+def _longest(found: Inference, number: int) -> float:
+    """Return turns of a loop in the first or the last block, whichever has more, over those in the middle."""
+    trace, loop = found.trace, found.loops[number]
+    zero = {n: 0 for n in trace.turns()}
+    most = max(loop.turns(block, zero) for block in (tuple(0 for _ in trace.blocks), tuple(b - 1 for b in trace.blocks)))
+    return max(1.0, most / max(_average(found, number), 1.0))
+
+
 @lru_cache(maxsize=2**14)
 def _of_values(found: Inference, made: Numbers, chosen: tuple[tuple[str, Value], ...]) -> _Counter:
     """Of all but tiles that are copied and read again: it depends on few of the parameters."""
@@ -366,6 +375,8 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         work = work.times(tiles) + Work(instructions=ADDITIONS * exchanged, store_bytes=2 * exchanged)
         dram += exchanged * streamed
         blocks = streamed
+    elif split is not None:
+        dram += 2 * 4.0 * results * blocks  # written, then read
     return CostCounts(
         blocks=blocks,
         threads=threads,
@@ -389,8 +400,10 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         special=work.special,
         barriers_per_iteration=_barriers(config, made, stages[main], boxed) if main is not None else 0,
         restarts=max(ends - 1, 0) if streamed and not config.get(EARLY_COPIES, 0) else 0,
-        drains=ends + (STOPS_TO_EXCHANGE if streamed else 0),
+        drains=ends,
+        round_trips=0 if split is None else TRIPS_TO_EXCHANGE if streamed else TRIPS_OF_SPLIT,
         drain_instructions=ending,
+        longest=1.0 if main is None else _longest(found, main),
         run_bytes=float(min((_run_bytes(_placed(found, s, config, made)) for s in staged.values()), default=128)),
     )
 

@@ -51,7 +51,7 @@ def dram_bytes(
     waves = tiles_m * tiles_n / wave * problem.batch
     panel_a, panel_b = element * problem.depth * rows * of_m * tile_m, element * problem.depth * cols * of_n * tile_n
     panels = panel_a + panel_b
-    again = max(1.0, panels / (L2_SHARE * device.l2_bytes))
+    again = max(1.0, panels / (L2_SHARE * device.l2_for_all))
     panels += out_of_step * (panel_a * (min(cols, again) - 1) + panel_b * (min(rows, again) - 1))
     out_bytes = problem.batch * problem.m * problem.n * problem.out_dtype.bytes
     return max(compulsory, waves * panels + out_bytes)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 LEAST_IDLE = 0.01  # of the time of all blocks, which stream-K must save: exchanging sums takes as long
-# Stops of a block that shares two tiles with its neighbours: for each a ticket and a flag, each a way to L2 and back.
-STOPS_TO_EXCHANGE = 8
+# Ways to L2 and back of a block that shares two tiles with its neighbours: for each a ticket and a flag, and what is
+# stored before or read behind them.
+TRIPS_TO_EXCHANGE = 8
+# Of a block with a split of k: until its sums are stored and counted, and on average once until those of a split arrive
+# that the last block of a tile adds (``autosched/common/last_block.cuh``).
+TRIPS_OF_SPLIT = 3
 ADDITIONS = 1.5 / 4 / 32  # instructions for a byte: a quarter of a store and of a load, and an addition, of a warp
 
 

@@ -13,7 +13,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import dram_bytes
-from search_spaces.templates.common.stream_k import ADDITIONS, STOPS_TO_EXCHANGE, dealt_share, exchanged_bytes
+from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, TRIPS_TO_EXCHANGE, dealt_share, exchanged_bytes
 from search_spaces.templates.matmul.decisions import whole_tile
 from search_spaces.templates.matmul.lowering import SIDES, copy, reduction_parts, tile, wg_maps
 
@@ -86,7 +86,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         refills=config["fragment_buffers"] == 1,
         run_bytes=float(min(c.region.line * c.region.element_bytes for c in copies)),
         restarts=max(ends - 1, 0) * (1 - config.integer("early_copies")),
-        drains=ends + STOPS_TO_EXCHANGE * stream_k,
+        drains=ends,
+        round_trips=TRIPS_TO_EXCHANGE if stream_k else TRIPS_OF_SPLIT if split_k > 1 else 0,
         drain_instructions=finishing * ends + ADDITIONS * exchanged,
     )
 

@@ -9,6 +9,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.compiled_registers import compiled_registers
+from search_spaces.templates.common.stream_k import TRIPS_OF_SPLIT
 from search_spaces.templates.matvec.problem import as_matvec
 from search_spaces.templates.matvec.space import FMA, aligned_elements, mma_row
 
@@ -84,6 +85,7 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
         iterations=-(-steps // config.integer("k_unroll")),
         stages=1,
         barriers_per_iteration=0,
+        round_trips=TRIPS_OF_SPLIT if split_k > 1 else 0,
         run_bytes=float(lane_basis_k * thread * element),
     )
 

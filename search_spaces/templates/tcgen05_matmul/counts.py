@@ -12,7 +12,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import SIDES
 from search_spaces.templates.common.matmul_traffic import dram_bytes
-from search_spaces.templates.common.stream_k import ADDITIONS, STOPS_TO_EXCHANGE, dealt_share, exchanged_bytes
+from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_TO_EXCHANGE, dealt_share, exchanged_bytes
 from search_spaces.templates.tcgen05_matmul.lowering import blocks_of_tile, box
 from search_spaces.templates.tcgen05_matmul.problem import row_of
 from search_spaces.templates.tcgen05_matmul.space import LAUNCH_CONTROL
@@ -76,6 +76,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         stages=stages,
         barriers_per_iteration=0,
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
-        drains=ends + (STOPS_TO_EXCHANGE if stream_k else 0),
+        drains=ends,
+        round_trips=TRIPS_TO_EXCHANGE if stream_k else 0,
         drain_instructions=finishing * ends + ADDITIONS * exchanged,
     )

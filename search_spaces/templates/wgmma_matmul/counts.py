@@ -13,7 +13,7 @@ from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import SIDES
 from search_spaces.templates.common.matmul_traffic import dram_bytes
 from search_spaces.templates.common.raster import HILBERT, hilbert_rounds
-from search_spaces.templates.common.stream_k import ADDITIONS, STOPS_TO_EXCHANGE, dealt_share, exchanged_bytes
+from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, TRIPS_TO_EXCHANGE, dealt_share, exchanged_bytes
 from search_spaces.templates.wgmma_matmul.fragments import loading
 from search_spaces.templates.wgmma_matmul.lowering import box
 from search_spaces.templates.wgmma_matmul.movement import copying
@@ -32,6 +32,9 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     consumers, in_flight, ping_pong = config.integers("consumers", "in_flight", "ping_pong")
     blocks, launched, store_buffers = config.integers("blocks", "launched_blocks", "store_buffers")
     stream_k = config.integer("stream_k")
+    cluster = config.integer("cluster_m"), config.integer("cluster_n")
+    if config.integer("tiles_of_block") > 1 and not stream_k:  # blocks are no more than run at a time, on any chip
+        launched = min(launched, device.running_sms(math.prod(cluster)) * config.integer("min_blocks"))
     tiles = blocks / launched if stream_k else -(-blocks // launched)  # of a block
     row = row_of(problem, tile_n)
     element = problem.input_dtype.bytes
@@ -75,7 +78,6 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     draining = max(finishing, device.schedulers_per_sm * lines)
     beside = (tiles - 1) * stored if store_buffers or ping_pong else 0.0
     ends = 1 if ping_pong else math.ceil(tiles)
-    cluster = config.integer("cluster_m"), config.integer("cluster_n")
     exchanged = exchanged_bytes(tile_m, tile_n) if stream_k else 0.0
     exposed = 0.0 if ping_pong else exchanged  # in turns, the other consumer multiplies meanwhile
     dealt = dealt_share(blocks, launched) if stream_k else 0.0
@@ -96,7 +98,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         store_bytes=stored * tiles - beside + 2 * exposed,
         dram_bytes=dram_bytes(problem, config, device, cluster, dealt) + exchanged * launched,
         iterations=math.ceil(steps * tiles),
-        cluster=cluster[0] * cluster[1],
+        cluster=math.prod(cluster),
         stages=ahead,
         # With nothing in flight tensor cores run dry: once a k-tile of a lone consumer, of two where both end at once.
         barriers_per_iteration=0.0 if in_flight else 1.0 if consumers == 1 or ping_pong else BOTH_END,
@@ -105,7 +107,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         boxed=ends if store_buffers else 0,
         boxes=_stored_boxes(problem, config),
         box_buffers=max(store_buffers, 1),
-        drains=ends + (STOPS_TO_EXCHANGE if exposed else 0),
+        drains=ends,
+        round_trips=TRIPS_TO_EXCHANGE if exposed else TRIPS_OF_SPLIT if split_k > 1 else 0,
         drain_instructions=(draining + device.schedulers_per_sm * _seeking(config, cluster)) * ends
         + ADDITIONS * exposed,
     )

@@ -1,0 +1,134 @@
+"""The time model against what autosched measured on GPUs: ``python -m benchmarks.cost_model.model_on_gpu [FILE...]``.
+
+FILE holds recordings (``measurements.records.recording``); without one the installed ones are read. A row for each
+problem: schedules with a time, rank correlation of predicted and measured times, the median of measured over predicted,
+and how much slower than the fastest the schedule is that the model puts first. Schedules that are measured repeatedly
+count once, with the median of their times, and registers and spills are those of the compiler where it was asked.
+
+``--program`` names a tile program (FILE or FILE:NAME) whose recordings are read; recordings of others are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from autosched.programs.loading import register_place
+from cost_models.analytic import analyse
+from cost_models.trees.evaluation import rank_correlation, regret
+from measurements.records.measurement import Resources
+from measurements.records.record import Record
+from measurements.records.recording import RECORDED, SUFFIX, RecordingError, read
+from search_spaces.arrays import FloatArray
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import UnknownDevice, device
+from search_spaces.operators.problem import Problem
+from search_spaces.programs.language.ir import ProgramError
+from search_spaces.spaces.schedule import Schedule
+
+LEAST_SCHEDULES = 3  # of a problem, for an order
+Key = tuple[str, str]  # a problem's key, and a device
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Schedules of one problem on one device, with the median of their measured seconds, and what the model says."""
+
+    problem: Problem
+    device: str
+    schedules: tuple[Schedule, ...]
+    seconds: FloatArray
+    predicted: FloatArray
+
+    @property
+    def row(self) -> str:
+        """Its line of the table."""
+        return (
+            f"| {described(self.problem)} | {self.device} | {len(self.schedules)} | "
+            f"{rank_correlation(self.predicted, self.seconds):.2f} | "
+            f"{np.median(self.seconds / self.predicted):.2f} | {100 * regret(self.predicted, self.seconds):.1f}% |"
+        )
+
+
+def described(problem: Problem) -> str:
+    """Return the operator and what is not its usual value."""
+    said = problem.to_json()
+    sizes = [f"{name} {value}" for name, value in said.items() if isinstance(value, int) and value > 1]
+    kinds = [str(said[name]) for name in ("a", "x", "dtype") if name in said]
+    orders = [f"{name}_{said['order_' + name]}" for name in "ab" if said.get(f"order_{name}", "row") != "row"]
+    return ", ".join([str(said["operator"]), *sizes, *kinds, *orders])
+
+
+def measured(records: Iterable[Record]) -> tuple[dict[Key, Measured], int]:
+    """Return what the model says of the schedules of each problem, and how many problems are left out: of a program
+    that is not loaded, or with too few schedules that this version knows."""
+    groups: dict[Key, dict[Schedule, list[Record]]] = {}
+    for record in records:
+        if record.ok:
+            groups.setdefault((record.problem_key, record.device), {}).setdefault(record.schedule, []).append(record)
+    found = {key: judged for key, group in groups.items() if (judged := _measured(key[1], group)) is not None}
+    return found, len(groups) - len(found)
+
+
+def _measured(name: str, group: Mapping[Schedule, Sequence[Record]]) -> Measured | None:
+    kept: list[tuple[Schedule, float, float]] = []
+    try:
+        problem, chip = next(iter(group.values()))[0].problem, device(name)
+    except (ValueError, UnknownDevice):
+        return None
+    for schedule, records in group.items():
+        try:
+            row = template(schedule.template)
+            if row.counts is None:
+                continue
+            work = row.counts(problem, row.config(problem, schedule, chip), chip)
+        except (ValueError, KeyError):  # of another version's space
+            continue
+        used = next((r.measurement.resources for r in records if r.measurement.resources), None)
+        registers, spilled = (None, 0) if used is None else ([used.registers], _spilled(used))
+        predicted = float(analyse([work], chip, registers=registers, spill_bytes=[spilled]).seconds[0])
+        kept.append((schedule, statistics.median(r.seconds for r in records if r.seconds is not None), predicted))
+    if len(kept) < LEAST_SCHEDULES:
+        return None
+    schedules, seconds, predicted_seconds = zip(*kept, strict=True)
+    return Measured(problem, name, schedules, np.array(seconds), np.array(predicted_seconds))
+
+
+def _spilled(used: Resources) -> int:
+    return used.spill_store_bytes + used.spill_load_bytes
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cost_model.model_on_gpu", description=__doc__)
+    parser.add_argument("files", type=Path, nargs="*", help="recordings (default: the installed ones)")
+    parser.add_argument("--program", action="append", default=[], help="a tile program whose recordings are read")
+    given = parser.parse_args(arguments)
+    try:
+        for place in given.program:
+            register_place(place)
+        files = given.files or sorted(RECORDED.glob(f"*/*{SUFFIX}"))
+        records = [record for path in files for recording in read(path) for record in recording.records]
+    except (OSError, RecordingError, ProgramError) as error:
+        print(f"benchmarks.cost_model.model_on_gpu: {error}", file=sys.stderr)
+        return 2
+    found, left_out = measured(records)
+    if not found:
+        print("benchmarks.cost_model.model_on_gpu: no recorded problem can be compared", file=sys.stderr)
+        return 2
+    print("| problem | device | schedules | Spearman | measured / predicted, median | first choice loses |")
+    print("|---|---|---|---|---|---|")
+    for judged in found.values():
+        print(judged.row)
+    if left_out:
+        print(f"\n{left_out} problems are left out: programs that are not loaded, or too few schedules.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

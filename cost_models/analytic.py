@@ -205,7 +205,7 @@ def analyse(
     multiplied = block.math * _tensor_shares(works, device) * -(-w.blocks // sms) / clock
     slowed = _slowed(w, device, multiplied, np.hypot(sm_seconds, dram_seconds))
     sm_seconds = sm_seconds * slowed
-    alone_seconds = w.alone_bytes / SM_PORT_BYTES / clock
+    alone_seconds = np.maximum(w.alone_bytes / SM_PORT_BYTES, w.alone_trips * L2_LATENCY) / clock
     return Analysis(
         occupancy=resident,
         waves=w.blocks / (sms * resident),
@@ -303,6 +303,7 @@ def _step_cycles(w: CostColumns, block: _Block, together: IntArray) -> FloatArra
     arrival = block.latency + block.load / n
     issued = np.where(w.copies_behind, alone, 0.0)
     late = np.maximum((issued + arrival) / np.maximum(w.stages - 1, 1) - alone, 0.0)
+    late = np.maximum(late, w.copying_cycles - alone)
     wait = np.where(w.stages == 1, arrival, late) + block.barriers
     # below the minimum of the balanced-job bound more waiting would seem to help, so it starts there
     wait = np.maximum(wait, busy * (np.sqrt(together - 1.0) - 1.0))

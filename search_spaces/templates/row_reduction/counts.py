@@ -64,6 +64,7 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
         barriers_per_iteration=1 if combine_bytes or split > 1 else 0,
         launches=2 if second_launch else 1,
         alone_bytes=float(tile * problem.length * (element + problem.out_dtype.bytes)) if alone else 0.0,
+        alone_trips=tile * problem.length / (threads * vector) if alone else 0.0,
         run_bytes=float((chunk if problem.reduces_contiguous else tile) * element),
     )
 
@@ -92,6 +93,8 @@ def _dram_bytes(problem: RowProblem, config: Config, reads: int, partial_bytes: 
     tile, chunk = config.integers("parallel_tile", "chunk")
     resident = max(1, occupancy(device, threads, min(registers, device.max_registers_per_thread), shared))
     in_flight = min(x, float(resident * device.sm_count * tile * chunk * problem.input_dtype.bytes))
+    if config["finish"] == "second_launch" and config.integer("split") > 1:  # which begins when all of x has gone by
+        in_flight = x
     if reads > 1 and in_flight > L2_SHARE * device.l2_bytes:
         again = (reads - 1) * x
     return problem.min_bytes + again + partial_bytes

@@ -107,6 +107,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         boxed=ends if store_buffers else 0,
         boxes=_stored_boxes(problem, config),
         box_buffers=max(store_buffers, 1),
+        copying_cycles=sum(counted.cycles for counted in copied.values()),
         drains=ends,
         round_trips=TRIPS_TO_EXCHANGE if exposed else TRIPS_OF_SPLIT if split_k > 1 else 0,
         drain_instructions=(draining + device.schedulers_per_sm * _seeking(config, cluster)) * ends

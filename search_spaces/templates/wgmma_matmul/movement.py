@@ -26,11 +26,13 @@ from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, aligned_by
 
 COPYING_REGISTERS, SHIFTING_REGISTERS = 48, 64  # that a thread takes which copies, and which shifts lines, too
 BY_TMA, BY_THREADS = "tma", "cp.async"  # values of copy_a and copy_b
+_WARPGROUP = 4  # warps
 LEAST_COPY_BYTES = 4  # the least that cp.async copies
 ISSUED_PER_COPY = 4  # with the predicate, the address and the walk of the box
-# A word that is shifted into place is read, exchanged and written, eight at a time: what they wait for, some 110 cycles
-# (an assumption), is more than what they issue.
+# A word that is shifted into place is read, exchanged and written, eight at a time. H100, 2026-11-27: with what its copy
+# waits for, a warp takes 90 cycles for each, and one warp in two blocks or four in one twice and four times as many.
 ISSUED_PER_SHIFT = 14
+SHIFT_CYCLES = 90.0
 
 
 def access(problem: Matmul, config: Config, side: OperandSide) -> int:
@@ -155,6 +157,7 @@ class Copying:
     issued: float  # warp instructions, as if spread over the schedulers of an SM
     wavefronts: float  # of L1, besides those of the writes
     sector_share: float  # bytes of the sectors read, over those that are copied
+    cycles: float  # of the warps that copy, which wait for each other's words
 
 
 def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) -> Copying | None:
@@ -181,4 +184,5 @@ def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) 
         issued if config.integer("producer_registers") else issued * device.schedulers_per_sm,
         (1 + 2 * shifted) * stage_bytes / device.shared_bytes_per_cycle,  # from L1; and read and written again
         ((line - aligned) / SECTOR_BYTES + 1) * SECTOR_BYTES / line if line >= SECTOR_BYTES else SECTOR_BYTES / line,
+        SHIFT_CYCLES * pieces / (_WARPGROUP if config.integer("producer_registers") else 1) if shifted else 0.0,
     )

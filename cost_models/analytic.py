@@ -193,6 +193,7 @@ def analyse(
         **_pipe_cycles(w, device, works, spilled, port),
         latency=L2_LATENCY + (DRAM_LATENCY * clock - L2_LATENCY) * missed / (missed + MISSED_BYTES),
         barriers=_barrier_cycles(w, device),
+        warps_of_scheduler=_warps(w, device) / device.schedulers_per_sm,
         overlapping=np.where(w.asynchronous, ASYNC_WARPS, _warps(w, device)) / device.schedulers_per_sm,
     )
     per_sm = -(-w.blocks // sms)
@@ -236,6 +237,7 @@ class _Block:
     latency: FloatArray
     barriers: FloatArray
     overlapping: FloatArray
+    warps_of_scheduler: FloatArray
 
 
 def _warps(w: CostColumns, device: Device) -> IntArray:
@@ -300,6 +302,9 @@ def _step_cycles(w: CostColumns, block: _Block, together: IntArray) -> FloatArra
     pipes = np.stack([block.math / n, block.issue / n, block.special / n, block.shared / n, block.load / n])
     busy = _mix(pipes, np.where(w.asynchronous, 1, together) * block.overlapping)
     alone = _mix(pipes[:-1], block.overlapping)
+    # Of a chain of products each warp waits for its own; what overlaps is what the other warps of a scheduler do.
+    chain = pipes[:3].sum(axis=0) / np.maximum(block.warps_of_scheduler, 1.0)
+    alone = np.where(w.chained, np.maximum(alone, chain), alone)
     arrival = block.latency + block.load / n
     issued = np.where(w.copies_behind, alone, 0.0)
     late = np.maximum((issued + arrival) / np.maximum(w.stages - 1, 1) - alone, 0.0)

@@ -56,6 +56,7 @@ class CostColumns:
     longest: FloatArray
     refills: BoolArray
     copies_behind: BoolArray
+    chained: BoolArray
     asynchronous: BoolArray
 
     @classmethod
@@ -74,6 +75,7 @@ class CostColumns:
         return cls(
             **columns,
             refills=np.array([work.refills for work in works], dtype=np.bool_),
+            chained=np.array([work.chained for work in works], dtype=np.bool_),
             copies_behind=np.array([work.copies_behind for work in works], dtype=np.bool_),
             asynchronous=np.array([unit(work.unit).asynchronous for work in works], dtype=np.bool_),
         )

@@ -320,6 +320,21 @@ def _average(found: Inference, number: int) -> float:
 
 
 @cache
+def _chained(found: Inference, number: int) -> bool:
+    """Whether a turn of a loop multiplies what comes from another product of the same turn."""
+    multiplied: set[int] = set()
+    for operation in found.loops[number].body:
+        if not isinstance(operation, ir.Computing):
+            continue
+        of_product = any(value.id in multiplied for value in ir.inputs(operation))
+        if isinstance(operation, ir.Mma) and {operation.a.id, operation.b.id} & multiplied:
+            return True
+        if of_product or isinstance(operation, ir.Mma):
+            multiplied.add(operation.result.id)
+    return False
+
+
+@cache
 def _longest(found: Inference, number: int) -> float:
     """Return turns of a loop in the first or the last block, whichever has more, over those in the middle."""
     trace, loop = found.trace, found.loops[number]
@@ -403,6 +418,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         drains=ends,
         round_trips=0 if split is None else TRIPS_TO_EXCHANGE if streamed else TRIPS_OF_SPLIT,
         drain_instructions=ending,
+        chained=main is not None and _chained(found, main),
         longest=1.0 if main is None else _longest(found, main),
         run_bytes=float(min((_run_bytes(_placed(found, s, config, made)) for s in staged.values()), default=128)),
     )

@@ -187,17 +187,17 @@ def analyse(
     clock = device.clock_hz
     sms = np.array([device.running_sms(work.cluster) for work in works], dtype=np.int64)
     active = np.minimum(w.blocks, sms)
+    per_sm = -(-w.blocks // sms)
+    resident = np.minimum(resident, per_sm)
     port = np.minimum(SM_PORT_BYTES, device.l2_bandwidth / clock / active)  # bytes per cycle for one SM
     missed = w.dram_bytes / w.blocks / w.iterations
     block = _Block(
-        **_pipe_cycles(w, device, works, spilled, port),
+        **_pipe_cycles(w, device, works, spilled, port, resident),
         latency=L2_LATENCY + (DRAM_LATENCY * clock - L2_LATENCY) * missed / (missed + MISSED_BYTES),
         barriers=_barrier_cycles(w, device),
         warps_of_scheduler=_warps(w, device) / device.schedulers_per_sm,
         overlapping=np.where(w.asynchronous, ASYNC_WARPS, _warps(w, device)) / device.schedulers_per_sm,
     )
-    per_sm = -(-w.blocks // sms)
-    resident = np.minimum(resident, per_sm)
     full_step = _step_cycles(w, block, resident)
     cycles = _sm_cycles(w, device, block, per_sm, resident, full_step, w.store_bytes / port)
     sm_seconds = cycles / clock
@@ -275,13 +275,16 @@ def _residency(
 
 
 def _pipe_cycles(
-    w: CostColumns, device: Device, works: Sequence[CostCounts], spilled: FloatArray, port: FloatArray
+    w: CostColumns, device: Device, works: Sequence[CostCounts], spilled: FloatArray, port: FloatArray, resident: IntArray
 ) -> dict[str, FloatArray]:
     """Compute the cycles of one block on each pipe: counts over rates, spilled words among them."""
+    # A warp has one scheduler, and of the tensor cores the one beside it. H100, 2026-11-27: f16 2048 cubed in blocks of two
+    # warps, one on an SM, takes twice as long as they would with all four.
+    idle = np.maximum(device.schedulers_per_sm / (resident * _warps(w, device)), 1.0)
     spill_words = spilled / 4.0 * _warps(w, device) * w.iterations  # warp accesses of one block
     return {
-        "math": w.flops / _rates(works, device),
-        "issue": (w.instructions + spill_words) / device.schedulers_per_sm,
+        "math": w.flops / _rates(works, device) * idle,
+        "issue": (w.instructions + spill_words) / device.schedulers_per_sm * idle,
         "special": w.special * device.warp_size / SPECIAL_RATE,
         "shared": w.shared_wavefronts + SPILL_WAVEFRONTS * spill_words,
         "load": np.maximum(w.load_bytes / port, (w.load_bytes + w.multicast_bytes) / SM_PORT_BYTES),

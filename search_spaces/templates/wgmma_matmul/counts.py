@@ -93,7 +93,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         shared_wavefronts=(
             wavefronts * steps + (2.0 * out_bytes / device.shared_bytes_per_cycle if store_buffers else 0.0)
         )
-        * tiles,
+        * tiles
+        + lines * (tiles - ends),  # what is not waited for takes L1 from the other consumer
         load_bytes=(sectors * steps + partial_bytes) * tiles + beside + 2 * (exchanged - exposed),
         store_bytes=stored * tiles - beside + 2 * exposed,
         dram_bytes=dram_bytes(problem, config, device, cluster, dealt) + exchanged * launched,

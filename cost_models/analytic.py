@@ -147,9 +147,7 @@ def busy(work: CostCounts, device: Device, *, registers: int | None = None, spil
     """
     a = analyse([work], device, registers=None if registers is None else [registers], spill_bytes=[spill_bytes])
     seconds = float(a.seconds[0])
-    blocks = (
-        -(-work.blocks // device.running_sms(work.cluster)) / device.clock_hz
-    )  # of one SM; its cycles in seconds
+    blocks = -(-work.blocks // device.running_sms(work.cluster)) / device.clock_hz  # of one SM; its cycles in seconds
     return {
         "tensor cores" if unit(work.unit).tensor else "arithmetic": float(a.math[0]) * blocks / seconds,
         "instruction issue": float(a.issue[0]) * blocks / seconds,
@@ -275,11 +273,16 @@ def _residency(
 
 
 def _pipe_cycles(
-    w: CostColumns, device: Device, works: Sequence[CostCounts], spilled: FloatArray, port: FloatArray, resident: IntArray
+    w: CostColumns,
+    device: Device,
+    works: Sequence[CostCounts],
+    spilled: FloatArray,
+    port: FloatArray,
+    resident: IntArray,
 ) -> dict[str, FloatArray]:
     """Compute the cycles of one block on each pipe: counts over rates, spilled words among them."""
-    # A warp has one scheduler, and of the tensor cores the one beside it. H100, 2026-11-27: f16 2048 cubed in blocks of two
-    # warps, one on an SM, takes twice as long as they would with all four.
+    # A warp has one scheduler, and of the tensor cores the one beside it. H100, 2026-11-27: 2048^3 in blocks of two
+    # warps, one on an SM, takes twice as long as all four would.
     idle = np.maximum(device.schedulers_per_sm / (resident * _warps(w, device)), 1.0)
     spill_words = spilled / 4.0 * _warps(w, device) * w.iterations  # warp accesses of one block
     return {
@@ -337,7 +340,7 @@ def _sm_cycles(
     first_load = np.where(w.stages == 1, 0.0, block.latency + block.load / w.iterations)
     drain = w.drains * REFILL + w.drain_instructions / device.schedulers_per_sm
     drain += w.boxed * _waited_for_boxes(w, device, STORE_ROUND_TRIP)
-    drain += w.restarts * first_load + w.round_trips * L2_LATENCY
+    drain += w.restarts * first_load + w.round_trips * block.latency
     fill = BLOCK_START + first_load
     cycles = full * (w.iterations * full_step + resident * store + drain) + fill * (1.0 + (full - 1) / resident)
     last = w.iterations * _step_cycles(w, block, np.maximum(rest, 1)) + rest * store + drain + fill / resident

@@ -16,10 +16,30 @@ _WHOLE = ("blocks", "threads", "shared_bytes", "registers", "iterations", "stage
 _REAL = (
     *("flops", "instructions", "shared_wavefronts", "load_bytes", "store_bytes", "dram_bytes", "multicast_bytes"),
     *("barriers_per_iteration", "special", "launches", "alone_bytes", "run_bytes"),
-    *("drains", "drain_instructions", "restarts", "boxed", "boxes", "box_buffers", "round_trips", "longest", "alone_trips"),
+    *(
+        "drains",
+        "drain_instructions",
+        "restarts",
+        "boxed",
+        "boxes",
+        "box_buffers",
+        "round_trips",
+        "longest",
+        "alone_trips",
+    ),
     "copying_cycles",
 )
-_AT_LEAST_ONE = ("blocks", "threads", "iterations", "stages", "launches", "run_bytes", "boxes", "box_buffers", "longest")
+_AT_LEAST_ONE = (
+    "blocks",
+    "threads",
+    "iterations",
+    "stages",
+    "launches",
+    "run_bytes",
+    "boxes",
+    "box_buffers",
+    "longest",
+)
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ VARIED: tuple[tuple[str, dict[str, Value]], ...] = (
 SMALL: dict[str, Value] = {"tile_m": 64, "tile_n": 64, "consumers": 1, "stages": 3, "producer_registers": 0,
                            "raster": "row", "store_buffers": 0, "cluster_m": 1}  # fmt: skip
 ROUNDS = 8
+LONGEST_TRIP = 5000.0  # cycles that are tried for a store's round trip
 AGREES = 0.25  # a constant is as assumed where it is found within this part of what was assumed
 
 
@@ -96,10 +97,15 @@ MECHANISMS: tuple[Mechanism, ...] = (
 )  # fmt: skip
 
 
+class NotKnown(ValueError):
+    """The times do not say what a constant is."""
+
+
 @dataclass(frozen=True)
 class Constant:
     """A constant of the time model, its unit, how it is found from the times of the varied schedules (in seconds, by
-    name; with the time of a tiny launch as "tiny" and of a copy as "copy"), and where it stands."""
+    name; with the time of a tiny launch as "tiny" and of a copy as "copy"), and where it stands. ``found`` raises
+    NotKnown where no value explains the times."""
 
     name: str
     unit: str
@@ -164,23 +170,48 @@ def _fitted(base: float, one: float, device: Device) -> tuple[float, Device]:
     def limited(cycles: float) -> Device:
         return _limited(device, _with_round_trip(two_buffers, device, cycles), base)
 
-    trip = _halved(0.0, 5000.0, lambda c: analytic.predict(_with_round_trip(one_buffer, device, c), limited(c)) < one)
+    trip = _halved(
+        0.0, LONGEST_TRIP, lambda c: analytic.predict(_with_round_trip(one_buffer, device, c), limited(c)) < one
+    )
     return trip, limited(trip)
 
 
 def _round_trip(times: Mapping[str, float], device: Device) -> float:
-    return _fitted(times[BASE], times["store_buffers 1"], device)[0]
+    trip = _fitted(times[BASE], times["store_buffers 1"], device)[0]
+    if trip > 0.99 * LONGEST_TRIP:  # what slows down one buffer is something else
+        raise NotKnown(f"even {LONGEST_TRIP:.0f} cycles do not explain the time of one buffer")
+    return trip
 
 
 def _sustained(times: Mapping[str, float], device: Device) -> float:
-    return _fitted(times[BASE], times["store_buffers 1"], device)[1].sustained_clock_hz / 1e6
+    try:
+        trip = _round_trip(times, device)
+    except NotKnown:
+        trip = analytic.STORE_ROUND_TRIP
+    work = _with_round_trip(counts_of({}, device), device, trip)
+    return _limited(device, work, times[BASE]).sustained_clock_hz / 1e6
+
+
+def _launch(times: Mapping[str, float], device: Device) -> float:
+    """Seconds of a tiny launch less those that its kernel takes by the model."""
+    return times["tiny"] - analytic.predict(_copy_counts(TINY, device), device) + analytic.LAUNCH_SECONDS
+
+
+def _dram_efficiency(times: Mapping[str, float], device: Device) -> float:
+    """Return the efficiency with which the model gives the copy its time."""
+    work, seconds = _copy_counts(COPIED, device), times["copy"] - _launch(times, device) + analytic.LAUNCH_SECONDS
+
+    def slower(part: float) -> bool:
+        with_part = dataclasses.replace(device, dram_bandwidth=device.dram_bandwidth * part)
+        return analytic.predict(work, with_part) > seconds
+
+    return analytic.DRAM_EFFICIENCY * _halved(0.1, 1.0 / analytic.DRAM_EFFICIENCY, slower)
 
 
 CONSTANTS = (
-    Constant("LAUNCH_SECONDS", "us", lambda d: analytic.LAUNCH_SECONDS * 1e6, lambda t, d: t["tiny"] * 1e6),
+    Constant("LAUNCH_SECONDS", "us", lambda d: analytic.LAUNCH_SECONDS * 1e6, lambda t, d: _launch(t, d) * 1e6),
     Constant(
-        "DRAM_EFFICIENCY", "of the data sheet", lambda d: analytic.DRAM_EFFICIENCY,
-        lambda t, d: COPIED.min_bytes / (t["copy"] - t["tiny"]) / d.dram_bandwidth,
+        "DRAM_EFFICIENCY", "of the data sheet", lambda d: analytic.DRAM_EFFICIENCY, _dram_efficiency,
     ),
     Constant("STORE_ROUND_TRIP", "cycles", lambda d: analytic.STORE_ROUND_TRIP, _round_trip),
     Constant(
@@ -213,6 +244,9 @@ def probe(runner: Measures, device: Device, until: float = math.inf) -> dict[str
             found: float | None = constant.found(times, device)
         except KeyError as missing:
             report["left_out"].append(f"{constant.name}: no time of {missing.args[0]}")
+            found = None
+        except NotKnown as why:
+            report["left_out"].append(f"{constant.name}: not known: {why}")
             found = None
         report["constants"].append(
             {"name": constant.name, "unit": constant.unit, "assumed": constant.assumed(device), "found": found}
@@ -253,8 +287,7 @@ def _varied(runner: Measures, device: Device, report: dict[str, Any]) -> dict[st
         else:
             report["left_out"].append(f"{name}: {entrant.reason or entrant.status.value}")
     for name, problem in (("tiny", TINY), ("copy", COPIED)):
-        row = template("copy")
-        schedule = min(row.space(problem, device).sample(32, 0), key=lambda s: _copy_seconds(problem, s, device))
+        schedule = _copy_schedule(problem, device)
         ((_, measured),) = runner.measure([_candidate(problem, schedule, device)])
         if measured.timing is not None:
             times[name] = measured.timing.median
@@ -263,10 +296,23 @@ def _varied(runner: Measures, device: Device, report: dict[str, Any]) -> dict[st
     return times
 
 
-def _copy_seconds(problem: Problem, schedule: Schedule, device: Device) -> float:
+def _counts_of_copy(problem: Problem, schedule: Schedule, device: Device) -> CostCounts:
     row = template("copy")
     assert row.counts is not None
-    return analytic.predict(row.counts(problem, row.config(problem, schedule, device), device), device)
+    return row.counts(problem, row.config(problem, schedule, device), device)
+
+
+def _copy_schedule(problem: Problem, device: Device) -> Schedule:
+    """Return the schedule of a copy that the model prefers among some."""
+
+    def seconds(schedule: Schedule) -> float:
+        return analytic.predict(_counts_of_copy(problem, schedule, device), device)
+
+    return min(template("copy").space(problem, device).sample(32, 0), key=seconds)
+
+
+def _copy_counts(problem: Problem, device: Device) -> CostCounts:
+    return _counts_of_copy(problem, _copy_schedule(problem, device), device)
 
 
 def _assumed_seconds(name: str, device: Device) -> float | None:

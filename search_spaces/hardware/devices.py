@@ -169,8 +169,8 @@ class Device:
         return max(cluster, self.sm_count // _SMS_OF_GPC * (_SMS_OF_GPC // cluster * cluster))
 
     def running_sms(self, cluster: int) -> int:
-        """SMs that clusters of so many blocks are expected to fill: as of ``sms_of_clusters``, but of GPCs that are known
-        to have fewer SMs. Kernels are launched for the former; the driver says where a chip has room for less."""
+        """SMs that clusters of so many blocks are expected to fill: as of ``sms_of_clusters``, but with the GPCs of a
+        chip that was measured. Kernels are launched for the former; the driver says where a chip has room for less."""
         if cluster <= _SMS_OF_TPC or not self.sms_of_gpcs:
             return self.sms_of_clusters(cluster)
         return max(cluster, sum(sms // cluster * cluster for sms in self.sms_of_gpcs))

@@ -131,9 +131,10 @@ PRODUCTS: tuple[Product, ...] = (
     Product("h200", 90, 132, 1980, 60, 143771, 4800, ("NVIDIA H200",), tensor_mhz=1830, l2_gb_s=16500,
             sustained_mhz=1635),
     # H100 white paper (SXM5, 80 GB): 132 SMs, 50 MB of L2, 3.35 TB/s, 989.4 TFLOP/s f16 dense, 1978.9
-    # of fp8 and i8, 66.9 TFLOP/s f32. GPCs: with clusters of 4, kernels of 4 tiles for each of 128 SMs take as long as 5
-    # (H100, 2026-11-27), those of 7 for 119 as long as 7, so that 31 run at a time; of clusters of 8, 15 do on the H100s of
-    # accel-sim/gpu-app-collection#87 and of NVIDIA/cutlass#1921. Chips differ; such GPCs give both.
+    # of fp8 and i8, 66.9 TFLOP/s f32. GPCs: with clusters of 4, 4 tiles for each of 128 SMs take as long as 5 do (H100,
+    # 2026-11-27), and 832 tiles as long as 7 for each of 119 or more, so that 30 or 31 clusters run at a time; of 8
+    # blocks 15 do on the H100s of accel-sim/gpu-app-collection#87 and NVIDIA/cutlass#1921. Chips differ; such GPCs give
+    # both.
     Product("h100", 90, 132, 1980, 50, 81559, 3350, ("NVIDIA H100 80GB HBM3",), tensor_mhz=1830, l2_gb_s=16500,
             sustained_mhz=1690, sms_of_gpcs=(18, 18, 18, 16, 16, 16, 16, 14)),
     # H100 white paper (PCIe, 80 GB): 114 SMs, 1755 MHz (tensor peaks at 1620 MHz), 2.04 TB/s, 756 TFLOP/s f16

@@ -339,7 +339,9 @@ def _longest(found: Inference, number: int) -> float:
     """Return turns of a loop in the first or the last block, whichever has more, over those in the middle."""
     trace, loop = found.trace, found.loops[number]
     zero = {n: 0 for n in trace.turns()}
-    most = max(loop.turns(block, zero) for block in (tuple(0 for _ in trace.blocks), tuple(b - 1 for b in trace.blocks)))
+    most = max(
+        loop.turns(block, zero) for block in (tuple(0 for _ in trace.blocks), tuple(b - 1 for b in trace.blocks))
+    )
     return max(1.0, most / max(_average(found, number), 1.0))
 
 

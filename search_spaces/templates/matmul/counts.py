@@ -13,7 +13,13 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import dram_bytes
-from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, TRIPS_TO_EXCHANGE, dealt_share, exchanged_bytes
+from search_spaces.templates.common.stream_k import (
+    ADDITIONS,
+    TRIPS_OF_SPLIT,
+    dealt_share,
+    exchanged_bytes,
+    trips_to_exchange,
+)
 from search_spaces.templates.matmul.decisions import whole_tile
 from search_spaces.templates.matmul.lowering import SIDES, copy, reduction_parts, tile, wg_maps
 
@@ -87,7 +93,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         run_bytes=float(min(c.region.line * c.region.element_bytes for c in copies)),
         restarts=max(ends - 1, 0) * (1 - config.integer("early_copies")),
         drains=ends,
-        round_trips=TRIPS_TO_EXCHANGE if stream_k else TRIPS_OF_SPLIT if split_k > 1 else 0,
+        round_trips=trips_to_exchange(tile_m, tile_n, threads) if stream_k else TRIPS_OF_SPLIT if split_k > 1 else 0,
         drain_instructions=finishing * ends + ADDITIONS * exchanged,
     )
 

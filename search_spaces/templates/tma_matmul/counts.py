@@ -14,7 +14,13 @@ from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import SIDES
 from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import dram_bytes
-from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, TRIPS_TO_EXCHANGE, dealt_share, exchanged_bytes
+from search_spaces.templates.common.stream_k import (
+    ADDITIONS,
+    TRIPS_OF_SPLIT,
+    dealt_share,
+    exchanged_bytes,
+    trips_to_exchange,
+)
 from search_spaces.templates.matmul.counts import MORE_REGISTERS
 from search_spaces.templates.matmul.decisions import tile_shape
 from search_spaces.templates.matmul.lowering import tile, wg_maps
@@ -85,6 +91,10 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         refills=config["fragment_buffers"] == 1,
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         drains=ends,
-        round_trips=TRIPS_TO_EXCHANGE if stream_k else TRIPS_OF_SPLIT if split_k > 1 else 0,
+        round_trips=trips_to_exchange(tile_m, tile_n, config.integer("multiplying_threads"))
+        if stream_k
+        else TRIPS_OF_SPLIT
+        if split_k > 1
+        else 0,
         drain_instructions=finishing * ends + ADDITIONS * exchanged,
     )

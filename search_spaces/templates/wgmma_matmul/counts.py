@@ -7,13 +7,19 @@ import math
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.costs.data_movement import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.wgmma import ROWS
+from search_spaces.hardware.wgmma import ROWS, WARPGROUP
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import SIDES
 from search_spaces.templates.common.matmul_traffic import dram_bytes
 from search_spaces.templates.common.raster import HILBERT, hilbert_rounds
-from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, TRIPS_TO_EXCHANGE, dealt_share, exchanged_bytes
+from search_spaces.templates.common.stream_k import (
+    ADDITIONS,
+    TRIPS_OF_SPLIT,
+    dealt_share,
+    exchanged_bytes,
+    trips_to_exchange,
+)
 from search_spaces.templates.wgmma_matmul.fragments import loading
 from search_spaces.templates.wgmma_matmul.lowering import box
 from search_spaces.templates.wgmma_matmul.movement import copying
@@ -110,7 +116,11 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         box_buffers=max(store_buffers, 1),
         copying_cycles=sum(counted.cycles for counted in copied.values()),
         drains=ends,
-        round_trips=TRIPS_TO_EXCHANGE if exposed else TRIPS_OF_SPLIT if split_k > 1 else 0,
+        round_trips=trips_to_exchange(tile_m, tile_n, consumers * WARPGROUP)
+        if exposed
+        else TRIPS_OF_SPLIT
+        if split_k > 1
+        else 0,
         drain_instructions=(draining + device.schedulers_per_sm * _seeking(config, cluster)) * ends
         + ADDITIONS * exposed,
     )

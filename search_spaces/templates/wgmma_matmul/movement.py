@@ -29,8 +29,8 @@ BY_TMA, BY_THREADS = "tma", "cp.async"  # values of copy_a and copy_b
 _WARPGROUP = 4  # warps
 LEAST_COPY_BYTES = 4  # the least that cp.async copies
 ISSUED_PER_COPY = 4  # with the predicate, the address and the walk of the box
-# A word that is shifted into place is read, exchanged and written, eight at a time. H100, 2026-11-27: with what its copy
-# waits for, a warp takes 90 cycles for each, and one warp in two blocks or four in one twice and four times as many.
+# A word that is shifted into place is read, exchanged and written. H100, 2026-11-27: with what its copy waits for, a
+# warp takes 90 cycles for each, whether it is alone on an SM, or one of four of a block, or another block's is there.
 ISSUED_PER_SHIFT = 14
 SHIFT_CYCLES = 90.0
 

@@ -8,7 +8,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.columns import Columns
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.common.stream_k import LEAST_IDLE, TRIPS_TO_EXCHANGE
+from search_spaces.templates.common.stream_k import LEAST_IDLE
 from search_spaces.templates.matmul.counts import counts
 from search_spaces.templates.matmul.lowering import lower
 from search_spaces.templates.matmul.proxy import LEAST_TILES, proxy

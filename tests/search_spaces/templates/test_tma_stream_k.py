@@ -6,7 +6,7 @@ import math
 
 from search_spaces.hardware.devices import device, register_limit
 from search_spaces.operators.matmul import Matmul
-from search_spaces.templates.common.stream_k import LEAST_IDLE, TRIPS_TO_EXCHANGE
+from search_spaces.templates.common.stream_k import LEAST_IDLE
 from search_spaces.templates.tma_matmul.counts import counts
 from search_spaces.templates.tma_matmul.lowering import lower
 from search_spaces.templates.tma_matmul.proxy import proxy

@@ -358,7 +358,7 @@ def test_stream_k_pays_where_the_last_wave_is_thin() -> None:
             for s in (0, 1)
         )
         assert streamed.blocks == 132 and streamed.flops * 132 == pytest.approx(2.0 * 4096 * n * k)
-        assert streamed.drains > plain.drains and streamed.store_bytes > plain.store_bytes
+        assert streamed.round_trips > plain.round_trips and streamed.store_bytes > plain.store_bytes
         assert (predict(streamed, H200) < predict(plain, H200)) == pays
     large = Matmul(16384, 16384, 16384, a="bf16")
     config = WGMMA_MATMUL.config(large, GOOD.replace(tiles_of_block=64), H200)

@@ -29,13 +29,19 @@ bound of a closed queueing network with r customers (Zahorjan, Sevcik, Eager and
 its minimum. The latency grows from that of L2 to that of DRAM with the bytes of a step that come from DRAM.
 
 An SM processes ``ceil(blocks / SMs)`` blocks, r at a time, the rest with fewer neighbours: wave quantisation and tail.
-Clusters leave SMs idle where they do not divide those of a GPC (``Device.sms_of_clusters``). Every group of blocks pays
-for filling its pipeline and for storing its tile; only the first fill is fully exposed. Where a block says that its
-arithmetic stops for a result (``drains``), that costs a refill and what it waits for; where it starts loads anew behind
-one (``restarts``), the first of them. A result that goes through shared memory in ``boxes`` costs two barriers for
-each, and as often as all buffers are taken what a TMA store takes to read one (STORE_ROUND_TRIP), less the time for
-which the other buffers are written. What a last block does alone
-(``alone_bytes``) is added.
+Clusters leave SMs idle where they do not divide those of a GPC (``Device.running_sms``), and one block of fewer warps
+than an SM has schedulers leaves those idle. Where blocks differ, the ``longest`` of them bounds the launch. Every group
+of blocks pays for filling its pipeline and for storing its tile; only the first fill is fully exposed. Where a block
+says that its arithmetic stops for a result (``drains``), that costs a refill and what it waits for; where it starts
+loads anew behind one (``restarts``), the first of them; ways to L2 and back with nothing else to do (``round_trips``)
+take the latency each. A result that goes through shared memory in ``boxes`` costs two barriers for each, and as often
+as all buffers are taken what a TMA store takes to read one (STORE_ROUND_TRIP), less the time for which the other
+buffers are written. What a last block does alone (``alone_bytes``) is added, as fast as an SM's port
+or its loads allow (``alone_trips``).
+
+Where a step multiplies what it has computed from another product (``chained``), its pipes overlap no more than the
+warps of a scheduler do: each warp waits for its own. Where warps that copy a step's tiles take longer than its
+arithmetic (``copying_cycles``), that is waited for.
 
 DRAM serves the whole launch at ``dram_bandwidth * DRAM_EFFICIENCY`` less what two things cost: too few bytes in
 flight (by Little's law, an SM needs its share of ``dram_bandwidth * DRAM_SECONDS``), and short contiguous runs. The

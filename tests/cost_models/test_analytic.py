@@ -159,7 +159,7 @@ def test_never_below_the_roofline(work: CostCounts, on: Device) -> None:
     "field",
     [
         *("flops", "instructions", "shared_wavefronts", "load_bytes", "dram_bytes", "alone_bytes", "multicast_bytes"),
-        *("drains", "drain_instructions", "restarts"),
+        *("drains", "drain_instructions", "restarts", "round_trips", "alone_trips", "copying_cycles", "longest"),
     ],
 )
 def test_more_of_anything_is_never_faster(field: str, work: CostCounts, on: Device, factor: float) -> None:
@@ -311,3 +311,46 @@ def test_memory_answers_in_seconds_not_in_cycles() -> None:
     lonely = dataclasses.replace(matmul(stages=2), blocks=1, flops=1e3, instructions=1e3, load_bytes=1e6)
     slow, quick = (predict(dataclasses.replace(lonely, dram_bytes=1e6), on) for on in (H200, fast))
     assert slow < 1.5 * quick
+
+
+def test_clusters_fill_the_sms_that_a_measured_chip_has_for_them() -> None:
+    h100 = device("h100")
+    assert sum(h100.sms_of_gpcs) == h100.sm_count
+    assert [h100.running_sms(cluster) for cluster in (1, 2, 4, 8)] == [132, 132, 124, 120]
+    assert h100.sms_of_clusters(4) == H200.running_sms(4) == 128  # launched, and where no chip was measured
+    assert Device.from_json(h100.to_json()) == h100
+    large = matmul(tile=(256, 128, 64), registers=160, stages=3)  # one block on an SM
+    four = dataclasses.replace(large, cluster=4, blocks=128)
+    everywhere = dataclasses.replace(h100, sms_of_gpcs=())
+    assert predict(four, h100) > 1.5 * predict(four, everywhere)  # the last four blocks wait for another round
+
+
+def test_the_longest_block_decides_a_launch_of_one_wave() -> None:
+    one_wave = dataclasses.replace(matmul(), blocks=100, dram_bytes=0.0)
+    uneven = dataclasses.replace(one_wave, longest=2.0)
+    assert 1.7 < predict(uneven, H200) / predict(one_wave, H200) < 2.1
+    many = dataclasses.replace(matmul(), blocks=100 * 132)
+    assert predict(dataclasses.replace(many, longest=2.0), H200) == predict(many, H200)
+
+
+def test_warps_of_a_chain_of_products_wait_for_themselves() -> None:
+    one_group = dataclasses.replace(matmul(unit="wgmma", tile=(64, 128, 64), warp=(16, 128), stages=4), special=4e4)
+    chained = dataclasses.replace(one_group, chained=True)
+    assert chained.threads == 128
+    assert predict(chained, H200) > 1.1 * predict(one_group, H200)
+    two = dataclasses.replace(chained, threads=256)
+    assert predict(two, H200) < predict(chained, H200)  # while one group waits, the other multiplies
+
+
+def test_two_warps_alone_on_an_sm_leave_half_of_it_idle() -> None:
+    def busy_for(warps: int) -> float:
+        work = dataclasses.replace(matmul(), threads=32 * warps, shared_bytes=H200.shared_per_block)
+        return float(analyse([work], H200).math[0])
+
+    assert busy_for(2) == 2 * busy_for(4) == 2 * busy_for(8)
+
+
+def test_a_last_block_alone_is_as_fast_as_its_loads_come_back() -> None:
+    once = predict(matmul(), H200)
+    few_threads = dataclasses.replace(matmul(), alone_bytes=64e3, alone_trips=1e4)
+    assert predict(few_threads, H200) - once == pytest.approx(1e4 * 270 / H200.clock_hz)

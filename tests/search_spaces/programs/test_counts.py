@@ -6,6 +6,7 @@ import pytest
 
 from autosched.programs.loading import load_program, problem
 from measurements.emulator import emulate
+from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import device
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.numbers import numbers
@@ -42,3 +43,27 @@ def test_tiles_change_hands_and_bytes_move_as_counted(place: str, sizes: dict[st
         assert sum(s.wavefronts for s in run.shared_sites) <= counted.shared_wavefronts * counted.blocks
         found += words > 0
     assert found
+
+
+def test_attention_has_a_chain_and_a_longest_block_and_products_side_by_side_have_none() -> None:
+    def counted(place: str, sizes: dict[str, int]) -> list[CostCounts]:
+        made = load_program(f"examples/programs/{place}")
+        p, own = problem(made, **sizes), template(made)
+        return [counts(p, own.config(p, s, A100), A100) for s in own.space(p, A100).sample(8, 1)]
+
+    sizes = {"h": 2, "g": 2, "s": 1024, "d": 64}
+    for place, uneven in (("attention.py:attention", False), ("attention.py:causal_attention", True)):
+        for work in counted(place, sizes):
+            assert work.chained
+            assert (1.5 < work.longest <= 2.0) if uneven else work.longest == 1.0
+    for work in counted("gated_mlp.py", {"m": 256, "n": 256, "k": 256}):
+        assert not work.chained and work.longest == 1.0
+
+
+def test_sums_of_a_split_go_to_dram_and_back() -> None:
+    made = load_program("examples/programs/gemm_relu.py")
+    p, own = problem(made, m=256, n=256, k=1024), template(made)
+    schedule = next(s for s in own.space(p, A100).sample(200, 1) if s.values["split_k"] == 2)
+    split = counts(p, own.config(p, schedule, A100), A100)
+    assert split.dram_bytes == p.min_bytes + 2 * 2 * 4 * 256 * 256  # two splits, written and read
+    assert split.round_trips > 0

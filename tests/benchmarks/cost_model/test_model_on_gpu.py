@@ -1,0 +1,83 @@
+"""The judge of the time model on autosched's own recordings, with one made here."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.cost_model.model_on_gpu import main, measured
+from cost_models.analytic import predict
+from measurements.records.measurement import Measurement, Provenance, Status, Timing
+from measurements.records.record import Record
+from measurements.records.recording import Recording, write
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+
+PROBLEM, H100 = Matmul(1024, 1024, 1024), device("h100")
+ROW = template("matmul")
+SCHEDULES = ROW.space(PROBLEM, H100).sample(6, 0)
+
+
+def seconds(schedule: Schedule) -> float:
+    assert ROW.counts is not None
+    return predict(ROW.counts(PROBLEM, ROW.config(PROBLEM, schedule, H100), H100), H100)
+
+
+def record(schedule: Schedule, time: float, problem: Problem = PROBLEM) -> Record:
+    timing = Timing(time, time, time, 8)
+    return Record(
+        problem_key=problem.key(),
+        schedule=schedule,
+        device="h100",
+        fingerprint="{}",
+        template_version="t",
+        space_version="s",
+        kernel_digest=None,
+        measurement=Measurement(Status.OK, Provenance.MEASURED, timing=timing, error=0.1),
+        toolchain="nvrtc 13.0.88",
+        driver="580",
+        autosched_version="0",
+        created=datetime(2026, 11, 27, tzinfo=UTC),
+        sampler="random",
+        seed=0,
+    )
+
+
+def test_times_that_are_predicted_rank_perfectly_and_repetitions_count_once() -> None:
+    records = [record(s, 2 * seconds(s)) for s in SCHEDULES]
+    again = [record(SCHEDULES[0], 4 * seconds(SCHEDULES[0])) for _ in range(1)]
+    found, left_out = measured([*records, *again])
+    (judged,) = found.values()
+    assert left_out == 0 and judged.schedules == tuple(SCHEDULES)
+    assert judged.seconds[0] == pytest.approx(3 * seconds(SCHEDULES[0]))  # the median of two times
+    (judged,) = measured(records)[0].values()
+    assert np.allclose(judged.seconds / judged.predicted, 2)
+    assert judged.row.endswith("| 6 | 1.00 | 2.00 | 0.0% |")
+
+
+def test_what_cannot_be_compared_is_left_out() -> None:
+    few = [record(s, 1e-5) for s in SCHEDULES[:2]]
+    unknown = [dataclasses.replace(record(s, 1e-5), problem_key='{"operator":"no_such"}') for s in SCHEDULES]
+    foreign = [dataclasses.replace(record(s, 1e-5), device="abacus") for s in SCHEDULES]
+    assert measured([*few, *unknown, *foreign]) == ({}, 3)
+
+
+def test_a_table_is_printed_and_what_is_no_recording_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "recorded.jsonl.gz"
+    write(path, [Recording(tuple(record(s, 2 * seconds(s)) for s in SCHEDULES))])
+    assert main([str(path)]) == 0
+    assert "| matmul, m 1024, n 1024, k 1024, f16 | h100 | 6 | 1.00 | 2.00 | 0.0% |" in capsys.readouterr().out
+    path.write_bytes(b"nothing")
+    assert main([str(path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert main([str(tmp_path / "missing.gz")]) == 2
+    assert main([str(path), "--program", str(tmp_path / "missing.py")]) == 2

@@ -89,7 +89,13 @@ const Stamp* unordered_read(unsigned a, Who me, bool same_value) {
   return nullptr;
 }
 
-// check_write in fewer steps; false where it takes a look at each byte.
+// Whether what a thread has done to a byte is visible to the async proxy, on behalf of `me`.
+bool is_fenced(const Stamp& use, Who me) {
+  return use.epoch < clocks.first || by_engine(use.who) || clocks.proxied(use.who, use.epoch, me);
+}
+
+// check_write in fewer steps; false where it takes a look at each byte. `Async`: check_async_write.
+template <bool Async = false>
 bool is_clear(unsigned address, int bytes, Who me, bool same_value) {
   if (!uniform(last_write + address, bytes) || !uniform(readers + address, bytes) || !nothing_pending(address, bytes)) {
     return false;
@@ -97,12 +103,14 @@ bool is_clear(unsigned address, int bytes, Who me, bool same_value) {
   const Stamp& write = last_write[address];
   const bool together = same_value && write.site == self->site && warp_of(write.who) == warp_of(me);
   if (!together && is_unordered(write, me)) return false;
+  if (Async && !is_fenced(write, me)) return false;
   for (std::uint32_t left = readers[address]; left != 0; left &= left - 1) {
     for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < clocks.actors; actor += 32) {
       if (last_read[actor] == nullptr) continue;
       const Stamp* const read = last_read[actor] + address;
       if (!uniform(read, bytes)) return false;
       if (read->epoch >= clocks.first && !clocks.ordered(read->who, read->epoch, me) && !both_strong(*read, read->site)) return false;
+      if (Async && !is_fenced(*read, me)) return false;
     }
   }
   return true;
@@ -295,6 +303,40 @@ bool check_write(unsigned address, int bytes, Who me, const void* from, bool* ne
       report_race(a, me, "writes", *read, "read");
       return false;
     }
+  }
+  return true;
+}
+
+namespace {
+// What threads have done to a byte, its last write or a read since, that is not visible to the async proxy, or nullptr.
+const Stamp* unfenced_use(unsigned a, Who me, bool& wrote) {
+  wrote = true;
+  if (!is_fenced(last_write[a], me)) return &last_write[a];
+  for (std::uint32_t left = readers[a]; left != 0; left &= left - 1) {
+    wrote = (together[a] & left & -left) != 0;
+    for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < clocks.warps; actor += 32) {
+      if (last_read[actor] != nullptr && !is_fenced(last_read[actor][a], me)) return &last_read[actor][a];
+    }
+  }
+  return nullptr;
+}
+}  // namespace
+
+bool check_async_write(unsigned address, int bytes, Who me, const char* instruction) {
+  if (is_clear<true>(address, bytes, me, false)) return true;
+  if (!check_write(address, bytes, me)) return false;
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    bool wrote;
+    const Stamp* const use = unfenced_use(a, me, wrote);
+    if (use == nullptr) continue;
+    FINDING_OF_TWO(missing_proxy_fence, Grade::fault, self->site, use->site,
+                   "%s: %s writes %s, which %s %s at %s, without fence.proxy.async in between: %s. "
+                   "The fence belongs behind the %s, before what says that the bytes are free",
+                   describe_here(me).c_str(), instruction, describe_place(a).c_str(), describe_here(use->who).c_str(),
+                   wrote ? "wrote" : "read", place(use->site).c_str(),
+                   wrote ? "the old bytes may come on top of the new ones" : "the read may see the new bytes",
+                   wrote ? "write" : "read");
+    return false;
   }
   return true;
 }

@@ -118,6 +118,8 @@ class Boxes(MemoryAccess):
             self.inits.append(f"tile::init_ring<{name}>(barriers + {place}u);")
         barriers = f"barriers + {place}u" if by_tma else "0"
         if self._written:
+            if by_tma:
+                self.code.add("ptx::fence_async_proxy();  // TMA writes where this thread may have read or written")
             everybody = f"ptx::barrier_sync(2, {(self.numbers.warps + 1) * WARP});"
             self.code.add(f"{everybody if self.producing else self.barrier}  // everybody is done with what lies here")
             if self.producing:

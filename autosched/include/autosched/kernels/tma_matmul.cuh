@@ -140,6 +140,7 @@ struct TmaMatmul {
   __device__ static __forceinline__ void multiply(Accumulators& acc, Scales scales, const Work& work, Place& place) {
     const int warp_m = work.warp_m(), warp_n = work.warp_n(), lane = work.lane();
     const auto release = [&] {
+      ptx::fence_async_proxy();  // no barrier keeps TMA's writes behind what this lane reads
       ptx::warp_sync();  // all lanes have read
       if (lane == 0) ptx::mbarrier_arrive(place.empty());
       place.advance();

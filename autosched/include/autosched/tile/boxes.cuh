@@ -102,6 +102,7 @@ __device__ __forceinline__ void load_box_fragments(unsigned* x, unsigned tile, i
                                                       tile, (i * A::groups * 4 + warp) * 16, step);
     }
   }
+  ptx::fence_async_proxy();  // they are read before TMA writes there again
 }
 
 }  // namespace autosched::tile

@@ -6,6 +6,7 @@
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cluster.cuh>
 #include <autosched/ptx/mbarrier.cuh>
+#include <autosched/ptx/tensor_map/tensor_map.cuh>
 #include <autosched/ptx/warp/redux.cuh>
 #include <autosched/ptx/warp/shuffle.cuh>
 
@@ -77,9 +78,12 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
 
   // A stage is read once each warp has waited for its multiplications. In a cluster all blocks whose copies it was
   // filled by must know; `elsewhere` is this lane's one of them, less the address of this block's own shared memory.
-  // Loads of A by all lanes come before the arrival of one, too.
+  // Loads of A by all lanes come before the arrival of one, too, and before what TMA writes there next.
   __device__ static __forceinline__ void release(unsigned empty, unsigned elsewhere) {
-    if constexpr (a_in_registers) ptx::warp_sync();
+    if constexpr (a_in_registers) {
+      ptx::fence_async_proxy();
+      ptx::warp_sync();
+    }
     if constexpr (cluster == 1) {
       if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty);
     } else {

@@ -89,6 +89,7 @@ def run(
     seed: int = 0,
     cluster: int = 1,
     block: int = 64,
+    arch: str = "sm_90a",
 ) -> Emulation:
     given = arguments or (Operand("out", "output", U32, (64,)), Operand("x", "input", U32, (2 * WORDS,)))
     kernel = Kernel(
@@ -99,6 +100,7 @@ def run(
         grid=(cluster, 1, 1),
         block=(block, 1, 1),
         cluster=(cluster, 1, 1),
+        arch=arch,
     )
     x = np.arange(2 * WORDS, dtype=np.uint32)
     return emulate(kernel, {"x": x}, order=Order("ascending", seed), time_limit=30)
@@ -123,8 +125,14 @@ def test_who_has_used_bytes_fences_before_they_are_filled_again(body: str, use: 
     assert done.ok, done.reason
 
 
-@pytest.mark.parametrize("fence", ["fence.proxy.async.shared::cta;", "fence.proxy.async.shared::cluster;",
-                                   "fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;"])  # fmt: skip
+@pytest.mark.parametrize(
+    "fence",
+    [
+        "fence.proxy.async.shared::cta;",
+        "fence.proxy.async.shared::cluster;",
+        "fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;",
+    ],
+)
 def test_fences_of_shared_memory(fence: str) -> None:
     done = run(RING % {"use": f'{USES["ldmatrix"]} asm volatile("{fence}" ::: "memory");', "acquired": ""})
     assert done.ok, done.reason
@@ -165,7 +173,8 @@ def test_a_read_in_front_of_what_another_warp_has_written_and_fenced() -> None:
 
 STORED = """
       if (t == 0) {
-        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 128;" ::"l"(out + 32 * k), "r"(AT(tile)) : "memory");
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 128;"
+                     ::"l"(out + 32 * k), "r"(AT(tile)) : "memory");
         asm volatile("cp.async.bulk.commit_group;\\ncp.async.bulk.wait_group.read 0;" ::: "memory");
       }
 """
@@ -186,8 +195,9 @@ BOTH_BLOCKS = """
     if (t == 0) expect(AT(full), 1024);
     sync_cluster();
     if (rank == 0 && t == 0) {
-      asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-                   "[%%0], [%%1, {%%2}], [%%3], 3;" ::"r"(AT(tile)), "l"(&map), "r"(256 * k), "r"(AT(full)) : "memory");
+      asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                   ".multicast::cluster [%%0], [%%1, {%%2}], [%%3], 3;"
+                   ::"r"(AT(tile)), "l"(&map), "r"(256 * k), "r"(AT(full)) : "memory");
     }
     wait(AT(full), k);
     out[128 * k + 64 * rank + t] = tile[t];
@@ -265,7 +275,8 @@ REGISTERS = """
   out[t] = tile[t];
   __syncthreads();
   if (t == 0) {
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], 7, [%1];" ::"r"(AT(tile)), "r"(AT(full)) : "memory");
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], 7, [%1];"
+                 ::"r"(AT(tile)), "r"(AT(full)) : "memory");
   }
   wait(AT(full), 0);
 """
@@ -274,3 +285,30 @@ REGISTERS = """
 def test_stores_of_registers_need_no_fence() -> None:
     done = run(REGISTERS)
     assert done.ok, done.reason
+
+
+# The address of tensor memory comes to a stage, is read by all, and is filled over.
+ADDRESS = """
+  __shared__ alignas(128) u32 tile[256]; __shared__ u64 full;
+  const u32 t = threadIdx.x;
+  if (t == 0) { init(AT(full), 1); fence(); }
+  if (t < 32) {
+    asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%%0], 32;" ::"r"(AT(tile)) : "memory");
+  }
+  __syncthreads();
+  const u32 d = *(volatile u32*)tile;
+  %(read)s
+  __syncthreads();
+  if (t == 0) { expect(AT(full), 1024); load(AT(tile), x, AT(full)); }
+  wait(AT(full), 0);
+  out[t] = tile[t];
+  if (t < 32) asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %%0, 32;" ::"r"(d));
+"""
+
+
+def test_the_address_of_tensor_memory() -> None:
+    done = run(ADDRESS % {"read": "fence();"}, arch="sm_100a")
+    assert done.ok, done.reason
+    done = run(ADDRESS % {"read": ""}, arch="sm_100a")
+    assert kinds(done) == MISSING
+    assert "where tcgen05.alloc at kernel.cu" in done.reason

@@ -99,6 +99,14 @@ bool is_fenced(const Stamp& use, Who me) {
   return use.epoch < clocks.first || by_engine(use.who) || clocks.proxied(use.who, use.epoch, me);
 }
 
+// Whether a use of a byte happened before what `me` does and, with `Async`, is_fenced.
+template <bool Async>
+bool is_settled(const Stamp& use, Who me) {
+  if (!Async || by_engine(use.who)) return clocks.ordered(use.who, use.epoch, me);
+  // Of another warp, what is known to be fenced is known to have happened.
+  return clocks.proxied(use.who, use.epoch, me) && (warp_of(use.who) != warp_of(me) || clocks.ordered(use.who, use.epoch, me));
+}
+
 // check_write in fewer steps; false where it takes a look at each byte. `Async`: check_async_write.
 template <bool Async = false>
 bool is_clear(unsigned address, int bytes, Who me, bool same_value) {
@@ -107,15 +115,13 @@ bool is_clear(unsigned address, int bytes, Who me, bool same_value) {
   }
   const Stamp& write = last_write[address];
   const bool together = same_value && write.site == self->site && warp_of(write.who) == warp_of(me);
-  if (!together && is_unordered(write, me)) return false;
-  if (Async && !is_fenced(write, me)) return false;
+  if (!together && write.epoch >= clocks.first && !is_settled<Async>(write, me) && (Async || !both_strong(write, 0))) return false;
   for (std::uint32_t left = readers[address]; left != 0; left &= left - 1) {
     for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < clocks.actors; actor += 32) {
       if (last_read[actor] == nullptr) continue;
       const Stamp* const read = last_read[actor] + address;
       if (!uniform(read, bytes)) return false;
-      if (read->epoch >= clocks.first && !clocks.ordered(read->who, read->epoch, me) && !both_strong(*read, read->site)) return false;
-      if (Async && !is_fenced(*read, me)) return false;
+      if (read->epoch >= clocks.first && !is_settled<Async>(*read, me) && (Async || !both_strong(*read, read->site))) return false;
     }
   }
   return true;

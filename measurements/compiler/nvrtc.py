@@ -19,7 +19,8 @@ from measurements.files.text import first_line
 from search_spaces.templates.headers import Headers, included
 
 PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
-OPTIONS = ("-std=c++17", "--ptxas-options=-v")
+# -default-device: NVRTC 13.0 takes lambdas with auto parameters in a device function for host code.
+OPTIONS = ("-std=c++17", "--ptxas-options=-v", "-default-device")
 WHEEL = "nvidia-cuda-nvrtc"  # of CUDA 13; of older ones with a suffix
 NVCC = "--compiler=nvcc"  # among the options of a kernel that nvcc compiles instead (nvcc.py)
 PTX_OPTIONS = ("-std=c++17", "-lineinfo", "-default-device")

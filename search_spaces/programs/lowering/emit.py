@@ -229,6 +229,7 @@ class Emitter(Products):
                 )
                 self.states[operation.state] = self.declare("state", type_, registers)
         outside, self.loop = self.loop, loop.number if outside_ring(self.loop, [*ring, *boxes]) else self.loop
+        self.loops += 1
         if ring or boxes:
             if boxes:
                 self._box_ring(loop, boxes, count)
@@ -252,6 +253,7 @@ class Emitter(Products):
             )
             self._operations(loop.body)
             self._leave()
+        self.loops -= 1
         self.loop = outside
         if split is not None:
             self._join_splits(split, loop.source)

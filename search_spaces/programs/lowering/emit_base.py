@@ -57,6 +57,8 @@ class EmitterBase:
         self.refs: dict[tuple[int, Spread], Ref] = {}
         self.states: dict[int, str] = {}
         self.loop: int | None = None
+        self.loops = 0  # that are emitted now, one in another
+        self._made_in: dict[str, int] = {}  # how many of them were, when an array was declared
         self.stores = 0
         self.turns = found.trace.turns()
         self.partial = {
@@ -134,8 +136,13 @@ class EmitterBase:
 
     def declare(self, prefix: str, type_: str, count: int) -> str:
         name = self.new(prefix)
+        self._made_in[name] = self.loops
         self.code.declare(f"{type_} {name}[{count}];")
         return name
+
+    def is_of_more_turns(self, array: str) -> bool:
+        """Whether an array holds the same in all turns of the loop that is emitted."""
+        return self._made_in[array] < self.loops
 
     def is_packed(self, dtype: DType, spread: Spread) -> bool:
         """Whether a value is an operand of tensor cores: pairs of 16 bits, or four of 8 bits, in words."""

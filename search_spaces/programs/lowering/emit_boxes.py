@@ -208,8 +208,13 @@ class Boxes(MemoryAccess):
         if a.kind == "staged":
             of = f"Operand_{a.name}, Operand_{b.name}, {fragments}"
             return f"tile::multiply_boxes<{of}>({array}, tile_{a.name}, tile_{b.name}, warp / 4, {more});", o.source
-        packed = self._pack(a, self.of(spread).registers, o.source)
-        self._hold(packed.name, self.of(spread).registers // 2, o.source)
+        packed, words = self._pack(a, self.of(spread).registers, o.source), self.of(spread).registers // 2
+        if self.is_of_more_turns(packed.name):
+            whole, packed = packed.name, Ref("packed", self.declare("w", "unsigned", words), packed.dtype)
+            copy = f"{packed.name}[{{0}}] = ptx::copy_for_one({whole}[{{0}}]);"
+            self.code.each(words, copy.format, o.source, writes=packed.name)
+        else:
+            self._hold(packed.name, words, o.source)
         of = f"{o.a.dtype.c_name}, Operand_{b.name}, {fragments}"
         return f"tile::multiply_registers<{of}>({array}, {packed.name}, tile_{b.name}, {more});", o.source
 

@@ -22,6 +22,14 @@ __device__ __forceinline__ void hold_register(float& x) { asm volatile("" : "+f"
 __device__ __forceinline__ void hold_register(int& x) { asm volatile("" : "+r"(x)); }
 __device__ __forceinline__ void hold_register(unsigned& x) { asm volatile("" : "+r"(x)); }
 
+// A copy for one multiplication of an a that more turns of a loop multiply. ptxas of CUDA 12.8 to 13.0 lets the a of another
+// product overwrite such registers; a move it would undo, but not a permutation of bytes.
+__device__ __forceinline__ unsigned copy_for_one(unsigned x) {
+  unsigned copy;
+  asm volatile("prmt.b32 %0, %1, %1, 0x3210;" : "=r"(copy) : "r"(x));
+  return copy;
+}
+
 // d += a @ b, or d = a @ b where `accumulate` is 0: d of 64 x N, whose row is lane / 4 + 16 * warp (+ 8 for registers
 // 2 and 3 of each four) and whose column is 2 * (lane % 4) + 8 * (register / 4) (+ 1 for odd ones); a of 64 x k and b of
 // k x N by their descriptors, k being 32 bytes. MajorA and MajorB are 1 where the tile lies along m or n, 0 where it lies

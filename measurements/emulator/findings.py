@@ -38,7 +38,7 @@ class FindingKind(StrEnum):
     WGMMA_IN_FLIGHT = "wgmma_in_flight"  # what an unfinished wgmma reads or writes is touched
     BULK_COPY_IN_FLIGHT = "bulk_copy_in_flight"  # what an unfinished bulk copy reads is changed, or its block ends
     MISSING_WGMMA_FENCE = "missing_wgmma_fence"  # registers that were written since the last wgmma.fence
-    MISSING_PROXY_FENCE = "missing_proxy_fence"  # generic writes that wgmma or a bulk copy reads
+    MISSING_PROXY_FENCE = "missing_proxy_fence"  # generic accesses, then wgmma or a bulk copy
     MBARRIER_MISUSE = "mbarrier_misuse"  # too many arrivals, a lapped phase, use without or before initialization
     MISSING_MBARRIER_FENCE = "missing_mbarrier_fence"  # behind the initialization of one that another block copies to
     BLOCK_EXITED = "block_exited"  # shared memory of a block of the cluster that may have exited
@@ -335,7 +335,9 @@ MEANINGS: Mapping[FindingKind, str] = {
     ),
     FindingKind.MISSING_WGMMA_FENCE: "wgmma uses registers that were written since the last `wgmma.fence`",
     FindingKind.MISSING_PROXY_FENCE: (
-        "wgmma or a bulk store reads what threads have written, or `cp.async` has copied, without `fence.proxy.async`"
+        "wgmma or a bulk store reads what threads have written, or `cp.async` has copied, or a bulk copy writes "
+        "where they have read or written, without `fence.proxy.async`; a note to PTX without its source where "
+        "`tcgen05.alloc` has put an address"
     ),
     FindingKind.MBARRIER_MISUSE: (
         "an arrival that the phase does not expect, a waiter that was lapped, use before or without "

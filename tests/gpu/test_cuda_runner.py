@@ -162,8 +162,8 @@ def test_graph_replay_and_event_pairs_agree(make_runner):
 
 
 def test_operands_in_a_warm_cache_are_read_faster_than_from_memory(make_runner):
-    # 16 MB of matrix, read once by few threads: a matter of latency.
-    problem = Matmul(m=4096, n=1, k=1024, a="f32", b="f32", out="f32", precision="ieee")
+    # 16 MB of matrix, read once by few threads, neighbours by neighbours: a matter of latency.
+    problem = Matmul(m=4096, n=1, k=1024, a="f32", b="f32", out="f32", order_a="col", precision="ieee")
     medians = []
     for warm in (True, False):
         (result,) = make_runner(policy=Policy("warm" if warm else "cold"), rule=StopRule(min_repeats=20)).measure(

@@ -707,6 +707,13 @@ PLANTED = (
         "",
     ),
     Planted(
+        "no proxy fence behind the read of an answer",
+        "launch control",
+        K.MISSING_PROXY_FENCE,
+        "    ptx::fence_async_proxy();  // it has been read before the next one is written\n",
+        "",
+    ),
+    Planted(
         "an answer is overwritten while it is read",
         "launch control",
         K.SHARED_RACE,

@@ -78,6 +78,10 @@ class Planted:
 
 
 _FULL = "tile::wait_phase(place.full(), place.parity);"
+_FENCE = "ptx::fence_async_proxy();"
+_READ = (
+    "  // no barrier keeps TMA's writes behind what this lane reads\n      ptx::warp_sync();  // all lanes have read\n"
+)
 _RELEASE = "if (lane == 0) ptx::mbarrier_arrive(place.empty());"
 PLANTED = (
     Planted("nobody waits for a stage", "plain", K.UNINITIALIZED_SHARED_READ, _FULL, ""),
@@ -91,6 +95,11 @@ PLANTED = (
             "if (step == 0) release();"),
     Planted("one warp releases for all", "plain", K.BARRIER_NOT_REACHED,
             _RELEASE, "if (lane == 0 && warp_m == 0) ptx::mbarrier_arrive(place.empty());"),
+    Planted("reads that TMA's writes may overtake", "plain", K.MISSING_PROXY_FENCE, _FENCE, ""),
+    Planted("reads that TMA's writes may overtake, two buffers", "two buffers", K.MISSING_PROXY_FENCE, _FENCE, ""),
+    Planted("one lane fences for all", "plain", K.MISSING_PROXY_FENCE, _FENCE, f"if (lane == 0) {_FENCE}"),
+    Planted("the proxy fence behind the release", "stream-K", K.MISSING_PROXY_FENCE,
+            f"{_FENCE}{_READ}      {_RELEASE}", f"{_READ.strip()}\n      {_RELEASE}\n      {_FENCE}"),
     Planted("a full stage is filled again", "plain", K.MBARRIER_MISUSE,
             "while (!ptx::mbarrier_try_wait(place.empty(), place.parity ^ 1u)) {", "while (false) {"),
     Planted("stages are not empty at first", "plain", K.BARRIER_NOT_REACHED,

@@ -54,6 +54,7 @@ _FRAGMENT, _BOXES = "autosched/intrinsics/wgmma_fragment.cuh", "autosched/intrin
 _COPY = "autosched/intrinsics/wgmma_copy.cuh"
 _ARRIVE = "ptx::mbarrier_arrive(arrived"
 _FENCE = "ptx::fence_async_proxy();\n    " + _ARRIVE
+_READ = "ptx::fence_async_proxy();\n      ptx::warp_sync();"
 _NEXT_TURN = """if (more) ptx::barrier_arrive(of_turns + (1 - int(threadIdx.x) / 128), consumer_threads);
     }
     if constexpr (C::in_flight"""
@@ -164,8 +165,9 @@ FAULTS = (
                "Height % Operand::lines == 0 || pass * lines_of_pass < lines_left", "true",
                (WRONG, K.OUT_OF_BOUNDS_GLOBAL), _COPY),
     # A from registers.
-    WgmmaFault("loads of other lanes are not waited for", FRAGMENTS, "if constexpr (a_in_registers) ptx::warp_sync();",
-               "", (K.SHARED_RACE,)),
+    WgmmaFault("loads of other lanes are not waited for", FRAGMENTS, _READ, "ptx::fence_async_proxy();",
+               (K.SHARED_RACE,)),
+    WgmmaFault("loads that TMA's writes may overtake", FRAGMENTS, _READ, "ptx::warp_sync();", (K.MISSING_PROXY_FENCE,)),
     WgmmaFault("registers of A are not fenced", FRAGMENTS, "ptx::wgmma_fence();  // of A's registers, too", "",
                (K.MISSING_WGMMA_FENCE,)),
     WgmmaFault("registers of A are loaded while they are multiplied", FRAGMENTS,

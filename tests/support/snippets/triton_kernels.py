@@ -8,6 +8,11 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
+from search_spaces.operators.problem import Operand
+from search_spaces.templates.kernel import Argument, Launch, Scalar
+from search_spaces.templates.tensor_map import TensorMap
+
 
 @triton.jit
 def softmax(o, x, n, BLOCK: tl.constexpr):
@@ -103,6 +108,25 @@ def compiled(
         attrs={(i,): [["tt.divisibility", 16]] for i in range(aligned)},
     )
     return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options or None)
+
+
+def launch_by_descriptors(compiled: Any, m: int, n: int, k: int) -> Launch:
+    """Return a launch of ``matmul_by_descriptors`` in boxes of 64 x 64."""
+    f16, i32, i64 = (SCALAR_DTYPES[name] for name in ("f16", "i32", "i64"))
+    arguments: list[Argument] = []
+    for name, role, shape in (("a", "input", (m, k)), ("b", "input", (k, n)), ("c", "output", (m, n))):
+        operand = Operand(name, role, f16, shape)
+        arguments.append(TensorMap.dense(f"map_{name}", operand, (64, 64), swizzle="128B"))
+        arguments += [Scalar(f"{name}_size_{d}", i32, size) for d, size in enumerate(shape)]
+        arguments += [Scalar(f"{name}_stride_{d}", i64, stride) for d, stride in enumerate((shape[1], 1))]
+    arguments += [Scalar("K", i32, k), Scalar("scratch", i64, 0), Scalar("profile", i64, 0)]
+    return Launch(
+        entry="matmul_by_descriptors",
+        arguments=tuple(arguments),
+        grid=(-(-m // 64), -(-n // 64), 1),
+        block=(32 * compiled.metadata.num_warps, 1, 1),
+        dynamic_shared_bytes=compiled.metadata.shared,
+    )
 
 
 @triton.jit

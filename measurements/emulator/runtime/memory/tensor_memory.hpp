@@ -70,8 +70,8 @@ void report_undefined_tensor_memory(unsigned column, Who me, const char* name);
 // A finding where something that was begun in these columns may be unfinished, as far as `me` knows.
 void check_tensor_columns_idle(unsigned rank, unsigned column, unsigned columns, Who me, const char* name);
 
-// Whether a fence or a wait that the PTX ISA asks for, and that ptxas makes nothing of, is only advised: compilers other
-// than NVIDIA's leave them out.
+// Whether a fence or a wait that the PTX ISA asks for, and that changes nothing on a GPU as far as is known, is only
+// advised: compilers other than NVIDIA's leave them out.
 extern Grade grade_of_missing_fences;
 
 // tcgen05.fence of some lanes of a warp.

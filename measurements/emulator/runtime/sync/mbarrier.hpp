@@ -49,6 +49,7 @@ struct BulkLoad {
   std::int64_t bytes;  // what it counts
   Thread* thread;
   SiteIndex site;
+  const char* async_proxy;  // the instruction that writes through it, nullptr of st.async
 };
 // Takes the copy on its way: its bytes are nobody's until it lands.
 void start_bulk_load(BulkLoad load);

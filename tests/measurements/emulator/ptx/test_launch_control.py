@@ -82,6 +82,7 @@ def test_one_coordinate_of_an_answer() -> None:
         ("expect(b, 16)", "expect(b, 32)", K.BARRIER_NOT_REACHED),
         ("if (!more) break;", "if (!more && block == 0) break;", K.INVALID_ARGUMENT),  # it asks again
         ("    fence();\n    __syncthreads();\n    if (!more)", "    if (!more)", K.SHARED_RACE),
+        ("    fence();\n    __syncthreads();\n    if", "    __syncthreads();\n    if", K.MISSING_PROXY_FENCE),
         ("block = x + gridDim.x * y;", "block = x;", K.UNWRITTEN_OUTPUT),
         ("@p cluster", "cluster", K.INVALID_ARGUMENT),
         ("(AT(answer)), \"r\"(b)", "(AT(answer) + 8), \"r\"(b)", K.OUT_OF_BOUNDS_SHARED),

@@ -124,10 +124,15 @@ void load(Warp& w, const Instruction& i, Lanes active) {
       if (from == 0) return;
     }
     if (!check_size(bytes, to, from_shared ? source : from, name) || bytes == 0) return;
-    if (!check_shared(to, static_cast<int>(bytes), 16, name) || mbarrier_at(barrier, name, true) == nullptr) return;
-    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, self, i.site};
+    if (!check_shared(to, static_cast<int>(bytes), 16, name)) return;
+    const Mbarrier* const counting = mbarrier_at(barrier, name, true);
+    if (counting == nullptr) return;
+    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, self, i.site, name};
     if (from_shared) {
-      for (std::uint32_t at = 0; at < bytes; at += 16) read_shared(load.data.data() + at, source + at, 16, name);
+      const unsigned char* data =
+          read_by_engine(source, static_cast<int>(bytes), self->who, counting->actor, counting->epoch(), name);
+      if (data == nullptr) return;
+      std::copy_n(data, bytes, load.data.data());
     } else {
       count_global(i.site, name, from, bytes);
       read_global_bulk(load.data.data(), reinterpret_cast<const void*>(from), static_cast<int>(bytes), name);
@@ -152,7 +157,7 @@ void store_registers(Warp& w, const Instruction& i, Lanes active) {
     }
     if (!check_shared(to, static_cast<int>(bytes), static_cast<int>(bytes), name)) return;
     if (mbarrier_at(barrier, name, rank_of_address(barrier) != self->rank) == nullptr) return;
-    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, self, i.site};
+    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, self, i.site, nullptr};
     for (unsigned s = 2; s < i.sources; ++s) {
       std::memcpy(load.data.data() + (s - 2) * each, value_bytes(w, i.source(s), i.width_of_source(s), k), each);
     }
@@ -234,7 +239,7 @@ void add_to_global(std::uint64_t to, const unsigned char* from, std::uint32_t by
 }
 
 void start_bulk_load(BulkLoad load) {
-  for (const BulkLoad::Piece& piece : load.pieces) start_bulk_write(piece.address, static_cast<int>(piece.bytes));
+  for (const BulkLoad::Piece& piece : load.pieces) start_bulk_write(piece.address, static_cast<int>(piece.bytes), load.async_proxy);
   under_way.push_back(std::move(load));
   idle_polls = 0;
 }

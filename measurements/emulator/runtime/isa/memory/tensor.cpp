@@ -151,7 +151,7 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     if (!box_of(w, i, 1, i.immediate[2], rank, gathers, k, name, map, coordinates)) return;
     if (!shared_operand(w, i, behind, i.immediate[3], k, name, barrier)) return;
     const Box box(map, coordinates, gathers);
-    BulkLoad load{barrier, {}, std::vector<unsigned char>(std::size_t{box.rows} * box.row_bytes), std::int64_t{box.rows} * box.row_bytes, self, i.site};
+    BulkLoad load{barrier, {}, std::vector<unsigned char>(std::size_t{box.rows} * box.row_bytes), std::int64_t{box.rows} * box.row_bytes, self, i.site, name};
     read_box(map, box, load.data.data(), name);
     std::uint32_t blocks = 1u << rank_of_address(to);
     if (i.immediate[4] != 0) {

@@ -44,7 +44,7 @@ void try_cancel(Warp& w, const Instruction& i, Lanes active) {
     for (unsigned rank = all ? 0 : rank_of_address(to); rank < (all ? cluster_blocks() : rank_of_address(to) + 1); ++rank) {
       const std::uint32_t at = address_in_block(to, rank), counting = address_in_block(barrier, rank);
       if (!check_shared(at, answer_bytes, answer_bytes, name) || mbarrier_at(counting, name, true) == nullptr) return;
-      start_bulk_load({counting, {{at, answer_bytes}}, {bytes, bytes + answer_bytes}, answer_bytes, self, i.site});
+      start_bulk_load({counting, {{at, answer_bytes}}, {bytes, bytes + answer_bytes}, answer_bytes, self, i.site, name});
     }
   });
 }

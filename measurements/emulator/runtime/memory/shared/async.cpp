@@ -36,11 +36,12 @@ bool check_shared(unsigned address, int bytes, int alignment, const char* instru
   return true;
 }
 
-bool start_bulk_write(unsigned address, int bytes) {
+bool start_bulk_write(unsigned address, int bytes, const char* async_proxy) {
   has_engines = true;
   const unsigned place = find(address, bytes, false);
   if (!launch.check || place == nowhere) return true;
-  const bool good = check_write(place, bytes, self->who);
+  const bool good = async_proxy != nullptr ? check_async_write(place, bytes, self->who, async_proxy)
+                                           : check_write(place, bytes, self->who);
   std::fill_n(pending + place, bytes, Pending{Under::bulk_copy, self->who, self->site});
   return good;
 }

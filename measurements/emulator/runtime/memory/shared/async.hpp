@@ -12,8 +12,9 @@ void check_exits();
 
 // What the async proxy does, on behalf of the running thread: bulk copies and wgmma.
 bool check_shared(unsigned address, int bytes, int alignment, const char* instruction);
-// From now on until the copy lands the bytes may change at any moment.
-bool start_bulk_write(unsigned address, int bytes);
+// From now on until the copy lands the bytes may change at any moment. `async_proxy`: the instruction that writes through
+// it, nullptr of st.async.
+bool start_bulk_write(unsigned address, int bytes, const char* async_proxy);
 void land_bulk_write(unsigned address, const unsigned char* data, int bytes, unsigned actor, Epoch epoch,
                      SiteIndex site);
 // A read that is done when an actor's epoch is; nullptr where it is out of bounds.

@@ -1,6 +1,7 @@
 #include "memory/nearly_equal.hpp"
 #include "memory/shared/memory.hpp"
 #include "memory/shared/shadow.hpp"
+#include "memory/tensor_memory.hpp"
 #include "memory/uninitialized.hpp"
 #include "memory/watched_reads.hpp"
 
@@ -34,6 +35,10 @@ bool strong(SiteIndex site) { return site < strong_sites.size() && strong_sites[
 std::vector<bool> volatile_sites;
 bool is_volatile(SiteIndex site) { return site < volatile_sites.size() && volatile_sites[site]; }
 bool reads_data(SiteIndex load) { return is_volatile(load) && !decides(load); }
+
+// tcgen05.alloc, which writes an address.
+std::vector<bool> alloc_sites;
+bool allocates(SiteIndex site) { return site < alloc_sites.size() && alloc_sites[site]; }
 
 // Whether two accesses may come in any order. A volatile read of data may not: volatile orders nothing. ``load``: that of
 // the two which reads; 0: neither does.
@@ -89,20 +94,34 @@ const Stamp* unordered_read(unsigned a, Who me, bool same_value) {
   return nullptr;
 }
 
-// check_write in fewer steps; false where it takes a look at each byte.
+// Whether what a thread has done to a byte is visible to the async proxy, on behalf of `me`.
+bool is_fenced(const Stamp& use, Who me) {
+  return use.epoch < clocks.first || by_engine(use.who) || clocks.proxied(use.who, use.epoch, me);
+}
+
+// Whether a use of a byte happened before what `me` does and, with `Async`, is_fenced.
+template <bool Async>
+bool is_settled(const Stamp& use, Who me) {
+  if (!Async || by_engine(use.who)) return clocks.ordered(use.who, use.epoch, me);
+  // Of another warp, what is known to be fenced is known to have happened.
+  return clocks.proxied(use.who, use.epoch, me) && (warp_of(use.who) != warp_of(me) || clocks.ordered(use.who, use.epoch, me));
+}
+
+// check_write in fewer steps; false where it takes a look at each byte. `Async`: check_async_write.
+template <bool Async = false>
 bool is_clear(unsigned address, int bytes, Who me, bool same_value) {
   if (!uniform(last_write + address, bytes) || !uniform(readers + address, bytes) || !nothing_pending(address, bytes)) {
     return false;
   }
   const Stamp& write = last_write[address];
   const bool together = same_value && write.site == self->site && warp_of(write.who) == warp_of(me);
-  if (!together && is_unordered(write, me)) return false;
+  if (!together && write.epoch >= clocks.first && !is_settled<Async>(write, me) && (Async || !both_strong(write, 0))) return false;
   for (std::uint32_t left = readers[address]; left != 0; left &= left - 1) {
     for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < clocks.actors; actor += 32) {
       if (last_read[actor] == nullptr) continue;
       const Stamp* const read = last_read[actor] + address;
       if (!uniform(read, bytes)) return false;
-      if (read->epoch >= clocks.first && !clocks.ordered(read->who, read->epoch, me) && !both_strong(*read, read->site)) return false;
+      if (read->epoch >= clocks.first && !is_settled<Async>(*read, me) && (Async || !both_strong(*read, read->site))) return false;
     }
   }
   return true;
@@ -300,6 +319,48 @@ bool check_write(unsigned address, int bytes, Who me, const void* from, bool* ne
 }
 
 namespace {
+// What threads have done to a byte, its last write or a read since, that is not visible to the async proxy, or nullptr.
+const Stamp* unfenced_use(unsigned a, Who me, bool& wrote) {
+  wrote = true;
+  if (!is_fenced(last_write[a], me)) return &last_write[a];
+  for (std::uint32_t left = readers[a]; left != 0; left &= left - 1) {
+    wrote = (together[a] & left & -left) != 0;
+    for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < clocks.warps; actor += 32) {
+      if (last_read[actor] != nullptr && !is_fenced(last_read[actor][a], me)) return &last_read[actor][a];
+    }
+  }
+  return nullptr;
+}
+}  // namespace
+
+bool check_async_write(unsigned address, int bytes, Who me, const char* instruction) {
+  if (is_clear<true>(address, bytes, me, false)) return true;
+  if (!check_write(address, bytes, me)) return false;
+  for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
+    bool wrote;
+    const Stamp* const use = unfenced_use(a, me, wrote);
+    if (use == nullptr) continue;
+    if (allocates(last_write[a].site)) {
+      FINDING_OF_TWO(missing_proxy_fence, grade_of_missing_fences, self->site, last_write[a].site,
+                     "%s: %s writes %s, where tcgen05.alloc at %s has put the address of tensor memory, without fence.proxy.async "
+                     "in between: who reads the address late may see the new bytes",
+                     describe_here(me).c_str(), instruction, describe_place(a).c_str(), place(last_write[a].site).c_str());
+      a |= 3;  // the rest of it
+      continue;
+    }
+    FINDING_OF_TWO(missing_proxy_fence, Grade::fault, self->site, use->site,
+                   "%s: %s writes %s, which %s %s at %s, without fence.proxy.async in between: %s. "
+                   "The fence belongs behind the %s, before what says that the bytes are free",
+                   describe_here(me).c_str(), instruction, describe_place(a).c_str(), describe_here(use->who).c_str(),
+                   wrote ? "wrote" : "read", place(use->site).c_str(),
+                   wrote ? "the old bytes may come on top of the new ones" : "the read may see the new bytes",
+                   wrote ? "write" : "read");
+    return false;
+  }
+  return true;
+}
+
+namespace {
 void stamp_written(unsigned address, int bytes, Who me, SiteIndex site) {
   if (!under_atomics.empty()) [[unlikely]] {
     for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) under_atomics.erase(a);
@@ -396,6 +457,11 @@ void forget_earlier_writes() {
 void mark_strong(SiteIndex site) {
   if (site >= shared_shadow::strong_sites.size()) shared_shadow::strong_sites.resize(site + std::size_t{64});
   shared_shadow::strong_sites[site] = true;
+}
+
+void mark_alloc(SiteIndex site) {
+  if (site >= shared_shadow::alloc_sites.size()) shared_shadow::alloc_sites.resize(site + std::size_t{64});
+  shared_shadow::alloc_sites[site] = true;
 }
 
 void mark_volatile(SiteIndex site) {

@@ -62,6 +62,8 @@ bool shadow_read(unsigned place, int bytes, Who me, bool lazily = false);
 // Where another thread has written another value, `torn` is set, and it is a fault if something comes of any of them before
 // a write behind them all; without `torn`, at once.
 bool check_write(unsigned place, int bytes, Who me, const void* from = nullptr, bool* nearly = nullptr, bool* torn = nullptr);
+// The same where the async proxy writes: a proxy fence stands behind what threads have done to the bytes, reads too.
+bool check_async_write(unsigned place, int bytes, Who me, const char* instruction);
 void mark_written(unsigned place, int bytes, Who me, SiteIndex site);
 void shadow_write(unsigned place, int bytes, Who me, const void* from = nullptr);
 void shadow_update(unsigned place, int bytes, Who me);  // an atomic's

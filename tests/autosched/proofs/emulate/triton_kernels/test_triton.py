@@ -11,10 +11,6 @@ from needs import needs_compiler
 
 import autosched
 from measurements.emulator import FindingKind, emulate_ptx
-from search_spaces.hardware.dtypes import SCALAR_DTYPES
-from search_spaces.operators.problem import Operand
-from search_spaces.templates.kernel import Argument, Launch, Scalar
-from search_spaces.templates.tensor_map import TensorMap
 
 triton = pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
 import triton_kernels  # noqa: E402
@@ -69,21 +65,7 @@ def test_matmul_by_tensor_descriptors(stages: int) -> None:
     )
     text = compiled.asm["ptx"]
     assert "wgmma.mma_async" in text and "cp.async.bulk.tensor" in text
-    f16, i32, i64 = (SCALAR_DTYPES[name] for name in ("f16", "i32", "i64"))
-    arguments: list[Argument] = []
-    for name, role, shape in (("a", "input", (m, k)), ("b", "input", (k, n)), ("c", "output", (m, n))):
-        operand = Operand(name, role, f16, shape)  # type: ignore[arg-type]
-        arguments.append(TensorMap.dense(f"map_{name}", operand, (64, 64), swizzle="128B"))
-        arguments += [Scalar(f"{name}_size_{d}", i32, size) for d, size in enumerate(shape)]
-        arguments += [Scalar(f"{name}_stride_{d}", i64, stride) for d, stride in enumerate((shape[1], 1))]
-    arguments += [Scalar("K", i32, k), Scalar("scratch", i64, 0), Scalar("profile", i64, 0)]
-    launch = Launch(
-        entry="matmul_by_descriptors",
-        arguments=tuple(arguments),
-        grid=(2, 2, 1),
-        block=(128, 1, 1),
-        dynamic_shared_bytes=compiled.metadata.shared,
-    )
+    launch = triton_kernels.launch_by_descriptors(compiled, m, n, k)
     a, b = RNG.standard_normal((m, k)).astype(np.float16), RNG.standard_normal((k, n)).astype(np.float16)
     done = emulate_ptx(text, launch, {"a": a, "b": b}, time_limit=60)
     assert done.ok, done.reason

@@ -154,8 +154,9 @@ def test_arrivals_of_copies_and_tokens() -> None:
 BOX = """
   __shared__ alignas(1024) unsigned char tile[%(bytes)d]; __shared__ u64 barrier;
   const u32 b = AT(barrier), t = threadIdx.x;
-  if (t == 0) { init(b, 1); fence(); }
+  if (t == 0) init(b, 1);
   for (int i = t; i < %(bytes)d; i += 128) tile[i] = 0xee;
+  fence();
   __syncthreads();
   if (t == 0) {
     expect(b, %(bytes)d);

@@ -1,0 +1,86 @@
+"""Operands of wgmma in registers that a loop needs in every turn: what the machine code does to them."""
+
+import pytest
+from needs import needs_nvrtc
+from overwritten_operands import overwritten
+
+from autosched.programs.loading import load_program, problem
+from measurements.compiler.cubin_cache import Compiled
+from measurements.compiler.disassembly import DisassemblerMissing, Instruction, disassemble, nvdisasm
+from measurements.compiler.pool import CompilePool
+from search_spaces.hardware.devices import device
+from search_spaces.programs.template import template
+from search_spaces.spaces.schedule import Schedule
+
+H100 = device("h100")
+BOXED = {"layout_q": "swizzle(3,3,3)", "layout_k": "transpose+swizzle(3,3,3)", "layout_v": "swizzle(3,3,3)"}
+EACH = {f"{what}_{name}": value for name in "qkv" for what, value in
+        (("copy", "cp.async"), ("vector", 1), ("copy_columns", 1))}  # fmt: skip
+# On an H100 the first three gave wrong results with ptxas of CUDA 13.0, before q was copied for each product.
+SCHEDULES = {
+    "64 columns, by TMA": {"bm": 64, "bn": 64, "stages": 3, "filled_by": "tma", "sum_1": "after_loop", "min_blocks": 2},
+    "64 columns, warp": {"bm": 64, "bn": 64, "stages": 3, "filled_by": "warp", "sum_1": "after_loop", "min_blocks": 2},
+    "two warpgroups": {"bm": 128, "bn": 64, "stages": 5, "filled_by": "tma", "sum_1": "in_loop", "min_blocks": 2},
+    "32 columns": {"bm": 64, "bn": 32, "stages": 3, "filled_by": "tma", "sum_1": "after_loop", "min_blocks": 3},
+}  # fmt: skip
+
+
+def schedule_of(values: dict[str, int | str]) -> Schedule:
+    rows = int(values["bm"]) // 16
+    warps = {"sg_rows_1": rows, "sg_columns_1": 1, "sg_rows_2": rows, "sg_columns_2": 1}
+    fixed = {"intrinsic": "wgmma_m64k16_f16", "home_q": "registers", "store_1": "turned", "exchange": "pad(4,1)",
+             "raster": "column"}  # fmt: skip
+    return Schedule.from_json("causal_attention", {**fixed, **warps, **BOXED, **EACH, **values})
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_q_in_registers_survives_a_turn(name):
+    try:
+        nvdisasm()
+    except DisassemblerMissing as missing:
+        pytest.skip(str(missing))
+    made = load_program("examples/programs/attention.py:causal_attention")
+    own, p = template(made), problem(made, h=8, g=2, s=1024, d=64)
+    schedule = schedule_of(SCHEDULES[name])
+    own.space(p, H100).valid.validate(schedule)
+    kernel = own.kernel(p, schedule, H100)
+    with CompilePool(workers=1) as pool:
+        compiled = pool.compile(kernel, H100.arch)
+    assert isinstance(compiled, Compiled), compiled.reason
+    code = disassemble(compiled.cubin, compiled.entry)
+    of_registers = [
+        i for i in code if i.opcode.startswith("HGMMA") and i.operands.split(",")[1].strip().startswith("R")
+    ]
+    assert len(of_registers) >= 2, "both products read an operand from registers"
+    assert overwritten(code) == []
+
+
+def instructions(*lines: str) -> list[Instruction]:
+    parts = [line.partition(" ") for line in lines]
+    return [Instruction(16 * i, "", opcode, operands) for i, (opcode, _, operands) in enumerate(parts)]
+
+
+@pytest.mark.parametrize(
+    "between, wrong",
+    [
+        (("HGMMA.64x64x16.F32 R56,R100,gdesc[UR4],R56",), 0),
+        (("F2FP.F16.F32.PACK_AB R100,R15,R14",), 1),
+        (("F2FP.F16.F32.PACK_AB R104,R15,R14",), 0),
+        (("LDS.128 R98,[R3]",), 1),
+        (("LDS.64 R98,[R3]",), 0),
+        (("LDSM.16.M88.4 R96,[R3]",), 0),
+        (("STS.128 [R3],R100",), 0),
+        (("F2FP.F16.F32.PACK_AB R103,R15,R14", "MOV R103,R9"), 2),
+    ],
+)
+def test_what_counts_as_overwritten(between, wrong):
+    code = instructions(
+        "HGMMA.64x64x16.F32 R24,R100,gdesc[UR12],RZ,!UPT",
+        "HGMMA.64x64x16.F32 R24,gdesc[UR8],gdesc[UR12],R24",
+        *between,
+        "BRA 0x0",
+    )
+    assert len(overwritten(code)) == wrong
+    reloaded = instructions("LDS.128 R100,[R2]", "HGMMA.64x64x16.F32 R24,R100,gdesc[UR12],RZ,!UPT", *between, "BRA 0x0")
+    assert overwritten(reloaded) == [], "each turn reads its own"

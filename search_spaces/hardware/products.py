@@ -114,6 +114,13 @@ class Product:
     sms_of_gpcs: tuple[int, ...] = ()  # as of Device
 
 
+# Of GH100 with 132 SMs. On an H100, with clusters of 4, 4 tiles for each of 128 SMs take as long as 5 do (2026-11-27),
+# and 832 tiles as long as 7 for each of 119 or more, so that 30 or 31 clusters run at a time; of 8 blocks 15 do on the
+# H100s of accel-sim/gpu-app-collection#87 and NVIDIA/cutlass#1921. Chips differ; such GPCs give both. H200 is taken to be
+# as H100: the same chip with as many SMs.
+_GPCS_OF_132 = (18, 18, 18, 16, 16, 16, 16, 14)
+
+
 def _geforce(name: str, sm: int, sms: int, mhz: float, l2_mib: float, memory_mib: float, gb_s: float, product: str,
              l2_gb_s: float = 0.0, sustained_mhz: float = 0.0) -> Product:  # fmt: skip
     """Drivers before 470 leave out the "NVIDIA" of the name."""
@@ -129,14 +136,11 @@ PRODUCTS: tuple[Product, ...] = (
     # The sustained clock was chosen so that the best of our schedules meets what the best public kernel reaches
     # on an H100 (fast.cu, bf16: 763 and 808 TFLOP/s at 4096 and 8192 cubed; cuBLAS 716 and 795): not a measurement.
     Product("h200", 90, 132, 1980, 60, 143771, 4800, ("NVIDIA H200",), tensor_mhz=1830, l2_gb_s=16500,
-            sustained_mhz=1635),
+            sustained_mhz=1635, sms_of_gpcs=_GPCS_OF_132),
     # H100 white paper (SXM5, 80 GB): 132 SMs, 50 MB of L2, 3.35 TB/s, 989.4 TFLOP/s f16 dense, 1978.9
-    # of fp8 and i8, 66.9 TFLOP/s f32. GPCs: with clusters of 4, 4 tiles for each of 128 SMs take as long as 5 do (H100,
-    # 2026-11-27), and 832 tiles as long as 7 for each of 119 or more, so that 30 or 31 clusters run at a time; of 8
-    # blocks 15 do on the H100s of accel-sim/gpu-app-collection#87 and NVIDIA/cutlass#1921. Chips differ; such GPCs give
-    # both.
+    # of fp8 and i8, 66.9 TFLOP/s f32.
     Product("h100", 90, 132, 1980, 50, 81559, 3350, ("NVIDIA H100 80GB HBM3",), tensor_mhz=1830, l2_gb_s=16500,
-            sustained_mhz=1690, sms_of_gpcs=(18, 18, 18, 16, 16, 16, 16, 14)),
+            sustained_mhz=1690, sms_of_gpcs=_GPCS_OF_132),
     # H100 white paper (PCIe, 80 GB): 114 SMs, 1755 MHz (tensor peaks at 1620 MHz), 2.04 TB/s, 756 TFLOP/s f16
     # dense, 1513 of fp8 and i8.
     Product("h100_pcie", 90, 114, 1755, 50, 81559, 2039, ("NVIDIA H100 PCIe",), tensor_mhz=1620, l2_gb_s=12700),

@@ -116,8 +116,8 @@ class Product:
 
 # Of GH100 with 132 SMs. On an H100, with clusters of 4, 4 tiles for each of 128 SMs take as long as 5 do (2026-11-27),
 # and 832 tiles as long as 7 for each of 119 or more, so that 30 or 31 clusters run at a time; of 8 blocks 15 do on the
-# H100s of accel-sim/gpu-app-collection#87 and NVIDIA/cutlass#1921. Chips differ; such GPCs give both. H200 is taken to be
-# as H100: the same chip with as many SMs.
+# H100s of accel-sim/gpu-app-collection#87 and NVIDIA/cutlass#1921. Chips differ; such GPCs give both. H200 is taken to
+# be as H100: the same chip with as many SMs.
 _GPCS_OF_132 = (18, 18, 18, 16, 16, 16, 16, 14)
 
 

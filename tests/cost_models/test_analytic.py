@@ -132,7 +132,7 @@ def test_clusters_pay_for_the_sms_that_they_leave_idle() -> None:
     alone, pairs, fours = (predict(dataclasses.replace(work, cluster=size), H200) for size in (1, 2, 4))
     assert alone == pairs < 0.8 * fours
     assert H200.sms_of_clusters(4) == 128
-    fits = dataclasses.replace(work, blocks=128)
+    fits = dataclasses.replace(work, blocks=H200.running_sms(4))
     assert predict(fits, H200) == predict(dataclasses.replace(fits, cluster=4), H200)
     assert busy(dataclasses.replace(work, cluster=4), H200)["tensor cores"] <= 1.0
 

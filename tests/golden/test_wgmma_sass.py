@@ -35,8 +35,15 @@ SAMPLED = {
     "8 bits": ("wgmma_matmul", Matmul(2048, 2048, 2048, a="e4m3", b="e4m3", out="bf16", order_b="col")),
 }
 MULTIPLICATIONS = ("HGMMA", "IGMMA", "QGMMA", "BGMMA")
-SHORT = {4: 35, 8: 45}  # instructions of a good schedule's loop, by how many of them multiply
-EIGHT = {
+SHORT = {4: 35, 8: 45}  # instructions of a good schedule's loop with stream-K, by how many of them multiply
+WHOLE = 1  # more where blocks compute whole tiles alone
+DEALT: dict[str, int | str] = {
+    "tile_m": 128, "tile_n": 256, "tile_k": 64, "consumers": 2, "swizzle_a": 128, "swizzle_b": 128, "stages": 4,
+    "in_flight": 1, "a_from": "shared", "copy_a": "tma", "copy_b": "tma", "producer_registers": 40, "min_blocks": 1,
+    "split_k": 1, "raster": "hilbert", "store_buffers": 2, "tiles_of_block": 4, "ping_pong": 0, "stream_k": 1,
+    "cluster_m": 2, "cluster_n": 1, "l2_promotion": 128, "kept": "neither",
+}  # fmt: skip
+EIGHT: dict[str, int | str] = {
     "tile_m": 256, "tile_n": 160, "tile_k": 64, "consumers": 2, "swizzle_a": 128, "swizzle_b": 64, "stages": 4,
     "in_flight": 1, "a_from": "shared", "copy_a": "tma", "copy_b": "tma", "producer_registers": 40, "min_blocks": 1,
     "split_k": 1, "raster": "row", "store_buffers": 2, "tiles_of_block": 4, "ping_pong": 0, "stream_k": 1,
@@ -110,15 +117,16 @@ def test_sampled_schedules_neither_fence_the_gpu_nor_move_descriptors(which: str
                 assert len(loop) <= OVERHEAD + OF_MULTIPLICATION * multiplications(loop), schedule
 
 
-def eight_a_turn() -> tuple[Instruction, ...]:
+def of_schedule(values: dict[str, int | str]) -> tuple[Instruction, ...]:
     problem, wgmma = Matmul(m=4096, n=4096, k=4096, a="bf16", b="bf16", out="bf16"), template("wgmma_matmul")
-    return machine_code(wgmma.kernel(problem, Schedule(wgmma.name, tuple(EIGHT.items())), H200))
+    return machine_code(wgmma.kernel(problem, Schedule(wgmma.name, tuple(values.items())), H200))
 
 
-@pytest.mark.parametrize("size", [4096, 8192, "eight a turn"])
-def test_the_loop_of_a_good_schedule_is_short(size: int | str) -> None:
-    loop = main_loop(chosen(size) if isinstance(size, int) else eight_a_turn())
-    assert len(loop) <= SHORT[multiplications(loop)], [i.opcode for i in loop]
+@pytest.mark.parametrize("which", ["whole tiles", 8192, "dealt", "eight a turn"])
+def test_the_loop_of_a_good_schedule_is_short(which: int | str) -> None:
+    fixed = {"whole tiles": {**DEALT, "stream_k": 0}, "dealt": DEALT, "eight a turn": EIGHT}
+    loop = main_loop(chosen(which) if isinstance(which, int) else of_schedule(fixed[which]))
+    assert len(loop) <= SHORT[multiplications(loop)] + WHOLE * (which == "whole tiles"), [i.opcode for i in loop]
     assert not moved_descriptors(loop)
     assert not any(i.opcode.startswith(("MEMBAR", "CCTL", "ERRBAR", "ELECT")) for i in loop)
     assert sum(i.opcode.startswith("SYNCS.PHASECHK") for i in loop) == 1
